@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the tests of this scenario share: the machines, running a playbook as an operator would, and a look at everything on a disk."""
+"""What the tests of this scenario share: the machines, running a playbook as an operator would, and a look at
+everything on a disk.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,11 @@ def run(artifacts):
     """run(playbook, check=False, **variables): one run with the compiled modules of the lab's cache."""
 
     def running(playbook, check=False, on_event=None, **variables):
-        extra = {"gpufleet_artifact_dir": str(artifacts), "nvidia_driver_tree_dir": str(scenario.CACHE / "dkms"), **variables}
+        extra = {
+            "gpufleet_artifact_dir": str(artifacts),
+            "nvidia_driver_tree_dir": str(scenario.CACHE / "dkms"),
+            **variables,
+        }
         return play(playbook, scenario.INVENTORY, extra, check=check, on_event=on_event)
 
     return running

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the module dkms_module, brings it the archives of the controller that save the node a compilation, and keeps what it compiles for the others."""
+"""Runs the module dkms_module, brings it the archives of the controller that save the node a compilation, and keeps
+what it compiles for the others.
+"""
 
 from __future__ import annotations
 
@@ -30,25 +32,34 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars)
         _controller.require()
         args = dict(self._task.args)
-        # What compiles goes on where the connection breaks. What only asks, or takes what is there, is over sooner than a job begins.
+        # What compiles goes on where the connection breaks. What only asks, or takes what is there, is over sooner than
+        # a job begins.
         self.background = _background.Background(self)
         for name in ("archives_offered", "archives_sources", "asked"):
             if name in args:
-                raise AnsibleActionFail("%s: set by the action plugin, not by a playbook; remove it from the task" % (name,))
+                raise AnsibleActionFail(
+                    "%s: set by the action plugin, not by a playbook; remove it from the task" % (name,)
+                )
         given = args.pop("archive_dir", None)
         if not given:
             return dict(result, **self.background.run(MODULE, args, task_vars))
         self.node = (task_vars or {}).get("inventory_hostname")
         if args.get("state", "built") not in STATES or args.get("import_files"):
-            raise AnsibleActionFail("%s: archive_dir goes with state=%s and without import_files" % (self.node, " or ".join(STATES)))
+            raise AnsibleActionFail(
+                "%s: archive_dir goes with state=%s and without import_files" % (self.node, " or ".join(STATES))
+            )
         directory = os.path.expanduser(os.path.expandvars(str(given)))
         try:
             return dict(result, **self.with_directory(directory, args, task_vars))
         except ArchiveError as exc:
-            raise AnsibleActionFail("%s: the directory %s (archive_dir) on the controller %s" % (self.node, directory, exc)) from exc
+            raise AnsibleActionFail(
+                "%s: the directory %s (archive_dir) on the controller %s" % (self.node, directory, exc)
+            ) from exc
 
     def with_directory(self, directory, args, task_vars):
-        """Ask the node what it needs, have at most one node compile what nobody has, bring the rest, and let the module work."""
+        """Ask the node what it needs, have at most one node compile what nobody has, bring the rest, and let the module
+        work.
+        """
         version = args.get("version")
         offer = self.offer(directory, version)
         before = dict((name, self.stamp(directory, name)) for name in offer["archives_offered"])
@@ -56,10 +67,21 @@ class ActionModule(ActionBase):
         if answer.get("failed") or not (answer.get("needs_archives") or answer.get("compiles")):
             return answer
         compiles, warnings = answer.get("compiles") or [], list(answer.get("warnings") or [])
-        with Claims(directory, compiles, self.node, int(args.get("build_timeout_s") or BUILD_TIMEOUT_S), self.tell, _controller.pause) as claims:
+        with Claims(
+            directory,
+            compiles,
+            self.node,
+            int(args.get("build_timeout_s") or BUILD_TIMEOUT_S),
+            self.tell,
+            _controller.pause,
+        ) as claims:
             offer = self.offer(directory, version)
             # What another node compiled meanwhile. Whether it is of the right source the node sees.
-            arrived = set(name for name in compiles if name in offer["archives_offered"] and self.stamp(directory, name) != before.get(name))
+            arrived = set(
+                name
+                for name in compiles
+                if name in offer["archives_offered"] and self.stamp(directory, name) != before.get(name)
+            )
             needed = sorted(set(answer.get("needs_archives") or []) | arrived)
             failed = self.bring(directory, needed, args.get("store_dir") or trees.STORE, task_vars)
             if failed:
@@ -85,7 +107,11 @@ class ActionModule(ActionBase):
             names = offered(directory, version)
         except OSError as exc:
             raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
-        sources = dict((name, found) for name, found in ((name, trees.source_of(os.path.join(directory, name))) for name in names) if found)
+        sources = dict(
+            (name, found)
+            for name, found in ((name, trees.source_of(os.path.join(directory, name))) for name in names)
+            if found
+        )
         return dict({"archives_offered": names}, **({"archives_sources": sources} if sources else {}))
 
     @staticmethod
@@ -101,9 +127,15 @@ class ActionModule(ActionBase):
         if not names:
             return None
         made = self._execute_module(
-            module_name="ansible.legacy.file", module_args={"path": store, "state": "directory", "owner": "root", "group": "root", "mode": "0755"},
-            task_vars=task_vars)
-        for path in [] if made.get("failed") else [os.path.join(directory, name) + end for name in names for end in ("", ".sha256")]:
+            module_name="ansible.legacy.file",
+            module_args={"path": store, "state": "directory", "owner": "root", "group": "root", "mode": "0755"},
+            task_vars=task_vars,
+        )
+        for path in (
+            []
+            if made.get("failed")
+            else [os.path.join(directory, name) + end for name in names for end in ("", ".sha256")]
+        ):
             made = self.copy(path, store, task_vars)
             if made.get("failed"):
                 break
@@ -118,15 +150,26 @@ class ActionModule(ActionBase):
             try:
                 receive(directory, item, lambda path, item=item: self._connection.fetch_file(item["path"], path))
             except (ArchiveError, AnsibleError, OSError) as exc:
-                warnings.append("%s: %s was compiled and could not be brought to %s on the controller, so that other nodes compile too: %s" % (
-                    self.node, item["path"], directory, exc))
+                warnings.append(
+                    "%s: %s was compiled and could not be brought to %s on the controller, so that other "
+                    "nodes compile too: %s" % (self.node, item["path"], directory, exc)
+                )
         return warnings
 
     def copy(self, path, store, task_vars):
         task = self._task.copy()
         # The action that copies knows no async.
-        task.async_val, task.args = 0, {"src": path, "dest": store + "/", "owner": "root", "group": "root", "mode": "0644"}
+        task.async_val, task.args = (
+            0,
+            {"src": path, "dest": store + "/", "owner": "root", "group": "root", "mode": "0644"},
+        )
         action = self._shared_loader_obj.action_loader.get(
-            "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context, loader=self._loader, templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj)
+            "ansible.legacy.copy",
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
         return action.run(task_vars=task_vars)

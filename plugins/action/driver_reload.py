@@ -37,12 +37,20 @@ class ActionModule(ActionBase):
         return dict(result, **dict(answer, reboot_required=not booted.get("rebooted", False), **booted))
 
     def rebooter(self, timeout):
-        """Ansible's own reboot, with a command that neither a playbook that has ended nor an attempt that the node does not belong to any more gives."""
+        """Ansible's own reboot, with a command that neither a playbook that has ended nor an attempt that the node does
+        not belong to any more gives.
+        """
         task = self._task.copy()
         task.args = {"msg": MESSAGE, "reboot_timeout": timeout}
         action = self._shared_loader_obj.action_loader.get(
-            REBOOT, task=task, connection=self._connection, play_context=self._play_context, loader=self._loader, templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj)
+            REBOOT,
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
         found, guard = action.get_shutdown_command, claim.guard(self.token())
 
         def shutdown(*args, **kwargs):

@@ -26,14 +26,19 @@ class ActionModule(NvmlActionBase):
         dummy, args = self.validate_argument_spec(argument_spec=options.ARGUMENT_SPEC)
         node = str(task_vars.get("inventory_hostname") or "localhost")
         if not args["artifact_dir"]:
-            raise AnsibleActionFail("%s: artifact_dir is not set; expected the directory on the controller to keep the evidence in" % (node,))
+            raise AnsibleActionFail(
+                "%s: artifact_dir is not set; expected the directory on the controller to keep the evidence in"
+                % (node,)
+            )
         about = {"node": node, "rollout_id": args["rollout_id"], "attempt": args["attempt"], "moment": args["moment"]}
         try:
             _evidence.check(**about)
         except _evidence.EvidenceError as exc:
             raise AnsibleActionFail(str(exc)) from exc
 
-        answer = self.execute_nvml("gpufleet.lifecycle.gpu_evidence", dict((name, args[name]) for name in options.GATHER_SPEC), task_vars)
+        answer = self.execute_nvml(
+            "gpufleet.lifecycle.gpu_evidence", dict((name, args[name]) for name in options.GATHER_SPEC), task_vars
+        )
         result["changed"] = False
         if answer.get("warnings"):
             result["warnings"] = list(answer["warnings"])
@@ -50,7 +55,10 @@ class ActionModule(NvmlActionBase):
             return self.without(result, args, str(exc))
         lacking = result["manifest"]["missing"]
         result["msg"] = "%s: evidence kept in %s%s" % (
-            node, result["bundle"], "; missing: " + ", ".join(sorted(set(entry["part"] for entry in lacking))) if lacking else "")
+            node,
+            result["bundle"],
+            "; missing: " + ", ".join(sorted(set(entry["part"] for entry in lacking))) if lacking else "",
+        )
         return result
 
     @staticmethod

@@ -22,7 +22,9 @@ VERBOSE = 2
 
 
 def position(baseline):
-    """Where the kernel log was when the baseline was taken: {"boot_id", "seq", "monotonic_us"}; None if it does not say."""
+    """Where the kernel log was when the baseline was taken: {"boot_id", "seq", "monotonic_us"}; None if it does not
+    say.
+    """
     found = model.item(baseline, "kernel_log", "position")
     place = dict((key, model.item(found, key)) for key in ("seq", "monotonic_us"))
     place = dict((key, value) for key, value in place.items() if isinstance(value, int) and not isinstance(value, bool))
@@ -38,7 +40,9 @@ class ActionModule(NvmlActionBase):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         self.refuse_internal_options()
-        dummy, args = self.validate_argument_spec(argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE)
+        dummy, args = self.validate_argument_spec(
+            argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE
+        )
         node = str(task_vars.get("inventory_hostname") or "localhost")
         baseline, policy, tables = self.given(args, node)
         request = {"timeout_s": args["timeout_s"]}
@@ -55,8 +59,17 @@ class ActionModule(NvmlActionBase):
         facts = answer.pop("facts")
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         health = _health.evaluate(
-            facts, baseline=baseline, policy=policy, tables=tables, expected_driver=args.get("expected_driver_version") or None,
-            phase=args["phase"], node=node, now=now, expect=dict(args.get("expect") or {}, mig_free=args.get("mig_free_reading")), smoke=args.get("smoke"))
+            facts,
+            baseline=baseline,
+            policy=policy,
+            tables=tables,
+            expected_driver=args.get("expected_driver_version") or None,
+            phase=args["phase"],
+            node=node,
+            now=now,
+            expect=dict(args.get("expect") or {}, mig_free=args.get("mig_free_reading")),
+            smoke=args.get("smoke"),
+        )
         result.update(answer)
         result.update(changed=False, health=health, baseline=_health.baseline_of(facts, node, now, args.get("smoke")))
         result["msg"] = _health.summary(health)
@@ -69,7 +82,10 @@ class ActionModule(NvmlActionBase):
         return result
 
     def given(self, args, node):
-        """Baseline and policy of the task, and the collection's tables. What cannot be used is told before the node is asked anything."""
+        """Baseline and policy of the task, and the collection's tables.
+
+        What cannot be used is told before the node is asked anything.
+        """
         try:
             baseline = args.get("baseline")
             if args.get("baseline_file"):

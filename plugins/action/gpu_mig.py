@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sends the NVML binding, and the wanted layout from a file or a baseline, to the node and runs the module gpu_mig there."""
+"""Sends the NVML binding, and the wanted layout from a file or a baseline, to the node and runs the module gpu_mig
+there.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class ActionModule(NvmlActionBase):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         self.refuse_internal_options()
-        dummy, args = self.validate_argument_spec(argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE)
+        dummy, args = self.validate_argument_spec(
+            argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE
+        )
         node = str(task_vars.get("inventory_hostname") or "localhost")
         problem = options.contradiction(args)
         if problem:
@@ -40,7 +44,10 @@ class ActionModule(NvmlActionBase):
         return result
 
     def wanted(self, args, node):
-        """What the node is to be given in place of a file or a baseline. What cannot be used is told before the node is asked anything."""
+        """What the node is to be given in place of a file or a baseline.
+
+        What cannot be used is told before the node is asked anything.
+        """
         if args["state"] == options.RESTORED:
             found = args.get("baseline")
             if args.get("baseline_file"):
@@ -59,4 +66,9 @@ class ActionModule(NvmlActionBase):
             document = _mig_file.read(self._loader.path_dwim(args["config_file"]))
         config.choose(config.parse(document), args["config_name"])
         # Only the configuration that is wanted travels.
-        return {"config": {"version": config.VERSION, "mig-configs": {args["config_name"]: document["mig-configs"][args["config_name"]]}}}
+        return {
+            "config": {
+                "version": config.VERSION,
+                "mig-configs": {args["config_name"]: document["mig-configs"][args["config_name"]]},
+            }
+        }

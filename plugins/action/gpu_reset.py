@@ -27,7 +27,11 @@ class ActionModule(NvmlActionBase):
             raise AnsibleActionFail("%s: %s" % (task_vars.get("inventory_hostname") or "localhost", problem))
         # A worker outlives a playbook that was killed, and begins nothing then.
         _controller.require()
-        result.update(self.execute_nvml("gpufleet.lifecycle.gpu_reset",
-                                        dict((name, given) for name, given in args.items() if given is not None),
-                                        task_vars))
+        result.update(
+            self.execute_nvml(
+                "gpufleet.lifecycle.gpu_reset",
+                dict((name, given) for name, given in args.items() if given is not None),
+                task_vars,
+            )
+        )
         return result

@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Sends the NVML binding, and of a baseline the part that is needed, to the node and runs the module gpu_settings there."""
+"""Sends the NVML binding, and of a baseline the part that is needed, to the node and runs the module gpu_settings
+there.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action import NvmlActionBase
 
 # What the module reads of each GPU in a baseline.
-KEYS = ("uuid", "mig_mode_current", "applications_clocks_default_mhz") + tuple(key for setting in settings.TABLE for key in setting.getter)
+KEYS = ("uuid", "mig_mode_current", "applications_clocks_default_mhz") + tuple(
+    key for setting in settings.TABLE for key in setting.getter
+)
 
 
 def needed(baseline):
@@ -32,12 +36,18 @@ class ActionModule(NvmlActionBase):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
         self.refuse_internal_options()
-        dummy, args = self.validate_argument_spec(argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE)
+        dummy, args = self.validate_argument_spec(
+            argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE
+        )
         node = str(task_vars.get("inventory_hostname") or "localhost")
         problem = options.contradiction(args)
         if problem:
             raise AnsibleActionFail("%s: %s" % (node, problem))
-        request = dict((name, given) for name, given in args.items() if given is not None and name not in ("baseline", "baseline_file"))
+        request = dict(
+            (name, given)
+            for name, given in args.items()
+            if given is not None and name not in ("baseline", "baseline_file")
+        )
         if args["state"] == "restored":
             request["baseline"] = needed(self.baseline(args, node))
         result.update(self.execute_nvml("gpufleet.lifecycle.gpu_settings", request, task_vars))

@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tests the GPUs of a node at work with the module gpu_smoke, once more where a rate is low, and judges the result here."""
+"""Tests the GPUs of a node at work with the module gpu_smoke, once more where a rate is low, and judges the result
+here.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +38,22 @@ def limits_of(policy):
         def of(*keys):
             return tuple(policy_rules.limit(ctx, key, gpu) for key in keys)
 
-        return {"baseline": of("smoke_tolerance_percent", "smoke_mad_factor", "smoke_noise_max_percent"),
-                "peers": of("smoke_peers_tolerance_percent", "smoke_mad_factor", "smoke_peers_noise_max_percent"),
-                "peers_min": of("smoke_peers_min")[0]}
+        return {
+            "baseline": of("smoke_tolerance_percent", "smoke_mad_factor", "smoke_noise_max_percent"),
+            "peers": of("smoke_peers_tolerance_percent", "smoke_mad_factor", "smoke_peers_noise_max_percent"),
+            "peers_min": of("smoke_peers_min")[0],
+        }
 
     return limits
 
 
 def measured_elsewhere(nccl):
     """The caller's results of NCCL as tests of the document."""
-    return dict((key, {"unit": "GB/s", "samples": nccl[name], "parameters": {}, "error": None}) for key, name in (
-        ("node", "node_gbps"), ("fleet", "fleet_gbps")) if nccl and nccl.get(name) is not None)
+    return dict(
+        (key, {"unit": "GB/s", "samples": nccl[name], "parameters": {}, "error": None})
+        for key, name in (("node", "node_gbps"), ("fleet", "fleet_gbps"))
+        if nccl and nccl.get(name) is not None
+    )
 
 
 class ActionModule(NvmlActionBase):
@@ -58,8 +65,12 @@ class ActionModule(NvmlActionBase):
         task_vars = task_vars or {}
         given = sorted(set(INTERNAL) & set(self._task.args))
         if given:
-            raise AnsibleActionFail("%s: set by the action plugin, not by a playbook; remove it from the task" % (", ".join(given),))
-        dummy, args = self.validate_argument_spec(argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE)
+            raise AnsibleActionFail(
+                "%s: set by the action plugin, not by a playbook; remove it from the task" % (", ".join(given),)
+            )
+        dummy, args = self.validate_argument_spec(
+            argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE
+        )
         node = str(task_vars.get("inventory_hostname") or "localhost")
         baseline, policy = self.given(args, node)
         answer = self.measure(args, baseline, policy, task_vars)
@@ -72,15 +83,32 @@ class ActionModule(NvmlActionBase):
         document = facts["smoke"]
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         reading = {"boot_id": document.get("boot_id"), "snapshot": facts["snapshot"]}
-        health = _health.evaluate(reading, baseline=baseline, policy=policy, phase=args["phase"], node=node, now=now,
-                                  smoke=dict(document, peers=args["peers"]), table=smoke.ROWS)
+        health = _health.evaluate(
+            reading,
+            baseline=baseline,
+            policy=policy,
+            phase=args["phase"],
+            node=node,
+            now=now,
+            smoke=dict(document, peers=args["peers"]),
+            table=smoke.ROWS,
+        )
         tested = any(check["status"] != model.NOT_APPLICABLE for check in health["checks"])
         result.update(answer)
-        result.update(changed=False, smoke=document, tested=tested, health=health, baseline=_health.baseline_of(reading, node, now, document))
+        result.update(
+            changed=False,
+            smoke=document,
+            tested=tested,
+            health=health,
+            baseline=_health.baseline_of(reading, node, now, document),
+        )
         result["msg"] = _health.summary(health)
         if not tested:
             # Nothing failed and nothing passed: whether that will do is what "require" says.
-            result["msg"] = "%s: no GPU was tested at work: %s" % (node, next((check["message"] for check in health["checks"] if check["message"]), ""))
+            result["msg"] = "%s: no GPU was tested at work: %s" % (
+                node,
+                next((check["message"] for check in health["checks"] if check["message"]), ""),
+            )
         elif health["verdict"] in args["fail_on"]:
             result["failed"] = True
             if not args["full"] and Display().verbosity < VERBOSE:
@@ -97,15 +125,24 @@ class ActionModule(NvmlActionBase):
         facts = answer["facts"]
         limits = limits_of(policy)
         for dummy in range(args["retries"]):
-            again = smoke_rates.unsettled(dict(facts["smoke"], peers=args["peers"]), model.item(baseline, "smoke"), limits)
+            again = smoke_rates.unsettled(
+                dict(facts["smoke"], peers=args["peers"]), model.item(baseline, "smoke"), limits
+            )
             if not again:
                 break
             # The diagnostic is not part of what was low.
             level = "t2" if args["level"] == "t3" else args["level"]
-            more = dict(request, level=level, gpus=sorted(again), tests=sorted(set(name for names in again.values() for name in names)))
+            more = dict(
+                request,
+                level=level,
+                gpus=sorted(again),
+                tests=sorted(set(name for names in again.values() for name in names)),
+            )
             second = self.execute_nvml("gpufleet.lifecycle.gpu_smoke", more, task_vars)
             if second.get("failed") or "facts" not in second:
-                answer["warnings"] = list(answer.get("warnings") or []) + ["low rates could not be measured again: %s" % (second.get("msg"),)]
+                answer["warnings"] = list(answer.get("warnings") or []) + [
+                    "low rates could not be measured again: %s" % (second.get("msg"),)
+                ]
                 break
             facts["smoke"] = smoke_rates.merged(facts["smoke"], second["facts"]["smoke"])
         nccl = measured_elsewhere(args.get("nccl"))
@@ -120,8 +157,10 @@ class ActionModule(NvmlActionBase):
                 raise AnsibleActionFail("%s: %s is %d, expected at least %d" % (node, name, args[name], least))
         for number, peer in enumerate(args["peers"]):
             if peer.get("schema") != smoke.SCHEMA:
-                raise AnsibleActionFail("%s: peers[%d] has schema %r, expected %r; pass what gpu_smoke returns as smoke" % (
-                    node, number, peer.get("schema"), smoke.SCHEMA))
+                raise AnsibleActionFail(
+                    "%s: peers[%d] has schema %r, expected %r; pass what gpu_smoke returns as smoke"
+                    % (node, number, peer.get("schema"), smoke.SCHEMA)
+                )
         own = dict(args.get("policy") or {})
         if args.get("tolerance_percent") is not None:
             own["smoke_tolerance_percent"] = args["tolerance_percent"]

@@ -43,12 +43,19 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars or {})
         dummy, args = self.validate_argument_spec(
-            argument_spec=ARGUMENT_SPEC, mutually_exclusive=[("variable", "results")], required_one_of=[("variable", "results")])
+            argument_spec=ARGUMENT_SPEC,
+            mutually_exclusive=[("variable", "results")],
+            required_one_of=[("variable", "results")],
+        )
         time = args.get("time") or datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         if not TIME.fullmatch(time):
             raise AnsibleActionFail("time is %r, expected a time in UTC like 2026-12-31T12:00:00Z" % (time,))
         names = args["nodes"]
-        results = args["results"] if args.get("results") is not None else self.registered(names, args["variable"], task_vars or {})
+        results = (
+            args["results"]
+            if args.get("results") is not None
+            else self.registered(names, args["variable"], task_vars or {})
+        )
         asked = {key: text.line(value) for key, value in args["asked"].items() if value not in (None, "", [], {})}
         doc = fleet.document(names, results, args["fail_on"], asked, time)
 
@@ -60,12 +67,21 @@ class ActionModule(ActionBase):
             try:
                 changed = any(files.write(dest, contents, int(args["mode"], 8)).values())
             except OSError as exc:
-                raise AnsibleActionFail("the report cannot be written to %s on the controller: %s; give another dest" % (dest, exc.strerror)) from exc
+                raise AnsibleActionFail(
+                    "the report cannot be written to %s on the controller: %s; give another dest" % (dest, exc.strerror)
+                ) from exc
         lines = precheck.table(doc)
         places = ["%-9s %s" % (name + ":", paths[name]) for name in sorted(paths)]
         for line in lines + kept + (["not written in check mode"] if self._task.check_mode else places):
             display.display(line)
-        result.update(changed=changed, verdict=doc["verdict"], counts=doc["counts"], failed_nodes=doc["failed_nodes"], table=lines, files=paths)
+        result.update(
+            changed=changed,
+            verdict=doc["verdict"],
+            counts=doc["counts"],
+            failed_nodes=doc["failed_nodes"],
+            table=lines,
+            files=paths,
+        )
         if doc["twins"]:
             result.update(failed=True, msg=doc["twins"])
         lacks = ["%s %s." % (name, node["lacks"]) for name, node in doc["nodes"].items() if node.get("lacks")]
@@ -78,11 +94,17 @@ class ActionModule(ActionBase):
     def place(args, groups):
         """Where to write, and a line about the report that is left alone; none where there is no such report."""
         dest = os.path.abspath(args["dest"])
-        others = known(os.path.join(dest, NAMES["json"])) & set(groups.get("all") or []) - set(args["nodes"]) if args["keep_others"] else set()
+        others = (
+            known(os.path.join(dest, NAMES["json"])) & set(groups.get("all") or []) - set(args["nodes"])
+            if args["keep_others"]
+            else set()
+        )
         if not others:
             return dest, []
-        return os.path.join(dest, LIMITED), ["the report in %s knows %s of the inventory and stays as it is" % (
-            dest, text.count(len(others), "other node"))]
+        return os.path.join(dest, LIMITED), [
+            "the report in %s knows %s of the inventory and stays as it is"
+            % (dest, text.count(len(others), "other node"))
+        ]
 
     @staticmethod
     def render(name, doc, results):

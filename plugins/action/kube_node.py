@@ -28,7 +28,9 @@ class ActionModule(ActionBase):
         _controller.require()
         try:
             wanted = self.wanted(options)
-            api = client.Api(client.Cluster.connect(options["kubeconfig"], options["context"], options["request_timeout_s"]))
+            api = client.Api(
+                client.Cluster.connect(options["kubeconfig"], options["context"], options["request_timeout_s"])
+            )
             course = Course(api, name, options["token"], bool(self._task.check_mode), sleep=_controller.pause)
             self.go(course, options, wanted)
         except KubeError as exc:
@@ -45,7 +47,10 @@ class ActionModule(ActionBase):
         """The labels, annotations and taints that were asked for, and whether the options go together."""
         state = options["state"]
         if state in ("cordoned", "drained", "resumed") and not options["token"].strip():
-            raise KubeError("state=%s needs a token, such as the name of the rollout: by it the mark on the node is known again." % (state,))
+            raise KubeError(
+                "state=%s needs a token, such as the name of the rollout: by it the mark on the node is known again."
+                % (state,)
+            )
         if options["token"] != options["token"].strip() or not options["token"].isprintable():
             raise KubeError("The token %r has blanks at its ends or unprintable characters." % (options["token"],))
         asked = [key for key in ("labels", "annotations", "taints") if options[key]]
@@ -61,9 +66,16 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def go(course, options, wanted):
-        policy = pods.Policy(options["scope"], options["daemonset_pods"], options["unmanaged_pods"], options["emptydir_pods"])
+        policy = pods.Policy(
+            options["scope"], options["daemonset_pods"], options["unmanaged_pods"], options["emptydir_pods"]
+        )
         want = gpus.Want(
-            options["expected_gpus"], options["compare_gpus"], tuple(options["device_plugin_pods"]), options["restart_device_plugin"], options["timeout_s"])
+            options["expected_gpus"],
+            options["compare_gpus"],
+            tuple(options["device_plugin_pods"]),
+            options["restart_device_plugin"],
+            options["timeout_s"],
+        )
         if options["state"] == "read":
             course.info(policy)
         elif options["state"] == "present":

@@ -57,10 +57,18 @@ class ActionModule(ActionBase):
             task.args = {"src": path, "dest": dest, "owner": "root", "group": "root", "mode": mode, "follow": False}
             guard = claim.guard(claim.of_environment(self._task.environment))
             if guard:  # asked on the node before the file takes its place
-                task.args["validate"] = "/bin/sh -c %s gpufleet-node %%s" % shlex.quote(guard.replace("%", "%%") + "true")
+                task.args["validate"] = "/bin/sh -c %s gpufleet-node %%s" % shlex.quote(
+                    guard.replace("%", "%%") + "true"
+                )
             action = self._shared_loader_obj.action_loader.get(
-                "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context, loader=self._loader,
-                templar=self._templar, shared_loader_obj=self._shared_loader_obj)
+                "ansible.legacy.copy",
+                task=task,
+                connection=self._connection,
+                play_context=self._play_context,
+                loader=self._loader,
+                templar=self._templar,
+                shared_loader_obj=self._shared_loader_obj,
+            )
             return action.run(task_vars=task_vars)
         finally:
             os.unlink(path)

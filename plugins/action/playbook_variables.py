@@ -88,4 +88,6 @@ def value_of(found, node, name):
     try:
         return found[name] if name in found else {}
     except AnsibleError as exc:
-        raise _variables.VariableError("%s of %s cannot be evaluated: %s %s" % (name, node, " ".join(str(exc).split())[:300], _variables.END)) from exc
+        raise _variables.VariableError(
+            "%s of %s cannot be evaluated: %s %s" % (name, node, " ".join(str(exc).split())[:300], _variables.END)
+        ) from exc

@@ -71,7 +71,8 @@ class ActionModule(ActionBase):
         except OSError as exc:
             raise AnsibleActionFail(
                 "%s: the record of its quarantine cannot be written below %s on the controller: %s. Make room there, "
-                "or give gpufleet_artifact_dir a directory that can be written." % (about["node"], place, exc.strerror or exc)
+                "or give gpufleet_artifact_dir a directory that can be written."
+                % (about["node"], place, exc.strerror or exc)
             ) from exc
         result["msg"] = "%s: record kept in %s" % (about["node"], result["path"])
         return result

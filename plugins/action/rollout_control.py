@@ -18,7 +18,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
-    VARIABLES = dict(options.VARIABLES, **{key: "rollout_" + key for key in ("verb", "nodes", "limits", "user", "reason")})
+    VARIABLES = dict(
+        options.VARIABLES, **{key: "rollout_" + key for key in ("verb", "nodes", "limits", "user", "reason")}
+    )
     EXPECTED = EXPECTED + (control.ControlError,)
 
     def act(self, arguments, task_vars):
@@ -28,9 +30,7 @@ class ActionModule(RolloutAction):
             raise LedgerError("No rollout was ever planned in %s." % database.shown)
         ledger = self.ledger(arguments, rollout_id)
         request = dict(
-            arguments,
-            user=arguments["user"] or getpass.getuser(),
-            now=datetime.datetime.now(datetime.timezone.utc),
+            arguments, user=arguments["user"] or getpass.getuser(), now=datetime.datetime.now(datetime.timezone.utc)
         )
 
         def write(transaction):
@@ -54,7 +54,13 @@ class ActionModule(RolloutAction):
         for line in lines:
             self.say(line)
         # No host changes, but the rollout does.
-        return {"rollout_id": rollout_id, "lines": lines, "report": doc, "owner": found, "changed": arguments["verb"] != "status"}
+        return {
+            "rollout_id": rollout_id,
+            "lines": lines,
+            "report": doc,
+            "owner": found,
+            "changed": arguments["verb"] != "status",
+        }
 
     @staticmethod
     def break_lock(transaction, rollout_id, request):
@@ -66,4 +72,8 @@ class ActionModule(RolloutAction):
         if why:
             raise owner.OwnerError(why)
         transaction.hold(dict(found, ended=timestamp(now), broken="%s: %s" % (request["user"], request["reason"])))
-        return "The lock of %s is broken by %s: %s." % (owner.describe(found["owner"]), request["user"], request["reason"])
+        return "The lock of %s is broken by %s: %s." % (
+            owner.describe(found["owner"]),
+            request["user"],
+            request["reason"],
+        )

@@ -20,7 +20,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, numbers, owned_view, progress
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
+    RolloutAction,
+    numbers,
+    owned_view,
+    progress,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
 ASKED = {state.DRAIN: "drain", state.DOWN: "go down", state.RETURN: "serve again"}
@@ -38,9 +43,14 @@ class ActionModule(RolloutAction):
         ledger = self.ledger(arguments)
         for step in filter(None, (arguments["step"], arguments["resume_step"])):
             if state.STEPS.get(step, ("",))[0] != arguments["phase"]:
-                raise state.StateError("The step of rollout_gate is %r; expected one of phase %s: %s." % (
-                    step, arguments["phase"],
-                    ", ".join(name for name, (phase, dummy) in state.STEPS.items() if phase == arguments["phase"])))
+                raise state.StateError(
+                    "The step of rollout_gate is %r; expected one of phase %s: %s."
+                    % (
+                        step,
+                        arguments["phase"],
+                        ", ".join(name for name, (phase, dummy) in state.STEPS.items() if phase == arguments["phase"]),
+                    )
+                )
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
         phase = arguments["phase"]
         turn = arguments["turn"] + 1
@@ -61,7 +71,9 @@ class ActionModule(RolloutAction):
             if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
             waited = True
-            _controller.pause(min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic())))
+            _controller.pause(
+                min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic()))
+            )
         mine = answer.pop("claim", None)
         if mine:
             answer["fence"] = self.taken(ledger, arguments, node, mine, answer["resume"], task_vars)
@@ -80,23 +92,47 @@ class ActionModule(RolloutAction):
         """Return the answer outside of a rollout."""
         if arguments["phase"] == state.DRAIN and arguments["claim_dir"]:
             self.free(node, arguments, task_vars)
-        line = "%s: %s" % (node, " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip() or "go")
+        line = "%s: %s" % (
+            node,
+            " ".join([arguments["step"] or "", "(%s)" % arguments["detail"] if arguments["detail"] else ""]).strip()
+            or "go",
+        )
         self.say(line)
-        return {"answer": "go", "reason": "outside of any rollout", "phase": arguments["phase"], "resume": "", "failure": "",
-                "documents": {}, "ticket": None, "from_version": None, "to_version": None, "attempt": 0, "position": None, "total": 0, "numbers": {},
-                "turn": 1, "waited": False, "soak_s": 0, "left_drained": False, "fence": ""}
+        return {
+            "answer": "go",
+            "reason": "outside of any rollout",
+            "phase": arguments["phase"],
+            "resume": "",
+            "failure": "",
+            "documents": {},
+            "ticket": None,
+            "from_version": None,
+            "to_version": None,
+            "attempt": 0,
+            "position": None,
+            "total": 0,
+            "numbers": {},
+            "turn": 1,
+            "waited": False,
+            "soak_s": 0,
+            "left_drained": False,
+            "fence": "",
+        }
 
     def free(self, node, arguments, task_vars):
         """Refuse a node that belongs to a rollout, outside of that rollout."""
         marks = self.on_node(task_vars, state="read", directory=arguments["claim_dir"])
         if marks.get("failed") or marks.get("problem"):
-            raise state.StateError("%s cannot be taken: %s. Nothing was changed." % (node, marks.get("problem") or marks.get("msg")))
+            raise state.StateError(
+                "%s cannot be taken: %s. Nothing was changed." % (node, marks.get("problem") or marks.get("msg"))
+            )
         if marks["claim"]:
             raise state.StateError(
                 "%s cannot be taken outside of its rollout: it is %s. Its driver may be only partly changed. Run that "
                 "rollout again first: it finishes the node or rolls it back. Or remove %s on the node to take it as it "
-                "is. Nothing was changed." % (
-                    node, claim.described(marks["claim"]), os.path.join(arguments["claim_dir"], claim.NAME)))
+                "is. Nothing was changed."
+                % (node, claim.described(marks["claim"]), os.path.join(arguments["claim_dir"], claim.NAME))
+            )
 
     def taken(self, ledger, arguments, node, mine, resume, task_vars):
         """Claim the node for this attempt, and return the token for tasks that change it.
@@ -128,7 +164,8 @@ class ActionModule(RolloutAction):
                 break
             time.sleep(min(REBOOTING_S, max(0.0, deadline - time.monotonic())))
         why = "it could not be claimed: %s. Nothing was changed in this run" % (
-            str(said.get("msg") or "it is about to reboot").rstrip(". "))
+            str(said.get("msg") or "it is about to reboot").rstrip(". ")
+        )
         self.end(ledger, node, "lost" if resume else "failed", why)
         self.tell(ledger, arguments)
         raise state.StateError("%s: %s." % (node, why))
@@ -159,7 +196,11 @@ class ActionModule(RolloutAction):
 
         def question(view):
             now = datetime.datetime.now(datetime.timezone.utc)
-            decision = gate.decide(view, phase, node, present, now) if view.run else gate.Decision("go", "check mode, nothing was recorded")
+            decision = (
+                gate.decide(view, phase, node, present, now)
+                if view.run
+                else gate.Decision("go", "check mode, nothing was recorded")
+            )
             return self.told(view, phase, node, decision)
 
         return ledger.look(question)
@@ -175,7 +216,14 @@ class ActionModule(RolloutAction):
             now = datetime.datetime.now(datetime.timezone.utc)
             lost = gate.vanished(view, present) if present is not None else []
             for other in lost:
-                transaction.append("state", run=view.run, node=other.name, state="lost", reason=gate.vanished_reason(other), failure=state.LOST)
+                transaction.append(
+                    "state",
+                    run=view.run,
+                    node=other.name,
+                    state="lost",
+                    reason=gate.vanished_reason(other),
+                    failure=state.LOST,
+                )
             lines = [progress(view, other.name, "lost (%s)" % other.reason) for other in lost]
             if view.nodes.get(node) is not None:
                 proof.require_version(view.nodes.get(node), arguments["version"])
@@ -193,7 +241,9 @@ class ActionModule(RolloutAction):
             step = (arguments["resume_step"] if told["resume"] else None) or arguments["step"]
             if decision.answer == "go" and step:
                 transaction.append("step", run=view.run, node=node, step=step, detail=arguments["detail"])
-                told["begun"] = progress(view, node, "%s%s" % (step, " (%s)" % arguments["detail"] if arguments["detail"] else ""))
+                told["begun"] = progress(
+                    view, node, "%s%s" % (step, " (%s)" % arguments["detail"] if arguments["detail"] else "")
+                )
             if decision.answer == "go" and phase == state.DRAIN and arguments["claim_dir"]:
                 told["claim"] = claims.mine(
                     transaction.name_ledger(), ledger.rollout_id, told["attempt"], view.run, view.sha256
@@ -214,7 +264,11 @@ class ActionModule(RolloutAction):
         def needed(view):
             now = datetime.datetime.now(datetime.timezone.utc)
             starts = view.policy.get("holds") and gate.starts(view, arguments["phase"], node)
-            return list(view.policy["holds"]) if starts and gate.decide(view, arguments["phase"], node, present, now).answer == "go" else []
+            return (
+                list(view.policy["holds"])
+                if starts and gate.decide(view, arguments["phase"], node, present, now).answer == "go"
+                else []
+            )
 
         names = ledger.look(needed) if arguments["hold_queries"] else []
         queries = [query for query in arguments["hold_queries"] if query["name"] in names]
@@ -227,9 +281,20 @@ class ActionModule(RolloutAction):
     def held(transaction, arguments, found, node, decision):
         """Return the decision, or wait if a hold query keeps the node from starting; record changes of the hold."""
         view = transaction.view
-        if decision.answer != "go" or not gate.starts(view, arguments["phase"], node) or not (view.policy.get("holds") or view.held):
+        if (
+            decision.answer != "go"
+            or not gate.starts(view, arguments["phase"], node)
+            or not (view.policy.get("holds") or view.held)
+        ):
             return decision
-        names, why = holds.verdict(view.policy["holds"], arguments["hold_queries"], found, arguments["hold_deadline_s"], arguments["hold_age_s"], time.time())
+        names, why = holds.verdict(
+            view.policy["holds"],
+            arguments["hold_queries"],
+            found,
+            arguments["hold_deadline_s"],
+            arguments["hold_age_s"],
+            time.time(),
+        )
         # Without an answer there is nothing to record: the next call asks again, or the task lacks the queries.
         if names != view.held and (found is not None or not names):
             transaction.append("hold", run=view.run, names=names, reason=why)
@@ -263,8 +328,12 @@ class ActionModule(RolloutAction):
             "failure": "",
             "documents": {},
             # An earlier controller drained the node and did nothing else to it.
-            "left_drained": bool(planned and planned.orphaned and any(step.name == "drain" for step in planned.steps)
-                                 and not state.reached([step.name for step in planned.steps])),
+            "left_drained": bool(
+                planned
+                and planned.orphaned
+                and any(step.name == "drain" for step in planned.steps)
+                and not state.reached([step.name for step in planned.steps])
+            ),
             "fence": "",
             "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,
             "ticket": dataclasses.asdict(planned.ticket) if went and planned and planned.ticket else None,
@@ -272,6 +341,17 @@ class ActionModule(RolloutAction):
             "position": planned.went if planned else None,
             "total": view.total,
             "numbers": numbers(view),
-            "line": progress(view, node, "%s (%s)" % (
-                ASKED[phase] if went else "%s to %s" % (decision.answer, ASKED[phase]) if decision.answer == "wait" else decision.answer, decision.reason)),
+            "line": progress(
+                view,
+                node,
+                "%s (%s)"
+                % (
+                    ASKED[phase]
+                    if went
+                    else "%s to %s" % (decision.answer, ASKED[phase])
+                    if decision.answer == "wait"
+                    else decision.answer,
+                    decision.reason,
+                ),
+            ),
         }

@@ -25,7 +25,10 @@ class ActionModule(RolloutAction):
             answer["baseline"] = ledger.last_document(database, name, "baseline")
         if arguments["undo"]:
             undo, dummy = self.undone(arguments)
-            found = layouts.before(undo.rollout_id, [node for node in undo.view().nodes.everything() if node.name in arguments["nodes"]],
-                                   lambda node: undo.load(node, "baseline"))
+            found = layouts.before(
+                undo.rollout_id,
+                [node for node in undo.view().nodes.everything() if node.name in arguments["nodes"]],
+                lambda node: undo.load(node, "baseline"),
+            )
             answer["layouts_before"] = {node: layout["layout"] for node, layout in found.items()}
         return answer

@@ -45,13 +45,16 @@ def approval(arguments, made):
 
 def agree(given, made):
     """Refuse a version of the command line that differs from the plan: the role would install it instead."""
-    others = {name: node["to"] for name, node in made.nodes.items() if node["to"] != given and node.get("install", True)}
+    others = {
+        name: node["to"] for name, node in made.nodes.items() if node["to"] != given and node.get("install", True)
+    }
     if given and others:
         name = min(others)
         raise plan.PlanError(
             "nvidia_driver_version is %s on the command line (-e), which overrides the plan's version of %s; expected "
-            "%s. Remove it there, and set the version of all nodes with rollout_version. Nothing was changed." % (
-                given, name, others[name]))
+            "%s. Remove it there, and set the version of all nodes with rollout_version. Nothing was changed."
+            % (given, name, others[name])
+        )
 
 
 class ActionModule(RolloutAction):
@@ -59,24 +62,45 @@ class ActionModule(RolloutAction):
     # The variable of the playbook is rollout_ and the name of the option, except for these. The options that are left
     # out come from results of other tasks.
     VARIABLES = dict(
-        {key: "rollout_" + key for key in ARGUMENT_SPEC
-         if key not in ("targets", "audits", "markers", "health", "domains", "checked", "schedulers", "expected", "job", "layouts",
-                        "layout_looks")},
+        {
+            key: "rollout_" + key
+            for key in ARGUMENT_SPEC
+            if key
+            not in (
+                "targets",
+                "audits",
+                "markers",
+                "health",
+                "domains",
+                "checked",
+                "schedulers",
+                "expected",
+                "job",
+                "layouts",
+                "layout_looks",
+            )
+        },
         **options.VARIABLES,
-        target="rollout_version", undo="rollback_of", domain_group_prefix="rollout_domain_prefix", role_mode="gpu_node_upgrade_rollout_mode",
-        given_version="nvidia_driver_version")
+        target="rollout_version",
+        undo="rollback_of",
+        domain_group_prefix="rollout_domain_prefix",
+        role_mode="gpu_node_upgrade_rollout_mode",
+        given_version="nvidia_driver_version",
+    )
 
     def act(self, arguments, task_vars):
         if not arguments["checked"]:
             raise plan.PlanError(
                 "The variables of the nodes were not checked. Run the whole playbook, without --start-at-task, --tags "
-                "or --skip-tags. Nothing was changed.")
+                "or --skip-tags. Nothing was changed."
+            )
         if arguments["role_mode"] != "ledger":
             raise plan.PlanError(
                 "gpu_node_upgrade_rollout_mode is %r; expected ledger in a rollout, since nodes would be changed "
                 "without tickets and without a record. Remove the variable, or use the role itself for a single node. "
                 "Nothing was "
-                "changed." % (arguments["role_mode"],))
+                "changed." % (arguments["role_mode"],)
+            )
         running = self.job(arguments, task_vars)
         self.place(arguments["artifact_dir"])
         undo, broken_off = self.undone(arguments)
@@ -97,9 +121,19 @@ class ActionModule(RolloutAction):
         counts = probes.gpus(arguments["audits"])
         lacks = {} if undo else _peers.fewer(counts, told)
         peers = _peers.least(counts) if undo else _peers.expectation(counts)
-        looked = [probes.probe(name, audit, markers.get(name), places.get(name, {}), probes.beside((arguments["health"] or {}).get(name), peers),
-                               unproven.get(name, ""), lacks.get(name, ""), None if undo else arguments["layout_looks"].get(name))
-                  for name, audit in arguments["audits"].items()]
+        looked = [
+            probes.probe(
+                name,
+                audit,
+                markers.get(name),
+                places.get(name, {}),
+                probes.beside((arguments["health"] or {}).get(name), peers),
+                unproven.get(name, ""),
+                lacks.get(name, ""),
+                None if undo else arguments["layout_looks"].get(name),
+            )
+            for name, audit in arguments["audits"].items()
+        ]
         holds.check(arguments["hold_queries"])
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
         outbox.check(arguments["webhook"])
@@ -109,8 +143,16 @@ class ActionModule(RolloutAction):
 
         def make(view):
             made = plan.build(
-                arguments["target"], looked, policy, view, arguments["canaries"], targets, arguments["canaries_per_stratum"],
-                arguments["abandon"], kernels, wanted,
+                arguments["target"],
+                looked,
+                policy,
+                view,
+                arguments["canaries"],
+                targets,
+                arguments["canaries_per_stratum"],
+                arguments["abandon"],
+                kernels,
+                wanted,
             )
             agree(arguments["given_version"], made)
             made.policy["approved"] = approval(arguments, made)
@@ -129,15 +171,16 @@ class ActionModule(RolloutAction):
             self.watch(ledger, identity, run, arguments["textfile_dir"])
             self.tell(ledger, arguments, now=True)
         lines = plan_text.describe(made, ledger.rollout_id, arguments["node_s"])
-        lines[1:1] = ["  " + line for line in (_variables.drained(arguments["schedulers"], made.order) if arguments["schedulers"] else [])]
+        lines[1:1] = [
+            "  " + line
+            for line in (_variables.drained(arguments["schedulers"], made.order) if arguments["schedulers"] else [])
+        ]
         if made.policy["approved"] == "":
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
         if refused:
             lines.append("  refused: %s" % refused)
         elif not self.check and made.order:
-            lines.append(
-                "  if it is interrupted (Ctrl-C), the same command continues rollout %s" % ledger.rollout_id
-            )
+            lines.append("  if it is interrupted (Ctrl-C), the same command continues rollout %s" % ledger.rollout_id)
         if running:
             lines.append("  %s" % _awx.text(running))
         for line in lines:
@@ -229,8 +272,9 @@ class ActionModule(RolloutAction):
             there = os.path.dirname(there)
         if not os.path.isdir(there):
             raise plan.PlanError(
-                "gpufleet_artifact_dir is %s, and %s is not a directory. Set another one. Nothing was changed." % (
-                    directory, there))
+                "gpufleet_artifact_dir is %s, and %s is not a directory. Set another one. Nothing was changed."
+                % (directory, there)
+            )
 
     def refusal(self, ledger, arguments, made, found, undo):
         """Return why a real run would be refused: its lock, other rollouts, or claims on nodes.
@@ -272,8 +316,14 @@ class ActionModule(RolloutAction):
                 continue
             before = transaction.view.nodes.get(name) if transaction else None
             answer = claims.admits(
-                one, transaction.ledger_id if transaction else None, ledger.rollout_id, before.attempt if before else 0,
-                transaction.state_elsewhere(one["rollout_id"], name) if transaction else None, name in arguments["abandon"], undo.rollout_id if undo else "")
+                one,
+                transaction.ledger_id if transaction else None,
+                ledger.rollout_id,
+                before.attempt if before else 0,
+                transaction.state_elsewhere(one["rollout_id"], name) if transaction else None,
+                name in arguments["abandon"],
+                undo.rollout_id if undo else "",
+            )
             if answer.why:
                 refused[name] = answer.why
             elif answer.over:
@@ -304,7 +354,8 @@ class ActionModule(RolloutAction):
             raise plan.PlanError(
                 "rollout_max_down is %d%s, and this run has %d forks. Every node in flight holds one. Run it with "
                 "--forks %d or more. Nothing was changed."
-                % (down, " and rollout_max_draining %d" % draining if draining > down else "", forks, needed))
+                % (down, " and rollout_max_draining %d" % draining if draining > down else "", forks, needed)
+            )
 
     @classmethod
     def record(cls, transaction, ledger, run, make, identity, arguments, undo, found):
@@ -355,26 +406,40 @@ class ActionModule(RolloutAction):
         """Return for each node the kernel that ran before the rollout; none if another version is given by hand."""
         if undo is None or arguments["target"]:
             return {}
-        return {node.name: node.from_kernel for node in undo.view().nodes.everything() if node.name in arguments["audits"] and node.from_kernel}
+        return {
+            node.name: node.from_kernel
+            for node in undo.view().nodes.everything()
+            if node.name in arguments["audits"] and node.from_kernel
+        }
 
     def layouts(self, arguments, undo):
         """Return the MIG layouts by node: those given, or those that another rollout found before its changes."""
         if undo is not None:
-            return layouts.before(undo.rollout_id, [node for node in undo.view().nodes.everything() if node.name in arguments["audits"]],
-                                  lambda name: undo.load(name, "baseline"))
+            return layouts.before(
+                undo.rollout_id,
+                [node for node in undo.view().nodes.everything() if node.name in arguments["audits"]],
+                lambda name: undo.load(name, "baseline"),
+            )
         return layouts.wanted(arguments["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
 
     @staticmethod
     def default_id(arguments, undo, targets, wanted):
         if undo is not None:
             return "rollback-%s" % undo.rollout_id
-        versions = {arguments["target"]} if arguments["target"] else {str(version or "") for version in targets.values()}
+        versions = (
+            {arguments["target"]} if arguments["target"] else {str(version or "") for version in targets.values()}
+        )
         if len(versions) > 1:
-            raise plan.PlanError("The nodes have different target versions (%s). Name the rollout with rollout_id." % (
-                ", ".join(sorted(versions))))
+            raise plan.PlanError(
+                "The nodes have different target versions (%s). Name the rollout with rollout_id."
+                % (", ".join(sorted(versions)))
+            )
         names = sorted({layout["name"] for layout in wanted.values()})
         if len(names) > 1:
-            raise plan.PlanError("The nodes have different MIG layouts (%s). Name the rollout with rollout_id." % (
-                ", ".join(names)))
-        words = (["mig-%s" % names[0]] if names else ["upgrade"]) + [version.replace(":", "-") for version in versions if version or not names]
+            raise plan.PlanError(
+                "The nodes have different MIG layouts (%s). Name the rollout with rollout_id." % (", ".join(names))
+            )
+        words = (["mig-%s" % names[0]] if names else ["upgrade"]) + [
+            version.replace(":", "-") for version in versions if version or not names
+        ]
         return "-".join(words)  # without the colon of a package version's epoch

@@ -12,7 +12,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import LedgerError, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, options
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display, owned_view
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
+    RolloutAction,
+    display,
+    owned_view,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, preview, publish, report
 
 
@@ -63,7 +67,12 @@ class ActionModule(RolloutAction):
     @staticmethod
     def verdict(ledger, doc):
         return "Rollout %s to %s is %s (%s). The report is %s." % (
-            ledger.rollout_id, doc["target"], doc["verdict"], report.count(doc), ledger.path(publish.NAMES["html"]))
+            ledger.rollout_id,
+            doc["target"],
+            doc["verdict"],
+            report.count(doc),
+            ledger.path(publish.NAMES["html"]),
+        )
 
     @staticmethod
     def without(ledger, arguments):
@@ -72,8 +81,13 @@ class ActionModule(RolloutAction):
         result = {"verdict": verdict, "directory": ledger.directory}
         # At the end of a run no later task can fail.
         if verdict != "complete" and (arguments["fail_unless_complete"] or arguments["end"]):
-            result.update(failed=True, msg="Rollout %s to %s is %s. No report of it could be made: see the warning above, and the ledger in %s." % (
-                ledger.rollout_id, target, verdict, ledger.shown))
+            result.update(
+                failed=True,
+                msg=(
+                    "Rollout %s to %s is %s. No report of it could be made: see the warning above, and "
+                    "the ledger in %s." % (ledger.rollout_id, target, verdict, ledger.shown)
+                ),
+            )
         return result
 
     def end(self, ledger, arguments):
@@ -83,7 +97,14 @@ class ActionModule(RolloutAction):
         def close(transaction):
             view = owned_view(transaction, ledger, controller)
             for node in gate.vanished(view, ()):
-                transaction.append("state", run=view.run, node=node.name, state="lost", reason=gate.vanished_reason(node), failure=state.LOST)
+                transaction.append(
+                    "state",
+                    run=view.run,
+                    node=node.name,
+                    state="lost",
+                    reason=gate.vanished_reason(node),
+                    failure=state.LOST,
+                )
             if view.finished is None or transaction.added:
                 transaction.append("end", run=view.run)
             owner.release(transaction, controller)

@@ -17,7 +17,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display, numbers, owned_view, progress
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
+    RolloutAction,
+    display,
+    numbers,
+    owned_view,
+    progress,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
 
@@ -41,8 +47,10 @@ class ActionModule(RolloutAction):
     def act(self, arguments, task_vars):
         missing = sorted(set(arguments["node_documents"] or []) - set(arguments["documents"]))
         if missing:
-            raise state.StateError("node_documents of rollout_step names %s; expected some of documents: %s." % (
-                ", ".join(missing), ", ".join(sorted(arguments["documents"])) or "none"))
+            raise state.StateError(
+                "node_documents of rollout_step names %s; expected some of documents: %s."
+                % (", ".join(missing), ", ".join(sorted(arguments["documents"])) or "none")
+            )
         answer = self.record(arguments, task_vars)
         mine = answer.pop("claim", None)
         if mine and claims.after(arguments["state"]):
@@ -54,39 +62,62 @@ class ActionModule(RolloutAction):
     def settle(self, arguments, mine, task_vars):
         """Remove the claim on the node, or mark it as quarantined. The ledger already has the final state."""
         try:
-            said = self.on_node(task_vars, state=claims.after(arguments["state"]), directory=arguments["claim_dir"], claim=mine)
+            said = self.on_node(
+                task_vars, state=claims.after(arguments["state"]), directory=arguments["claim_dir"], claim=mine
+            )
         except AnsibleError as exc:
             said = {"failed": True, "msg": str(exc)}
         if said.get("failed"):
             display.warning(
                 "%s is %s in rollout %s, and its claim %s could not be updated: %s. Rollouts of other ledgers refuse "
-                "the node until the file is removed." % (
-                task_vars["inventory_hostname"], arguments["state"], mine["rollout_id"], os.path.join(arguments["claim_dir"], claim.NAME), said.get("msg")))
+                "the node until the file is removed."
+                % (
+                    task_vars["inventory_hostname"],
+                    arguments["state"],
+                    mine["rollout_id"],
+                    os.path.join(arguments["claim_dir"], claim.NAME),
+                    said.get("msg"),
+                )
+            )
 
     def copied(self, arguments, task_vars):
         """Copy documents to the node, and return the result."""
         node, changed = task_vars["inventory_hostname"], False
         owned = {"owner": "root", "group": "root"}
         made = self._execute_module(
-            module_name="ansible.legacy.file", module_args=dict(owned, path=arguments["node_dir"], state="directory", mode="0755"), task_vars=task_vars)
+            module_name="ansible.legacy.file",
+            module_args=dict(owned, path=arguments["node_dir"], state="directory", mode="0755"),
+            task_vars=task_vars,
+        )
         names = arguments["documents"] if arguments["node_documents"] is None else arguments["node_documents"]
         for name in [] if made.get("failed") else names:
             task = self._task.copy()
             task.args = dict(
-                owned, mode="0600", dest=os.path.join(arguments["node_dir"], name + ".json"),
+                owned,
+                mode="0600",
+                dest=os.path.join(arguments["node_dir"], name + ".json"),
                 content=json.dumps(arguments["documents"][name], indent=4, sort_keys=True) + "\n",
             )
             copy = self._shared_loader_obj.action_loader.get(
-                "ansible.legacy.copy", task=task, connection=self._connection, play_context=self._play_context, loader=self._loader,
-                templar=self._templar, shared_loader_obj=self._shared_loader_obj)
+                "ansible.legacy.copy",
+                task=task,
+                connection=self._connection,
+                play_context=self._play_context,
+                loader=self._loader,
+                templar=self._templar,
+                shared_loader_obj=self._shared_loader_obj,
+            )
             written = copy.run(task_vars=task_vars)
             changed = changed or bool(written.get("changed"))
             if written.get("failed"):
                 made = written
                 break
         if made.get("failed"):
-            return {"failed": True, "msg": "%s: its copy of the documents could not be written to %s: %s" % (
-                node, arguments["node_dir"], made.get("msg"))}
+            return {
+                "failed": True,
+                "msg": "%s: its copy of the documents could not be written to %s: %s"
+                % (node, arguments["node_dir"], made.get("msg")),
+            }
         return {"changed": changed or bool(made.get("changed"))}
 
     def record(self, arguments, task_vars):
@@ -94,8 +125,9 @@ class ActionModule(RolloutAction):
         node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):
-            raise state.StateError("rollout_step has no name, failed, state or documents; expected at least one of "
-                                   "them.")
+            raise state.StateError(
+                "rollout_step has no name, failed, state or documents; expected at least one of them."
+            )
         if self.check or arguments["mode"] == "none":
             line = "%s: %s" % (node, words(arguments))
             if told:
@@ -119,7 +151,13 @@ class ActionModule(RolloutAction):
             for event, fields in self.events(arguments, found):
                 transaction.append(event, run=view.run, node=node, **fields)
             if arguments["failed"] and arguments["stop_rollout"]:
-                transaction.append("control", run=view.run, verb="stop", user="the policy", reason="%s failed, and on_failure is stop" % node)
+                transaction.append(
+                    "control",
+                    run=view.run,
+                    verb="stop",
+                    user="the policy",
+                    reason="%s failed, and on_failure is stop" % node,
+                )
             # If every node has failed, Ansible runs no further play. Therefore the last node closes the run.
             over = bool(arguments["state"]) and state.nothing_left(view)
             if over:
@@ -156,15 +194,20 @@ class ActionModule(RolloutAction):
     def events(arguments, node):
         if arguments["failed"]:
             step = node.steps[-1].name if node.steps else ""
-            yield "step_failed", {
-                "reason": arguments["failed"],
-                "failure": state.failure_class(node),
-                "signature": failures.signature(step, arguments["failed"], arguments["failed_checks"], node.name),
-            }
+            yield (
+                "step_failed",
+                {
+                    "reason": arguments["failed"],
+                    "failure": state.failure_class(node),
+                    "signature": failures.signature(step, arguments["failed"], arguments["failed_checks"], node.name),
+                },
+            )
         if arguments["name"]:
             yield "step", {"step": arguments["name"], "detail": arguments["detail"]}
         if arguments["state"]:
             fields = {"state": arguments["state"], "reason": arguments["reason"]}
             if arguments["state"] in state.FAILED:
-                fields.update(failure=state.LOST if arguments["state"] == "lost" else node.failure or state.failure_class(node))
+                fields.update(
+                    failure=state.LOST if arguments["state"] == "lost" else node.failure or state.failure_class(node)
+                )
             yield "state", fields

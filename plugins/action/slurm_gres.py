@@ -20,4 +20,6 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         _controller.require()
-        return dict(result, **self._execute_module(module_name=MODULE, module_args=dict(self._task.args), task_vars=task_vars))
+        return dict(
+            result, **self._execute_module(module_name=MODULE, module_args=dict(self._task.args), task_vars=task_vars)
+        )

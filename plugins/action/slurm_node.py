@@ -24,7 +24,11 @@ DONE = ("job", "reservation")
 
 def owner(answer):
     """Whose drain keeps the node closed; none while nobody's does."""
-    return answer["mark"]["owner"] if "mark" in answer and states.closed(states.parse(answer.get("state", ""))) else marks.NONE
+    return (
+        answer["mark"]["owner"]
+        if "mark" in answer and states.closed(states.parse(answer.get("state", "")))
+        else marks.NONE
+    )
 
 
 def joined(earlier, answer):
@@ -72,7 +76,11 @@ class ActionModule(ActionBase):
             if options["state"] == "drained" and options["timeout_s"] > 0 and options["slice_s"] > 0:
                 result.update(self.in_parts(args, options, task_vars))
                 return result
-        result.update(self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars, wrap_async=self._task.async_val))
+        result.update(
+            self._execute_module(
+                module_name=MODULE, module_args=args, task_vars=task_vars, wrap_async=self._task.async_val
+            )
+        )
         return result
 
     def in_parts(self, args, options, task_vars):
@@ -84,11 +92,18 @@ class ActionModule(ActionBase):
             more = left_s > options["slice_s"]
             seconds = options["slice_s"] if more else math.ceil(max(LAST_S, left_s))
             part = {"waited_s": waited_s, "owner": owner(earlier), "more": more}
-            whole = joined(earlier, self._execute_module(module_name=MODULE, module_args=dict(args, timeout_s=seconds, part=part), task_vars=task_vars))
+            whole = joined(
+                earlier,
+                self._execute_module(
+                    module_name=MODULE, module_args=dict(args, timeout_s=seconds, part=part), task_vars=task_vars
+                ),
+            )
             if not more or not goes_on(earlier, whole):
                 return whole
             earlier = kept(whole)
             if whole.get("failed"):  # Slurm is away, and the module did not wait
-                _controller.pause(max(0.0, min(options["poll_s"], options["timeout_s"] - LAST_S - (self.clock() - began))), self.sleep)
+                _controller.pause(
+                    max(0.0, min(options["poll_s"], options["timeout_s"] - LAST_S - (self.clock() - began))), self.sleep
+                )
             else:
                 _controller.require()

@@ -13,12 +13,14 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Prints one plain line for each transition of a node in a rollout of M(gpufleet.lifecycle.rollout_plan), with how many nodes are done, failed, in
-    flight and to go, and an estimate of the time left with its lower bound. The estimate comes from the nodes that were done in this run, and from
-    O(gpufleet.lifecycle.rollout_plan#module:node_s) before the first one is.
+  - Prints one plain line for each transition of a node in a rollout of M(gpufleet.lifecycle.rollout_plan), with how
+    many nodes are done, failed, in flight and to go, and an estimate of the time left with its lower bound. The
+    estimate comes from the nodes that were done in this run, and from O(gpufleet.lifecycle.rollout_plan#module:node_s)
+    before the first one is.
   - The lines go to stderr, so that they are not in the output of another callback, such as one that prints JSON.
 requirements:
-  - enable it in the configuration, C(callbacks_enabled = gpufleet.lifecycle.rollout_progress), or by C(ANSIBLE_CALLBACKS_ENABLED)
+  - enable it in the configuration, C(callbacks_enabled = gpufleet.lifecycle.rollout_progress), or by
+    C(ANSIBLE_CALLBACKS_ENABLED)
 """
 
 import time
@@ -36,7 +38,13 @@ OUT = ("quarantined", "lost")
 def span(seconds):
     """Return a number of seconds in readable form."""
     minutes = int(round(seconds / 60.0))
-    return "%d s" % round(seconds) if seconds < 60 else "%d min" % minutes if minutes < 60 else "%d h %02d min" % divmod(minutes, 60)
+    return (
+        "%d s" % round(seconds)
+        if seconds < 60
+        else "%d min" % minutes
+        if minutes < 60
+        else "%d h %02d min" % divmod(minutes, 60)
+    )
 
 
 class Progress:
@@ -57,7 +65,10 @@ class Progress:
                 return None
             if result.get("phase") == "drain":
                 self.began[node] = self.clock()
-            words = "%s: ticket to %s" % (node, {"drain": "drain", "down": "go down", "return": "serve again"}.get(result.get("phase"), "go"))
+            words = "%s: ticket to %s" % (
+                node,
+                {"drain": "drain", "down": "go down", "return": "serve again"}.get(result.get("phase"), "go"),
+            )
         else:
             state = result.get("state")
             if state in DONE + FAILED and node in self.began:
@@ -73,15 +84,23 @@ class Progress:
         def of(states):
             return sum(counts.get(state, 0) for state in states)
 
-        words = "%d/%d done, %d failed, %d in flight, %d to go" % (of(DONE), sum(counts.values()), of(FAILED), of(IN_FLIGHT), counts.get("pending", 0))
+        words = "%d/%d done, %d failed, %d in flight, %d to go" % (
+            of(DONE),
+            sum(counts.values()),
+            of(FAILED),
+            of(IN_FLIGHT),
+            counts.get("pending", 0),
+        )
         left = of(IN_FLIGHT) + counts.get("pending", 0)
         if not left or not numbers.get("max_down"):
             return words
         now = self.clock()
         slots = numbers["max_down"] - of(OUT) - (numbers.get("broken_elsewhere") or 0)
-        ages = [now - began for began in self.began.values()][:of(IN_FLIGHT)]
+        ages = [now - began for began in self.began.values()][: of(IN_FLIGHT)]
         ages += [0.0] * (of(IN_FLIGHT) - len(ages))
-        expected, bound = estimate.remaining(counts.get("pending", 0), ages, slots, self.took, numbers.get("node_s") or 0)
+        expected, bound = estimate.remaining(
+            counts.get("pending", 0), ages, slots, self.took, numbers.get("node_s") or 0
+        )
         return "%s, about %s left (at least %s)" % (words, span(expected), span(bound))
 
 

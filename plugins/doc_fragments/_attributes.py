@@ -53,14 +53,18 @@ attributes:
 options:
   artifact_dir:
     description:
-      - Directory on the controller that keeps the reports and other artifacts of the rollouts, each in a directory of its own below C(rollouts/).
+      - Directory on the controller that keeps the reports and other artifacts of the rollouts, each in a directory of
+        its own below C(rollouts/).
     type: path
     required: true
   ledger:
     description:
-      - The database of the ledgers as a URL of SQLAlchemy, such as C(sqlite:////var/lib/gpufleet-controller/ledger.sqlite) or
-        C(postgresql+psycopg://gpufleet@db.example.org/gpufleet). Passwords belong into the environment or into C(~/.pgpass), not into the URL.
-      - C(rollouts/ledger.sqlite) in O(artifact_dir) when empty. Several controllers that share one rollout need PostgreSQL.
+      - The database of the ledgers as a URL of SQLAlchemy, such as
+        C(sqlite:////var/lib/gpufleet-controller/ledger.sqlite) or
+        C(postgresql+psycopg://gpufleet@db.example.org/gpufleet). Passwords belong into the environment or into
+        C(~/.pgpass), not into the URL.
+      - C(rollouts/ledger.sqlite) in O(artifact_dir) when empty. Several controllers that share one rollout need
+        PostgreSQL.
     type: str
     default: ''
 """
@@ -70,8 +74,9 @@ options:
 options:
   textfile_dir:
     description:
-      - A directory on the controller for the numbers of the rollout in the text format of Prometheus, such as the one that the textfile collector of
-        its node_exporter reads. The file C(gpufleet_rollout_ID.prom) in it can be read by everybody.
+      - A directory on the controller for the numbers of the rollout in the text format of Prometheus, such as the one
+        that the textfile collector of its node_exporter reads. The file C(gpufleet_rollout_ID.prom) in it can be read
+        by everybody.
     type: path
   webhook:
     description:
@@ -86,7 +91,8 @@ options:
         default: ''
       kind:
         description:
-          - V(slack) posts C({"text":...}), as Slack, Mattermost and others take it; V(json) posts the schema C(gpufleet.event/1).
+          - V(slack) posts C({"text":...}), as Slack, Mattermost and others take it; V(json) posts the schema
+            C(gpufleet.event/1).
         type: str
         choices: [slack, json]
         default: slack
@@ -126,7 +132,8 @@ options:
         required: true
       url:
         description:
-          - The base of the HTTP API of Prometheus, or of what speaks it, such as V(https://prometheus.example.org). Without user and password.
+          - The base of the HTTP API of Prometheus, or of what speaks it, such as V(https://prometheus.example.org).
+            Without user and password.
         type: str
         required: true
       query:
@@ -141,7 +148,8 @@ options:
         default: 10.0
       headers:
         description:
-          - Headers to send along, such as C(Authorization). They are secrets, and go to O(hold_queries[].url) alone; redirects are not followed.
+          - Headers to send along, such as C(Authorization). They are secrets, and go to O(hold_queries[].url) alone;
+            redirects are not followed.
         type: dict
         default: {}
   hold_deadline_s:

@@ -12,22 +12,25 @@ class ModuleDocFragment:
 options:
   archive_dir:
     description:
-      - A directory on the controller with archives, each with a file C(<archive>.sha256) beside it, for O(state=built) and O(state=prepared).
-      - Those that this node would otherwise have to compile are sent to O(store_dir). The node is told their names first, so that nothing is sent that it
-        does not need. A directory that is not there is made.
-      - What the node compiles itself is brought back into it. Of all nodes that this controller has in hand, one compiles and the others wait for its
-        archive, at most O(build_timeout_s); a node whose compilation fails makes way for the next.
+      - A directory on the controller with archives, each with a file C(<archive>.sha256) beside it, for O(state=built)
+        and O(state=prepared).
+      - Those that this node would otherwise have to compile are sent to O(store_dir). The node is told their names
+        first, so that nothing is sent that it does not need. A directory that is not there is made.
+      - What the node compiles itself is brought back into it. Of all nodes that this controller has in hand, one
+        compiles and the others wait for its archive, at most O(build_timeout_s); a node whose compilation fails makes
+        way for the next.
     type: path
   store_dir:
     description:
-      - A directory of the node for archives. With O(remove_stale=true), those of kernels that are gone and of all versions but the wanted one and the one
-        last used before it are removed from it.
+      - A directory of the node for archives. With O(remove_stale=true), those of kernels that are gone and of all
+        versions but the wanted one and the one last used before it are removed from it.
     type: path
     default: /var/lib/gpufleet/dkms
   source_packages:
     description:
-      - Packages of the driver on the node, as files, for O(state=prepared). The first that holds the module's source below C(/usr/src) is compiled, unless
-        the source is on the node already. RV(gpufleet.lifecycle.driver_packages#module:resolved.module_archives) names them.
+      - Packages of the driver on the node, as files, for O(state=prepared). The first that holds the module's source
+        below C(/usr/src) is compiled, unless the source is on the node already.
+        RV(gpufleet.lifecycle.driver_packages#module:resolved.module_archives) names them.
     type: list
     elements: path
   archives_offered:
@@ -37,8 +40,9 @@ options:
     elements: str
   archives_sources:
     description:
-      - What the archives in O(archive_dir) were built from, by name, where their export noted it. One that was built from other source than the node has,
-        as of another revision of the package, is left out, and the node compiles. Only the action plugin sets it.
+      - What the archives in O(archive_dir) were built from, by name, where their export noted it. One that was built
+        from other source than the node has, as of another revision of the package, is left out, and the node compiles.
+        Only the action plugin sets it.
     type: dict
   asked:
     description:

@@ -13,24 +13,25 @@ options:
   flavour:
     description:
       - The kernel module, NVIDIA's proprietary one or the open one. The other one is removed.
-      - V(auto) chooses by the PCI device ids of the node's GPUs. Where both drive them all it is the open one from driver branch
-        560 on. It is refused when no GPU is found or one is not known.
-      - A flavour that does not drive a GPU of the node is refused, such as V(proprietary) for Blackwell and V(open) for Volta.
+      - V(auto) chooses by the PCI device ids of the node's GPUs. Where both drive them all it is the open one from
+        driver branch 560 on. It is refused when no GPU is found or one is not known.
+      - A flavour that does not drive a GPU of the node is refused, such as V(proprietary) for Blackwell and V(open) for
+        Volta.
     type: str
     choices: [auto, proprietary, open]
     default: proprietary
   kernel_module:
     description:
-      - V(dkms) builds the kernel module on the node, V(prebuilt) installs modules that were built and signed for each kernel that can
-        boot. Ubuntu has such modules of both flavours, NVIDIA's CUDA repository for RHEL 9 has proprietary ones; elsewhere it is
-        refused.
+      - V(dkms) builds the kernel module on the node, V(prebuilt) installs modules that were built and signed for each
+        kernel that can boot. Ubuntu has such modules of both flavours, NVIDIA's CUDA repository for RHEL 9 has
+        proprietary ones; elsewhere it is refused.
     type: str
     choices: [dkms, prebuilt]
     default: dkms
   source:
     description:
-      - Whose packages are used, V(distribution) for those of the operating system and V(cuda) for those of NVIDIA's CUDA
-        repository. A mirror counts as what it mirrors.
+      - Whose packages are used, V(distribution) for those of the operating system and V(cuda) for those of NVIDIA's
+        CUDA repository. A mirror counts as what it mirrors.
       - Without it Debian and Ubuntu use their own, RHEL and Rocky Linux those of NVIDIA.
     type: str
     choices: [distribution, cuda]
@@ -43,8 +44,8 @@ options:
     default: []
   floors:
     description:
-      - What workloads require of the driver. A version below one of these is refused with the name of the workload, whether it is
-        an upgrade or a way back.
+      - What workloads require of the driver. A version below one of these is refused with the name of the workload,
+        whether it is an upgrade or a way back.
     type: list
     elements: dict
     default: []
@@ -64,7 +65,8 @@ options:
         type: list
         elements: str
       brands:
-        description: Brands of the node's GPUs, for requirements that name one. A requirement that hangs on a brand is refused without it.
+        description: Brands of the node's GPUs, for requirements that name one. A requirement that hangs on a brand is
+          refused without it.
         type: list
         elements: str
   running_floors:
@@ -80,15 +82,17 @@ options:
     default: []
   keep:
     description:
-      - Keep the packages of the driver on the node, in C(/var/lib/gpufleet/packages), of the version that is installed before it is changed, and of the one
-        that takes its place. A version that is kept can be installed and gone back to without a mirror and without a network.
+      - Keep the packages of the driver on the node, in C(/var/lib/gpufleet/packages), of the version that is installed
+        before it is changed, and of the one that takes its place. A version that is kept can be installed and gone back
+        to without a mirror and without a network.
       - When the installed version cannot be kept, since it is neither in the cache nor at a mirror, nothing is changed.
       - Where the package manager is dnf nothing is kept.
     type: bool
     default: false
   require:
     description:
-      - What the node has to have for the driver to work on it. Without it the node is refused, and nothing on it is changed.
+      - What the node has to have for the driver to work on it. Without it the node is refused, and nothing on it is
+        changed.
       - V(gpu) is an NVIDIA GPU on the PCI bus, V(headers) a kernel that can boot, and the headers of every such kernel.
     type: list
     elements: str

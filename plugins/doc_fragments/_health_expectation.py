@@ -17,36 +17,40 @@ options:
     type: dict
     suboptions:
       reboot:
-        description: Whether it was rebooted. If set, a boot that did not happen, or one that nobody asked for, is a failure.
+        description: Whether it was rebooted. If set, a boot that did not happen, or one that nobody asked for, is a
+          failure.
         type: bool
       mig_hidden:
         description:
-          - What of a GPU in MIG mode NVML need not tell. Checks of these values do not apply then; others are judged as always.
-          - V(all) are remapped rows and volatile ECC errors, for a node that serves. V(volatile_ecc) are those errors alone, for a node whose instances
-            were destroyed to read the rest.
+          - What of a GPU in MIG mode NVML need not tell. Checks of these values do not apply then; others are judged as
+            always.
+          - V(all) are remapped rows and volatile ECC errors, for a node that serves. V(volatile_ecc) are those errors
+            alone, for a node whose instances were destroyed to read the rest.
         type: str
         choices: [none, volatile_ecc, all]
         default: none
       changes:
         description:
-          - The RV(health.changes[].key) of values that were changed, or patterns of them such as V(mig_*). They are V(expected) in
-            RV(health.changes). It changes no check.
+          - The RV(health.changes[].key) of values that were changed, or patterns of them such as V(mig_*). They are
+            V(expected) in RV(health.changes). It changes no check.
         type: list
         elements: str
         default: []
       hardware:
         description:
           - What the node should have. It counts in every phase, also when there is a baseline.
-          - Without a baseline what is not said here is what boards of the GPU's name have, where the collection knows them. A node that lacks
-            some of it fails, so that no baseline is taken of it.
-          - Where neither this, nor the board, nor O(expect.peers) tells what the node should have, that is unknown. Then it has to be said
-            here; the check's message has what was found, for it to be confirmed.
+          - Without a baseline what is not said here is what boards of the GPU's name have, where the collection knows
+            them. A node that lacks some of it fails, so that no baseline is taken of it.
+          - Where neither this, nor the board, nor O(expect.peers) tells what the node should have, that is unknown.
+            Then it has to be said here; the check's message has what was found, for it to be confirmed.
         type: dict
         suboptions:
           gpus:
             description:
-              - The number of GPUs. Without it and without a baseline, one that HGX and DGX boards come in, or a partition of them.
-              - It is required for boards that come in any number, as PCI Express cards do, unless there is a baseline or O(expect.peers) tells it.
+              - The number of GPUs. Without it and without a baseline, one that HGX and DGX boards come in, or a
+                partition of them.
+              - It is required for boards that come in any number, as PCI Express cards do, unless there is a baseline
+                or O(expect.peers) tells it.
             type: int
           model:
             description: NVML's name of every GPU, or a pattern of it such as V(NVIDIA H100*).
@@ -70,12 +74,14 @@ options:
             description: The number of PCIe lanes of every GPU, at least.
             type: int
       peers:
-        description: What other nodes with the same GPUs have. It counts without a baseline, for what O(expect.hardware) does not say.
+        description: What other nodes with the same GPUs have. It counts without a baseline, for what O(expect.hardware)
+          does not say.
         type: dict
         suboptions:
           gpus:
             description:
-              - How many GPUs most nodes with them have, by model, as the filter P(gpufleet.lifecycle.gpu_peers#filter) finds out.
+              - How many GPUs most nodes with them have, by model, as the filter P(gpufleet.lifecycle.gpu_peers#filter)
+                finds out.
               - A model is NVML's name of the GPU, or its PCI device id such as V(0x27b8).
             type: dict
             default: {}

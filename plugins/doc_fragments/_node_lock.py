@@ -12,7 +12,8 @@ class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
   lock_timeout_s:
-    description: Seconds to wait for the node's lock. The task fails after them and names the holder. In check mode the lock is not needed.
+    description: Seconds to wait for the node's lock. The task fails after them and names the holder. In check mode the
+      lock is not needed.
     type: int
     default: 600
   rollout_id:

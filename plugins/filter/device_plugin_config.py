@@ -12,15 +12,15 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Answers a ConfigMap with one configuration for each key, by time-slicing, by MPS, or without sharing. Which of them a node uses is said by its
-    label C(nvidia.com/device-plugin.config).
+  - Answers a ConfigMap with one configuration for each key, by time-slicing, by MPS, or without sharing. Which of them
+    a node uses is said by its label C(nvidia.com/device-plugin.config).
   - Everything that the device plugin would refuse, or take for something else, is an error that names all of it.
 options:
   _input:
     description:
-      - "For each name of a configuration C(strategy) (V(none), V(time_slicing) or V(mps)), C(mig_strategy) (V(none), V(single) or V(mixed)),
-        C(resources) as a list of C(name) and C(replicas), C(rename) (default V(true), offers C(nvidia.com/gpu.shared)), and for time-slicing
-        C(fail_requests_greater_than_one) (default V(true))."
+      - "For each name of a configuration C(strategy) (V(none), V(time_slicing) or V(mps)), C(mig_strategy) (V(none),
+        V(single) or V(mixed)), C(resources) as a list of C(name) and C(replicas), C(rename) (default V(true), offers
+        C(nvidia.com/gpu.shared)), and for time-slicing C(fail_requests_greater_than_one) (default V(true))."
     type: dict
     required: true
   name:

@@ -12,9 +12,10 @@ version_added: 0.2.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Decides whether a node needs a fabric manager, whether the one that is installed may be started, and whether every GPU has joined a
-    healthy fabric. The role C(nvidia_fabricmanager) has no other decisions than these.
-  - A GPU that tells no state of its fabric, such as the A100, proves it by its NVLinks and by its access to the other GPUs.
+  - Decides whether a node needs a fabric manager, whether the one that is installed may be started, and whether every
+    GPU has joined a healthy fabric. The role C(nvidia_fabricmanager) has no other decisions than these.
+  - A GPU that tells no state of its fabric, such as the A100, proves it by its NVLinks and by its access to the other
+    GPUs.
 options:
   _input:
     description: What M(gpufleet.lifecycle.gpu_health) returned, with O(gpufleet.lifecycle.gpu_health#module:full=true).
@@ -45,7 +46,8 @@ _value:
   type: dict
   contains:
     fabric:
-      description: V(needed) where a fabric manager has to run, V(none) where there is no fabric, V(unknown) where that cannot be read.
+      description: V(needed) where a fabric manager has to run, V(none) where there is no fabric, V(unknown) where that
+        cannot be read.
       type: str
     why:
       description: What was found, or what could not be read.
@@ -61,11 +63,13 @@ _value:
       type: bool
     version:
       description:
-        - The version of the fabric manager as C(found), that of the driver as C(driver), whether both are known and differ as C(differs), and
-          why the fabric manager must not be started as C(refusal), which is empty where it may.
+        - The version of the fabric manager as C(found), that of the driver as C(driver), whether both are known and
+          differ as C(differs), and why the fabric manager must not be started as C(refusal), which is empty where it
+          may.
       type: dict
     proven:
-      description: Whether every GPU has joined a healthy fabric, and the services of the fabric run in the driver's version.
+      description: Whether every GPU has joined a healthy fabric, and the services of the fabric run in the driver's
+        version.
       type: bool
     missing:
       description: What is not proven.

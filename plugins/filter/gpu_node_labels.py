@@ -12,17 +12,19 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Answers a dictionary for the option O(gpufleet.lifecycle.kube_node#module:labels) of M(gpufleet.lifecycle.kube_node), with the keys
-    C(gpufleet.lifecycle/gpu-model), C(gpufleet.lifecycle/gpu-count), C(gpufleet.lifecycle/gpu-memory-gib), C(gpufleet.lifecycle/driver-version)
-    and C(gpufleet.lifecycle/mig-layout).
-  - A value that is not the same for all GPUs is V(mixed). One that could not be read is null, which takes the label away.
+  - Answers a dictionary for the option O(gpufleet.lifecycle.kube_node#module:labels) of
+    M(gpufleet.lifecycle.kube_node), with the keys C(gpufleet.lifecycle/gpu-model), C(gpufleet.lifecycle/gpu-count),
+    C(gpufleet.lifecycle/gpu-memory-gib), C(gpufleet.lifecycle/driver-version) and C(gpufleet.lifecycle/mig-layout).
+  - A value that is not the same for all GPUs is V(mixed). One that could not be read is null, which takes the label
+    away.
 options:
   _input:
     description: The snapshot that M(gpufleet.lifecycle.gpu_info) returned.
     type: dict
     required: true
   node_class:
-    description: The value of the label C(gpufleet.lifecycle/class), such as V(training) or V(inference). No such label when empty.
+    description: The value of the label C(gpufleet.lifecycle/class), such as V(training) or V(inference). No such label
+      when empty.
     type: str
     default: ''
 """
@@ -50,7 +52,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words imp
 
 def gpu_node_labels(snapshot, node_class=""):
     if not isinstance(snapshot, dict) or "gpus" not in snapshot:
-        raise AnsibleFilterError("gpu_node_labels takes the snapshot that gpu_info returned, and got %s" % (type(snapshot).__name__,))
+        raise AnsibleFilterError(
+            "gpu_node_labels takes the snapshot that gpu_info returned, and got %s" % (type(snapshot).__name__,)
+        )
     try:
         return labels.of_snapshot(snapshot, node_class)
     except KubeError as exc:

@@ -12,8 +12,8 @@ version_added: 0.2.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Answers why a node must be left alone, because processes compute on its GPUs, or because a GPU does not tell. The answer is empty where no
-    process computes.
+  - Answers why a node must be left alone, because processes compute on its GPUs, or because a GPU does not tell. The
+    answer is empty where no process computes.
 options:
   _input:
     description: The snapshot that M(gpufleet.lifecycle.gpu_info) returned.

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Decides the check C(node.hardware) of a verdict that was made before the other nodes had been read, where nothing but they could
-    tell how many GPUs the node should have. All other checks stay as they are.
+  - Decides the check C(node.hardware) of a verdict that was made before the other nodes had been read, where nothing
+    but they could tell how many GPUs the node should have. All other checks stay as they are.
 positional: peers
 options:
   _input:

@@ -12,14 +12,17 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Answers how many GPUs Slurm has to have for a node, for the option O(gpufleet.lifecycle.slurm_node#module:expected_gpus) of
-    M(gpufleet.lifecycle.slurm_node). A GPU in MIG mode is not one itself; each of its MIG devices is (gres.conf(5), MIG management).
+  - Answers how many GPUs Slurm has to have for a node, for the option
+    O(gpufleet.lifecycle.slurm_node#module:expected_gpus) of M(gpufleet.lifecycle.slurm_node). A GPU in MIG mode is not
+    one itself; each of its MIG devices is (gres.conf(5), MIG management).
   - The answer is V(-1) when there is nothing to count.
-  - It is V(-2) when the MIG mode or the MIG devices of a GPU could not be read. M(gpufleet.lifecycle.slurm_node) then neither drains nor resumes a node
-    for which Slurm has GPUs. A GPU or a driver without MIG is read, and counts as one.
+  - It is V(-2) when the MIG mode or the MIG devices of a GPU could not be read. M(gpufleet.lifecycle.slurm_node) then
+    neither drains nor resumes a node for which Slurm has GPUs. A GPU or a driver without MIG is read, and counts as
+    one.
 options:
   _input:
-    description: The snapshot that M(gpufleet.lifecycle.gpu_info) returned, or the one in a baseline of M(gpufleet.lifecycle.gpu_health).
+    description: The snapshot that M(gpufleet.lifecycle.gpu_info) returned, or the one in a baseline of
+      M(gpufleet.lifecycle.gpu_health).
     type: dict
     required: true
 """

@@ -188,10 +188,7 @@ class LookupModule(LookupBase):
 
     def _engine(self):
         return engine.decide(
-            self.get_option("snapshot"),
-            self.get_option("discovery"),
-            self.get_option("rc"),
-            self.get_option("error"),
+            self.get_option("snapshot"), self.get_option("discovery"), self.get_option("rc"), self.get_option("error")
         )
 
     def _counters(self):

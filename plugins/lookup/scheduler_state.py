@@ -12,9 +12,10 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Decides whether a node is drained, who drained it, whether its GPUs are in use, and what to do and to report when one of its schedulers could not be
-    told. The role C(gpu_scheduler) has no other decisions than these.
-  - The results of the role's tasks are read from the node's variables, as they were registered, at the moment at which the lookup is asked.
+  - Decides whether a node is drained, who drained it, whether its GPUs are in use, and what to do and to report when
+    one of its schedulers could not be told. The role C(gpu_scheduler) has no other decisions than these.
+  - The results of the role's tasks are read from the node's variables, as they were registered, at the moment at which
+    the lookup is asked.
   - Nothing is read of the node or of a scheduler, and nothing is changed.
 options:
   _terms:
@@ -49,7 +50,8 @@ EXAMPLES = r"""
     msg: "{{ state.in_use }}"
   when: state.in_use | length > 0
   vars:
-    state: "{{ lookup('gpufleet.lifecycle.scheduler_state', backends=['slurm'], services=['nvidia-persistenced.service']) }}"
+    state: "{{ lookup('gpufleet.lifecycle.scheduler_state', backends=['slurm'],
+      services=['nvidia-persistenced.service']) }}"
 """
 
 RETURN = r"""
@@ -119,7 +121,11 @@ class LookupModule(LookupBase):
     def run(self, terms, variables=None, **kwargs):
         self.set_options(var_options=variables, direct=kwargs)
         variables = variables or {}
-        facts = {name: variables["__gpu_scheduler_" + name] for name in RESULTS if "__gpu_scheduler_" + name in variables}
+        facts = {
+            name: variables["__gpu_scheduler_" + name] for name in RESULTS if "__gpu_scheduler_" + name in variables
+        }
         facts.update((name, self.get_option(name)) for name in ("backends", "services", "drain_timeout", "on_timeout"))
-        facts.update(failed_result=variables.get("ansible_failed_result"), failed_task=variables.get("ansible_failed_task"))
+        facts.update(
+            failed_result=variables.get("ansible_failed_result"), failed_task=variables.get("ansible_failed_task")
+        )
         return [_scheduler_state.decide(facts)]

@@ -12,16 +12,18 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Decides what was found on a node, what was changed, what runs, what to restore, and what to report. The role C(gpu_node_upgrade) has no other
-    decisions than these.
-  - The answers of the rollout's gate and the results of the role's tasks are read from the node's variables, as they were registered, at the moment at
-    which the lookup is asked. They are too large to be handed over by templates again and again.
-  - Nothing is read of the node and nothing is changed. What is not known is left out of the answer, so that a task that needs it fails.
+  - Decides what was found on a node, what was changed, what runs, what to restore, and what to report. The role
+    C(gpu_node_upgrade) has no other decisions than these.
+  - The answers of the rollout's gate and the results of the role's tasks are read from the node's variables, as they
+    were registered, at the moment at which the lookup is asked. They are too large to be handed over by templates again
+    and again.
+  - Nothing is read of the node and nothing is changed. What is not known is left out of the answer, so that a task that
+    needs it fails.
 options:
   _terms:
     description:
-      - The documents to return instead of the state, V(baseline), V(reference), V(mig_free), V(health_before), V(proof), V(snapshot) or
-        V(identified). They are large.
+      - The documents to return instead of the state, V(baseline), V(reference), V(mig_free), V(health_before),
+        V(proof), V(snapshot) or V(identified). They are large.
       - A document that is not known is an error.
     type: list
     elements: str
@@ -109,7 +111,8 @@ _raw:
       description: Whether the node is drained by this rollout, or may be.
       type: bool
     expected_gpus:
-      description: How many GPUs or MIG devices a scheduler has to know of, see P(gpufleet.lifecycle.schedulable_gpus#filter).
+      description: How many GPUs or MIG devices a scheduler has to know of, see
+        P(gpufleet.lifecycle.schedulable_gpus#filter).
       type: int
     booted:
       description: Whether the node was rebooted on purpose since its baseline, V(yes), V(no) or V(unknown).
@@ -121,7 +124,8 @@ _raw:
       description: The same before the change.
       type: dict
     unfit:
-      description: Why the node must not be changed, because it is unhealthy or has no version to go back to. Empty if it may be.
+      description: Why the node must not be changed, because it is unhealthy or has no version to go back to. Empty if
+        it may be.
       type: str
     in_use:
       description: Why the node must not be changed, because its GPUs are in use. Empty if they are not.
@@ -130,20 +134,24 @@ _raw:
       description: Whether a GPU was in MIG mode and no other layout is wanted, so that its layout has to be made again.
       type: bool
     reboot_due:
-      description: Whether the driver on disk, or the kernel that boots next, needs a reboot or a reload. Absent as long as neither was proven.
+      description: Whether the driver on disk, or the kernel that boots next, needs a reboot or a reload. Absent as long
+        as neither was proven.
       type: bool
     layout:
       description: Whether another MIG layout is wanted.
       type: bool
     layout_before:
-      description: The layout before, as the option O(gpufleet.lifecycle.gpu_mig#module:layout). Absent if none is wanted, or if it was not read.
+      description: The layout before, as the option O(gpufleet.lifecycle.gpu_mig#module:layout). Absent if none is
+        wanted, or if it was not read.
       type: list
       elements: dict
     clear_mig:
-      description: Whether the MIG instances have to be destroyed before the installation, to read what NVML does not tell while they exist.
+      description: Whether the MIG instances have to be destroyed before the installation, to read what NVML does not
+        tell while they exist.
       type: bool
     mig_unfit:
-      description: Why the node must not be changed, because of what was read without its MIG instances. Empty if it may be.
+      description: Why the node must not be changed, because of what was read without its MIG instances. Empty if it may
+        be.
       type: str
     serving:
       description: The option O(gpufleet.lifecycle.gpu_health#module:expect) for a node that serves.
@@ -180,8 +188,26 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _upgrade
 
 # Variables of the role: facts of the state by their own names.
 RESULTS = (
-    "before", "drained", "after", "units", "ran", "mig_cleared", "mig_free", "install", "layout_begun", "layout_read", "proof", "kernel", "reboot",
-    "booted", "restored", "started", "returned", "reason", "resume_failed", "lift_failed",
+    "before",
+    "drained",
+    "after",
+    "units",
+    "ran",
+    "mig_cleared",
+    "mig_free",
+    "install",
+    "layout_begun",
+    "layout_read",
+    "proof",
+    "kernel",
+    "reboot",
+    "booted",
+    "restored",
+    "started",
+    "returned",
+    "reason",
+    "resume_failed",
+    "lift_failed",
 )
 
 
@@ -198,12 +224,22 @@ class LookupModule(LookupBase):
         return [documents[term] for term in terms]
 
     def _facts(self, variables):
-        facts = {name: variables["__gpu_node_upgrade_" + name] for name in RESULTS if "__gpu_node_upgrade_" + name in variables}
+        facts = {
+            name: variables["__gpu_node_upgrade_" + name]
+            for name in RESULTS
+            if "__gpu_node_upgrade_" + name in variables
+        }
         facts.update(
-            version=self.get_option("version"), layout=self.get_option("layout"), installs=self.get_option("install"),
-            services=self.get_option("services"), backends=self.get_option("backends"),
-            hardware=self.get_option("expected"), soak_interval=self.get_option("soak_interval"),
-            gate=variables.get("gpu_node_upgrade_gate"), ownership=variables.get("gpu_scheduler_mark"),
-            failed_result=variables.get("ansible_failed_result"), failed_task=(variables.get("ansible_failed_task") or {}).get("name"),
+            version=self.get_option("version"),
+            layout=self.get_option("layout"),
+            installs=self.get_option("install"),
+            services=self.get_option("services"),
+            backends=self.get_option("backends"),
+            hardware=self.get_option("expected"),
+            soak_interval=self.get_option("soak_interval"),
+            gate=variables.get("gpu_node_upgrade_gate"),
+            ownership=variables.get("gpu_scheduler_mark"),
+            failed_result=variables.get("ansible_failed_result"),
+            failed_task=(variables.get("ansible_failed_task") or {}).get("name"),
         )
         return facts

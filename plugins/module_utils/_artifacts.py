@@ -46,7 +46,10 @@ def unpack(text):
 
 
 def write(path, files):
-    """Make the directory PATH with FILES ({name: bytes}); the path it got, which is a numbered one if PATH is taken. OSError if it cannot be."""
+    """Make the directory PATH with FILES ({name: bytes}); the path it got, which is a numbered one if PATH is taken.
+
+    OSError if it cannot be.
+    """
     parent, temporary = os.path.dirname(path), None
     try:
         make(parent)
@@ -69,7 +72,10 @@ def write(path, files):
 
 
 def read(path):
-    """The files of the directory PATH, {name: bytes}. OSError if one cannot be read, or if there is anything but files of a known size."""
+    """The files of the directory PATH, {name: bytes}.
+
+    OSError if one cannot be read, or if there is anything but files of a known size.
+    """
     files = {}
     for name in sorted(os.listdir(path)):
         handle = os.open(os.path.join(path, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -83,7 +89,10 @@ def read(path):
 
 def listed(files):
     """What FILES are, for a report: name, size in bytes and digest of each, by name."""
-    return [{"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in sorted(files.items())]
+    return [
+        {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in sorted(files.items())
+    ]
 
 
 def find(path, files):
@@ -115,7 +124,9 @@ def make(path):
 
 
 def claim(temporary, wanted):
-    """Give the finished directory its name, or that with a number: a directory is never renamed over one that holds something."""
+    """Give the finished directory its name, or that with a number: a directory is never renamed over one that holds
+    something.
+    """
     for number in range(1, MAX_COPIES + 1):
         path = numbered(wanted, number)
         try:

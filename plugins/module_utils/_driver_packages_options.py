@@ -14,13 +14,18 @@ ARGUMENT_SPEC = dict(
     kernel_module=dict(type="str", choices=["dkms", "prebuilt"], default="dkms"),
     source=dict(type="str", choices=["distribution", "cuda"]),
     components=dict(type="list", elements="str", choices=["fabricmanager", "nscq", "imex", "persistenced"], default=[]),
-    floors=dict(type="list", elements="dict", default=[], options=dict(
-        workload=dict(type="str", required=True),
-        driver=dict(type="str"),
-        cuda=dict(type="str"),
-        require_cuda=dict(type="list", elements="str"),
-        brands=dict(type="list", elements="str"),
-    )),
+    floors=dict(
+        type="list",
+        elements="dict",
+        default=[],
+        options=dict(
+            workload=dict(type="str", required=True),
+            driver=dict(type="str"),
+            cuda=dict(type="str"),
+            require_cuda=dict(type="list", elements="str"),
+            brands=dict(type="list", elements="str"),
+        ),
+    ),
     running_floors=dict(type="bool", default=False),
     state=dict(type="str", choices=["resolved", "downloaded", "present", "absent"], default="present"),
     extra_packages=dict(type="list", elements="str", default=[]),
@@ -37,5 +42,5 @@ ARGUMENT_SPEC = dict(
     repository_ready=dict(type="bool", default=True),
     apt_lock_timeout_s=dict(type="int", default=300),
     timeout_s=dict(type="int", default=3600),
-    **lock.ARGUMENTS
+    **lock.ARGUMENTS,
 )

@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The options of gpu_evidence: the module takes them for its documentation and gathers by some, the action plugin writes by the others."""
+"""The options of gpu_evidence: the module takes them for its documentation and gathers by some, the action plugin
+writes by the others.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,4 @@ WRITE_SPEC = {
 }
 ARGUMENT_SPEC = dict(GATHER_SPEC, **WRITE_SPEC)
 # What the action plugin gives the module beside GATHER_SPEC.
-INTERNAL_SPEC = {
-    "binding_digest": {"type": "str"},
-    "binding_archive": {"type": "str", "no_log": True},
-}
+INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}

@@ -50,7 +50,9 @@ ARGUMENT_SPEC = {
     "policy": {"type": "dict"},
     "policy_file": {"type": "path"},
     "waivers": {
-        "type": "list", "elements": "dict", "default": [],
+        "type": "list",
+        "elements": "dict",
+        "default": [],
         "options": {
             "check": {"type": "str", "required": True},
             "entity": {"type": "str"},
@@ -62,8 +64,5 @@ ARGUMENT_SPEC = {
     "timeout_s": {"type": "int", "default": 60},
 }
 # What the action plugin gives the module, beside since and timeout_s.
-INTERNAL_SPEC = {
-    "binding_digest": {"type": "str"},
-    "binding_archive": {"type": "str", "no_log": True},
-}
+INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}
 MUTUALLY_EXCLUSIVE = [("baseline", "baseline_file")]

@@ -15,22 +15,22 @@ LAYOUT_SPEC = {
     "mig_enabled": {"type": "bool", "required": True},
     "mig_devices": {"type": "dict"},
 }
-ARGUMENT_SPEC = dict({
-    "state": {"type": "str", "choices": [PRESENT, RESTORED, CLEARED, EXPORTED, GENERATED], "default": PRESENT},
-    "config": {"type": "dict"},
-    "config_file": {"type": "path"},
-    "config_name": {"type": "str"},
-    "layout": {"type": "list", "elements": "dict", "options": LAYOUT_SPEC},
-    "baseline": {"type": "dict"},
-    "baseline_file": {"type": "path"},
-    "instances": {"type": "bool", "default": True},
-    "timeout_s": {"type": "int", "default": 120},
-}, **lock.ARGUMENTS)
+ARGUMENT_SPEC = dict(
+    {
+        "state": {"type": "str", "choices": [PRESENT, RESTORED, CLEARED, EXPORTED, GENERATED], "default": PRESENT},
+        "config": {"type": "dict"},
+        "config_file": {"type": "path"},
+        "config_name": {"type": "str"},
+        "layout": {"type": "list", "elements": "dict", "options": LAYOUT_SPEC},
+        "baseline": {"type": "dict"},
+        "baseline_file": {"type": "path"},
+        "instances": {"type": "bool", "default": True},
+        "timeout_s": {"type": "int", "default": 120},
+    },
+    **lock.ARGUMENTS,
+)
 # What the action plugin gives the module beside them.
-INTERNAL_SPEC = {
-    "binding_digest": {"type": "str"},
-    "binding_archive": {"type": "str", "no_log": True},
-}
+INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}
 MUTUALLY_EXCLUSIVE = [("config", "config_file", "layout"), ("baseline", "baseline_file")]
 WANTED = ("config", "config_file", "layout")
 BASELINE = ("baseline", "baseline_file")

@@ -70,7 +70,11 @@ class NvmlTask:
         if not self.changes():
             return contextlib.nullcontext()
         lock.ignore_hangup()
-        owner = {"module": self.name, "rollout_id": self.params["rollout_id"], "step": self.params["step"] or self.step()}
+        owner = {
+            "module": self.name,
+            "rollout_id": self.params["rollout_id"],
+            "step": self.params["step"] or self.step(),
+        }
         return lock.NodeLock(owner=owner, timeout_s=self.params["lock_timeout_s"])
 
     def fail_early(self):
@@ -82,7 +86,9 @@ class NvmlTask:
             self.module.fail_json(msg=problem)
 
     def start(self):
-        """The warnings of starting the archive's code; a node that lacks the archive asks for it, which ends the task."""
+        """The warnings of starting the archive's code; a node that lacks the archive asks for it, which ends the
+        task.
+        """
         try:
             self.started, warnings = node.ready(
                 self.module._remote_tmp, self.params["binding_digest"], self.params["binding_archive"]

@@ -18,10 +18,7 @@ ARGUMENT_SPEC = {
     **lock.ARGUMENTS,
 }
 # What the action plugin gives the module beside them.
-INTERNAL_SPEC = {
-    "binding_digest": {"type": "str"},
-    "binding_archive": {"type": "str", "no_log": True},
-}
+INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}
 
 
 def contradiction(params):

@@ -21,7 +21,11 @@ VALUES_SPEC = {
     "power_limit_w": {"type": "str"},
     "application_clocks_mhz": {
         "type": "dict",
-        "options": {"graphics": {"type": "int"}, "memory": {"type": "int"}, "default": {"type": "bool", "default": False}},
+        "options": {
+            "graphics": {"type": "int"},
+            "memory": {"type": "int"},
+            "default": {"type": "bool", "default": False},
+        },
         "required_together": [("graphics", "memory")],
     },
     "locked_graphics_clocks_mhz": _locked(),
@@ -30,21 +34,21 @@ VALUES_SPEC = {
     "persistence_mode": {"type": "bool"},
     "ecc_mode": {"type": "bool"},
 }
-ARGUMENT_SPEC = dict({
-    "state": {"type": "str", "choices": ["present", "restored"], "default": "present"},
-    "gpus": {"type": "list", "elements": "str", "default": []},
-    "baseline": {"type": "dict"},
-    "baseline_file": {"type": "path"},
-    "settings": {"type": "list", "elements": "str", "choices": sorted(VALUES_SPEC)},
-    "processes": {"type": "str", "choices": ["refuse", "allow"], "default": "refuse"},
-    "timeout_s": {"type": "int", "default": 60},
-    **lock.ARGUMENTS,
-}, **VALUES_SPEC)
+ARGUMENT_SPEC = dict(
+    {
+        "state": {"type": "str", "choices": ["present", "restored"], "default": "present"},
+        "gpus": {"type": "list", "elements": "str", "default": []},
+        "baseline": {"type": "dict"},
+        "baseline_file": {"type": "path"},
+        "settings": {"type": "list", "elements": "str", "choices": sorted(VALUES_SPEC)},
+        "processes": {"type": "str", "choices": ["refuse", "allow"], "default": "refuse"},
+        "timeout_s": {"type": "int", "default": 60},
+        **lock.ARGUMENTS,
+    },
+    **VALUES_SPEC,
+)
 # What the action plugin gives the module beside them.
-INTERNAL_SPEC = {
-    "binding_digest": {"type": "str"},
-    "binding_archive": {"type": "str", "no_log": True},
-}
+INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}
 MUTUALLY_EXCLUSIVE = [("baseline", "baseline_file")]
 
 
@@ -56,7 +60,10 @@ def contradiction(params):
     named = [name for name in VALUES_SPEC if params.get(name) is not None]
     if params["state"] == "restored":
         if named:
-            return "state: restored takes its values from the baseline; remove %s from the task, or use state: present" % (", ".join(sorted(named)),)
+            return (
+                "state: restored takes its values from the baseline; remove %s from the task, or use state: present"
+                % (", ".join(sorted(named)),)
+            )
         if not params.get("baseline") and not params.get("baseline_file"):
             return "state: restored needs a baseline; pass baseline or baseline_file"
         return None

@@ -30,7 +30,9 @@ ARGUMENT_SPEC = {
     "policy": {"type": "dict"},
     "policy_file": {"type": "path"},
     "waivers": {
-        "type": "list", "elements": "dict", "default": [],
+        "type": "list",
+        "elements": "dict",
+        "default": [],
         "options": {
             "check": {"type": "str", "required": True},
             "entity": {"type": "str"},

@@ -10,11 +10,12 @@ short_description: Keep a directory of artifacts of the controller on another ho
 version_added: 0.1.0
 author: gpufleet contributors (@gpufleet)
 description:
-  - Copies the files of a directory on the controller, such as a bundle of M(gpufleet.lifecycle.gpu_evidence), to the host that the task is
-    delegated to, for controllers that do not outlive their run.
-  - The copy is there whole or not at all, readable by its owner and group alone, and what the host wrote is compared with what was sent by
-    sha256.
-  - A directory that exists is never written to. If it holds the same files, nothing is done; otherwise the copy gets a number.
+  - Copies the files of a directory on the controller, such as a bundle of M(gpufleet.lifecycle.gpu_evidence), to the
+    host that the task is delegated to, for controllers that do not outlive their run.
+  - The copy is there whole or not at all, readable by its owner and group alone, and what the host wrote is compared
+    with what was sent by sha256.
+  - A directory that exists is never written to. If it holds the same files, nothing is done; otherwise the copy gets a
+    number.
   - An artifact host that cannot be reached fails the task. It does not make the node of the task unreachable.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
@@ -27,7 +28,8 @@ attributes:
     support: none
 options:
   src:
-    description: The directory on the controller. Files below 64 MiB in it are copied; anything else in it fails the task.
+    description: The directory on the controller. Files below 64 MiB in it are copied; anything else in it fails the
+      task.
     type: path
     required: true
   path:
@@ -67,7 +69,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: The directory on the host; empty in check mode if there is none yet, and if the copy could not be made and need not be.
+  description: The directory on the host; empty in check mode if there is none yet, and if the copy could not be made
+    and need not be.
   returned: success
   type: str
   sample: /srv/gpufleet/evidence/upgrade-535.261.03/gpu-r1-1/1-before
@@ -127,8 +130,13 @@ def main():
         changed, given = keep(path, files, module.check_mode)
         listed = _artifacts.listed(_artifacts.read(given)) if given else []
     except OSError as exc:
-        module.fail_json(msg="%s (%d bytes) cannot be written by user %d: %s. Make room there, or let that user write there, and run again." % (
-            path, sum(len(data) for data in files.values()), os.geteuid(), exc.strerror or exc))
+        module.fail_json(
+            msg=(
+                "%s (%d bytes) cannot be written by user %d: %s. Make room there, or let that user write "
+                "there, and run again."
+                % (path, sum(len(data) for data in files.values()), os.geteuid(), exc.strerror or exc)
+            )
+        )
     module.exit_json(changed=changed, path=given, files=listed)
 
 

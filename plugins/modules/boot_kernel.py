@@ -12,10 +12,11 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Sets the default entry of the boot loader and reads back from its files which kernel boots next. GRUB is set with C(grub-editenv), with
-    C(GRUB_DEFAULT=saved) in a file of its own, so that a kernel that is installed later does not become the default; where the menu is in boot loader
-    entries, C(grubby) is used.
-  - With O(driver_version) a kernel is refused for which the NVIDIA module of that version is not on the disk, made for that kernel.
+  - Sets the default entry of the boot loader and reads back from its files which kernel boots next. GRUB is set with
+    C(grub-editenv), with C(GRUB_DEFAULT=saved) in a file of its own, so that a kernel that is installed later does not
+    become the default; where the menu is in boot loader entries, C(grubby) is used.
+  - With O(driver_version) a kernel is refused for which the NVIDIA module of that version is not on the disk, made for
+    that kernel.
   - Refused, too, are a kernel that cannot boot, and a node on which somebody has set an entry that boots once.
   - Needs root (C(become)).
 extends_documentation_fragment:
@@ -31,11 +32,13 @@ options:
     description: The release of the kernel, such as V(6.1.0-50-amd64). Without it, the kernel that runs.
     type: str
   driver_version:
-    description: The driver version whose module has to be there for that kernel, such as V(535.261.03), or the version of its packages.
+    description: The driver version whose module has to be there for that kernel, such as V(535.261.03), or the version
+      of its packages.
     type: str
   pin:
     description:
-      - Whether a kernel that is the default only because it is the newest one is made the saved default too, so that a later one does not take its place.
+      - Whether a kernel that is the default only because it is the newest one is made the saved default too, so that a
+        later one does not take its place.
       - With V(false) nothing is written on a node where the kernel boots next already.
     type: bool
     default: true
@@ -89,9 +92,17 @@ def problem_with(runner, kernel, version, pin):
     """Why this kernel must not be the default; empty if it may."""
     proof = boot_default.unproven(ROOT, runner, kernel, versions.upstream(version)) if version else ""
     if proof:
-        return "%s. The default boot entry was left as it is. Next step: build the module for that kernel (module dkms_module), or remove the kernel" % proof
+        return (
+            "%s. The default boot entry was left as it is. Next step: build the module for that kernel (module "
+            "dkms_module), or remove the kernel" % proof
+        )
     problem = boot_default.decide(boot_default.read(ROOT, runner), kernel, pin)["problem"]
-    return "%s. The default boot entry was left as it is. Next step: look at the boot loader's configuration on the node" % problem if problem else ""
+    return (
+        "%s. The default boot entry was left as it is. Next step: look at the boot loader's configuration on the node"
+        % problem
+        if problem
+        else ""
+    )
 
 
 def main():
@@ -109,7 +120,9 @@ def main():
     runner = Runner()
     problem = problem_with(runner, kernel, params["driver_version"], params["pin"])
     if problem:
-        module.fail_json(msg="Kernel %s is not made the default: %s." % (kernel, problem), kernels=kernels.read(ROOT, runner))
+        module.fail_json(
+            msg="Kernel %s is not made the default: %s." % (kernel, problem), kernels=kernels.read(ROOT, runner)
+        )
     changed = boot_default.decide(boot_default.read(ROOT, runner), kernel, params["pin"])["changed"]
     if changed and not module.check_mode:
         try:
@@ -120,8 +133,11 @@ def main():
         except lock.LockTimeout as exc:
             module.fail_json(msg=str(exc), lock=exc.holder, kernels=kernels.read(ROOT, runner))
         except (boot_default.BootError, OSError) as exc:
-            module.fail_json(msg="Kernel %s is not the default: %s. Next step: look at the boot loader's configuration on the node." % (kernel, exc),
-                             kernels=kernels.read(ROOT, runner))
+            module.fail_json(
+                msg="Kernel %s is not the default: %s. Next step: look at the boot loader's configuration on the node."
+                % (kernel, exc),
+                kernels=kernels.read(ROOT, runner),
+            )
     found = kernels.read(ROOT, runner)
     module.exit_json(changed=changed, kernels=found, reboot_required=found["running"] != found["next_boot"])
 

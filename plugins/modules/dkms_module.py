@@ -16,10 +16,12 @@ description:
   - Makes one version of the NVIDIA kernel module built and installed for every kernel that can boot, or takes it out.
   - Writes built modules into an archive, and uses such an archive on another node with the same kernel, so that a fleet
     compiles once for each driver version, kernel, architecture and compiler.
-  - After every change it reads back the state of DKMS and the version inside the module file; it does not trust an exit status.
+  - After every change it reads back the state of DKMS and the version inside the module file; it does not trust an exit
+    status.
   - What an interrupted or failed build left in the DKMS tree is found and cleared before the next build.
-  - A change holds the node's lock C(/run/gpufleet.lock), and where the lock is free so does looking whether one is due. A change goes on when the
-    controller or the connection is lost, and the lock stays with the commands that it started.
+  - A change holds the node's lock C(/run/gpufleet.lock), and where the lock is free so does looking whether one is due.
+    A change goes on when the controller or the connection is lost, and the lock stays with the commands that it
+    started.
 requirements:
   - C(dkms) and C(modinfo) on the node
 attributes:
@@ -40,8 +42,8 @@ options:
   name:
     description:
       - The DKMS name of the module, such as V(nvidia-current), V(nvidia-current-open), V(nvidia-srv) or V(nvidia).
-      - Without it the name is that of the archives in O(import_files), or of the one NVIDIA module of O(version) that the node
-        has in its DKMS tree or as source under C(/usr/src). Several such modules are an error that names them.
+      - Without it the name is that of the archives in O(import_files), or of the one NVIDIA module of O(version) that
+        the node has in its DKMS tree or as source under C(/usr/src). Several such modules are an error that names them.
     type: str
   version:
     description: The driver version, such as V(535.261.03).
@@ -52,23 +54,26 @@ options:
     type: str
     default: built
     choices:
-      built: The module is built and installed for every kernel in O(kernels). Archives in O(store_dir) that fit the node are used.
-      prepared: An archive of the module lies in O(store_dir) for every kernel in O(kernels) that does not have the module yet, and one of every
-        other version that is installed for them now, for the way back. What is missing is compiled at the lowest priority in a tree of its own, from
-        O(source_packages), and nothing that is in use is changed. This is for a node that still works, before it is drained.
+      built: The module is built and installed for every kernel in O(kernels). Archives in O(store_dir) that fit the
+        node are used.
+      prepared: An archive of the module lies in O(store_dir) for every kernel in O(kernels) that does not have the
+        module yet, and one of every other version that is installed for them now, for the way back. What is missing is
+        compiled at the lowest priority in a tree of its own, from O(source_packages), and nothing that is in use is
+        changed. This is for a node that still works, before it is drained.
       absent: The module version is not there, for O(kernels) or, without that option, not at all.
       exported: Each kernel's built modules are in an archive in O(export_dir), with its sha256 beside it. It is named
         C(<name>_<version>_<kernel>_<arch>_<compiler>.dkms.tar.gz).
-      imported: The modules in O(import_files) are used instead of a compilation. When the module's source is on the node they
-        are loaded and installed at once. When its package is still to be installed, or its installation was interrupted, they are put where
-        the package's own script takes a prebuilt tree from, C(/usr/share/<name>-dkms/<name>-<version>.dkms.tar.gz); the next run of this
-        module with the package in place removes that file.
+      imported: The modules in O(import_files) are used instead of a compilation. When the module's source is on the
+        node they are loaded and installed at once. When its package is still to be installed, or its installation was
+        interrupted, they are put where the package's own script takes a prebuilt tree from,
+        C(/usr/share/<name>-dkms/<name>-<version>.dkms.tar.gz); the next run of this module with the package in place
+        removes that file.
   kernels:
     description:
       - Kernel releases to work on.
       - Without it, every kernel that has a directory in C(/lib/modules) and an image.
-      - For O(state=exported) without it, every such kernel for which the module is built; for O(state=imported) without it,
-        every kernel for which there is an archive in O(import_files).
+      - For O(state=exported) without it, every such kernel for which the module is built; for O(state=imported) without
+        it, every kernel for which there is an archive in O(import_files).
     type: list
     elements: str
   export_dir:
@@ -76,16 +81,17 @@ options:
     type: path
   import_files:
     description:
-      - Archives on the node for O(state=imported), each with a file C(<archive>.sha256) beside it. With O(state=built) they are used for the kernels
-        they are for, and the module is compiled for the others.
-      - An archive that does not fit the node fails the task with the reason, and nothing is changed. Its digest, contents, name, version, kernel,
-        architecture, compiler, the version and vermagic of the module in it, and its signature where Secure Boot is on are checked.
+      - Archives on the node for O(state=imported), each with a file C(<archive>.sha256) beside it. With O(state=built)
+        they are used for the kernels they are for, and the module is compiled for the others.
+      - An archive that does not fit the node fails the task with the reason, and nothing is changed. Its digest,
+        contents, name, version, kernel, architecture, compiler, the version and vermagic of the module in it, and its
+        signature where Secure Boot is on are checked.
     type: list
     elements: path
   remove_stale:
     description:
-      - With O(state=built), remove other versions of the module from the DKMS tree for good, once the wanted one was read back for every kernel. DKMS
-        prefers a newer one otherwise.
+      - With O(state=built), remove other versions of the module from the DKMS tree for good, once the wanted one was
+        read back for every kernel. DKMS prefers a newer one otherwise.
     type: bool
     default: false
   force:
@@ -97,13 +103,14 @@ options:
     type: int
     default: 3600
   lock_timeout_s:
-    description: Seconds to wait for the node's lock, and for a C(dkms) that something else started. The task fails after them and names the holder.
+    description: Seconds to wait for the node's lock, and for a C(dkms) that something else started. The task fails
+      after them and names the holder.
     type: int
     default: 600
     aliases: [lock_timeout]
 notes:
-  - Other versions of the module are listed in RV(stale) and are not removed; O(state=built) only takes them off the kernels that it installs for, unless
-    O(remove_stale=true).
+  - Other versions of the module are listed in RV(stale) and are not removed; O(state=built) only takes them off the
+    kernels that it installs for, unless O(remove_stale=true).
 seealso:
   - module: gpufleet.lifecycle.driver_audit
 """
@@ -159,19 +166,23 @@ kernels:
   description: For each kernel, what was there before and what is there now; in check mode what would be there.
   returned: success
   type: dict
-  sample: {"6.1.0-50-amd64": {"before": "added, module on disk: none", "after": "installed, module on disk: 535.261.03"}}
+  sample: {"6.1.0-50-amd64": {"before": "added, module on disk: none",
+                              "after": "installed, module on disk: 535.261.03"}}
 steps:
-  description: The steps that were done, or would be in check mode, in their order. After a failure those that were done before it.
+  description: The steps that were done, or would be in check mode, in their order. After a failure those that were done
+    before it.
   returned: success, or when a step failed
   type: list
   elements: dict
-  sample: [{"action": "build", "kernel": "6.1.0-50-amd64"}, {"action": "install", "kernel": "6.1.0-50-amd64", "force": false}]
+  sample: [{"action": "build", "kernel": "6.1.0-50-amd64"},
+           {"action": "install", "kernel": "6.1.0-50-amd64", "force": false}]
 stale:
   description: Other versions of the module in the DKMS tree.
   returned: success
   type: list
   elements: dict
-  sample: [{"name": "nvidia-current", "version": "535.216.03", "kernels": [{"kernel": "6.1.0-50-amd64", "state": "built"}]}]
+  sample: [{"name": "nvidia-current", "version": "535.216.03",
+            "kernels": [{"kernel": "6.1.0-50-amd64", "state": "built"}]}]
 exported:
   description: The archives in O(export_dir).
   returned: O(state=exported)
@@ -182,7 +193,8 @@ exported:
       description: The kernel the archive is for.
       type: str
     path:
-      description: The archive on the node; its digest is in a file of this name with C(.sha256) at the end. V(null) in check mode before the first export.
+      description: The archive on the node; its digest is in a file of this name with C(.sha256) at the end. V(null) in
+        check mode before the first export.
       type: str
     sha256:
       description: The archive's digest. V(null) in check mode before the first export.
@@ -191,7 +203,8 @@ exported:
       description: The digest of the source that it was built from. V(null) when it was not noted.
       type: str
 compiled:
-  description: The archives in O(store_dir) of what was compiled in this run; with O(state=built) only where O(archive_dir) takes them.
+  description: The archives in O(store_dir) of what was compiled in this run; with O(state=built) only where
+    O(archive_dir) takes them.
   returned: O(state=built) or O(state=prepared)
   type: list
   elements: dict
@@ -253,7 +266,9 @@ MIN_BUILD_TIMEOUT_S = 3600
 def node_lock(params, timeout_s):
     lock.ignore_hangup()
     step = params["step"] or "%s %s %s" % (params["state"], params["name"] or "", params["version"])
-    return lock.NodeLock(owner={"module": "dkms_module", "rollout_id": params["rollout_id"], "step": step}, timeout_s=timeout_s)
+    return lock.NodeLock(
+        owner={"module": "dkms_module", "rollout_id": params["rollout_id"], "step": step}, timeout_s=timeout_s
+    )
 
 
 def change(module, params):
@@ -263,8 +278,11 @@ def change(module, params):
         others = dkms_act.wait_for_others(deadline)
         if others:
             module.fail_json(
-                msg="Another dkms is at work on this node, and nothing was started beside it: %s. Next step: wait until it ends and run again."
-                % "; ".join("process %d (%s)" % (item["pid"], " ".join(item["argv"])) for item in others[:3]),
+                msg=(
+                    "Another dkms is at work on this node, and nothing was started beside it: %s. Next step: wait "
+                    "until it ends and run again."
+                    % "; ".join("process %d (%s)" % (item["pid"], " ".join(item["argv"])) for item in others[:3])
+                ),
                 processes=others,
             )
         result = DkmsModule(params, runner.Runner(pass_fds=[held.fd])).run()
@@ -299,7 +317,11 @@ def main():
             build_timeout_s=dict(type="int", default=3600),
             **dict(lock.ARGUMENTS, lock_timeout_s=dict(lock.ARGUMENTS["lock_timeout_s"], aliases=["lock_timeout"])),
         ),
-        required_if=[("state", "exported", ["export_dir"]), ("state", "imported", ["import_files"]), ("state", "prepared", ["name"])],
+        required_if=[
+            ("state", "exported", ["export_dir"]),
+            ("state", "imported", ["import_files"]),
+            ("state", "prepared", ["name"]),
+        ],
         supports_check_mode=True,
     )
     params = module.params
@@ -311,15 +333,24 @@ def main():
     try:
         if params["archive_dir"]:
             module.fail_json(
-                msg="archive_dir is a directory on the controller, and the action plugin of the collection gpufleet.lifecycle, which sends what is in it, "
-                "was not found: call the module by its full name, gpufleet.lifecycle.dkms_module, in a task."
+                msg=(
+                    "archive_dir is a directory on the controller, and the action plugin of the collection "
+                    "gpufleet.lifecycle, which sends what is in it, was not found: call the module by its full name, "
+                    "gpufleet.lifecycle.dkms_module, in a task."
+                )
             )
         params["publish"] = params["archives_offered"] is not None
         if params["publish"] and not params["asked"] and not module.check_mode:
             needs, compiles = DkmsModule(params, runner.Runner()).asks()
             if needs or compiles:
-                module.exit_json(changed=False, needs_archives=sorted(needs.values()), compiles=sorted(compiles.values()))
-        result = None if module.check_mode else at_once(node_lock(params, 0), lambda fd: DkmsModule(params, runner.Runner(pass_fds=[fd])))
+                module.exit_json(
+                    changed=False, needs_archives=sorted(needs.values()), compiles=sorted(compiles.values())
+                )
+        result = (
+            None
+            if module.check_mode
+            else at_once(node_lock(params, 0), lambda fd: DkmsModule(params, runner.Runner(pass_fds=[fd])))
+        )
         if result is None:
             look = module.check_mode or not DkmsModule(params, runner.Runner()).due()
             result = DkmsModule(params, runner.Runner()).preview() if look else change(module, params)
@@ -329,12 +360,17 @@ def main():
         module.fail_json(msg=str(exc), **exc.details)
     except trees.TreeError as exc:
         module.fail_json(
-            msg="%s Nothing was changed. Next step: export the tree again on a node with this kernel, or leave import_files out and compile." % exc
+            msg=(
+                "%s Nothing was changed. Next step: export the tree again on a node with this kernel, or leave "
+                "import_files out and compile." % exc
+            )
         )
     except OSError as exc:
         module.fail_json(
-            msg="The files of %s %s on this node cannot be worked on: %s. Next step: look at that path and at the free space (df)."
-            % (params["name"] or "the module", params["version"], exc)
+            msg=(
+                "The files of %s %s on this node cannot be worked on: %s. Next step: look at that path and at "
+                "the free space (df)." % (params["name"] or "the module", params["version"], exc)
+            )
         )
     tell(module, result)
 

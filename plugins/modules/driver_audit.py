@@ -15,10 +15,11 @@ author:
 description:
   - Reads what is on disk and what is loaded, and judges whether it is one coherent driver. A package manager that ended
     well proves nothing; this module does.
-  - It compares the versions of the packages, the kernel module of every kernel that can boot, the library C(libnvidia-ml),
-    the GSP firmware and the loaded module, and names the ones that do not agree.
+  - It compares the versions of the packages, the kernel module of every kernel that can boot, the library
+    C(libnvidia-ml), the GSP firmware and the loaded module, and names the ones that do not agree.
   - It reads the state of DKMS for every kernel, the kernel that boots next, the signature of the module against Secure
-    Boot, an interrupted C(dpkg), a build that was interrupted, the C(nouveau) driver and remains of NVIDIA's C(.run) installer.
+    Boot, an interrupted C(dpkg), a build that was interrupted, the C(nouveau) driver and remains of NVIDIA's C(.run)
+    installer.
   - What cannot be read is V(unknown), and V(unknown) is not a pass.
   - It does not use NVML; M(gpufleet.lifecycle.gpu_info) does.
 attributes:
@@ -41,8 +42,8 @@ options:
   expect_loaded:
     description:
       - Whether the loaded driver is judged too.
-      - V(false) is for the time between an installation and the reload or reboot. RV(audit.reboot_required) says what is
-        loaded either way.
+      - V(false) is for the time between an installation and the reload or reboot. RV(audit.reboot_required) says what
+        is loaded either way.
     type: bool
     default: true
   fail_on:
@@ -55,7 +56,8 @@ options:
     default: []
   findings:
     description:
-      - Judge O(fail_on) by these findings only, by their RV(audit.findings[].id). All findings are returned in any case.
+      - Judge O(fail_on) by these findings only, by their RV(audit.findings[].id). All findings are returned in any
+        case.
       - An empty list takes all of them.
     type: list
     elements: str
@@ -126,29 +128,35 @@ audit:
           sample: grub.cfg default
     versions:
       description:
-        - Every version the node shows, with C(packages) by package and C(modules) by kernel; V(null) where a kernel has no module.
-        - C(package) is the version of the package that brings the kernel module, with its revision; V(null) where there is none or they differ.
-        - C(driver_packages) are the packages that must be of the driver's version; V(null) where packages cannot be read.
+        - Every version the node shows, with C(packages) by package and C(modules) by kernel; V(null) where a kernel has
+          no module.
+        - C(package) is the version of the package that brings the kernel module, with its revision; V(null) where there
+          is none or they differ.
+        - C(driver_packages) are the packages that must be of the driver's version; V(null) where packages cannot be
+          read.
       type: dict
     dkms:
       description: The NVIDIA entries of C(dkms status).
       type: list
       elements: dict
-      sample: [{"name": "nvidia-current", "version": "535.261.03", "kernel": "6.1.0-50-amd64", "arch": "x86_64", "state": "installed", "note": ""}]
+      sample: [{"name": "nvidia-current", "version": "535.261.03", "kernel": "6.1.0-50-amd64", "arch": "x86_64",
+                "state": "installed", "note": ""}]
     headers:
       description: Whether the headers of each kernel are there.
       type: dict
       sample: {"6.1.0-50-amd64": true}
     flavour:
-      description: V(open) or V(proprietary) by what is loaded, else by the license of the module on disk; V(null) when neither is there.
+      description: V(open) or V(proprietary) by what is loaded, else by the license of the module on disk; V(null) when
+        neither is there.
       type: str
     nouveau_loaded:
       description: Whether C(nouveau) is loaded; V(null) when that cannot be read.
       type: bool
     compute_users:
       description:
-        - How often processes have C(nvidia_uvm) open, as everything that runs CUDA has; V(null) when that cannot be read. It says whether the node is
-          at work as cheaply as can be, and not who works there; see M(gpufleet.lifecycle.gpu_info) for that.
+        - How often processes have C(nvidia_uvm) open, as everything that runs CUDA has; V(null) when that cannot be
+          read. It says whether the node is at work as cheaply as can be, and not who works there; see
+          M(gpufleet.lifecycle.gpu_info) for that.
       type: int
     secure_boot:
       description: V(enabled), V(disabled) or V(unknown).
@@ -160,17 +168,20 @@ audit:
       sample: [{"address": "0000:1b:00.0", "device": "0x2330", "class": "0x030200"}]
     identity:
       description:
-        - Which machine it is, beside its name, C(machine_id), C(board_serial) and C(gpus) (UUIDs, without NVML); V(null) for what cannot be read or
-          says nothing. No finding is made of it; M(gpufleet.lifecycle.rollout_plan) tells by it when two names of the inventory are one machine.
+        - Which machine it is, beside its name, C(machine_id), C(board_serial) and C(gpus) (UUIDs, without NVML);
+          V(null) for what cannot be read or says nothing. No finding is made of it; M(gpufleet.lifecycle.rollout_plan)
+          tells by it when two names of the inventory are one machine.
       type: dict
-      sample: {"machine_id": "0f3c5e6a7b8c4d9e8f7a6b5c4d3e2f1a", "board_serial": null, "gpus": ["GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10"]}
+      sample: {"machine_id": "0f3c5e6a7b8c4d9e8f7a6b5c4d3e2f1a", "board_serial": null,
+               "gpus": ["GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10"]}
     findings:
       description: What was judged, one entry for each thing.
       type: list
       elements: dict
       contains:
         id:
-          description: What was judged, such as V(versions_agree), V(kernel_module), V(dkms_state) or V(next_boot_kernel).
+          description: What was judged, such as V(versions_agree), V(kernel_module), V(dkms_state) or
+            V(next_boot_kernel).
           type: str
         entity:
           description: The kernel, path or DKMS tree it is about, or V(node).

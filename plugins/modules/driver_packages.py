@@ -15,12 +15,13 @@ author:
 description:
   - Resolves which packages make the driver of a version on this node, each at exactly one version, and simulates the
     transaction before anything is touched.
-  - A transaction is refused when it would leave a driver package that does not belong to the set (a transitional package or
-    an alternative dependency brings those), change a kernel package, remove a package that is not the driver's, or leave too
-    little disk space. So is a node whose driver a GPU Operator brings in a container, unless O(state=resolved). Every refusal names the
-    packages, what was found, what was expected and the next step.
+  - A transaction is refused when it would leave a driver package that does not belong to the set (a transitional
+    package or an alternative dependency brings those), change a kernel package, remove a package that is not the
+    driver's, or leave too little disk space. So is a node whose driver a GPU Operator brings in a container, unless
+    O(state=resolved). Every refusal names the packages, what was found, what was expected and the next step.
   - Packages of the driver that are installed already belong to the set, whoever installed them.
-  - After the change the versions are read back, and the task fails when one differs. Holds are put back whatever happens.
+  - After the change the versions are read back, and the task fails when one differs. Holds are put back whatever
+    happens.
   - An interrupted C(dpkg) or C(rpm) is finished first and reported.
   - Everything that changes the node happens under the node's lock.
   - Packages that are installed prove no kernel module. M(gpufleet.lifecycle.dkms_module) builds it, and
@@ -30,7 +31,8 @@ attributes:
     support: full
     details:
       - Resolves and simulates, and fails for a refusal as a run would.
-      - On a node without the driver's repository the result is RV(resolvable=false) with RV(reason) instead of a failure.
+      - On a node without the driver's repository the result is RV(resolvable=false) with RV(reason) instead of a
+        failure.
   diff_mode:
     support: full
   platform:
@@ -57,14 +59,15 @@ options:
   hold:
     description:
       - V(true) holds every package of the set, V(false) lifts their hold. Without it, holds stay as they are.
-      - With dnf a hold is a version lock with the epoch. It takes dnf's plugin versionlock (C(python3-dnf-plugin-versionlock)), without
-        which V(true) is refused.
+      - With dnf a hold is a version lock with the epoch. It takes dnf's plugin versionlock
+        (C(python3-dnf-plugin-versionlock)), without which V(true) is refused.
       - Only used with O(state=present).
     type: bool
   pin:
     description:
-      - V(true) writes O(pin_file) so that apt allows the driver's packages at this version alone, and no other driver family of
-        the archive. It is written after the packages were read back, so it never asks for a version that is not there.
+      - V(true) writes O(pin_file) so that apt allows the driver's packages at this version alone, and no other driver
+        family of the archive. It is written after the packages were read back, so it never asks for a version that is
+        not there.
       - V(false) removes it. Without it the file is left alone.
       - O(state=absent) removes the file in any case.
       - With dnf the version locks of O(hold) do this, and there is no file.
@@ -76,23 +79,26 @@ options:
     default: /etc/apt/preferences.d/gpufleet-nvidia-driver.pref
   exclude_unattended:
     description:
-      - V(true) keeps unattended upgrades from the driver, V(false) lets them at it again. Without it they are left as they are.
-      - With apt this is C(/etc/apt/apt.conf.d/53gpufleet-nvidia-driver), with dnf C(excludepkgs) in C(/etc/dnf/automatic.conf) where
-        dnf-automatic is installed.
+      - V(true) keeps unattended upgrades from the driver, V(false) lets them at it again. Without it they are left as
+        they are.
+      - With apt this is C(/etc/apt/apt.conf.d/53gpufleet-nvidia-driver), with dnf C(excludepkgs) in
+        C(/etc/dnf/automatic.conf) where dnf-automatic is installed.
     type: bool
   dkms_build:
     description:
-      - V(postinst) leaves the DKMS build to the package's own script, which builds for the running and the newest kernel only.
+      - V(postinst) leaves the DKMS build to the package's own script, which builds for the running and the newest
+        kernel only.
       - V(deferred) lets the script register the module with DKMS and build nothing. A task with
         M(gpufleet.lifecycle.dkms_module) has to follow.
-      - With dnf the script always runs; it builds for the running kernel, and its failure does not fail the installation.
+      - With dnf the script always runs; it builds for the running kernel, and its failure does not fail the
+        installation.
     type: str
     choices: [postinst, deferred]
     default: postinst
   min_free_mib:
     description:
-      - MiB that must be left over on every file system that the change writes to (the package cache, C(/usr), the DKMS tree,
-        C(/lib/modules), C(/boot)).
+      - MiB that must be left over on every file system that the change writes to (the package cache, C(/usr), the DKMS
+        tree, C(/lib/modules), C(/boot)).
     type: int
     default: 512
   min_free_boot_mib:
@@ -103,13 +109,14 @@ options:
     default: 32
   repository_ready:
     description:
-      - V(false) says that an earlier task would have changed the repositories, had it not run in check mode. In check mode an
-        unknown version is RV(resolvable=false) then, and not a failure.
+      - V(false) says that an earlier task would have changed the repositories, had it not run in check mode. In check
+        mode an unknown version is RV(resolvable=false) then, and not a failure.
     type: bool
     default: true
   apt_lock_timeout_s:
     description:
-      - Seconds to wait for the package manager's own locks, before anything is changed. The task fails after them and names who has one.
+      - Seconds to wait for the package manager's own locks, before anything is changed. The task fails after them and
+        names who has one.
       - In check mode they are waited for no longer than ten seconds, and O(state=resolved) does not look at them.
     type: int
     default: 300
@@ -130,7 +137,8 @@ EXAMPLES = r"""
     state: resolved
   register: plan
 
-- name: Say the same for a node with NVSwitches on packages of NVIDIA's repository, and refuse what the training partition cannot use
+- name: Say the same for a node with NVSwitches on packages of NVIDIA's repository,
+    and refuse what the training partition cannot use
   gpufleet.lifecycle.driver_packages:
     version: 580.95.05
     source: cuda
@@ -156,7 +164,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 resolvable:
-  description: Whether the set could be resolved. V(false) without a failure is seen in check mode only. V(null) with O(state=absent).
+  description: Whether the set could be resolved. V(false) without a failure is seen in check mode only. V(null) with
+    O(state=absent).
   returned: always
   type: bool
 reason:
@@ -171,25 +180,31 @@ resolved:
     wanted: {description: The version asked for., type: str}
     flavour: {description: "The flavour that was asked for, or chosen.", type: str}
     origin: {description: Whose packages they are., type: str, sample: distribution}
-    stream: {description: "The dnf module stream of the set, V(null) where there is none.", type: str, sample: "nvidia-driver:580-open"}
+    stream: {description: "The dnf module stream of the set, V(null) where there is none.", type: str,
+             sample: "nvidia-driver:580-open"}
     version: {description: The version of the kernel module's package., type: str, sample: 535.261.03-1}
     upstream: {description: The driver's version., type: str, sample: 535.261.03}
-    packages: {description: Every package of the set with its exact version., type: dict, sample: {nvidia-smi: 535.261.03-1}}
-    sources: {description: The version of each source package in the set., type: dict, sample: {nvidia-graphics-drivers: 535.261.03-1}}
-    dkms_name: {description: "Name of the module in DKMS, V(null) for prebuilt modules.", type: str, sample: nvidia-current}
-    dkms_version: {description: "Version of the module in DKMS, V(null) for prebuilt modules.", type: str, sample: 535.261.03}
+    packages: {description: Every package of the set with its exact version., type: dict,
+               sample: {nvidia-smi: 535.261.03-1}}
+    sources: {description: The version of each source package in the set., type: dict,
+              sample: {nvidia-graphics-drivers: 535.261.03-1}}
+    dkms_name: {description: "Name of the module in DKMS, V(null) for prebuilt modules.", type: str,
+                sample: nvidia-current}
+    dkms_version: {description: "Version of the module in DKMS, V(null) for prebuilt modules.", type: str,
+                   sample: 535.261.03}
     available: {description: "Versions that can be had with this flavour, newest first.", type: list, elements: str}
     obsolete: {description: Installed packages of the driver's other flavours and branches., type: list, elements: str}
     trees:
       description:
-        - What an archive of the built kernel module is called, for every kernel that can boot; V(null) for a kernel whose compiler is not
-          known. M(gpufleet.lifecycle.dkms_module) writes and reads such archives.
+        - What an archive of the built kernel module is called, for every kernel that can boot; V(null) for a kernel
+          whose compiler is not known. M(gpufleet.lifecycle.dkms_module) writes and reads such archives.
       type: dict
       sample: {6.1.0-50-amd64: nvidia-current_535.261.03_6.1.0-50-amd64_x86_64_gcc-12.2.0.dkms.tar.gz}
     module_archives:
       description:
         - Files on the node that hold the source of the kernel module, for M(gpufleet.lifecycle.dkms_module) with
-          O(gpufleet.lifecycle.dkms_module#module:state=prepared). Empty in check mode, for prebuilt modules, and where the package manager is dnf.
+          O(gpufleet.lifecycle.dkms_module#module:state=prepared). Empty in check mode, for prebuilt modules, and where
+          the package manager is dnf.
       type: list
       elements: str
       sample: [/var/lib/gpufleet/packages/nvidia-kernel-dkms_535.261.03-1_amd64.deb]
@@ -209,12 +224,14 @@ transaction:
   returned: always
   type: dict
   contains:
-    install: {description: New packages., type: list, elements: dict, sample: [{name: nvidia-smi, version: 535.261.03-1}]}
+    install: {description: New packages., type: list, elements: dict,
+              sample: [{name: nvidia-smi, version: 535.261.03-1}]}
     upgrade: {description: Packages that get a newer version., type: list, elements: dict}
     downgrade: {description: Packages that get an older version., type: list, elements: dict}
     reinstall: {description: Packages that are installed again., type: list, elements: dict}
     remove: {description: Packages that go., type: list, elements: dict}
-    streams: {description: "dnf modules whose stream changes, and the old and the new stream. Absent otherwise.", type: dict}
+    streams: {description: "dnf modules whose stream changes, and the old and the new stream. Absent otherwise.",
+              type: dict}
 refusals:
   description: Why the change was refused.
   returned: always
@@ -223,11 +240,11 @@ refusals:
   contains:
     id:
       description:
-        - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set), V(kernel_change),
-          V(removal), V(held), V(not_exact), V(disk), V(disk_unknown), V(transitional), V(no_prebuilt_module), V(no_component),
-          V(no_stream), V(no_hold), V(impossible_flavour), V(unknown_gpu), V(unknown_source), V(below_floor), V(floor_unknown),
-          V(operator_owned), V(operator_unknown), and for O(require) V(no_gpu), V(no_kernel), V(no_headers). V(cannot_keep)
-          is for O(keep).
+        - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set),
+          V(kernel_change), V(removal), V(held), V(not_exact), V(disk), V(disk_unknown), V(transitional),
+          V(no_prebuilt_module), V(no_component), V(no_stream), V(no_hold), V(impossible_flavour), V(unknown_gpu),
+          V(unknown_source), V(below_floor), V(floor_unknown), V(operator_owned), V(operator_unknown), and for
+          O(require) V(no_gpu), V(no_kernel), V(no_headers). V(cannot_keep) is for O(keep).
       type: str
     packages: {description: The packages it is about., type: list, elements: str}
     found: {description: What was found., type: str}
@@ -255,11 +272,14 @@ holds:
   contains:
     package: {description: The package., type: str, sample: nvidia-smi}
     version: {description: The version it is held at., type: str, sample: 535.261.03-1}
-    since: {description: "Since when it is held at that version, V(null) when it was never seen before.", type: str, sample: "2026-01-31T12:00:00Z"}
-    since_exact: {description: "Whether RV(holds[].since) is when it was held, and not when a hold of somebody else was first seen.", type: bool}
+    since: {description: "Since when it is held at that version, V(null) when it was never seen before.", type: str,
+            sample: "2026-01-31T12:00:00Z"}
+    since_exact: {description: "Whether RV(holds[].since) is when it was held, and not when a hold of somebody else was
+      first seen.", type: bool}
     age_days: {description: Days since then., type: int}
     newer: {description: "Newer versions that there are, newest first.", type: list, elements: str}
-    security: {description: "Those that fix a vulnerability. V(null) when the package manager cannot tell.", type: list, elements: str}
+    security: {description: "Those that fix a vulnerability. V(null) when the package manager cannot tell.", type: list,
+               elements: str}
 unkept:
   description: New packages that could not be kept for O(keep). They are installed all the same.
   returned: always
@@ -311,12 +331,18 @@ def manager_of(runner, params):
 
 def main():
     module = AnsibleModule(
-        argument_spec=ARGUMENT_SPEC, supports_check_mode=True,
+        argument_spec=ARGUMENT_SPEC,
+        supports_check_mode=True,
         required_if=[("state", state, ["version"]) for state in ("resolved", "downloaded", "present")],
     )
     params = module.params
     if params["version"] is not None and not params["version"].strip():
-        module.fail_json(msg="The driver version is empty: nothing was changed. Next step: set it (nvidia_driver_version, or the option version).")
+        module.fail_json(
+            msg=(
+                "The driver version is empty: nothing was changed. Next step: set it (nvidia_driver_version, or the "
+                "option version)."
+            )
+        )
     acting = not module.check_mode and params["state"] != "resolved"
     lock = None
     actor = None

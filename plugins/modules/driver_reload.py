@@ -12,17 +12,22 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Stops the services that hold the GPUs, unloads the NVIDIA kernel modules, loads those that are on the disk, reads back which version is loaded
-    and starts the services again in the opposite order. Services that were stopped are started again whatever happens in between.
-  - Nothing is forced. Before anything is stopped it is looked who holds the GPUs, what uses the modules, and what else speaks against it; and again
-    before the first module is unloaded. A process that belongs to no service in O(services) is never ended.
-  - Nobody's work is ended, by a reboot neither. A process that computes (it has C(/dev/nvidia-uvm) open) or is of a pod or a job, and is none of
-    O(services), fails the task with every O(policy), unless it hangs in the driver itself, as its stack says.
-  - It does nothing where the driver that is loaded is the one on the disk, in version and flavour, and no other kernel boots next.
-  - It knows a reload impossible when somebody else holds the GPUs, a reference to a module is not explained, a module that it does not know uses
-    NVIDIA's, another kernel boots next, a task hangs in the driver, nouveau has the GPUs, the console is on a GPU, or NVSwitches join the GPUs; and,
-    where a reboot would not help either, when the module on the disk is missing, not made for this kernel, not signed under Secure Boot, not of
-    the wanted version, or without its GSP firmware.
+  - Stops the services that hold the GPUs, unloads the NVIDIA kernel modules, loads those that are on the disk, reads
+    back which version is loaded and starts the services again in the opposite order. Services that were stopped are
+    started again whatever happens in between.
+  - Nothing is forced. Before anything is stopped it is looked who holds the GPUs, what uses the modules, and what else
+    speaks against it; and again before the first module is unloaded. A process that belongs to no service in
+    O(services) is never ended.
+  - Nobody's work is ended, by a reboot neither. A process that computes (it has C(/dev/nvidia-uvm) open) or is of a pod
+    or a job, and is none of O(services), fails the task with every O(policy), unless it hangs in the driver itself, as
+    its stack says.
+  - It does nothing where the driver that is loaded is the one on the disk, in version and flavour, and no other kernel
+    boots next.
+  - It knows a reload impossible when somebody else holds the GPUs, a reference to a module is not explained, a module
+    that it does not know uses NVIDIA's, another kernel boots next, a task hangs in the driver, nouveau has the GPUs,
+    the console is on a GPU, or NVSwitches join the GPUs; and, where a reboot would not help either, when the module on
+    the disk is missing, not made for this kernel, not signed under Secure Boot, not of the wanted version, or without
+    its GSP firmware.
   - Needs root (C(become)).
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
@@ -43,7 +48,8 @@ options:
       reload: Reload, or fail with the reason.
       reboot: Do not reload, only answer RV(reboot_required); or fail where the GPUs are at work.
   services:
-    description: Services that may hold the GPUs. Those that run are stopped in this order and started again in the opposite one.
+    description: Services that may hold the GPUs. Those that run are stopped in this order and started again in the
+      opposite one.
     type: list
     elements: str
     default:
@@ -60,15 +66,16 @@ options:
     default: false
   nvswitch:
     description:
-      - Reload also where NVSwitches join the GPUs, on the PCI bus or, with NVLink 5, behind InfiniBand adapters. Without it such a node is
-        rebooted, since whether its fabric comes up again without one depends on the model.
+      - Reload also where NVSwitches join the GPUs, on the PCI bus or, with NVLink 5, behind InfiniBand adapters.
+        Without it such a node is rebooted, since whether its fabric comes up again without one depends on the model.
     type: bool
     default: false
   reboot:
     description:
-      - Reboot the node when the answer is RV(reboot_required), and wait until it is back, as M(ansible.builtin.reboot) does. Nothing is rebooted in
-        check mode.
-      - Whether the kernel that boots next has its module is not looked at, see O(gpufleet.lifecycle.driver_audit#module:require_reboot_safe).
+      - Reboot the node when the answer is RV(reboot_required), and wait until it is back, as M(ansible.builtin.reboot)
+        does. Nothing is rebooted in check mode.
+      - Whether the kernel that boots next has its module is not looked at, see
+        O(gpufleet.lifecycle.driver_audit#module:require_reboot_safe).
     type: bool
     default: false
   reboot_timeout:
@@ -136,9 +143,10 @@ reasons:
   contains:
     id:
       description:
-        - One of V(policy), V(kernel_pending), V(nouveau), V(hung_task), V(hung_unknown), V(fabric), V(fabric_unknown), V(console), V(services_unknown),
-          V(holders_unknown), V(foreign_holder), V(at_work), V(modules_unknown), V(refcnt_unknown), V(foreign_module), V(module_circle),
-          V(unexplained_reference), V(unload_failed), V(no_module), V(vermagic), V(wrong_version), V(gsp_firmware), V(unsigned).
+        - One of V(policy), V(kernel_pending), V(nouveau), V(hung_task), V(hung_unknown), V(fabric), V(fabric_unknown),
+          V(console), V(services_unknown), V(holders_unknown), V(foreign_holder), V(at_work), V(modules_unknown),
+          V(refcnt_unknown), V(foreign_module), V(module_circle), V(unexplained_reference), V(unload_failed),
+          V(no_module), V(vermagic), V(wrong_version), V(gsp_firmware), V(unsigned).
       type: str
     message: {description: The reason in words., type: str}
     next_step: {description: What to do about it., type: str}
@@ -148,9 +156,11 @@ holders:
   returned: unless the task failed before the node was looked at
   type: list
   elements: dict
-  sample: [{pid: 812, user: nvpd, comm: nvidia-persiste, unit: nvidia-persistenced.service, pod: null, job: null, devices: [/dev/nvidia0]}]
+  sample: [{pid: 812, user: nvpd, comm: nvidia-persiste, unit: nvidia-persistenced.service, pod: null, job: null,
+            devices: [/dev/nvidia0]}]
 references:
-  description: The modules that hung on the driver, how often each is referred to and which modules use it, as the kernel counts them.
+  description: The modules that hung on the driver, how often each is referred to and which modules use it, as the
+    kernel counts them.
   returned: unless the task failed before the node was looked at
   type: dict
   sample: {nvidia: {refcnt: 2, holders: [nvidia_uvm]}, nvidia_uvm: {refcnt: 0, holders: []}}
@@ -201,7 +211,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver.driver_
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
 
-SERVICES = ["nvidia-dcgm-exporter.service", "nvidia-dcgm.service", "nvidia-fabricmanager.service", "nvidia-persistenced.service"]
+SERVICES = [
+    "nvidia-dcgm-exporter.service",
+    "nvidia-dcgm.service",
+    "nvidia-fabricmanager.service",
+    "nvidia-persistenced.service",
+]
 
 
 def perform(params):
@@ -218,15 +233,25 @@ def complaint(result):
         return None
     if result["problems"]:
         return "The driver was not loaded anew as it should be: %s. Done: %s. Next step: %s." % (
-            "; ".join(result["problems"]), ", ".join(result["actions"]) or "nothing", "look at the kernel log and at these services, then run again or reboot")
+            "; ".join(result["problems"]),
+            ", ".join(result["actions"]) or "nothing",
+            "look at the kernel log and at these services, then run again or reboot",
+        )
     done = "Done and undone: %s." % ", ".join(result["actions"]) if result["actions"] else "Nothing was changed."
     working = [item for item in result["reasons"] if item["id"] == reload.AT_WORK]
     if working:
-        return "The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: %s %s" % (reload.sentence(working), done)
+        return "The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: %s %s" % (
+            reload.sentence(working),
+            done,
+        )
     helps = all(item["reboot_helps"] for item in result["reasons"])
     # That the policy is to reboot is no advice where that was refused.
     reasons = [item for item in result["reasons"] if helps or item["id"] != "policy"]
-    return "The driver cannot be loaded anew without a reboot%s: %s %s" % ("" if helps else ", and a reboot would not help", reload.sentence(reasons), done)
+    return "The driver cannot be loaded anew without a reboot%s: %s %s" % (
+        "" if helps else ", and a reboot would not help",
+        reload.sentence(reasons),
+        done,
+    )
 
 
 def main():
@@ -247,10 +272,19 @@ def main():
     )
     params = module.params
     if params["reboot"]:
-        module.fail_json(msg="reboot is done by the action plugin of the collection gpufleet.lifecycle, which was not found: "
-                             "call the module by its full name, gpufleet.lifecycle.driver_reload, in a task.")
+        module.fail_json(
+            msg=(
+                "reboot is done by the action plugin of the collection gpufleet.lifecycle, which was not found: "
+                "call the module by its full name, gpufleet.lifecycle.driver_reload, in a task."
+            )
+        )
     if os.geteuid() != 0:
-        module.fail_json(msg="This needs root (become: true): what processes of other users have open cannot be seen. Nothing was changed.")
+        module.fail_json(
+            msg=(
+                "This needs root (become: true): what processes of other users have open cannot be seen. "
+                "Nothing was changed."
+            )
+        )
     try:
         # The lock also for a reboot: what another task installs or compiles is not to be cut off.
         result = DriverReload(params).preview() if module.check_mode else perform(params)

@@ -11,13 +11,15 @@ version_added: 0.1.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Gathers on the node what a stop, a reload or a reboot destroys, and keeps it as a bundle of files on the controller.
-  - RV(manifest.files) are C(reading.json) (all that M(gpufleet.lifecycle.gpu_health) judges, with volatile counters and versions),
-    C(processes.json) (who uses the GPUs), C(kernel.log) (the last lines about the NVIDIA driver, and the last lines of the kernel) and
-    C(nvidia-smi.xml) (C(nvidia-smi -q -x)), beside them C(manifest.json).
-  - What cannot be had is listed in RV(manifest.missing) with its reason and fails nothing. A bundle that cannot be written fails the task.
-  - A bundle is there whole or not at all. One that exists is never written to; a second one for the same attempt and moment gets a number.
-  - Command lines and environments of processes are not taken, since they may hold secrets. Lines of the kernel log that may hold such
-    are left out, and process names in C(nvidia-smi.xml) are cut to the program.
+  - RV(manifest.files) are C(reading.json) (all that M(gpufleet.lifecycle.gpu_health) judges, with volatile counters and
+    versions), C(processes.json) (who uses the GPUs), C(kernel.log) (the last lines about the NVIDIA driver, and the
+    last lines of the kernel) and C(nvidia-smi.xml) (C(nvidia-smi -q -x)), beside them C(manifest.json).
+  - What cannot be had is listed in RV(manifest.missing) with its reason and fails nothing. A bundle that cannot be
+    written fails the task.
+  - A bundle is there whole or not at all. One that exists is never written to; a second one for the same attempt and
+    moment gets a number.
+  - Command lines and environments of processes are not taken, since they may hold secrets. Lines of the kernel log that
+    may hold such are left out, and process names in C(nvidia-smi.xml) are cut to the program.
   - C(nvidia-smi) may hang in the driver. It has a deadline, and one that cannot be ended is left behind and named.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
@@ -34,7 +36,8 @@ options:
   artifact_dir:
     description:
       - The directory on the controller that bundles are kept in. Required.
-      - The bundle is C(evidence/<rollout_id>/<node>/<attempt>-<moment>) below it, readable by its owner and group alone.
+      - The bundle is C(evidence/<rollout_id>/<node>/<attempt>-<moment>) below it, readable by its owner and group
+        alone.
     type: path
   rollout_id:
     description: The rollout that this belongs to. Letters, digits and C(. _ + ~ -), up to 100 of them.
@@ -45,13 +48,14 @@ options:
     type: int
     default: 1
   moment:
-    description: What is about to happen or just did, such as V(before) or V(failed). Small letters, digits, C(_) and C(-).
+    description: What is about to happen or just did, such as V(before) or V(failed). Small letters, digits, C(_) and
+      C(-).
     type: str
     default: adhoc
   required:
     description:
-      - Whether a bundle that cannot be written, or a node that cannot be asked, fails the task. Otherwise that is a warning, for moments
-        when the node has to be put back whatever happens.
+      - Whether a bundle that cannot be written, or a node that cannot be asked, fails the task. Otherwise that is a
+        warning, for moments when the node has to be put back whatever happens.
     type: bool
     default: true
   log_lines:
@@ -65,8 +69,9 @@ options:
   timeout_s:
     description:
       - The longest time in seconds to wait for NVML.
-      - After NVML did not answer in time, tasks on that node wait for it for at most 10 seconds. This ends after 15 minutes, when the driver is
-        loaded again, or for a task whose own O(timeout_s) is longer than the time that was waited.
+      - After NVML did not answer in time, tasks on that node wait for it for at most 10 seconds. This ends after 15
+        minutes, when the driver is loaded again, or for a task whose own O(timeout_s) is longer than the time that was
+        waited.
     type: int
     default: 60
   binding_digest:
@@ -107,7 +112,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 bundle:
-  description: The directory on the controller with the bundle; empty in check mode, and if it could not be written and need not be.
+  description: The directory on the controller with the bundle; empty in check mode, and if it could not be written and
+    need not be.
   returned: success
   type: str
   sample: /home/ops/.gpufleet/evidence/upgrade-535.261.03/gpu-r1-1/1-before
@@ -201,10 +207,17 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import bi
 
 def packed(found):
     """The files with their text compressed: XML and logs shrink to a tenth."""
-    return dict((name, {
-        "data": _artifacts.pack(entry["text"].encode("utf-8", "backslashreplace")),
-        "truncated": entry["truncated"], "note": entry["note"],
-    }) for name, entry in found.items())
+    return dict(
+        (
+            name,
+            {
+                "data": _artifacts.pack(entry["text"].encode("utf-8", "backslashreplace")),
+                "truncated": entry["truncated"],
+                "note": entry["note"],
+            },
+        )
+        for name, entry in found.items()
+    )
 
 
 def main():
@@ -214,7 +227,12 @@ def main():
             module.fail_json(msg="%s is %d; expected %d to %d" % (name, module.params[name], lowest, highest))
     missing = []
     try:
-        answer = node.read(module._remote_tmp, module.params["binding_digest"], module.params["binding_archive"], module.params["timeout_s"])
+        answer = node.read(
+            module._remote_tmp,
+            module.params["binding_digest"],
+            module.params["binding_archive"],
+            module.params["timeout_s"],
+        )
     except binding.CacheError as exc:
         # The rest is worth having all the same.
         answer = {"snapshot": None, "warnings": []}
@@ -224,7 +242,9 @@ def main():
     if answer.get("needs_binding"):
         module.exit_json(changed=False, needs_binding=True)
     facts = reading.gather(answer["snapshot"])
-    found = evidence.gather(facts, log_lines=module.params["log_lines"], smi_timeout_s=module.params["nvidia_smi_timeout_s"])
+    found = evidence.gather(
+        facts, log_lines=module.params["log_lines"], smi_timeout_s=module.params["nvidia_smi_timeout_s"]
+    )
     module.exit_json(changed=False, facts=facts, files=packed(found["files"]), missing=missing + found["missing"])
 
 

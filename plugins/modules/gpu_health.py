@@ -10,13 +10,14 @@ short_description: Judge whether the GPUs of a node are healthy, alone or agains
 version_added: 0.1.0
 author: gpufleet contributors (@gpufleet)
 description:
-  - Reads all GPUs of the node through NVML and the state of its driver, and makes one verdict of them on the controller.
-  - Checked are whether NVML answers; whether every GPU is there, on the PCI bus, opened by NVML and the same by UUID and PCI address as
-    in the baseline; whether loaded, installed, on-disk and expected driver versions agree, also for the kernel that boots next; what
-    each GPU reports about itself (recovery action, row remapping, retired pages, ECC errors, modes that wait for a reset); and whether
-    settings, memory, BAR1 and NVLinks are as in the baseline.
-  - It fails closed. A signal that cannot be read is V(unknown), and unknown fails the task like a failure, unless a waiver names the
-    check. A signal that answered in the baseline and does not any more is a failure.
+  - Reads all GPUs of the node through NVML and the state of its driver, and makes one verdict of them on the
+    controller.
+  - Checked are whether NVML answers; whether every GPU is there, on the PCI bus, opened by NVML and the same by UUID
+    and PCI address as in the baseline; whether loaded, installed, on-disk and expected driver versions agree, also for
+    the kernel that boots next; what each GPU reports about itself (recovery action, row remapping, retired pages, ECC
+    errors, modes that wait for a reset); and whether settings, memory, BAR1 and NVLinks are as in the baseline.
+  - It fails closed. A signal that cannot be read is V(unknown), and unknown fails the task like a failure, unless a
+    waiver names the check. A signal that answered in the baseline and does not any more is a failure.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.info_module
@@ -24,7 +25,8 @@ extends_documentation_fragment:
 options:
   phase:
     description:
-      - The moment of the verdict, for the report. V(post) and V(soak) compare with a baseline and are unknown without one.
+      - The moment of the verdict, for the report. V(post) and V(soak) compare with a baseline and are unknown without
+        one.
     type: str
     choices:
       baseline: Before a change; RV(baseline) is kept for later.
@@ -38,18 +40,22 @@ options:
     type: dict
   baseline_file:
     description:
-      - A JSON file on the controller with an earlier RV(baseline) of the same node. A relative path is one from the playbook.
+      - A JSON file on the controller with an earlier RV(baseline) of the same node. A relative path is one from the
+        playbook.
       - Mutually exclusive with O(baseline).
     type: path
   expected_driver_version:
     description:
-      - The driver version that must be loaded and installed, such as V(535.261.03). A package version is understood too.
+      - The driver version that must be loaded and installed, such as V(535.261.03). A package version is understood
+        too.
       - Without it, all places must show the version that is loaded.
     type: str
   since:
     description:
-      - Where to read the kernel log from, such as C(baseline.kernel_log.position) of an earlier result. Older events do not count.
-      - Without it, the position of the baseline is used, and without a baseline all that the kernel log still holds counts.
+      - Where to read the kernel log from, such as C(baseline.kernel_log.position) of an earlier result. Older events do
+        not count.
+      - Without it, the position of the baseline is used, and without a baseline all that the kernel log still holds
+        counts.
     type: dict
     suboptions:
       boot_id:
@@ -60,18 +66,19 @@ options:
         description: The sequence number of the last record that was seen, as C(/dev/kmsg) has it.
         type: int
       monotonic_us:
-        description: The time of that record in microseconds since the boot, for nodes where only the journal can be read.
+        description: The time of that record in microseconds since the boot, for nodes where only the journal can be
+          read.
         type: int
   mig_free_reading:
     description:
-      - A RV(baseline) of the same node and boot, taken while its MIG instances were destroyed. NVML does not tell about remapped rows while
-        instances exist; they are taken from this reading then.
+      - A RV(baseline) of the same node and boot, taken while its MIG instances were destroyed. NVML does not tell about
+        remapped rows while instances exist; they are taken from this reading then.
       - It may be as old as C(mig_free_reading_age_max_h) of the policy says.
     type: dict
   smoke:
     description:
-      - The RV(gpufleet.lifecycle.gpu_smoke#module:smoke) of M(gpufleet.lifecycle.gpu_smoke), to be judged with the rest and kept in
-        RV(baseline).
+      - The RV(gpufleet.lifecycle.gpu_smoke#module:smoke) of M(gpufleet.lifecycle.gpu_smoke), to be judged with the rest
+        and kept in RV(baseline).
     type: dict
   fail_on:
     description:
@@ -84,13 +91,15 @@ options:
     description:
       - Thresholds by name, C(models), C(strict) and C(waivers); what it does not say is as in the collection.
       - The thresholds are listed in the documentation of the checks.
-      - C(models) is a dictionary of thresholds for the GPUs whose name fits a pattern, such as V(*H100*). The longest pattern that fits wins.
+      - C(models) is a dictionary of thresholds for the GPUs whose name fits a pattern, such as V(*H100*). The longest
+        pattern that fits wins.
       - C(strict) is a list of ids of checks, or patterns of them, whose notices fail.
       - An id, a threshold or an entry that does not exist is refused.
     type: dict
   policy_file:
     description:
-      - A YAML or JSON file on the controller with such a policy. What O(policy) says wins over it. A relative path is one from the playbook.
+      - A YAML or JSON file on the controller with such a policy. What O(policy) says wins over it. A relative path is
+        one from the playbook.
     type: path
   waivers:
     description:
@@ -116,15 +125,17 @@ options:
         required: true
   full:
     description:
-      - Whether a task that its verdict fails returns everything too. Otherwise, and with less than C(-vv), RV(health) is then without the
-        checks that pass and without expected changes, and there is no RV(baseline), since Ansible prints the whole result of a failed task.
+      - Whether a task that its verdict fails returns everything too. Otherwise, and with less than C(-vv), RV(health)
+        is then without the checks that pass and without expected changes, and there is no RV(baseline), since Ansible
+        prints the whole result of a failed task.
     type: bool
     default: false
   timeout_s:
     description:
       - The longest time in seconds to wait for NVML.
-      - After NVML did not answer in time, tasks on that node wait for it for at most 10 seconds. This ends after 15 minutes, when the driver is
-        loaded again, or for a task whose own O(timeout_s) is longer than the time that was waited.
+      - After NVML did not answer in time, tasks on that node wait for it for at most 10 seconds. This ends after 15
+        minutes, when the driver is loaded again, or for a task whose own O(timeout_s) is longer than the time that was
+        waited.
     type: int
     default: 60
   binding_digest:
@@ -204,7 +215,8 @@ health:
       description: Whether the project's simulator was read and no hardware.
       type: bool
     driver:
-      description: The driver version in every place (C(nvml), C(loaded), C(library), C(on_disk), C(next_boot)) and the C(expected) one.
+      description: The driver version in every place (C(nvml), C(loaded), C(library), C(on_disk), C(next_boot)) and the
+        C(expected) one.
       type: dict
     verdict:
       description: V(fail) if any check fails, else V(unknown) if any is unknown, else V(pass).
@@ -212,7 +224,8 @@ health:
     action:
       description:
         - The most severe action that a check asks for.
-        - From mild to severe V(none), V(restore_setting), V(restart_service), V(reset_gpu), V(reboot), V(hold) and V(field_diag).
+        - From mild to severe V(none), V(restore_setting), V(restart_service), V(reset_gpu), V(reboot), V(hold) and
+          V(field_diag).
       type: str
     checks:
       description: All checks, also those that pass.
@@ -248,7 +261,8 @@ health:
           type: bool
         since:
           description:
-            - V(before) if it does not pass and did not when the baseline was taken, V(during) if it broke since, none if that is not known.
+            - V(before) if it does not pass and did not when the baseline was taken, V(during) if it broke since, none
+              if that is not known.
           type: str
       sample:
         - id: gpu.present
@@ -258,7 +272,8 @@ health:
           expected: "0000:1b:00.0"
           source: baseline
           action: hold
-          message: GPU GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10 of the baseline, at 0000:1b:00.0, is missing. Look for NVRM lines in the kernel log.
+          message: GPU GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10 of the baseline, at 0000:1b:00.0, is missing. Look for
+            NVRM lines in the kernel log.
     notices:
       description: How many checks pass and still deserve a look.
       type: int
@@ -287,13 +302,15 @@ health:
           description: V(expected), V(restorable) for a setting, or V(regression).
           type: str
     left_out:
-      description: How many checks of which status, and how many expected changes, are not in this result (see O(full)). Empty if it is whole.
+      description: How many checks of which status, and how many expected changes, are not in this result (see O(full)).
+        Empty if it is whole.
       type: dict
 baseline:
   description: This reading as a baseline for later, schema C(gpufleet.baseline/1), whatever the verdict is.
   returned: when the node could be read, and the verdict did not fail the task or O(full=true)
   type: dict
-  sample: {schema: gpufleet.baseline/1, node: gpu-r1-1, boot_id: 0b1c, time: "2026-01-31T12:00:00Z", snapshot: {}, audit: {}, system: {}, kernel_log: {}}
+  sample: {schema: gpufleet.baseline/1, node: gpu-r1-1, boot_id: 0b1c, time: "2026-01-31T12:00:00Z", snapshot: {},
+           audit: {}, system: {}, kernel_log: {}}
 msg:
   description: The verdict for a person, one line for the node and one for each check that fails or is unknown.
   returned: always
@@ -318,11 +335,19 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import bi
 
 def main():
     module = AnsibleModule(
-        argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC), mutually_exclusive=options.MUTUALLY_EXCLUSIVE, supports_check_mode=True)
+        argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC),
+        mutually_exclusive=options.MUTUALLY_EXCLUSIVE,
+        supports_check_mode=True,
+    )
     if module.params["timeout_s"] < 1:
         module.fail_json(msg="timeout_s is %d; expected at least 1 second" % (module.params["timeout_s"],))
     try:
-        answer = node.read(module._remote_tmp, module.params["binding_digest"], module.params["binding_archive"], module.params["timeout_s"])
+        answer = node.read(
+            module._remote_tmp,
+            module.params["binding_digest"],
+            module.params["binding_archive"],
+            module.params["timeout_s"],
+        )
     except binding.CacheError as exc:
         module.fail_json(msg="NVML was not read: %s" % (exc,))
     for warning in answer["warnings"]:

@@ -10,14 +10,15 @@ short_description: Read the NVIDIA GPUs of a node through NVML
 version_added: 0.1.0
 author: gpufleet contributors (@gpufleet)
 description:
-  - Reads everything the collection uses from the NVIDIA Management Library (NVML), in one pass and with one initialisation.
-  - Every value is either the value or the return code of NVML that stands in its place. A driver that is not loaded, a library of
-    another version and a GPU that has fallen off the bus are results, not failures.
-  - The pass runs in a child process that is never waited for longer than O(timeout_s), as NVML can hang in the kernel. A child that
-    cannot be ended is remembered, and later calls say so instead of starting another.
-  - Nothing has to be installed on the node. The Python module C(pynvml) of the controller's C(nvidia-ml-py) is sent along once and kept,
-    with its compiled code, in Ansible's temporary directory of the user the task becomes. Without one on the controller, the node's own
-    is used.
+  - Reads everything the collection uses from the NVIDIA Management Library (NVML), in one pass and with one
+    initialisation.
+  - Every value is either the value or the return code of NVML that stands in its place. A driver that is not loaded, a
+    library of another version and a GPU that has fallen off the bus are results, not failures.
+  - The pass runs in a child process that is never waited for longer than O(timeout_s), as NVML can hang in the kernel.
+    A child that cannot be ended is remembered, and later calls say so instead of starting another.
+  - Nothing has to be installed on the node. The Python module C(pynvml) of the controller's C(nvidia-ml-py) is sent
+    along once and kept, with its compiled code, in Ansible's temporary directory of the user the task becomes. Without
+    one on the controller, the node's own is used.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.info_module
@@ -27,28 +28,30 @@ attributes:
 options:
   gather_subset:
     description:
-      - The subsets of values to read. A value that is not read is not in the result, and RV(snapshot.subsets) lists what was.
-      - V(all) is every subset, and V(!) before a name leaves it out; a list of nothing but such names starts with V(all), and V(!all) leaves
-        out all but V(min). V(min) is always read.
+      - The subsets of values to read. A value that is not read is not in the result, and RV(snapshot.subsets) lists
+        what was.
+      - V(all) is every subset, and V(!) before a name leaves it out; a list of nothing but such names starts with
+        V(all), and V(!all) leaves out all but V(min). V(min) is always read.
       - V(min) is C(uuid), C(name), C(pci_bus_id), C(pci_device_id) and C(pci_subsystem_id).
       - V(identity) is C(serial), C(minor_number), C(board_part_number), C(vbios_version), C(inforom_image_version),
-        C(inforom_config_checksum), C(inforom_valid), C(architecture), C(virtualization_mode), C(addressing_mode), C(gsp_firmware_version)
-        and C(gsp_firmware_mode).
-      - V(memory) is C(memory_total_bytes), C(memory_used_bytes), C(memory_free_bytes), C(memory_reserved_bytes), C(bar1_total_bytes) and
-        C(bar1_used_bytes).
-      - V(ecc) is C(ecc_mode_current), C(ecc_mode_pending), C(ecc_volatile_corrected), C(ecc_volatile_uncorrected), C(ecc_aggregate_corrected),
-        C(ecc_aggregate_uncorrected), C(ecc_counters) for SRAM and DRAM apart, and C(sram_ecc) with the threshold that asks for a replacement.
-      - V(repair) is C(remapped_rows), C(remap_histogram) of the banks by spare rows, C(retired_pages), C(retired_pages_pending),
-        C(repair_status) and C(recovery_action).
+        C(inforom_config_checksum), C(inforom_valid), C(architecture), C(virtualization_mode), C(addressing_mode),
+        C(gsp_firmware_version) and C(gsp_firmware_mode).
+      - V(memory) is C(memory_total_bytes), C(memory_used_bytes), C(memory_free_bytes), C(memory_reserved_bytes),
+        C(bar1_total_bytes) and C(bar1_used_bytes).
+      - V(ecc) is C(ecc_mode_current), C(ecc_mode_pending), C(ecc_volatile_corrected), C(ecc_volatile_uncorrected),
+        C(ecc_aggregate_corrected), C(ecc_aggregate_uncorrected), C(ecc_counters) for SRAM and DRAM apart, and
+        C(sram_ecc) with the threshold that asks for a replacement.
+      - V(repair) is C(remapped_rows), C(remap_histogram) of the banks by spare rows, C(retired_pages),
+        C(retired_pages_pending), C(repair_status) and C(recovery_action).
       - V(modes) is C(persistence_mode) and C(compute_mode).
       - V(clocks) is C(clock_sm_mhz), C(clock_mem_mhz), C(clocks_mhz), C(clocks_max_mhz), C(applications_clocks_mhz),
         C(applications_clocks_default_mhz), C(clocks_event_reasons) and C(violation_ns).
-      - V(temperatures) is C(temperature_gpu_c), C(temperature_memory_c), C(temperature_margin_c) to the slowdown, C(temperature_limits_c) and
-        C(temperature_margin_limits_c), the same limits as such margins.
-      - V(power) is C(power_usage_mw), C(power_limit_mw), C(power_limit_default_mw), C(power_limit_enforced_mw), C(power_limit_min_mw) and
-        C(power_limit_max_mw).
-      - V(pcie) is C(pcie_gen_current), C(pcie_gen_max), C(pcie_gen_device_max), C(pcie_width_current), C(pcie_width_max) and
-        C(pcie_replay_count).
+      - V(temperatures) is C(temperature_gpu_c), C(temperature_memory_c), C(temperature_margin_c) to the slowdown,
+        C(temperature_limits_c) and C(temperature_margin_limits_c), the same limits as such margins.
+      - V(power) is C(power_usage_mw), C(power_limit_mw), C(power_limit_default_mw), C(power_limit_enforced_mw),
+        C(power_limit_min_mw) and C(power_limit_max_mw).
+      - V(pcie) is C(pcie_gen_current), C(pcie_gen_max), C(pcie_gen_device_max), C(pcie_width_current),
+        C(pcie_width_max) and C(pcie_replay_count).
       - V(nvlink) is C(nvlink_active) and C(nvlinks), each link with its version, remote end and errors.
       - V(fabric) is C(fabric) and C(fabric_state), which is the same.
       - V(mig) is C(mig_mode_current), C(mig_mode_pending), C(mig_max_devices) and C(mig_instances).
@@ -59,15 +62,17 @@ options:
     default: [all]
   holders:
     description:
-      - Also look which processes have a device file of the driver open or mapped, in C(/proc). That does not depend on NVML, and finds what
-        monitors the GPUs as well as what computes on them.
+      - Also look which processes have a device file of the driver open or mapped, in C(/proc). That does not depend on
+        NVML, and finds what monitors the GPUs as well as what computes on them.
     type: bool
     default: false
   timeout_s:
     description:
-      - The longest time in seconds to wait for NVML. Without persistence mode, waking up a GPU takes one to three seconds each.
-      - After NVML did not answer in time, tasks on that node wait for it for at most 10 seconds. This ends after 15 minutes, when the driver is
-        loaded again, or for a task whose own O(timeout_s) is longer than the time that was waited.
+      - The longest time in seconds to wait for NVML. Without persistence mode, waking up a GPU takes one to three
+        seconds each.
+      - After NVML did not answer in time, tasks on that node wait for it for at most 10 seconds. This ends after 15
+        minutes, when the driver is loaded again, or for a task whose own O(timeout_s) is longer than the time that was
+        waited.
     type: int
     default: 60
   fail_if_unavailable:
@@ -141,10 +146,10 @@ gpu_count:
 snapshot:
   description:
     - All values, schema C(gpufleet.snapshot/1). Also returned on failure.
-    - A value that was read is a dictionary with C(value), and C(rc) V(0). One that was not has C(value) null, the return code of NVML
-      in C(rc) and its name in C(error), for example V(3) and V(NOT_SUPPORTED).
-    - In a value made of several answers, such as C(clocks_mhz), a part that the GPU does not have is null; an error of a part is the code
-      of the whole.
+    - A value that was read is a dictionary with C(value), and C(rc) V(0). One that was not has C(value) null, the
+      return code of NVML in C(rc) and its name in C(error), for example V(3) and V(NOT_SUPPORTED).
+    - In a value made of several answers, such as C(clocks_mhz), a part that the GPU does not have is null; an error of
+      a part is the code of the whole.
     - The code V(-1) (V(UNREADABLE)) is the collection's own and says that there was no answer that could be used.
   returned: always
   type: dict
@@ -181,7 +186,8 @@ snapshot:
       description:
         - The GPUs in NVML's order, which may change over a reboot; identify them by C(uuid) and C(pci_bus_id).
         - A GPU that cannot be opened stays in the list, with the return code in C(handle) and in every value.
-        - Sizes are in bytes (C(_bytes)), power in milliwatts (C(_mw)), clocks in MHz (C(_mhz)), temperature in degrees Celsius (C(_c)).
+        - Sizes are in bytes (C(_bytes)), power in milliwatts (C(_mw)), clocks in MHz (C(_mhz)), temperature in degrees
+          Celsius (C(_c)).
       type: list
       elements: dict
       sample:
@@ -264,8 +270,13 @@ def main():
     if module.params["timeout_s"] < 1:
         module.fail_json(msg="timeout_s is %d; expected at least 1 second" % (module.params["timeout_s"],))
     try:
-        answer = node.read(module._remote_tmp, module.params["binding_digest"], module.params["binding_archive"], module.params["timeout_s"],
-                           module.params["gather_subset"])
+        answer = node.read(
+            module._remote_tmp,
+            module.params["binding_digest"],
+            module.params["binding_archive"],
+            module.params["timeout_s"],
+            module.params["gather_subset"],
+        )
     except (binding.CacheError, ValueError) as exc:
         module.fail_json(msg="NVML was not read: %s" % (exc,))
     for warning in answer["warnings"]:
@@ -279,7 +290,9 @@ def main():
 
         result["holders"] = holders.read()
     if module.params["fail_if_unavailable"] and not result["nvml_available"]:
-        module.fail_json(msg="NVML cannot be read (%s): %s" % (answer["snapshot"]["status"], answer["snapshot"]["message"]), **result)
+        module.fail_json(
+            msg="NVML cannot be read (%s): %s" % (answer["snapshot"]["status"], answer["snapshot"]["message"]), **result
+        )
     module.exit_json(changed=False, **result)
 
 

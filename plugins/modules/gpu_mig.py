@@ -10,15 +10,19 @@ short_description: Partition GPUs with MIG, or show how they are partitioned
 version_added: 0.2.0
 author: gpufleet contributors (@gpufleet)
 description:
-  - Makes the MIG layout of a node through NVML. A layout says for each GPU whether MIG is on, and how many MIG devices of each profile there are.
-  - Layouts are read from a configuration in the format of nvidia-mig-parted, or from a list of GPUs by UUID, PCI address or model.
-  - Profiles, their numbers and their places are asked of the GPUs. Whether all layouts fit, and whether a process is in the way, is decided
-    before anything is changed on any GPU. What does not fit is refused, with layouts that would.
+  - Makes the MIG layout of a node through NVML. A layout says for each GPU whether MIG is on, and how many MIG devices
+    of each profile there are.
+  - Layouts are read from a configuration in the format of nvidia-mig-parted, or from a list of GPUs by UUID, PCI
+    address or model.
+  - Profiles, their numbers and their places are asked of the GPUs. Whether all layouts fit, and whether a process is in
+    the way, is decided before anything is changed on any GPU. What does not fit is refused, with layouts that would.
   - Only GPUs that differ are touched, and of their instances those stay that are wanted and can stay.
-  - What was made is read back in a second session of NVML. A GPU that does not have its layout then gets back the one it had, and the task fails.
-  - A change of the MIG mode waits for a GPU reset on Ampere boards, and elsewhere if something uses the GPU; then RV(reset_required) is true
-    and the instances are made by the next run, after the reset.
-  - Instances do not survive a reset, a reload of the driver or a reboot. The role P(gpufleet.lifecycle.nvidia_mig#role) makes them at each boot.
+  - What was made is read back in a second session of NVML. A GPU that does not have its layout then gets back the one
+    it had, and the task fails.
+  - A change of the MIG mode waits for a GPU reset on Ampere boards, and elsewhere if something uses the GPU; then
+    RV(reset_required) is true and the instances are made by the next run, after the reset.
+  - Instances do not survive a reset, a reload of the driver or a reboot. The role P(gpufleet.lifecycle.nvidia_mig#role)
+    makes them at each boot.
   - It has run on the project's simulator so far and on no real GPU.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
@@ -27,7 +31,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - While MIG is off, the driver tells no placements; they are derived from the sizes of the profiles, and looked at again when MIG is on.
+      - While MIG is off, the driver tells no placements; they are derived from the sizes of the profiles, and looked at
+        again when MIG is on.
   diff_mode:
     support: full
     details:
@@ -42,8 +47,8 @@ options:
       restored: The layout of O(baseline) or O(baseline_file), GPU by GPU.
       cleared: No instances; the MIG mode stays as it is.
       exported: Nothing is changed; RV(config) is the layout that there is, named O(config_name) or V(current).
-      generated: Nothing is changed; RV(config) has the layouts that the GPUs of this node can have, V(all-disabled), V(all-enabled),
-        V(all-balanced) and one for each profile.
+      generated: Nothing is changed; RV(config) has the layouts that the GPUs of this node can have, V(all-disabled),
+        V(all-enabled), V(all-balanced) and one for each profile.
   config:
     description:
       - A configuration in the format of nvidia-mig-parted, version V(v1). With O(config_name).
@@ -51,8 +56,8 @@ options:
     type: dict
   config_file:
     description:
-      - A YAML or JSON file on the controller with such a configuration. A relative path is one from the playbook. A key that stands twice is
-        refused.
+      - A YAML or JSON file on the controller with such a configuration. A relative path is one from the playbook. A key
+        that stands twice is refused.
     type: path
   config_name:
     description:
@@ -81,12 +86,13 @@ options:
         required: true
       mig_devices:
         description:
-          - "How many MIG devices of each profile, such as V({1g.10gb: 7}). Needed where MIG is on; V({}) for no instances."
+          - "How many MIG devices of each profile, such as V({1g.10gb: 7}). Needed where MIG is on; V({}) for no
+            instances."
         type: dict
   baseline:
     description:
-      - The RV(gpufleet.lifecycle.gpu_health#module:baseline) of M(gpufleet.lifecycle.gpu_health), for O(state=restored). That of another node
-        is refused.
+      - The RV(gpufleet.lifecycle.gpu_health#module:baseline) of M(gpufleet.lifecycle.gpu_health), for
+        O(state=restored). That of another node is refused.
     type: dict
   baseline_file:
     description:
@@ -94,7 +100,8 @@ options:
     type: path
   instances:
     description:
-      - Whether O(state=restored) makes the instances. If not, only the MIG mode is that of the baseline, and instances that there are go.
+      - Whether O(state=restored) makes the instances. If not, only the MIG mode is that of the baseline, and instances
+        that there are go.
     type: bool
     default: true
   timeout_s:
@@ -163,8 +170,9 @@ gpus:
       type: str
     status:
       description:
-        - V(same) if it has the layout, V(changed) if it was given it and reads so, V(change) if it would be (check mode, or another GPU is refused),
-          V(pending) if the mode waits for a reset, V(refused) if it cannot have it, V(failed) if it did not get it.
+        - V(same) if it has the layout, V(changed) if it was given it and reads so, V(change) if it would be (check
+          mode, or another GPU is refused), V(pending) if the mode waits for a reset, V(refused) if it cannot have it,
+          V(failed) if it did not get it.
       type: str
     before:
       description: The layout before, with C(enabled) and C(devices); null if it could not be read.
@@ -189,13 +197,14 @@ gpus:
 failures:
   description:
     - The problems of all GPUs, each with C(gpu), C(index), C(code) and C(message).
-    - Codes are V(uncovered), V(not_supported), V(unreadable), V(unknown_profile), V(does_not_fit), V(in_use), V(reset_pending), V(gpu_lost) and
-      V(failed).
+    - Codes are V(uncovered), V(not_supported), V(unreadable), V(unknown_profile), V(does_not_fit), V(in_use),
+      V(reset_pending), V(gpu_lost) and V(failed).
   returned: when NVML could be read
   type: list
   elements: dict
 config:
-  description: The configuration, with O(state=exported) and O(state=generated). Otherwise the part of O(config) or O(config_file) that was wanted.
+  description: The configuration, with O(state=exported) and O(state=generated). Otherwise the part of O(config) or
+    O(config_file) that was wanted.
   returned: when NVML could be read
   type: dict
 reset_required:

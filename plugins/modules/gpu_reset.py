@@ -269,13 +269,19 @@ class ResetTask(_nvml_task.NvmlTask):
         super().fail_early()
         if os.geteuid() != 0:
             self.module.fail_json(
-                msg="This needs root (become: true): what processes of other users have open cannot be seen. Nothing was reset."
+                msg=(
+                    "This needs root (become: true): what processes of other users have open cannot be seen. "
+                    "Nothing was reset."
+                )
             )
 
     def take(self, gather):
         """Read GPUs by the archive's code, each time in a child that opens and shuts NVML."""
         return self.started.module("_nvml.snapshot").take(
-            deadline_s=self.params["timeout_s"], stuck_file=self.stuck_file, gather=gather, load=self.started.load_binding
+            deadline_s=self.params["timeout_s"],
+            stuck_file=self.stuck_file,
+            gather=gather,
+            load=self.started.load_binding,
         )
 
     def work(self, held):

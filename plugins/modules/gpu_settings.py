@@ -10,14 +10,15 @@ short_description: Set power limit, clocks and modes of GPUs, or bring them back
 version_added: 0.1.0
 author: gpufleet contributors (@gpufleet)
 description:
-  - Sets through NVML what the driver forgets when it is unloaded, and the ECC mode, which it keeps. The values are those of the task, or
-    those that the GPUs had when a baseline was taken.
-  - All GPUs are checked before the first one is set. If one cannot be set, because it is lost, the value is out of its range, it is in MIG
-    mode or processes use it, nothing is set on any.
-  - What was set is read back in a second session of NVML. A GPU for which NVML answers success and which reads otherwise fails the task.
+  - Sets through NVML what the driver forgets when it is unloaded, and the ECC mode, which it keeps. The values are
+    those of the task, or those that the GPUs had when a baseline was taken.
+  - All GPUs are checked before the first one is set. If one cannot be set, because it is lost, the value is out of its
+    range, it is in MIG mode or processes use it, nothing is set on any.
+  - What was set is read back in a second session of NVML. A GPU for which NVML answers success and which reads
+    otherwise fails the task.
   - After a setting that failed, no other of the same GPU is tried; other GPUs go on.
-  - NVML has no function that reads locked clocks. Their value is kept on the node in C(/var/lib/gpufleet/settings.json), set again by every
-    run that wants it, and reported as V(unproven).
+  - NVML has no function that reads locked clocks. Their value is kept on the node in
+    C(/var/lib/gpufleet/settings.json), set again by every run that wants it, and reported as V(unproven).
   - A GPU is never reset, and no service is started or stopped.
   - It has run on the project's simulator so far and on no real GPU.
 extends_documentation_fragment:
@@ -39,11 +40,12 @@ options:
     default: present
     choices:
       present: From the options of this task.
-      restored: From O(baseline) or O(baseline_file), and for locked clocks from what this module last set on the node. Only what the
-        baseline has is wanted.
+      restored: From O(baseline) or O(baseline_file), and for locked clocks from what this module last set on the node.
+        Only what the baseline has is wanted.
   gpus:
     description:
-      - The GPUs to set, by UUID, PCI address or NVML index. By default all; with O(state=restored) every GPU of the baseline must be there then.
+      - The GPUs to set, by UUID, PCI address or NVML index. By default all; with O(state=restored) every GPU of the
+        baseline must be there then.
     type: list
     elements: str
     default: []
@@ -53,7 +55,8 @@ options:
     type: str
   application_clocks_mhz:
     description:
-      - The clocks in MHz that programs run at. Newer boards and drivers do not have this setting; there it is an error to ask for it.
+      - The clocks in MHz that programs run at. Newer boards and drivers do not have this setting; there it is an error
+        to ask for it.
     type: dict
     suboptions:
       graphics:
@@ -103,17 +106,19 @@ options:
     choices: [default, exclusive_process, prohibited]
   persistence_mode:
     description:
-      - Whether the driver keeps the GPU initialised while no program uses it. While C(nvidia-persistenced) runs, this is the daemon's business,
-        and another mode than the daemon's is an error. Without it NVML's older setting is used.
+      - Whether the driver keeps the GPU initialised while no program uses it. While C(nvidia-persistenced) runs, this
+        is the daemon's business, and another mode than the daemon's is an error. Without it NVML's older setting is
+        used.
     type: bool
   ecc_mode:
     description:
-      - Whether ECC is on. A change waits for a GPU reset (M(gpufleet.lifecycle.gpu_reset)) or reboot; RV(reset_required) is true until then.
+      - Whether ECC is on. A change waits for a GPU reset (M(gpufleet.lifecycle.gpu_reset)) or reboot;
+        RV(reset_required) is true until then.
     type: bool
   baseline:
     description:
-      - The RV(gpufleet.lifecycle.gpu_health#module:baseline) of M(gpufleet.lifecycle.gpu_health), for O(state=restored). That of another node
-        is refused.
+      - The RV(gpufleet.lifecycle.gpu_health#module:baseline) of M(gpufleet.lifecycle.gpu_health), for
+        O(state=restored). That of another node is refused.
     type: dict
   baseline_file:
     description:
@@ -125,7 +130,8 @@ options:
       - The settings to restore, by the names of their options. By default all.
     type: list
     elements: str
-    choices: [application_clocks_mhz, compute_mode, ecc_mode, locked_graphics_clocks_mhz, locked_memory_clocks_mhz, persistence_mode, power_limit_w]
+    choices: [application_clocks_mhz, compute_mode, ecc_mode, locked_graphics_clocks_mhz, locked_memory_clocks_mhz,
+              persistence_mode, power_limit_w]
   processes:
     description:
       - Whether a GPU that processes use may be changed in a way that they feel (all but persistence and ECC mode).
@@ -149,8 +155,8 @@ options:
     type: str
 notes:
   - Run it with C(become) set to V(true); NVML lets only root change settings.
-  - After a reload of the driver or a reboot, run it when C(nvidia-persistenced) is up. Without persistence mode the driver forgets what was set
-    as soon as no program uses the GPU.
+  - After a reload of the driver or a reboot, run it when C(nvidia-persistenced) is up. Without persistence mode the
+    driver forgets what was set as soon as no program uses the GPU.
 seealso:
   - module: gpufleet.lifecycle.gpu_health
   - module: gpufleet.lifecycle.gpu_info
@@ -205,7 +211,8 @@ settings:
       description: The name of its option. Null for a GPU that cannot be used at all.
       type: str
     before:
-      description: What was found, in the form of the option. Null for locked clocks that were not set in this load of the driver.
+      description: What was found, in the form of the option. Null for locked clocks that were not set in this load of
+        the driver.
       type: raw
     wanted:
       description: What is wanted, in the same form.
@@ -215,8 +222,9 @@ settings:
       type: raw
     status:
       description:
-        - V(same) if nothing had to be done, V(changed) if it was set and reads so, V(unproven) if it was set and cannot be read, V(pending) if
-          it waits for a reset, V(not_supported) if this board or driver has no such setting and nobody insists, else V(failed).
+        - V(same) if nothing had to be done, V(changed) if it was set and reads so, V(unproven) if it was set and cannot
+          be read, V(pending) if it waits for a reset, V(not_supported) if this board or driver has no such setting and
+          nobody insists, else V(failed).
       type: str
     changed:
       description: Whether this task changed it.
@@ -238,7 +246,8 @@ settings:
       lost_at: driver unload or reboot; without persistence mode also when the last program closes the GPU
       pending_until: null
 failures:
-  description: The causes of a failure, each with C(gpu), C(setting), C(found), C(expected), C(code) and C(error) of NVML, and C(message).
+  description: The causes of a failure, each with C(gpu), C(setting), C(found), C(expected), C(code) and C(error) of
+    NVML, and C(message).
   returned: when NVML could be read
   type: list
   elements: dict

@@ -10,17 +10,20 @@ short_description: Test the GPUs of a node at work, and compare their speed with
 version_added: 0.1.0
 author: gpufleet contributors (@gpufleet)
 description:
-  - Runs short programs on every GPU through the driver's own C(libcuda.so.1) and nothing else. Nothing has to be installed on the node,
-    no CUDA toolkit and no Python module.
-  - Tested are memory patterns over a share of the free memory, a vector sum whose result is known exactly, copies within the GPU's memory,
-    copies between it and the node both ways, and from level V(t1) on a matrix product, also with an exact result. Each is repeated at
-    least five times; temperature and SM clock are recorded with each repetition.
-  - A rate that is lower than in the baseline by more than the tolerance, and by more than its own spread explains, is measured again
-    before it fails; both measurements are kept. The same holds for a rate that is lower than those of other GPUs of the same model.
-  - A GPU that is in MIG mode is not tested (V(not_applicable)); one that processes use or whose compute mode prohibits programs is
-    V(unknown). Neither passes.
-  - Each GPU is tested in a child process of its own that is never waited for longer than its share of O(timeout_s). Variables such as
-    E(CUDA_VISIBLE_DEVICES) have no effect, and a library that others than root can change is not loaded.
+  - Runs short programs on every GPU through the driver's own C(libcuda.so.1) and nothing else. Nothing has to be
+    installed on the node, no CUDA toolkit and no Python module.
+  - Tested are memory patterns over a share of the free memory, a vector sum whose result is known exactly, copies
+    within the GPU's memory, copies between it and the node both ways, and from level V(t1) on a matrix product, also
+    with an exact result. Each is repeated at least five times; temperature and SM clock are recorded with each
+    repetition.
+  - A rate that is lower than in the baseline by more than the tolerance, and by more than its own spread explains, is
+    measured again before it fails; both measurements are kept. The same holds for a rate that is lower than those of
+    other GPUs of the same model.
+  - A GPU that is in MIG mode is not tested (V(not_applicable)); one that processes use or whose compute mode prohibits
+    programs is V(unknown). Neither passes.
+  - Each GPU is tested in a child process of its own that is never waited for longer than its share of O(timeout_s).
+    Variables such as E(CUDA_VISIBLE_DEVICES) have no effect, and a library that others than root can change is not
+    loaded.
   - It has run on the project's simulator so far and on no real GPU.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
@@ -52,7 +55,8 @@ options:
     default: []
   together:
     description:
-      - Test all GPUs at the same time instead of one after another. Their host-device rates are lower then, so use it in the baseline as well.
+      - Test all GPUs at the same time instead of one after another. Their host-device rates are lower then, so use it
+        in the baseline as well.
     type: bool
     default: false
   phase:
@@ -63,8 +67,8 @@ options:
     default: adhoc
   baseline:
     description:
-      - An earlier RV(baseline) of the same node, or the one of M(gpufleet.lifecycle.gpu_health) if it was given RV(smoke). That of another
-        node is refused.
+      - An earlier RV(baseline) of the same node, or the one of M(gpufleet.lifecycle.gpu_health) if it was given
+        RV(smoke). That of another node is refused.
     type: dict
   baseline_file:
     description:
@@ -73,14 +77,16 @@ options:
     type: path
   peers:
     description:
-      - What this module returned as RV(smoke) for other nodes. GPUs of the same model, measured in the same way, are compared with each other.
+      - What this module returned as RV(smoke) for other nodes. GPUs of the same model, measured in the same way, are
+        compared with each other.
       - The other GPUs of this node are peers as well.
     type: list
     elements: dict
     default: []
   nccl:
     description:
-      - Results of NCCL that the caller measured in another way, to be kept in RV(smoke) and compared with those of the baseline.
+      - Results of NCCL that the caller measured in another way, to be kept in RV(smoke) and compared with those of the
+        baseline.
     type: dict
     suboptions:
       node_gbps:
@@ -102,7 +108,8 @@ options:
     default: 1
   require:
     description:
-      - Whether every GPU must be tested. A node without a CUDA library and a GPU in MIG mode are then V(unknown) instead of V(not_applicable).
+      - Whether every GPU must be tested. A node without a CUDA library and a GPU in MIG mode are then V(unknown)
+        instead of V(not_applicable).
     type: bool
     default: false
   dcgm_level:
@@ -128,7 +135,8 @@ options:
     type: dict
   policy_file:
     description:
-      - A YAML or JSON file on the controller with such a policy. What O(policy) says wins over it. A relative path is one from the playbook.
+      - A YAML or JSON file on the controller with such a policy. What O(policy) says wins over it. A relative path is
+        one from the playbook.
     type: path
   waivers:
     description:
@@ -142,7 +150,8 @@ options:
         type: str
         required: true
       entity:
-        description: The RV(gpufleet.lifecycle.gpu_health#module:health.checks[].entity), such as the UUID of a GPU. Without it the waiver covers all.
+        description: The RV(gpufleet.lifecycle.gpu_health#module:health.checks[].entity), such as the UUID of a GPU.
+          Without it the waiver covers all.
         type: str
       reason:
         description: Why it is accepted.
@@ -159,7 +168,8 @@ options:
     default: false
   timeout_s:
     description:
-      - The longest time in seconds for all GPUs together. What one GPU does not use of its share goes to those after it.
+      - The longest time in seconds for all GPUs together. What one GPU does not use of its share goes to those after
+        it.
       - The default follows from O(level), 90 for V(t0), 300 for V(t1) and 1200 for the longer ones.
     type: int
   dcgm_timeout_s:
@@ -208,7 +218,8 @@ EXAMPLES = r"""
   gpufleet.lifecycle.gpu_smoke:
     phase: post
     baseline: "{{ before.baseline }}"
-    peers: "{{ groups['rack_r1'] | difference([inventory_hostname]) | map('extract', hostvars, ['smoke_before', 'smoke']) | select('defined') }}"
+    peers: "{{ groups['rack_r1'] | difference([inventory_hostname])
+      | map('extract', hostvars, ['smoke_before', 'smoke']) | select('defined') }}"
   become: true
 
 - name: Test a new node for long, and insist on it
@@ -251,10 +262,11 @@ smoke:
       type: dict
     gpus:
       description:
-        - Each GPU with C(uuid), C(pci_bus_id), C(name), C(state) (V(tested), V(hung), V(unknown) or V(not_applicable)), C(reason), C(error) (a
-          CUDA result) and C(tests).
-        - A test has C(unit), C(samples), C(median), C(mad) (median absolute deviation), C(ok), C(error), C(detail), C(parameters),
-          C(temperature_c) and C(clock_sm_mhz) of each repetition, and earlier measurements in C(attempts).
+        - Each GPU with C(uuid), C(pci_bus_id), C(name), C(state) (V(tested), V(hung), V(unknown) or V(not_applicable)),
+          C(reason), C(error) (a CUDA result) and C(tests).
+        - A test has C(unit), C(samples), C(median), C(mad) (median absolute deviation), C(ok), C(error), C(detail),
+          C(parameters), C(temperature_c) and C(clock_sm_mhz) of each repetition, and earlier measurements in
+          C(attempts).
       type: list
       elements: dict
     dcgm:
@@ -271,11 +283,13 @@ tested:
   returned: when the node could be asked
   type: bool
 health:
-  description: The verdict, schema C(gpufleet.health/1) as in M(gpufleet.lifecycle.gpu_health), with the checks of this family (C(smoke.*)) only.
+  description: The verdict, schema C(gpufleet.health/1) as in M(gpufleet.lifecycle.gpu_health), with the checks of this
+    family (C(smoke.*)) only.
   returned: when the node could be asked
   type: dict
 baseline:
-  description: This test as a baseline for later tests, schema C(gpufleet.baseline/1). M(gpufleet.lifecycle.gpu_health) makes a complete one.
+  description: This test as a baseline for later tests, schema C(gpufleet.baseline/1). M(gpufleet.lifecycle.gpu_health)
+    makes a complete one.
   returned: when the node could be asked
   type: dict
 msg:
@@ -302,8 +316,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import r
 
 
 def main():
-    module = AnsibleModule(argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC), mutually_exclusive=options.MUTUALLY_EXCLUSIVE,
-                           supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC),
+        mutually_exclusive=options.MUTUALLY_EXCLUSIVE,
+        supports_check_mode=True,
+    )
     params = module.params
     strange = sorted(set(params["tests"]) - set(tests.NAMES))
     if strange:
@@ -312,13 +329,28 @@ def main():
 
     def take(deadline_s, stuck_file, gather=None, load=None):
         found["smoke"], snapshot = run.take(
-            level=params["level"], wanted=params["gpus"], together=params["together"], library_path=params["library_path"], dcgm_level=params["dcgm_level"],
-            only=params["tests"], load=load, deadline_s=deadline_s, dcgm_deadline_s=params["dcgm_timeout_s"], stuck_file=stuck_file, runner=Runner())
+            level=params["level"],
+            wanted=params["gpus"],
+            together=params["together"],
+            library_path=params["library_path"],
+            dcgm_level=params["dcgm_level"],
+            only=params["tests"],
+            load=load,
+            deadline_s=deadline_s,
+            dcgm_deadline_s=params["dcgm_timeout_s"],
+            stuck_file=stuck_file,
+            runner=Runner(),
+        )
         return snapshot
 
     try:
-        answer = node.read(module._remote_tmp, params["binding_digest"], params["binding_archive"],
-                           params["timeout_s"] or run.DEADLINES[params["level"]], take=take)
+        answer = node.read(
+            module._remote_tmp,
+            params["binding_digest"],
+            params["binding_archive"],
+            params["timeout_s"] or run.DEADLINES[params["level"]],
+            take=take,
+        )
     except binding.CacheError as exc:
         module.fail_json(msg="the GPUs were not tested: %s" % (exc,))
     except run.Choice as exc:

@@ -12,18 +12,19 @@ module: health_report
 short_description: Write the health of a fleet as JSON, Markdown, JUnit XML and one HTML page
 version_added: 0.1.0
 description:
-  - Takes what M(gpufleet.lifecycle.gpu_health) answered for every node, also for those that failed or could not be reached, and writes
-    reports on the controller. No node is contacted.
+  - Takes what M(gpufleet.lifecycle.gpu_health) answered for every node, also for those that failed or could not be
+    reached, and writes reports on the controller. No node is contacted.
   - It runs once for all hosts of the play.
   - A node for which there is no verdict is V(unknown), so is a fleet with such a node, and a fleet without nodes.
-  - GPUs that differ from most GPUs of their model in driver, VBIOS, memory, power limit, NVLinks or PCIe width are reported as odd ones
-    out. That is a notice and changes no verdict.
+  - GPUs that differ from most GPUs of their model in driver, VBIOS, memory, power limit, NVLinks or PCIe width are
+    reported as odd ones out. That is a notice and changes no verdict.
   - Each file is replaced whole. The same results and O(time) give the same bytes.
 attributes:
   check_mode:
     support: full
     details:
-      - Writes nothing and returns what it would. A play that only looks sets C(check_mode=false) to have its report all the same.
+      - Writes nothing and returns what it would. A play that only looks sets C(check_mode=false) to have its report all
+        the same.
   diff_mode:
     support: none
   bypass_host_loop:
@@ -38,7 +39,8 @@ options:
   dest:
     description:
       - The directory on the controller for the reports. It is made if it is not there.
-      - The files are C(report.json) (schema C(gpufleet.precheck/1), its first field is the verdict), C(report.md), C(report.html) and C(junit.xml).
+      - The files are C(report.json) (schema C(gpufleet.precheck/1), its first field is the verdict), C(report.md),
+        C(report.html) and C(junit.xml).
     type: path
     required: true
   nodes:
@@ -78,13 +80,14 @@ options:
     default: '0600'
   keep_others:
     description:
-      - Leave the report in O(dest) as it is where it knows nodes of the inventory that are not among O(nodes), as after C(--limit), and write into the
-        directory C(limited) beside it.
+      - Leave the report in O(dest) as it is where it knows nodes of the inventory that are not among O(nodes), as after
+        C(--limit), and write into the directory C(limited) beside it.
     type: bool
     default: false
   asked:
     description:
-      - How the run was asked for, such as the expected driver version and the policy. The reports show it at their end; empty values are left out.
+      - How the run was asked for, such as the expected driver version and the policy. The reports show it at their end;
+        empty values are left out.
     type: dict
     default: {}
   time:
@@ -120,8 +123,8 @@ verdict:
   sample: unknown
 counts:
   description:
-    - The number of nodes by verdict (C(fail), C(unknown), C(pass)) and by state (C(judged), C(unreachable), C(failed), C(missing)), of all
-      C(nodes), and of C(notices).
+    - The number of nodes by verdict (C(fail), C(unknown), C(pass)) and by state (C(judged), C(unreachable), C(failed),
+      C(missing)), of all C(nodes), and of C(notices).
   returned: always
   type: dict
   sample: {fail: 0, unknown: 1, pass: 3, judged: 3, unreachable: 1, failed: 0, missing: 0, nodes: 4, notices: 0}
@@ -151,7 +154,12 @@ ARGUMENT_SPEC = dict(
     variable=dict(type="str"),
     results=dict(type="dict"),
     fail_on=dict(type="list", elements="str", choices=["fail", "unknown"], default=["fail", "unknown"]),
-    formats=dict(type="list", elements="str", choices=["html", "json", "junit", "markdown"], default=["html", "json", "junit", "markdown"]),
+    formats=dict(
+        type="list",
+        elements="str",
+        choices=["html", "json", "junit", "markdown"],
+        default=["html", "json", "junit", "markdown"],
+    ),
     mode=dict(type="str", choices=["0600", "0640"], default="0600"),
     keep_others=dict(type="bool", default=False),
     asked=dict(type="dict", default={}),
@@ -160,10 +168,14 @@ ARGUMENT_SPEC = dict(
 
 
 def main():
-    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, mutually_exclusive=[("variable", "results")], supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec=ARGUMENT_SPEC, mutually_exclusive=[("variable", "results")], supports_check_mode=True
+    )
     module.fail_json(
-        msg="health_report runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
-        "call it by its full name, gpufleet.lifecycle.health_report, in a task."
+        msg=(
+            "health_report runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was "
+            "not found: call it by its full name, gpufleet.lifecycle.health_report, in a task."
+        )
     )
 
 

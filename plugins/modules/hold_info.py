@@ -13,9 +13,10 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Lists what is held with C(apt-mark hold) or C(dnf versionlock), apart for the kernel, the NVIDIA driver and everything else.
-  - Package managers do not record when a hold was set. M(gpufleet.lifecycle.kernel_packages) and M(gpufleet.lifecycle.driver_packages) do for
-    theirs; the age of other holds is V(null).
+  - Lists what is held with C(apt-mark hold) or C(dnf versionlock), apart for the kernel, the NVIDIA driver and
+    everything else.
+  - Package managers do not record when a hold was set. M(gpufleet.lifecycle.kernel_packages) and
+    M(gpufleet.lifecycle.driver_packages) do for theirs; the age of other holds is V(null).
   - What is newer is as of the package index of the node, which this module does not refresh.
   - Knows apt and dnf.
 extends_documentation_fragment:
@@ -62,11 +63,14 @@ holds:
       contains: &row
         package: {description: The package., type: str, sample: linux-image-amd64}
         version: {description: The version it is held at., type: str, sample: 6.1.176-1}
-        since: {description: "Since when it is held at that version, V(null) when that is not recorded.", type: str, sample: "2026-01-31T12:00:00Z"}
-        since_exact: {description: "Whether RV(holds.kernel[].since) is when it was held, and not when it was first seen to be.", type: bool}
+        since: {description: "Since when it is held at that version, V(null) when that is not recorded.", type: str,
+                sample: "2026-01-31T12:00:00Z"}
+        since_exact: {description: "Whether RV(holds.kernel[].since) is when it was held, and not when it was first seen
+          to be.", type: bool}
         age_days: {description: Days since then., type: int}
         newer: {description: "Newer versions that there are, newest first.", type: list, elements: str}
-        security: {description: "Those that fix a vulnerability. V(null) when the package manager cannot tell.", type: list, elements: str}
+        security: {description: "Those that fix a vulnerability. V(null) when the package manager cannot tell.",
+                   type: list, elements: str}
     driver:
       description: Packages of the NVIDIA driver.
       type: list

@@ -12,9 +12,10 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - A held kernel has holds (with dnf, version locks), a file of apt preferences under which no other kernel comes, and an exclusion from unattended
-    upgrades. They are set and lifted together.
-  - Every answer lists the kernels, how long each package is held, and which newer versions and security updates that keeps out.
+  - A held kernel has holds (with dnf, version locks), a file of apt preferences under which no other kernel comes, and
+    an exclusion from unattended upgrades. They are set and lifted together.
+  - Every answer lists the kernels, how long each package is held, and which newer versions and security updates that
+    keeps out.
   - A change is simulated first. It is refused if it would touch anything but what it is about.
   - Knows apt and dnf. Needs root (C(become)).
 extends_documentation_fragment:
@@ -33,16 +34,20 @@ options:
     choices:
       held: The kernel's packages stay as they are.
       free: Nothing of this module's keeps them.
-      staged: The packages of O(kernel) and its headers are installed beside the others, and the kernel that runs is the default of the boot loader
-        before and after it. M(gpufleet.lifecycle.boot_kernel) makes the new one the default. What was installed is held, too.
-        What the headers depend on and the node does not have comes with them, and is told; a package that is there and not the kernel's is not changed.
-      followed: The metapackages, such as C(linux-image-amd64), are those of O(kernel), which has to boot next. Those that stand for another one keep
-        its packages installed, and a report would count the update to this one as kept out. Nothing is done where none stands for it.
-      removed: The packages of O(kernel) are not there. The kernel that runs, and the one that boots next, are never removed.
-      updated: The security updates of all packages are installed that are not held, and not the kernel's or the driver's. They are taken from the
-        security archive alone. On systems with apt only.
+      staged: The packages of O(kernel) and its headers are installed beside the others, and the kernel that runs is the
+        default of the boot loader before and after it. M(gpufleet.lifecycle.boot_kernel) makes the new one the default.
+        What was installed is held, too. What the headers depend on and the node does not have comes with them, and is
+        told; a package that is there and not the kernel's is not changed.
+      followed: The metapackages, such as C(linux-image-amd64), are those of O(kernel), which has to boot next. Those
+        that stand for another one keep its packages installed, and a report would count the update to this one as kept
+        out. Nothing is done where none stands for it.
+      removed: The packages of O(kernel) are not there. The kernel that runs, and the one that boots next, are never
+        removed.
+      updated: The security updates of all packages are installed that are not held, and not the kernel's or the
+        driver's. They are taken from the security archive alone. On systems with apt only.
   kernel:
-    description: The release of the kernel for O(state=staged), O(state=followed) and O(state=removed), such as V(6.1.0-50-amd64).
+    description: The release of the kernel for O(state=staged), O(state=followed) and O(state=removed), such as
+      V(6.1.0-50-amd64).
     type: str
   patterns:
     description:
@@ -105,11 +110,14 @@ holds:
   contains:
     package: {description: The package., type: str, sample: linux-image-amd64}
     version: {description: The version it is held at., type: str, sample: 6.1.176-1}
-    since: {description: "Since when it is held at that version, V(null) when it was never seen before.", type: str, sample: "2026-01-31T12:00:00Z"}
-    since_exact: {description: "Whether RV(holds[].since) is when it was held, and not when a hold of somebody else was first seen.", type: bool}
+    since: {description: "Since when it is held at that version, V(null) when it was never seen before.", type: str,
+            sample: "2026-01-31T12:00:00Z"}
+    since_exact: {description: "Whether RV(holds[].since) is when it was held, and not when a hold of somebody else was
+      first seen.", type: bool}
     age_days: {description: Days since then., type: int}
     newer: {description: "Newer versions that there are, newest first.", type: list, elements: str}
-    security: {description: "Those that fix a vulnerability. V(null) when the package manager cannot tell.", type: list, elements: str}
+    security: {description: "Those that fix a vulnerability. V(null) when the package manager cannot tell.", type: list,
+               elements: str}
 held_days:
   description: The days of the longest hold, V(null) if nothing is held.
   returned: success
@@ -136,7 +144,11 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel.boot_default import BootError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.kernel_packages import KernelPackages, Refused, manager_of
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.kernel_packages import (
+    KernelPackages,
+    Refused,
+    manager_of,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
 
 ROOT = "/"
@@ -151,7 +163,9 @@ def perform(params, runner, acting):
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            state=dict(type="str", choices=["held", "free", "staged", "followed", "removed", "updated"], default="held"),
+            state=dict(
+                type="str", choices=["held", "free", "staged", "followed", "removed", "updated"], default="held"
+            ),
             kernel=dict(type="str"),
             patterns=dict(type="list", elements="str"),
             pin=dict(type="bool", default=True),
@@ -165,7 +179,9 @@ def main():
     )
     params = module.params
     if params["state"] in NAMING and not params["kernel"].strip():
-        module.fail_json(msg="No kernel is named: nothing was changed. Next step: set it (kernel_hold_kernel, or the option kernel).")
+        module.fail_json(
+            msg="No kernel is named: nothing was changed. Next step: set it (kernel_hold_kernel, or the option kernel)."
+        )
     if os.geteuid() != 0:
         module.fail_json(msg="This needs root (become: true). Nothing was changed.")
     try:
@@ -181,7 +197,12 @@ def main():
     except Refused as exc:
         module.fail_json(msg="%s." % exc)
     except BootError as exc:
-        module.fail_json(msg="The default boot entry is not what it has to be: %s. Next step: look at the boot loader's configuration on the node." % exc)
+        module.fail_json(
+            msg=(
+                "The default boot entry is not what it has to be: %s. Next step: look at the boot loader's "
+                "configuration on the node." % exc
+            )
+        )
     except ManagerError as exc:
         module.fail_json(msg=str(exc), output=exc.output)
     module.exit_json(**result)

@@ -12,29 +12,37 @@ module: kube_node
 short_description: Drain a node of a Kubernetes cluster, put it back, taint and label it
 version_added: 0.1.0
 description:
-  - Runs on the controller and talks to the API server of the cluster. The node itself is not contacted, so that it may be down.
-  - The node is found by its name and its pods by the node's name. The number of requests does not depend on the size of the cluster.
-  - With O(state=drained) the node is made unschedulable and marked as ours by the annotation C(gpufleet.lifecycle/mark), in one write. Then its
-    pods are evicted, those that hold GPUs first, and it is looked again until none is left. A pod that a disruption budget keeps is tried
-    again until O(timeout_s) is over. Then the task fails and names the pods and budgets. The node stays unschedulable.
-  - With O(state=resumed) a mark with our O(token) is lifted and what was found before is put back. A node that was unschedulable before it was
-    drained stays so. A node without our mark is left as it is. It is lifted once the cluster has the GPUs of the node (O(expected_gpus)).
-  - Every write names the version of the node object that was judged. If somebody else wrote in between, the node is judged again.
+  - Runs on the controller and talks to the API server of the cluster. The node itself is not contacted, so that it may
+    be down.
+  - The node is found by its name and its pods by the node's name. The number of requests does not depend on the size of
+    the cluster.
+  - With O(state=drained) the node is made unschedulable and marked as ours by the annotation
+    C(gpufleet.lifecycle/mark), in one write. Then its pods are evicted, those that hold GPUs first, and it is looked
+    again until none is left. A pod that a disruption budget keeps is tried again until O(timeout_s) is over. Then the
+    task fails and names the pods and budgets. The node stays unschedulable.
+  - With O(state=resumed) a mark with our O(token) is lifted and what was found before is put back. A node that was
+    unschedulable before it was drained stays so. A node without our mark is left as it is. It is lifted once the
+    cluster has the GPUs of the node (O(expected_gpus)).
+  - Every write names the version of the node object that was judged. If somebody else wrote in between, the node is
+    judged again.
   - Before the node is changed, the server is asked whether the account may do all of it. What is needed is in
     C(roles/gpu_scheduler/files/kubernetes/rbac.yml).
   - NVIDIA's GPU Operator and NVSentinel are known by their labels on the node. See O(operators).
-  - M(kubernetes.core.k8s_drain) does not know which pods hold GPUs, fails at once when a budget refuses, and keeps no mark.
+  - M(kubernetes.core.k8s_drain) does not know which pods hold GPUs, fails at once when a budget refuses, and keeps no
+    mark.
 requirements:
   - The Python package C(kubernetes) 31 or newer on the controller.
 attributes:
   check_mode:
     support: full
     details:
-      - The server is asked to evict the pods without doing it, so that budgets which forbid it are named in RV(blockers).
+      - The server is asked to evict the pods without doing it, so that budgets which forbid it are named in
+        RV(blockers).
   diff_mode:
     support: full
     details:
-      - Before and after of whether the node is unschedulable, of its taints, and of the labels and annotations that were wanted.
+      - Before and after of whether the node is unschedulable, of its taints, and of the labels and annotations that
+        were wanted.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
@@ -44,9 +52,10 @@ author:
 options:
   state:
     description:
-      - V(read) reads. V(present) only brings O(labels), O(annotations) and O(taints). V(drained) takes the node out of service, V(resumed) puts it back.
-      - V(cordoned) makes the node unschedulable under our mark as V(drained) does. Nothing is evicted or waited for, and RV(drained) says whether it
-        is empty.
+      - V(read) reads. V(present) only brings O(labels), O(annotations) and O(taints). V(drained) takes the node out of
+        service, V(resumed) puts it back.
+      - V(cordoned) makes the node unschedulable under our mark as V(drained) does. Nothing is evicted or waited for,
+        and RV(drained) says whether it is empty.
       - O(labels), O(annotations) and O(taints) go into the same write as the mark.
     type: str
     choices: [read, present, cordoned, drained, resumed]
@@ -58,13 +67,15 @@ options:
     default: ''
   token:
     description:
-      - By what our mark is known again, such as the name of the rollout. Needed for V(cordoned), V(drained) and V(resumed).
+      - By what our mark is known again, such as the name of the rollout. Needed for V(cordoned), V(drained) and
+        V(resumed).
       - A mark is ours when its token is this one, or begins with it and a blank, C(:) or C(/) follows.
     type: str
     default: ''
   reason:
     description:
-      - Why the node is drained. It is kept in the mark. Another reason takes the place of the one in our mark, none does not.
+      - Why the node is drained. It is kept in the mark. Another reason takes the place of the one in our mark, none
+        does not.
     type: str
     default: ''
   timeout_s:
@@ -74,8 +85,8 @@ options:
     default: 600
   scope:
     description:
-      - V(gpu) evicts the pods that asked for C(nvidia.com/gpu), one of its variants, C(nvidia.com/mig-*) or a claim of dynamic resource
-        allocation. V(all) evicts the others too, after them.
+      - V(gpu) evicts the pods that asked for C(nvidia.com/gpu), one of its variants, C(nvidia.com/mig-*) or a claim of
+        dynamic resource allocation. V(all) evicts the others too, after them.
       - Pods that have finished are left alone.
     type: str
     choices: [gpu, all]
@@ -105,9 +116,9 @@ options:
   operators:
     description:
       - What to do when NVIDIA's GPU Operator or NVSentinel looks after the node.
-      - V(pause) tells them to keep off by their own labels, and V(resumed) puts back what those labels were. The parts of the GPU Operator are
-        taken off the node once it is empty, since they hold the GPUs open. If the operator owns the node's driver, or one of them is at work
-        on the node, the drain is refused.
+      - V(pause) tells them to keep off by their own labels, and V(resumed) puts back what those labels were. The parts
+        of the GPU Operator are taken off the node once it is empty, since they hold the GPUs open. If the operator owns
+        the node's driver, or one of them is at work on the node, the drain is refused.
       - V(refuse) does not drain such a node. V(ignore) takes no notice.
     type: str
     choices: [pause, refuse, ignore]
@@ -139,7 +150,8 @@ options:
         default: ''
       effect:
         description:
-          - V(NoSchedule), V(PreferNoSchedule) or V(NoExecute). Empty means any, and is for O(taints[].state=absent) alone.
+          - V(NoSchedule), V(PreferNoSchedule) or V(NoExecute). Empty means any, and is for O(taints[].state=absent)
+            alone.
         type: str
         choices: ['', NoSchedule, PreferNoSchedule, NoExecute]
         default: ''
@@ -150,8 +162,8 @@ options:
         default: present
   kubeconfig:
     description:
-      - The kubeconfig on the controller. When empty, E(K8S_AUTH_KUBECONFIG), E(KUBECONFIG), the service account of the pod that the controller runs in,
-        or C(~/.kube/config).
+      - The kubeconfig on the controller. When empty, E(K8S_AUTH_KUBECONFIG), E(KUBECONFIG), the service account of the
+        pod that the controller runs in, or C(~/.kube/config).
     type: str
     default: ''
   context:
@@ -203,7 +215,8 @@ node:
   returned: when the cluster was asked
   type: str
 drained:
-  description: Whether the node is unschedulable and empty of the pods in O(scope). In check mode, whether it would be as far as the server can tell.
+  description: Whether the node is unschedulable and empty of the pods in O(scope). In check mode, whether it would be
+    as far as the server can tell.
   returned: when the cluster was asked
   type: bool
 unschedulable:
@@ -235,7 +248,8 @@ mark:
       description: What was found when our mark was placed, C(unschedulable) and C(labels); null without our mark.
       type: dict
 blockers:
-  description: The pods that keep the node from being empty, with C(namespace), C(pod), C(reason), C(budget) and C(message).
+  description: The pods that keep the node from being empty, with C(namespace), C(pod), C(reason), C(budget) and
+    C(message).
   returned: when the cluster was asked
   type: list
   elements: dict
@@ -256,7 +270,8 @@ restarted:
   type: list
   elements: dict
 left:
-  description: The pods in O(scope) that stay on a drained node, with C(namespace), C(pod), C(gpu) and the C(reason), V(daemonset) or V(mirror).
+  description: The pods in O(scope) that stay on a drained node, with C(namespace), C(pod), C(gpu) and the C(reason),
+    V(daemonset) or V(mirror).
   returned: when the cluster was asked
   type: list
   elements: dict
@@ -301,13 +316,21 @@ ARGUMENT_SPEC = dict(
     expected_gpus=dict(type="int"),
     compare_gpus=dict(type="str", choices=["auto", "always", "never"], default="auto"),
     device_plugin_pods=dict(
-        type="list", elements="str",
-        default=["app.kubernetes.io/name=nvidia-device-plugin", "name=nvidia-device-plugin-ds", "app=nvidia-device-plugin-daemonset"]),
+        type="list",
+        elements="str",
+        default=[
+            "app.kubernetes.io/name=nvidia-device-plugin",
+            "name=nvidia-device-plugin-ds",
+            "app=nvidia-device-plugin-daemonset",
+        ],
+    ),
     restart_device_plugin=dict(type="bool", default=False),
     labels=dict(type="dict", default={}),
     annotations=dict(type="dict", default={}),
     taints=dict(
-        type="list", elements="dict", default=[],
+        type="list",
+        elements="dict",
+        default=[],
         options=dict(
             key=dict(type="str", required=True, no_log=False),
             value=dict(type="str", default=""),
@@ -324,8 +347,10 @@ ARGUMENT_SPEC = dict(
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
-        msg="kube_node runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
-        "call it by its full name, gpufleet.lifecycle.kube_node, in a task."
+        msg=(
+            "kube_node runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not "
+            "found: call it by its full name, gpufleet.lifecycle.kube_node, in a task."
+        )
     )
 
 

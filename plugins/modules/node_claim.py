@@ -13,12 +13,13 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - A node that a rollout may change says so itself, in C(claim.json) of its state directory. Rollouts of one ledger know of each other; those of
-    two ledgers, and those whose ledger is gone, meet here.
-  - M(gpufleet.lifecycle.rollout_gate) takes a node when it gives leave to drain it, and M(gpufleet.lifecycle.rollout_step) gives it up when it is done,
-    put back, or was never changed. A node that is quarantined or lost keeps its claim.
-  - An attempt of a rollout is only ever followed by a later one of the same rollout. What belongs to an earlier attempt is refused from then on by
-    every module that takes the node's lock.
+  - A node that a rollout may change says so itself, in C(claim.json) of its state directory. Rollouts of one ledger
+    know of each other; those of two ledgers, and those whose ledger is gone, meet here.
+  - M(gpufleet.lifecycle.rollout_gate) takes a node when it gives leave to drain it, and
+    M(gpufleet.lifecycle.rollout_step) gives it up when it is done, put back, or was never changed. A node that is
+    quarantined or lost keeps its claim.
+  - An attempt of a rollout is only ever followed by a later one of the same rollout. What belongs to an earlier attempt
+    is refused from then on by every module that takes the node's lock.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
 attributes:
@@ -32,9 +33,10 @@ options:
   state:
     description:
       - V(read) tells the marks of the node and changes nothing.
-      - V(held) takes the node for O(claim), once whoever has the node's lock has ended. It fails when another rollout has it, or a later attempt. A node
-        in quarantine is not taken, as RV(quarantine) says.
-      - V(released) removes O(claim), and V(quarantined) records in it that the node stays out of service. Where another attempt has the node, nothing is done.
+      - V(held) takes the node for O(claim), once whoever has the node's lock has ended. It fails when another rollout
+        has it, or a later attempt. A node in quarantine is not taken, as RV(quarantine) says.
+      - V(released) removes O(claim), and V(quarantined) records in it that the node stays out of service. Where another
+        attempt has the node, nothing is done.
     type: str
     choices: [read, held, quarantined, released]
     default: read
@@ -44,14 +46,16 @@ options:
     default: /var/lib/gpufleet
   claim:
     description:
-      - Who takes the node, or gives it up, with its C(ledger), C(rollout_id), C(attempt), C(run), C(plan) and C(controller).
+      - Who takes the node, or gives it up, with its C(ledger), C(rollout_id), C(attempt), C(run), C(plan) and
+        C(controller).
     type: dict
   over:
     description:
       - The claim of another rollout that may be taken over, with the same keys. Any other one is refused.
     type: dict
   lock_timeout_s:
-    description: Seconds to wait for the node's lock. The task fails after them and names the holder. To read takes no lock.
+    description: Seconds to wait for the node's lock. The task fails after them and names the holder. To read takes no
+      lock.
     type: int
     default: 600
 seealso:
@@ -84,7 +88,8 @@ problem:
   returned: success
   type: str
 no_room:
-  description: Why no claim could be written to O(directory), such as a file system that is full or read-only; empty when one could.
+  description: Why no claim could be written to O(directory), such as a file system that is full or read-only; empty
+    when one could.
   returned: success
   type: str
 quarantine:

@@ -72,7 +72,10 @@ def main():
     except node_files.FilesError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg="%s cannot be written: %s. Next step: make room, or use become: true." % (exc.filename or "A file", exc.strerror))
+        module.fail_json(
+            msg="%s cannot be written: %s. Next step: make room, or use become: true."
+            % (exc.filename or "A file", exc.strerror)
+        )
     module.exit_json(**result)
 
 

@@ -12,11 +12,12 @@ module: node_program
 short_description: Install the program gpufleet-node, which makes the MIG layout at boot and checks the node
 version_added: 0.2.0
 description:
-  - Builds gpufleet-node on the controller from the collection's code and the controller's NVML binding, as one file that Python runs as it is,
-    and copies it to the node. The node needs no network, no Ansible and no further Python package to run it.
+  - Builds gpufleet-node on the controller from the collection's code and the controller's NVML binding, as one file
+    that Python runs as it is, and copies it to the node. The node needs no network, no Ansible and no further Python
+    package to run it.
   - The same collection and binding give the same bytes, so that a second run changes nothing.
-  - The file is owned by root, and can be changed by root alone. Its digest is written to the file of its name with C(.sha256) at the end, in the
-    format of C(sha256sum), so that a boot unit can compare it before it runs.
+  - The file is owned by root, and can be changed by root alone. Its digest is written to the file of its name with
+    C(.sha256) at the end, in the format of C(sha256sum), so that a boot unit can compare it before it runs.
 attributes:
   check_mode:
     support: full

@@ -40,7 +40,8 @@ options:
     required: true
     choices: [started, stopped]
   restart:
-    description: Those of O(services) that are started again where they run already. Without meaning for O(state=stopped).
+    description: Those of O(services) that are started again where they run already. Without meaning for
+      O(state=stopped).
     type: list
     elements: str
     default: []
@@ -75,7 +76,8 @@ services:
     sub: {description: Its C(SubState)., type: str}
     result: {description: Its C(Result)., type: str}
     action:
-      description: V(start), V(stop), V(restart), V(wait) for one that was starting already, or empty. In check mode, what would be done.
+      description: V(start), V(stop), V(restart), V(wait) for one that was starting already, or empty. In check mode,
+        what would be done.
       type: str
     changed: {description: Whether it was started, stopped or started again., type: bool}
 actions:
@@ -93,8 +95,8 @@ failures:
     service: {description: The unit., type: str}
     code:
       description:
-        - V(unknown_unit) and V(masked) for a unit that systemd was not told to start or stop, V(not_started), V(not_stopped),
-          and V(unread) when systemd did not say how it is afterwards.
+        - V(unknown_unit) and V(masked) for a unit that systemd was not told to start or stop, V(not_started),
+          V(not_stopped), and V(unread) when systemd did not say how it is afterwards.
       type: str
     message: {description: What was found and what was expected., type: str}
 lock:
@@ -117,7 +119,10 @@ def main():
     except services.ServicesError as exc:
         module.fail_json(msg=str(exc))
     except OSError as exc:
-        module.fail_json(msg="The node's lock %s cannot be taken: %s. Nothing was changed. Next step: use become: true." % (lock.DEFAULT_PATH, exc))
+        module.fail_json(
+            msg="The node's lock %s cannot be taken: %s. Nothing was changed. Next step: use become: true."
+            % (lock.DEFAULT_PATH, exc)
+        )
     if result["failures"]:
         module.fail_json(**result)
     module.exit_json(**result)

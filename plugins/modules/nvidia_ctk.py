@@ -12,13 +12,15 @@ version_added: 0.2.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Calls C(nvidia-ctk runtime configure) for containerd, CRI-O and Docker, and C(nvidia-ctk cdi generate). Podman reads the CDI file by itself.
-  - No file of a runtime is edited by the module. What C(nvidia-ctk) would write is made in a directory aside and compared with what is there;
-    C(nvidia-ctk) writes only where it differs, and the result is compared again.
-  - A runtime that is wanted and not installed, one that does not know CDI, and a toolkit that is older than a runtime needs are refused before
-    anything is changed.
+  - Calls C(nvidia-ctk runtime configure) for containerd, CRI-O and Docker, and C(nvidia-ctk cdi generate). Podman reads
+    the CDI file by itself.
+  - No file of a runtime is edited by the module. What C(nvidia-ctk) would write is made in a directory aside and
+    compared with what is there; C(nvidia-ctk) writes only where it differs, and the result is compared again.
+  - A runtime that is wanted and not installed, one that does not know CDI, and a toolkit that is older than a runtime
+    needs are refused before anything is changed.
   - A runtime whose files changed is restarted, also if an earlier run ended before it was.
-  - Whether the CDI file has the devices that NVML has is told by the check C(node.cdi) of M(gpufleet.lifecycle.gpu_health).
+  - Whether the CDI file has the devices that NVML has is told by the check C(node.cdi) of
+    M(gpufleet.lifecycle.gpu_health).
   - Needs root (C(become)) and a loaded driver.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
@@ -30,7 +32,8 @@ attributes:
     support: full
 options:
   state:
-    description: V(configured) configures the runtimes and makes the CDI file. V(refreshed) makes the CDI file alone, after a MIG layout or a driver changed.
+    description: V(configured) configures the runtimes and makes the CDI file. V(refreshed) makes the CDI file alone,
+      after a MIG layout or a driver changed.
     type: str
     choices: [configured, refreshed]
     default: configured
@@ -53,8 +56,8 @@ options:
     type: bool
     default: true
   in_use:
-    description: Why the containers of the node must not be ended, such as the answer of P(gpufleet.lifecycle.gpus_in_use#filter). If not empty, a change
-      is refused that restarts Docker.
+    description: Why the containers of the node must not be ended, such as the answer of
+      P(gpufleet.lifecycle.gpus_in_use#filter). If not empty, a change is refused that restarts Docker.
     type: str
     default: ""
 seealso:
@@ -83,7 +86,8 @@ runtimes:
   type: dict
   sample: {podman: {path: /usr/bin/podman, version: 4.3.1}}
 refusals:
-  description: What stands against it, each with C(id), C(found), C(expected), C(message) and C(next_step). Empty if nothing does.
+  description: What stands against it, each with C(id), C(found), C(expected), C(message) and C(next_step). Empty if
+    nothing does.
   returned: always
   type: list
   elements: dict
@@ -139,12 +143,25 @@ def run(module, task):
     if why:
         module.fail_json(msg="Nothing was changed: %s" % why, **answer)
     paths = sorted(changes)
-    actions = ["change %s" % path for path in paths] + ["restart %s" % decide.CONFIGURED[name]["unit"] for name in sorted(set(due + pending))
-                                                        if module.params["restart"]]
+    actions = ["change %s" % path for path in paths] + [
+        "restart %s" % decide.CONFIGURED[name]["unit"]
+        for name in sorted(set(due + pending))
+        if module.params["restart"]
+    ]
     if not module.check_mode and (due or changes or pending):
         actions = task.act(due, changes)
-    diff = [{"before_header": path, "after_header": path, "before": changes[path][0] or "", "after": changes[path][1] or ""} for path in paths]
-    return dict(answer, changed=bool(changes or pending), changed_files=paths, actions=actions, devices=task.devices(), diff=diff)
+    diff = [
+        {"before_header": path, "after_header": path, "before": changes[path][0] or "", "after": changes[path][1] or ""}
+        for path in paths
+    ]
+    return dict(
+        answer,
+        changed=bool(changes or pending),
+        changed_files=paths,
+        actions=actions,
+        devices=task.devices(),
+        diff=diff,
+    )
 
 
 def main():

@@ -12,9 +12,11 @@ module: playbook_variables
 short_description: Refuse variables that the collection does not know, or that would overrule a rollout
 version_added: 0.1.0
 description:
-  - Looks at the names of the variables of nodes. One that begins as those of the collection's roles and playbooks do, such as C(gpu_scheduler_) or
-    C(rollout_), and is none of them is refused, with the nearest one that there is. So are names that the collection keeps for itself.
-  - A run that leaves out tasks by C(--tags) or C(--skip-tags) is refused too. Give the task the tag C(always), so that it runs then.
+  - Looks at the names of the variables of nodes. One that begins as those of the collection's roles and playbooks do,
+    such as C(gpu_scheduler_) or C(rollout_), and is none of them is refused, with the nearest one that there is. So are
+    names that the collection keeps for itself.
+  - A run that leaves out tasks by C(--tags) or C(--skip-tags) is refused too. Give the task the tag C(always), so that
+    it runs then.
   - Runs once for all nodes, on the controller. The nodes are not contacted. The playbooks begin with it.
 attributes:
   check_mode:
@@ -36,39 +38,42 @@ options:
     default: []
   rollout:
     description:
-      - Whether they are the nodes of a rollout. All of them then have to have the same values of the variables that hold for the whole of it, and what
-        the plan says to the role C(gpu_node_upgrade) may not be a variable of the command line.
+      - Whether they are the nodes of a rollout. All of them then have to have the same values of the variables that
+        hold for the whole of it, and what the plan says to the role C(gpu_node_upgrade) may not be a variable of the
+        command line.
     type: bool
     default: false
   binding:
     description:
-      - Refuse a controller without C(nvidia-ml-py) too, with which the GPUs of the nodes are read, so that it is told once and every node is not called sick.
+      - Refuse a controller without C(nvidia-ml-py) too, with which the GPUs of the nodes are read, so that it is told
+        once and every node is not called sick.
     type: bool
     default: false
   values:
     description:
-      - V(false) looks at the names alone. A playbook that contacts no node and only speaks to the ledger asks for that, as it has to work while a source
-        of the inventory fails, or a variable of the nodes cannot be evaluated.
+      - V(false) looks at the names alone. A playbook that contacts no node and only speaks to the ledger asks for that,
+        as it has to work while a source of the inventory fails, or a variable of the nodes cannot be evaluated.
     type: bool
     default: true
   control:
     description:
-      - Whether the playbook steers a rollout, and therefore knows C(rollout_verb), C(rollout_reason), C(rollout_nodes), C(rollout_limits) and
-        C(rollout_user). For every other playbook they are unknown.
+      - Whether the playbook steers a rollout, and therefore knows C(rollout_verb), C(rollout_reason), C(rollout_nodes),
+        C(rollout_limits) and C(rollout_user). For every other playbook they are unknown.
     type: bool
     default: false
   patterns:
     description:
-      - The values of variables that name hosts and groups, by the names of the variables. A name that is not in the inventory is refused, which Ansible
-        would leave out with a warning. So is a variable of the command line that names the nodes of another of the collection's playbooks, such as
-        C(upgrade_hosts) for C(bringup), which would take all of its nodes instead.
+      - The values of variables that name hosts and groups, by the names of the variables. A name that is not in the
+        inventory is refused, which Ansible would leave out with a warning. So is a variable of the command line that
+        names the nodes of another of the collection's playbooks, such as C(upgrade_hosts) for C(bringup), which would
+        take all of its nodes instead.
     type: dict
     default: {}
   prefix:
     description:
-      - What the names of the playbook's variables begin with, such as C(capacity_), where those of an inventory may begin likewise.
-        A name of the command line that begins so and is none of them is refused, with the nearest one that there is; the inventory
-        is not judged by it.
+      - What the names of the playbook's variables begin with, such as C(capacity_), where those of an inventory may
+        begin likewise. A name of the command line that begins so and is none of them is refused, with the nearest one
+        that there is; the inventory is not judged by it.
     type: str
     default: ''
 seealso:
@@ -88,7 +93,8 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 process:
-  description: The process of the playbook, by which a later call in the same run knows that the collection's own names are its own.
+  description: The process of the playbook, by which a later call in the same run knows that the collection's own names
+    are its own.
   returned: always
   type: int
 """
@@ -109,8 +115,10 @@ ARGUMENT_SPEC = dict(
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
-        msg="playbook_variables runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
-        "call it by its full name, gpufleet.lifecycle.playbook_variables, in a task."
+        msg=(
+            "playbook_variables runs on the controller, as an action plugin of the collection gpufleet.lifecycle, "
+            "which was not found: call it by its full name, gpufleet.lifecycle.playbook_variables, in a task."
+        )
     )
 
 

@@ -107,8 +107,10 @@ ARGUMENT_SPEC = dict(
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
-        msg="quarantine_record runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which "
-        "was not found: call it by its full name, gpufleet.lifecycle.quarantine_record, in a task."
+        msg=(
+            "quarantine_record runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which "
+            "was not found: call it by its full name, gpufleet.lifecycle.quarantine_record, in a task."
+        )
     )
 
 

@@ -13,9 +13,11 @@ version_added: 0.1.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - With O(state=present) a public key is fetched or taken from the task, compared with the fingerprints or the digest that it has to have,
-    and only then written. A key that is another one fails the task, and nothing of it is left on the node.
-  - With O(state=absent) keys are taken out of keyring files. Other keys in those files stay; a file without any other key is removed.
+  - With O(state=present) a public key is fetched or taken from the task, compared with the fingerprints or the digest
+    that it has to have, and only then written. A key that is another one fails the task, and nothing of it is left on
+    the node.
+  - With O(state=absent) keys are taken out of keyring files. Other keys in those files stay; a file without any other
+    key is removed.
   - Neither gpg nor another tool is needed on the node.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
@@ -47,13 +49,15 @@ options:
     type: str
   fingerprints:
     description:
-      - Whole fingerprints, such as V(EB693B3035CD5710E231E123A4B469963BF863CC). A short id is refused, as other keys can have the same.
+      - Whole fingerprints, such as V(EB693B3035CD5710E231E123A4B469963BF863CC). A short id is refused, as other keys
+        can have the same.
       - With O(state=present) every key in the file has to be one of these. With O(state=absent) these are taken out.
     type: list
     elements: str
     default: []
   sha256:
-    description: The digest that the file has to have where it comes from. One of O(fingerprints) and O(sha256) is needed with O(state=present).
+    description: The digest that the file has to have where it comes from. One of O(fingerprints) and O(sha256) is
+      needed with O(state=present).
     type: str
   format:
     description: How the file is written. apt takes V(binary) from files that end in C(.gpg), rpm takes V(armored).
@@ -61,7 +65,8 @@ options:
     choices: [binary, armored]
     default: binary
   keyrings:
-    description: Files, or patterns of files, that O(state=absent) takes the keys out of. Those that are not there are no failure.
+    description: Files, or patterns of files, that O(state=absent) takes the keys out of. Those that are not there are
+      no failure.
     type: list
     elements: path
     default: []
@@ -166,8 +171,12 @@ def fetch(module):
     try:
         data = open_url(url, timeout=module.params["timeout_s"], http_agent="gpufleet.lifecycle").read(LARGEST)
     except (OSError, ValueError, HTTPException, UrlsConnectionError) as exc:
-        module.fail_json(msg="%s cannot be had: %s. Nothing was written. Next step: look at it from this node, or name another place of the key." % (
-            url, to_native(exc)))
+        module.fail_json(
+            msg=(
+                "%s cannot be had: %s. Nothing was written. Next step: look at it from this node, or name another "
+                "place of the key." % (url, to_native(exc))
+            )
+        )
     return data, url
 
 
@@ -184,12 +193,23 @@ def describe(data):
 def present(module, wanted):
     path, digest = module.params["path"], module.params["sha256"]
     if not wanted and not digest:
-        module.fail_json(msg="Nothing says which key %s has to be. Nothing was written. Next step: set its fingerprint or its sha256." % path)
+        module.fail_json(
+            msg=(
+                "Nothing says which key %s has to be. Nothing was written. Next step: set its "
+                "fingerprint or its sha256." % path
+            )
+        )
     data, source = fetch(module)
     why = keyring.problem(data, wanted, digest)
     if why:
-        module.fail_json(msg="%s is not the expected key: found %s, expected %s. Nothing was written. Next step: do not trust that place until you know why; "
-                         "if the key was changed, set the new fingerprint." % (source, why[0], why[1]), found=why[0], expected=why[1])
+        module.fail_json(
+            msg=(
+                "%s is not the expected key: found %s, expected %s. Nothing was written. Next step: do not trust that "
+                "place until you know why; if the key was changed, set the new fingerprint." % (source, why[0], why[1])
+            ),
+            found=why[0],
+            expected=why[1],
+        )
     before, after = read(path), keyring.rendered(data, module.params["format"])
     changed = before != after or os.stat(path).st_mode & 0o7777 != MODE
     diff = {"before_header": path, "after_header": path, "before": describe(before), "after": describe(after)}
@@ -197,7 +217,10 @@ def present(module, wanted):
         write(path, after)
     back = after if module.check_mode else read(path)
     if keyring.problem(back or b"", wanted):
-        module.fail_json(msg="%s was written, and does not read back as the key of %s. Next step: look at the file system." % (path, source))
+        module.fail_json(
+            msg="%s was written, and does not read back as the key of %s. Next step: look at the file system."
+            % (path, source)
+        )
     module.exit_json(changed=changed, path=path, fingerprints=keyring.fingerprints(back), diff=diff)
 
 
@@ -212,8 +235,12 @@ def absent(module, unwanted):
         except keyring.NotAKeyring as exc:
             if not any(bytes.fromhex(name) in data for name in unwanted):
                 continue  # no keyring, or one of a kind that apt does not read either
-            module.fail_json(msg="%s holds a key that is not to be trusted, and cannot be changed here: %s. Next step: remove the key from it with gpg, "
-                             "or the file, and run again." % (path, exc))
+            module.fail_json(
+                msg=(
+                    "%s holds a key that is not to be trusted, and cannot be changed here: %s. Next step: remove the "
+                    "key from it with gpg, or the file, and run again." % (path, exc)
+                )
+            )
         if after == data:
             continue
         named = sorted(set(keyring.fingerprints(data)) & set(unwanted))
@@ -230,18 +257,26 @@ def absent(module, unwanted):
 
 def main():
     module = AnsibleModule(
-        argument_spec=ARGUMENT_SPEC, supports_check_mode=True, mutually_exclusive=[("url", "content")],
+        argument_spec=ARGUMENT_SPEC,
+        supports_check_mode=True,
+        mutually_exclusive=[("url", "content")],
         required_if=[("state", "present", ["path"]), ("state", "present", ["url", "content"], True)],
     )
     given = dict((text, keyring.normal(text)) for text in module.params["fingerprints"])
     short = sorted(text for text, whole in given.items() if not whole)
     if short:
-        module.fail_json(msg="%s is no whole fingerprint: nothing was changed. Next step: write all of its 40 digits; a short id proves nothing." % (
-            ", ".join(short)))
+        module.fail_json(
+            msg=(
+                "%s is no whole fingerprint: nothing was changed. Next step: write all of its 40 digits; a "
+                "short id proves nothing." % (", ".join(short))
+            )
+        )
     try:
         (present if module.params["state"] == "present" else absent)(module, sorted(set(given.values())))
     except OSError as exc:
-        module.fail_json(msg="%s: %s. Next step: run as root (become), and look at the file system." % (exc.filename, exc.strerror))
+        module.fail_json(
+            msg="%s: %s. Next step: run as root (become), and look at the file system." % (exc.filename, exc.strerror)
+        )
 
 
 if __name__ == "__main__":

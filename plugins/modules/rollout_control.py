@@ -58,7 +58,8 @@ options:
     default: []
   limits:
     description:
-      - "The limits of V(set_budget) by the name of the option of M(gpufleet.lifecycle.rollout_plan), such as C({max_down: 4})."
+      - "The limits of V(set_budget) by the name of the option of M(gpufleet.lifecycle.rollout_plan), such as
+        C({max_down: 4})."
     type: dict
     default: {}
   user:
@@ -121,7 +122,9 @@ ARGUMENT_SPEC = dict(
     artifact_dir=dict(type="path", required=True),
     ledger=dict(type="str", default=""),
     verb=dict(
-        type="str", choices=["status", "pause", "resume", "stop", "skip", "retry", "set_budget", "break_lock"], default="status"
+        type="str",
+        choices=["status", "pause", "resume", "stop", "skip", "retry", "set_budget", "break_lock"],
+        default="status",
     ),
     nodes=dict(type="list", elements="str", default=[]),
     limits=dict(type="dict", default={}),
@@ -133,8 +136,10 @@ ARGUMENT_SPEC = dict(
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
-        msg="rollout_control runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
-        "call it by its full name, gpufleet.lifecycle.rollout_control, in a task."
+        msg=(
+            "rollout_control runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which "
+            "was not found: call it by its full name, gpufleet.lifecycle.rollout_control, in a task."
+        )
     )
 
 

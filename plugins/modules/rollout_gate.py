@@ -16,8 +16,9 @@ description:
     same transaction, so that two nodes never take one slot.
   - A node starts once in a run. Nodes that are down, lost, quarantined or orphaned hold a down slot. Failed, rolled
     back, lost and quarantined nodes count against the failure budget.
-  - Waits for a while in one call, then answers C(wait). The playbook calls it again in a new task, since only a new task sees which hosts
-    have become unreachable meanwhile. A node in flight that is no longer among C(ansible_play_hosts) is recorded as C(lost).
+  - Waits for a while in one call, then answers C(wait). The playbook calls it again in a new task, since only a new
+    task sees which hosts have become unreachable meanwhile. A node in flight that is no longer among
+    C(ansible_play_hosts) is recorded as C(lost).
 attributes:
   check_mode:
     support: full
@@ -185,7 +186,8 @@ ticket:
   description: The ticket of C(go), with its C(phase) and the time at which it C(expires); null without one.
   returned: success
   type: dict
-  sample: {ident: 6a8f, phase: down, granted: "2026-01-31T12:00:00.000Z", expires: "2026-01-31T16:00:00.000Z", sha256: 4be1}
+  sample: {ident: 6a8f, phase: down, granted: "2026-01-31T12:00:00.000Z", expires: "2026-01-31T16:00:00.000Z",
+           sha256: 4be1}
 soak_s:
   description: Seconds that a canary has to stay healthy in service before it is done; V(0) for other nodes.
   returned: success
@@ -248,8 +250,10 @@ ARGUMENT_SPEC = dict(
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
-        msg="rollout_gate runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
-        "call it by its full name, gpufleet.lifecycle.rollout_gate, in a task."
+        msg=(
+            "rollout_gate runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was "
+            "not found: call it by its full name, gpufleet.lifecycle.rollout_gate, in a task."
+        )
     )
 
 

@@ -50,8 +50,8 @@ options:
     type: bool
     default: false
   undo:
-    description: The id of a rollout, or V(last), of which to answer what MIG layouts it found on O(nodes), as O(gpufleet.lifecycle.rollout_plan#module:undo)
-      would take them back.
+    description: The id of a rollout, or V(last), of which to answer what MIG layouts it found on O(nodes), as
+      O(gpufleet.lifecycle.rollout_plan#module:undo) would take them back.
     type: str
     default: ""
   nodes:
@@ -91,7 +91,8 @@ baseline:
   returned: with O(baseline=true)
   type: dict
 layouts_before:
-  description: The MIG layout of each node of O(nodes) whose layout the rollout changed, as it was before, as O(gpufleet.lifecycle.gpu_mig#module:layout).
+  description: The MIG layout of each node of O(nodes) whose layout the rollout changed, as it was before, as
+    O(gpufleet.lifecycle.gpu_mig#module:layout).
   returned: with O(undo)
   type: dict
   sample: {gpu-r1-1: [{gpus: [GPU-1], mig_enabled: false, mig_devices: {}}]}
@@ -112,8 +113,10 @@ ARGUMENT_SPEC = dict(
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
-        msg="rollout_node runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was "
-        "not found: call it by its full name, gpufleet.lifecycle.rollout_node, in a task."
+        msg=(
+            "rollout_node runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was "
+            "not found: call it by its full name, gpufleet.lifecycle.rollout_node, in a task."
+        )
     )
 
 

@@ -12,7 +12,8 @@ module: rollout_plan
 short_description: Order the nodes of a rollout and open its ledger
 version_added: 0.1.0
 description:
-  - Orders the nodes, leaves out those that are at the target already, and writes the plan into the ledger of the rollout.
+  - Orders the nodes, leaves out those that are at the target already, and writes the plan into the ledger of the
+    rollout.
   - The order is orphaned nodes, then the canaries, then the others, round-robin over failure domains. In one failure
     domain (and wave) idle nodes go first (C(load) in RV(nodes)). RV(sha256) does not depend on the load.
   - Refuses to start while another controller runs the same rollout, or one that shares a node with it, and if another
@@ -22,7 +23,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - Prints the plan and writes nothing, not even the ledger. Fails as a real run would, where another controller or rollout has the nodes.
+      - Prints the plan and writes nothing, not even the ledger. Fails as a real run would, where another controller or
+        rollout has the nodes.
   diff_mode:
     support: none
 extends_documentation_fragment:
@@ -36,11 +38,13 @@ author:
   - gpufleet contributors (@gpufleet)
 options:
   rollout_id:
-    description: The name of the rollout. When empty it is made from the version or O(undo), so that the next run of the same change finds what is left.
+    description: The name of the rollout. When empty it is made from the version or O(undo), so that the next run of the
+      same change finds what is left.
     type: str
     default: ''
   target:
-    description: The driver version every node shall have at the end, such as V(535.261.03), where O(targets) and O(undo) give no other.
+    description: The driver version every node shall have at the end, such as V(535.261.03), where O(targets) and
+      O(undo) give no other.
     type: str
     default: ''
   targets:
@@ -48,12 +52,14 @@ options:
     type: dict
     default: {}
   layouts:
-    description: For each node its MIG layout, C(name), C(configs) and C(file) as the variables of the role P(gpufleet.lifecycle.nvidia_mig#role).
-      One that there is not, or that its GPUs cannot have, is refused for all. With O(undo) the layouts are those that the rollout found.
+    description: For each node its MIG layout, C(name), C(configs) and C(file) as the variables of the role
+      P(gpufleet.lifecycle.nvidia_mig#role). One that there is not, or that its GPUs cannot have, is refused for all.
+      With O(undo) the layouts are those that the rollout found.
     type: dict
     default: {}
   layout_looks:
-    description: What M(gpufleet.lifecycle.gpu_mig) said in check mode of each layout, by node, or why it is refused. With O(undo) only the latter counts.
+    description: What M(gpufleet.lifecycle.gpu_mig) said in check mode of each layout, by node, or why it is refused.
+      With O(undo) only the latter counts.
     type: dict
     default: {}
   checked:
@@ -65,7 +71,8 @@ options:
     type: dict
     default: {}
   given_version:
-    description: C(nvidia_driver_version) of the command line (C(-e)). Refused where a node is to get another version, since this one would be installed.
+    description: C(nvidia_driver_version) of the command line (C(-e)). Refused where a node is to get another version,
+      since this one would be installed.
     type: str
     default: ''
   role_mode:
@@ -77,67 +84,79 @@ options:
     type: str
     default: ''
   audits:
-    description: For each node of the rollout by its name, what M(gpufleet.lifecycle.driver_audit) returned, failures and unreachable nodes included.
+    description: For each node of the rollout by its name, what M(gpufleet.lifecycle.driver_audit) returned, failures
+      and unreachable nodes included.
     type: dict
     required: true
   markers:
-    description: For each node by its name, what M(gpufleet.lifecycle.node_claim) returned, or M(ansible.builtin.stat) for its quarantine marker alone.
+    description: For each node by its name, what M(gpufleet.lifecycle.node_claim) returned, or M(ansible.builtin.stat)
+      for its quarantine marker alone.
     type: dict
     default: {}
   health:
-    description: For each node that has the wanted version already, what M(gpufleet.lifecycle.gpu_health) returned; it is finished only if that passed.
+    description: For each node that has the wanted version already, what M(gpufleet.lifecycle.gpu_health) returned; it
+      is finished only if that passed.
     type: dict
     default: {}
   expected:
-    description: As the option of gpu_health, by node. Where it says no number of GPUs, a node with fewer than most nodes with such GPUs is left out as failed.
+    description: As the option of gpu_health, by node. Where it says no number of GPUs, a node with fewer than most
+      nodes with such GPUs is left out as failed.
     type: dict
     default: {}
   max_down:
     description:
-      - How many nodes may serve no work at a time, as a number or as a share of the fleet such as V(10%), rounded down and at least 1.
+      - How many nodes may serve no work at a time, as a number or as a share of the fleet such as V(10%), rounded down
+        and at least 1.
       - Nodes that are lost or in quarantine, and O(broken_elsewhere), take a part of it.
     type: raw
     default: 1
   max_draining:
     description:
-      - How many nodes may drain at a time. A node that drains still runs its jobs. As many as O(max_down) when not given.
-      - Up to O(max_down) no node begins to drain for which no down slot is free. A larger number lets nodes drain ahead of their slot.
+      - How many nodes may drain at a time. A node that drains still runs its jobs. As many as O(max_down) when not
+        given.
+      - Up to O(max_down) no node begins to drain for which no down slot is free. A larger number lets nodes drain ahead
+        of their slot.
     type: raw
   failure_budget:
-    description: The number of failed nodes, or the share of the fleet, at which no further node starts. A lost node counts twice; one that was sick before
-      anything was changed does not count.
+    description: The number of failed nodes, or the share of the fleet, at which no further node starts. A lost node
+      counts twice; one that was sick before anything was changed does not count.
     type: raw
     default: 1
   failure_percent:
-    description: No further node starts when more than this share of the nodes that went has failed. It counts from the first node on that is such a share;
-      with V(0) the first failure stops the rollout.
+    description: No further node starts when more than this share of the nodes that went has failed. It counts from the
+      first node on that is such a share; with V(0) the first failure stops the rollout.
     type: raw
   failure_classes:
-    description: The number of failed nodes of one class at which no further node starts. V(soft) is a failure before the services of a node were stopped,
-      V(hard) one after, V(lost) a node that does not answer any more, V(sick) one that was not healthy before.
+    description: The number of failed nodes of one class at which no further node starts. V(soft) is a failure before
+      the services of a node were stopped, V(hard) one after, V(lost) a node that does not answer any more, V(sick) one
+      that was not healthy before.
     type: dict
     default: {}
   domain_caps:
-    description: 'How many nodes of one failure domain may be out at a time, by its key, such as C({rack: 1, nvlink_domain: 2}).'
+    description: 'How many nodes of one failure domain may be out at a time, by its key, such as
+      C({rack: 1, nvlink_domain: 2}).'
     type: dict
     default: {}
   growth_start:
-    description: How many nodes may be down at first. Every node that is done adds O(growth_step) up to O(max_down), and every one that fails halves it.
-      All of O(max_down) from the beginning when not given.
+    description: How many nodes may be down at first. Every node that is done adds O(growth_step) up to O(max_down), and
+      every one that fails halves it. All of O(max_down) from the beginning when not given.
     type: int
   growth_step:
     description: See O(growth_start).
     type: int
     default: 1
   common_cause:
-    description: The number of nodes that fail in the same way at which the change is blamed and no further node starts; V(0) for never.
+    description: The number of nodes that fail in the same way at which the change is blamed and no further node starts;
+      V(0) for never.
     type: int
     default: 2
   max_delta_unhealthy:
-    description: No further node starts when more than this share of the fleet has become unhealthy since the rollout began, in percent.
+    description: No further node starts when more than this share of the fleet has become unhealthy since the rollout
+      began, in percent.
     type: raw
   broken_elsewhere:
-    description: Nodes of the same fleet that are out of service for other reasons and are not among the nodes of this rollout.
+    description: Nodes of the same fleet that are out of service for other reasons and are not among the nodes of this
+      rollout.
     type: int
     default: 0
   canaries:
@@ -158,21 +177,23 @@ options:
     type: int
     default: 0
   mode:
-    description: With V(window) the next node starts as soon as a slot is free. With V(waves) no node of a wave starts before every node of the one before
-      has ended. All limits hold in both.
+    description: With V(window) the next node starts as soon as a slot is free. With V(waves) no node of a wave starts
+      before every node of the one before has ended. All limits hold in both.
     type: str
     choices: [window, waves]
     default: window
   waves:
     description:
-      - Sizes of the waves with O(mode=waves), each a number of nodes or a share of those that go, rounded down and at least 1. The last one repeats.
+      - Sizes of the waves with O(mode=waves), each a number of nodes or a share of those that go, rounded down and at
+        least 1. The last one repeats.
       - Within a wave O(max_down) says how many nodes are down at a time.
     type: list
     elements: raw
     default: [1, 10%, 25%, 100%]
   windows:
-    description: Maintenance windows, each with C(from) and C(to) such as V('22:00'), and if need be C(days) (V(mon) to V(sun)) or one C(date), and
-      C(timezone) (UTC by default). No node starts, and no drained node goes down, that could not end inside, by O(node_s).
+    description: Maintenance windows, each with C(from) and C(to) such as V('22:00'), and if need be C(days) (V(mon) to
+      V(sun)) or one C(date), and C(timezone) (UTC by default). No node starts, and no drained node goes down, that
+      could not end inside, by O(node_s).
     type: list
     elements: dict
     default: []
@@ -202,12 +223,14 @@ options:
     type: dict
     default: {}
   domain_group_prefix:
-    description: A group whose name starts with this is a failure domain of its nodes, V(rack_) one of key C(rack); neighbours in the order differ in it.
+    description: A group whose name starts with this is a failure domain of its nodes, V(rack_) one of key C(rack);
+      neighbours in the order differ in it.
     type: str
     default: rack_
   abandon:
-    description: Nodes that are no longer in the rollout, although a controller died while it worked on them. They are recorded as V(lost), and hold a down
-      slot. Also nodes that another rollout, of any ledger, left in flight, lost or quarantined. Without their names here they are refused.
+    description: Nodes that are no longer in the rollout, although a controller died while it worked on them. They are
+      recorded as V(lost), and hold a down slot. Also nodes that another rollout, of any ledger, left in flight, lost or
+      quarantined. Without their names here they are refused.
     type: list
     elements: str
     default: []
@@ -228,8 +251,10 @@ EXAMPLES = r"""
     rollout_id: driver-535.261.03
     artifact_dir: /var/lib/gpufleet-controller
     target: 535.261.03
-    audits: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'audit_result'))) }}"
-    markers: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all | map('extract', hostvars, 'marker_result'))) }}"
+    audits: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all
+      | map('extract', hostvars, 'audit_result'))) }}"
+    markers: "{{ dict(ansible_play_hosts_all | zip(ansible_play_hosts_all
+      | map('extract', hostvars, 'marker_result'))) }}"
     max_down: 2
   register: plan
   run_once: true
@@ -255,12 +280,14 @@ order:
   type: list
   elements: str
 nodes:
-  description: For every node its C(from) and C(to) version, C(domains), C(state) and C(reason); for those that go also C(load), V(idle), V(at work) or empty;
-    with a MIG layout C(layout), and C(install), whether the driver is installed too.
+  description: For every node its C(from) and C(to) version, C(domains), C(state) and C(reason); for those that go also
+    C(load), V(idle), V(at work) or empty; with a MIG layout C(layout), and C(install), whether the driver is installed
+    too.
   returned: success
   type: dict
 peers:
-  description: O(gpufleet.lifecycle.gpu_health#module:expect.peers) by PCI device id; of a rollback, the fewest GPUs of a node.
+  description: O(gpufleet.lifecycle.gpu_health#module:expect.peers) by PCI device id; of a rollback, the fewest GPUs of
+    a node.
   returned: success
   type: dict
 canaries:
@@ -273,7 +300,8 @@ approved:
   returned: success
   type: bool
 sha256:
-  description: Digest of the target, the order, the versions, MIG layouts, failure domains and canaries of its nodes, and the policy.
+  description: Digest of the target, the order, the versions, MIG layouts, failure domains and canaries of its nodes,
+    and the policy.
   returned: success
   type: str
 directory:
@@ -343,7 +371,9 @@ ARGUMENT_SPEC = dict(
 
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
-    module.fail_json(msg="rollout_plan is an action of gpufleet.lifecycle: call it in a task as gpufleet.lifecycle.rollout_plan.")
+    module.fail_json(
+        msg="rollout_plan is an action of gpufleet.lifecycle: call it in a task as gpufleet.lifecycle.rollout_plan."
+    )
 
 
 if __name__ == "__main__":

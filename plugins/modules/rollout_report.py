@@ -12,9 +12,9 @@ module: rollout_report
 short_description: Write the report of a rollout and fail when it is not complete
 version_added: 0.1.0
 description:
-  - Writes C(report.json) (schema C(gpufleet.report/1)), C(report.md), C(junit.xml), the self-contained page C(report.html) and, for Prometheus,
-    C(rollout.prom) into the directory of the rollout, and prints a summary table, what to do next, and where the report is. The same
-    files are kept up to date while the rollout runs.
+  - Writes C(report.json) (schema C(gpufleet.report/1)), C(report.md), C(junit.xml), the self-contained page
+    C(report.html) and, for Prometheus, C(rollout.prom) into the directory of the rollout, and prints a summary table,
+    what to do next, and where the report is. The same files are kept up to date while the rollout runs.
   - With O(end=true) it closes the run. A node that is still in flight then is recorded as C(lost). The table is left to
     a later task, so that it is printed last.
   - The verdict is C(complete) if every node is C(done) or C(skipped). It is C(failed) if a node is failed, rolled back,
@@ -115,8 +115,10 @@ ARGUMENT_SPEC = dict(
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
-        msg="rollout_report runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which was not found: "
-        "call it by its full name, gpufleet.lifecycle.rollout_report, in a task."
+        msg=(
+            "rollout_report runs on the controller, as an action plugin of the collection gpufleet.lifecycle, which "
+            "was not found: call it by its full name, gpufleet.lifecycle.rollout_report, in a task."
+        )
     )
 
 

@@ -11,8 +11,9 @@ version_added: 0.1.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Runs where Slurm's commands are, so that it is delegated to a login host or to the host of slurmctld.
-  - A drain carries O(token) at the beginning of its reason, C(gpufleet:TOKEN words), and only a drain with that token is ever lifted. A node
-    that somebody else drained before stays drained; a drain whose reason was changed meanwhile is somebody else's.
+  - A drain carries O(token) at the beginning of its reason, C(gpufleet:TOKEN words), and only a drain with that token
+    is ever lifted. A node that somebody else drained before stays drained; a drain whose reason was changed meanwhile
+    is somebody else's.
   - No job is ever ended. Jobs that hold the node when the time is over are named.
   - Reads scontrol's JSON where it has it (23.02 and newer) and its text elsewhere.
 extends_documentation_fragment:
@@ -44,9 +45,10 @@ options:
     choices:
       read: Only say what it is.
       drained: Closed for new jobs, and empty.
-      resumed: In service again, if it was this O(token) that took it out, and if slurmd answers and reports the GPUs that are expected.
-      rebooting: Rebooted by Slurm. It has to be drained with this O(token) and empty, and it is out of service after it until it is resumed. Slurm is
-        never told to resume it by itself.
+      resumed: In service again, if it was this O(token) that took it out, and if slurmd answers and reports the GPUs
+        that are expected.
+      rebooting: Rebooted by Slurm. It has to be drained with this O(token) and empty, and it is out of service after it
+        until it is resumed. Slurm is never told to resume it by itself.
   token:
     description:
       - Whose drain it is, such as the name of a rollout. Required unless O(state=read).
@@ -58,14 +60,15 @@ options:
     default: maintenance
   timeout_s:
     description:
-      - Seconds to wait, for jobs to end, for slurmd to answer, for a reboot. With V(0) the node is drained and nothing is waited for; RV(drained) says
-        whether it is empty.
+      - Seconds to wait, for jobs to end, for slurmd to answer, for a reboot. With V(0) the node is drained and nothing
+        is waited for; RV(drained) says whether it is empty.
     type: int
     default: 0
   slice_s:
     description:
-      - For O(state=drained), seconds after which the module answers though O(timeout_s) is not over. The action plugin then has it wait on, so that no
-        module waits alone for hours when its controller dies. By itself the module waits for all of O(timeout_s).
+      - For O(state=drained), seconds after which the module answers though O(timeout_s) is not over. The action plugin
+        then has it wait on, so that no module waits alone for hours when its controller dies. By itself the module
+        waits for all of O(timeout_s).
     type: int
   poll_s:
     description:
@@ -86,12 +89,13 @@ options:
     default: drain
     choices:
       drain: At once. Jobs that run go on, and none starts.
-      job: By a job of our own that asks for the whole node, so that the scheduler makes the window when it sees fit and the node works until then. When it
-        runs, the node is drained and the job is ended. It needs leave to submit jobs.
+      job: By a job of our own that asks for the whole node, so that the scheduler makes the window when it sees fit and
+        the node works until then. When it runs, the node is drained and the job is ended. It needs leave to submit
+        jobs.
   reservation_minutes:
     description:
-      - Length of a reservation of the node (flags C(MAINT,IGNORE_JOBS), named C(gpufleet_TOKEN_NODE)) that is made before it is drained, and removed
-        when it is resumed, or when the drain is lifted. None with V(0).
+      - Length of a reservation of the node (flags C(MAINT,IGNORE_JOBS), named C(gpufleet_TOKEN_NODE)) that is made
+        before it is drained, and removed when it is resumed, or when the drain is lifted. None with V(0).
     type: int
     default: 0
   reservation_start:
@@ -101,13 +105,15 @@ options:
     default: now
   expected_gpus:
     description:
-      - How many GPUs the node has. If Slurm has configured another number the node is neither drained nor resumed. A node without any GRES of the name
-        C(gpu) is not compared.
-      - A negative number says that they could not be counted (see P(gpufleet.lifecycle.schedulable_gpus#filter)). It agrees with no number of Slurm's.
+      - How many GPUs the node has. If Slurm has configured another number the node is neither drained nor resumed. A
+        node without any GRES of the name C(gpu) is not compared.
+      - A negative number says that they could not be counted (see P(gpufleet.lifecycle.schedulable_gpus#filter)). It
+        agrees with no number of Slurm's.
     type: int
   expected_gres:
     description:
-      - The number of GPUs by their type in Slurm, such as 14 of V(nvidia_h100_80gb_hbm3_1g.10gb) with MIG. They have to be exactly those.
+      - The number of GPUs by their type in Slurm, such as 14 of V(nvidia_h100_80gb_hbm3_1g.10gb) with MIG. They have to
+        be exactly those.
     type: dict
   part:
     description:
@@ -119,12 +125,14 @@ options:
         type: float
         default: 0
       owner:
-        description: RV(mark.owner) if the node was closed for new jobs when it was seen last. It is not closed again if somebody has resumed it.
+        description: RV(mark.owner) if the node was closed for new jobs when it was seen last. It is not closed again if
+          somebody has resumed it.
         type: str
         default: none
         choices: [none, ours, operator]
       more:
-        description: Whether it is asked again, so that a node with jobs is neither a failure nor a reason to lift or to cancel anything.
+        description: Whether it is asked again, so that a node with jobs is neither a failure nor a reason to lift or to
+          cancel anything.
         type: bool
         default: false
   bin_dir:
@@ -132,7 +140,8 @@ options:
       - Directory of Slurm's commands, where they are not in a usual place.
     type: path
 notes:
-  - Draining and resuming needs root, the SlurmUser, or AdminLevel Operator in Slurm's accounting. For others O(state=read) is all.
+  - Draining and resuming needs root, the SlurmUser, or AdminLevel Operator in Slurm's accounting. For others
+    O(state=read) is all.
   - Tested with Slurm 22.05. The JSON of 23.02 and newer was tested on documents of its format.
 seealso:
   - module: gpufleet.lifecycle.gpu_info
@@ -264,7 +273,8 @@ job:
   returned: when one was submitted
   type: str
 trouble:
-  description: Why Slurm did not do what was asked, in a word, such as V(unreachable), V(auth), V(node), V(permission), V(command) or V(config).
+  description: Why Slurm did not do what was asked, in a word, such as V(unreachable), V(auth), V(node), V(permission),
+    V(command) or V(config).
   returned: when it did not
   type: str
 """
@@ -290,11 +300,14 @@ ARGUMENT_SPEC = {
     "reservation_start": {"type": "str", "default": "now"},
     "expected_gpus": {"type": "int"},
     "expected_gres": {"type": "dict"},
-    "part": {"type": "dict", "options": {
-        "waited_s": {"type": "float", "default": 0},
-        "owner": {"type": "str", "default": "none", "choices": ["none", "ours", "operator"]},
-        "more": {"type": "bool", "default": False},
-    }},
+    "part": {
+        "type": "dict",
+        "options": {
+            "waited_s": {"type": "float", "default": 0},
+            "owner": {"type": "str", "default": "none", "choices": ["none", "ours", "operator"]},
+            "more": {"type": "bool", "default": False},
+        },
+    },
     "bin_dir": {"type": "path"},
 }
 

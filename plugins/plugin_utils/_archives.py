@@ -29,13 +29,20 @@ def offered(directory, version):
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
         return []
-    return [name for name in names if name.endswith(trees.SUFFIX) and "_%s_" % (version,) in name and name + ".sha256" in names]
+    return [
+        name
+        for name in names
+        if name.endswith(trees.SUFFIX) and "_%s_" % (version,) in name and name + ".sha256" in names
+    ]
 
 
 class Claims:
-    """Leave to compile archives, one node each. A lock ends with the process that holds it, so that a killed run leaves none behind.
+    """Leave to compile archives, one node each.
 
-    ``say(node)`` is called once for every node that is waited for; ``waited_for`` lists them. ``pause(seconds)`` waits between two tries.
+    A lock ends with the process that holds it, so that a killed run leaves none behind.
+
+    ``say(node)`` is called once for every node that is waited for; ``waited_for`` lists them. ``pause(seconds)`` waits
+    between two tries.
     """
 
     def __init__(self, directory, names, node, timeout_s, say, pause=time.sleep):
@@ -71,7 +78,10 @@ class Claims:
                 self.waited_for.append(holder)
                 self.say(holder)
             if time.monotonic() >= deadline:
-                raise ArchiveError("is waited for in vain: after %d s node %s still compiles %s" % (self.timeout_s, holder, os.path.basename(path)))
+                raise ArchiveError(
+                    "is waited for in vain: after %d s node %s still compiles %s"
+                    % (self.timeout_s, holder, os.path.basename(path))
+                )
             self.pause(POLL_S)
         handle.truncate(0)
         handle.write(json.dumps({"node": self.node, "pid": os.getpid()}))

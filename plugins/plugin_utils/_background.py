@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a module on the node with Ansible's async for an action plugin that goes on with its result, so that a broken connection does not end it."""
+"""Run a module on the node with Ansible's async for an action plugin that goes on with its result, so that a broken
+connection does not end it.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,16 @@ OF_THE_JOB = ("ansible_job_id", "started", "finished", "results_file", "erased",
 class Background:
     """The wait of one action for modules that the node runs by itself, where its task has async.
 
-    The wait is the action's: Ansible waits only for what an action returns unfinished, and would take the module's result for the task's.
+    The wait is the action's: Ansible waits only for what an action returns unfinished, and would take the module's
+    result for the task's.
     """
 
-    def __init__(self, action: ActionBase, pause: t.Callable[[float], t.Any] = _controller.pause, clock: t.Callable[[], float] = time.monotonic):
+    def __init__(
+        self,
+        action: ActionBase,
+        pause: t.Callable[[float], t.Any] = _controller.pause,
+        clock: t.Callable[[], float] = time.monotonic,
+    ):
         self.action, self.pause, self.clock = action, pause, clock
         self.limit = action._task.async_val
         if self.limit:
@@ -47,7 +55,11 @@ class Background:
             answer = ask(self.action, job, "status", task_vars)
         ask(self.action, job, "cleanup", task_vars)
         self.action.cleanup(force=True)
-        return {key: value for key, value in answer.items() if key not in OF_THE_JOB and not (key.startswith("std") and not value)}
+        return {
+            key: value
+            for key, value in answer.items()
+            if key not in OF_THE_JOB and not (key.startswith("std") and not value)
+        }
 
 
 def ended(answer: t.Mapping[str, t.Any]) -> bool:
@@ -56,12 +68,20 @@ def ended(answer: t.Mapping[str, t.Any]) -> bool:
 
 
 def ask(action: ActionBase, job: str, mode: str, task_vars: t.Any) -> t.Dict[str, t.Any]:
-    """Return what the node says of the job; nothing where it does not answer: it may boot, or its network may be away for a while."""
+    """Return what the node says of the job; nothing where it does not answer: it may boot, or its network may be away
+    for a while.
+    """
     task = action._task.copy()
     task.async_val, task.args = 0, {"jid": job, "mode": mode}
     handler = action._shared_loader_obj.action_loader.get(
-        STATUS, task=task, connection=action._connection, play_context=action._play_context, loader=action._loader, templar=action._templar,
-        shared_loader_obj=action._shared_loader_obj)
+        STATUS,
+        task=task,
+        connection=action._connection,
+        play_context=action._play_context,
+        loader=action._loader,
+        templar=action._templar,
+        shared_loader_obj=action._shared_loader_obj,
+    )
     try:
         return handler.run(task_vars=task_vars)
     except (AnsibleError, OSError):
@@ -73,6 +93,11 @@ def ask(action: ActionBase, job: str, mode: str, task_vars: t.Any) -> t.Dict[str
 
 def late(module: str, job: str, limit: int, task_vars: t.Any) -> t.Dict[str, t.Any]:
     """Return the failure of a job that is past its time; what runs it on the node stops it then."""
-    return {"failed": True, "msg": "%s: %s did not end within %d s (async of the task) and is stopped on the node: job %s. See what keeps the node busy, "
-                                   "and run the playbook again: what is there already is not done twice." % (
-                                       (task_vars or {}).get("inventory_hostname", "the node"), module, limit, job)}
+    return {
+        "failed": True,
+        "msg": (
+            "%s: %s did not end within %d s (async of the task) and is stopped on the node: job %s. See what keeps the "
+            "node busy, and run the playbook again: what is there already is not done twice."
+            % ((task_vars or {}).get("inventory_hostname", "the node"), module, limit, job)
+        ),
+    }

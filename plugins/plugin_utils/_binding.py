@@ -19,7 +19,8 @@ import zipfile
 DISTRIBUTION = "nvidia-ml-py"
 DATA_DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_data")
 CODE_DIRECTORY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "module_utils")
-# The packages that call the binding. They import each other relative to their common parent, and nothing else of the collection.
+# The packages that call the binding. They import each other relative to their common parent, and nothing else of the
+# collection.
 PACKAGES = ("_nvml", "_mig")
 
 # Version None: the archive has no binding, for the reason that PROBLEM tells, and the node's own is used.
@@ -38,21 +39,30 @@ def find():
     except importlib.metadata.PackageNotFoundError:
         raise BindingError("the controller has no %s; %s" % (DISTRIBUTION, advice)) from None
     try:
-        spec = importlib.machinery.PathFinder.find_spec("pynvml")  # on disk, whatever this process has loaded under the name
+        # on disk, whatever this process has loaded under the name
+        spec = importlib.machinery.PathFinder.find_spec("pynvml")
     except (ImportError, ValueError):
         spec = None
     origin = spec.origin if spec else None
     if not origin or os.path.basename(origin) != "pynvml.py":
-        raise BindingError("the controller's Python module pynvml (%s) is not that of %s; remove the package that shadows it" % (origin, DISTRIBUTION))
+        raise BindingError(
+            "the controller's Python module pynvml (%s) is not that of %s; remove the package that shadows it"
+            % (origin, DISTRIBUTION)
+        )
     if os.path.realpath(origin) != os.path.realpath(str(distribution.locate_file("pynvml.py"))):
-        raise BindingError("the controller's Python module pynvml (%s) is not that of %s; remove the package that shadows it" % (origin, DISTRIBUTION))
+        raise BindingError(
+            "the controller's Python module pynvml (%s) is not that of %s; remove the package that shadows it"
+            % (origin, DISTRIBUTION)
+        )
     recorded = [item.hash for item in distribution.files or [] if str(item) == "pynvml.py" and item.hash]
     with open(origin, "rb") as stream:
         source = stream.read()
     for expected in recorded:
         if expected.mode == "sha256" and _record_hash(source) != expected.value:
-            raise BindingError("%s is not the file that %s %s installed (another package called pynvml overwrote it?); re-install %s"
-                               % (origin, DISTRIBUTION, distribution.version, DISTRIBUTION))
+            raise BindingError(
+                "%s is not the file that %s %s installed (another package called pynvml overwrote it?); re-install %s"
+                % (origin, DISTRIBUTION, distribution.version, DISTRIBUTION)
+            )
     return source, distribution.version
 
 
@@ -73,7 +83,8 @@ def files(directory, suffix):
 
 
 def build(source, version, data, code):
-    """One archive of the binding's SOURCE (None for none), the DATA files and the CODE of this collection that uses the binding, by path.
+    """One archive of the binding's SOURCE (None for none), the DATA files and the CODE of this collection that uses the
+    binding, by path.
 
     The same input gives the same bytes, on any day and machine with the same zlib.
     """
@@ -101,7 +112,10 @@ def code_files(packages=PACKAGES):
     """The Python files of PACKAGES, those that call the binding, by their paths below module_utils."""
     found = {}
     for package in packages:
-        found.update(("%s/%s" % (package, name), content) for name, content in files(os.path.join(CODE_DIRECTORY, package), ".py").items())
+        found.update(
+            ("%s/%s" % (package, name), content)
+            for name, content in files(os.path.join(CODE_DIRECTORY, package), ".py").items()
+        )
     return found
 
 

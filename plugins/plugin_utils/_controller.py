@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The playbook's own process, as a worker of it knows it.
 
-A worker outlives a playbook that is killed, with another process for its parent, and the task that it is at goes on. Multiprocessing remembers
-who started it, so that the two are told apart.
+A worker outlives a playbook that is killed, with another process for its parent, and the task that it is at goes on.
+Multiprocessing remembers who started it, so that the two are told apart.
 """
 
 from __future__ import annotations
@@ -21,14 +21,20 @@ class ControllerError(AnsibleError):
 
 
 def found(parent, ppid, mine):
-    """(pid of the controller, why there is none): PARENT started this process MINE (None: nobody did, it is the controller), PPID is its parent now."""
+    """(pid of the controller, why there is none): PARENT started this process MINE (None: nobody did, it is the
+    controller), PPID is its parent now.
+    """
     if parent is not None and parent != ppid:
-        return None, ("The playbook that this task belongs to, process %d, has ended: the task may not go on without it. Nothing more was begun. "
-                      "Run the playbook again." % parent)
+        return None, (
+            "The playbook that this task belongs to, process %d, has ended: the task may not go on without it. Nothing "
+            "more was begun. Run the playbook again." % parent
+        )
     pid = mine if parent is None else parent
     if pid == 1:
-        return None, ("The playbook is the first process of its container, and a task of it could not tell when it has ended. Run it below an init, such as "
-                      "with podman run --init or docker run --init. Nothing was changed.")
+        return None, (
+            "The playbook is the first process of its container, and a task of it could not tell when it has ended. "
+            "Run it below an init, such as with podman run --init or docker run --init. Nothing was changed."
+        )
     return pid, ""
 
 

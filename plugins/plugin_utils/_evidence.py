@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bundles of evidence on the controller: a directory with files and a manifest, there whole or not at all, and never written to again."""
+"""Bundles of evidence on the controller: a directory with files and a manifest, there whole or not at all, and never
+written to again.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def check(node, rollout_id, attempt, moment):
         ("moment", moment, MOMENT, "small letters, digits, _ and -"),
     ):
         if not pattern.fullmatch(text or ""):
-            raise EvidenceError("%s: the %s %r cannot name a bundle of evidence; expected %s." % (node, what, text, allowed))
+            raise EvidenceError(
+                "%s: the %s %r cannot name a bundle of evidence; expected %s." % (node, what, text, allowed)
+            )
     if attempt < 0:
         raise EvidenceError("%s: attempt is %d; expected 0 or more." % (node, attempt))
 
@@ -44,7 +48,9 @@ def bundle(answer, **about):
     """({name: bytes}, manifest) of what the module answered. ABOUT are node, rollout_id, attempt, moment and time."""
     facts = answer["facts"]
     snapshot = facts.get("snapshot") if isinstance(facts.get("snapshot"), dict) else {}
-    missing = [{"part": str(entry.get("part")), "reason": str(entry.get("reason"))} for entry in answer.get("missing") or []]
+    missing = [
+        {"part": str(entry.get("part")), "reason": str(entry.get("reason"))} for entry in answer.get("missing") or []
+    ]
     files = {"reading.json": (as_json(facts), False, "")}
     sent = answer.get("files") or {}
     for name in sorted(sent):
@@ -52,16 +58,37 @@ def bundle(answer, **about):
             missing.append({"part": repr(name), "reason": "the node sent a file of a name that is none of a bundle's"})
             continue
         try:
-            files[name] = (_artifacts.unpack(sent[name].get("data")), bool(sent[name].get("truncated")), str(sent[name].get("note") or ""))
+            files[name] = (
+                _artifacts.unpack(sent[name].get("data")),
+                bool(sent[name].get("truncated")),
+                str(sent[name].get("note") or ""),
+            )
         except (ValueError, zlib.error, AttributeError) as exc:
             missing.append({"part": name, "reason": "it did not arrive whole: %s" % (exc,)})
     told = set(entry["part"] for entry in missing)
-    missing += [{"part": name, "reason": "the node did not say why"} for name in NAMES if name not in files and name not in told]
+    missing += [
+        {"part": name, "reason": "the node did not say why"} for name in NAMES if name not in files and name not in told
+    ]
     manifest = dict(
-        about, schema=SCHEMA, boot_id=facts.get("boot_id"), simulated=bool(snapshot.get("simulated")), missing=missing,
-        files=[{"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(), "truncated": truncated, "note": note}
-               for name, (data, truncated, note) in sorted(files.items())])
-    return dict(((name, data) for name, (data, dummy, dummy2) in files.items()), **{"manifest.json": as_json(manifest)}), manifest
+        about,
+        schema=SCHEMA,
+        boot_id=facts.get("boot_id"),
+        simulated=bool(snapshot.get("simulated")),
+        missing=missing,
+        files=[
+            {
+                "name": name,
+                "bytes": len(data),
+                "sha256": hashlib.sha256(data).hexdigest(),
+                "truncated": truncated,
+                "note": note,
+            }
+            for name, (data, truncated, note) in sorted(files.items())
+        ],
+    )
+    return dict(
+        ((name, data) for name, (data, dummy, dummy2) in files.items()), **{"manifest.json": as_json(manifest)}
+    ), manifest
 
 
 def as_json(document):
@@ -72,10 +99,17 @@ def write(artifact_dir, files, manifest):
     """Keep the FILES; the path of the new directory."""
     node = manifest["node"]
     path = os.path.join(
-        os.path.abspath(os.path.expanduser(artifact_dir)), "evidence", manifest["rollout_id"], node, "%d-%s" % (manifest["attempt"], manifest["moment"]))
+        os.path.abspath(os.path.expanduser(artifact_dir)),
+        "evidence",
+        manifest["rollout_id"],
+        node,
+        "%d-%s" % (manifest["attempt"], manifest["moment"]),
+    )
     try:
         return _artifacts.write(path, files)
     except OSError as exc:
         raise EvidenceError(
-            "%s: the bundle of evidence (%d bytes) cannot be written as %s: %s. Make room there, or let user %d write there, and run again." % (
-                node, sum(len(data) for data in files.values()), path, exc.strerror or exc, os.geteuid())) from exc
+            "%s: the bundle of evidence (%d bytes) cannot be written as %s: %s. Make room there, or let user %d write "
+            "there, and run again."
+            % (node, sum(len(data) for data in files.values()), path, exc.strerror or exc, os.geteuid())
+        ) from exc

@@ -2,7 +2,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a node needs a fabric manager, whether the one that is there may be started, and whether the GPUs have joined their fabric. Pure."""
+"""Whether a node needs a fabric manager, whether the one that is there may be started, and whether the GPUs have joined
+their fabric.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +32,33 @@ def decide(answer: Any) -> dict[str, Any]:
     gpus = _gpus(answer)
     switches, managers = _observed(checks, "node.nvswitches"), _observed(checks, "node.nvlink_managers")
     if switches or managers:
-        fabric, why = NEEDED, "%d NVSwitches on the PCI bus, %d adapters that manage NVLink switches" % (len(switches or []), len(managers or []))
+        fabric, why = (
+            NEEDED,
+            "%d NVSwitches on the PCI bus, %d adapters that manage NVLink switches"
+            % (len(switches or []), len(managers or [])),
+        )
     elif switches is None or managers is None:
-        fabric, why = UNKNOWN, _told(checks, "node.nvswitches", "node.nvlink_managers") or "The answer of gpu_health has no checks of the fabric."
+        fabric, why = (
+            UNKNOWN,
+            _told(checks, "node.nvswitches", "node.nvlink_managers")
+            or "The answer of gpu_health has no checks of the fabric.",
+        )
     else:
-        fabric, why = NONE, "There are no NVSwitches on the PCI bus, and no adapter of this node manages NVLink switches."
+        fabric, why = (
+            NONE,
+            "There are no NVSwitches on the PCI bus, and no adapter of this node manages NVLink switches.",
+        )
     missing = _missing(checks, gpus)
     return {
-        "fabric": fabric, "why": why, "managed": bool(managers), "subnet_manager": _status(checks, "node.nvlsm", "observed") != NOT_INSTALLED,
-        "installed": _status(checks, VERSION, "observed") not in (None, NOT_INSTALLED), "version": _version(checks),
-        "proven": fabric == NEEDED and not missing, "missing": missing, "in_use": _gpu_use.in_use(gpus),
+        "fabric": fabric,
+        "why": why,
+        "managed": bool(managers),
+        "subnet_manager": _status(checks, "node.nvlsm", "observed") != NOT_INSTALLED,
+        "installed": _status(checks, VERSION, "observed") not in (None, NOT_INSTALLED),
+        "version": _version(checks),
+        "proven": fabric == NEEDED and not missing,
+        "missing": missing,
+        "in_use": _gpu_use.in_use(gpus),
     }
 
 
@@ -66,20 +87,32 @@ def _observed(checks: Mapping[str, list[Mapping[str, Any]]], ident: str) -> list
 
 
 def _told(checks: Mapping[str, list[Mapping[str, Any]]], *idents: str) -> str:
-    return " ".join(dict.fromkeys(str(check.get("message")) for ident in idents for check in checks.get(ident, ())
-                                  if check.get("status") not in (PASS, ABSENT)))
+    return " ".join(
+        dict.fromkeys(
+            str(check.get("message"))
+            for ident in idents
+            for check in checks.get(ident, ())
+            if check.get("status") not in (PASS, ABSENT)
+        )
+    )
 
 
 def _version(checks: Mapping[str, list[Mapping[str, Any]]]) -> dict[str, Any]:
     """The version of the fabric manager and that of the driver, and why it may not be started. Empty where it may."""
     found, wanted = _status(checks, VERSION, "observed"), _status(checks, VERSION, "expected")
-    refusal = "" if _status(checks, VERSION) == PASS else _told(checks, VERSION) or "The version of the fabric manager is not known."
+    refusal = (
+        ""
+        if _status(checks, VERSION) == PASS
+        else _told(checks, VERSION) or "The version of the fabric manager is not known."
+    )
     known = found if isinstance(found, str) and found != NOT_INSTALLED else None
     return {"found": known, "driver": wanted, "refusal": refusal, "differs": bool(known and wanted and known != wanted)}
 
 
 def _missing(checks: Mapping[str, list[Mapping[str, Any]]], gpus: list[Mapping[str, Any]]) -> list[str]:
-    """What is not proven, in sentences; empty where every GPU has joined a healthy fabric, and the node has what that takes."""
+    """What is not proven, in sentences; empty where every GPU has joined a healthy fabric, and the node has what that
+    takes.
+    """
     wrong = [] if gpus else ["NVML lists no GPU whose fabric could be read."]
     for ident in OF_NODE + WHERE_IT_APPLIES:
         allowed = (PASS, ABSENT) if ident in WHERE_IT_APPLIES else (PASS,)
@@ -104,6 +137,8 @@ def _without_state(checks: Mapping[str, list[Mapping[str, Any]]], uuid: str) -> 
     for ident in INSTEAD:
         mine = [check for check in checks.get(ident, ()) if check.get("entity") == uuid]
         if [check.get("status") for check in mine] != [PASS]:
-            wrong.append("%s tells no state of its fabric, and %s" % (
-                uuid, "; ".join(str(check.get("message")) for check in mine) or "the check %s was not made." % ident))
+            wrong.append(
+                "%s tells no state of its fabric, and %s"
+                % (uuid, "; ".join(str(check.get("message")) for check in mine) or "the check %s was not made." % ident)
+            )
     return wrong

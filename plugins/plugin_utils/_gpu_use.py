@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the GPUs of a node are in use, and how many of them a scheduler has to give away, of what gpu_info read. Pure."""
+"""Whether the GPUs of a node are in use, and how many of them a scheduler has to give away, of what gpu_info read.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from typing import Any
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes
 
 NOTHING = -1
-# No error: who does not compare with Slurm need not know it. No number of GPUs is like it, so that it is not passed over either.
+# No error: who does not compare with Slurm need not know it. No number of GPUs is like it, so that it is not passed
+# over either.
 UNREAD = -2
 # The answers that say that there is no MIG, as gpu_health takes them.
 WITHOUT_MIG = (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, codes.FUNCTION_NOT_FOUND)
@@ -35,40 +39,58 @@ def _schedulable_of(gpu: Mapping[str, Any]) -> int:
 
 
 def in_use(gpus: Any) -> str:
-    """Why a node must be left alone: processes that compute on its GPUs, or GPUs that do not tell. Empty where no process computes."""
+    """Why a node must be left alone: processes that compute on its GPUs, or GPUs that do not tell.
+
+    Empty where no process computes.
+    """
     if not isinstance(gpus, list) or not gpus:
         return "it cannot be told whether processes compute on its GPUs: none was read; nothing was changed."
     told = [(gpu.get("index"), gpu.get("compute_processes") or {}) for gpu in gpus]
     pids = sorted({process["pid"] for _index, answer in told for process in answer.get("value") or []})
     if pids:
-        return ("processes compute on its GPUs, nothing was changed: pid %s. Drain the node in its scheduler, or end them, and run again."
-                % ", ".join(map(str, pids)))
-    silent = [(index, answer.get("error") or "no answer") for index, answer in told if answer.get("rc") != codes.SUCCESS]
+        return (
+            "processes compute on its GPUs, nothing was changed: pid %s. Drain the node in its scheduler, or "
+            "end them, and run again." % ", ".join(map(str, pids))
+        )
+    silent = [
+        (index, answer.get("error") or "no answer") for index, answer in told if answer.get("rc") != codes.SUCCESS
+    ]
     if silent:
         return "it cannot be told whether processes compute on GPU %s (NVML: %s); nothing was changed." % (
-            ", ".join(str(index) for index, _error in silent), ", ".join(dict.fromkeys(error for _index, error in silent)))
+            ", ".join(str(index) for index, _error in silent),
+            ", ".join(dict.fromkeys(error for _index, error in silent)),
+        )
     return ""
 
 
 def in_use_when_drained(read: Mapping[str, Any], services: Collection[str]) -> str:
     """The same of a node that its schedulers have drained, of the answer of gpu_info with its option holders.
 
-    While a driver is being changed NVML may not tell who computes; then nothing but SERVICES may have the device files open.
+    While a driver is being changed NVML may not tell who computes; then nothing but SERVICES may have the device files
+    open.
     """
     gpus = (read.get("snapshot") or {}).get("gpus") or []
     answers = [gpu.get("compute_processes") or {} for gpu in gpus]
     pids = sorted({process["pid"] for answer in answers for process in answer.get("value") or []})
     if pids:
-        return ("processes compute on its GPUs, and no job is stopped: pid %s. Drain the node in its scheduler, or end them, and run again."
-                % ", ".join(map(str, pids)))
+        return (
+            "processes compute on its GPUs, and no job is stopped: pid %s. Drain the node in its scheduler, or end "
+            "them, and run again." % ", ".join(map(str, pids))
+        )
     if answers and all(answer.get("rc") == codes.SUCCESS for answer in answers):
         return ""
     holders = read.get("holders")
     if holders is None:
         return "it cannot be told whether processes compute on its GPUs: %s. Look at the node, and run again." % (
-            read.get("msg") or "/proc cannot be listed")
-    others = ["%s %s" % (holder.get("comm"), holder.get("pid")) for holder in holders if holder.get("unit") not in services]
+            read.get("msg") or "/proc cannot be listed"
+        )
+    others = [
+        "%s %s" % (holder.get("comm"), holder.get("pid")) for holder in holders if holder.get("unit") not in services
+    ]
     if others:
-        return ("NVML does not tell whether processes compute on its GPUs, and these have its device files open: %s. End them, or name their"
-                " services in gpu_scheduler_services (gpu_node_upgrade_services in a rollout), and run again." % ", ".join(others))
+        return (
+            "NVML does not tell whether processes compute on its GPUs, and these have its device files open: "
+            "%s. End them, or name their services in gpu_scheduler_services (gpu_node_upgrade_services in a "
+            "rollout), and run again." % ", ".join(others)
+        )
     return ""

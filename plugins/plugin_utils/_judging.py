@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the controller brings to a verdict: baseline, policy and data files; what is wrong in one is told by file, line and key."""
+"""What the controller brings to a verdict: baseline, policy and data files; what is wrong in one is told by file, line
+and key.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,15 @@ class _Plain(yaml.SafeLoader):
 
     yaml_implicit_resolvers = dict(
         (first, [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"])
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items())
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    )
 
 
 def located(text):
-    """(data, {path: line}) of a YAML or JSON text. ValueError with a line for what is neither, or says a thing twice."""
+    """(data, {path: line}) of a YAML or JSON text.
+
+    ValueError with a line for what is neither, or says a thing twice.
+    """
     loader = _Plain(text)
     lines = {}
     try:
@@ -61,9 +67,12 @@ def _built(loader, node, path, lines):
                 # YAML reads on, off, yes and no as booleans: named as they are written.
                 written = key_node.value if isinstance(key_node, yaml.ScalarNode) else key
                 raise yaml.MarkedYAMLError(
-                    problem="the key %s is no text: put it in quotes" % (written,), problem_mark=key_node.start_mark)
+                    problem="the key %s is no text: put it in quotes" % (written,), problem_mark=key_node.start_mark
+                )
             if key in result:
-                raise yaml.MarkedYAMLError(problem="the key %r is there twice" % (key,), problem_mark=key_node.start_mark)
+                raise yaml.MarkedYAMLError(
+                    problem="the key %r is there twice" % (key,), problem_mark=key_node.start_mark
+                )
             lines[path + (key,)] = key_node.start_mark.line + 1
             result[key] = _built(loader, value_node, path + (key,), lines)
         return result
@@ -88,7 +97,9 @@ def read_text(path, what, advice):
         with open(path, encoding="utf-8") as stream:
             return stream.read()
     except OSError as exc:
-        raise InputError("the %s %s on the controller cannot be read: %s; %s" % (what, path, exc.strerror, advice)) from exc
+        raise InputError(
+            "the %s %s on the controller cannot be read: %s; %s" % (what, path, exc.strerror, advice)
+        ) from exc
     except UnicodeDecodeError as exc:
         raise InputError("the %s %s on the controller is no UTF-8 text; %s" % (what, path, advice)) from exc
 
@@ -99,7 +110,10 @@ def baseline(path, node):
     try:
         document = json.loads(text)
     except ValueError as exc:
-        raise InputError("the baseline file %s on the controller is not JSON: %s; take a new baseline (phase: baseline)" % (path, exc)) from exc
+        raise InputError(
+            "the baseline file %s on the controller is not JSON: %s; take a new baseline (phase: baseline)"
+            % (path, exc)
+        ) from exc
     try:
         _health.check_baseline(document, node)
     except _health.BaselineError as exc:
@@ -112,7 +126,8 @@ def baseline(path, node):
 
 
 def policy(path=None, given=None, waivers=None):
-    """The policy to judge by: the collection's own, what the file PATH says, what is GIVEN in the task, and the WAIVERS of the task.
+    """The policy to judge by: the collection's own, what the file PATH says, what is GIVEN in the task, and the WAIVERS
+    of the task.
 
     Later ones win for thresholds and models; what is strict and what is waived adds up.
     """
@@ -169,17 +184,20 @@ def _merge(full, document):
 
 
 def tables(directory=DATA_DIRECTORY):
-    """The collection's data files by name, such as xid; the policy is none of them. One that is damaged is refused with its key."""
+    """The collection's data files by name, such as xid; the policy is none of them.
+
+    One that is damaged is refused with its key.
+    """
     result = {}
     for name in sorted(os.listdir(directory)):
         if name.endswith(".json") and name != POLICY_NAME:
             path = os.path.join(directory, name)
             try:
                 document = json.loads(read_text(path, "table", INSTALL))
-                _health.check_table(name[:-len(".json")], document, path)
+                _health.check_table(name[: -len(".json")], document, path)
             except ValueError as exc:
                 raise InputError("the table %s on the controller is not JSON: %s; %s" % (path, exc, INSTALL)) from exc
             except _health.TableError as exc:
                 raise InputError("the table on the controller cannot be used: %s; %s" % (exc, INSTALL)) from exc
-            result[name[:-len(".json")]] = document
+            result[name[: -len(".json")]] = document
     return result

@@ -11,12 +11,17 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 
 
 def read(path):
-    """The document of the file at PATH, parsed and known to be one of MIG configurations. ConfigError names the file."""
+    """The document of the file at PATH, parsed and known to be one of MIG configurations.
+
+    ConfigError names the file.
+    """
     try:
         with open(path, encoding="utf-8") as stream:
             text = stream.read()
     except (OSError, UnicodeDecodeError) as exc:
-        raise config.ConfigError("the MIG configuration %s cannot be read: %s" % (path, getattr(exc, "strerror", None) or exc)) from exc
+        raise config.ConfigError(
+            "the MIG configuration %s cannot be read: %s" % (path, getattr(exc, "strerror", None) or exc)
+        ) from exc
     try:
         document = _judging.located(text)[0]
         config.parse(document)

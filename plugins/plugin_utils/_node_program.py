@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program gpufleet-node, built on the controller: one zip of this collection's code and tables and the NVML binding that Python runs as it is."""
+"""The program gpufleet-node, built on the controller: one zip of this collection's code and tables and the NVML binding
+that Python runs as it is.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +29,10 @@ def build():
     source, version = _binding.find()
     members = {"__main__.py": ENTRY.encode("ascii"), PARENT + "/__init__.py": b"", "pynvml.py": source}
     members.update(("%s/%s" % (PARENT, name), content) for name, content in _binding.code_files(PACKAGES).items())
-    members.update(("%s/data/%s" % (PARENT, name), content) for name, content in _binding.files(_binding.DATA_DIRECTORY, ".json").items() if name in TABLES)
+    members.update(
+        ("%s/data/%s" % (PARENT, name), content)
+        for name, content in _binding.files(_binding.DATA_DIRECTORY, ".json").items()
+        if name in TABLES
+    )
     data = _binding.pack(members)
     return Program(data, hashlib.sha256(data).hexdigest(), version)

@@ -20,8 +20,8 @@ INTERNAL = ("binding_digest", "binding_archive")
 class NvmlActionBase(ActionBase):
     """The node is asked with the digest alone; it has the archive cached, or the archive follows in a second call.
 
-    The archive travels in the arguments of the module, not as a file of its own: so nothing has to be readable for both the login
-    user and an unprivileged become user, and pipelining may be on or off.
+    The archive travels in the arguments of the module, not as a file of its own: so nothing has to be readable for both
+    the login user and an unprivileged become user, and pipelining may be on or off.
     """
 
     TRANSFERS_FILES = False
@@ -29,7 +29,9 @@ class NvmlActionBase(ActionBase):
     def refuse_internal_options(self):
         given = sorted(set(INTERNAL) & set(self._task.args))
         if given:
-            raise AnsibleActionFail("%s: set by the action plugin, not by a playbook; remove it from the task" % (", ".join(given),))
+            raise AnsibleActionFail(
+                "%s: set by the action plugin, not by a playbook; remove it from the task" % (", ".join(given),)
+            )
 
     def execute_nvml(self, module_name, module_args, task_vars):
         """The module's result, with the warnings of both calls."""

@@ -47,7 +47,9 @@ def expectation(counts: t.Mapping[str, t.Mapping[str, int]]) -> t.Dict[str, t.Di
 
 
 def least(counts: t.Mapping[str, t.Mapping[str, int]]) -> t.Dict[str, t.Dict[str, int]]:
-    """The fewest GPUs of each model that a node has, as option expect.peers of gpu_health: every one of these nodes has as many."""
+    """The fewest GPUs of each model that a node has, as option expect.peers of gpu_health: every one of these nodes has
+    as many.
+    """
     return {"gpus": {model: min(numbers.values()) for model, numbers in _by_model(counts).items()}}
 
 
@@ -66,8 +68,10 @@ def fewer(counts: t.Mapping[str, t.Mapping[str, int]], told: t.Container[str] = 
                     % (numbers[name], model, most[model].nodes, most[model].of, most[model].gpus)
                 )
     return {
-        name: "%s. Look for GPUs that left the bus (lspci -d 10de:, NVRM lines in the kernel log); if the node is built "
-        "so, say so in gpu_health_expect (hardware: gpus)" % "; ".join(lacks)
+        name: (
+            "%s. Look for GPUs that left the bus (lspci -d 10de:, NVRM lines in the kernel log); if the node is built "
+            "so, say so in gpu_health_expect (hardware: gpus)" % "; ".join(lacks)
+        )
         for name, lacks in found.items()
     }
 
@@ -81,10 +85,15 @@ def _by_model(counts: t.Mapping[str, t.Mapping[str, int]]) -> t.Dict[str, t.Dict
 
 
 def of_results(results: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, int]]:
-    """{node: {model: number of GPUs}} of results of gpu_health; without nodes that were not read, or one of whose GPUs has no name."""
+    """{node: {model: number of GPUs}} of results of gpu_health; without nodes that were not read, or one of whose GPUs
+    has no name.
+    """
     found = {}
     for name, result in results.items():
-        models = [gpu_model.reading(gpu, "name").value for gpu in gpu_model.gpus(gpu_model.item(result, "baseline", "snapshot"))]
+        models = [
+            gpu_model.reading(gpu, "name").value
+            for gpu in gpu_model.gpus(gpu_model.item(result, "baseline", "snapshot"))
+        ]
         if models and all(isinstance(each, str) and each for each in models):
             found[name] = dict(collections.Counter(models))
     return found

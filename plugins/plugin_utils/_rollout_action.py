@@ -15,8 +15,20 @@ from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import ROLLOUT_ID, Ledger, LedgerError, last_id
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, holds, limits, options, plan, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import (
+    ROLLOUT_ID,
+    Ledger,
+    LedgerError,
+    last_id,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    domains,
+    holds,
+    limits,
+    options,
+    plan,
+    windows,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
 
 display = Display()
@@ -68,13 +80,23 @@ class RolloutAction(ActionBase):
     def unwritable(self, exc):
         """Return the message for a path of the controller that cannot be used, with the variable that sets it."""
         path, given = str(exc.filename or ""), self._task.args
-        places = [(self.VARIABLES.get(key, key), os.path.abspath(os.path.expanduser(str(given[key])))) for key in ("dest", "textfile_dir", "artifact_dir")
-                  if given.get(key)]
+        places = [
+            (self.VARIABLES.get(key, key), os.path.abspath(os.path.expanduser(str(given[key]))))
+            for key in ("dest", "textfile_dir", "artifact_dir")
+            if given.get(key)
+        ]
         if given.get("ledger") and not any(path.startswith(place) for dummy, place in places):
             places = [("rollout_ledger", path)]
-        name = next((variable for variable, place in places if path.startswith(place)), places[-1][0] if places else "gpufleet_artifact_dir")
+        name = next(
+            (variable for variable, place in places if path.startswith(place)),
+            places[-1][0] if places else "gpufleet_artifact_dir",
+        )
         return "%s: %s cannot be used on the controller: %s. Set %s to a directory that can be written." % (
-            name, path or "it", exc.strerror or exc, name)
+            name,
+            path or "it",
+            exc.strerror or exc,
+            name,
+        )
 
     @staticmethod
     def ledger(arguments, rollout_id=None):
@@ -92,7 +114,8 @@ class RolloutAction(ActionBase):
         if not ROLLOUT_ID.fullmatch(wanted):
             raise plan.PlanError(
                 "rollback_of is %r; expected the id of a rollout such as upgrade-535.261.03, or nothing for the last "
-                "one. Nothing was changed." % wanted)
+                "one. Nothing was changed." % wanted
+            )
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
         rollout_id, broken_off = last_id(database) if wanted == "last" else wanted, ""
         if not rollout_id:
@@ -103,14 +126,16 @@ class RolloutAction(ActionBase):
             if view.finished is not None:
                 raise plan.PlanError(
                     "The last rollout, %s, was itself a rollback, and has ended. Name the rollout to roll back, such "
-                    "as rollback_of=%s. Nothing was changed." % (rollout_id, view.undo))
+                    "as rollback_of=%s. Nothing was changed." % (rollout_id, view.undo)
+                )
             broken_off, rollout_id = rollout_id, view.undo
             ledger = self.ledger(arguments, rollout_id)
             view = ledger.view()
         if view.run is None:
-            raise plan.PlanError("There is no rollout %s to roll back in %s. Correct rollback_of. Nothing was "
-                                 "changed." % (
-                rollout_id, database.shown))
+            raise plan.PlanError(
+                "There is no rollout %s to roll back in %s. Correct rollback_of. Nothing was "
+                "changed." % (rollout_id, database.shown)
+            )
         return ledger, broken_off
 
     @property
@@ -144,8 +169,9 @@ class RolloutAction(ActionBase):
                     return
                 files.write_json(handle, {"brakes": found})
         except OSError as exc:
-            display.warning("What keeps nodes of rollout %s from starting is not printed here: %s" % (
-                ledger.rollout_id, exc))
+            display.warning(
+                "What keeps nodes of rollout %s from starting is not printed here: %s" % (ledger.rollout_id, exc)
+            )
             return
         for line in [line for line in found if line not in before] or ([] if found else ["Nodes may start again."]):
             self.say(line)

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The state of a node in its schedulers, decided from what the tasks of role gpu_scheduler returned. Pure: facts in, a state out."""
+"""The state of a node in its schedulers, decided from what the tasks of role gpu_scheduler returned.
+
+Pure: facts in, a state out.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ def _only_closes(facts: Facts) -> bool:
 
 def _after(failed_in: str, order: Sequence[str]) -> list[str]:
     """Schedulers that come after the one that failed; all of them if it was none of theirs."""
-    return list(order[order.index(failed_in) + 1:] if failed_in in order else order)
+    return list(order[order.index(failed_in) + 1 :] if failed_in in order else order)
 
 
 def _failure(facts: Facts) -> str:
@@ -97,8 +100,11 @@ def _waits_for_jobs(facts: Facts) -> str:
     slurm = (facts.get("slurm") or {}) if "slurm" in (facts.get("backends") or []) else {}
     if not slurm.get("waiting"):
         return ""
-    return ("%s is not empty in Slurm after %s s, %s. Wait for the jobs, or have them ended, or allow more time (gpu_scheduler_drain_timeout),"
-            " and run again." % (slurm.get("node"), facts.get("drain_timeout"), slurm.get("holding")))
+    return (
+        "%s is not empty in Slurm after %s s, %s. Wait for the jobs, or have them ended, or allow more time "
+        "(gpu_scheduler_drain_timeout), and run again."
+        % (slurm.get("node"), facts.get("drain_timeout"), slurm.get("holding"))
+    )
 
 
 def _not_drained(answers: Mapping[str, Answer]) -> str:
@@ -107,12 +113,18 @@ def _not_drained(answers: Mapping[str, Answer]) -> str:
         return ""
     jobs = sum(len(answer.get("blockers") or []) for answer in answers.values())
     return "it is not drained any more, or not empty: %s in %s%s. See who put it back, and run again." % (
-        ", ".join(states), " and ".join(answers), ", held by %d jobs" % jobs if jobs else "")
+        ", ".join(states),
+        " and ".join(answers),
+        ", held by %d jobs" % jobs if jobs else "",
+    )
 
 
 def _drain_failed(reason: str, failures: Mapping[str, str], kept: Sequence[str], lifts: bool, closes: bool) -> str:
     if failures and lifts:
-        reason = "%s Not lifted in %s If it was drained there it stays so, and the next run lifts it." % (reason, _words(failures))
+        reason = "%s Not lifted in %s If it was drained there it stays so, and the next run lifts it." % (
+            reason,
+            _words(failures),
+        )
     elif failures and closes:
         reason = "not closed in %s" % _words(failures)
     return reason + (" It stays drained by us in %s." % " and ".join(kept) if kept else "")

@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Whether two names of the inventory are one machine. Pure.
 
-A GPU is in one machine: nodes that share one are the same, and nodes of which both are known to have others are not, whatever else is alike,
-so that copied machine ids are told apart. Where the GPUs of one are not known, the id of its system decides, unless the serial numbers of the
-boards differ; and where that is not known either, the serial number of the board. What is not known is like nothing.
+A GPU is in one machine: nodes that share one are the same, and nodes of which both are known to have others are not,
+whatever else is alike, so that copied machine ids are told apart. Where the GPUs of one are not known, the id of its
+system decides, unless the serial numbers of the boards differ; and where that is not known either, the serial number of
+the board. What is not known is like nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ class Twins(t.NamedTuple):
 
 
 def same(one, other):
-    """What two identities (machine_id, board_serial, gpus) share that makes them one machine, in words; empty where they are two, or nobody knows."""
+    """What two identities (machine_id, board_serial, gpus) share that makes them one machine, in words; empty where
+    they are two, or nobody knows.
+    """
     mine, theirs = (set(identity.get("gpus") or ()) for identity in (one, other))
     if mine & theirs:
         return "GPU %s" % min(mine & theirs)
@@ -39,7 +42,9 @@ def find(identities):
     for key in ("gpus", "machine_id", "board_serial"):
         alike: t.Dict[str, t.List[str]] = {}
         for name, identity in identities.items():
-            for value in set(identity.get("gpus") or ()) if key == "gpus" else [identity[key]] if identity.get(key) else []:
+            for value in (
+                set(identity.get("gpus") or ()) if key == "gpus" else [identity[key]] if identity.get(key) else []
+            ):
                 alike.setdefault(value, []).append(name)
         for names in alike.values():
             found = _among(names[:2] if key == "gpus" else names, identities, key == "gpus")
@@ -51,8 +56,9 @@ def find(identities):
 def _among(names, identities, all_of_them):
     """The first two of NAMES, which are alike in something, that are one machine.
 
-    Of many with a copied id each is held only against one with the same board, one without a known board, and one more of both kinds with
-    known GPUs, or without: who else is alike is alike with those. ALL_OF_THEM: boards make no difference, as with a GPU that two have.
+    Of many with a copied id each is held only against one with the same board, one without a known board, and one more
+    of both kinds with known GPUs, or without: who else is alike is alike with those. ALL_OF_THEM: boards make no
+    difference, as with a GPU that two have.
     """
     kept: t.Dict[t.Any, t.Dict[t.Any, str]] = {}  # by board, then by what else is known of a node, the first one
     for name in names:
@@ -75,6 +81,12 @@ def complaint(identities):
 def words(found):
     if not found:
         return ""
-    copied = " If they are two machines with a copied machine id, give one its own (systemd-machine-id-setup)." if found.shared.startswith("machine") else ""
-    return "%s and %s are one machine under two names of the inventory: both have %s. Correct the address of the wrong one, or take it out.%s" % (
-        found.one, found.other, found.shared, copied)
+    copied = (
+        " If they are two machines with a copied machine id, give one its own (systemd-machine-id-setup)."
+        if found.shared.startswith("machine")
+        else ""
+    )
+    return (
+        "%s and %s are one machine under two names of the inventory: both have %s. Correct the address of the wrong "
+        "one, or take it out.%s" % (found.one, found.other, found.shared, copied)
+    )

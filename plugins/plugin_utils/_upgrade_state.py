@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The state of a node on its way through role gpu_node_upgrade, decided from what the gate and the tasks answered.
 
-Pure: facts in, a state out. A fact that no task has answered yet is an empty mapping. What is not known is left out of the answer
-instead of being guessed, so that a task which needs it fails.
+Pure: facts in, a state out. A fact that no task has answered yet is an empty mapping. What is not known is left out of
+the answer instead of being guessed, so that a task which needs it fails.
 """
 
 from __future__ import annotations
@@ -21,14 +21,19 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 
 Answer = Mapping[str, Any]
 
-# DCGM and its exporter keep the GPUs and MIG instances that there were when they started, such as at a boot before the layout was made.
+# DCGM and its exporter keep the GPUs and MIG instances that there were when they started, such as at a boot before the
+# layout was made.
 LAYOUT_READERS = ("nvidia-dcgm.service", "nvidia-dcgm-exporter.service")
-UNKNOWN_LAYOUT = "its MIG layout before was not read, so that it could not be made again; nothing was changed. Read it with gpu_mig (state: exported)."
+UNKNOWN_LAYOUT = (
+    "its MIG layout before was not read, so that it could not be made again; nothing was changed. Read it with gpu_mig "
+    "(state: exported)."
+)
 
 # States of a unit in which it may hold a GPU (systemctl(1), "ActiveState").
 ACTIVE = ("active", "activating", "reloading")
 _UNIT = re.compile(r"^(Id|ActiveState)=(.+)$", re.MULTILINE)
-# What NVIDIA's CDI files describe, and what makes them: the toolkit's own unit from 1.18 on, else that of role nvidia_container_toolkit.
+# What NVIDIA's CDI files describe, and what makes them: the toolkit's own unit from 1.18 on, else that of role
+# nvidia_container_toolkit.
 CDI_KIND = "nvidia.com/gpu"
 CDI_UNITS = ("nvidia-cdi-refresh.service", "gpufleet-cdi-refresh.service")
 # Checks that are spelled out in a failure; the others are counted.
@@ -84,7 +89,9 @@ class State(TypedDict, total=False):
     touched: bool  # whether a failure has to be undone on the node
     active: list[str]  # services that run now
     running: list[str]  # services that run now or have to run again, in the order of Facts.services
-    start: list[str]  # units to start after the change: those that have to run again, and the one that makes the CDI file, where there is one
+    # units to start after the change: those that have to run again, and the one that makes the CDI file, where there is
+    # one
+    start: list[str]
     restart: list[str]  # those of them that may run already with the MIG layout before: they read it when they start
     scheduled: bool  # whether a scheduler gives it work
     drained_by_us: bool  # whether it is drained by this rollout, or may be
@@ -114,7 +121,8 @@ class Documents(TypedDict, total=False):
     """Documents of the node, which are large. Each is left out where it is not known."""
 
     baseline: Answer  # the node before anything was changed
-    reference: Answer  # what it has to be like after the change: the baseline, with the MIG layout that was made if another one was wanted
+    # what it has to be like after the change: the baseline, with the MIG layout that was made if another one was wanted
+    reference: Answer
     mig_free: Answer  # the same node without MIG instances, before anything was installed
     health_before: Answer  # the last verdict before the change
     proof: Answer  # the last verdict after the change, or that of a node which an earlier controller had changed
@@ -133,7 +141,9 @@ def documents(facts: Facts) -> Documents:
         "proof": passed.get("health"),
         "snapshot": _of(_of(passed, "baseline"), "snapshot"),
     }
-    found["reference"] = _reference(found["baseline"], _layout_made(facts)) if facts.get("layout") else found["baseline"]
+    found["reference"] = (
+        _reference(found["baseline"], _layout_made(facts)) if facts.get("layout") else found["baseline"]
+    )
     found["identified"] = _of(_mapping(found["baseline"]), "snapshot") or found["snapshot"]
     return {name: document for name, document in found.items() if isinstance(document, Mapping)}
 
@@ -145,7 +155,9 @@ def decide(facts: Facts) -> State:
     known = documents(facts)
     baseline = known.get("baseline")
     previous = gate.get("from_version") if recover else _version_before(facts.get("version") or "", baseline)
-    touched = resume not in ("", "stopped") or any("progress" in _of(facts, step) for step in ("install", "mig_cleared", "layout_begun"))
+    touched = resume not in ("", "stopped") or any(
+        "progress" in _of(facts, step) for step in ("install", "mig_cleared", "layout_begun")
+    )
     mig, layout = in_mig_mode(_of(_mapping(baseline), "snapshot")), bool(facts.get("layout"))
     layout_before = _layout_before(baseline) if layout else None
     active = active_units(_of(facts, "units").get("stdout") or "")
@@ -164,12 +176,15 @@ def decide(facts: Facts) -> State:
         "start": [*reversed(running), *cdi_units(_of(_mapping(baseline), "system"))],
         "restart": [unit for unit in running if unit in LAYOUT_READERS] if mig or layout else [],
         "scheduled": bool(facts.get("backends")),
-        "drained_by_us": any(_mapping(by).get("owner") in ("ours", "unknown") for by in (facts.get("ownership") or {}).values()),
+        "drained_by_us": any(
+            _mapping(by).get("owner") in ("ours", "unknown") for by in (facts.get("ownership") or {}).values()
+        ),
         "expected_gpus": _expected_gpus(_layout_made(facts) or _of(_mapping(baseline), "snapshot"), known["snapshot"]),
         "booted": booted,
         "expect": {**({} if booted == "unknown" else {"reboot": booted == "yes"}), **hardware},
         "hardware": hardware,
-        "unfit": _unfit(_of(before, "health"), previous) or ("" if not layout or layout_before is not None else UNKNOWN_LAYOUT),
+        "unfit": _unfit(_of(before, "health"), previous)
+        or ("" if not layout or layout_before is not None else UNKNOWN_LAYOUT),
         "in_use": _gpu_use.in_use(_of(_mapping(baseline), "snapshot").get("gpus")),
         "mig": mig and not layout,
         "layout": layout,
@@ -177,7 +192,10 @@ def decide(facts: Facts) -> State:
         "mig_unfit": _mig_unfit(_of(_of(facts, "mig_free"), "health")),
         "serving": {**hardware, "mig_hidden": mig_free.ALL},
         "joining": _health.joining(_open_checks(after)),
-        "hung": any(check.get("id") == "nvml.answers" and check.get("observed") in ("timeout", "stuck") for check in _open_checks(after)),
+        "hung": any(
+            check.get("id") == "nvml.answers" and check.get("observed") in ("timeout", "stuck")
+            for check in _open_checks(after)
+        ),
         "not_returned": _not_returned(after, _of(facts, "restored"), _of(facts, "started")),
         "soak_looks": _soak_looks(_of(facts, "returned").get("soak_s"), facts.get("soak_interval")),
         "failure": _failure(failed, facts.get("failed_task") or ""),
@@ -208,7 +226,10 @@ def _layout_made(facts: Facts) -> Answer:
 
 
 def _reference(baseline: Any, made: Answer) -> Answer | None:
-    """The baseline with the MIG layout that was made and read, GPU by GPU; None before. A GPU that was not read keeps that of the baseline."""
+    """The baseline with the MIG layout that was made and read, GPU by GPU; None before.
+
+    A GPU that was not read keeps that of the baseline.
+    """
     if not isinstance(baseline, Mapping) or not made:
         return None
     read = {_of(gpu, "uuid").get("value"): gpu for gpu in made.get("gpus") or [] if isinstance(gpu, Mapping)}
@@ -221,14 +242,18 @@ def _reference(baseline: Any, made: Answer) -> Answer | None:
 
 def in_mig_mode(snapshot: Answer) -> bool:
     """Return whether a GPU of the snapshot is in MIG mode. One that could not be asked is not."""
-    return any(_of(gpu, "mig_mode_current").get("value") == 1 for gpu in snapshot.get("gpus") or [] if isinstance(gpu, Mapping))
+    return any(
+        _of(gpu, "mig_mode_current").get("value") == 1 for gpu in snapshot.get("gpus") or [] if isinstance(gpu, Mapping)
+    )
 
 
 def cdi_units(system: Answer) -> list[str]:
-    """The unit that makes the CDI file again, of a node that had one before the change; none where there was no file, or no unit for it.
+    """The unit that makes the CDI file again, of a node that had one before the change; none where there was no file,
+    or no unit for it.
 
-    The file names libraries by the driver's version and MIG devices by their UUIDs: neither a driver that was reloaded nor a layout that was
-    made after the boot is seen by what runs at boot. As a unit of type oneshot, it runs whenever it is started.
+    The file names libraries by the driver's version and MIG devices by their UUIDs: neither a driver that was reloaded
+    nor a layout that was made after the boot is seen by what runs at boot. As a unit of type oneshot, it runs whenever
+    it is started.
     """
     specs, units = _of(system, "cdi").get("specs") or [], _of(system, "units")
     if not any(_mapping(spec).get("kind") == CDI_KIND for spec in specs):
@@ -243,7 +268,9 @@ def active_units(shown: str) -> list[str]:
 
 
 def complaint(health: Answer) -> str:
-    """The checks that did not pass, failures first, a sentence each; what broke since the baseline, and what was broken in it."""
+    """The checks that did not pass, failures first, a sentence each; what broke since the baseline, and what was broken
+    in it.
+    """
     checks = sorted(_not_passed(health), key=lambda check: check["status"] != "fail")
     messages = list(dict.fromkeys(check.get("message") or "" for check in checks if check.get("message")))
     said = [" ".join(messages[:SPELLED_OUT]) or "verdict %s" % health.get("verdict", "")]
@@ -257,7 +284,10 @@ def complaint(health: Answer) -> str:
 
 
 def _before(facts: Facts) -> Answer:
-    """The last check before the change. One after the drain that says nothing is not made up for by the one before it."""
+    """The last check before the change.
+
+    One after the drain that says nothing is not made up for by the one before it.
+    """
     drained = _of(facts, "drained")
     return drained if drained and not drained.get("skipped") else _of(facts, "before")
 
@@ -265,7 +295,8 @@ def _before(facts: Facts) -> Answer:
 def _progress(facts: Facts) -> tuple[bool, bool]:
     """Whether an earlier controller had begun; and whether it had upgraded the node, and it is healthy.
 
-    One that is to have another MIG layout goes through all of its steps again: its baseline has the layout before, and tells nothing of this one.
+    One that is to have another MIG layout goes through all of its steps again: its baseline has the layout before, and
+    tells nothing of this one.
     """
     recover = bool(_of(facts, "gate").get("resume"))
     return recover, recover and not facts.get("layout") and _of(_before(facts), "health").get("verdict") == "pass"
@@ -286,14 +317,19 @@ def _version_before(wanted: str, baseline: Any) -> str | None:
 
 
 def _booted(recover: bool, reboot: Answer, earlier: str | None) -> str:
-    """Unknown after a controller died, or a reboot failed. A driver that is reloaded on the way back does not undo a reboot."""
+    """Unknown after a controller died, or a reboot failed.
+
+    A driver that is reloaded on the way back does not undo a reboot.
+    """
     if reboot.get("rebooted") or earlier == "yes":
         return "yes"
     return "unknown" if recover or reboot.get("failed") or earlier == "unknown" else "no"
 
 
 def _expected_gpus(*snapshots: Answer) -> int:
-    """Those of the baseline, or where they could not be counted then, those that the last check saw; else no number of GPUs."""
+    """Those of the baseline, or where they could not be counted then, those that the last check saw; else no number of
+    GPUs.
+    """
     counts = [_gpu_use.schedulable(snapshot) for snapshot in snapshots]
     return next((count for count in counts if count >= 0), min(counts))
 
@@ -305,7 +341,9 @@ def _unfit(health: Answer, previous: Any) -> str:
 
 
 def _mig_unfit(health: Answer) -> str:
-    """Of the checks of a node without instances those count that MIG had hidden: its services are stopped, and it is not at work."""
+    """Of the checks of a node without instances those count that MIG had hidden: its services are stopped, and it is
+    not at work.
+    """
     hidden = [check for check in health.get("checks") or [] if check.get("id") in mig_free.HIDES]
     bad = complaint({"checks": hidden}) if _not_passed({"checks": hidden}) else ""
     if not bad and not any(check.get("status") == "pass" for check in hidden):
@@ -336,7 +374,11 @@ def _soak_looks(seconds: Any, interval: Any) -> list[int]:
 
 
 def _failure(failed: Answer, task: str) -> str:
-    said = complaint(failed["health"]) if isinstance(failed.get("health"), Mapping) else failed.get("msg") or "task failed: %s" % task
+    said = (
+        complaint(failed["health"])
+        if isinstance(failed.get("health"), Mapping)
+        else failed.get("msg") or "task failed: %s" % task
+    )
     words = " ".join(str(said).split())
     short = textwrap.shorten(words, FAILURE_LENGTH, placeholder="...")
     return short if short != "..." else words[:FAILURE_LENGTH]

@@ -63,7 +63,10 @@ def place(url):
 
 
 def request(url, timeout_s, body=None, headers=None, largest=LARGEST):
-    """The Answer of URL, of at most LARGEST bytes, or a WebError after TIMEOUT_S at the latest. Redirects are not followed."""
+    """The Answer of URL, of at most LARGEST bytes, or a WebError after TIMEOUT_S at the latest.
+
+    Redirects are not followed.
+    """
     wrong = complaint(url)
     if wrong:
         raise WebError("its URL cannot be used: %s" % wrong, sent=False)
@@ -85,13 +88,20 @@ def _ask(outcome, url, timeout_s, body, headers, largest):
     options = {"timeout": timeout_s, "follow_redirects": "none", "use_netrc": False, "http_agent": "gpufleet.lifecycle"}
     try:
         try:
-            with open_url(url, data=body, headers=headers, method="GET" if body is None else "POST", **options) as response:
+            with open_url(
+                url, data=body, headers=headers, method="GET" if body is None else "POST", **options
+            ) as response:
                 outcome.append(_answer(response, until, largest))
         except urllib.error.HTTPError as found:
             with found:
                 outcome.append(_answer(found, until, largest))
     except urllib.error.URLError as exc:
-        outcome.append(WebError(_why(exc.reason, url), sent=not isinstance(exc.reason, (ConnectionRefusedError, socket.gaierror, ssl.SSLError))))
+        outcome.append(
+            WebError(
+                _why(exc.reason, url),
+                sent=not isinstance(exc.reason, (ConnectionRefusedError, socket.gaierror, ssl.SSLError)),
+            )
+        )
     except (OSError, http.client.HTTPException, ValueError, UrlsError) as exc:
         outcome.append(WebError(_why(exc, url)))
 

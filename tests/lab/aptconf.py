@@ -13,8 +13,13 @@ from .common import run
 
 NODE_COMPONENTS = ("main", "non-free-firmware")
 DRIVER_COMPONENTS = ("contrib", "non-free")
-# What of the host's apt settings says how to reach a mirror. The rest (hooks, caches, languages) is the host's own affair.
-_REACHING = re.compile(r"^Acquire::(?:(?:http|https|ftp|socks5h|tor)\b|Check-Valid-Until|Check-Date|Retries|ForceIPv[46]|AllowInsecureRepositories)", re.I)
+# What of the host's apt settings says how to reach a mirror. The rest (hooks, caches, languages) is the host's own
+# affair.
+_REACHING = re.compile(
+    r"^Acquire::(?:(?:http|https|ftp|socks5h|tor)\b|Check-Valid-Until|Check-Date|Retries|ForceIPv[46]|"
+    r"AllowInsecureRepositories)",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,11 @@ def parse_deb822(text: str) -> list[Source]:
                 values[key] = value.strip()
         if values.get("enabled", "yes").lower() in ("no", "false", "0") or "deb" not in values.get("types", "").split():
             continue
-        options = {name: values[name.lower()] for name in ("Signed-By", "Trusted", "Check-Valid-Until") if name.lower() in values}
+        options = {
+            name: values[name.lower()]
+            for name in ("Signed-By", "Trusted", "Check-Valid-Until")
+            if name.lower() in values
+        }
         uris, suites, components = (tuple(values.get(name, "").split()) for name in ("uris", "suites", "components"))
         found.append(Source(uris, suites, components, options))
     return found
@@ -59,7 +68,14 @@ def parse_list(text: str) -> list[Source]:
         if not match:
             continue
         options = dict(option.split("=", 1) for option in (match[1] or "").split() if "=" in option)
-        found.append(Source((match[2],), (match[3],), tuple(match[4].split()), {spelling[k]: v for k, v in options.items() if k in spelling}))
+        found.append(
+            Source(
+                (match[2],),
+                (match[3],),
+                tuple(match[4].split()),
+                {spelling[k]: v for k, v in options.items() if k in spelling},
+            )
+        )
     return found
 
 
@@ -79,7 +95,9 @@ def node_sources(host: list[Source], suite: str) -> list[Source]:
         uris, options = (base.uris, base.options) if base else (("http://deb.debian.org/debian",), keyring)
         found.append(Source(uris, tuple(archive), NODE_COMPONENTS, options))
     if f"{suite}-security" in missing:
-        found.append(Source(("http://deb.debian.org/debian-security",), (f"{suite}-security",), NODE_COMPONENTS, keyring))
+        found.append(
+            Source(("http://deb.debian.org/debian-security",), (f"{suite}-security",), NODE_COMPONENTS, keyring)
+        )
     return found
 
 
@@ -94,7 +112,12 @@ def driver_sources(node: list[Source], suite: str) -> list[Source]:
 def deb822(sources: list[Source], kind: str = "deb") -> str:
     stanzas = []
     for source in sources:
-        lines = [f"Types: {kind}", f"URIs: {' '.join(source.uris)}", f"Suites: {' '.join(source.suites)}", f"Components: {' '.join(source.components)}"]
+        lines = [
+            f"Types: {kind}",
+            f"URIs: {' '.join(source.uris)}",
+            f"Suites: {' '.join(source.suites)}",
+            f"Components: {' '.join(source.components)}",
+        ]
         lines += [f"{name}: {value}" for name, value in sorted(source.options.items())]
         stanzas.append("\n".join(lines))
     return "\n\n".join(stanzas) + "\n"
@@ -102,12 +125,18 @@ def deb822(sources: list[Source], kind: str = "deb") -> str:
 
 def keyrings(sources: list[Source]) -> list[str]:
     """Files the sources are signed by, which have to exist on the machine too."""
-    return sorted({value for source in sources for value in [source.options.get("Signed-By", "")] if value.startswith("/")})
+    return sorted(
+        {value for source in sources for value in [source.options.get("Signed-By", "")] if value.startswith("/")}
+    )
 
 
 def reaching(dump: str) -> str:
-    """Those lines of 'apt-config dump' that say how to reach a mirror (proxies, certificates, tolerance of old indexes)."""
-    return "".join(line + "\n" for line in dump.splitlines() if _REACHING.match(line) and not line.rstrip().endswith('"";'))
+    """Those lines of 'apt-config dump' that say how to reach a mirror (proxies, certificates, tolerance of old
+    indexes).
+    """
+    return "".join(
+        line + "\n" for line in dump.splitlines() if _REACHING.match(line) and not line.rstrip().endswith('"";')
+    )
 
 
 def driver_pin(version: str) -> str:

@@ -57,7 +57,10 @@ def do_status(lab, arguments) -> int:
     elif not found:
         say("no machines")
     for entry in [] if arguments.json else found:
-        print(f"{entry['name']:<20} {entry['address']:<15} {entry['state']:<12} {entry['suite']:<9} {entry['model']} x{entry['gpus']}, boots: {entry['boots']}")
+        print(
+            f"{entry['name']:<20} {entry['address']:<15} {entry['state']:<12} {entry['suite']:<9} {entry['model']} "
+            f"x{entry['gpus']}, boots: {entry['boots']}"
+        )
     return 0
 
 
@@ -73,7 +76,11 @@ def do_fault(lab, arguments) -> int:
 
 
 def do_drivers(lab, arguments) -> int:
-    suites = arguments.suite or [suite for path in arguments.inventory for suite in machines.suites(Path(path).resolve())] or [config.SUITE]
+    suites = (
+        arguments.suite
+        or [suite for path in arguments.inventory for suite in machines.suites(Path(path).resolve())]
+        or [config.SUITE]
+    )
     for suite in dict.fromkeys(suites):
         drivers.ensure(lab, arguments.versions, suite)
     return 0
@@ -105,17 +112,29 @@ def do_supervise(lab, arguments) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="python3 -m tests.lab", description="GPU machines without GPUs, for rehearsals and tests.")
+    top = argparse.ArgumentParser(
+        prog="python3 -m tests.lab", description="GPU machines without GPUs, for rehearsals and tests."
+    )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     command = commands.add_parser("image", help="build the machines' image, or say that it is there")
     command.add_argument("--refresh", action="store_true", help="build it anew from today's packages")
-    command.add_argument("--suite", action="append", default=[], choices=config.SUITES, help=f"of this Debian release (default: {config.SUITE})")
+    command.add_argument(
+        "--suite",
+        action="append",
+        default=[],
+        choices=config.SUITES,
+        help=f"of this Debian release (default: {config.SUITE})",
+    )
     command.add_argument("--prune", action="store_true", help="remove images that are not this checkout's present ones")
     command.set_defaults(run=do_image)
 
     command = commands.add_parser("up", help="make and start the machines of an inventory")
-    command.add_argument("--inventory", default=str(machines.DEFAULT_INVENTORY), help="whose GPU hosts to make machines for (default: inventories/lab)")
+    command.add_argument(
+        "--inventory",
+        default=str(machines.DEFAULT_INVENTORY),
+        help="whose GPU hosts to make machines for (default: inventories/lab)",
+    )
     command.add_argument("nodes", nargs="*", metavar="NODE", help="only these hosts")
     command.set_defaults(run=do_up)
 
@@ -135,15 +154,25 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("words", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     command.set_defaults(run=do_exec)
 
-    command = commands.add_parser("fault", help="run the simulator's own command in a machine (inject, clear, list, faults)")
+    command = commands.add_parser(
+        "fault", help="run the simulator's own command in a machine (inject, clear, list, faults)"
+    )
     command.add_argument("node", metavar="NODE")
     command.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD")
     command.set_defaults(run=do_fault)
 
     command = commands.add_parser("drivers", help="compile drivers for the image's kernel, once, into the cache")
     which = command.add_mutually_exclusive_group()
-    which.add_argument("--suite", action="append", default=[], choices=config.SUITES, help=f"for this suite's image (default: {config.SUITE})")
-    which.add_argument("--inventory", action="append", default=[], help="for the images of the machines that this inventory asks for")
+    which.add_argument(
+        "--suite",
+        action="append",
+        default=[],
+        choices=config.SUITES,
+        help=f"for this suite's image (default: {config.SUITE})",
+    )
+    which.add_argument(
+        "--inventory", action="append", default=[], help="for the images of the machines that this inventory asks for"
+    )
     text = "such as 535.261.03 or 535.261.03-1 (default: all the image keeps)"
     command.add_argument("versions", nargs="*", metavar="VERSION", default=[], help=text)
     command.set_defaults(run=do_drivers)

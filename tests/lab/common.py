@@ -44,11 +44,15 @@ def environment(**extra: str) -> dict[str, str]:
     return {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive", **extra}
 
 
-def run(*command: object, check: bool = True, stdin: str | None = None, timeout: float | None = 120) -> subprocess.CompletedProcess:
+def run(
+    *command: object, check: bool = True, stdin: str | None = None, timeout: float | None = 120
+) -> subprocess.CompletedProcess:
     """Run a short command and return what it printed. A failure is a LabError with the command's own words."""
     words = [str(word) for word in command]
     try:
-        done = subprocess.run(words, input=stdin, capture_output=True, text=True, timeout=timeout, env=environment(), check=False)
+        done = subprocess.run(
+            words, input=stdin, capture_output=True, text=True, timeout=timeout, env=environment(), check=False
+        )
     except FileNotFoundError:
         raise LabError(f"{words[0]} is not installed: run tests/tools/setup.sh") from None
     except subprocess.TimeoutExpired:
@@ -58,13 +62,25 @@ def run(*command: object, check: bool = True, stdin: str | None = None, timeout:
     return done
 
 
-def run_logged(what: str, log: Path, *command: object, cwd: Path | None = None, every: float = 20, env: dict[str, str] | None = None) -> None:
-    """Run a long command with its output in a log, saying now and then that it still runs. A failure shows the log's end."""
+def run_logged(
+    what: str,
+    log: Path,
+    *command: object,
+    cwd: Path | None = None,
+    every: float = 20,
+    env: dict[str, str] | None = None,
+) -> None:
+    """Run a long command with its output in a log, saying now and then that it still runs.
+
+    A failure shows the log's end.
+    """
     words = [str(word) for word in command]
     start = time.monotonic()
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as output:
-        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=cwd, env=env or environment()) as child:
+        with subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=cwd, env=env or environment()
+        ) as child:
             try:
                 while True:
                     try:
@@ -82,7 +98,10 @@ def run_logged(what: str, log: Path, *command: object, cwd: Path | None = None, 
 
 @contextlib.contextmanager
 def locked(path: Path, what: str):
-    """Hold an exclusive lock, saying so when another process has it. The lock goes with the process, however it ends."""
+    """Hold an exclusive lock, saying so when another process has it.
+
+    The lock goes with the process, however it ends.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+", encoding="utf-8") as handle:
         try:

@@ -125,5 +125,8 @@ def current(environ=None, checkout: Path = CHECKOUT) -> Lab:
     lab = Lab(checkout=checkout, cache=cache_dir(environ), number=lab_number(environ.get("GPUFLEET_LAB_ID")))
     for what, path in (("checkout", lab.checkout), ("cache directory", lab.cache)):
         if re.search(r"[:,\\\s]", str(path)):
-            raise LabError(f"the {what} {path} has a space, comma, colon or backslash in its path, which overlay mounts cannot take: move it")
+            raise LabError(
+                f"the {what} {path} has a space, comma, colon or backslash in its path, which overlay mounts "
+                f"cannot take: move it"
+            )
     return lab

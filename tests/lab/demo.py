@@ -1,8 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The main job on the lab: six nodes in three racks from one real driver to another, and one of them has a GPU that the new driver does not
-bring up."""
+"""The main job on the lab: six nodes in three racks from one real driver to another, and one of them has a GPU that the
+new driver does not bring up.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +34,21 @@ POLICY = {
     "gpu_node_upgrade_soak_interval": 5,
 }
 OUT_OF_SERVICE = (
-    "stop", "install", "prove", "reboot", "reload", "validate", "return", "rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload",
-    "rollback_mig", "rollback_validate", "rollback_start", "quarantine",
+    "stop",
+    "install",
+    "prove",
+    "reboot",
+    "reload",
+    "validate",
+    "return",
+    "rollback_install",
+    "rollback_prove",
+    "rollback_reboot",
+    "rollback_reload",
+    "rollback_mig",
+    "rollback_validate",
+    "rollback_start",
+    "quarantine",
 )
 STAGES = {
     "kernel_hold": "hold the kernel",
@@ -81,12 +95,18 @@ class Progress:
                 return [f"{details['host']}: {stage} ({number}/{len(STAGES)})"]
         if data["event"] == "runner_on_unreachable" and not details.get("ignore_errors"):
             return [f"{details.get('host')}: does not answer"]
-        return STEP_LINE.findall(text.replace("\r", "")) if data["event"] in ("verbose", "runner_on_ok", "runner_on_failed") else []
+        return (
+            STEP_LINE.findall(text.replace("\r", ""))
+            if data["event"] in ("verbose", "runner_on_ok", "runner_on_failed")
+            else []
+        )
 
     @staticmethod
     def stage(details: dict) -> str | None:
         role = (details.get("role") or "").rpartition(".")[2]
-        if details.get("playbook", "").endswith("upgrade.yml") or "gpu_node_upgrade" in (details.get("task_path") or ""):
+        if details.get("playbook", "").endswith("upgrade.yml") or "gpu_node_upgrade" in (
+            details.get("task_path") or ""
+        ):
             return None
         if not str(details.get("play", "")).startswith("Bring"):
             return None
@@ -110,7 +130,9 @@ def complaints(report: dict, names: list[str]) -> list[str]:
     for name, node in nodes.items():
         expected = "rolled_back" if name == FAULTY else "done"
         if node["state"] != expected:
-            found.append(f"{name} is {node['state']}, expected {expected}{': ' + node['reason'] if node['reason'] else ''}")
+            found.append(
+                f"{name} is {node['state']}, expected {expected}{': ' + node['reason'] if node['reason'] else ''}"
+            )
         if (node["from"], node["to"]) != (OLD, NEW):
             found.append(f"{name} went from {node['from']} to {node['to']}, expected from {OLD} to {NEW}")
         bad = [step["name"] for step in node["steps"] if step["status"] != "ok"]
@@ -121,7 +143,9 @@ def complaints(report: dict, names: list[str]) -> list[str]:
 
 
 def warned(log: str) -> list[str]:
-    """Every warning of Ansible in its output, once each: a report that could not be made is one, and ends no rollout by itself."""
+    """Every warning of Ansible in its output, once each: a report that could not be made is one, and ends no rollout by
+    itself.
+    """
     return [f"Ansible warned: {words.strip()}" for words in dict.fromkeys(WARNING.findall(log))]
 
 
@@ -145,7 +169,7 @@ def out_of_order(nodes: dict) -> list[str]:
             spans.append((out[0]["started"], out[-1]["finished"], name))
     spans.sort()
     for number, (dummy, end, name) in enumerate(spans):
-        for begin, dummy, other in spans[number + 1:]:
+        for begin, dummy, other in spans[number + 1 :]:
             if rack(other) == rack(name) and begin < end:
                 found.append(f"{name} and {other} of one rack were out of service at the same time, at {begin}")
     return found
@@ -154,7 +178,9 @@ def out_of_order(nodes: dict) -> list[str]:
 def kept(ledger: Path, node: str, name: str) -> dict | None:
     """A document that the rollout kept in its ledger."""
     with contextlib.closing(sqlite3.connect(f"file:{ledger}?mode=ro", uri=True)) as database:
-        row = database.execute("SELECT body FROM gpufleet_document WHERE node = ? AND name = ?", (node, name)).fetchone()
+        row = database.execute(
+            "SELECT body FROM gpufleet_document WHERE node = ? AND name = ?", (node, name)
+        ).fetchone()
     return json.loads(row[0]) if row else None
 
 
@@ -196,19 +222,32 @@ def run(lab: Lab, names: list[str] | None = None) -> int:
 
         progress.say(f"bring {len(names)} nodes up with driver {OLD}")
         outcome = play(
-            "gpufleet.lifecycle.bringup", machines.DEFAULT_INVENTORY, dict(extra, nvidia_driver_version=OLD), limit=limit, on_event=progress.event
+            "gpufleet.lifecycle.bringup",
+            machines.DEFAULT_INVENTORY,
+            dict(extra, nvidia_driver_version=OLD),
+            limit=limit,
+            on_event=progress.event,
         )
         ended(outcome, "bringup", reports)
         if outcome.rc != 0:
             raise LabError(f"bringup ended with {outcome.rc}:\n{outcome.tail()}\nAll of it: {reports / 'ansible.log'}")
 
         progress.say(f"inject a fault: driver {NEW} does not bring up GPU {FAULTY_GPU} of {FAULTY}")
-        if machines.execute(lab, FAULTY, ["gpusim", "inject", "gpu-not-brought-up", "--gpu", str(FAULTY_GPU), "--driver", NEW]) != 0:
+        if (
+            machines.execute(
+                lab, FAULTY, ["gpusim", "inject", "gpu-not-brought-up", "--gpu", str(FAULTY_GPU), "--driver", NEW]
+            )
+            != 0
+        ):
             raise LabError(f"the fault could not be injected on {FAULTY}")
 
-        progress.say(f"roll driver {NEW} over the nodes: first the canary {CANARY}, then three at a time, one of a rack")
+        progress.say(
+            f"roll driver {NEW} over the nodes: first the canary {CANARY}, then three at a time, one of a rack"
+        )
         policy = dict(extra, rollout_report_dir=str(reports), **POLICY)
-        outcome = play("gpufleet.lifecycle.upgrade", machines.DEFAULT_INVENTORY, policy, limit=limit, on_event=progress.event)
+        outcome = play(
+            "gpufleet.lifecycle.upgrade", machines.DEFAULT_INVENTORY, policy, limit=limit, on_event=progress.event
+        )
         ended(outcome, "upgrade", reports)
         return conclude(progress, outcome, reports, artifacts, names)
 
@@ -223,7 +262,10 @@ def conclude(progress: Progress, outcome, reports: Path, artifacts: Path, names:
     """Show the report, and judge it."""
     path = reports / "report.json"
     if not path.exists():
-        raise LabError(f"the rollout left no report (exit status {outcome.rc}):\n{outcome.tail()}\nAll of it: {reports / 'ansible.log'}")
+        raise LabError(
+            f"the rollout left no report (exit status {outcome.rc}):\n{outcome.tail()}\n"
+            f"All of it: {reports / 'ansible.log'}"
+        )
     report = json.loads(path.read_text(encoding="utf-8"))
     found = complaints(report, names)
     if outcome.rc != 2:
@@ -235,11 +277,17 @@ def conclude(progress: Progress, outcome, reports: Path, artifacts: Path, names:
         found.append(f"the reason of {FAULTY} does not name GPU {FAULTY_GPU}")
     found += warned((reports / "ansible.log").read_text(encoding="utf-8"))
     print("\n" + "\n".join(table(report)) + "\n")
-    print(f"Report, for a browser: {reports / 'report.html'}; also {path} and {reports / 'report.md'}; Ansible's own output: {reports / 'ansible.log'}")
+    print(
+        f"Report, for a browser: {reports / 'report.html'}; also {path} and {reports / 'report.md'}; Ansible's own "
+        f"output: {reports / 'ansible.log'}"
+    )
     for line in found:
         print(f"NOT AS EXPECTED: {line}")
     if not found:
-        print(f"As expected, after {elapsed(progress.start)}: {FAULTY} could not use the new driver and was put back; the others run it.")
+        print(
+            f"As expected, after {elapsed(progress.start)}: {FAULTY} could not use the new driver and was put back; "
+            f"the others run it."
+        )
     return 1 if found else 0
 
 
@@ -251,4 +299,6 @@ def table(report: dict) -> list[str]:
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
     lines.insert(1, "  ".join("-" * width for width in widths))
-    return lines + [f"{name}: {' '.join(node['reason'].split())}" for name, node in report["nodes"].items() if node["reason"]]
+    return lines + [
+        f"{name}: {' '.join(node['reason'].split())}" for name, node in report["nodes"].items() if node["reason"]
+    ]

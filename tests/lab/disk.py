@@ -9,9 +9,13 @@ import contextlib
 import re
 
 # What is in memory (/run, /tmp) goes with a boot, and logs are there to be written to.
-# The time is that of the last change of anything about the file: it cannot be set back. A directory's own time is left out.
-LISTING = r"""find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/log \) -prune -o \
+# The time is that of the last change of anything about the file: it cannot be set back. A directory's own time is left
+# out.
+LISTING = (
+    r"""find / -xdev \( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp -o -path /var/log """
+    r"""\) -prune -o \
  \( -type d -printf '%p\t%y %m %u:%g\n' -o -printf '%p\t%y %m %u:%g %s %C@ %l\n' \)"""
+)
 
 
 def listing(host):
@@ -20,7 +24,10 @@ def listing(host):
 
 @contextlib.contextmanager
 def unchanged_but(*machines, allowed=()):
-    """Nothing on the disks of the machines changes, but for paths that one of the expressions matches whole. Yields what did, by host."""
+    """Nothing on the disks of the machines changes, but for paths that one of the expressions matches whole.
+
+    Yields what did, by host.
+    """
     before = [listing(host) for host in machines]
     changes = {}
     yield changes
@@ -29,5 +36,9 @@ def unchanged_but(*machines, allowed=()):
         assert len(new) > 10000, "this is no listing of a machine"
         differ = {path: (old.get(path), new.get(path)) for path in {*old, *new} if old.get(path) != new.get(path)}
         changes[host.backend.host.name] = sorted(differ)
-        wrong = {path: was for path, was in differ.items() if not any(re.fullmatch(expression, path) for expression in allowed)}
+        wrong = {
+            path: was
+            for path, was in differ.items()
+            if not any(re.fullmatch(expression, path) for expression in allowed)
+        }
         assert not wrong, "\n".join("%s: %s -> %s" % (path, *was) for path, was in sorted(wrong.items()))

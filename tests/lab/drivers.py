@@ -36,7 +36,9 @@ def choose(wanted: str, available: list[str]) -> str:
     if len(fitting) == 1:
         return fitting[0]
     offered = ", ".join(sorted(set(available))) or "none"
-    raise LabError(f"driver version {wanted} is {'ambiguous' if fitting else 'not available'}; of {PACKAGE} there is: {offered}")
+    raise LabError(
+        f"driver version {wanted} is {'ambiguous' if fitting else 'not available'}; of {PACKAGE} there is: {offered}"
+    )
 
 
 def stored_versions(archives: list[str]) -> dict[str, str]:
@@ -67,7 +69,10 @@ def _archives(lab: Lab, suite: str) -> Path:
 
 
 def directory(lab: Lab, suite: str, version: str) -> Path:
-    """Where the trees of a version are kept. Their name tells no package's revision: of two revisions, the later one's are kept apart."""
+    """Where the trees of a version are kept.
+
+    Their name tells no package's revision: of two revisions, the later one's are kept apart.
+    """
     same = [each for each in DRIVER_VERSIONS[suite] if upstream(each) == upstream(version)]
     return lab.trees / version if version in same[1:] else lab.trees
 
@@ -77,7 +82,9 @@ def present(trees: Path, name: str) -> bool:
 
 
 def ensure(lab: Lab, wanted: list[str], suite: str = SUITE) -> list[Path]:
-    """Have built trees of these driver versions (all the image keeps, if none is named) for each kernel of a suite's image; return their files."""
+    """Have built trees of these driver versions (all the image keeps, if none is named) for each kernel of a suite's
+    image; return their files.
+    """
     image.ensure(lab, suite, image.packages_layer(suite))
     base = image.base_layer(suite).root(lab.images)
     stored = list(stored_versions(os.listdir(_archives(lab, suite))))
@@ -104,7 +111,15 @@ def _fetch(suite: str, root: Path, version: str, log: Path) -> str:
     run_logged("package lists", log, "chroot", root, "apt-get", "-q", "update")
     offered = madison(run("chroot", root, "apt-cache", "madison", PACKAGE).stdout)
     chosen = choose(version, offered)
-    run_logged(f"package of {chosen}", log, "chroot", root, "sh", "-c", f"cd /var/tmp && apt-get -q download {PACKAGE}={chosen}")
+    run_logged(
+        f"package of {chosen}",
+        log,
+        "chroot",
+        root,
+        "sh",
+        "-c",
+        f"cd /var/tmp && apt-get -q download {PACKAGE}={chosen}",
+    )
     (package,) = (root / "var/tmp").glob(f"{PACKAGE}_*.deb")
     return f"/var/tmp/{package.name}"
 
@@ -122,7 +137,12 @@ def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
         work = lab.cache / "build" / f"{version}-{kernel}"
         shutil.rmtree(work, ignore_errors=True)
         root = work / "root"
-        overlay.mount([layer.root(lab.images) for layer in layers.stack(image.packages_layer(suite))], work / "upper", work / "work", root)
+        overlay.mount(
+            [layer.root(lab.images) for layer in layers.stack(image.packages_layer(suite))],
+            work / "upper",
+            work / "work",
+            root,
+        )
         log = trees / f"{name.removesuffix('.dkms.tar.gz')}.log"
         log.unlink(missing_ok=True)
         try:
@@ -155,10 +175,17 @@ def _build(root: Path, version: str, kernel: str, log: Path) -> None:
         raise LabError(f"the package of {version} holds no source {MODULE}-{version}")
     run_logged("dkms add", log, "chroot", root, "dkms", "add", "-m", MODULE, "-v", version)
     try:
-        run_logged(f"compiling {version} for {kernel}", log, "chroot", root, "dkms", "build", *pair, "-j", os.cpu_count() or 1)
+        run_logged(
+            f"compiling {version} for {kernel}", log, "chroot", root, "dkms", "build", *pair, "-j", os.cpu_count() or 1
+        )
     except LabError as error:
         inner = root / "var/lib/dkms" / MODULE / version / "build/make.log"
         lines = inner.read_text(errors="replace").splitlines()[-25:] if inner.exists() else []
         raise LabError("\n".join([str(error), f"the end of the compiler's log ({inner.name}):", *lines])) from error
-    target = f"/var/tmp/{dkms.tree_name(MODULE, version, kernel, arch, dkms.compiler_id(dkms.kernel_config(str(root), kernel)))}"
-    run_logged("packing the tree", log, "chroot", root, "dkms", "mktarball", *pair, "--binaries-only", "--archive", target)
+    target = (
+        f"/var/"
+        f"tmp/{dkms.tree_name(MODULE, version, kernel, arch, dkms.compiler_id(dkms.kernel_config(str(root), kernel)))}"
+    )
+    run_logged(
+        "packing the tree", log, "chroot", root, "dkms", "mktarball", *pair, "--binaries-only", "--archive", target
+    )

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel of the host has to allow while there are machines, and its values before, put back with the last of them."""
+"""What the kernel of the host has to allow while there are machines, and its values before, put back with the last of
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,8 @@ from pathlib import Path
 
 from .common import read_json, write_json
 
-# The least each must be. Every systemd takes a dozen of inotify's instances (inotify(7)), and the kernel's default of 128 is used up by ten machines.
+# The least each must be. Every systemd takes a dozen of inotify's instances (inotify(7)), and the kernel's default of
+# 128 is used up by ten machines.
 LEAST = {"net/ipv4/ip_forward": 1, "fs/inotify/max_user_instances": 4096}
 RECORD = "host.json"
 

@@ -20,7 +20,14 @@ LOCAL_CERTIFICATES = Path("/usr/local/share/ca-certificates")
 APT_SETTINGS = Path("etc/apt/apt.conf.d/00lab-host")
 SOURCES = Path("etc/apt/sources.list.d/debian.sources")
 # One binary package of each kind that a compute node installs of the driver; apt adds what they depend on.
-DRIVER_PACKAGES = ("nvidia-kernel-dkms", "nvidia-smi", "libnvidia-ml1", "libcuda1", "libnvidia-cfg1", "firmware-nvidia-gsp")
+DRIVER_PACKAGES = (
+    "nvidia-kernel-dkms",
+    "nvidia-smi",
+    "libnvidia-ml1",
+    "libcuda1",
+    "libnvidia-cfg1",
+    "firmware-nvidia-gsp",
+)
 OTHER_DRIVER_PACKAGES = ("nvidia-persistenced",)  # of their own sources, with versions of their own
 
 DPKG_SETTINGS = """\
@@ -32,7 +39,8 @@ path-exclude=/usr/share/locale/*
 path-exclude=/usr/share/lintian/*
 """
 INITRAMFS_SETTINGS = """\
-# These machines never boot from their initramfs, but it is made at every change, as on a real one: small and quick will do.
+# These machines never boot from their initramfs, but it is made at every change, \
+as on a real one: small and quick will do.
 MODULES=list
 COMPRESS=zstd
 COMPRESSLEVEL=1
@@ -42,12 +50,21 @@ UseDNS no
 PasswordAuthentication no
 PermitRootLogin no
 """
-# No timer of the distribution may take apt's lock in the middle of a rehearsal, and a container has no console to log in on.
+# No timer of the distribution may take apt's lock in the middle of a rehearsal, and a container has no console to log
+# in on.
 MASKED = (
-    "apt-daily.timer", "apt-daily.service", "apt-daily-upgrade.timer", "apt-daily-upgrade.service",
-    "dpkg-db-backup.timer", "e2scrub_all.timer", "e2scrub_reap.service", "fstrim.timer",
-    "console-getty.service", "getty@tty1.service", "systemd-networkd-wait-online.service",
-)  # fmt: skip
+    "apt-daily.timer",
+    "apt-daily.service",
+    "apt-daily-upgrade.timer",
+    "apt-daily-upgrade.service",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "e2scrub_reap.service",
+    "fstrim.timer",
+    "console-getty.service",
+    "getty@tty1.service",
+    "systemd-networkd-wait-online.service",
+)
 
 
 def put(root: Path, path: str | Path, text: str, mode: int = 0o644) -> None:
@@ -84,13 +101,25 @@ def build_base(suite: str, root: Path, log: Path) -> None:
     work.mkdir()
     sources = aptconf.node_sources(aptconf.read_host(), suite)
     write_whole(work / "debian.sources", aptconf.deb822(sources))
-    write_whole(work / "apt.conf", aptconf.host_settings() + 'Acquire::Languages "none";\nAPT::Install-Recommends "false";\n')
+    write_whole(
+        work / "apt.conf", aptconf.host_settings() + 'Acquire::Languages "none";\nAPT::Install-Recommends "false";\n'
+    )
     put(hook, "etc/dpkg/dpkg.cfg.d/lab", DPKG_SETTINGS)
     put(hook, "etc/initramfs-tools/conf.d/lab", INITRAMFS_SETTINGS)
     put(hook, "etc/ssh/sshd_config.d/lab.conf", SSHD_SETTINGS)
     for path in certificates():
-        put(hook, Path("usr/local/share/ca-certificates") / path.relative_to(LOCAL_CERTIFICATES), path.read_text(encoding="utf-8"))
-    words = ["mmdebstrap", "--mode=root", "--format=directory", "--variant=minbase", f"--include={','.join(list_file(HERE / 'node-packages.txt'))}"]
+        put(
+            hook,
+            Path("usr/local/share/ca-certificates") / path.relative_to(LOCAL_CERTIFICATES),
+            path.read_text(encoding="utf-8"),
+        )
+    words = [
+        "mmdebstrap",
+        "--mode=root",
+        "--format=directory",
+        "--variant=minbase",
+        f"--include={','.join(list_file(HERE / 'node-packages.txt'))}",
+    ]
     words += [f"--aptopt={work / 'apt.conf'}", f"--setup-hook=cp -a {hook}/. \"$1\""]
     words += ["--skip=cleanup/apt/lists", "--skip=check/empty"]
     run_logged("the base system", log, *words, suite, root, work / "debian.sources")
@@ -114,7 +143,10 @@ def build_base(suite: str, root: Path, log: Path) -> None:
 
 
 def build_packages(suite: str, root: Path, log: Path) -> None:
-    """Download the packages of the suite's drivers into the archive directory. The sources they come from are not left enabled."""
+    """Download the packages of the suite's drivers into the archive directory.
+
+    The sources they come from are not left enabled.
+    """
     use_host_names(root)
     own = use_host_network_settings(root, suite)
     kept = root / "var/lib/apt/lists"
@@ -122,13 +154,29 @@ def build_packages(suite: str, root: Path, log: Path) -> None:
     shutil.copytree(kept, aside, symlinks=True)
     extra, pin = root / "etc/apt/sources.list.d/lab-drivers.sources", root / "etc/apt/preferences.d/lab-drivers"
     write_whole(extra, aptconf.deb822(aptconf.driver_sources(own, suite)))
-    apt = ["chroot", root, "apt-get", "-q", "-y", "-o", "APT::Install-Recommends=false", "-o", "Acquire::Languages=none"]
+    apt = [
+        "chroot",
+        root,
+        "apt-get",
+        "-q",
+        "-y",
+        "-o",
+        "APT::Install-Recommends=false",
+        "-o",
+        "Acquire::Languages=none",
+    ]
     run_logged("package lists", log, *apt, "update")
     for version in DRIVER_VERSIONS[suite]:
         write_whole(pin, aptconf.driver_pin(version))
         names = [f"{name}={version}" for name in DRIVER_PACKAGES]
         run_logged(f"packages of {version}", log, *apt, "--download-only", "install", *names, *OTHER_DRIVER_PACKAGES)
-    for path in (extra, pin, root / "etc/resolv.conf", root / "var/cache/apt/pkgcache.bin", root / "var/cache/apt/srcpkgcache.bin"):
+    for path in (
+        extra,
+        pin,
+        root / "etc/resolv.conf",
+        root / "var/cache/apt/pkgcache.bin",
+        root / "var/cache/apt/srcpkgcache.bin",
+    ):
         path.unlink(missing_ok=True)
     shutil.rmtree(kept)
     aside.rename(kept)
@@ -157,8 +205,18 @@ def base_layer(suite: str = SUITE) -> layers.Layer:
 
 
 def packages_layer(suite: str = SUITE) -> layers.Layer:
-    inputs = {"revision": REVISION, "versions": " ".join(DRIVER_VERSIONS[suite]), "packages": " ".join(DRIVER_PACKAGES + OTHER_DRIVER_PACKAGES)}
-    return layers.Layer("packages", f"the {suite} image's store of driver packages", inputs, partial(build_packages, suite), (base_layer(suite),))
+    inputs = {
+        "revision": REVISION,
+        "versions": " ".join(DRIVER_VERSIONS[suite]),
+        "packages": " ".join(DRIVER_PACKAGES + OTHER_DRIVER_PACKAGES),
+    }
+    return layers.Layer(
+        "packages",
+        f"the {suite} image's store of driver packages",
+        inputs,
+        partial(build_packages, suite),
+        (base_layer(suite),),
+    )
 
 
 def simulator_layer(suite: str = SUITE) -> layers.Layer:
@@ -166,7 +224,9 @@ def simulator_layer(suite: str = SUITE) -> layers.Layer:
     files = [path for path in sources.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     below = packages_layer(suite)
     inputs = {"sources": layers.digest_files(files, sources)}
-    return layers.Layer("sim", f"the GPU simulator in the {suite} image", inputs, build_simulator, (below, *below.parents))
+    return layers.Layer(
+        "sim", f"the GPU simulator in the {suite} image", inputs, build_simulator, (below, *below.parents)
+    )
 
 
 def node_layer(suite: str = SUITE) -> layers.Layer:
@@ -208,7 +268,10 @@ def must_be_idle() -> None:
     busy = sorted(REGISTRY.glob("[0-9]*.json")) if REGISTRY.is_dir() else []
     if busy:
         owners = ", ".join(read_json(path, {}).get("checkout", "?") for path in busy)
-        raise LabError(f"a lab is up (checkout {owners}): run 'python3 -m tests.lab down' there first, as its machines use the image")
+        raise LabError(
+            f"a lab is up (checkout {owners}): run 'python3 -m tests.lab down' there first, as its "
+            f"machines use the image"
+        )
 
 
 def refresh(lab: Lab, suite: str = SUITE) -> None:
@@ -238,4 +301,8 @@ def prune(lab: Lab) -> list[str]:
 def kernels(root: Path) -> list[str]:
     """Kernels a root can boot and build modules for."""
     modules = root / "lib/modules"
-    return sorted(path.name for path in modules.iterdir() if (root / "boot" / f"vmlinuz-{path.name}").exists()) if modules.is_dir() else []
+    return (
+        sorted(path.name for path in modules.iterdir() if (root / "boot" / f"vmlinuz-{path.name}").exists())
+        if modules.is_dir()
+        else []
+    )

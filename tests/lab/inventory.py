@@ -63,7 +63,10 @@ def gpu_hosts(groups: dict) -> list[str]:
 def _whole(name: str, what: str, value, low: int, high: int) -> int:
     text = str(value).strip()
     if isinstance(value, bool) or not re.fullmatch(r"[0-9]+", text) or not low <= int(text) <= high:
-        raise LabError(f"host {name}: {what} is {value!r}; expected a whole number from {low} to {high}, written out in the inventory")
+        raise LabError(
+            f"host {name}: {what} is {value!r}; expected a whole number from {low} to {high}, written out "
+            f"in the inventory"
+        )
     return int(text)
 
 
@@ -100,7 +103,9 @@ def machines(groups: dict, taken: dict[str, int] | None = None) -> list[Machine]
         raise LabError("the inventory has no host in group gpu_nodes (or in all): there is no machine to make")
     for name in names:
         if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,61}[A-Za-z0-9])?", name):
-            raise LabError(f"host {name!r}: the lab takes names of letters, digits, dots and hyphens, as a host name is")
+            raise LabError(
+                f"host {name!r}: the lab takes names of letters, digits, dots and hyphens, as a host name is"
+            )
     numbers = addresses(names, variables, taken or {})
     found = []
     for name in names:
@@ -111,7 +116,15 @@ def machines(groups: dict, taken: dict[str, int] | None = None) -> list[Machine]
         suite = values.get("lab_suite", SUITE)
         if suite not in SUITES:
             raise LabError(f"host {name}: lab_suite is {suite!r}; the lab has images of {' and '.join(SUITES)}")
-        found.append(Machine(name, numbers[name], model, _whole(name, "lab_gpu_count", values.get("lab_gpu_count", DEFAULT_COUNT), 0, 16), suite))
+        found.append(
+            Machine(
+                name,
+                numbers[name],
+                model,
+                _whole(name, "lab_gpu_count", values.get("lab_gpu_count", DEFAULT_COUNT), 0, 16),
+                suite,
+            )
+        )
     return found
 
 
@@ -136,7 +149,14 @@ def astray(overlay: dict[str, dict], groups: dict) -> list[str]:
             seen = variables.get(name, {})
             found += [f"{name}: {key} is {seen.get(key)!r}" for key, value in wanted.items() if seen.get(key) != value]
             # Other spellings of the same settings, which win over the ones above.
-            other = ("ansible_ssh_host", "ansible_ssh_port", "ansible_ssh_user", "ansible_private_key_file", "ansible_ssh_extra_args", "ansible_ssh_executable")
+            other = (
+                "ansible_ssh_host",
+                "ansible_ssh_port",
+                "ansible_ssh_user",
+                "ansible_private_key_file",
+                "ansible_ssh_extra_args",
+                "ansible_ssh_executable",
+            )
             found += [f"{name}: {key} is {seen[key]!r}" for key in other if key in seen]
     return found
 
@@ -147,7 +167,9 @@ def connection(lab: Lab) -> dict[str, object]:
         "ansible_port": 22,
         "ansible_user": "fleet",
         "ansible_ssh_private_key_file": str(lab.key),
-        "ansible_ssh_common_args": f"-o UserKnownHostsFile={lab.known_hosts} -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes",
+        "ansible_ssh_common_args": (
+            f"-o UserKnownHostsFile={lab.known_hosts} -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes"
+        ),
         "ansible_python_interpreter": "/usr/bin/python3",
     }
 

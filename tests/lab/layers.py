@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The image's layers: directories in the cache, named by what went into them, stacked by overlayfs.
 
-A layer is made in a temporary directory beside its final place and renamed when it is whole, under a lock: two builds at once
-make it once, and an interrupted one leaves only a temporary directory, which the next build removes.
+A layer is made in a temporary directory beside its final place and renamed when it is whole, under a lock: two builds
+at once make it once, and an interrupted one leaves only a temporary directory, which the next build removes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ def make(layer: Layer, images: Path) -> None:
             merged.rmdir()
         else:
             layer.build(root, log)
-        write_json(temporary / "layer.json", {"kind": layer.kind, "inputs": layer.inputs, "parents": [parent.name for parent in layer.parents]})
+        write_json(
+            temporary / "layer.json",
+            {"kind": layer.kind, "inputs": layer.inputs, "parents": [parent.name for parent in layer.parents]},
+        )
         run("sync", "--file-system", temporary)
         shutil.rmtree(images / layer.name, ignore_errors=True)
         temporary.rename(images / layer.name)

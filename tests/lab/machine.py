@@ -30,7 +30,10 @@ def host_name(name: str) -> str:
 
 
 def unit_name(lab: Lab, machine: Machine) -> str:
-    """A name for systemd-nspawn that no machine of another lab has. By number, since its network device is named after it."""
+    """A name for systemd-nspawn that no machine of another lab has.
+
+    By number, since its network device is named after it.
+    """
     return f"gf{lab.number}-{machine.host_number}"
 
 
@@ -64,25 +67,37 @@ def hosts_file(lab: Lab, machine: Machine, others: list[Machine], foreign: list[
 
 
 def resolv_conf(text: str, upstream: str = "") -> str:
-    """The host's name servers. One on the host's loopback cannot be reached from a machine: then those behind it are taken."""
+    """The host's name servers.
+
+    One on the host's loopback cannot be reached from a machine: then those behind it are taken.
+    """
 
     def servers(content: str) -> list[str]:
-        return [line.split()[1] for line in content.splitlines() if line.split()[:1] == ["nameserver"] and len(line.split()) > 1]
+        return [
+            line.split()[1]
+            for line in content.splitlines()
+            if line.split()[:1] == ["nameserver"] and len(line.split()) > 1
+        ]
 
     usable = [server for server in servers(text) if not server.startswith("127.") and server != "::1"]
     usable = usable or [server for server in servers(upstream) if not server.startswith("127.")]
-    rest = [line for line in text.splitlines() if line.split()[:1] in (["search"], ["options"]) and "trust-ad" not in line]
+    rest = [
+        line for line in text.splitlines() if line.split()[:1] in (["search"], ["options"]) and "trust-ad" not in line
+    ]
     return "\n".join([f"nameserver {server}" for server in usable] + rest) + "\n"
 
 
 def network_file(lab: Lab, machine: Machine, mtu: int) -> str:
     return (
         f"[Match]\nName=host0\n\n[Link]\nMTUBytes={mtu}\n\n"
-        f"[Network]\nAddress={lab.address(machine.host_number)}/24\nGateway={lab.gateway}\nIPv6AcceptRA=no\nLinkLocalAddressing=no\n"
+        f"[Network]\nAddress={lab.address(machine.host_number)}/24\nGateway={lab.gateway}\nIPv6AcceptRA=no\n"
+        f"LinkLocalAddressing=no\n"
     )
 
 
-def identity(lab: Lab, machine: Machine, others: list[Machine], foreign: list[str], resolv: str, mtu: int, keys: dict[str, str]) -> list[File]:
+def identity(
+    lab: Lab, machine: Machine, others: list[Machine], foreign: list[str], resolv: str, mtu: int, keys: dict[str, str]
+) -> list[File]:
     """The files that make a machine out of the image. `keys`: host_private, host_public, user_public."""
     return [
         File("etc/hostname", host_name(machine.name) + "\n"),
@@ -97,17 +112,40 @@ def identity(lab: Lab, machine: Machine, others: list[Machine], foreign: list[st
 
 
 def nspawn(lab: Lab, machine: Machine, root: Path) -> list[str]:
-    """Boot the machine in the foreground. It ends with REBOOT when it wants to be started again, and with whoever started it."""
+    """Boot the machine in the foreground.
+
+    It ends with REBOOT when it wants to be started again, and with whoever started it.
+    """
     return [
-        "setpriv", "--pdeathsig=KILL", "systemd-nspawn", "--quiet", "--register=no", "--keep-unit", f"--machine={unit_name(lab, machine)}",
-        f"--hostname={host_name(machine.name)}", f"--network-bridge={lab.bridge}", "--resolv-conf=off", "--timezone=off",
-        "--link-journal=no", "-D", str(root), "--boot", "--console=read-only",
-    ]  # fmt: skip
+        "setpriv",
+        "--pdeathsig=KILL",
+        "systemd-nspawn",
+        "--quiet",
+        "--register=no",
+        "--keep-unit",
+        f"--machine={unit_name(lab, machine)}",
+        f"--hostname={host_name(machine.name)}",
+        f"--network-bridge={lab.bridge}",
+        "--resolv-conf=off",
+        "--timezone=off",
+        "--link-journal=no",
+        "-D",
+        str(root),
+        "--boot",
+        "--console=read-only",
+    ]
 
 
 def enter(leader: int, words: list[str]) -> list[str]:
     """Run a command in a machine as root, without going over its network."""
-    inside = ["/usr/bin/env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "LANG=C.UTF-8"]
+    inside = [
+        "/usr/bin/env",
+        "-i",
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME=/root",
+        "USER=root",
+        "LANG=C.UTF-8",
+    ]
     spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wdns=/"]
     return ["nsenter", f"--target={leader}", *spaces, "--", *inside, *words]
 
@@ -128,7 +166,9 @@ def known_hosts(lab: Lab, public_keys: dict[Machine, str]) -> str:
 
 
 def control_path(lab: Lab, which: str) -> str:
-    """Where a shared connection's socket lies, for those who share one (testinfra does); short, as sockets have to be."""
+    """Where a shared connection's socket lies, for those who share one (testinfra does); short, as sockets have to
+    be.
+    """
     return f"{REGISTRY}/ssh{lab.number}-{which}"
 
 
@@ -137,8 +177,10 @@ def ssh_config(lab: Lab, known: list[Machine]) -> str:
     blocks = []
     for machine in sorted(known, key=lambda each: each.host_number):
         blocks.append(
-            f"Host {machine.name}\n  HostName {lab.address(machine.host_number)}\n  User {USER}\n  IdentityFile {lab.key}\n  IdentitiesOnly yes\n"
-            f"  UserKnownHostsFile {lab.known_hosts}\n  StrictHostKeyChecking yes\n  ControlPath {control_path(lab, '%C')}\n"
+            f"Host {machine.name}\n  HostName {lab.address(machine.host_number)}\n  User {USER}\n"
+            f"  IdentityFile {lab.key}\n  IdentitiesOnly yes\n"
+            f"  UserKnownHostsFile {lab.known_hosts}\n  StrictHostKeyChecking yes\n"
+            f"  ControlPath {control_path(lab, '%C')}\n"
         )
     return "\n".join(blocks)
 

@@ -31,7 +31,9 @@ def chosen(lab: Lab, names: list[str]) -> list[Machine]:
     have = existing(lab)
     unknown = [name for name in names if name not in have]
     if unknown:
-        raise LabError(f"no machine {', '.join(unknown)} in this lab; there is: {', '.join(have) or 'none (run up first)'}")
+        raise LabError(
+            f"no machine {', '.join(unknown)} in this lab; there is: {', '.join(have) or 'none (run up first)'}"
+        )
     return [have[name] for name in names] if names else list(have.values())
 
 
@@ -50,14 +52,20 @@ def ssh_keys(lab: Lab, wanted: list[Machine]) -> None:
     if not lab.state_link.exists():
         lab.state_link.symlink_to(lab.state, target_is_directory=True)
     lab.ssh.chmod(0o700)
-    for path, comment in [(lab.key, "gpufleet-lab"), *((lab.ssh / "hosts" / machine.name, machine.name) for machine in wanted)]:
+    for path, comment in [
+        (lab.key, "gpufleet-lab"),
+        *((lab.ssh / "hosts" / machine.name, machine.name) for machine in wanted),
+    ]:
         if not path.with_name(path.name + ".pub").exists():
             path.unlink(missing_ok=True)
             run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", path)
 
 
 def _write_ssh_files(lab: Lab) -> None:
-    found = {machine: (lab.ssh / "hosts" / f"{machine.name}.pub").read_text(encoding="ascii") for machine in existing(lab).values()}
+    found = {
+        machine: (lab.ssh / "hosts" / f"{machine.name}.pub").read_text(encoding="ascii")
+        for machine in existing(lab).values()
+    }
     write_whole(lab.known_hosts, build.known_hosts(lab, found))
     write_whole(lab.ssh_config, build.ssh_config(lab, list(found)))
 
@@ -69,7 +77,12 @@ def system_state(lab: Lab, name: str) -> str:
         return "off"
     words = build.enter(leader, ["systemctl", "is-system-running"])
     try:
-        return subprocess.run(words, capture_output=True, text=True, timeout=20, env=environment(), check=False).stdout.strip() or "starting"
+        return (
+            subprocess.run(
+                words, capture_output=True, text=True, timeout=20, env=environment(), check=False
+            ).stdout.strip()
+            or "starting"
+        )
     except subprocess.TimeoutExpired:
         return "unreachable"
 
@@ -78,7 +91,10 @@ def failed_units(lab: Lab, name: str) -> list[str]:
     leader = processes.leader(lab.tag(name))
     if leader is None:
         return []
-    done = run(*build.enter(leader, ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager"]), check=False)
+    done = run(
+        *build.enter(leader, ["systemctl", "list-units", "--state=failed", "--plain", "--no-legend", "--no-pager"]),
+        check=False,
+    )
     return [line.split()[0] for line in done.stdout.splitlines() if line.split()]
 
 
@@ -100,7 +116,10 @@ def wait_for(lab: Lab, machine: Machine, start: float) -> str:
         state = system_state(lab, machine.name)
         if state in ("running", "degraded") and answers(lab, machine):
             units = failed_units(lab, machine.name) if state == "degraded" else []
-            say(f"{machine.name} is {state} after {elapsed(start)}" + (f": failed units {', '.join(units)}" if units else ""))
+            say(
+                f"{machine.name} is {state} after {elapsed(start)}"
+                + (f": failed units {', '.join(units)}" if units else "")
+            )
             return state
         if state == "off" and not running(lab, machine.name):
             break
@@ -121,7 +140,10 @@ def _start(lab: Lab, wanted: list[Machine]) -> None:
 
 
 def images(lab: Lab, wanted: list[Machine]) -> dict[str, list[str]]:
-    """The image's directories for each suite that machines are of. What is missing is built first; a suite that none asks for is not."""
+    """The image's directories for each suite that machines are of.
+
+    What is missing is built first; a suite that none asks for is not.
+    """
     suites = dict.fromkeys(machine.suite for machine in wanted)
     return {suite: [str(path) for path in layers.roots(image.ensure(lab, suite), lab.images)] for suite in suites}
 
@@ -132,14 +154,19 @@ def up(lab: Lab, inventory: Path, names: list[str]) -> list[Machine]:
     wanted = machines(read(inventory), {name: machine.host_number for name, machine in existing(lab).items()})
     unknown = [name for name in names if name not in {machine.name for machine in wanted}]
     if unknown:
-        raise LabError(f"{inventory} has no GPU host {', '.join(unknown)}; it has: {', '.join(machine.name for machine in wanted)}")
+        raise LabError(
+            f"{inventory} has no GPU host {', '.join(unknown)}; it has: {', '.join(machine.name for machine in wanted)}"
+        )
     wanted = [machine for machine in wanted if not names or machine.name in names]
     parts = images(lab, wanted)
     with locked(lab.state / "lock", "starts or stops machines"):
         have = existing(lab)
         for machine in wanted:
             if machine.name in have and have[machine.name] != machine and running(lab, machine.name):
-                raise LabError(f"{machine.name} is running with other hardware or another address than {inventory} says: run 'down' first")
+                raise LabError(
+                    f"{machine.name} is running with other hardware or another address than {inventory} says: "
+                    f"run 'down' first"
+                )
         ssh_keys(lab, wanted)
         network.up(lab)
         fresh = [machine for machine in wanted if not running(lab, machine.name)]
@@ -156,11 +183,19 @@ def up(lab: Lab, inventory: Path, names: list[str]) -> list[Machine]:
 
 
 def _specify(lab: Lab, machine: Machine, parts: list[str]) -> None:
-    """Say what a machine is made from. One that was powered off keeps its disk, unless it is to be another machine now."""
+    """Say what a machine is made from.
+
+    One that was powered off keeps its disk, unless it is to be another machine now.
+    """
     path = lab.node_dir(machine.name) / "spec.json"
     before = read_json(path)
     whole = (path.parent / "identified").exists()
-    if whole and before and before["machine"] == machine.as_dict() and all(Path(part).is_dir() for part in before["layers"]):
+    if (
+        whole
+        and before
+        and before["machine"] == machine.as_dict()
+        and all(Path(part).is_dir() for part in before["layers"])
+    ):
         return
     _wipe(lab, machine.name)
     write_json(path, {"machine": machine.as_dict(), "layers": parts})
@@ -180,7 +215,9 @@ def reset(lab: Lab, names: list[str]) -> None:
             processes.kill(lab.tag(machine.name), whole=True)
             network.unplug(build.port(lab, machine))
             _wipe(lab, machine.name)
-            write_json(lab.node_dir(machine.name) / "spec.json", {"machine": machine.as_dict(), "layers": parts[machine.suite]})
+            write_json(
+                lab.node_dir(machine.name) / "spec.json", {"machine": machine.as_dict(), "layers": parts[machine.suite]}
+            )
         network.up(lab)
         _write_ssh_files(lab)
         _start(lab, doomed)
@@ -228,7 +265,16 @@ def status(lab: Lab) -> list[dict]:
     found = []
     for machine in existing(lab).values():
         told = read_json(lab.node_dir(machine.name) / "state.json", {})
-        state = system_state(lab, machine.name) if running(lab, machine.name) else "failed" if told.get("state") == "failed" else "off"
+        state = (
+            system_state(lab, machine.name)
+            if running(lab, machine.name)
+            else "failed"
+            if told.get("state") == "failed"
+            else "off"
+        )
         entry = {"name": machine.name, "address": lab.address(machine.host_number), "state": state}
-        found.append(entry | {"suite": machine.suite, "model": machine.model, "gpus": machine.gpus, "boots": told.get("boots", 0)})
+        found.append(
+            entry
+            | {"suite": machine.suite, "model": machine.model, "gpus": machine.gpus, "boots": told.get("boots", 0)}
+        )
     return found

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A signed apt mirror of the driver packages that a suite's image keeps: what a site without a way to the internet has.
 
-Usage: ``python3 -m tests.lab.mirror SUITE DIRECTORY``, which writes DIRECTORY with ``dists/``, ``pool/`` (links to the image's
-archives) and ``key.asc``, and DIRECTORY.tar with the files themselves. The key is made for it and not kept.
+Usage: ``python3 -m tests.lab.mirror SUITE DIRECTORY``, which writes DIRECTORY with ``dists/``, ``pool/`` (links to the
+image's archives) and ``key.asc``, and DIRECTORY.tar with the files themselves. The key is made for it and not kept.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ def sign(release: Path, key: Path) -> None:
 def make(archives: list[Path], suite: str, directory: Path) -> int:
     """Write the mirror and its tar file anew. Returns the number of packages."""
     if not archives:
-        raise LabError(f"there are no packages to make a mirror of {suite} of: run 'python3 -m tests.lab image --suite {suite}'")
+        raise LabError(
+            f"there are no packages to make a mirror of {suite} of: run 'python3 -m tests.lab image --suite {suite}'"
+        )
     shutil.rmtree(directory, ignore_errors=True)
     dist = directory / "dists" / suite
     for name, text in packages(archives).items():

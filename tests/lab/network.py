@@ -32,7 +32,9 @@ table ip {lab.table} {{
 
 
 def accept_rules(lab: Lab) -> list[list[str]]:
-    """For hosts whose iptables drop what is forwarded (Docker does so): the rules that let the lab's packets through."""
+    """For hosts whose iptables drop what is forwarded (Docker does so): the rules that let the lab's packets
+    through.
+    """
     comment = ["-m", "comment", "--comment", lab.table, "-j", "ACCEPT"]
     return [["FORWARD", "-i", lab.bridge, *comment], ["FORWARD", "-o", lab.bridge, *comment]]
 
@@ -51,7 +53,11 @@ def clash(lab: Lab, addresses: list[dict]) -> str | None:
     subnet = ipaddress.ip_network(lab.subnet)
     for link in addresses:
         for entry in link.get("addr_info", []):
-            if entry.get("family") == "inet" and link["ifname"] != lab.bridge and ipaddress.ip_address(entry["local"]) in subnet:
+            if (
+                entry.get("family") == "inet"
+                and link["ifname"] != lab.bridge
+                and ipaddress.ip_address(entry["local"]) in subnet
+            ):
                 return link["ifname"]
     return None
 
@@ -61,7 +67,10 @@ def _ip(*words: str) -> list[dict]:
 
 
 def exists(lab: Lab) -> bool:
-    return Path(f"/sys/class/net/{lab.bridge}").exists() or run("ip", "link", "show", lab.bridge, check=False).returncode == 0
+    return (
+        Path(f"/sys/class/net/{lab.bridge}").exists()
+        or run("ip", "link", "show", lab.bridge, check=False).returncode == 0
+    )
 
 
 def mtu() -> int:
@@ -69,7 +78,9 @@ def mtu() -> int:
 
 
 def owner(lab: Lab, registry: Path = REGISTRY) -> str:
-    """The checkout that has the lab's number on this machine; empty when nobody has it, or nothing of that lab is left."""
+    """The checkout that has the lab's number on this machine; empty when nobody has it, or nothing of that lab is
+    left.
+    """
     held = read_json(registry / f"{lab.number}.json", {}).get("checkout", "")
     return held if held and Path(held).is_dir() and exists(lab) else ""
 
@@ -79,18 +90,24 @@ def claim(lab: Lab) -> None:
     other = owner(lab)
     if other and other != str(lab.checkout):
         raise LabError(
-            f"lab {lab.number} (network {lab.subnet}) belongs to the checkout {other}: run 'python3 -m tests.lab down' there, "
+            f"lab {lab.number} (network {lab.subnet}) belongs to the checkout {other}: run 'python3 -m "
+            f"tests.lab down' there, "
             "or set GPUFLEET_LAB_ID to another number here"
         )
     write_json(REGISTRY / f"{lab.number}.json", {"checkout": str(lab.checkout)})
 
 
 def unused(lab: Lab, first: int, owned=owner) -> int:
-    """The lowest lab number from `first` up that nobody has: neither another checkout, nor somebody at work in this one."""
+    """The lowest lab number from `first` up that nobody has: neither another checkout, nor somebody at work in this
+    one.
+    """
     for number in range(first, HIGHEST_LAB_ID + 1):
         if not owned(replace(lab, number=number)):
             return number
-    raise LabError(f"no lab number from {first} to {HIGHEST_LAB_ID} is free: end a lab with GPUFLEET_LAB_ID=N python3 -m tests.lab down")
+    raise LabError(
+        f"no lab number from {first} to {HIGHEST_LAB_ID} is free: end a lab with GPUFLEET_LAB_ID=N python3 "
+        f"-m tests.lab down"
+    )
 
 
 def _legacy_forward_drops() -> bool:
@@ -106,7 +123,9 @@ def up(lab: Lab) -> None:
     claim(lab)
     other = clash(lab, _ip("address"))
     if other:
-        raise LabError(f"{other} already has an address in the lab's network {lab.subnet}: set GPUFLEET_LAB_ID to another number")
+        raise LabError(
+            f"{other} already has an address in the lab's network {lab.subnet}: set GPUFLEET_LAB_ID to another number"
+        )
     if not exists(lab):
         run("ip", "link", "add", lab.bridge, "type", "bridge", "stp_state", "0", "forward_delay", "0")
     run("ip", "link", "set", lab.bridge, "mtu", mtu(), "up")
@@ -121,7 +140,9 @@ def up(lab: Lab) -> None:
 
 
 def unplug(device: str) -> None:
-    """Remove the device of a machine that was killed: the kernel takes a moment to do so by itself, and a new machine wants the name."""
+    """Remove the device of a machine that was killed: the kernel takes a moment to do so by itself, and a new machine
+    wants the name.
+    """
     run("ip", "link", "delete", device, check=False)
 
 

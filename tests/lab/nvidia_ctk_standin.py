@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Stands in for NVIDIA's nvidia-ctk on a simulated node: the calls that the collection makes of it, and no others.
 
-``cdi generate`` writes a specification of what NVML answers, so of the simulated GPUs. ``runtime configure`` adds a runtime that says in its
-name that it is a stand-in. Every file that it writes says so too. VERSION is replaced when its package is built.
+``cdi generate`` writes a specification of what NVML answers, so of the simulated GPUs. ``runtime configure`` adds a
+runtime that says in its name that it is a stand-in. Every file that it writes says so too. VERSION is replaced when its
+package is built.
 """
 
 from __future__ import annotations
@@ -18,10 +19,20 @@ import sys
 VERSION = "0.0.0"
 ROOT = os.environ.get("GPUSIM_ROOT", "")
 NOTE = "written by the stand-in for nvidia-ctk of the gpufleet lab, not by NVIDIA's"
-KNOWN = {"docker": "/etc/docker/daemon.json", "containerd": "/etc/containerd/config.toml", "crio": "/etc/crio/crio.conf"}
+KNOWN = {
+    "docker": "/etc/docker/daemon.json",
+    "containerd": "/etc/containerd/config.toml",
+    "crio": "/etc/crio/crio.conf",
+}
 # A container gets the libraries of the driver, and what the simulated NVML reads.
 LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu/nvidia/current", "/usr/lib/x86_64-linux-gnu")
-SIMULATOR = ("/usr/local/lib/libnvidia-ml.so.1", "/usr/local/lib/libcuda.so.1", "/etc/gpusim", "/run/gpusim", "/var/lib/gpusim")
+SIMULATOR = (
+    "/usr/local/lib/libnvidia-ml.so.1",
+    "/usr/local/lib/libcuda.so.1",
+    "/etc/gpusim",
+    "/run/gpusim",
+    "/var/lib/gpusim",
+)
 
 
 class StandInError(Exception):
@@ -29,6 +40,7 @@ class StandInError(Exception):
 
 
 # ---- NVML ----
+
 
 class Nvml:
     def __init__(self):
@@ -68,7 +80,13 @@ class Nvml:
                 continue
             for number in range(self.number("nvmlDeviceGetMaxMigDeviceCount", handle)):
                 device = ctypes.c_void_p()
-                if not self.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, ctypes.c_uint(number), ctypes.byref(device), allowed=(6,)):
+                if not self.call(
+                    "nvmlDeviceGetMigDeviceHandleByIndex",
+                    handle,
+                    ctypes.c_uint(number),
+                    ctypes.byref(device),
+                    allowed=(6,),
+                ):
                     found.append((("%d:%d" % (index, number), self.text("nvmlDeviceGetUUID", device)), minor))
         return found
 
@@ -81,10 +99,18 @@ def specification():
     every = sorted({minor for _names, minor in devices})
     named = [(name, [minor]) for names, minor in devices for name in names] + ([("all", every)] if devices else [])
     for name, minors in named:
-        lines += ['- name: "%s"' % name, "  containerEdits:", "    deviceNodes:"] + ["    - path: /dev/nvidia%d" % minor for minor in minors]
+        lines += ['- name: "%s"' % name, "  containerEdits:", "    deviceNodes:"] + [
+            "    - path: /dev/nvidia%d" % minor for minor in minors
+        ]
     lines += ["containerEdits:", "  env:", "  - NVIDIA_VISIBLE_DEVICES=void", "  deviceNodes:"]
-    lines += ["  - path: %s" % path for path in ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools") if os.path.exists(ROOT + path)]
-    libraries = ["%s/%s.so.%s" % (folder, name, driver) for name in ("libnvidia-ml", "libcuda") for folder in LIBRARY_FOLDERS]
+    lines += [
+        "  - path: %s" % path
+        for path in ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+        if os.path.exists(ROOT + path)
+    ]
+    libraries = [
+        "%s/%s.so.%s" % (folder, name, driver) for name in ("libnvidia-ml", "libcuda") for folder in LIBRARY_FOLDERS
+    ]
     mounts = [path for path in libraries + list(SIMULATOR) if os.path.exists(ROOT + path)]
     if mounts:
         lines.append("  mounts:")
@@ -94,6 +120,7 @@ def specification():
 
 
 # ---- runtimes ----
+
 
 def put(path, text):
     os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -129,7 +156,10 @@ def toml(runtime, options):
         lines += ["enable_cdi = true", 'cdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]']
     if "set-as-default" in options:
         lines.append('default_runtime_name = "nvidia"' if runtime == "containerd" else 'default_runtime = "nvidia"')
-    return "\n".join(line for line in lines if line) + '\n[%s.runtimes.nvidia]\nruntime_path = "/usr/bin/nvidia-container-runtime"\n' % section
+    return (
+        "\n".join(line for line in lines if line)
+        + '\n[%s.runtimes.nvidia]\nruntime_path = "/usr/bin/nvidia-container-runtime"\n' % section
+    )
 
 
 def configure(options):
@@ -157,6 +187,7 @@ def version_key(version):
 
 
 # ---- the command ----
+
 
 def parsed(words):
     """(commands, options): --name, --name=value; no option of these has its value in the next word."""

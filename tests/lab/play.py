@@ -22,7 +22,10 @@ INTERRUPTED = 254  # ansible-runner's status for a run that was ended from outsi
 
 @dataclasses.dataclass
 class Outcome:
-    """How a run ended. ``failed`` and ``unreachable``: host -> messages; ``changed``: host -> number of changed tasks."""
+    """How a run ended.
+
+    ``failed`` and ``unreachable``: host -> messages; ``changed``: host -> number of changed tasks.
+    """
 
     rc: int
     failed: dict[str, list[str]]
@@ -88,7 +91,9 @@ def play(playbook, inventory, extra=None, limit=None, check=False, on_event=None
             private_data_dir=directory,
             project_dir=str(CHECKOUT),
             playbook=[dict(item) for item in playbook] if isinstance(playbook, list) else os.fspath(playbook),
-            inventory=[os.fspath(item) for item in inventory] if isinstance(inventory, (list, tuple)) else os.fspath(inventory),
+            inventory=[os.fspath(item) for item in inventory]
+            if isinstance(inventory, (list, tuple))
+            else os.fspath(inventory),
             extravars=dict(extra or {}),
             limit=limit,
             cmdline="--check --diff" if check else None,
@@ -99,4 +104,10 @@ def play(playbook, inventory, extra=None, limit=None, check=False, on_event=None
         run.over = runner.rc != INTERRUPTED
         stats = runner.stats or {}
         output = Path(runner.config.artifact_dir, "stdout")
-        return Outcome(runner.rc, failed, unreachable, dict(stats.get("changed", {})), output.read_text() if output.exists() else "")
+        return Outcome(
+            runner.rc,
+            failed,
+            unreachable,
+            dict(stats.get("changed", {})),
+            output.read_text() if output.exists() else "",
+        )

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the lab's own processes by the mark in their environment, and what runs inside a machine by its process namespace."""
+"""Find the lab's own processes by the mark in their environment, and what runs inside a machine by its process
+namespace.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,12 @@ def parents() -> dict[int, int]:
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             try:
-                found[int(entry)] = int(Path("/proc", entry, "stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[1])
+                found[int(entry)] = int(
+                    Path("/proc", entry, "stat")
+                    .read_text(encoding="utf-8", errors="replace")
+                    .rsplit(")", 1)[1]
+                    .split()[1]
+                )
             except OSError:
                 continue
     return found
@@ -74,7 +81,10 @@ def leader(tag: str) -> int | None:
 
 def alive(pid: int) -> bool:
     try:
-        return Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[0] != "Z"
+        return (
+            Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace").rsplit(")", 1)[1].split()[0]
+            != "Z"
+        )
     except OSError:
         return False
 

@@ -20,12 +20,19 @@ from .play import environment, play
 
 INVENTORY = CHECKOUT / "molecule" / "inventory"
 SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
-CACHE = Path(os.environ.get("GPUFLEET_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpufleet")
+CACHE = Path(
+    os.environ.get("GPUFLEET_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gpufleet"
+)
 # No mirror, no index of one, and nothing in apt's cache.
-CUT_OFF = ("mkdir /root/away && mv /etc/apt/sources.list.d /var/lib/apt/lists /var/cache/apt/archives /root/away && "
-           "mkdir -p /etc/apt/sources.list.d /var/lib/apt/lists/partial /var/cache/apt/archives/partial && rm -f /var/cache/apt/*.bin")
-RECONNECT = ("rm -rf /etc/apt/sources.list.d /var/lib/apt/lists /var/cache/apt/archives && mv /root/away/sources.list.d /etc/apt && "
-             "mv /root/away/lists /var/lib/apt && mv /root/away/archives /var/cache/apt && rmdir /root/away && rm -f /var/cache/apt/*.bin")
+CUT_OFF = (
+    "mkdir /root/away && mv /etc/apt/sources.list.d /var/lib/apt/lists /var/cache/apt/archives /root/away && mkdir -p "
+    "/etc/apt/sources.list.d /var/lib/apt/lists/partial /var/cache/apt/archives/partial && rm -f /var/cache/apt/*.bin"
+)
+RECONNECT = (
+    "rm -rf /etc/apt/sources.list.d /var/lib/apt/lists /var/cache/apt/archives && mv /root/away/sources.list.d "
+    "/etc/apt && mv /root/away/lists /var/lib/apt && mv /root/away/archives /var/cache/apt && rmdir /root/away && rm "
+    "-f /var/cache/apt/*.bin"
+)
 
 
 def machine(name: str):
@@ -53,7 +60,9 @@ class Controller:
 
     def says(self, line: str, seconds: float = 300) -> str:
         """Wait until it says so; all that it said by then."""
-        wait_for(lambda: line in self.log.read_text() or self.process.poll() is not None, f"it never said {line!r}", seconds)
+        wait_for(
+            lambda: line in self.log.read_text() or self.process.poll() is not None, f"it never said {line!r}", seconds
+        )
         assert self.process.poll() is None, self.log.read_text()
         return self.log.read_text()
 
@@ -70,12 +79,20 @@ class Controller:
 
 @contextlib.contextmanager
 def controller(log: Path, playbook: str, variables: dict, inventories=(INVENTORY,), more: dict | None = None):
-    """A playbook that is started, with MORE in its environment; in the end every process of its controller is killed."""
+    """A playbook that is started, with MORE in its environment; in the end every process of its controller is
+    killed.
+    """
     words = [word for path in inventories for word in ("-i", str(path))]
     with log.open("w") as out:
         process = subprocess.Popen(
-            ["ansible-playbook", *words, "-e", json.dumps(variables), playbook], cwd=CHECKOUT, env={**os.environ, **environment(), **(more or {})}, stdout=out,
-            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+            ["ansible-playbook", *words, "-e", json.dumps(variables), playbook],
+            cwd=CHECKOUT,
+            env={**os.environ, **environment(), **(more or {})},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     try:
         yield Controller(process, log)
     finally:
@@ -84,8 +101,17 @@ def controller(log: Path, playbook: str, variables: dict, inventories=(INVENTORY
         process.wait()
 
 
-def ask(node: str, module: str, arguments: dict | None = None, become_user: str = "root", check: bool = False, extra: dict | None = None):
-    """One task with one of the collection's modules, as an operator's: how the run ended, and what the module returned."""
+def ask(
+    node: str,
+    module: str,
+    arguments: dict | None = None,
+    become_user: str = "root",
+    check: bool = False,
+    extra: dict | None = None,
+):
+    """One task with one of the collection's modules, as an operator's: how the run ended, and what the module
+    returned.
+    """
     results = []
 
     def on_event(data):

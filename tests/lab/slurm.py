@@ -9,7 +9,9 @@ from .scenario import wait_for
 
 
 def state(host, node: str) -> str:
-    return next(word for word in host.check_output("scontrol show node " + node).split() if word.startswith("State="))[len("State="):]
+    return next(word for word in host.check_output("scontrol show node " + node).split() if word.startswith("State="))[
+        len("State=") :
+    ]
 
 
 def reason(host, node: str) -> str:

@@ -7,8 +7,10 @@ The packages carry the names, versions and dependencies of Debian's driver packa
 lines instead of the driver, so that a DKMS build takes seconds. What each version is for stands in ``RELEASES``.
 None of it drives a GPU, and every file says so.
 
-Usage: ``python3 -m tests.lab.stubs DIRECTORY``, which writes DIRECTORY.tar too; then on a node ``deb [trusted=yes] file:DIRECTORY ./``.
+Usage: ``python3 -m tests.lab.stubs DIRECTORY``, which writes DIRECTORY.tar too; then on a node
+``deb [trusted=yes] file:DIRECTORY ./``.
 """
+
 from __future__ import annotations
 
 import hashlib
@@ -21,7 +23,8 @@ from pathlib import Path
 
 REVISION = "0stub1"
 
-# version -> what the release does. Every release is complete unless it says otherwise; "parts" are the modules beside the first.
+# version -> what the release does. Every release is complete unless it says otherwise; "parts" are the modules beside
+# the first.
 RELEASES = {
     "535.216.03": {"about": "a good release", "parts": ("-modeset", "-drm", "-uvm")},
     "535.261.03": {"about": "a good, newer release", "parts": ("-modeset", "-drm", "-uvm")},
@@ -30,7 +33,10 @@ RELEASES = {
     "535.555.01": {"about": "its DKMS build takes long: something to kill", "build_seconds": 45},
     "535.556.01": {"about": "dpkg takes long over it: something to kill", "postinst_seconds": 45},
     "535.666.01": {"about": "nvidia-smi of this release was never published", "without": ("nvidia-smi",)},
-    "535.777.01": {"about": "its packages install well and bring no module, as a skipped DKMS build does", "dkms": False},
+    "535.777.01": {
+        "about": "its packages install well and bring no module, as a skipped DKMS build does",
+        "dkms": False,
+    },
     "535.888.01": {"about": "its userland belongs to another branch (transitional package)", "userland": "550.54.14"},
     "535.999.01": {"about": "its module does not compile", "broken": True},
     "550.54.14": {"about": "the other branch, as the transitional release pulls it in"},
@@ -105,15 +111,21 @@ def packages_of(version, release):
     library = "/usr/lib/x86_64-linux-gnu/nvidia/current/"
     note = "gpufleet test stub of %s, not NVIDIA's file\n" % version
     source, parts = "/usr/src/%s-%s/" % (DKMS_NAME, version), ("", *release.get("parts", ()))
-    text = MODULE.format(version=version, broken='#error "this release does not compile"' if release.get("broken") else "")
+    text = MODULE.format(
+        version=version, broken='#error "this release does not compile"' if release.get("broken") else ""
+    )
     modules = "".join(DKMS_MODULE.format(number=number, name=DKMS_NAME, part=part) for number, part in enumerate(parts))
     dkms_source = {
         **{source + "nvidia%s.c" % part: text for part in parts},
-        source + "Makefile": MAKEFILE.format(objects=" ".join("nvidia%s.o" % part for part in parts), slow="sleep %d" % release.get("build_seconds", 0)),
+        source + "Makefile": MAKEFILE.format(
+            objects=" ".join("nvidia%s.o" % part for part in parts), slow="sleep %d" % release.get("build_seconds", 0)
+        ),
         source + "dkms.conf": DKMS_CONF.format(name=DKMS_NAME, version=version, modules=modules),
     }
-    scripts = {"prerm": PRERM.format(name=DKMS_NAME, version=version),
-               "postinst": POSTINST.format(name=DKMS_NAME, version=version, seconds=release.get("postinst_seconds", 0))}
+    scripts = {
+        "prerm": PRERM.format(name=DKMS_NAME, version=version),
+        "postinst": POSTINST.format(name=DKMS_NAME, version=version, seconds=release.get("postinst_seconds", 0)),
+    }
     if not release.get("dkms", True):
         dkms_source, scripts = {}, {}
     table = {
@@ -121,15 +133,33 @@ def packages_of(version, release):
         "nvidia-modprobe": ("", {}, {}),
         "nvidia-alternative": ("nvidia-legacy-check (>= 495)", {}, {}),
         "nvidia-kernel-support": ("nvidia-alternative (= %s), nvidia-modprobe (>= 535)" % same, {}, {}),
-        "firmware-nvidia-gsp": ("", {"/lib/firmware/nvidia/%s/gsp_ga10x.bin" % version: note,
-                                     "/lib/firmware/nvidia/%s/gsp_tu10x.bin" % version: note}, {}),
-        "nvidia-kernel-dkms": ("dkms, firmware-nvidia-gsp (= %s), nvidia-kernel-support (= %s)" % (same, same), dkms_source, scripts),
+        "firmware-nvidia-gsp": (
+            "",
+            {
+                "/lib/firmware/nvidia/%s/gsp_ga10x.bin" % version: note,
+                "/lib/firmware/nvidia/%s/gsp_tu10x.bin" % version: note,
+            },
+            {},
+        ),
+        "nvidia-kernel-dkms": (
+            "dkms, firmware-nvidia-gsp (= %s), nvidia-kernel-support (= %s)" % (same, same),
+            dkms_source,
+            scripts,
+        ),
         "libnvidia-ml1": ("nvidia-alternative (= %s)" % same, {library + "libnvidia-ml.so." + version: note}, {}),
         "libnvidia-cfg1": ("nvidia-alternative (= %s)" % same, {library + "libnvidia-cfg.so." + version: note}, {}),
-        "libnvidia-ptxjitcompiler1": ("nvidia-alternative (= %s)" % same, {library + "libnvidia-ptxjitcompiler.so." + version: note}, {}),
+        "libnvidia-ptxjitcompiler1": (
+            "nvidia-alternative (= %s)" % same,
+            {library + "libnvidia-ptxjitcompiler.so." + version: note},
+            {},
+        ),
         "libnvidia-pkcs11-openssl3": ("nvidia-alternative (= %s)" % same, {}, {}),
-        "libcuda1": ("nvidia-alternative (= %s), libnvidia-ptxjitcompiler1 (= %s), libnvidia-pkcs11-openssl3 (= %s)" % (same, same, same),
-                     {library + "libcuda.so." + version: note}, {}),
+        "libcuda1": (
+            "nvidia-alternative (= %s), libnvidia-ptxjitcompiler1 (= %s), libnvidia-pkcs11-openssl3 (= %s)"
+            % (same, same, same),
+            {library + "libcuda.so." + version: note},
+            {},
+        ),
         "nvidia-smi": ("libnvidia-ml1 (= %s)" % user, {}, {}),
     }
     return {name: entry for name, entry in table.items() if name not in release.get("without", ())}
@@ -141,8 +171,14 @@ def build(name, version, depends, files, scripts, out):
         root = Path(tree, "root")
         (root / "DEBIAN").mkdir(parents=True)
         root.chmod(0o755)
-        fields = ["Package: %s" % name, "Version: %s" % full(version), "Architecture: amd64", "Section: non-free/libs",
-                  "Maintainer: gpufleet contributors <gpufleet@example.invalid>", "Description: gpufleet test stub, not a driver"]
+        fields = [
+            "Package: %s" % name,
+            "Version: %s" % full(version),
+            "Architecture: amd64",
+            "Section: non-free/libs",
+            "Maintainer: gpufleet contributors <gpufleet@example.invalid>",
+            "Description: gpufleet test stub, not a driver",
+        ]
         if name not in RELEASED_APART:
             fields.insert(1, "Source: nvidia-graphics-drivers")
         if depends:
@@ -151,22 +187,33 @@ def build(name, version, depends, files, scripts, out):
         for script, text in scripts.items():
             (root / "DEBIAN" / script).write_text(text)
             (root / "DEBIAN" / script).chmod(0o755)
-        doc = {"/usr/share/doc/%s/README.stub" % name: "A test stub of the gpufleet lab: %s\n" % RELEASES[version]["about"]}
+        doc = {
+            "/usr/share/doc/%s/README.stub" % name: "A test stub of the gpufleet lab: %s\n" % RELEASES[version]["about"]
+        }
         for path, text in {**files, **doc}.items():
             target = root / path.lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text)
         deb = Path(out, "%s_%s_amd64.deb" % (name, full(version)))
-        subprocess.run(["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "--build", str(root), str(deb)],
-                       check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "--build", str(root), str(deb)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
     return deb
 
 
 def index_entry(deb):
     """The stanza of a Packages file for one .deb."""
-    control = subprocess.run(["dpkg-deb", "--field", str(deb)], check=True, capture_output=True, text=True).stdout.strip()
+    control = subprocess.run(
+        ["dpkg-deb", "--field", str(deb)], check=True, capture_output=True, text=True
+    ).stdout.strip()
     return "%s\nFilename: ./%s\nSize: %d\nSHA256: %s\n" % (
-        control, deb.name, deb.stat().st_size, hashlib.sha256(deb.read_bytes()).hexdigest())
+        control,
+        deb.name,
+        deb.stat().st_size,
+        hashlib.sha256(deb.read_bytes()).hexdigest(),
+    )
 
 
 def repository(directory):
@@ -175,9 +222,11 @@ def repository(directory):
     directory.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=".stubs-", dir=directory.parent))
     try:
-        debs = [build(name, version, depends, files, scripts, fresh)
-                for version, release in RELEASES.items()
-                for name, (depends, files, scripts) in packages_of(version, release).items()]
+        debs = [
+            build(name, version, depends, files, scripts, fresh)
+            for version, release in RELEASES.items()
+            for name, (depends, files, scripts) in packages_of(version, release).items()
+        ]
         (fresh / "Packages").write_text("\n".join(index_entry(deb) for deb in debs))
         fresh.chmod(0o755)
         if directory.exists():

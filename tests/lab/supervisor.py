@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The process that keeps one machine: it holds the machine's mounts, starts it, starts it again when it reboots.
 
-It runs detached in a mount namespace of its own, so its end, however it comes about, takes the mounts along; and the kernel
-ends the machine when its supervisor is gone.
+It runs detached in a mount namespace of its own, so its end, however it comes about, takes the mounts along; and the
+kernel ends the machine when its supervisor is gone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ SIMULATOR = "/usr/local/sbin/gpusim"
 
 def command(lab: Lab, name: str) -> list[str]:
     words = ["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "tests.lab", "_supervise", name]
-    if Path("/run/systemd/system").is_dir():  # a host run by systemd: a scope of its own, whose cgroups the machine may manage
+    # a host run by systemd: a scope of its own, whose cgroups the machine may manage
+    if Path("/run/systemd/system").is_dir():
         unit = f"--unit=gpufleet-lab{lab.number}-{name.replace('.', '-')}-{int(time.time())}"
         words = ["systemd-run", "--scope", "--quiet", "--collect", unit, "--property=Delegate=yes", *words]
     return words
@@ -42,7 +43,9 @@ def start(lab: Lab, name: str) -> None:
     with open(directory / "supervisor.log", "ab") as log:
         extra = {MARK: lab.tag(name), "PYTHONDONTWRITEBYTECODE": "1"}
         streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-        subprocess.Popen(command(lab, name), **streams, env=environment(**extra), cwd=lab.checkout, start_new_session=True)
+        subprocess.Popen(
+            command(lab, name), **streams, env=environment(**extra), cwd=lab.checkout, start_new_session=True
+        )
 
 
 def cgroup_dirs(lab: Lab, mounts: str, own: str) -> list[Path]:
@@ -67,7 +70,11 @@ def cgroup_dirs(lab: Lab, mounts: str, own: str) -> list[Path]:
 
 
 def own_cgroup_dirs(lab: Lab) -> list[Path]:
-    return cgroup_dirs(lab, Path("/proc/self/mountinfo").read_text(encoding="utf-8"), Path("/proc/self/cgroup").read_text(encoding="utf-8"))
+    return cgroup_dirs(
+        lab,
+        Path("/proc/self/mountinfo").read_text(encoding="utf-8"),
+        Path("/proc/self/cgroup").read_text(encoding="utf-8"),
+    )
 
 
 def _own_cgroup(lab: Lab, name: str) -> None:
@@ -80,7 +87,9 @@ def _own_cgroup(lab: Lab, name: str) -> None:
 
 
 def remove_cgroups(lab: Lab, patience: float = 20) -> None:
-    """Remove the lab's control groups, ending what may still be in them: a machine takes a moment to end with its supervisor."""
+    """Remove the lab's control groups, ending what may still be in them: a machine takes a moment to end with its
+    supervisor.
+    """
     deadline = time.monotonic() + patience
     while True:
         left = []
@@ -118,7 +127,10 @@ def identify(lab: Lab, machine: Machine, others: list[Machine], root: Path) -> N
     }
     foreign = build.foreign_hosts(_host_text("/etc/hosts"), {os.uname().nodename})
     resolv = build.resolv_conf(_host_text("/etc/resolv.conf"), _host_text("/run/systemd/resolve/resolv.conf"))
-    owners = {line.split(":")[0]: line.split(":")[2:4] for line in (root / "etc/passwd").read_text(encoding="utf-8").splitlines()}
+    owners = {
+        line.split(":")[0]: line.split(":")[2:4]
+        for line in (root / "etc/passwd").read_text(encoding="utf-8").splitlines()
+    }
     for file in build.identity(lab, machine, others, foreign, resolv, network.mtu(), keys):
         target = root / file.path
         target.unlink(missing_ok=True)

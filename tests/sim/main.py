@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs one of the simulator's commands: python3 main.py gpusim|modprobe|rmmod|lsmod|nvidia-smi ARGUMENTS"""
+
 from __future__ import annotations
 
 import os

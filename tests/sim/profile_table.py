@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the table of the profiles' values and their sources: python3 tests/sim/profile_table.py > tests/sim/profiles/README.md"""
+"""Writes the table of the profiles' values and their sources: python3 tests/sim/profile_table.py >
+tests/sim/profiles/README.md
+"""
+
 from __future__ import annotations
 
 import configparser
@@ -50,8 +53,12 @@ def source(model: str, key: str) -> str | None:
 
 def named_captures() -> dict[str, str]:
     """Model -> what its profile says at its top about where its values are from."""
-    return {path.stem: line[len("# Values: "):] for path in sorted(PROFILES.glob("*.ini"))
-            for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# Values: ")}
+    return {
+        path.stem: line[len("# Values: ") :]
+        for path in sorted(PROFILES.glob("*.ini"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith("# Values: ")
+    }
 
 
 def table() -> str:
@@ -59,14 +66,27 @@ def table() -> str:
     models = profiles()
     keys = list(dict.fromkeys(key for values in models.values() for key in values))
     sources = _read(PROFILES / "sources.cfg")["sources"]
-    lines = ["# Values of the profiles, and where they are from", "", "Written by `profile_table.py` from the profiles and `sources.cfg`.", "",
-             *("- **%s** %s" % (LETTERS[name], text) for name, text in sources.items()), "", "Captures:", "",
-             *("- `%s`: %s" % item for item in named_captures().items()), "", "| key | %s |" % " | ".join("`%s`" % model for model in models),
-             "|---|" + "---|" * len(models)]
+    lines = [
+        "# Values of the profiles, and where they are from",
+        "",
+        "Written by `profile_table.py` from the profiles and `sources.cfg`.",
+        "",
+        *("- **%s** %s" % (LETTERS[name], text) for name, text in sources.items()),
+        "",
+        "Captures:",
+        "",
+        *("- `%s`: %s" % item for item in named_captures().items()),
+        "",
+        "| key | %s |" % " | ".join("`%s`" % model for model in models),
+        "|---|" + "---|" * len(models),
+    ]
     for key in keys:
         if key.startswith(NO_VALUES):
             continue
-        cells = ["%s %s" % (values[key], LETTERS[source(model, key) or ""]) if key in values else "" for model, values in models.items()]
+        cells = [
+            "%s %s" % (values[key], LETTERS[source(model, key) or ""]) if key in values else ""
+            for model, values in models.items()
+        ]
         lines.append("| `%s` | %s |" % (key, " | ".join(cells)))
     return "\n".join([*lines, "", "MIG: the keys `mig_*` of the profiles, %s." % LETTERS["MIG guide"]]) + "\n"
 

@@ -8,6 +8,7 @@ arguments). Serial numbers and UUIDs are replaced by values of the same shape; n
 
 Usage: ``python3 -m tests.sim.record OUT.json`` (needs nvidia-ml-py and a loaded driver).
 """
+
 from __future__ import annotations
 
 import ctypes
@@ -38,7 +39,12 @@ WITH_ARGUMENTS = {
     "nvmlDeviceGetViolationStatus": [(policy,) for policy in range(8)],
 }
 
-SKIP = {"nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleBySerial", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetHandleByPciBusId"}
+SKIP = {
+    "nvmlDeviceGetHandleByIndex",
+    "nvmlDeviceGetHandleBySerial",
+    "nvmlDeviceGetHandleByUUID",
+    "nvmlDeviceGetHandleByPciBusId",
+}
 
 
 def plain(value):
@@ -52,7 +58,10 @@ def plain(value):
     if isinstance(value, ctypes.Array):
         return [plain(item) for item in value]
     if isinstance(value, ctypes.Structure):
-        return {"_sizeof": ctypes.sizeof(value), **{field[0]: plain(getattr(value, field[0])) for field in value._fields_}}
+        return {
+            "_sizeof": ctypes.sizeof(value),
+            **{field[0]: plain(getattr(value, field[0])) for field in value._fields_},
+        }
     if isinstance(value, ctypes.Union):
         return {"_sizeof": ctypes.sizeof(value), "_bytes": bytes(value).hex()}
     if isinstance(value, dict):
@@ -69,7 +78,8 @@ def ask(nvml, name, *args):
         answer = {"rc": 0, "value": plain(getattr(nvml, name)(*args))}
     except nvml.NVMLError as error:
         answer = {"rc": error.value, "error": str(error)}
-    except Exception as error:  # noqa: BLE001 (the binding raises TypeError, UnicodeDecodeError and its own families; record which)
+    # the binding raises TypeError, UnicodeDecodeError and its own families; record which
+    except Exception as error:  # noqa: BLE001
         answer = {"rc": None, "error": "%s: %s" % (type(error).__name__, error)}
     answer["ms"] = round((time.perf_counter() - started) * 1000, 3)
     return answer
@@ -80,7 +90,11 @@ def takes_only_a_handle(function):
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
         return False
-    required = [item for item in parameters if item.default is inspect.Parameter.empty and item.kind == item.POSITIONAL_OR_KEYWORD]
+    required = [
+        item
+        for item in parameters
+        if item.default is inspect.Parameter.empty and item.kind == item.POSITIONAL_OR_KEYWORD
+    ]
     return len(required) == 1 and required[0].name in ("handle", "device")
 
 
@@ -107,7 +121,11 @@ def record_device(nvml, handle):
 
 def masked(text):
     """Identity replaced by the same shape: hexadecimal of UUIDs and digits of serials become zero."""
-    text = re.sub(r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", lambda m: m.group(0)[:4] + re.sub("[0-9a-f]", "0", m.group(0)[4:]), text)
+    text = re.sub(
+        r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+        lambda m: m.group(0)[:4] + re.sub("[0-9a-f]", "0", m.group(0)[4:]),
+        text,
+    )
     return text
 
 
@@ -115,11 +133,19 @@ def main(out):
     import pynvml as nvml
 
     nvml.nvmlInit()
-    document = {"schema": "gpufleet.recording/1", "binding": getattr(nvml, "__version__", None), "system": {}, "devices": []}
+    document = {
+        "schema": "gpufleet.recording/1",
+        "binding": getattr(nvml, "__version__", None),
+        "system": {},
+        "devices": [],
+    }
     for name in sorted(dir(nvml)):
         if name.startswith("nvmlSystemGet") and callable(getattr(nvml, name)):
             try:
-                if any(p.default is inspect.Parameter.empty for p in inspect.signature(getattr(nvml, name)).parameters.values()):
+                if any(
+                    p.default is inspect.Parameter.empty
+                    for p in inspect.signature(getattr(nvml, name)).parameters.values()
+                ):
                     continue
             except (TypeError, ValueError):
                 continue

@@ -1,13 +1,16 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Record what the test of GPUs at work (gpu_smoke) measures on real GPUs, as a fixture the simulator's profiles are compared with.
+"""Record what the test of GPUs at work (gpu_smoke) measures on real GPUs, as a fixture the simulator's profiles are
+compared with.
 
-It runs the collection's own code with the machine's own NVML binding. It writes to the GPUs' free memory, changes no setting, and leaves
-nothing behind but its output. UUIDs are replaced by values of the same shape.
+It runs the collection's own code with the machine's own NVML binding. It writes to the GPUs' free memory, changes no
+setting, and leaves nothing behind but its output. UUIDs are replaced by values of the same shape.
 
-Usage: ``python3 -m tests.sim.record_smoke OUT.json [LEVEL]`` (needs nvidia-ml-py, a loaded driver and idle GPUs; LEVEL defaults to t1).
+Usage: ``python3 -m tests.sim.record_smoke OUT.json [LEVEL]`` (needs nvidia-ml-py, a loaded driver and idle GPUs; LEVEL
+defaults to t1).
 """
+
 from __future__ import annotations
 
 import json

@@ -14,10 +14,13 @@ PACKAGE = "module_utils._health."
 # What these say holds for every check: how NVML's codes are taken, and what a signal means that is not there.
 COMMON = ("codes", "model", "policy", "signals")
 INTRODUCTION = """\
-What `gpufleet.lifecycle.gpu_health` checks, by family. A check of scope *gpu* is made for every GPU that NVML opens, one of scope *node*
-once. A check that cannot be made for lack of a signal is `unknown` and asks to `hold` the node, besides the actions that are listed; a
+What `gpufleet.lifecycle.gpu_health` checks, by family. A check of scope *gpu* is made for every GPU that NVML opens, \
+one of scope *node*
+once. A check that cannot be made for lack of a signal is `unknown` and asks to `hold` the node, \
+besides the actions that are listed; a
 signal that answered in the baseline and does not now fails. *Policy* names the thresholds of the check, which are
-[listed below](#thresholds). What is marked *(a notice)* passes and is shown; with its id in `strict` of the policy it fails.
+[listed below](#thresholds). What is marked *(a notice)* passes and is shown; with its id in `strict` of the policy it \
+fails.
 """
 
 
@@ -73,7 +76,11 @@ def texts(judge, ident):
         elif isinstance(thing, type):
             if thing not in seen and _ours(thing.__module__):
                 seen.add(thing)
-                left += [part.fget if isinstance(part, property) else part for name, part in vars(thing).items() if not name.startswith("__")]
+                left += [
+                    part.fget if isinstance(part, property) else part
+                    for name, part in vars(thing).items()
+                    if not name.startswith("__")
+                ]
         else:
             found.update(strings(thing))
     return found
@@ -90,7 +97,9 @@ def thresholds(row, known):
     # The compiler leaves of "bank_%s_max" the two ends.
     starts = tuple(text for text in said if re.fullmatch(r"[a-z0-9_]+_", text))
     ends = tuple(text for text in said if re.fullmatch(r"_[a-z0-9_]+", text))
-    return sorted(key for key in known if key in said or (starts and ends and key.startswith(starts) and key.endswith(ends)))
+    return sorted(
+        key for key in known if key in said or (starts and ends and key.startswith(starts) and key.endswith(ends))
+    )
 
 
 def _cell(text):
@@ -98,7 +107,12 @@ def _cell(text):
 
 
 def _table(head, rows):
-    return ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head), *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows), ""]
+    return [
+        "| " + " | ".join(head) + " |",
+        "|" + " --- |" * len(head),
+        *("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows),
+        "",
+    ]
 
 
 def _codes(names):
@@ -121,11 +135,45 @@ def render(families, known_actions, policy):
             keys = thresholds(row, limits)
             for key in keys:
                 used.setdefault(key, []).append(row.ident)
-            rows.append(("`{0}`".format(row.ident), ", ".join(str(number) for number in row.row), row.scope, row.title, _codes(row.signals),
-                         _codes(actions(row, known_actions)), _codes(keys), row.source))
-        lines += ["## " + _heading(family), "", *_table(("Check", "No.", "Scope", "Passes when", "Reads", "Asks for", "Policy", "Source of the rule"), rows)]
-    lines += ["## Thresholds", "", "Those of `gpu_health_policy`; the default is in `plugins/plugin_utils/_data/health_policy.json`.", ""]
-    lines += _table(("Threshold", "Default", "Unit", "From", "To", "What it is", "Source", "Used by"), [
-        ("`{0}`".format(key), row["value"], row["unit"], row.get("minimum", 0), row.get("maximum", ""), row["text"], row["source"], _codes(used.get(key, ())))
-        for key, row in sorted(limits.items())])
+            rows.append(
+                (
+                    "`{0}`".format(row.ident),
+                    ", ".join(str(number) for number in row.row),
+                    row.scope,
+                    row.title,
+                    _codes(row.signals),
+                    _codes(actions(row, known_actions)),
+                    _codes(keys),
+                    row.source,
+                )
+            )
+        lines += [
+            "## " + _heading(family),
+            "",
+            *_table(
+                ("Check", "No.", "Scope", "Passes when", "Reads", "Asks for", "Policy", "Source of the rule"), rows
+            ),
+        ]
+    lines += [
+        "## Thresholds",
+        "",
+        "Those of `gpu_health_policy`; the default is in `plugins/plugin_utils/_data/health_policy.json`.",
+        "",
+    ]
+    lines += _table(
+        ("Threshold", "Default", "Unit", "From", "To", "What it is", "Source", "Used by"),
+        [
+            (
+                "`{0}`".format(key),
+                row["value"],
+                row["unit"],
+                row.get("minimum", 0),
+                row.get("maximum", ""),
+                row["text"],
+                row["source"],
+                _codes(used.get(key, ())),
+            )
+            for key, row in sorted(limits.items())
+        ],
+    )
     return "\n".join(lines).rstrip("\n") + "\n"

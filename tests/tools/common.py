@@ -46,9 +46,14 @@ def venv(name):
 
 
 def tracked_files():
-    """Every file of the checkout that git tracks, or would if it were added: what is not ignored. Relative paths, sorted."""
+    """Every file of the checkout that git tracks, or would if it were added: what is not ignored.
+
+    Relative paths, sorted.
+    """
     answer = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"], stdout=subprocess.PIPE, check=True
+        ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        stdout=subprocess.PIPE,
+        check=True,
     )
     names = sorted(set(name for name in answer.stdout.decode().split("\0") if name))
     # A file that was deleted but not yet committed is still listed.

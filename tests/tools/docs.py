@@ -1,16 +1,17 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write the generated documentation: a README for every role, a page for every module, callback, filter, inventory and lookup,
-the list of the health checks, the playbooks' variables, and the runbooks of the alerts.
+"""Write the generated documentation: a README for every role, a page for every module, callback, filter, inventory and
+lookup, the list of the health checks, the playbooks' variables, and the runbooks of the alerts.
 
-python3 -m tests.tools.docs            write what differs
-python3 -m tests.tools.docs --check    write nothing; name what differs and exit 1; lint the modules' documentation as well
+python3 -m tests.tools.docs write what differs python3 -m tests.tools.docs --check write nothing; name what differs and
+exit 1; lint the modules' documentation as well
 
-Runs in the environment `main` (ansible-doc, antsibull-docs and PyYAML are there); `make docs` and `make lint` see to that.
+Runs in the environment `main` (ansible-doc, antsibull-docs and PyYAML are there); `make docs` and `make lint` see to
+that.
 
-antsibull-docs writes reStructuredText for a site built with Sphinx; these pages are Markdown, read in the repository itself. Its parser of the markup and its
-linter are used.
+antsibull-docs writes reStructuredText for a site built with Sphinx; these pages are Markdown, read in the repository
+itself. Its parser of the markup and its linter are used.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ BIN = pathlib.Path(sys.prefix) / "bin"
 MODULE_PAGES = ROOT / "docs" / "modules"
 PLUGIN_PAGES = {
     kind: ROOT / "docs" / name
-    for kind, name in (("callback", "callbacks"), ("filter", "filters"), ("inventory", "inventories"), ("lookup", "lookups"))
+    for kind, name in (
+        ("callback", "callbacks"),
+        ("filter", "filters"),
+        ("inventory", "inventories"),
+        ("lookup", "lookups"),
+    )
 }
 CHECKS_PAGE = ROOT / "docs" / "reference" / "health-checks.md"
 ALERT_PAGES = ROOT / "docs" / "runbooks" / "alerts"
@@ -51,7 +57,13 @@ def ansible_environment():
 
 def ansible_doc(*arguments):
     """The JSON that ansible-doc answers."""
-    answer = subprocess.run([str(BIN / "ansible-doc"), "--json", *arguments], cwd=str(ROOT), env=ansible_environment(), stdout=subprocess.PIPE, check=True)
+    answer = subprocess.run(
+        [str(BIN / "ansible-doc"), "--json", *arguments],
+        cwd=str(ROOT),
+        env=ansible_environment(),
+        stdout=subprocess.PIPE,
+        check=True,
+    )
     return json.loads(answer.stdout.decode())
 
 
@@ -99,24 +111,42 @@ def playbooks_page():
     package = ".".join(("ansible_collections", *COLLECTION, "plugins"))
     known = importlib.import_module(package + ".plugin_utils._variables").ROLLOUT
     options = yaml.safe_load(importlib.import_module(package + ".modules.rollout_plan").DOCUMENTATION)["options"]
-    said = {"rollout_" + key: option["description"] for key, option in options.items() if "rollout_" + key in known and key != "rollout_id"}
+    said = {
+        "rollout_" + key: option["description"]
+        for key, option in options.items()
+        if "rollout_" + key in known and key != "rollout_id"
+    }
     texts = {path.stem: path.read_text(encoding="utf-8") for path in ROOT.glob("playbooks/*.yml")}
-    return playbook_docs.render(texts, {name: text if isinstance(text, str) else text[0] for name, text in said.items()})
+    return playbook_docs.render(
+        texts, {name: text if isinstance(text, str) else text[0] for name, text in said.items()}
+    )
 
 
 def alert_pages():
     """Path and wanted content of the runbooks of the alerts."""
     sys.path.insert(0, ansible_environment()["ANSIBLE_COLLECTIONS_PATH"])
     package = ".".join(("ansible_collections", *COLLECTION, "plugins", "plugin_utils", "_monitoring"))
-    catalog, rules, template = (importlib.import_module(package + "." + name) for name in ("catalog", "rules", "template"))
+    catalog, rules, template = (
+        importlib.import_module(package + "." + name) for name in ("catalog", "rules", "template")
+    )
     # Those that are not known yet are named by what they are.
-    thresholds = {name: dict(one, value=one["value"] if one["value"] is not None else 0) for name, one in catalog.thresholds().items()}
+    thresholds = {
+        name: dict(one, value=one["value"] if one["value"] is not None else 0)
+        for name, one in catalog.thresholds().items()
+    }
     rendered = {alert["id"]: rules.alert_rule(alert, thresholds) for alert in catalog.alerts()}
     for name, page in catalog.families().items():
         alerts = [alert for alert in catalog.alerts() if alert["family"] == name]
-        yield ALERT_PAGES / (name + ".md"), alert_docs.family(page, alerts, rendered, lambda text: template.fill(str(text), thresholds))
-    yield ALERT_PAGES / "README.md", alert_docs.index(
-        catalog.families(), catalog.thresholds(), catalog.recordings(), catalog.exporters(), catalog.node_series())
+        yield (
+            ALERT_PAGES / (name + ".md"),
+            alert_docs.family(page, alerts, rendered, lambda text: template.fill(str(text), thresholds)),
+        )
+    yield (
+        ALERT_PAGES / "README.md",
+        alert_docs.index(
+            catalog.families(), catalog.thresholds(), catalog.recordings(), catalog.exporters(), catalog.node_series()
+        ),
+    )
 
 
 def stale_pages(wanted):
@@ -129,7 +159,9 @@ def difference(path, content):
     """What would change in a file, as a unified diff; empty when nothing would."""
     existing = path.read_text(encoding="utf-8") if path.exists() else ""
     name = str(path.relative_to(ROOT))
-    return list(difflib.unified_diff(existing.splitlines(), content.splitlines(), name, name + " (as generated)", lineterm=""))
+    return list(
+        difflib.unified_diff(existing.splitlines(), content.splitlines(), name, name + " (as generated)", lineterm="")
+    )
 
 
 def check(wanted):
@@ -162,8 +194,18 @@ def write(wanted):
 
 def lint():
     """antsibull-docs on the collection: markup, references, plugin documentation. Its exit status."""
-    command = [str(BIN / "antsibull-docs"), "lint-collection-docs", "--plugin-docs", "--validate-collection-refs", "self", "--skip-rstcheck"]
-    return subprocess.call([*command, str(ROOT / ".lab" / "collections" / "ansible_collections" / pathlib.Path(*COLLECTION))], env=ansible_environment())
+    command = [
+        str(BIN / "antsibull-docs"),
+        "lint-collection-docs",
+        "--plugin-docs",
+        "--validate-collection-refs",
+        "self",
+        "--skip-rstcheck",
+    ]
+    return subprocess.call(
+        [*command, str(ROOT / ".lab" / "collections" / "ansible_collections" / pathlib.Path(*COLLECTION))],
+        env=ansible_environment(),
+    )
 
 
 def main(arguments):

@@ -1,20 +1,25 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kill the controller of a rollout again and again, at random moments, and compare what the nodes say of it with what the rollout says.
+"""Kill the controller of a rollout again and again, at random moments, and compare what the nodes say of it with what
+the rollout says.
 
-python3 -m tests.tools.kills [--rollouts 10] [--kills 6] [--nodes 20] [--down 3] [--ledger sqlite|postgresql|both] [--seed N]
+python3 -m tests.tools.kills [--rollouts 10] [--kills 6] [--nodes 20] [--down 3] [--ledger sqlite|postgresql|both]
+[--seed N]
 
-The playbook, the role, the actions and the ledger are the real ones; nodes are the stubs of tests/unit/playbooks, each with a journal of its own.
-SIGKILL goes to the playbook's process alone, to its process group, or to every process of it and every module that runs on a node. The next
-controller starts at once. At the end of each rollout, by the journals of the nodes:
+The playbook, the role, the actions and the ledger are the real ones; nodes are the stubs of tests/unit/playbooks, each
+with a journal of its own. SIGKILL goes to the playbook's process alone, to its process group, or to every process of it
+and every module that runs on a node. The next controller starts at once. At the end of each rollout, by the journals of
+the nodes:
 
 - never more nodes were out of service at a time than allowed;
 - no version was installed on a node that had it;
-- every node that ended done, skipped or rolled_back passed its health checks after its last change, with the driver that this says;
+- every node that ended done, skipped or rolled_back passed its health checks after its last change, with the driver
+  that this says;
 - a node that is sick with the new driver is not done.
 
-The exit status is 0 only when all of it held. The environment that runs this decides on the ansible-core: tests/tools/with.sh core218 python3 -m ...
+The exit status is 0 only when all of it held. The environment that runs this decides on the ansible-core:
+tests/tools/with.sh core218 python3 -m ...
 """
 
 from __future__ import annotations
@@ -42,7 +47,9 @@ TROUBLE = {3: {"sick_with": [NEW]}, 11: {"cannot_install": [NEW]}}
 
 
 def journal(path):
-    """The lines of a node's journal, in order of time: (time, services, driver loaded, driver on disk, boots, what was done)."""
+    """The lines of a node's journal, in order of time: (time, services, driver loaded, driver on disk, boots, what was
+    done).
+    """
     with contextlib.suppress(FileNotFoundError):
         return sorted(json.loads(line) for line in (path / "journal").read_text().splitlines())
     return []
@@ -77,8 +84,12 @@ def installed_twice(lines):
 
 def proven(lines, version):
     """Whether the last look after the last change passed, with this driver loaded."""
-    changes = [number for number, line in enumerate(lines) if line[5].startswith(("installed ", "reboot into ", "failed to install "))]
-    looks = [line for line in lines[changes[-1] + 1 if changes else 0:] if line[5].startswith("health ")]
+    changes = [
+        number
+        for number, line in enumerate(lines)
+        if line[5].startswith(("installed ", "reboot into ", "failed to install "))
+    ]
+    looks = [line for line in lines[changes[-1] + 1 if changes else 0 :] if line[5].startswith("health ")]
     return bool(looks) and looks[-1][5].endswith(" pass") and looks[-1][2] == version
 
 
@@ -86,10 +97,16 @@ def wrong(fleet, states, down, until):
     """What the journals of the nodes say against the states that the rollout ended with."""
     lines = {name: journal(fleet.nodes / name) for name in fleet.names}
     spans = [span for name in fleet.names for span in out_of_service(lines[name], until)]
-    found = ["%d nodes were out of service at a time, at most %d may be" % (most_at_once(spans), down)] if most_at_once(spans) > down else []
+    found = (
+        ["%d nodes were out of service at a time, at most %d may be" % (most_at_once(spans), down)]
+        if most_at_once(spans) > down
+        else []
+    )
     for number, name in enumerate(fleet.names):
         state, expected = states.get(name), {"done": NEW, "skipped": NEW, "rolled_back": OLD}
-        found += ["%s: %s was installed although it was there" % (name, version) for version in installed_twice(lines[name])]
+        found += [
+            "%s: %s was installed although it was there" % (name, version) for version in installed_twice(lines[name])
+        ]
         if number in TROUBLE and state == "done":
             found.append("%s is done, and cannot run %s" % (name, NEW))
         if state not in ("done", "skipped", "rolled_back", "quarantined", "failed"):
@@ -115,34 +132,58 @@ def kill(fleet, process, way):
 def one_rollout(fleet, draw, options, url):
     """(lines for people, what was wrong, kills)."""
     for number in range(options.nodes):
-        fleet.add("n%02d" % number, slow_s=draw.uniform(0.2, 2), reboot_s=draw.uniform(0.2, 2), **TROUBLE.get(number, {}))
-    variables = {"rollout_max_down": options.down, "rollout_failure_budget": 99, "rollout_common_cause": 99, "gpu_node_upgrade_reconnect_timeout": 30}
+        fleet.add(
+            "n%02d" % number, slow_s=draw.uniform(0.2, 2), reboot_s=draw.uniform(0.2, 2), **TROUBLE.get(number, {})
+        )
+    variables = {
+        "rollout_max_down": options.down,
+        "rollout_failure_budget": 99,
+        "rollout_common_cause": 99,
+        "gpu_node_upgrade_reconnect_timeout": 30,
+    }
     if url:
         variables["rollout_ledger"] = url
     lines, kills, runs, result = [], 0, 0, None
     while runs < options.kills + RUNS:
-        process, moment, way = fleet.start("upgrade", **variables), draw.uniform(options.earliest, options.latest), draw.choice(WAYS)
+        process, moment, way = (
+            fleet.start("upgrade", **variables),
+            draw.uniform(options.earliest, options.latest),
+            draw.choice(WAYS),
+        )
         runs += 1
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=moment if kills < options.kills else 1800)
         if process.poll() is None:
-            before = sorted("%s %s" % (name, state) for name, state in fleet.recorded(url).items() if state not in ("pending", "done"))
+            before = sorted(
+                "%s %s" % (name, state)
+                for name, state in fleet.recorded(url).items()
+                if state not in ("pending", "done")
+            )
             kill(fleet, process, way)
             kills += 1
-            lines.append("  kill %d of %s after %4.1f s: %s" % (kills, way, moment, ", ".join(before) or "nothing in flight"))
+            lines.append(
+                "  kill %d of %s after %4.1f s: %s" % (kills, way, moment, ", ".join(before) or "nothing in flight")
+            )
         process.wait()
         process.log.close()
         states = fleet.recorded(url)
         result = process.returncode
         # A run that came to its end before its moment: whatever is left is for the next.
-        if result in (0, 2, 4) and states and not set(states.values()) & {"pending", "draining", "down", "validating", "soaking", "lost"}:
+        if (
+            result in (0, 2, 4)
+            and states
+            and not set(states.values()) & {"pending", "draining", "down", "validating", "soaking", "lost"}
+        ):
             break
     found = wrong(fleet, states, options.down, time.time())
     if result == 0:
         found.append("the last run ended with 0, although nodes failed")
     spans = [span for name in fleet.names for span in out_of_service(journal(fleet.nodes / name), time.time())]
     counts = {state: list(states.values()).count(state) for state in sorted(set(states.values()))}
-    lines.append("  %d runs, %d kills, at most %d of %d out of service at a time; %s" % (runs, kills, most_at_once(spans), options.down, counts))
+    lines.append(
+        "  %d runs, %d kills, at most %d of %d out of service at a time; %s"
+        % (runs, kills, most_at_once(spans), options.down, counts)
+    )
     return lines + ["  WRONG: " + words for words in found], found, kills
 
 
@@ -163,12 +204,26 @@ def main():
     parser.add_argument("--rollouts", type=int, default=10, help="how many (default %(default)s)")
     parser.add_argument("--kills", type=int, default=6, help="of each rollout, at most (default %(default)s)")
     parser.add_argument("--nodes", type=int, default=20, help="of each rollout (default %(default)s)")
-    parser.add_argument("--down", type=int, default=3, help="that may be out of service at a time (default %(default)s)")
-    parser.add_argument("--earliest", type=float, default=2, help="seconds after its start in which a run is killed (default %(default)s)")
+    parser.add_argument(
+        "--down", type=int, default=3, help="that may be out of service at a time (default %(default)s)"
+    )
+    parser.add_argument(
+        "--earliest",
+        type=float,
+        default=2,
+        help="seconds after its start in which a run is killed (default %(default)s)",
+    )
     parser.add_argument("--latest", type=float, default=30, help="and the latest (default %(default)s)")
-    parser.add_argument("--ledger", choices=("sqlite", "postgresql", "both"), default="both", help="both take turns (default %(default)s)")
+    parser.add_argument(
+        "--ledger",
+        choices=("sqlite", "postgresql", "both"),
+        default="both",
+        help="both take turns (default %(default)s)",
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the moments, ways and times")
-    parser.add_argument("--keep", action="store_true", help="keep the directories of rollouts with which something was wrong")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the directories of rollouts with which something was wrong"
+    )
     options = parser.parse_args()
     subprocess.run([str(ROOT / "tests/tools/collections.sh")], check=True, stdout=subprocess.DEVNULL)
     sys.path.insert(0, str(ROOT / ".lab" / "collections"))
@@ -187,9 +242,15 @@ def main():
             ledger = wanted[number % len(wanted)]
             fleet = conftest.Fleet(base / ("rollout%d" % number), base / "modules", base / "collections")
             fleet.environment["ANSIBLE_FORKS"] = str(options.nodes)
-            lines, found, kills = one_rollout(fleet, draw, options, server.database("k%d" % number) if ledger == "postgresql" else "")
+            lines, found, kills = one_rollout(
+                fleet, draw, options, server.database("k%d" % number) if ledger == "postgresql" else ""
+            )
             total, bad = total + kills, bad + bool(found)
-            print("rollout %d (%s)%s\n%s" % (number + 1, ledger, ", in %s" % fleet.directory if found and options.keep else "", "\n".join(lines)), flush=True)
+            print(
+                "rollout %d (%s)%s\n%s"
+                % (number + 1, ledger, ", in %s" % fleet.directory if found and options.keep else "", "\n".join(lines)),
+                flush=True,
+            )
             if not (found and options.keep):
                 shutil.rmtree(fleet.directory)
     finally:

@@ -60,7 +60,10 @@ class _Markdown(Formatter):
 
 
 def inline(text):
-    """One paragraph of documentation, as Markdown on one line. ValueError for markup that Ansible would not understand."""
+    """One paragraph of documentation, as Markdown on one line.
+
+    ValueError for markup that Ansible would not understand.
+    """
     parsed = parse(" ".join(str(text).split()), Context(), whitespace=Whitespace.STRIP)
     return format_paragraphs(parsed, _Markdown(), par_start="", par_end="", par_sep=" ", par_empty="")
 
@@ -123,7 +126,10 @@ def choice_lines(choices, pad):
     if not choices:
         return []
     if isinstance(choices, dict):
-        return ["{0}  - `{1}`: {2}".format(pad, literal(value), " ".join(paragraphs(meaning))) for value, meaning in choices.items()]
+        return [
+            "{0}  - `{1}`: {2}".format(pad, literal(value), " ".join(paragraphs(meaning)))
+            for value, meaning in choices.items()
+        ]
     return ["{0}  One of {1}.".format(pad, ", ".join("`{0}`".format(literal(value)) for value in choices))]
 
 

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A module's or another plugin's reference page, rendered from what ansible-doc --json says of it. Pure: data in, text out."""
+"""A module's or another plugin's reference page, rendered from what ansible-doc --json says of it.
+
+Pure: data in, text out.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ def _attributes(attributes):
         attribute = attributes[name]
         detail = " ".join(paragraphs(attribute.get("details")))
         platforms = attribute.get("platforms")
-        said = "{0} ({1})".format(attribute.get("support", ""), platforms) if platforms else attribute.get("support", "")
+        said = (
+            "{0} ({1})".format(attribute.get("support", ""), platforms) if platforms else attribute.get("support", "")
+        )
         lines.append("- `{0}`: {1}{2}".format(name, said, ". " + detail if detail else ""))
     return lines
 
@@ -30,7 +35,9 @@ def _section(title, lines):
 
 
 def render(name, documented, kind="module"):
-    """The page of a module, or of another KIND of plugin, by its name; `documented` is its entry in ansible-doc's JSON."""
+    """The page of a module, or of another KIND of plugin, by its name; `documented` is its entry in ansible-doc's
+    JSON.
+    """
     doc = documented["doc"]
     lines = [BEGIN.format(kind), "", "# {0}".format(name), "", inline(doc["short_description"]), ""]
     lines.append("Since version {0}.".format(doc["version_added"]))

@@ -29,7 +29,8 @@ class Outcome:
     failed: int = 0
     skipped: int = 0
     reason: str = ""
-    cpu_s: float = 0.0  # user and system time of the stage's processes; the lab's machines are nobody's children and not among them
+    # user and system time of the stage's processes; the lab's machines are nobody's children and not among them
+    cpu_s: float = 0.0
     started_s: float = 0.0  # since the run began
 
     @property
@@ -61,7 +62,10 @@ def pytest_counts(output: str) -> t.Optional[t.Dict[str, int]]:
 
 
 def judge(name: str, returncode: int, output: str, seconds: float, overran: bool = False) -> Outcome:
-    """Turn an exit status and an output into an outcome. The worse of the two counts. A stage that `overran` its limit has failed."""
+    """Turn an exit status and an output into an outcome.
+
+    The worse of the two counts. A stage that `overran` its limit has failed.
+    """
     counts = pytest_counts(output) or {}
     passed = counts.get("passed", 0) + counts.get("xfailed", 0)
     failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0) + counts.get("xpassed", 0)
@@ -86,9 +90,18 @@ def table(outcomes: t.Sequence[Outcome], wall_s: float) -> str:
     width = max([len(outcome.name) for outcome in outcomes] + [len("stage")])
     row = "{0:{1}}  {2:>7}  {3:>7}  {4}"
     rows = [row.format("stage", width, "wall s", "CPU s", "result")]
-    rows.extend(row.format(one.name, width, round(one.seconds), round(one.cpu_s), one.mark + " " + one.note) for one in outcomes)
-    rows.append(row.format("all", width, round(wall_s), round(sum(one.cpu_s for one in outcomes)), "wall time, {0} min {1:02d} s".format(
-        int(wall_s) // 60, int(wall_s) % 60)))
+    rows.extend(
+        row.format(one.name, width, round(one.seconds), round(one.cpu_s), one.mark + " " + one.note) for one in outcomes
+    )
+    rows.append(
+        row.format(
+            "all",
+            width,
+            round(wall_s),
+            round(sum(one.cpu_s for one in outcomes)),
+            "wall time, {0} min {1:02d} s".format(int(wall_s) // 60, int(wall_s) % 60),
+        )
+    )
     return "\n".join(rows)
 
 

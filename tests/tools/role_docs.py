@@ -30,8 +30,18 @@ def _entry_point(name, spec, main):
 
 
 def _example(collection, role, specs):
-    required = [name for name, option in sorted((specs.get("main", {}).get("options") or {}).items()) if option.get("required")]
-    lines = ["## Use", "", "```yaml", "- hosts: gpu_nodes", "  become: true", "  roles:", "    - role: {0}.{1}".format(collection, role)]
+    required = [
+        name for name, option in sorted((specs.get("main", {}).get("options") or {}).items()) if option.get("required")
+    ]
+    lines = [
+        "## Use",
+        "",
+        "```yaml",
+        "- hosts: gpu_nodes",
+        "  become: true",
+        "  roles:",
+        "    - role: {0}.{1}".format(collection, role),
+    ]
     if required:
         lines.append("      vars:")
         for name in required:

@@ -5,11 +5,11 @@
 
 python3 -m tests.tools.run_tests [--jobs N] [--list] [GROUP|STAGE ...]
 
-Groups: lint, unit, sanity, molecule; none named means all of them. What takes longest goes first, and before what can fill gaps.
-The output of every stage is kept in .lab/logs/test/, and in times.json there where the time went. A stage that has not come to its
-end within its limit is ended and has failed.
-The exit status is 0 only when every stage ran and passed. With CI=true in the environment a stage that this machine cannot
-run (an interpreter is missing) is a failure; without it the stage is named, loudly, as not run.
+Groups: lint, unit, sanity, molecule; none named means all of them. What takes longest goes first, and before what can
+fill gaps. The output of every stage is kept in .lab/logs/test/, and in times.json there where the time went. A stage
+that has not come to its end within its limit is ended and has failed.
+The exit status is 0 only when every stage ran and passed. With CI=true in the environment a stage that this machine
+cannot run (an interpreter is missing) is a failure; without it the stage is named, loudly, as not run.
 """
 
 from __future__ import annotations
@@ -78,7 +78,12 @@ def start(stage: catalogue.Stage) -> Running:
     log = LOGS / (stage.name + ".log")
     with open(str(log), "wb") as sink:
         process = subprocess.Popen(
-            catalogue.command_line(stage), cwd=str(ROOT), stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+            catalogue.command_line(stage),
+            cwd=str(ROOT),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     return Running(stage, process, log, time.monotonic())
 
@@ -110,7 +115,13 @@ def stop(running: t.Iterable[Running]) -> None:
 
 def finish(one: Running) -> Outcome:
     """What a stage that ended came to."""
-    outcome = judge(one.stage.name, one.process.returncode, one.log.read_text(encoding="utf-8", errors="replace"), one.seconds, one.overran)
+    outcome = judge(
+        one.stage.name,
+        one.process.returncode,
+        one.log.read_text(encoding="utf-8", errors="replace"),
+        one.seconds,
+        one.overran,
+    )
     outcome.cpu_s = one.cpu_s
     return outcome
 
@@ -119,7 +130,11 @@ def show_failure(outcome: Outcome) -> None:
     """The end of a failed stage's output, where the reason is."""
     log = LOGS / (outcome.name + ".log")
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    say("----- {0}: the last {1} of {2} lines of {3}".format(outcome.name, min(TAIL_LINES, len(lines)), len(lines), log.relative_to(ROOT)))
+    say(
+        "----- {0}: the last {1} of {2} lines of {3}".format(
+            outcome.name, min(TAIL_LINES, len(lines)), len(lines), log.relative_to(ROOT)
+        )
+    )
     for line in lines[-TAIL_LINES:]:
         say("    " + line)
     say("-----")
@@ -141,14 +156,19 @@ class Scheduler:
         return [name for name in stage.after if name in known and name not in done]
 
     def _failed_need(self, stage: catalogue.Stage) -> t.Optional[str]:
-        return next((outcome.name for outcome in self.outcomes if outcome.name in stage.needs and outcome.verdict != PASSED), None)
+        return next(
+            (outcome.name for outcome in self.outcomes if outcome.name in stage.needs and outcome.verdict != PASSED),
+            None,
+        )
 
     def _take(self) -> None:
         for stage in list(self.waiting):
             failed = self._failed_need(stage)
             if failed:
                 self.waiting.remove(stage)
-                self._record(Outcome(stage.name, FAILED, 0.0, failed=1, reason="{0} failed, which it needs".format(failed)))
+                self._record(
+                    Outcome(stage.name, FAILED, 0.0, failed=1, reason="{0} failed, which it needs".format(failed))
+                )
                 continue
             foreground = sum(1 for one in self.running if not one.stage.background)
             if self._blockers(stage) or (not stage.background and foreground >= self.jobs):
@@ -196,7 +216,9 @@ class Scheduler:
 
 
 def not_run(name: str, missing: str) -> Outcome:
-    """A stage this machine has no interpreter for: a failure where everything must run, and said aloud anywhere else."""
+    """A stage this machine has no interpreter for: a failure where everything must run, and said aloud anywhere
+    else.
+    """
     reason = "NOT RUN: no {0} on this machine".format(missing)
     if os.environ.get("CI", "").lower() in ("1", "true", "yes"):
         return Outcome(name, FAILED, 0.0, failed=1, reason=reason)
@@ -227,12 +249,23 @@ def machine_time() -> t.Dict[str, float]:
 
 
 def kept_times(
-    stages: t.Sequence[catalogue.Stage], outcomes: t.Sequence[Outcome], wall_s: float, machine_s: t.Mapping[str, float], whole: bool
+    stages: t.Sequence[catalogue.Stage],
+    outcomes: t.Sequence[Outcome],
+    wall_s: float,
+    machine_s: t.Mapping[str, float],
+    whole: bool,
 ) -> str:
-    """Keep where the time of this run went, and say it. Whole runs are kept beside the environments too, for the next checkout's first."""
+    """Keep where the time of this run went, and say it.
+
+    Whole runs are kept beside the environments too, for the next checkout's first.
+    """
     mine, shared = LOGS / "times.json", cache_root() / "times.json"
     before = times.load([mine, shared])
-    logs = {one.name: (LOGS / (one.name + ".log")).read_text(encoding="utf-8", errors="replace") for one in outcomes if (LOGS / (one.name + ".log")).exists()}
+    logs = {
+        one.name: (LOGS / (one.name + ".log")).read_text(encoding="utf-8", errors="replace")
+        for one in outcomes
+        if (LOGS / (one.name + ".log")).exists()
+    }
     now = times.document(outcomes, {stage.name: stage.after for stage in stages}, wall_s, logs, machine_s)
     times.keep(mine, now, before)
     if whole and not [one for one in outcomes if one.verdict != PASSED]:
@@ -243,7 +276,12 @@ def kept_times(
 def main(arguments: t.Sequence[str]) -> int:
     """Run what was asked for and answer the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tests.tools.run_tests", description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="stages side by side; one more than processors, as each waits now and then")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=(os.cpu_count() or 1) + 1,
+        help="stages side by side; one more than processors, as each waits now and then",
+    )
     parser.add_argument("--list", action="store_true", help="name the stages and end")
     parser.add_argument("wanted", nargs="*", metavar="GROUP|STAGE")
     options = parser.parse_args(arguments)

@@ -5,9 +5,10 @@
 
 python3 -m tests.tools.sanity ENVIRONMENT [ARGUMENT...]
 
-ansible-test follows links and wants the collection to lie at .../ansible_collections/gpufleet/lifecycle, so it works on a copy
-under the cache directory. Its own environments live there too, not in the user's home. They need a script that installs pip,
-which ansible-test would fetch from a host of its own; an equal one is put in its place, made from Python's own ensurepip.
+ansible-test follows links and wants the collection to lie at .../ansible_collections/gpufleet/lifecycle, so it works on
+a copy under the cache directory. Its own environments live there too, not in the user's home. They need a script that
+installs pip, which ansible-test would fetch from a host of its own; an equal one is put in its place, made from
+Python's own ensurepip.
 """
 
 from __future__ import annotations
@@ -50,9 +51,14 @@ def prepare_home(home, environment):
 
 
 def search_path(path):
-    """`path` with every Python of this machine in it and without pyenv's shims, which are there for versions they refuse to start."""
+    """`path` with every Python of this machine in it and without pyenv's shims, which are there for versions they
+    refuse to start.
+    """
     listed = subprocess.run(
-        [str(ROOT / "tests" / "tools" / "venv.sh"), "--interpreters"], stdout=subprocess.PIPE, universal_newlines=True, check=True
+        [str(ROOT / "tests" / "tools" / "venv.sh"), "--interpreters"],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
     ).stdout
     own = [str(pathlib.Path(line.split(" ", 1)[1]).parent) for line in listed.splitlines()]
     given = [entry for entry in path.split(os.pathsep) if pathlib.PurePath(entry).parts[-2:] != (".pyenv", "shims")]

@@ -16,23 +16,27 @@ GROUPS = ("lint", "unit", "sanity", "molecule")
 SHELL = "/bin/bash"
 ALL_NODES = "*"
 
-# All of tests/unit runs on the main environment. In the others runs what can answer otherwise there, which the files themselves say with the marks
-# `pythons` and `cores`; tests/unit/selection.py has the rule, and a test that watches over it.
+# All of tests/unit runs on the main environment. In the others runs what can answer otherwise there, which the files
+# themselves say with the marks `pythons` and `cores`; tests/unit/selection.py has the rule, and a test that watches
+# over it.
 TESTS = "tests/unit"
 # Every check of the gate, turned red by a fault of the simulator: pure but for the simulator, and so once.
 SCENARIOS = "tests/unit/scenarios"
 SIMULATOR_TESTS = "tests/unit/sim"
-# Whole playbook runs on stand-in nodes: minutes each, so they are stages of their own, and all are tried on the main ansible-core. A course
-# also runs on the oldest and the newest where Ansible itself gives the answer: how hosts that fail or cannot be reached are counted, what a
-# signal ends, in which order hosts and included files follow each other, what a callback is told. What the gate, the ledger and the lookups
-# of the role decide, and what is written of it, is the same on each of them. Templates are the oldest one's own: there, in addition, each
-# step of the role is taken up by another controller. What the newest does has the mark `cores`.
+# Whole playbook runs on stand-in nodes: minutes each, so they are stages of their own, and all are tried on the main
+# ansible-core. A course also runs on the oldest and the newest where Ansible itself gives the answer: how hosts that
+# fail or cannot be reached are counted, what a signal ends, in which order hosts and included files follow each other,
+# what a callback is told. What the gate, the ledger and the lookups of the role decide, and what is written of it, is
+# the same on each of them. Templates are the oldest one's own: there, in addition, each step of the role is taken up by
+# another controller. What the newest does has the mark `cores`.
 COURSES = "tests/unit/playbooks"
 ONE_COURSE = COURSES + "/test_upgrade_course.py::test_every_node_is_taken_once_and_a_second_run_takes_none"
-# What may never exceed the failure budget depends on how Ansible counts hosts: tried on the oldest and the newest ansible-core.
+# What may never exceed the failure budget depends on how Ansible counts hosts: tried on the oldest and the newest
+# ansible-core.
 MATRIX = COURSES + "/test_failure_matrix.py"
 RESUME = COURSES + "/test_resume.py::test_another_controller_goes_on_wherever_the_first_one_was_killed"
-# A node that waits again and again for its down slot, and is put back to work after all: the oldest ansible-core reads included files in its own way.
+# A node that waits again and again for its down slot, and is put back to work after all: the oldest ansible-core reads
+# included files in its own way.
 IN_VAIN = COURSES + "/test_scheduler.py::test_a_node_that_was_drained_in_vain_is_resumed"
 CONTROLLERS = ("main", "core218", "newest")
 # What is compiled once on a machine, beside other work, and the stage that takes longest, have more time than others.
@@ -54,16 +58,18 @@ class Stage:
     after: t.Tuple[str, ...] = ()  # starts when these ended, in whatever way, or are not part of this run
     needs: t.Tuple[str, ...] = ()  # does not start when one of these failed
     background: bool = False  # takes no place among the jobs
-    nodes: t.Tuple[str, ...] = ()  # machines of the lab that it takes for itself; stages that share one follow each other
+    # machines of the lab that it takes for itself; stages that share one follow each other
+    nodes: t.Tuple[str, ...] = ()
     clean_up: bool = False  # not a stage of its own: run at the end of any run that had a stage of this group
     limit_s: float = 2700.0  # longer than this it hangs: several times what it takes, also beside other work
 
     @property
     def niceness(self) -> int:
-        """
-        How far the stage steps back for others, as nice(1) counts. The two chains that end last go first: the stage that takes longest, and
-        the scenarios, which follow each other. Everything else fills what these leave, also what is built in the background: at a lower
-        priority still it got nothing beside three stages that are never idle, and a scenario waited for it.
+        """How far the stage steps back for others, as nice(1) counts.
+
+        The two chains that end last go first: the stage that takes longest, and the scenarios, which follow each other.
+        Everything else fills what these leave, also what is built in the background: at a lower priority still it got
+        nothing beside three stages that are never idle, and a scenario waited for it.
         """
         return 0 if self.group == "molecule" or self.name == LONGEST else 5
 
@@ -87,7 +93,12 @@ def _without(marks: str, *left_out: str) -> str:
 
 def _lint() -> t.List[Stage]:
     return [
-        Stage("ansible-lint", "lint", 'tests/tools/collections.sh >/dev/null && "$VENV/bin/ansible-lint" --offline --nocolor', "main"),
+        Stage(
+            "ansible-lint",
+            "lint",
+            'tests/tools/collections.sh >/dev/null && "$VENV/bin/ansible-lint" --offline --nocolor',
+            "main",
+        ),
         Stage("yamllint", "lint", '"$VENV/bin/yamllint" --strict .', "main"),
         Stage("ruff", "lint", '"$VENV/bin/ruff" check --no-cache --output-format concise .', "main"),
         Stage("changelog", "lint", '"$VENV/bin/antsibull-changelog" lint', "main"),
@@ -102,7 +113,13 @@ def _unit() -> t.List[Stage]:
         "newest": "-m cores " + COURSES,
     }
     stages = [
-        Stage("course-" + name, "unit", _pytest(courses[name]), name, limit_s=ONCE_S if "course-" + name == LONGEST else Stage.limit_s)
+        Stage(
+            "course-" + name,
+            "unit",
+            _pytest(courses[name]),
+            name,
+            limit_s=ONCE_S if "course-" + name == LONGEST else Stage.limit_s,
+        )
         for name in CONTROLLERS
         if (ROOT / COURSES).is_dir()
     ]
@@ -111,17 +128,31 @@ def _unit() -> t.List[Stage]:
         stages.append(Stage("unit-" + name, "unit", _pytest(_without("-m cores", COURSES, KUBE, SCENARIOS)), name))
     stages.append(Stage("unit-py38", "unit", _pytest(_without("-m pythons", COURSES, KUBE, SCENARIOS)), "py38"))
     # The simulator runs in the lab's machines, whose Python is between the oldest and the one of the main environment.
-    stages.append(Stage("unit-pynewest", "unit", _pytest(_without("-m pythons", COURSES, KUBE, SCENARIOS, SIMULATOR_TESTS)), "pynewest"))
+    stages.append(
+        Stage(
+            "unit-pynewest",
+            "unit",
+            _pytest(_without("-m pythons", COURSES, KUBE, SCENARIOS, SIMULATOR_TESTS)),
+            "pynewest",
+        )
+    )
     if (ROOT / KUBE).is_dir():
-        stages.append(Stage("apiserver", "unit", "python3 -m tests.lab apiserver", "main", background=True, limit_s=ONCE_S))
+        stages.append(
+            Stage("apiserver", "unit", "python3 -m tests.lab apiserver", "main", background=True, limit_s=ONCE_S)
+        )
         stages.append(Stage("unit-kube", "unit", _pytest(KUBE), "main", after=("apiserver",), needs=("apiserver",)))
     return stages
 
 
-# The newest ansible-core has every rule of those before it, and looks at everything. It knows Python 3.8 no more, which nodes may have; and each
-# core reads documentation and arguments by its own schema. What compiles and imports on the oldest and the newest Python does so between them.
+# The newest ansible-core has every rule of those before it, and looks at everything. It knows Python 3.8 no more, which
+# nodes may have; and each core reads documentation and arguments by its own schema. What compiles and imports on the
+# oldest and the newest Python does so between them.
 SANITY = {
-    "newest": ("--skip-test compile --skip-test import", "--test compile --test import --python 3.9", "--test compile --test import --python 3.13"),
+    "newest": (
+        "--skip-test compile --skip-test import",
+        "--test compile --test import --python 3.9",
+        "--test compile --test import --python 3.13",
+    ),
     "main": ("--test compile --test import --python 3.8", "--test ansible-doc --test validate-modules"),
 }
 
@@ -136,7 +167,10 @@ def _sanity() -> t.List[Stage]:
 
 
 def scenario_nodes(text: str) -> t.Tuple[str, ...]:
-    """The lab's machines that a scenario takes for itself, from the line `# nodes: NAME...` in its molecule.yml. All, without one."""
+    """The lab's machines that a scenario takes for itself, from the line `# nodes: NAME...` in its molecule.yml.
+
+    All, without one.
+    """
     found = re.search(r"^# nodes:(.*)$", text, re.MULTILINE)
     return tuple(found.group(1).split()) if found else (ALL_NODES,)
 
@@ -154,11 +188,23 @@ def _molecule() -> t.List[Stage]:
     stages = []
     before: t.Tuple[str, ...] = ()
     if (ROOT / "tests" / "lab" / "__main__.py").exists():
-        # Each (driver, kernel) once per cache. Where there is none yet that takes longer than anything, and all scenarios wait for it.
-        stages.append(Stage("drivers", "molecule", "python3 -m tests.lab drivers --inventory molecule/inventory", "main", limit_s=ONCE_S))
+        # Each (driver, kernel) once per cache. Where there is none yet that takes longer than anything, and all
+        # scenarios wait for it.
+        stages.append(
+            Stage(
+                "drivers",
+                "molecule",
+                "python3 -m tests.lab drivers --inventory molecule/inventory",
+                "main",
+                limit_s=ONCE_S,
+            )
+        )
         before = ("drivers",)
     # The one that looks at all machines as they were made comes first: it takes all of them for itself.
-    scenarios = sorted((path.parent for path in (ROOT / "molecule").glob("*/molecule.yml")), key=lambda path: (path.name != "default", path.name))
+    scenarios = sorted(
+        (path.parent for path in (ROOT / "molecule").glob("*/molecule.yml")),
+        key=lambda path: (path.name != "default", path.name),
+    )
     if not scenarios:
         return stages
     # Machines of an earlier run that was killed are gone before new ones are made.
@@ -167,12 +213,27 @@ def _molecule() -> t.List[Stage]:
     for scenario in scenarios:
         text = (scenario / "molecule.yml").read_text(encoding="utf-8")
         nodes, needs = scenario_nodes(text), ("molecule-create", *scenario_needs(text))
-        script = "molecule verify -s default" if scenario.name == "default" else "molecule test -s {0} --destroy=never".format(scenario.name)
+        script = (
+            "molecule verify -s default"
+            if scenario.name == "default"
+            else "molecule test -s {0} --destroy=never".format(scenario.name)
+        )
         script = "export PYTEST_ADDOPTS='{0}'\n{1}".format(DURATIONS, script)
-        stages.append(Stage("molecule-" + scenario.name, "molecule", script, "main", after=needs, needs=needs, nodes=nodes))
-    # The main job itself, on the machines of inventories/lab, once these were looked at. It takes longest, and so begins before the others.
+        stages.append(
+            Stage("molecule-" + scenario.name, "molecule", script, "main", after=needs, needs=needs, nodes=nodes)
+        )
+    # The main job itself, on the machines of inventories/lab, once these were looked at. It takes longest, and so
+    # begins before the others.
     script = "python3 -m tests.lab demo"
-    demo = Stage("demo", "molecule", script, "main", after=("molecule-create", "molecule-default"), needs=("molecule-create",), nodes=DEMO_NODES)
+    demo = Stage(
+        "demo",
+        "molecule",
+        script,
+        "main",
+        after=("molecule-create", "molecule-default"),
+        needs=("molecule-create",),
+        nodes=DEMO_NODES,
+    )
     number = next((number for number, stage in enumerate(stages) if stage.name == "molecule-default"), len(stages) - 1)
     stages.insert(number + 1, demo)
     stages.append(Stage("molecule-destroy", "molecule", "molecule destroy -s default", "main", clean_up=True))
@@ -180,18 +241,27 @@ def _molecule() -> t.List[Stage]:
 
 
 def all_stages() -> t.List[Stage]:
-    """Every stage, in the order in which they are started: the longest, then the machines, which follow each other; short ones fill the end."""
+    """Every stage, in the order in which they are started: the longest, then the machines, which follow each other;
+    short ones fill the end.
+    """
     order = {"molecule": 2, "sanity": 3, "unit": 4, "lint": 5}
     stages = _molecule() + _sanity() + _unit() + _lint()
-    return sorted(stages, key=lambda stage: 0 if stage.background else 1 if stage.name in ("drivers", LONGEST) else order[stage.group])
+    return sorted(
+        stages,
+        key=lambda stage: 0 if stage.background else 1 if stage.name in ("drivers", LONGEST) else order[stage.group],
+    )
 
 
 def choose(stages: t.Sequence[Stage], wanted: t.Sequence[str]) -> t.List[Stage]:
-    """The stages asked for by group or by name, and what cleans up after their group; all of them when nothing was asked for."""
+    """The stages asked for by group or by name, and what cleans up after their group; all of them when nothing was
+    asked for.
+    """
     known = {stage.name for stage in stages} | set(GROUPS)
     unknown = [word for word in wanted if word not in known]
     if unknown:
-        raise UnknownStage("no stage or group is called {0}; there are: {1}".format(", ".join(unknown), ", ".join(sorted(known))))
+        raise UnknownStage(
+            "no stage or group is called {0}; there are: {1}".format(", ".join(unknown), ", ".join(sorted(known)))
+        )
     if not wanted:
         return list(stages)
     chosen = [stage for stage in stages if stage.group in wanted or stage.name in wanted]
@@ -229,12 +299,16 @@ def command_line(stage: Stage) -> t.List[str]:
     """The argument list that runs the stage."""
     script = "set -euo pipefail\n"
     if stage.environment:
-        script += 'VENV=$(tests/tools/venv.sh {0})\nexport VENV PATH="$VENV/bin:$PATH" NO_COLOR=1 MOLECULE_GLOB="molecule/*/molecule.yml"\n'.format(
-            stage.environment
+        script += (
+            'VENV=$(tests/tools/venv.sh {0})\nexport VENV PATH="$VENV/bin:$PATH" NO_COLOR=1 '
+            'MOLECULE_GLOB="molecule/*/molecule.yml"\n'.format(stage.environment)
         )
-    # Where the kernel groups processes by their session, nice(1) orders those of one group only, and this the groups (sched(7)).
-    # A kernel without such groups, or a container with a read-only /proc, refuses it, and nice(1) alone does it there.
-    first = "{{ echo {0} > /proc/self/autogroup; }} 2>/dev/null || true\n".format(stage.niceness) if stage.niceness else ""
+    # Where the kernel groups processes by their session, nice(1) orders those of one group only, and this the groups
+    # (sched(7)). A kernel without such groups, or a container with a read-only /proc, refuses it, and nice(1) alone
+    # does it there.
+    first = (
+        "{{ echo {0} > /proc/self/autogroup; }} 2>/dev/null || true\n".format(stage.niceness) if stage.niceness else ""
+    )
     # Not exec: a script may be several commands.
     command = [SHELL, "-c", first + script + stage.script]
     if stage.niceness:

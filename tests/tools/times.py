@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the time of a test run went: sums, the longest path, the slowest tests, and what grew since the times that were kept.
+"""Where the time of a test run went: sums, the longest path, the slowest tests, and what grew since the times that were
+kept.
 
 Everything here is pure but `load` and `keep`. The document, `gpufleet.test_times/1`:
 
@@ -9,9 +10,9 @@ Everything here is pure but `load` and `keep`. The document, `gpufleet.test_time
      stages: {name: {wall_s, cpu_s, started_s, after: [name]}},
      slowest: [{seconds, phase: setup|call|teardown, stage, test}]}
 
-All times are in seconds. `wall_s` of a stage is from its start to its end, `cpu_s` is the user and system time of its processes.
-The lab's machines are no children of a stage: what they and everybody else here took is in `machine` only, from the first line of
-/proc/stat (proc_stat(5)): all its processors together, at work and taken away by a hypervisor.
+All times are in seconds. `wall_s` of a stage is from its start to its end, `cpu_s` is the user and system time of its
+processes. The lab's machines are no children of a stage: what they and everybody else here took is in `machine` only,
+from the first line of /proc/stat (proc_stat(5)): all its processors together, at work and taken away by a hypervisor.
 """
 
 from __future__ import annotations
@@ -41,11 +42,15 @@ def slowest(logs: t.Mapping[str, str]) -> t.List[Document]:
         for stage, text in logs.items()
         for seconds, phase, test in DURATION.findall(text)
     ]
-    return sorted(found, key=lambda one: (-t.cast(float, one["seconds"]), str(one["stage"]), str(one["test"])))[:SLOWEST]
+    return sorted(found, key=lambda one: (-t.cast(float, one["seconds"]), str(one["stage"]), str(one["test"])))[
+        :SLOWEST
+    ]
 
 
 def longest_path(seconds: t.Mapping[str, float], after: t.Mapping[str, t.Sequence[str]]) -> t.Tuple[t.List[str], float]:
-    """The chain of stages that wait for each other and take longest together: no number of lanes makes a run shorter than it."""
+    """The chain of stages that wait for each other and take longest together: no number of lanes makes a run shorter
+    than it.
+    """
     best: t.Dict[str, t.Tuple[float, t.List[str]]] = {}
 
     def reach(name: str) -> t.Tuple[float, t.List[str]]:
@@ -59,8 +64,13 @@ def longest_path(seconds: t.Mapping[str, float], after: t.Mapping[str, t.Sequenc
 
 
 def machine(stat: str, ticks_per_s: int) -> Document:
-    """{busy_s, stolen_s} since the machine started, from the text of /proc/stat (proc_stat(5)). Guests' time is part of user time there."""
-    user, nice, system, _idle, _iowait, irq, softirq, steal = (int(word) for word in stat.split("\n", 1)[0].split()[1:9])
+    """{busy_s, stolen_s} since the machine started, from the text of /proc/stat (proc_stat(5)).
+
+    Guests' time is part of user time there.
+    """
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (
+        int(word) for word in stat.split("\n", 1)[0].split()[1:9]
+    )
     return {"busy_s": (user + nice + system + irq + softirq) / ticks_per_s, "stolen_s": steal / ticks_per_s}
 
 
@@ -114,7 +124,9 @@ def summary(before: t.Optional[Document], now: Document) -> str:
     """The lines at the end of a run."""
     path = now["longest_path"]
     lines = [
-        "all stages together {0:.0f} s of wall time and {1:.0f} s of CPU time, in {2:.0f} s".format(now["sum_s"], now["cpu_s"], now["wall_s"]),
+        "all stages together {0:.0f} s of wall time and {1:.0f} s of CPU time, in {2:.0f} s".format(
+            now["sum_s"], now["cpu_s"], now["wall_s"]
+        ),
         "longest path {0:.0f} s: {1}".format(path["seconds"], " > ".join(path["stages"])),
         _at_work(now),
     ]

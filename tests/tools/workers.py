@@ -17,7 +17,9 @@ def command_line(pid: int) -> bytes:
 
 
 def copies(pids: list[int]) -> list[int]:
-    """The first process and those that are copies of it: what else they start has a command line of its own, and what has ended has none."""
+    """The first process and those that are copies of it: what else they start has a command line of its own, and what
+    has ended has none.
+    """
     return [pid for pid in pids if command_line(pid) == command_line(pids[0]) != b""]
 
 

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Make this checkout importable as ansible_collections.gpufleet.lifecycle, on any Python and with or without Ansible.
 
-Under ansible-test the collection loader is already there and nothing is done. Under plain pytest two empty packages stand
-where the path .../ansible_collections/gpufleet would, and the checkout is the third. ``tests`` is importable from the root too.
-Helpers of tests are imported by their whole name, ``ansible_collections.gpufleet.lifecycle.tests.unit...``: the test
-directories are not on sys.path and two test files may have the same name.
+Under ansible-test the collection loader is already there and nothing is done. Under plain pytest two empty packages
+stand where the path .../ansible_collections/gpufleet would, and the checkout is the third. ``tests`` is importable from
+the root too. Helpers of tests are imported by their whole name,
+``ansible_collections.gpufleet.lifecycle.tests.unit...``: the test directories are not on sys.path and two test files
+may have the same name.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ def _install_collection():
 
 _install_collection()
 
-# To compile all tests and rewrite their assertions takes longer than to import them; that is kept, and not beside the sources.
+# To compile all tests and rewrite their assertions takes longer than to import them; that is kept, and not beside the
+# sources.
 if not sys.pycache_prefix:
     sys.pycache_prefix = str(importlib.import_module("tests.tools.common").cache_root() / "pycache")
     sys.dont_write_bytecode = False
@@ -70,15 +72,17 @@ if not sys.pycache_prefix:
 selection = importlib.import_module(COLLECTION + ".tests.unit.selection")
 
 if settings is not None:
-    # The machines that run this are slow and shared: time says nothing there. A failure prints what reproduces it. Every run tries
-    # the same examples, so that a change is judged by what it changed; `make search` looks for others.
+    # The machines that run this are slow and shared: time says nothing there. A failure prints what reproduces it.
+    # Every run tries the same examples, so that a change is judged by what it changed; `make search` looks for others.
     settings.register_profile("gpufleet", deadline=None, print_blob=True, database=None, derandomize=True)
     settings.register_profile("search", deadline=None, print_blob=True, database=None, max_examples=5000)
     settings.load_profile("gpufleet")
 
 
 def pytest_ignore_collect(collection_path, config):
-    """With ``-m pythons`` or ``-m cores``: files without that mark, and directories without such files, are not imported."""
+    """With ``-m pythons`` or ``-m cores``: files without that mark, and directories without such files, are not
+    imported.
+    """
     wanted = config.getoption("markexpr")
     if wanted in selection.MARKS and (collection_path.is_dir() or collection_path.suffix == ".py"):
         return None if selection.marked(collection_path, wanted) else True

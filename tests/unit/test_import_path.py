@@ -28,7 +28,12 @@ def test_tests_package_is_importable_from_the_root(collection_root):
 def test_node_interpreters_have_no_ansible(collection_root):
     """What is claimed for Python 3.8 is only shown where Ansible cannot be imported by accident."""
     answer = subprocess.run(
-        [sys.executable, "-c", "import ansible"], cwd=str(collection_root), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600, check=False
+        [sys.executable, "-c", "import ansible"],
+        cwd=str(collection_root),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=600,
+        check=False,
     )
     environment = pathlib.Path(sys.prefix).name
     if environment.startswith(("py38-", "pynewest-")):

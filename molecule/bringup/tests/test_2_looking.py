@@ -26,7 +26,9 @@ def test_precheck_passes_and_leaves_nothing_but_the_cached_binding(machines, run
     assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail()
     assert outcome.changed.get("up-1", 0) == outcome.changed.get("up-2", 0) == 0
     for paths in changes.values():
-        assert CACHE in paths and any(path.endswith(".zip") for path in paths), "the cache was to be made anew, and to be seen by the comparison"
+        assert CACHE in paths and any(path.endswith(".zip") for path in paths), (
+            "the cache was to be made anew, and to be seen by the comparison"
+        )
     report = artifacts / "precheck" / "report.json"
     content = json.loads(report.read_text())
     assert content["schema"] == "gpufleet.precheck/1"
@@ -36,7 +38,9 @@ def test_precheck_passes_and_leaves_nothing_but_the_cached_binding(machines, run
 
 
 def test_precheck_names_the_node_and_the_gpu_that_is_lost(up_1, run, artifacts):
-    address = up_1.check_output("nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader").splitlines()[1].strip().lower()
+    address = (
+        up_1.check_output("nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader").splitlines()[1].strip().lower()
+    )
     up_1.run_expect([0], "gpusim inject gpu-lost --gpu 1")
     try:
         outcome = run("gpufleet.lifecycle.precheck", precheck_hosts="bringup")
@@ -45,7 +49,9 @@ def test_precheck_names_the_node_and_the_gpu_that_is_lost(up_1, run, artifacts):
     assert outcome.rc == 2
     assert list(outcome.failed) == ["up-1"], "the other node is as healthy as before"
     assert "up-1: fail" in outcome.why("up-1")
-    assert "gpu index 1" in outcome.why("up-1") and address[4:] in outcome.why("up-1"), "where it sits is what a technician needs"
+    assert "gpu index 1" in outcome.why("up-1") and address[4:] in outcome.why("up-1"), (
+        "where it sits is what a technician needs"
+    )
     nodes = json.loads((artifacts / "precheck" / "report.json").read_text())["nodes"]
     assert {name: node["verdict"] for name, node in nodes.items()} == {"up-1": "fail", "up-2": "pass"}
     # What has happened stands in the kernel's log until the node boots.
@@ -71,7 +77,11 @@ class TestTheCachedBinding:
         self.is_whole(up_1, binding)
         inode = up_1.check_output("stat -c '%i %Z' " + binding)
         dummy, result = ask("up-1", "gpu_info")
-        assert (result["snapshot"]["status"], result["snapshot"]["binding"]["source"], result.get("warnings", [])) == ("ok", "shipped", [])
+        assert (result["snapshot"]["status"], result["snapshot"]["binding"]["source"], result.get("warnings", [])) == (
+            "ok",
+            "shipped",
+            [],
+        )
         assert up_1.check_output("stat -c '%i %Z' " + binding) == inode
 
     def test_one_that_was_tampered_with_is_replaced_and_reported(self, up_1, ask, binding):
@@ -82,7 +92,11 @@ class TestTheCachedBinding:
         self.is_whole(up_1, binding)
 
     def test_a_link_in_its_place_is_replaced_and_never_followed(self, up_1, ask, binding):
-        up_1.run_expect([0], "mv %s /run/elsewhere.zip && printf x >> /run/elsewhere.zip && ln -s /run/elsewhere.zip %s" % (binding, binding))
+        up_1.run_expect(
+            [0],
+            "mv %s /run/elsewhere.zip && printf x >> /run/elsewhere.zip && ln -s /run/elsewhere.zip %s"
+            % (binding, binding),
+        )
         target = up_1.file("/run/elsewhere.zip").sha256sum
         outcome, result = ask("up-1", "gpu_info")
         assert (outcome.rc, result["snapshot"]["status"]) == (0, "ok")
@@ -92,7 +106,9 @@ class TestTheCachedBinding:
         up_1.run_expect([0], "rm /run/elsewhere.zip")
 
     def test_a_link_in_the_place_of_its_directory_is_refused(self, up_1, ask, binding):
-        up_1.run_expect([0], "mkdir -m 0700 /run/elsewhere && mv %s /run/own-cache && ln -s /run/elsewhere %s" % (CACHE, CACHE))
+        up_1.run_expect(
+            [0], "mkdir -m 0700 /run/elsewhere && mv %s /run/own-cache && ln -s /run/elsewhere %s" % (CACHE, CACHE)
+        )
         try:
             outcome, result = ask("up-1", "gpu_info")
             assert (outcome.rc, result["snapshot"]["status"], len(result["snapshot"]["gpus"])) == (0, "ok", 8)
@@ -122,7 +138,9 @@ def test_upgrade_in_check_mode_says_what_it_would_do_and_does_nothing(machines, 
     assert outcome.changed["up-1"] > 0 and outcome.changed["up-2"] > 0, "check mode says that there is something to do"
     assert {name: boot_id(host) for name, host in machines.items()} == boots
     for host in machines.values():
-        driver = host.check_output("dpkg-query -W -f '${source:Package} ${Package}\\n' | sed -n 's/^nvidia-graphics-drivers //p'").splitlines()
+        driver = host.check_output(
+            "dpkg-query -W -f '${source:Package} ${Package}\\n' | sed -n 's/^nvidia-graphics-drivers //p'"
+        ).splitlines()
         assert len(driver) > 5
         for package in driver:
             assert package in outcome.output

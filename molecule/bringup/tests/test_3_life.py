@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node's life after it was brought up: upgrades, what stands in their way, the way back, and reboots. The cases build on each other."""
+"""A node's life after it was brought up: upgrades, what stands in their way, the way back, and reboots.
+
+The cases build on each other.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ PACKAGE = {OLD: "535.216.03-2~bpo12+1", NEW: "535.261.03-1"}
 
 
 def driver_packages(host):
-    shown = host.check_output("dpkg-query -W -f '${source:Package} ${Package} ${Version} ${db:Status-Want}\\n'").splitlines()
+    shown = host.check_output(
+        "dpkg-query -W -f '${source:Package} ${Package} ${Version} ${db:Status-Want}\\n'"
+    ).splitlines()
     rows = [line.split() for line in shown]
     return {row[1]: (row[2], row[3]) for row in rows if row[0] == "nvidia-graphics-drivers"}
 
@@ -31,9 +36,14 @@ def assert_runs(host, version):
     assert len(packages) > 5 and set(packages.values()) == {(PACKAGE[version], "hold")}
     assert host.file("/sys/module/nvidia/version").content_string.strip() == version
     assert host.check_output("modinfo -F version " + kernel_module(host)) == version
-    assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (version, host.check_output("uname -r"))
+    assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (
+        version,
+        host.check_output("uname -r"),
+    )
     assert "Candidate: %s\n" % PACKAGE[version] in host.check_output("LC_ALL=C apt-cache policy libnvidia-ml1")
-    assert set(host.check_output("nvidia-smi --query-gpu=persistence_mode --format=csv,noheader").split()) == {"Enabled"}
+    assert set(host.check_output("nvidia-smi --query-gpu=persistence_mode --format=csv,noheader").split()) == {
+        "Enabled"
+    }
     assert host.check_output("dpkg --audit") == ""
 
 
@@ -42,11 +52,22 @@ def assert_has_evidence(directory, boot):
     [bundle] = directory.iterdir()
     assert bundle.name.endswith("-before")
     manifest = json.loads((bundle / "manifest.json").read_text())
-    assert (manifest["schema"], manifest["node"], manifest["boot_id"], manifest["missing"]) == ("gpufleet.evidence/1", directory.name, boot, [])
+    assert (manifest["schema"], manifest["node"], manifest["boot_id"], manifest["missing"]) == (
+        "gpufleet.evidence/1",
+        directory.name,
+        boot,
+        [],
+    )
     for entry in manifest["files"]:
         assert hashlib.sha256((bundle / entry["name"]).read_bytes()).hexdigest() == entry["sha256"]
         assert entry["truncated"] is False
-    assert sorted(path.name for path in bundle.iterdir()) == ["kernel.log", "manifest.json", "nvidia-smi.xml", "processes.json", "reading.json"]
+    assert sorted(path.name for path in bundle.iterdir()) == [
+        "kernel.log",
+        "manifest.json",
+        "nvidia-smi.xml",
+        "processes.json",
+        "reading.json",
+    ]
     assert json.loads((bundle / "reading.json").read_text())["audit"]["versions"]["loaded"] == OLD
     assert "<driver_version>%s</driver_version>" % OLD in (bundle / "nvidia-smi.xml").read_text()
     assert "persistenced" in (bundle / "processes.json").read_text(), "it was not stopped yet"
@@ -72,7 +93,9 @@ def before(machines, boot_id):
 
 
 class TestLife:
-    def test_a_node_whose_next_boot_has_no_module_is_left_alone_and_the_other_is_upgraded(self, up_1, up_2, run, ask, artifacts, baselines, before, boot_id):
+    def test_a_node_whose_next_boot_has_no_module_is_left_alone_and_the_other_is_upgraded(
+        self, up_1, up_2, run, ask, artifacts, baselines, before, boot_id
+    ):
         module = kernel_module(up_1)
         packages = driver_packages(up_1)
         up_1.run_expect([0], "mv %s /root/away.ko && depmod" % module)
@@ -80,7 +103,9 @@ class TestLife:
         assert audited["audit"]["reboot_safe"] is False
         assert "no NVIDIA kernel module on disk" in audited["audit"]["reboot_safe_reason"]
 
-        outcome = run("gpufleet.lifecycle.upgrade", upgrade_hosts="bringup", rollout_version=NEW, rollout_failure_budget=2)
+        outcome = run(
+            "gpufleet.lifecycle.upgrade", upgrade_hosts="bringup", rollout_version=NEW, rollout_failure_budget=2
+        )
         assert outcome.rc == 2
         assert "nothing was changed" in outcome.why("up-1") and "kernel module" in outcome.why("up-1")
         assert boot_id(up_1) == before["up-1"], "a node that would come back without a driver must not be rebooted"
@@ -100,20 +125,37 @@ class TestLife:
         assert outcome.changed["up-1"] > 0
         assert boot_id(up_1) == before["up-1"]
         assert_runs(up_1, OLD)
-        assert up_1.check_output("sha256sum < /root/away.ko") == up_1.check_output("sha256sum < " + kernel_module(up_1)), "it is the same build"
+        assert up_1.check_output("sha256sum < /root/away.ko") == up_1.check_output(
+            "sha256sum < " + kernel_module(up_1)
+        ), "it is the same build"
         up_1.run_expect([0], "rm /root/away.ko")
 
     def test_all_that_could_be_done_was_done_before_the_node_was_drained(self, up_2, artifacts):
         node = json.loads((artifacts / "rollouts" / ("upgrade-" + NEW) / "report.json").read_text())["nodes"]["up-2"]
-        assert [step["name"] for step in node["steps"]] == ["prestage", "evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
+        assert [step["name"] for step in node["steps"]] == [
+            "prestage",
+            "evidence",
+            "drain",
+            "stop",
+            "install",
+            "prove",
+            "reboot",
+            "validate",
+            "return",
+        ]
         kept = up_2.check_output("ls /var/lib/gpufleet/dkms").split()
-        assert sorted(name.split("_")[1] for name in kept if name.endswith(".gz")) == [OLD, NEW], "of the driver that was replaced too"
-        stored = up_2.check_output("cd /var/lib/gpufleet/packages && for i in *.deb; do dpkg-deb -f $i Package Version | paste -sd ' '; done")
+        assert sorted(name.split("_")[1] for name in kept if name.endswith(".gz")) == [OLD, NEW], (
+            "of the driver that was replaced too"
+        )
+        stored = up_2.check_output(
+            "cd /var/lib/gpufleet/packages && for i in *.deb; do dpkg-deb -f $i Package Version | paste -sd ' '; done"
+        )
         for version in (OLD, NEW):
             assert "Package: nvidia-kernel-dkms Version: %s" % PACKAGE[version] in stored
 
     def test_rollback_takes_the_upgraded_node_back_without_a_mirror_or_an_archive_of_the_controller(
-            self, up_1, up_2, run, ask, baselines, before, boot_id, artifacts, tmp_path):
+        self, up_1, up_2, run, ask, baselines, before, boot_id, artifacts, tmp_path
+    ):
         upgraded = boot_id(up_2)
         with no_mirror(up_2, "nvidia-driver"):
             outcome = run("gpufleet.lifecycle.rollback", rollback_hosts="up-2", nvidia_driver_tree_dir=str(tmp_path))
@@ -121,14 +163,23 @@ class TestLife:
         assert [path.name for path in tmp_path.iterdir()] in ([], [".claims"]), "nothing was compiled"
         assert boot_id(up_2) not in (before["up-2"], upgraded)
         assert_runs(up_2, OLD)
-        outcome, result = ask("up-2", "gpu_health", {"phase": "post", "baseline_file": baselines["up-2"], "expected_driver_version": OLD})
+        outcome, result = ask(
+            "up-2", "gpu_health", {"phase": "post", "baseline_file": baselines["up-2"], "expected_driver_version": OLD}
+        )
         assert (outcome.rc, result["health"]["verdict"]) == (0, "pass"), result["msg"]
         report = json.loads((artifacts / "rollouts" / ("rollback-upgrade-" + NEW) / "report.json").read_text())
-        assert (report["nodes"]["up-2"]["from"], report["nodes"]["up-2"]["to"], report["nodes"]["up-2"]["state"]) == (NEW, OLD, "done")
+        assert (report["nodes"]["up-2"]["from"], report["nodes"]["up-2"]["to"], report["nodes"]["up-2"]["state"]) == (
+            NEW,
+            OLD,
+            "done",
+        )
         assert boot_id(up_1) == before["up-1"], "the other node had nothing to do with it"
 
     def test_new_packages_under_the_old_module_are_noticed(self, up_1, run, ask, before, boot_id):
-        outcome = run([{"hosts": "up-1", "become": True, "roles": ["gpufleet.lifecycle.nvidia_driver"]}], nvidia_driver_version=NEW)
+        outcome = run(
+            [{"hosts": "up-1", "become": True, "roles": ["gpufleet.lifecycle.nvidia_driver"]}],
+            nvidia_driver_version=NEW,
+        )
         assert outcome.rc == 0, outcome.tail()
         assert boot_id(up_1) == before["up-1"]
         outcome, result = ask("up-1", "gpu_health")
@@ -142,10 +193,14 @@ class TestLife:
         assert boot_id(up_1) == before["up-1"]
 
     def test_a_reboot_loads_what_is_on_disk_and_keeps_the_rest(self, up_1, run, ask, baselines, before, boot_id):
-        outcome = run([{"hosts": "up-1", "become": True, "gather_facts": False, "tasks": [{"ansible.builtin.reboot": {}}]}])
+        outcome = run(
+            [{"hosts": "up-1", "become": True, "gather_facts": False, "tasks": [{"ansible.builtin.reboot": {}}]}]
+        )
         assert outcome.rc == 0, outcome.tail()
         assert boot_id(up_1) != before["up-1"]
         assert_runs(up_1, NEW)
         assert up_1.service("nvidia-persistenced").is_running
-        outcome, result = ask("up-1", "gpu_health", {"phase": "post", "baseline_file": baselines["up-1"], "expected_driver_version": NEW})
+        outcome, result = ask(
+            "up-1", "gpu_health", {"phase": "post", "baseline_file": baselines["up-1"], "expected_driver_version": NEW}
+        )
         assert (outcome.rc, result["health"]["verdict"]) == (0, "pass"), result["msg"]

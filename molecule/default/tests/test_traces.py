@@ -20,7 +20,14 @@ BRIDGE = "gflab" + NUMBER
 
 def lab(*words, check=True):
     environment = dict(os.environ, GPUFLEET_LAB_ID=NUMBER)
-    done = subprocess.run([sys.executable, "-m", "tests.lab", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.lab", *words],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert not check or done.returncode == 0, done.stderr
     return done
 
@@ -42,12 +49,21 @@ def processes(of=NUMBER):
 def traces():
     """Everything of the lab that is left on this machine."""
     left = ["process " + pid for pid in processes()]
-    left += ["mount " + line.split()[4] for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines() if "/.lab/lab" + NUMBER in line]
+    left += [
+        "mount " + line.split()[4]
+        for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines()
+        if "/.lab/lab" + NUMBER in line
+    ]
     if os.path.exists("/sys/class/net/" + BRIDGE):
         left.append("bridge " + BRIDGE)
     tables = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
     left += ["firewall " + line for line in tables.splitlines() if line.endswith("gpufleet_lab" + NUMBER)]
-    groups = subprocess.run(["find", "/sys/fs/cgroup", "-maxdepth", "4", "-name", "gpufleet-lab" + NUMBER], capture_output=True, text=True, check=False).stdout
+    groups = subprocess.run(
+        ["find", "/sys/fs/cgroup", "-maxdepth", "4", "-name", "gpufleet-lab" + NUMBER],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
     left += ["control group " + line for line in groups.split()]
     nodes = ROOT / ".lab" / ("lab" + NUMBER) / "nodes"
     return left + (["disk " + str(nodes)] if nodes.exists() else [])
@@ -98,7 +114,13 @@ def test_an_interrupted_up_is_cleaned_by_down(after):
     # A run in the background of a script may have inherited that it ignores interrupts.
     command = ["env", "--default-signal=INT", sys.executable, "-m", "tests.lab", "up", "gpu-r2-1"]
     with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
     ) as going:
         if after == "starting":
             assert any("lab: starting" in line for line in going.stdout)

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What happens to a node's work when its controller dies or its connection breaks.
 
-After a SIGKILL of the controller the next run finds the node's lock, waits or says so, and starts nothing beside it. A connection that breaks ends
+After a SIGKILL of the controller the next run finds the node's lock, waits or says so, and starts nothing beside it. A
+connection that breaks ends
 nothing: the controller asks again.
 
 The driver packages are the lab's stubs (tests/lab/stubs.py), one slow to compile and one slow to install.
@@ -35,7 +36,9 @@ def host():
 
 
 def at_work(host, pattern):
-    """Pids of the machine's processes whose command line has the pattern; the subshells that such a process forks are left out."""
+    """Pids of the machine's processes whose command line has the pattern; the subshells that such a process forks are
+    left out.
+    """
     rows = [line.split(None, 2) for line in host.check_output("ps -e -o pid= -o ppid= -o args=").splitlines()]
     found = {pid: parent for pid, parent, args in rows if pattern in args and "ansible" not in args}
     return sorted(pid for pid, parent in found.items() if parent not in found)
@@ -56,7 +59,9 @@ def wait_for(what, seconds, problem):
 
 @contextlib.contextmanager
 def controller_at(host, tmp_path, version, pattern, more=""):
-    """A controller that installs VERSION, from the moment at which the node is at what the pattern names; in the end all its processes are killed."""
+    """A controller that installs VERSION, from the moment at which the node is at what the pattern names; in the end
+    all its processes are killed.
+    """
     playbook = tmp_path / "driver.yml"
     playbook.write_text(
         "- hosts: %s\n  become: true\n  roles: [gpufleet.lifecycle.nvidia_driver]\n"
@@ -66,9 +71,17 @@ def controller_at(host, tmp_path, version, pattern, more=""):
     with log.open("w") as out:
         controller = subprocess.Popen(
             ["ansible-playbook", "-i", str(INVENTORY), str(playbook)],
-            cwd=CHECKOUT, env={**os.environ, **environment()}, stdout=out, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True)
+            cwd=CHECKOUT,
+            env={**os.environ, **environment()},
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
     try:
-        wait_for(lambda: at_work(host, pattern) or controller.poll() is not None, 120, "the node never came to %r" % pattern)
+        wait_for(
+            lambda: at_work(host, pattern) or controller.poll() is not None, 120, "the node never came to %r" % pattern
+        )
         assert controller.poll() is None, log.read_text()
         yield controller, log
     finally:
@@ -82,7 +95,11 @@ def test_a_connection_that_breaks_ends_no_installation(host, tmp_path):
         working = at_work(host, "nvidia-kernel-dkms.postinst")
         # Every SSH session of the node, and not by one of them; it takes new ones.
         host.check_output("systemd-run --quiet --collect pkill -KILL -f '^sshd: fleet'")
-        wait_for(lambda: at_work(host, "nvidia-kernel-dkms.postinst") == working, 30, "the installation ended with its connection")
+        wait_for(
+            lambda: at_work(host, "nvidia-kernel-dkms.postinst") == working,
+            30,
+            "the installation ended with its connection",
+        )
         assert controller.wait(timeout=300) == 0, log.read_text()
     assert host.check_output("dpkg-query -W -f '${Version}' nvidia-kernel-dkms").startswith("535.556.01")
     assert host.check_output("dpkg --audit") == ""
@@ -102,13 +119,23 @@ def test_a_killed_controller_leaves_a_lock_that_the_next_run_respects(host, tmp_
     working = at_work(host, pattern)
     assert working, "the node's work has to outlive its controller, or there is nothing to respect"
 
-    hasty = play(PLAY, INVENTORY, {"nvidia_driver_version": version, "nvidia_driver_tree_dir": "", "nvidia_driver_lock_timeout": 2})
+    hasty = play(
+        PLAY,
+        INVENTORY,
+        {"nvidia_driver_version": version, "nvidia_driver_tree_dir": "", "nvidia_driver_lock_timeout": 2},
+    )
     assert hasty.rc == 2
     why = hasty.why(NODE)
     assert "/run/gpufleet.lock" in why and module in why and "nothing was started" in why
-    assert len(working) == 1 and at_work(host, pattern) == working, "the hasty run started something beside the running work, or ended it"
+    assert len(working) == 1 and at_work(host, pattern) == working, (
+        "the hasty run started something beside the running work, or ended it"
+    )
 
-    patient = play(PLAY, INVENTORY, {"nvidia_driver_version": version, "nvidia_driver_tree_dir": "", "nvidia_driver_lock_timeout": 300})
+    patient = play(
+        PLAY,
+        INVENTORY,
+        {"nvidia_driver_version": version, "nvidia_driver_tree_dir": "", "nvidia_driver_lock_timeout": 300},
+    )
     assert patient.rc == 0, patient.tail()
     kernel = host.check_output("uname -r")
     assert "%s, %s, x86_64: installed" % (version, kernel) in host.check_output("dkms status")

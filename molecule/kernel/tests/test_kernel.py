@@ -1,11 +1,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The life of a held kernel, in order: reported; the driver loaded anew without a reboot; a build that fails; a kernel with its module proven
-first; the upgrade that brings kernel, driver and security updates in one drain; and the ways back to the kernel that ran, by the rollback playbook
-and after a failure.
+"""The life of a held kernel, in order: reported; the driver loaded anew without a reboot; a build that fails; a kernel
+with its module proven first; the upgrade that brings kernel, driver and security updates in one drain; and the ways
+back to the kernel that ran, by the rollback playbook and after a failure.
 
-The kernels are Debian's. The driver is the lab's stub (tests/lab/stubs.py), so that each module is built on the node, in seconds.
+The kernels are Debian's. The driver is the lab's stub (tests/lab/stubs.py), so that each module is built on the node,
+in seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import yaml
 from tests.lab.play import play
 from tests.lab.scenario import INVENTORY, ask, boot_id
 
-HOSTS = yaml.safe_load((INVENTORY / "hosts.yml").read_text(encoding="utf-8"))["gpu_nodes"]["children"]["kernel"]["hosts"]
+HOSTS = yaml.safe_load((INVENTORY / "hosts.yml").read_text(encoding="utf-8"))["gpu_nodes"]["children"]["kernel"][
+    "hosts"
+]
 # What the kernels of each machine's release are compiled with.
 COMPILERS = {"kern-1": "/usr/bin/x86_64-linux-gnu-gcc-12", "kern-2": "/usr/bin/x86_64-linux-gnu-gcc-14"}
 # To which driver each is upgraded.
@@ -49,7 +52,14 @@ def task(host, name, **arguments):
 
 def staging(host, kernel):
     include = {"name": "gpufleet.lifecycle.kernel_hold", "tasks_from": "upgrade"}
-    play_ = [{"hosts": name_of(host), "gather_facts": False, "become": True, "tasks": [{"ansible.builtin.include_role": include}]}]
+    play_ = [
+        {
+            "hosts": name_of(host),
+            "gather_facts": False,
+            "become": True,
+            "tasks": [{"ansible.builtin.include_role": include}],
+        }
+    ]
     return play(play_, INVENTORY, {"kernel_hold_kernel": kernel, "kernel_hold_tree_dir": ""})
 
 
@@ -58,8 +68,15 @@ def offered(host):
     """The kernel of the security suite, which the release's keeps out, and the version of its metapackage."""
     series = re.match(r"[0-9]+\.[0-9]+\.", released(host))[0]
     text = host.check_output("apt-cache show linux-image-amd64")
-    versions = {re.search(r"^Depends:.* linux-image-(\S+)", stanza, re.M)[1]: re.search(r"^Version: (.*)$", stanza, re.M)[1] for stanza in text.split("\n\n")}
-    newer = {release: version for release, version in versions.items() if release.startswith(series) and release != released(host)}
+    versions = {
+        re.search(r"^Depends:.* linux-image-(\S+)", stanza, re.M)[1]: re.search(r"^Version: (.*)$", stanza, re.M)[1]
+        for stanza in text.split("\n\n")
+    }
+    newer = {
+        release: version
+        for release, version in versions.items()
+        if release.startswith(series) and release != released(host)
+    }
     assert newer, "the security suite offers another kernel than the release"
     return max(newer.items(), key=lambda item: [int(part) for part in re.findall(r"\d+", item[0])])
 
@@ -96,11 +113,14 @@ def test_the_kernel_is_held_and_what_that_keeps_out_is_told(host, offered):
     assert outcome.rc == 0 and result["changed"] is False
     assert result["kernels"]["installed"] == [released(host)] and result["held_days"] == 0
     assert result["security_kept_out"] == {"linux-image-amd64": offered[1], "linux-headers-amd64": offered[1]}
-    assert {row["package"] for row in result["holds"]} == {kind + name for kind in ("linux-image-", "linux-headers-") for name in ("amd64", released(host))} | {
-        "linux-headers-" + released(host).replace("amd64", "common")}
+    assert {row["package"] for row in result["holds"]} == {
+        kind + name for kind in ("linux-image-", "linux-headers-") for name in ("amd64", released(host))
+    } | {"linux-headers-" + released(host).replace("amd64", "common")}
     offers = host.check_output("apt-get --simulate dist-upgrade --ignore-hold").splitlines()
     assert [line for line in offers if line.startswith("Inst libexpat1 ")], "there is something to update"
-    assert not [line for line in offers if re.match("Inst linux-(image|headers)", line)], "the pin holds without the holds"
+    assert not [line for line in offers if re.match("Inst linux-(image|headers)", line)], (
+        "the pin holds without the holds"
+    )
 
 
 def test_a_hold_is_as_old_as_it_is(host):
@@ -112,8 +132,20 @@ def test_a_hold_is_as_old_as_it_is(host):
     try:
         outcome, result = task(host, "kernel_packages")
         assert outcome.rc == 0 and result["held_days"] == 40
-        told = play([{"hosts": name_of(host), "become": True, "gather_facts": False, "roles": ["gpufleet.lifecycle.kernel_hold"]}], INVENTORY)
-        assert told.rc == 0 and "the kernel has been held for 40 days, which keeps out the security updates" in told.output
+        told = play(
+            [
+                {
+                    "hosts": name_of(host),
+                    "become": True,
+                    "gather_facts": False,
+                    "roles": ["gpufleet.lifecycle.kernel_hold"],
+                }
+            ],
+            INVENTORY,
+        )
+        assert (
+            told.rc == 0 and "the kernel has been held for 40 days, which keeps out the security updates" in told.output
+        )
     finally:
         host.run_expect([0], "mv /root/record " + record)
 
@@ -124,7 +156,10 @@ def test_the_driver_is_loaded_anew_without_a_reboot(host):
     outcome, result = task(host, "driver_reload", policy="reload", force=True)
     assert outcome.rc == 0, outcome.tail()
     assert (result["action"], result["version"]) == ("reload", driver(host))
-    assert result["actions"][0] == "stop nvidia-persistenced.service" and result["actions"][-1] == "start nvidia-persistenced.service"
+    assert (
+        result["actions"][0] == "stop nvidia-persistenced.service"
+        and result["actions"][-1] == "start nvidia-persistenced.service"
+    )
     assert [item["unit"] for item in result["holders"]] == ["nvidia-persistenced.service"]
     assert host.service("nvidia-persistenced").is_running and boot_id(host) == before
     assert host.run("nvidia-smi").rc == 0
@@ -134,7 +169,11 @@ def test_a_stranger_on_a_gpu_means_a_reboot_and_is_left_alone(host):
     assert host.run("gpusim inject stray-process graphics --gpu 1").rc == 0
     try:
         outcome, result = task(host, "driver_reload", policy="auto", force=True)
-        assert outcome.rc == 0 and (result["action"], result["changed"], result["reboot_required"]) == ("reboot", False, True)
+        assert outcome.rc == 0 and (result["action"], result["changed"], result["reboot_required"]) == (
+            "reboot",
+            False,
+            True,
+        )
         assert "sleep (pid " in result["reboot_reason"] and "has /dev/nvidia1 open" in result["reboot_reason"]
         assert host.service("nvidia-persistenced").is_running
         outcome, result = task(host, "driver_reload", policy="reload", force=True)
@@ -149,9 +188,13 @@ def test_work_on_a_gpu_is_ended_by_no_reboot(host):
     try:
         for policy in ("auto", "reload", "reboot"):
             outcome, result = task(host, "driver_reload", policy=policy, reboot=True, force=True)
-            assert outcome.rc != 0 and result["msg"].startswith("The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: sleep "
-                                                                "(pid %s, " % worker), result["msg"]
-            assert "has /dev/nvidia-uvm, /dev/nvidia1 open" in result["msg"] and "Next step: let it end" in result["msg"]
+            assert outcome.rc != 0 and result["msg"].startswith(
+                "The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: sleep "
+                "(pid %s, " % worker
+            ), result["msg"]
+            assert (
+                "has /dev/nvidia-uvm, /dev/nvidia1 open" in result["msg"] and "Next step: let it end" in result["msg"]
+            )
         assert boot_id(host) == before and host.check_output("cat /proc/%s/comm" % worker) == "sleep"
         assert host.service("nvidia-persistenced").is_running
     finally:
@@ -180,7 +223,13 @@ def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged, of
     assert (host.check_output("uname -r"), boot_id(host)) == (released(host), before)
     assert_modules(host, staged, driver(host))
     holds = set(host.check_output("apt-mark showhold").split())
-    assert {"linux-image-" + released(host), "linux-image-" + staged, "linux-headers-" + staged, "linux-image-amd64", "linux-headers-amd64"} <= holds
+    assert {
+        "linux-image-" + released(host),
+        "linux-image-" + staged,
+        "linux-headers-" + staged,
+        "linux-image-amd64",
+        "linux-headers-amd64",
+    } <= holds
     assert version(host, "linux-image-amd64") == version(host, "linux-headers-amd64") == offered[1]
     assert task(host, "kernel_packages")[1]["security_kept_out"] == {}, "nothing is kept out any more"
     again = staging(host, staged)
@@ -190,9 +239,18 @@ def test_a_kernel_becomes_the_default_when_its_module_is_proven(host, staged, of
 def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, staged, artifacts):
     boot, library, meta = boot_id(host), version(host, "libexpat1"), version(host, "linux-image-amd64")
     wanted = NEXT[name_of(host)]
-    outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, dict(
-        VARIABLES, upgrade_hosts=name_of(host), rollout_version=wanted + REVISION, gpufleet_artifact_dir=str(artifacts),
-        gpu_node_upgrade_security_updates=True, gpu_node_upgrade_reload="auto"))
+    outcome = play(
+        "gpufleet.lifecycle.upgrade",
+        INVENTORY,
+        dict(
+            VARIABLES,
+            upgrade_hosts=name_of(host),
+            rollout_version=wanted + REVISION,
+            gpufleet_artifact_dir=str(artifacts),
+            gpu_node_upgrade_security_updates=True,
+            gpu_node_upgrade_reload="auto",
+        ),
+    )
     assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail(80)
     assert boot_id(host) != boot and host.check_output("uname -r") == staged, "no reload brings another kernel"
     for kernel in (released(host), staged):
@@ -200,14 +258,23 @@ def test_one_drain_brings_the_kernel_the_driver_and_the_security_updates(host, s
     fixed = host.check_output("apt-cache policy libexpat1 | sed -n 's/^  Candidate: //p'")
     assert version(host, "libexpat1") == fixed != library
     assert version(host, "linux-image-amd64") == meta, "what is held is no part of it"
-    told = json.loads((artifacts / "rollouts" / ("upgrade-" + wanted + REVISION) / "report.json").read_text())["nodes"][name_of(host)]
+    told = json.loads((artifacts / "rollouts" / ("upgrade-" + wanted + REVISION) / "report.json").read_text())["nodes"][
+        name_of(host)
+    ]
     steps = {step["name"]: step for step in told["steps"]}
-    assert told["state"] == "done" and list(steps).index("install") < list(steps).index("reload") and "reboot" not in steps
-    logged, end = host.check_output("cat /var/log/dpkg.log").splitlines(), " upgrade libexpat1:amd64 %s %s" % (library, fixed)
+    assert (
+        told["state"] == "done" and list(steps).index("install") < list(steps).index("reload") and "reboot" not in steps
+    )
+    logged, end = (
+        host.check_output("cat /var/log/dpkg.log").splitlines(),
+        " upgrade libexpat1:amd64 %s %s" % (library, fixed),
+    )
     row = [line.split() for line in logged if line.endswith(end)]
     assert len(row) == 1
     at = host.check_output("date -u -d '%s' +%%FT%%TZ" % " ".join(row[0][:2]))
-    assert steps["install"]["started"][:19] <= at[:19] <= steps["install"]["finished"][:19], "while the node was down for its driver"
+    assert steps["install"]["started"][:19] <= at[:19] <= steps["install"]["finished"][:19], (
+        "while the node was down for its driver"
+    )
     outcome, result = task(host, "driver_audit", wanted_version=wanted, fail_on=["fail"])
     assert outcome.rc == 0, result.get("msg")
 
@@ -223,15 +290,31 @@ def assert_back(host):
     assert "gnulinux-%s-advanced-lab" % released(host) in default(host)
     outcome, result = task(host, "driver_audit", wanted_version=driver(host), fail_on=["fail"])
     assert outcome.rc == 0, result.get("msg")
-    assert (result["audit"]["versions"]["loaded"], result["audit"]["kernel"]["next_boot"]) == (driver(host), released(host))
+    assert (result["audit"]["versions"]["loaded"], result["audit"]["kernel"]["next_boot"]) == (
+        driver(host),
+        released(host),
+    )
 
 
 def test_the_rollback_playbook_brings_the_kernel_back_that_ran_before(host, staged, artifacts):
     """What was undone is the rollout of the test before, which brought the staged kernel."""
     upgraded = "upgrade-" + NEXT[name_of(host)] + REVISION
-    foreseen = play("gpufleet.lifecycle.rollback", INVENTORY, dict(VARIABLES, rollback_hosts=name_of(host), gpufleet_artifact_dir=str(artifacts)), check=True)
-    assert foreseen.rc == 0 and "driver %s%s -> %s%s, kernel %s" % (NEXT[name_of(host)], REVISION, driver(host), REVISION, released(host)) in foreseen.output
-    outcome = play("gpufleet.lifecycle.rollback", INVENTORY, dict(VARIABLES, rollback_hosts=name_of(host), gpufleet_artifact_dir=str(artifacts)))
+    foreseen = play(
+        "gpufleet.lifecycle.rollback",
+        INVENTORY,
+        dict(VARIABLES, rollback_hosts=name_of(host), gpufleet_artifact_dir=str(artifacts)),
+        check=True,
+    )
+    assert (
+        foreseen.rc == 0
+        and "driver %s%s -> %s%s, kernel %s" % (NEXT[name_of(host)], REVISION, driver(host), REVISION, released(host))
+        in foreseen.output
+    )
+    outcome = play(
+        "gpufleet.lifecycle.rollback",
+        INVENTORY,
+        dict(VARIABLES, rollback_hosts=name_of(host), gpufleet_artifact_dir=str(artifacts)),
+    )
     assert (outcome.rc, outcome.failed) == (0, {}), outcome.tail(80)
     assert state_of(host, artifacts, "rollback-" + upgraded)[0] == "done"
     assert_back(host)
@@ -245,14 +328,22 @@ def test_a_node_that_fails_on_a_new_kernel_is_put_back_to_the_one_that_ran(host,
     assert outcome.rc == 0 and result["kernels"]["next_boot"] == staged, outcome.tail()
     host.check_output("gpusim inject gpu-not-brought-up --gpu 1 --driver " + wanted)
     try:
-        outcome = play("gpufleet.lifecycle.upgrade", INVENTORY, dict(
-            VARIABLES, upgrade_hosts=name, rollout_version=wanted + REVISION, gpufleet_artifact_dir=str(tmp_path)))
+        outcome = play(
+            "gpufleet.lifecycle.upgrade",
+            INVENTORY,
+            dict(VARIABLES, upgrade_hosts=name, rollout_version=wanted + REVISION, gpufleet_artifact_dir=str(tmp_path)),
+        )
     finally:
         host.check_output("gpusim clear gpu-not-brought-up")
     assert outcome.rc == 2, outcome.tail(80)
     state, reason, steps = state_of(host, tmp_path, "upgrade-" + wanted + REVISION)
-    assert state == "rolled_back" and "is back on driver %s%s and kernel %s, which passed" % (driver(host), REVISION, released(host)) in reason, reason
-    assert [step for step in steps if step in ("reboot", "rollback_reboot")] == ["reboot", "rollback_reboot"], "it ran the staged kernel meanwhile"
+    assert (
+        state == "rolled_back"
+        and "is back on driver %s%s and kernel %s, which passed" % (driver(host), REVISION, released(host)) in reason
+    ), reason
+    assert [step for step in steps if step in ("reboot", "rollback_reboot")] == ["reboot", "rollback_reboot"], (
+        "it ran the staged kernel meanwhile"
+    )
     assert_back(host)
 
 
@@ -262,8 +353,14 @@ def test_the_kernel_that_was_left_can_be_taken_away_and_the_one_that_runs_cannot
     outcome, result = task(host, "driver_reload", policy="reboot", reboot=True)
     assert outcome.rc == 0 and host.check_output("uname -r") == staged, outcome.tail()
     outcome, result = task(host, "kernel_packages", state="removed", kernel=staged)
-    assert outcome.rc != 0 and "kernel %s is not removed: %s runs and %s boots next" % (staged, staged, staged) in result["msg"]
+    assert (
+        outcome.rc != 0
+        and "kernel %s is not removed: %s runs and %s boots next" % (staged, staged, staged) in result["msg"]
+    )
     outcome, result = task(host, "kernel_packages", state="removed", kernel=released(host))
     assert outcome.rc == 0 and result["kernels"]["installed"] == [staged], outcome.tail()
-    assert host.check_output("test ! -e /lib/modules/{0} || find /lib/modules/{0} -name '*.ko*'".format(released(host))) == ""
+    assert (
+        host.check_output("test ! -e /lib/modules/{0} || find /lib/modules/{0} -name '*.ko*'".format(released(host)))
+        == ""
+    )
     assert host.check_output("dkms status") == "nvidia-current/%s, %s, x86_64: installed" % (driver(host), staged)

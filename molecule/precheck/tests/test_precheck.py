@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The look before a maintenance, run as an operator would: what it leaves on the machines, what it says, and what it fails for."""
+"""The look before a maintenance, run as an operator would: what it leaves on the machines, what it says, and what it
+fails for.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,14 @@ class Looked:
         limit = variables.pop("limit", None)
         inventory = directory / "gone.yml"
         inventory.write_text("precheck: {hosts: {%s: {lab_address: 249, ansible_ssh_timeout: 3}}}\n" % GONE)
-        self.outcome = play("gpufleet.lifecycle.precheck", [INVENTORY, inventory], {
-            "precheck_hosts": "precheck", "gpufleet_artifact_dir": str(directory), **variables}, limit=limit, check=check, on_event=self.count)
+        self.outcome = play(
+            "gpufleet.lifecycle.precheck",
+            [INVENTORY, inventory],
+            {"precheck_hosts": "precheck", "gpufleet_artifact_dir": str(directory), **variables},
+            limit=limit,
+            check=check,
+            on_event=self.count,
+        )
         self.reports = directory / "precheck"
 
     def count(self, data):
@@ -72,7 +80,9 @@ def first(tmp_path_factory):
 
 def test_it_leaves_nothing_but_the_cached_binding(first):
     for name, paths in first.changes.items():
-        assert "/root/.ansible/tmp/gpufleet-0" in paths and any(path.endswith(".zip") for path in paths), name + ": the comparison was to see the cache"
+        assert "/root/.ansible/tmp/gpufleet-0" in paths and any(path.endswith(".zip") for path in paths), (
+            name + ": the comparison was to see the cache"
+        )
     assert not any(first.outcome.changed.values())
 
 
@@ -88,22 +98,32 @@ def test_every_node_is_in_the_report_and_the_bad_ones_fail(first):
 def test_at_most_three_tasks_were_started_on_each_node(first):
     assert {GOOD, BARE, GONE} <= set(first.started)
     # The look at the variables is asked once for all nodes, on the first of them.
-    started = {name: [task for task in tasks if task != "Refuse variables that nobody would read"] for name, tasks in first.started.items()}
+    started = {
+        name: [task for task in tasks if task != "Refuse variables that nobody would read"]
+        for name, tasks in first.started.items()
+    }
     assert sum(len(tasks) for tasks in first.started.values()) - sum(len(tasks) for tasks in started.values()) == 1
     assert max(len(tasks) for tasks in started.values()) == TASKS
 
 
 def test_the_run_ends_with_a_table_and_the_reports_are_whole(first):
-    end = first.outcome.output[first.outcome.output.index("TASK [Write the report about all nodes]"):]
+    end = first.outcome.output[first.outcome.output.index("TASK [Write the report about all nodes]") :]
     for name, verdict in ((GOOD, "pass"), (BARE, "fail"), (GONE, "unreachable")):
         assert any(line.split()[:2] == [name, verdict] for line in end.splitlines() if line.strip())
-    assert sorted(path.name for path in first.reports.iterdir()) == ["junit.xml", "report.html", "report.json", "report.md"]
+    assert sorted(path.name for path in first.reports.iterdir()) == [
+        "junit.xml",
+        "report.html",
+        "report.json",
+        "report.md",
+    ]
     for path in first.reports.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert str(path) in end
     suites = {suite.get("name"): suite for suite in ElementTree.parse(str(first.reports / "junit.xml")).getroot()}
     assert sorted(suites) == [GOOD, BARE, GONE]
-    assert (suites[GOOD].get("failures"), suites[GOOD].get("errors")) == ("0", "0") and int(suites[GOOD].get("tests")) > 20
+    assert (suites[GOOD].get("failures"), suites[GOOD].get("errors")) == ("0", "0") and int(
+        suites[GOOD].get("tests")
+    ) > 20
     page = (first.reports / "report.html").read_text()
     for text in (GOOD, BARE, GONE, "LIBRARY_NOT_FOUND", DRIVER):
         assert text in page
@@ -122,7 +142,9 @@ def test_no_node_that_answers_still_leaves_a_report(tmp_path):
     run = Looked(tmp_path, limit=GONE)
     assert run.outcome.rc != 0
     assert (run.report["verdict"], run.nodes) == ("unknown", {GONE: ("unknown", "unreachable")})
-    assert Looked(tmp_path, limit=GONE, gpu_health_fail_on=["fail"]).outcome.rc != 0, "accepting unknown accepts no node that is not there"
+    assert Looked(tmp_path, limit=GONE, gpu_health_fail_on=["fail"]).outcome.rc != 0, (
+        "accepting unknown accepts no node that is not there"
+    )
 
 
 def test_another_driver_than_the_expected_one_fails(tmp_path):
@@ -132,15 +154,25 @@ def test_another_driver_than_the_expected_one_fails(tmp_path):
 
 
 def test_a_waived_check_passes_and_is_shown_with_its_end(tmp_path, good):
-    found = Looked(tmp_path, limit=GOOD, precheck_expected_driver_version="535.261.03").report["nodes"][GOOD]["findings"]
-    waivers = [{"check": check, "reason": "the upgrade is on Monday", "expires": "2099-12-31"}
-               for check in sorted({entry["id"] for entry in found if entry["status"] == "fail"})]
+    found = Looked(tmp_path, limit=GOOD, precheck_expected_driver_version="535.261.03").report["nodes"][GOOD][
+        "findings"
+    ]
+    waivers = [
+        {"check": check, "reason": "the upgrade is on Monday", "expires": "2099-12-31"}
+        for check in sorted({entry["id"] for entry in found if entry["status"] == "fail"})
+    ]
     run = Looked(tmp_path, limit=GOOD, precheck_expected_driver_version="535.261.03", gpu_health_waivers=waivers)
     assert (run.outcome.rc, run.nodes[GOOD][0]) == (0, "pass"), run.outcome.tail()
     for name in ("report.html", "report.md"):
-        assert "2099-12-31" in (run.reports / name).read_text() and "the upgrade is on Monday" in (run.reports / name).read_text()
+        assert (
+            "2099-12-31" in (run.reports / name).read_text()
+            and "the upgrade is on Monday" in (run.reports / name).read_text()
+        )
     old = [dict(waiver, expires="2020-01-01") for waiver in waivers]
-    assert Looked(tmp_path, limit=GOOD, precheck_expected_driver_version="535.261.03", gpu_health_waivers=old).outcome.rc == 2
+    assert (
+        Looked(tmp_path, limit=GOOD, precheck_expected_driver_version="535.261.03", gpu_health_waivers=old).outcome.rc
+        == 2
+    )
 
 
 def test_each_node_is_compared_with_its_own_baseline_where_one_is_kept(tmp_path, good):
@@ -173,16 +205,23 @@ def test_a_policy_that_cannot_be_followed_passes_no_node(tmp_path):
 
 
 def test_a_lost_gpu_is_named_with_its_place(tmp_path, good):
-    address = good.check_output("nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader").splitlines()[1].strip().lower()
+    address = (
+        good.check_output("nvidia-smi --query-gpu=pci.bus_id --format=csv,noheader").splitlines()[1].strip().lower()
+    )
     good.run_expect([0], "gpusim inject gpu-lost --gpu 1")
     try:
         run = Looked(tmp_path, limit=GOOD)
         assert (run.outcome.rc, run.nodes[GOOD][0]) == (2, "fail")
-        assert address[4:] in (run.reports / "report.html").read_text() and address[4:] in (run.reports / "report.md").read_text()
+        assert (
+            address[4:] in (run.reports / "report.html").read_text()
+            and address[4:] in (run.reports / "report.md").read_text()
+        )
     finally:
         good.run_expect([0], "gpusim clear")
     remembered = Looked(tmp_path, limit=GOOD)
     assert remembered.nodes[GOOD][0] == "fail", "the kernel's log says what has happened"
-    back = play([{"hosts": GOOD, "gather_facts": False, "become": True, "tasks": [{"ansible.builtin.reboot": {}}]}], INVENTORY)
+    back = play(
+        [{"hosts": GOOD, "gather_facts": False, "become": True, "tasks": [{"ansible.builtin.reboot": {}}]}], INVENTORY
+    )
     assert back.rc == 0, back.tail()
     assert Looked(tmp_path, limit=GOOD).nodes[GOOD][0] == "pass"

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bad input gets a clear error and changes nothing: each case run as an operator would run it, then the machine looked at.
+"""Bad input gets a clear error and changes nothing: each case run as an operator would run it, then the machine looked
+at.
 
 The driver packages are the lab's stubs (tests/lab/stubs.py); everything else on the machine is real.
 """
@@ -93,7 +94,9 @@ def test_a_file_system_without_room_is_refused(host, artifacts, directory):
     """The directory's content on a small file system of its own, so that too little is free on it and nowhere else."""
     small, used = "/run/small", int(host.check_output("du -sm %s" % directory).split()[0])
     host.run_expect([0], "mkdir -p %s && mount -t tmpfs -o size=%dm small %s" % (small, used + 20, small))
-    host.run_expect([0], "cp -a %s/. %s && mount --bind %s %s && umount %s" % (directory, small, small, directory, small))
+    host.run_expect(
+        [0], "cp -a %s/. %s && mount --bind %s %s && umount %s" % (directory, small, small, directory, small)
+    )
     try:
         with untouched(host):
             outcome = driver_role(NODE, "535.261.03", artifacts)
@@ -169,7 +172,12 @@ def test_a_node_that_cannot_be_reached_is_counted_and_reported(host, artifacts, 
         outcome = play(
             "gpufleet.lifecycle.upgrade",
             [INVENTORY, inventory],
-            {"gpufleet_artifact_dir": str(artifacts), "rollout_version": "535.261.03", "upgrade_hosts": "gone-1", "rollout_id": "unreachable"},
+            {
+                "gpufleet_artifact_dir": str(artifacts),
+                "rollout_version": "535.261.03",
+                "upgrade_hosts": "gone-1",
+                "rollout_id": "unreachable",
+            },
         )
     assert outcome.rc != 0
     assert "gone-1" in outcome.output and "unreachable" in outcome.output
@@ -186,8 +194,22 @@ class TestAfterTheTransaction:
     def test_a_node_whose_next_kernel_has_no_module_is_refused_a_reboot(self, host):
         boot = host.check_output("cat /proc/sys/kernel/random/boot_id")
         audit = play(
-            [{"hosts": NODE, "become": True, "gather_facts": False, "tasks": [
-                {"gpufleet.lifecycle.driver_audit": {"wanted_version": "535.999.01", "require_reboot_safe": True, "fail_on": []}}]}],
+            [
+                {
+                    "hosts": NODE,
+                    "become": True,
+                    "gather_facts": False,
+                    "tasks": [
+                        {
+                            "gpufleet.lifecycle.driver_audit": {
+                                "wanted_version": "535.999.01",
+                                "require_reboot_safe": True,
+                                "fail_on": [],
+                            }
+                        }
+                    ],
+                }
+            ],
             INVENTORY,
         )
         assert audit.rc == 2

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What bringup left on machines of Debian 13: one revision of one driver, proven on disk and loaded, and nothing that could change it unasked."""
+"""What bringup left on machines of Debian 13: one revision of one driver, proven on disk and loaded, and nothing that
+could change it unasked.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,13 @@ def test_the_system_is_debian_13_with_its_own_dkms_and_python(host, kernel):
 
 
 def test_every_driver_package_is_at_exactly_the_revision_and_held(host):
-    found = dict(line.split() for line in host.check_output("dpkg-query -W -f '${source:Package}/${Package} ${Version}\\n'").splitlines())
-    driver = {name.split("/")[1]: version for name, version in found.items() if name.startswith("nvidia-graphics-drivers/")}
+    found = dict(
+        line.split()
+        for line in host.check_output("dpkg-query -W -f '${source:Package}/${Package} ${Version}\\n'").splitlines()
+    )
+    driver = {
+        name.split("/")[1]: version for name, version in found.items() if name.startswith("nvidia-graphics-drivers/")
+    }
     assert driver == dict.fromkeys(DRIVER_PACKAGES, VERSION)
     assert set(host.check_output("apt-mark showhold").splitlines()) >= DRIVER_PACKAGES
     assert host.check_output("dpkg --audit") == ""
@@ -56,11 +63,16 @@ def test_the_pin_leaves_this_revision_alone(host):
     assert "550.163.01-4~bpo13+1" in policy, "the other revision has to be on offer, or this proves nothing"
     assert re.search(r"^  Candidate: (.*)$", policy, re.M)[1] == VERSION
     simulated = host.check_output("LC_ALL=C apt-get --simulate dist-upgrade")
-    assert [line for line in simulated.splitlines() if re.match("(Inst|Remv|Conf) .*(nvidia|libcuda|linux-)", line)] == []
+    assert [
+        line for line in simulated.splitlines() if re.match("(Inst|Remv|Conf) .*(nvidia|libcuda|linux-)", line)
+    ] == []
 
 
 def test_unattended_upgrades_leave_driver_and_kernel_alone(host, kernel):
-    excluded = re.findall(r'Unattended-Upgrade::Package-Blacklist:: "(.*)";', host.check_output("apt-config dump Unattended-Upgrade::Package-Blacklist"))
+    excluded = re.findall(
+        r'Unattended-Upgrade::Package-Blacklist:: "(.*)";',
+        host.check_output("apt-config dump Unattended-Upgrade::Package-Blacklist"),
+    )
     for package in (*DRIVER_PACKAGES, "linux-image-" + kernel, "linux-image-amd64", "linux-headers-amd64"):
         assert any(re.match(pattern, package) for pattern in excluded), package
     for package in ("nvidia-persistenced", "nvidia-modprobe", "openssl"):
@@ -70,7 +82,8 @@ def test_unattended_upgrades_leave_driver_and_kernel_alone(host, kernel):
 def test_the_module_on_disk_is_compressed_for_this_kernel_and_of_this_version(host, kernel):
     files = host.check_output("find /lib/modules/ -name '*nvidia*.ko*' -path '*dkms*'").splitlines()
     assert {file.rsplit("/", 1)[1] for file in files} == {
-        "nvidia-current%s.ko.xz" % part for part in ("", "-modeset", "-drm", "-uvm", "-peermem")}
+        "nvidia-current%s.ko.xz" % part for part in ("", "-modeset", "-drm", "-uvm", "-peermem")
+    }
     for file in files:
         assert file.startswith("/lib/modules/%s/updates/dkms/" % kernel)
         assert host.check_output("modinfo -F vermagic " + file).split()[0] == kernel

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Carries out the module nvidia_ctk: what nvidia-ctk would write is made in a directory aside and compared, and written only where it differs."""
+"""Carries out the module nvidia_ctk: what nvidia-ctk would write is made in a directory aside and compared, and written
+only where it differs.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,17 @@ class Ctk:
         wanted = params["runtimes"] if params["state"] == CONFIGURED else []
         self.plan = decide.decide(self.found, wanted)
         if params["state"] == REFRESHED:
-            self.plan["refusals"] = [item for item in self.plan["refusals"] if item["id"].startswith(("no_toolkit", "toolkit_"))]
+            self.plan["refusals"] = [
+                item for item in self.plan["refusals"] if item["id"].startswith(("no_toolkit", "toolkit_"))
+            ]
             self.plan["runtimes"] = []
 
     # ---- what would be written ----
 
     def differences(self):
-        """``(runtimes whose files differ, {path: (before, after)})``; what nvidia-ctk writes is made in a directory aside, and nothing else is touched."""
+        """``(runtimes whose files differ, {path: (before, after)})``; what nvidia-ctk writes is made in a directory
+        aside, and nothing else is touched.
+        """
         changes, due = {}, []
         with tempfile.TemporaryDirectory(prefix="gpufleet-ctk-") as place:
             for name in self.plan["runtimes"]:
@@ -58,24 +64,52 @@ class Ctk:
             os.makedirs(os.path.dirname(copy), exist_ok=True)
             if text is not None:
                 # The main file names the directory of the others, which is aside too.
-                write(copy, text.replace(files.under(self.root, drop_ins), files.under(place, drop_ins)) if drop_ins else text)
-        self.call(decide.command(self.found["toolkit"], name, lambda path: files.under(place, path), self.params["default_runtime"]), "configure %s" % name)
+                write(
+                    copy,
+                    text.replace(files.under(self.root, drop_ins), files.under(place, drop_ins)) if drop_ins else text,
+                )
+        self.call(
+            decide.command(
+                self.found["toolkit"], name, lambda path: files.under(place, path), self.params["default_runtime"]
+            ),
+            "configure %s" % name,
+        )
         after = dict((path, files.read_text(files.under(place, path))) for path in paths)
         if drop_ins:
-            after = dict((path, text and text.replace(files.under(place, drop_ins), files.under(self.root, drop_ins))) for path, text in after.items())
+            after = dict(
+                (path, text and text.replace(files.under(place, drop_ins), files.under(self.root, drop_ins)))
+                for path, text in after.items()
+            )
         return dict((path, (before[path], text)) for path, text in after.items() if text != before[path])
 
     def foreseen_cdi(self, place):
-        """The files of CDI: one for the GPUs, and with it perhaps others of the same stem; those that are no longer made go."""
+        """The files of CDI: one for the GPUs, and with it perhaps others of the same stem; those that are no longer
+        made go.
+        """
         os.makedirs(place)
         target = self.params["cdi_file"]
-        self.call([self.found["toolkit"]["path"], "cdi", "generate", "--output=%s" % os.path.join(place, os.path.basename(target))], "make the CDI file")
+        self.call(
+            [
+                self.found["toolkit"]["path"],
+                "cdi",
+                "generate",
+                "--output=%s" % os.path.join(place, os.path.basename(target)),
+            ],
+            "make the CDI file",
+        )
         made = dict((name, files.read_text(os.path.join(place, name))) for name in files.listing(place) or [])
         if not made.get(os.path.basename(target)):
-            raise CtkError("nvidia-ctk cdi generate wrote no file. Next step: run it on the node, and see that the driver is loaded")
+            raise CtkError(
+                "nvidia-ctk cdi generate wrote no file. Next step: run it on the node, and see that the "
+                "driver is loaded"
+            )
         directory = os.path.dirname(target)
         stem, ending = os.path.splitext(os.path.basename(target))
-        there = [name for name in files.listing(files.under(self.root, directory)) or [] if name.startswith(stem + ".") and name.endswith(ending)]
+        there = [
+            name
+            for name in files.listing(files.under(self.root, directory)) or []
+            if name.startswith(stem + ".") and name.endswith(ending)
+        ]
         changes = {}
         for name in sorted(set(made) | set(there)):
             path = "%s/%s" % (directory, name)
@@ -88,13 +122,20 @@ class Ctk:
         rc, out, err = self.runner([files.under(self.root, argv[0])] + argv[1:], CALL_S)
         if rc:
             lines = (err.strip() or out.strip() or "it said nothing").splitlines()
-            raise CtkError("nvidia-ctk could not %s (rc %s: %s). Next step: run %s on the node" % (what, rc, lines[-1], " ".join(argv[:3])))
+            raise CtkError(
+                "nvidia-ctk could not %s (rc %s: %s). Next step: run %s on the node"
+                % (what, rc, lines[-1], " ".join(argv[:3]))
+            )
 
     # ---- doing it ----
 
     def pending(self):
         """Runtimes that an earlier run configured and did not restart."""
-        return [name for name in decide.CONFIGURED if self.params["restart"] and os.path.exists(files.under(self.root, MARKS + name))]
+        return [
+            name
+            for name in decide.CONFIGURED
+            if self.params["restart"] and os.path.exists(files.under(self.root, MARKS + name))
+        ]
 
     def busy(self, due):
         """Why a runtime must not be restarted now; empty where it may."""
@@ -109,8 +150,15 @@ class Ctk:
         for name in due:
             if self.params["restart"]:
                 files.write_atomically(files.under(self.root, MARKS + name), "\n", 0o600)
-            self.call(decide.command(self.found["toolkit"], name, lambda path: files.under(self.root, path), self.params["default_runtime"]),
-                      "configure %s" % name)
+            self.call(
+                decide.command(
+                    self.found["toolkit"],
+                    name,
+                    lambda path: files.under(self.root, path),
+                    self.params["default_runtime"],
+                ),
+                "configure %s" % name,
+            )
             actions.append("configure %s" % name)
         for path, (dummy, text) in changes.items():
             if not os.path.dirname(path) == os.path.dirname(self.params["cdi_file"]):
@@ -124,8 +172,10 @@ class Ctk:
             actions.append("%s %s" % ("remove" if text is None else "write", path))
         left, again = self.differences()
         if left or again:
-            raise CtkError("what nvidia-ctk writes is another thing each time: %s. Next step: compare the files with what nvidia-ctk makes" % (
-                ", ".join(sorted(again)),))
+            raise CtkError(
+                "what nvidia-ctk writes is another thing each time: %s. Next step: compare the files with what "
+                "nvidia-ctk makes" % (", ".join(sorted(again)),)
+            )
         return actions + [self.restart(name) for name in self.pending()]
 
     def restart(self, name):
@@ -137,8 +187,17 @@ class Ctk:
         rc, out, err = self.runner(["systemctl", "restart", unit], RESTART_S)
         state = self.runner(["systemctl", "show", "--property=ActiveState", "--value", unit], CALL_S)[1].strip()
         if rc or state != "active":
-            raise CtkError("%s is %s after its restart, expected active (%s). Next step: look at journalctl -u %s; nvidia-ctk wrote %s" % (
-                unit, state or "not known", (err or out).strip() or "it said nothing", unit, ", ".join(decide.CONFIGURED[name]["files"])))
+            raise CtkError(
+                "%s is %s after its restart, expected active (%s). Next step: look at journalctl -u %s; "
+                "nvidia-ctk wrote %s"
+                % (
+                    unit,
+                    state or "not known",
+                    (err or out).strip() or "it said nothing",
+                    unit,
+                    ", ".join(decide.CONFIGURED[name]["files"]),
+                )
+            )
         os.unlink(files.under(self.root, MARKS + name))
         return "restart %s" % unit
 

@@ -34,8 +34,8 @@ def view(root, runner, name, version, wanted_kernels):
         raise ActError("The state of DKMS cannot be read: %s. Next step: run dkms status on the node." % state["error"])
     if state["unparsed"]:
         raise ActError(
-            "dkms status has a line of an unknown form, so the state of the modules is not known: '%s'. Nothing was changed. "
-            "Next step: run dkms status on the node." % state["unparsed"][0]
+            "dkms status has a line of an unknown form, so the state of the modules is not known: '%s'. Nothing was "
+            "changed. Next step: run dkms status on the node." % state["unparsed"][0]
         )
     return {
         "available": state["available"],
@@ -62,7 +62,9 @@ def find_names(root, version):
 
 
 def wait_for_others(deadline, proc="/proc"):
-    """Wait for dkms processes that do not know our lock (a package's script, a person); what is left at the deadline."""
+    """Wait for dkms processes that do not know our lock (a package's script, a person); what is left at the
+    deadline.
+    """
     while True:
         others = dkms.running(proc)
         if not others or time.monotonic() >= deadline:
@@ -87,14 +89,26 @@ class Tree:
             self.load(kernel, archives[kernel])
         else:
             timeout = self.build_timeout_s if action == "build" else COMMAND_TIMEOUT_S
-            verb = "remove" if action == "unbuild" else action  # older ones have no unbuild; build adds again what remove unregistered
-            argv = dkms.command(verb, self.name, item.get("version", self.version), kernel, self.arch if kernel else None, item.get("force", False))
+            # older ones have no unbuild; build adds again what remove unregistered
+            verb = "remove" if action == "unbuild" else action
+            argv = dkms.command(
+                verb,
+                self.name,
+                item.get("version", self.version),
+                kernel,
+                self.arch if kernel else None,
+                item.get("force", False),
+            )
             rc, out, err = self.runner(argv, timeout)
             if rc:
                 raise self.failure(action, kernel, rc, out, err)
 
     def failure(self, action, kernel, rc, out, err):
-        log = dkms.log_path(self.root, self.name, self.version, kernel, self.arch) if action in ("build", "install") else None
+        log = (
+            dkms.log_path(self.root, self.name, self.version, kernel, self.arch)
+            if action in ("build", "install")
+            else None
+        )
         tail = dkms.log_tail(self.root, log)
         text = "dkms %s of %s %s%s failed with rc %s: %s." % (
             action,
@@ -105,17 +119,36 @@ class Tree:
             dkms.meaning(rc),
         )
         if rc in (1, 21) and kernel and not kernels.headers_present(self.root, kernel):
-            text += " The headers of kernel %s are not installed. Next step: install linux-headers-%s." % (kernel, kernel)
+            text += " The headers of kernel %s are not installed. Next step: install linux-headers-%s." % (
+                kernel,
+                kernel,
+            )
         elif dkms.excluded(rc):
-            text += " Next step: leave kernel %s out of the list, or remove it; it has no module and must not be booted." % kernel
+            text += (
+                " Next step: leave kernel %s out of the list, or remove it; it has no module and must not be booted."
+                % kernel
+            )
         elif tail:
-            text += " Next step: read the end of %s below, mend the cause and run again; what the failed build left is cleared then." % log
+            text += (
+                " Next step: read the end of %s below, mend the cause and run again; what the failed build "
+                "left is cleared then." % log
+            )
         said = "\n".join(part for part in (out.strip(), err.strip()) if part)
         if said:
             text += "\ndkms said:\n%s" % said
         if tail:
             text += "\nThe last %d lines of %s:\n%s" % (len(tail), log, "\n".join(tail))
-        return ActError(text, kernel=kernel, action=action, rc=rc, rc_meaning=dkms.meaning(rc), stdout=out, stderr=err, make_log=tail, make_log_path=log)
+        return ActError(
+            text,
+            kernel=kernel,
+            action=action,
+            rc=rc,
+            rc_meaning=dkms.meaning(rc),
+            stdout=out,
+            stderr=err,
+            make_log=tail,
+            make_log_path=log,
+        )
 
     def clear(self, path):
         """Remove what a build left, and nothing that is not inside this module version's tree."""
@@ -132,8 +165,9 @@ class Tree:
     def load(self, kernel, taken):
         """Give DKMS what was built for a kernel, out of the directory that :meth:`judge` filled.
 
-        It is what ``dkms ldtarball --force`` does of an archive without source, for this kernel and nothing else: the module is added where it is not,
-        and the directory of the kernel is put in its place. Moved and not unpacked, it is never there by half, and costs next to nothing.
+        It is what ``dkms ldtarball --force`` does of an archive without source, for this kernel and nothing else: the
+        module is added where it is not, and the directory of the kernel is put in its place. Moved and not unpacked, it
+        is never there by half, and costs next to nothing.
         """
         base = files.under(self.root, dkms.TREE, self.name, self.version)
         if not os.path.lexists(os.path.join(base, "source")):
@@ -142,27 +176,37 @@ class Tree:
                 raise self.failure("add", kernel, rc, out, err)
         target = os.path.join(base, kernel, self.arch)
         if os.path.islink(os.path.dirname(target)) or os.path.islink(target):
-            raise ActError("%s is a link or lies below one, and nothing is put in its place. Next step: look at that path." % target, kernel=kernel)
+            raise ActError(
+                "%s is a link or lies below one, and nothing is put in its place. Next step: look at that path."
+                % target,
+                kernel=kernel,
+            )
         if os.path.lexists(target):
             shutil.rmtree(target)
         os.makedirs(os.path.dirname(target), 0o755, exist_ok=True)
         shutil.move(os.path.join(taken, kernel, self.arch), target)
 
     def export(self, kernel, directory, compiler, apart=None):
-        """Write one kernel's built modules and their digest; the archive appears under its name only when it is whole and right.
+        """Write one kernel's built modules and their digest; the archive appears under its name only when it is whole
+        and right.
 
-        ``directory`` is on the node; ``apart`` are the directories of a tree that is not DKMS's own, see :func:`dkms.command`.
+        ``directory`` is on the node; ``apart`` are the directories of a tree that is not DKMS's own, see
+        :func:`dkms.command`.
         """
         target = os.path.join(directory, dkms.tree_name(self.name, self.version, kernel, self.arch, compiler))
         temporary = os.path.join(directory, ".%d.dkms.tar.gz" % os.getpid())
         try:
-            rc, out, err = self.runner(dkms.export_command(self.name, self.version, kernel, self.arch, temporary, apart), COMMAND_TIMEOUT_S)
+            rc, out, err = self.runner(
+                dkms.export_command(self.name, self.version, kernel, self.arch, temporary, apart), COMMAND_TIMEOUT_S
+            )
             if rc:
                 raise self.failure("mktarball", kernel, rc, out, err)
             tree, described = trees.examine(temporary, self.runner)
             if (kernel, self.arch) not in tree["kernels"] or not tree["kernels"][(kernel, self.arch)]["module"]:
                 raise ActError(
-                    "The archive that dkms mktarball wrote holds no main NVIDIA kernel module for kernel %s (%s)." % (kernel, self.arch), kernel=kernel
+                    "The archive that dkms mktarball wrote holds no main NVIDIA kernel module for kernel %s (%s)."
+                    % (kernel, self.arch),
+                    kernel=kernel,
                 )
             found = described[(kernel, self.arch)]
             if found["version"] != self.version or not modules.made_for(kernel, found["vermagic"]):
@@ -172,12 +216,17 @@ class Tree:
                     kernel=kernel,
                 )
             digest = trees.sha256_of(temporary)
-            source = trees.digest_below(os.path.join(apart[1], "%s-%s" % (self.name, self.version))) if apart else trees.source_digest(
-                self.root, self.name, self.version)
+            source = (
+                trees.digest_below(os.path.join(apart[1], "%s-%s" % (self.name, self.version)))
+                if apart
+                else trees.source_digest(self.root, self.name, self.version)
+            )
             trees.write_sha256(target, digest, source)
             os.replace(temporary, target)
         except trees.TreeError as exc:
-            raise ActError("The archive that dkms mktarball wrote for kernel %s cannot be used: %s." % (kernel, exc), kernel=kernel) from exc
+            raise ActError(
+                "The archive that dkms mktarball wrote for kernel %s cannot be used: %s." % (kernel, exc), kernel=kernel
+            ) from exc
         finally:
             if os.path.exists(temporary):
                 os.unlink(temporary)
@@ -196,27 +245,50 @@ class Tree:
         if wrong:
             raise ActError(
                 "%s %s is not in place, though every command ended well: %s."
-                % (self.name, self.version, "; ".join("kernel %s: %s" % (kernel, plan.describe(kernel, now)) for kernel in wrong)),
+                % (
+                    self.name,
+                    self.version,
+                    "; ".join("kernel %s: %s" % (kernel, plan.describe(kernel, now)) for kernel in wrong),
+                ),
                 kernels=wrong,
             )
         return now
 
     def verify_absent(self, wanted_kernels, whole):
         now = view(self.root, self.runner, self.name, self.version, wanted_kernels)
-        left = [kernel for kernel in wanted_kernels if now["states"][kernel] not in ("absent", "added") or self.file_left(now, kernel)]
-        if left or (whole and any((entry["name"], entry["version"]) == (self.name, self.version) for entry in now["entries"])):
+        left = [
+            kernel
+            for kernel in wanted_kernels
+            if now["states"][kernel] not in ("absent", "added") or self.file_left(now, kernel)
+        ]
+        if left or (
+            whole and any((entry["name"], entry["version"]) == (self.name, self.version) for entry in now["entries"])
+        ):
             raise ActError(
                 "%s %s is still there, though every command ended well: %s."
-                % (self.name, self.version, "; ".join("kernel %s: %s" % (kernel, plan.describe(kernel, now)) for kernel in left) or "its DKMS tree"),
+                % (
+                    self.name,
+                    self.version,
+                    "; ".join("kernel %s: %s" % (kernel, plan.describe(kernel, now)) for kernel in left)
+                    or "its DKMS tree",
+                ),
                 kernels=left,
             )
         return now
 
     def file_left(self, now, kernel):
-        """True when a module file of this version is still in DKMS's directory and no other DKMS module accounts for it."""
-        if any(entry["kernel"] == kernel and entry["version"] == self.version and entry["name"] != self.name for entry in now["entries"]):
+        """True when a module file of this version is still in DKMS's directory and no other DKMS module accounts for
+        it.
+        """
+        if any(
+            entry["kernel"] == kernel and entry["version"] == self.version and entry["name"] != self.name
+            for entry in now["entries"]
+        ):
             return False
-        return any("/updates/dkms/" in item["path"] and item["version"] == self.version for item in candidates(now["modules"][kernel]))
+        return any(
+            "/updates/dkms/" in item["path"] and item["version"] == self.version
+            for item in candidates(now["modules"][kernel])
+        )
 
     def staged(self):
         path = trees.staging_path(self.name, self.version)
@@ -229,7 +301,9 @@ class Tree:
             os.rmdir(os.path.dirname(path))
 
     def stage(self, copies):
-        """Put archives where the package's own script takes a prebuilt tree from; False when the same is there already."""
+        """Put archives where the package's own script takes a prebuilt tree from; False when the same is there
+        already.
+        """
         target = files.under(self.root, trees.staging_path(self.name, self.version))
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
         temporary = "%s.%d.tmp" % (target, os.getpid())
@@ -247,7 +321,9 @@ class Tree:
                 os.unlink(temporary)
 
     def staged_holds(self, contents):
-        """True when what is staged holds the same modules as some archives (kernel, member and size and digest of each)."""
+        """True when what is staged holds the same modules as some archives (kernel, member and size and digest of
+        each).
+        """
         path = self.staged()
         if not path:
             return False
@@ -257,11 +333,15 @@ class Tree:
             return False
 
     def must_stage(self, runner):
-        """True while the source is not there, or its package is not configured: the package's script would throw an import away."""
+        """True while the source is not there, or its package is not configured: the package's script would throw an
+        import away.
+        """
         if source_conf(self.root, self.name, self.version) is None:
             return True
         state = dpkg.read(self.root, runner)
-        return any("kernel" in item["package"] and item["package"].startswith("nvidia") for item in state["interrupted"])
+        return any(
+            "kernel" in item["package"] and item["package"].startswith("nvidia") for item in state["interrupted"]
+        )
 
     def node(self, wanted_kernels):
         """Return the facts of the node that an archive is compared with."""
@@ -270,13 +350,16 @@ class Tree:
             "version": self.version,
             "kernels": list(wanted_kernels),
             "arch": self.arch,
-            "compilers": dict((kernel, dkms.compiler_id(dkms.kernel_config(self.root, kernel))) for kernel in wanted_kernels),
+            "compilers": dict(
+                (kernel, dkms.compiler_id(dkms.kernel_config(self.root, kernel))) for kernel in wanted_kernels
+            ),
             "conf": source_conf(self.root, self.name, self.version),
             "secure_boot": secureboot.read(self.root, self.runner),
         }
 
     def judge(self, copy, wanted_kernels, source=None, path="", sha256=None, take=None):
-        """The kernels an archive holds; raises TreeError when it does not fit this node, or is not the one of that digest.
+        """The kernels an archive holds; raises TreeError when it does not fit this node, or is not the one of that
+        digest.
 
         The directory ``take`` gets what :meth:`load` needs.
         """
@@ -284,7 +367,10 @@ class Tree:
         trees.name_compiler(tree, path)
         why = trees.refusals(tree, self.node(wanted_kernels), described)
         if source and trees.other_source(source, trees.source_digest(self.root, self.name, self.version)):
-            why.append("it was built from other source of the same version than this node has, as of another revision of the package")
+            why.append(
+                "it was built from other source of the same version than this node has, as of another "
+                "revision of the package"
+            )
         if why:
             raise trees.TreeError("; ".join(why))
         return [kernel for kernel, dummy in sorted(tree["kernels"])]

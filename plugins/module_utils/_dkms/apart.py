@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Compiling a module version that is not installed, beside the one that serves: in a tree of its own, at the lowest priority."""
+"""Compiling a module version that is not installed, beside the one that serves: in a tree of its own, at the lowest
+priority.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +38,18 @@ def refuse_without_room(tree, kernels):
     build, free = len(kernels) * DKMS_BUILD_MIB, free_bytes(files.under(tree.root, WORKSHOP)) // MIB
     if free < build + LEFT_FREE_MIB:
         raise ActError(
-            "%s %s cannot be compiled ahead of its installation: the file system of %s has %d MiB free, and %d MiB are needed, %d for the build and %d "
-            "left over. Nothing was changed. Next step: free space there (old kernels, logs, apt-get clean), then run again."
-            % (tree.name, tree.version, WORKSHOP, free, build + LEFT_FREE_MIB, build, LEFT_FREE_MIB))
+            "%s %s cannot be compiled ahead of its installation: the file system of %s has %d MiB free, and %d MiB are "
+            "needed, %d for the build and %d left over. Nothing was changed. Next step: free space there (old kernels, "
+            "logs, apt-get clean), then run again."
+            % (tree.name, tree.version, WORKSHOP, free, build + LEFT_FREE_MIB, build, LEFT_FREE_MIB)
+        )
 
 
 class Workshop:
-    """A private directory with a module's source and an empty DKMS tree. ``with`` removes it, and first what a killed run left."""
+    """A private directory with a module's source and an empty DKMS tree.
+
+    ``with`` removes it, and first what a killed run left.
+    """
 
     def __init__(self, tree, packages):
         self.tree, self.packages = tree, packages
@@ -72,12 +79,16 @@ class Workshop:
             target = self._path("package-%d" % number)
             rc, out, err = self.tree.runner(["dpkg-deb", "-x", package, target], COMMAND_TIMEOUT_S)
             if rc:
-                raise ActError("The package %s cannot be unpacked: %s." % (package, (err or out).strip() or "rc %s" % rc))
+                raise ActError(
+                    "The package %s cannot be unpacked: %s." % (package, (err or out).strip() or "rc %s" % rc)
+                )
             found = os.path.join(target, "usr/src")
             if os.path.isfile(os.path.join(found, wanted, "dkms.conf")):
                 return found
-        raise ActError("The source of %s %s is neither in /usr/src nor in a package: looked into %s. Next step: download the driver's packages first." % (
-            self.tree.name, self.tree.version, ", ".join(self.packages) or "none"))
+        raise ActError(
+            "The source of %s %s is neither in /usr/src nor in a package: looked into %s. Next step: download the "
+            "driver's packages first." % (self.tree.name, self.tree.version, ", ".join(self.packages) or "none")
+        )
 
     def compile(self, kernel, store, compiler):
         """Compile for one kernel, and leave the archive in the store; answers what :meth:`Tree.export` does."""
@@ -91,10 +102,21 @@ class Workshop:
     def failure(self, kernel, rc, out, err):
         """The reason, with the end of the log: the directory it lies in is removed."""
         log = self._path("tree", self.tree.name, self.tree.version, "build/make.log")
-        tail = (files.read_text(log) or "").splitlines()[-dkms.LOG_LINES:]
-        text = "%s %s cannot be compiled for kernel %s ahead of its installation: dkms build ended with rc %s: %s. Nothing in use was changed." % (
-            self.tree.name, self.tree.version, kernel, rc, dkms.meaning(rc))
+        tail = (files.read_text(log) or "").splitlines()[-dkms.LOG_LINES :]
+        text = (
+            "%s %s cannot be compiled for kernel %s ahead of its installation: dkms build ended with rc %s: %s. "
+            "Nothing in use was changed." % (self.tree.name, self.tree.version, kernel, rc, dkms.meaning(rc))
+        )
         said = "\n".join(part for part in (out.strip(), err.strip()) if part)
         text += "\ndkms said:\n%s" % said if said else ""
         text += "\nThe last %d lines of make.log:\n%s" % (len(tail), "\n".join(tail)) if tail else ""
-        return ActError(text, kernel=kernel, action="prepare", rc=rc, rc_meaning=dkms.meaning(rc), stdout=out, stderr=err, make_log=tail)
+        return ActError(
+            text,
+            kernel=kernel,
+            action="prepare",
+            rc=rc,
+            rc_meaning=dkms.meaning(rc),
+            stdout=out,
+            stderr=err,
+            make_log=tail,
+        )

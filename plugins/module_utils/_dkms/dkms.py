@@ -84,7 +84,9 @@ def parse_status(out):
 
 
 def state_of(entries, name, version, kernel):
-    """One word for a module version on a kernel: absent, added, built, installed, differs, incomplete, broken or what dkms says."""
+    """One word for a module version on a kernel: absent, added, built, installed, differs, incomplete, broken or what
+    dkms says.
+    """
     mine = [entry for entry in entries if (entry["name"], entry["version"]) == (name, version)]
     if not mine:
         return "absent"
@@ -114,18 +116,34 @@ def leftovers(root, entries=None):
         if files.listing(os.path.join(base, "build")):
             log = files.read_text(os.path.join(base, "build", "make.log")) or ""
             kernel = re.search(r"make\.log for \S+ for kernel (\S+) \(([^)]+)\)", log)
-            found.append({
-                "name": name, "version": version, "kernel": kernel.group(1) if kernel else None, "arch": kernel.group(2) if kernel else None,
-                "path": "%s/%s/%s/build" % (TREE, name, version), "reason": "a build was interrupted or failed",
-            })
-        known = set((entry["kernel"], entry["arch"]) for entry in entries or [] if (entry["name"], entry["version"]) == (name, version))
+            found.append(
+                {
+                    "name": name,
+                    "version": version,
+                    "kernel": kernel.group(1) if kernel else None,
+                    "arch": kernel.group(2) if kernel else None,
+                    "path": "%s/%s/%s/build" % (TREE, name, version),
+                    "reason": "a build was interrupted or failed",
+                }
+            )
+        known = set(
+            (entry["kernel"], entry["arch"])
+            for entry in entries or []
+            if (entry["name"], entry["version"]) == (name, version)
+        )
         for kernel, arch in built_dirs(base):
             empty = not files.listing(os.path.join(base, kernel, arch, "module"))
             if empty if entries is None else (kernel, arch) not in known:
-                found.append({
-                    "name": name, "version": version, "kernel": kernel, "arch": arch, "path": "%s/%s/%s/%s/%s" % (TREE, name, version, kernel, arch),
-                    "reason": "a build was interrupted while its result was stored, or its source is gone",
-                })
+                found.append(
+                    {
+                        "name": name,
+                        "version": version,
+                        "kernel": kernel,
+                        "arch": arch,
+                        "path": "%s/%s/%s/%s/%s" % (TREE, name, version, kernel, arch),
+                        "reason": "a build was interrupted while its result was stored, or its source is gone",
+                    }
+                )
     return found
 
 
@@ -178,9 +196,11 @@ def running(proc="/proc"):
     for pid in sorted(int(item) for item in files.listing(proc) or [] if item.isdigit()):
         argv = [item for item in (files.read_text("%s/%d/cmdline" % (proc, pid)) or "").split("\0") if item]
         scripts = [index for index, item in enumerate(argv[:3]) if os.path.basename(item) == "dkms"]
-        acting = scripts and argv[scripts[0] + 1:scripts[0] + 2] not in ([], ["status"])
+        acting = scripts and argv[scripts[0] + 1 : scripts[0] + 2] not in ([], ["status"])
         try:
-            inside = "%s/nvidia" % TREE in os.readlink("%s/%d/cwd" % (proc, pid)) and "/build" in os.readlink("%s/%d/cwd" % (proc, pid))
+            inside = "%s/nvidia" % TREE in os.readlink("%s/%d/cwd" % (proc, pid)) and "/build" in os.readlink(
+                "%s/%d/cwd" % (proc, pid)
+            )
         except OSError:
             inside = False
         if pid != os.getpid() and (acting or inside):
@@ -191,7 +211,8 @@ def running(proc="/proc"):
 def command(action, name, version, kernel=None, arch=None, force=False, apart=None):
     """``dkms build|install|uninstall|unbuild|remove|add`` for one module version, and one kernel or all of them.
 
-    ``apart`` is ``(tree, source tree)``, directories that take the place of :data:`TREE` and ``/usr/src`` (dkms(8): --dkmstree, --sourcetree).
+    ``apart`` is ``(tree, source tree)``, directories that take the place of :data:`TREE` and ``/usr/src`` (dkms(8):
+    --dkmstree, --sourcetree).
     """
     argv = ["dkms", action, "-m", name, "-v", version]
     if apart:
@@ -214,14 +235,23 @@ def export_command(name, version, kernel, arch, archive, apart=None):
 
 def tree_name(name, version, kernel, arch, compiler):
     """The file name of an exported tree."""
-    for field, value in (("name", name), ("version", version), ("kernel", kernel), ("arch", arch), ("compiler", compiler)):
+    for field, value in (
+        ("name", name),
+        ("version", version),
+        ("kernel", kernel),
+        ("arch", arch),
+        ("compiler", compiler),
+    ):
         if not value or not re.match(r"^[A-Za-z0-9][A-Za-z0-9.+_-]*$", value):
             raise ValueError("%s '%s' cannot be part of a file name" % (field, value))
     return "%s.dkms.tar.gz" % "_".join((name, version, kernel, arch, compiler))
 
 
 def compiler_id(config_text):
-    """The compiler a kernel was built with, as one word, out of its configuration: gcc-12.2.0. None when it is not said."""
+    """The compiler a kernel was built with, as one word, out of its configuration: gcc-12.2.0.
+
+    None when it is not said.
+    """
     line = re.search(r'^CONFIG_CC_VERSION_TEXT="([^"]*)"', config_text or "", re.M)
     kind = re.search(r"gcc|clang", line.group(1)) if line else None
     version = re.search(r"(?<=\s)\d+\.\d+(?:\.\d+)?", re.sub(r"\([^)]*\)", "", line.group(1))) if line else None

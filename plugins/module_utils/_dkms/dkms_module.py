@@ -18,9 +18,13 @@ from .apart import Workshop, refuse_without_room
 
 
 def at_once(held, make):
-    """Return the result of a task that looks and acts in one go, where nothing else changes the node: its state is read once less. Else None.
+    """Return the result of a task that looks and acts in one go, where nothing else changes the node: its state is read
+    once less.
 
-    ``held`` is the node's lock, ``make`` makes the task for the lock's descriptor. Looking without the lock comes first only where it is not free.
+    Else None.
+
+    ``held`` is the node's lock, ``make`` makes the task for the lock's descriptor. Looking without the lock comes first
+    only where it is not free.
     """
     try:
         held.acquire()
@@ -63,7 +67,9 @@ class DkmsModule:
         name = self.params["name"] or self._only_name()
         if name is None:
             return self._result(None, [], {}, {}, False)
-        return {"built": self._build, "absent": self._remove, "exported": self._export, "prepared": self._prepare}[self.state](name, acting)
+        return {"built": self._build, "absent": self._remove, "exported": self._export, "prepared": self._prepare}[
+            self.state
+        ](name, acting)
 
     # what the task is about
 
@@ -79,7 +85,8 @@ class DkmsModule:
                 "Next step: install the driver's DKMS package of that version." % (self.version, dkms.TREE)
             )
         raise ActError(
-            "This node has several NVIDIA modules of version %s: %s. Next step: say which one with the option 'name'." % (self.version, ", ".join(names))
+            "This node has several NVIDIA modules of version %s: %s. Next step: say which one with the option 'name'."
+            % (self.version, ", ".join(names))
         )
 
     def _tree(self, name):
@@ -90,13 +97,15 @@ class DkmsModule:
         if wanted is None:
             if not self.installed:
                 raise ActError(
-                    "No kernel that can boot was found: nothing in /lib/modules has an image in /boot. Next step: install a kernel, or name the kernels."
+                    "No kernel that can boot was found: nothing in /lib/modules has an image in /boot. Next step: "
+                    "install a kernel, or name the kernels."
                 )
             return list(self.installed)
         for kernel in wanted:
             if self.state != "absent" and not os.path.isdir(os.path.join(self.root, "lib/modules", kernel)):
                 raise ActError(
-                    "Kernel %s is not installed: there is no /lib/modules/%s. Installed are: %s." % (kernel, kernel, ", ".join(self.installed) or "none")
+                    "Kernel %s is not installed: there is no /lib/modules/%s. Installed are: %s."
+                    % (kernel, kernel, ", ".join(self.installed) or "none")
                 )
         return list(wanted)
 
@@ -110,26 +119,42 @@ class DkmsModule:
     # the states
 
     def asks(self):
-        """``(needs, compiles)``, before anything is started: names of archives by kernel, those that the controller has and this node needs, and those
-        that no one has."""
+        """``(needs, compiles)``, before anything is started: names of archives by kernel, those that the controller has
+        and this node needs, and those that no one has.
+        """
         name = self.params["name"] or self._only_name()
         wanted = self._kernels()
         missing, offered = self._missing(name, wanted, self._view(name, wanted)), self._offered(name)
-        return tuple(dict((kernel, found) for kernel, found in missing.items() if (found in offered) is there) for there in (True, False))
+        return tuple(
+            dict((kernel, found) for kernel, found in missing.items() if (found in offered) is there)
+            for there in (True, False)
+        )
 
     def _missing(self, name, wanted, view):
         """Return the names, by kernel, of the archives that this node could use and does not have."""
-        due = plan.unprepared(wanted, view, self.version) if self.state == "prepared" else plan.uncompiled(wanted, view, self.version)
+        due = (
+            plan.unprepared(wanted, view, self.version)
+            if self.state == "prepared"
+            else plan.uncompiled(wanted, view, self.version)
+        )
         names = {} if self.params["force"] else self._archive_names(name, due)
         mine = trees.source_digest(self.root, name, self.version) if names else None
         paths = dict((kernel, os.path.join(self._store(), found)) for kernel, found in names.items())
-        return dict((kernel, names[kernel]) for kernel, path in paths.items() if not trees.whole(path) or trees.other_source(trees.source_of(path), mine))
+        return dict(
+            (kernel, names[kernel])
+            for kernel, path in paths.items()
+            if not trees.whole(path) or trees.other_source(trees.source_of(path), mine)
+        )
 
     def _offered(self, name):
         """The archives of the controller, but for those that were surely built from other source than this node has."""
         sources = self.params.get("archives_sources") or {}
         mine = trees.source_digest(self.root, name, self.version) if sources else None
-        return [found for found in self.params.get("archives_offered") or [] if not trees.other_source(sources.get(found), mine)]
+        return [
+            found
+            for found in self.params.get("archives_offered") or []
+            if not trees.other_source(sources.get(found), mine)
+        ]
 
     def _coming(self, name, wanted, view):
         """Kernels whose archives the controller would bring, for check mode."""
@@ -139,15 +164,21 @@ class DkmsModule:
     def _archive_names(self, name, wanted):
         tree = self._tree(name)
         compilers = tree.node(wanted)["compilers"] if wanted else {}
-        return dict((kernel, dkms.tree_name(name, self.version, kernel, tree.arch, compilers[kernel])) for kernel in wanted if compilers[kernel])
+        return dict(
+            (kernel, dkms.tree_name(name, self.version, kernel, tree.arch, compilers[kernel]))
+            for kernel in wanted
+            if compilers[kernel]
+        )
 
     def _store(self):
         return files.under(self.root, self.params.get("store_dir") or trees.STORE)
 
     def _kept(self, tree, wanted, place=None):
-        """``(archives, unfit)``: the whole archives of the store by kernel, those that fit this node, and why the others do not.
+        """``(archives, unfit)``: the whole archives of the store by kernel, those that fit this node, and why the
+        others do not.
 
-        With a ``place`` (:class:`trees.Workplace`) each archive is read only once, and becomes a directory there for DKMS: that is what is named then.
+        With a ``place`` (:class:`trees.Workplace`) each archive is read only once, and becomes a directory there for
+        DKMS: that is what is named then.
         """
         archives, unfit = {}, []
         for kernel, found in sorted(self._archive_names(tree.name, wanted).items()):
@@ -175,7 +206,11 @@ class DkmsModule:
         tree, wanted = self._tree(name), self._kernels()
         view = self._view(name, wanted)
         archives = self._judged(tree, copies, wanted, place)
-        due = [] if self.params["force"] else [kernel for kernel in plan.uncompiled(wanted, view, self.version) if kernel not in archives]
+        due = (
+            []
+            if self.params["force"]
+            else [kernel for kernel in plan.uncompiled(wanted, view, self.version) if kernel not in archives]
+        )
         kept, unfit = self._kept(tree, due, place)
         archives.update(kept)
         coming = [] if acting else self._coming(name, wanted, view)
@@ -185,26 +220,40 @@ class DkmsModule:
             steps.append(plan.step("unstage"))
         self._perform(tree, steps, acting, archives)
         now = tree.verify_present(wanted) if acting and steps else None
-        compiled, warnings = self._publish(tree, [item["kernel"] for item in steps if item["action"] == "build"], acting)
-        stale = plan.remove_stale((now or view)["entries"], name, self.version) if self.params.get("remove_stale") else []
+        compiled, warnings = self._publish(
+            tree, [item["kernel"] for item in steps if item["action"] == "build"], acting
+        )
+        stale = (
+            plan.remove_stale((now or view)["entries"], name, self.version) if self.params.get("remove_stale") else []
+        )
         self._perform(tree, stale, acting)
         for item in stale if acting else []:
-            Tree(name, item["version"], self.runner, self.root, self.params["build_timeout_s"], self.arch).verify_absent(wanted, True)
+            Tree(
+                name, item["version"], self.runner, self.root, self.params["build_timeout_s"], self.arch
+            ).verify_absent(wanted, True)
         if stale and acting:
             now = tree.verify_present(wanted)
         forget = self._forget(acting) if self.params.get("remove_stale") else []
         done = steps + stale + forget
-        return dict(self._result(name, done, view, now, bool(done), wanted), compiled=compiled, unfit=unfit, warnings=warnings)
+        return dict(
+            self._result(name, done, view, now, bool(done), wanted), compiled=compiled, unfit=unfit, warnings=warnings
+        )
 
     def _publish(self, tree, built, acting):
-        """Return ``(archives, warnings)`` of what was compiled here, for other nodes. The node itself does not need them."""
+        """Return ``(archives, warnings)`` of what was compiled here, for other nodes.
+
+        The node itself does not need them.
+        """
         compilers = tree.node(built)["compilers"] if built else {}
         archives, warnings = [], []
         for kernel in built if acting and self.params.get("publish") else []:
             try:
                 archives += [tree.export(kernel, self._made_store(), compilers[kernel])] if compilers[kernel] else []
             except (ActError, trees.TreeError, OSError) as exc:
-                warnings.append("%s %s was compiled for kernel %s, and its archive cannot be kept for other nodes: %s" % (tree.name, tree.version, kernel, exc))
+                warnings.append(
+                    "%s %s was compiled for kernel %s, and its archive cannot be kept for other nodes: %s"
+                    % (tree.name, tree.version, kernel, exc)
+                )
         return archives, warnings
 
     def _made_store(self):
@@ -214,7 +263,10 @@ class DkmsModule:
         """Take out of the store what no way forth or back needs any more."""
         directory = self._store()
         kept = [(name, -os.stat(os.path.join(directory, name)).st_mtime) for name in files.listing(directory) or []]
-        steps = [plan.step("forget", path=os.path.join(directory, name)) for name in trees.superfluous(kept, self.version, self.installed)]
+        steps = [
+            plan.step("forget", path=os.path.join(directory, name))
+            for name in trees.superfluous(kept, self.version, self.installed)
+        ]
         for item in steps if acting else []:
             for path in (item["path"], item["path"] + ".sha256"):
                 if os.path.lexists(path):
@@ -222,20 +274,28 @@ class DkmsModule:
         return steps
 
     def _prepare(self, name, acting):
-        """Archives for every kernel, without anything being installed; and of what is installed now, for the way back."""
+        """Archives for every kernel, without anything being installed; and of what is installed now, for the way
+        back.
+        """
         tree, wanted = self._tree(name), self._kernels()
         view = self._view(name, wanted)
         due = plan.unprepared(wanted, view, self.version)
         compilers = tree.node(due)["compilers"]
         unknown = [kernel for kernel in due if not compilers[kernel]]
         if unknown:
-            raise ActError("The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot." % ", ".join(unknown))
+            raise ActError(
+                "The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot."
+                % ", ".join(unknown)
+            )
         fitting, unfit = self._kept(tree, due)
         coming = [] if acting else self._coming(name, wanted, view)
         steps, problems = plan.prepared(due, view, sorted(fitting) + coming)
         self._refuse(problems, view, steps)
         replaced = plan.replaced(view["entries"], self.version, wanted)
-        back = [(Tree(other, version, self.runner, self.root, arch=self.arch), kernel) for other, version, kernel in replaced]
+        back = [
+            (Tree(other, version, self.runner, self.root, arch=self.arch), kernel)
+            for other, version, kernel in replaced
+        ]
         back = [(old, kernel) for old, kernel in back if not self._exported_before(old, kernel)]
         keep = [plan.step("keep", kernel, name=old.name, version=old.version) for old, kernel in back]
         compiled = []
@@ -249,7 +309,10 @@ class DkmsModule:
     def _exported_before(self, old, kernel):
         compiler = old.node([kernel])["compilers"][kernel]
         if not compiler:
-            raise ActError("The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot." % kernel)
+            raise ActError(
+                "The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot."
+                % kernel
+            )
         return old.exported(kernel, self._store(), compiler)
 
     def _compile(self, tree, wanted, compilers):
@@ -261,7 +324,10 @@ class DkmsModule:
 
     @staticmethod
     def _judged(tree, copies, allowed, place=None):
-        """The archives that fit this node, by kernel; one that does not is refused. With a ``place`` as in :meth:`_kept`."""
+        """The archives that fit this node, by kernel; one that does not is refused.
+
+        With a ``place`` as in :meth:`_kept`.
+        """
         archives = {}
         for number, item in enumerate(copies):
             taken = place.directory("given-%d" % number) if place else None
@@ -290,20 +356,29 @@ class DkmsModule:
         ready = [kernel for kernel in wanted if view["states"][kernel] in ("built", "installed")]
         missing = ["kernel %s is '%s'" % (kernel, view["states"][kernel]) for kernel in wanted if kernel not in ready]
         if not ready or (missing and self.params["kernels"] is not None):
-            raise ActError("%s %s cannot be exported: %s. Next step: build it first." % (name, self.version, "; ".join(missing)))
+            raise ActError(
+                "%s %s cannot be exported: %s. Next step: build it first." % (name, self.version, "; ".join(missing))
+            )
         directory = self.params["export_dir"]
         if not os.path.isdir(directory):
             raise ActError("The directory %s (export_dir) is not there. Next step: make it." % directory)
         compilers = tree.node(ready)["compilers"]
         unknown = [kernel for kernel in ready if not compilers[kernel]]
         if unknown:
-            raise ActError("The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot." % ", ".join(unknown))
+            raise ActError(
+                "The compiler of kernel %s is not known: its configuration is neither with its headers nor in /boot."
+                % ", ".join(unknown)
+            )
         exported, steps = [], []
         for kernel in ready:
             found = None if self.params["force"] else tree.exported(kernel, directory, compilers[kernel])
             if found is None:
                 steps.append(plan.step("export", kernel))
-                found = tree.export(kernel, directory, compilers[kernel]) if acting else {"kernel": kernel, "path": None, "sha256": None}
+                found = (
+                    tree.export(kernel, directory, compilers[kernel])
+                    if acting
+                    else {"kernel": kernel, "path": None, "sha256": None}
+                )
             exported.append(found)
         return dict(self._result(name, steps, view, None, bool(steps), wanted), exported=exported)
 
@@ -388,6 +463,9 @@ class DkmsModule:
             "stale": plan.stale((now or view)["entries"], name, self.version) if view else [],
             "diff": {
                 "before": {"kernels": before, "steps": []},
-                "after": {"kernels": after, "steps": ["%s %s" % (item["action"], item["kernel"] or "") for item in steps]},
+                "after": {
+                    "kernels": after,
+                    "steps": ["%s %s" % (item["action"], item["kernel"] or "") for item in steps],
+                },
             },
         }

@@ -15,11 +15,15 @@ def step(action: str, kernel: str | None = None, **details: object) -> dict[str,
 
 def module_right(item: dict | None, kernel: str | None, version: str) -> bool:
     """True when the module that a kernel would load is of this version and made for it."""
-    return bool(item and not item["error"] and item["version"] == version and modules.made_for(kernel, item["vermagic"]))
+    return bool(
+        item and not item["error"] and item["version"] == version and modules.made_for(kernel, item["vermagic"])
+    )
 
 
 def clear_steps(leftovers: list[dict], name: str, version: str, kernels: list[str] | None = None) -> list[dict]:
-    """Return the steps that clear an interrupted build of this module version, and of these kernels where the kernel is known."""
+    """Return the steps that clear an interrupted build of this module version, and of these kernels where the kernel is
+    known.
+    """
     mine = [item for item in leftovers if (item["name"], item["version"]) == (name, version)]
     return [
         step("clear", item["kernel"], path=item["path"], reason=item["reason"])
@@ -33,7 +37,10 @@ def other_installed(entries: list[dict], name: str, version: str, kernel: str | 
     return sorted(
         entry["version"]
         for entry in entries
-        if entry["name"] == name and entry["version"] != version and entry["kernel"] == kernel and entry["state"] == "installed"
+        if entry["name"] == name
+        and entry["version"] != version
+        and entry["kernel"] == kernel
+        and entry["state"] == "installed"
     )
 
 
@@ -46,8 +53,14 @@ def stale(entries: list[dict], name: str, version: str) -> list[dict]:
     return [{"name": name, "version": other, "kernels": found[other]} for other in sorted(found)]
 
 
-def built(kernels: list[str], view: dict[str, dict], name: str, version: str, force: bool = False,
-          archived: tuple[str, ...] = ()) -> tuple[list[dict], list[str]]:
+def built(
+    kernels: list[str],
+    view: dict[str, dict],
+    name: str,
+    version: str,
+    force: bool = False,
+    archived: tuple[str, ...] = (),
+) -> tuple[list[dict], list[str]]:
     """(steps, problems) that make the module built and installed for every kernel.
 
     ``view``: ``states`` and ``modules`` and ``headers`` by kernel, ``entries``, ``leftovers``, ``source`` (whether the
@@ -57,9 +70,14 @@ def built(kernels: list[str], view: dict[str, dict], name: str, version: str, fo
     archived = () if force else archived
     todo = [kernel for kernel in kernels if force or not settled(view, kernel, version)]
     steps += clear_steps(view["leftovers"], name, version)
-    if todo and not view["source"] and any(view["states"][kernel] not in ("built", "installed", "differs") for kernel in todo):
+    if (
+        todo
+        and not view["source"]
+        and any(view["states"][kernel] not in ("built", "installed", "differs") for kernel in todo)
+    ):
         problems.append(
-            "The source of %s %s is not on this node: found nothing at /usr/src/%s-%s. Install the package that carries it." % (name, version, name, version)
+            "The source of %s %s is not on this node: found nothing at /usr/src/%s-%s. Install the package "
+            "that carries it." % (name, version, name, version)
         )
     # Loading an archive adds the module too; only what is compiled needs it added first.
     if set(todo) - set(archived) and view["source"] and all(view["states"][kernel] == "absent" for kernel in kernels):
@@ -70,8 +88,8 @@ def built(kernels: list[str], view: dict[str, dict], name: str, version: str, fo
         loads, compiles = missing and kernel in archived, missing and kernel not in archived
         if compiles and not view["headers"].get(kernel):
             problems.append(
-                "The headers of kernel %s are not installed, so no module can be built for it. Install linux-headers-%s, or leave that kernel out."
-                % (kernel, kernel)
+                "The headers of kernel %s are not installed, so no module can be built for it. Install "
+                "linux-headers-%s, or leave that kernel out." % (kernel, kernel)
             )
         if missing and state in ("incomplete", "built", "installed", "differs"):
             steps.append(step("unbuild", kernel))
@@ -79,14 +97,21 @@ def built(kernels: list[str], view: dict[str, dict], name: str, version: str, fo
             steps.append(step("build", kernel))
         if loads:
             steps.append(step("load", kernel))
-        steps += [step("uninstall", kernel, version=other) for other in other_installed(view["entries"], name, version, kernel)]
+        steps += [
+            step("uninstall", kernel, version=other)
+            for other in other_installed(view["entries"], name, version, kernel)
+        ]
         steps.append(install(kernel, view))
     return steps, problems
 
 
 def uncompiled(kernels: list[str], view: dict[str, dict], version: str) -> list[str]:
     """Kernels for which the module would have to be compiled."""
-    return [kernel for kernel in kernels if not settled(view, kernel, version) and view["states"][kernel] not in ("built", "installed", "differs")]
+    return [
+        kernel
+        for kernel in kernels
+        if not settled(view, kernel, version) and view["states"][kernel] not in ("built", "installed", "differs")
+    ]
 
 
 def unprepared(kernels: list[str], view: dict[str, dict], version: str) -> list[str]:
@@ -98,17 +123,24 @@ def prepared(kernels: list[str], view: dict[str, dict], fitting: list[str]) -> t
     """(steps, problems) that have an archive ready for every kernel, ``fitting`` being those that have one."""
     due = [kernel for kernel in kernels if kernel not in fitting]
     problems = [
-        "The headers of kernel %s are not installed, so no module can be compiled for it. Install linux-headers-%s, or leave that kernel out."
-        % (kernel, kernel)
-        for kernel in due if not view["headers"].get(kernel)
+        "The headers of kernel %s are not installed, so no module can be compiled for it. Install linux-headers-%s, or "
+        "leave that kernel out." % (kernel, kernel)
+        for kernel in due
+        if not view["headers"].get(kernel)
     ]
     return [step("prepare", kernel) for kernel in due], problems
 
 
 def replaced(entries: list[dict], version: str, kernels: list[str]) -> list[tuple[str, str, str]]:
     """Return what DKMS has installed now and the wanted version will replace: ``[(name, version, kernel)]``."""
-    return sorted((entry["name"], entry["version"], entry["kernel"]) for entry in entries
-                  if entry["state"] == "installed" and entry["version"] != version and entry["kernel"] in kernels and entry["name"].startswith("nvidia"))
+    return sorted(
+        (entry["name"], entry["version"], entry["kernel"])
+        for entry in entries
+        if entry["state"] == "installed"
+        and entry["version"] != version
+        and entry["kernel"] in kernels
+        and entry["name"].startswith("nvidia")
+    )
 
 
 def remove_stale(entries: list[dict], name: str, version: str) -> list[dict]:
@@ -126,7 +158,11 @@ def install(kernel, view):
     Without --force dkms leaves a file alone that is of the same or a newer version (a rollback, an orphan of an earlier
     tree), and calls a module installed that it once installed, whatever became of the file.
     """
-    return step("install", kernel, force=view["modules"].get(kernel) is not None or view["states"][kernel] in ("installed", "differs"))
+    return step(
+        "install",
+        kernel,
+        force=view["modules"].get(kernel) is not None or view["states"][kernel] in ("installed", "differs"),
+    )
 
 
 def absent(kernels: list[str] | None, view: dict[str, dict], name: str, version: str) -> tuple[list[dict], list[str]]:
@@ -142,8 +178,12 @@ def absent(kernels: list[str] | None, view: dict[str, dict], name: str, version:
     return steps, []
 
 
-def imported(kernels: list[str], view: dict[str, dict], name: str, version: str, force: bool = False) -> tuple[list[dict], list[str]]:
-    """(steps, problems) that take built modules out of archives and install them, for a module whose source is there."""
+def imported(
+    kernels: list[str], view: dict[str, dict], name: str, version: str, force: bool = False
+) -> tuple[list[dict], list[str]]:
+    """(steps, problems) that take built modules out of archives and install them, for a module whose source is
+    there.
+    """
     todo = [kernel for kernel in kernels if force or not settled(view, kernel, version)]
     steps = clear_steps(view["leftovers"], name, version, todo)
     for kernel in todo:
@@ -153,7 +193,10 @@ def imported(kernels: list[str], view: dict[str, dict], name: str, version: str,
             steps.append(step("unbuild", kernel))
         if loads:
             steps.append(step("load", kernel))
-        steps += [step("uninstall", kernel, version=other) for other in other_installed(view["entries"], name, version, kernel)]
+        steps += [
+            step("uninstall", kernel, version=other)
+            for other in other_installed(view["entries"], name, version, kernel)
+        ]
         steps.append(install(kernel, view))
     return steps, []
 
@@ -166,12 +209,16 @@ def describe(kernel: str | None, view: dict[str, dict]) -> str:
 
 def predicted(kernel: str | None, steps: list[dict], view: dict[str, dict], version: str) -> str:
     """The same line for a kernel after the steps, for check mode."""
-    actions = [item["action"] for item in steps if item["kernel"] in (kernel, None) and item.get("version", version) == version]
+    actions = [
+        item["action"] for item in steps if item["kernel"] in (kernel, None) and item.get("version", version) == version
+    ]
     if "install" in actions:
         return "installed, module on disk: %s" % version
     if "remove" in actions or "unbuild" in actions:
         item = view["modules"].get(kernel)
-        elsewhere = any(entry["version"] == version and entry["kernel"] not in (kernel, None) for entry in view["entries"])
+        elsewhere = any(
+            entry["version"] == version and entry["kernel"] not in (kernel, None) for entry in view["entries"]
+        )
         state = "added" if elsewhere and "unbuild" in actions else "absent"
         return "%s, module on disk: %s" % (state, item["version"] if item and item["version"] != version else "none")
     return describe(kernel, view)

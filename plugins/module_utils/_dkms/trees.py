@@ -51,7 +51,9 @@ def sha256_of(path):
 
 
 def known_sha256(path):
-    """The same, read once for as long as the file is the same: a task looks before and after it has the node to itself."""
+    """The same, read once for as long as the file is the same: a task looks before and after it has the node to
+    itself.
+    """
     key = (path,) + _signature(path)
     _DIGESTS[key] = digest = _DIGESTS.get(key) or sha256_of(path)
     return digest
@@ -87,7 +89,9 @@ def source_of(path):
 
 
 def source_digest(root, name, version):
-    """One digest of a module's source on a node, None where there is none: two packages of one driver version may differ in their patches."""
+    """One digest of a module's source on a node, None where there is none: two packages of one driver version may
+    differ in their patches.
+    """
     return digest_below(files.under(root, "/usr/src/%s-%s" % (name, version)))
 
 
@@ -104,7 +108,9 @@ def digest_below(base):
 
 
 def other_source(noted, node):
-    """Return whether an archive was built from other source than a node has; False where one of the two is not known."""
+    """Return whether an archive was built from other source than a node has; False where one of the two is not
+    known.
+    """
     return bool(noted and node and noted != node)
 
 
@@ -132,7 +138,9 @@ def whole(path):
 
 
 def promised(path):
-    """Return the digest beside an archive that is there, which a reader of the archive still has to compare; else None."""
+    """Return the digest beside an archive that is there, which a reader of the archive still has to compare; else
+    None.
+    """
     try:
         return expected_sha256(path) if os.path.isfile(path) else None
     except TreeError:
@@ -142,16 +150,24 @@ def promised(path):
 def superfluous(kept, version, kernels, versions=2):
     """Names of archives to remove from a store. Pure.
 
-    ``kept`` is ``[(name, age)]``. Those of kernels that are gone go, and all but the wanted version and the youngest others, ``versions`` in all.
+    ``kept`` is ``[(name, age)]``. Those of kernels that are gone go, and all but the wanted version and the youngest
+    others, ``versions`` in all.
     """
-    parts = [(name, age) + tuple(name.split("_", 2)[1:]) for name, age in kept if name.endswith(SUFFIX) and name.count("_") >= 4]
+    parts = [
+        (name, age) + tuple(name.split("_", 2)[1:])
+        for name, age in kept
+        if name.endswith(SUFFIX) and name.count("_") >= 4
+    ]
     ages = {}
     for dummy, age, other, dummy in parts:
         ages[other] = min(age, ages.get(other, age))
     others = sorted((other for other in ages if other != version), key=lambda other: (ages[other], other))
-    wanted = set([version] + others[:versions - 1])
-    return sorted(name for name, dummy, other, rest in parts
-                  if other not in wanted or not any(rest.startswith("%s_" % kernel) for kernel in kernels))
+    wanted = set([version] + others[: versions - 1])
+    return sorted(
+        name
+        for name, dummy, other, rest in parts
+        if other not in wanted or not any(rest.startswith("%s_" % kernel) for kernel in kernels)
+    )
 
 
 @contextlib.contextmanager
@@ -169,7 +185,8 @@ class Workplace:
 
     It lies beside DKMS's trees, so that the tree is moved and not copied, and has a name that DKMS passes over.
 
-    It is made when it is first needed, and what a killed run left there is removed then. Without a DKMS tree it is anywhere.
+    It is made when it is first needed, and what a killed run left there is removed then. Without a DKMS tree it is
+    anywhere.
     """
 
     def __init__(self, root):
@@ -216,13 +233,19 @@ def private_copies(paths):
                 raise TreeError("The archive %s cannot be used: %s." % (path, exc)) from exc
             found = sha256_of(copy_path)
             if found != wanted:
-                raise TreeError("The archive %s cannot be used: its sha256 is %s, and %s.sha256 says %s." % (path, found, path, wanted))
+                raise TreeError(
+                    "The archive %s cannot be used: its sha256 is %s, and %s.sha256 says %s."
+                    % (path, found, path, wanted)
+                )
             copies.append({"path": path, "copy": copy_path, "sha256": found, "source": source_of(path)})
         yield copies
 
 
 class _Source:
-    """An archive's file, and the digest of what was read of it. What is wrong with it is a TreeError, unlike what is wrong where something is written."""
+    """An archive's file, and the digest of what was read of it.
+
+    What is wrong with it is a TreeError, unlike what is wrong where something is written.
+    """
 
     def __init__(self, stream):
         self.stream, self.digest = stream, hashlib.sha256()
@@ -243,10 +266,12 @@ class _Source:
 
 
 def inspect(path, take=None):
-    """``{name, version, conf, sha256, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive, which is read once.
+    """``{name, version, conf, sha256, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive,
+    which is read once.
 
-    Raises TreeError for anything but plain files and directories at the places where DKMS writes them. What is built is written to the directory ``take``,
-    where one is given, as KERNEL/ARCH/..., and the path of a main module is its ``"file"``.
+    Raises TreeError for anything but plain files and directories at the places where DKMS writes them. What is built is
+    written to the directory ``take``, where one is given, as KERNEL/ARCH/..., and the path of a main module is its
+    ``"file"``.
     """
     try:
         stream = open(path, "rb")
@@ -275,29 +300,38 @@ def _inspect(archive, take):
         if parts[:1] == [INFO] and len(parts) == 2 and member.isfile():
             texts[parts[1]] = _small(archive, member, 1024 * 1024).decode("utf-8", "replace")
         elif parts[:1] == [MAIN] and len(parts) > 3:
-            data = _built(archive, member, parts, kernels.setdefault((parts[1], parts[2]), {"module": None, "compiler": None}))
+            data = _built(
+                archive, member, parts, kernels.setdefault((parts[1], parts[2]), {"module": None, "compiler": None})
+            )
             if take:
                 _take(archive, member, data, os.path.join(take, *parts[1:]))
     conf = texts.get("dkms.conf", "")
     fields = dict((found.group("key"), found.group("value")) for found in CONF_FIELD.finditer(conf))
     name, version = (texts.get(key, "").strip() for key in ("PACKAGE_NAME", "PACKAGE_VERSION"))
     if not conf or not name or not version:
-        raise TreeError("it has no %s/ with dkms.conf, PACKAGE_NAME and PACKAGE_VERSION (dkms mktarball --binaries-only makes it)" % INFO)
+        raise TreeError(
+            "it has no %s/ with dkms.conf, PACKAGE_NAME and PACKAGE_VERSION (dkms mktarball --binaries-only makes it)"
+            % INFO
+        )
     if (fields.get("PACKAGE_NAME"), fields.get("PACKAGE_VERSION")) != (name, version):
-        raise TreeError("its dkms.conf is of %s/%s, its PACKAGE_NAME and PACKAGE_VERSION say %s/%s"
-                        % (fields.get("PACKAGE_NAME"), fields.get("PACKAGE_VERSION"), name, version))
+        raise TreeError(
+            "its dkms.conf is of %s/%s, its PACKAGE_NAME and PACKAGE_VERSION say %s/%s"
+            % (fields.get("PACKAGE_NAME"), fields.get("PACKAGE_VERSION"), name, version)
+        )
     if not kernels:
         raise TreeError("it holds no built modules")
     return {"name": name, "version": version, "conf": conf, "kernels": kernels}
 
 
 def name_compiler(tree, path):
-    """Fill in the compiler from an archive's name, as its export gave it: dkms from 3.1 on keeps no configuration of the kernel with the modules."""
+    """Fill in the compiler from an archive's name, as its export gave it: dkms from 3.1 on keeps no configuration of
+    the kernel with the modules.
+    """
     for (kernel, arch), item in tree["kernels"].items():
         start, end = "_".join((tree["name"], tree["version"], kernel, arch, "")), ".dkms.tar.gz"
         name = os.path.basename(path)
         if item["compiler"] is None and name.startswith(start) and name.endswith(end):
-            item["compiler"] = name[len(start):-len(end)] or None
+            item["compiler"] = name[len(start) : -len(end)] or None
 
 
 def member_parts(member):
@@ -320,7 +354,9 @@ def _built(archive, member, parts, item):
         return None
     if parts[3] == "module" and modules.MAIN.match(parts[4]):
         if item["module"]:
-            raise TreeError("it holds two main modules for kernel %s, %s and %s" % (parts[1], item["module"], member.name))
+            raise TreeError(
+                "it holds two main modules for kernel %s, %s and %s" % (parts[1], item["module"], member.name)
+            )
         item["module"] = member.name
     if parts[3] != "log" or parts[4] not in (".config", "config-%s" % parts[1]):
         return None
@@ -332,7 +368,9 @@ def _built(archive, member, parts, item):
 def _small(archive, member, limit):
     """Return the content of a member that is read as text."""
     if member.size > limit:
-        raise TreeError("its member %s is larger than such a file is (%d bytes, %d at most)" % (member.name, member.size, limit))
+        raise TreeError(
+            "its member %s is larger than such a file is (%d bytes, %d at most)" % (member.name, member.size, limit)
+        )
     return archive.extractfile(member).read()
 
 
@@ -353,8 +391,9 @@ def _take(archive, member, data, path):
 def examine(path, runner, sha256=None, take=None):
     """``(tree, described)``: :func:`inspect`, and what modinfo says of the main module of each (kernel, arch).
 
-    modinfo sees nothing of an archive that has another digest than ``sha256``. The answer is remembered for as long as the file is the same, unless the
-    directory ``take`` is to be filled; without one what is built is written to a private directory for as long as this takes.
+    modinfo sees nothing of an archive that has another digest than ``sha256``. The answer is remembered for as long as
+    the file is the same, unless the directory ``take`` is to be filled; without one what is built is written to a
+    private directory for as long as this takes.
     """
     key = (path,) + _signature(path)
     if take or key not in _EXAMINED:
@@ -362,13 +401,19 @@ def examine(path, runner, sha256=None, take=None):
             tree = inspect(path, take or directory)
             if sha256 and tree["sha256"] != sha256:
                 raise TreeError("its sha256 is %s, and %s was wanted" % (tree["sha256"], sha256))
-            described = dict((which, modules.describe("/", item["file"], runner)) for which, item in tree["kernels"].items() if item["module"])
+            described = dict(
+                (which, modules.describe("/", item["file"], runner))
+                for which, item in tree["kernels"].items()
+                if item["module"]
+            )
         _EXAMINED[key] = (tree, described)
     return copy.deepcopy(_EXAMINED[key])
 
 
 def _signature(path):
-    """Return a value that differs when a file was written to or replaced: the time of its last change of status cannot be set."""
+    """Return a value that differs when a file was written to or replaced: the time of its last change of status cannot
+    be set.
+    """
     try:
         found = os.stat(path)
     except OSError as exc:
@@ -384,7 +429,9 @@ def refusals(tree, node, described):
     """
     found = []
     if (tree["name"], tree["version"]) != (node["name"], node["version"]):
-        found.append("it is %s/%s, and %s/%s is wanted" % (tree["name"], tree["version"], node["name"], node["version"]))
+        found.append(
+            "it is %s/%s, and %s/%s is wanted" % (tree["name"], tree["version"], node["name"], node["version"])
+        )
     if node["conf"] is not None and tree["conf"].strip() != node["conf"].strip():
         found.append("its dkms.conf is not the one of the source on this node")
     for (kernel, arch), item in sorted(tree["kernels"].items()):
@@ -394,20 +441,34 @@ def refusals(tree, node, described):
 
 def kernel_refusals(kernel, arch, item, node, module):
     if kernel not in node["kernels"]:
-        yield "it is for kernel %s, and the kernels wanted on this node are %s" % (kernel, ", ".join(node["kernels"]) or "none")
+        yield "it is for kernel %s, and the kernels wanted on this node are %s" % (
+            kernel,
+            ", ".join(node["kernels"]) or "none",
+        )
         return
     if arch != node["arch"]:
         yield "it is for architecture %s, and this node is %s" % (arch, node["arch"])
     compiler = node["compilers"].get(kernel)
     if not compiler or not item["compiler"]:
-        yield "the compiler of kernel %s is not known (%s in the tree, %s on this node)" % (kernel, item["compiler"] or "none", compiler or "none")
+        yield "the compiler of kernel %s is not known (%s in the tree, %s on this node)" % (
+            kernel,
+            item["compiler"] or "none",
+            compiler or "none",
+        )
     elif compiler != item["compiler"]:
-        yield "it was made for a kernel %s of compiler %s, and here that kernel is of %s" % (kernel, item["compiler"], compiler)
+        yield "it was made for a kernel %s of compiler %s, and here that kernel is of %s" % (
+            kernel,
+            item["compiler"],
+            compiler,
+        )
     if module is None:
         yield "it has no main NVIDIA kernel module for kernel %s" % kernel
         return
     if module["error"] or not module["version"] or not module["vermagic"]:
-        yield "its module for kernel %s cannot be read: %s" % (kernel, module["error"] or "modinfo names no version or no vermagic")
+        yield "its module for kernel %s cannot be read: %s" % (
+            kernel,
+            module["error"] or "modinfo names no version or no vermagic",
+        )
         return
     if module["version"] != node["version"]:
         yield "its module for kernel %s is of version %s" % (kernel, module["version"])
@@ -420,11 +481,17 @@ def signature_refusals(kernel, module, state):
     if state["state"] == "disabled":
         return
     if state["state"] != "enabled":
-        yield "whether Secure Boot is on is not known, so the signature of its module for kernel %s cannot be judged" % kernel
+        yield (
+            "whether Secure Boot is on is not known, so the signature of its module for kernel %s cannot be judged"
+            % kernel
+        )
     elif not module["signer"]:
         yield "Secure Boot is on and its module for kernel %s is not signed" % kernel
     elif module["signer"] not in (state["keys"] or []):
-        yield "Secure Boot is on and the signer of its module for kernel %s, '%s', is not among this node's keys" % (kernel, module["signer"])
+        yield "Secure Boot is on and the signer of its module for kernel %s, '%s', is not among this node's keys" % (
+            kernel,
+            module["signer"],
+        )
 
 
 def merge(copies, target):
@@ -457,5 +524,7 @@ def fingerprint(paths):
 
 
 def staging_path(name, version):
-    """Return where the maintainer script of a distribution's DKMS package looks for a prebuilt tree before it compiles."""
+    """Return where the maintainer script of a distribution's DKMS package looks for a prebuilt tree before it
+    compiles.
+    """
     return "/usr/share/%s-dkms/%s-%s.dkms.tar.gz" % (name, name, version)

@@ -10,4 +10,12 @@ PASS, FAIL, UNKNOWN, NOT_APPLICABLE = "pass", "fail", "unknown", "not_applicable
 
 
 def finding(ident, entity, status, observed=None, expected=None, message="", next_step=""):
-    return {"id": ident, "entity": entity, "status": status, "observed": observed, "expected": expected, "message": message, "next_step": next_step}
+    return {
+        "id": ident,
+        "entity": entity,
+        "status": status,
+        "observed": observed,
+        "expected": expected,
+        "message": message,
+        "next_step": next_step,
+    }

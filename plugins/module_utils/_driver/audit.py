@@ -40,7 +40,10 @@ def decide(facts: dict, wanted_version: str | None = None, expect_loaded: bool =
             "driver_packages": findings.driver_packages(facts) if facts["dpkg"]["available"] else None,
             "modules": dict((kernel, module_of(item)) for kernel, item in facts["modules"].items()),
         },
-        "dkms": [dict((key, entry[key]) for key in ("name", "version", "kernel", "arch", "state", "note")) for entry in facts["dkms"]["entries"]],
+        "dkms": [
+            dict((key, entry[key]) for key in ("name", "version", "kernel", "arch", "state", "note"))
+            for entry in facts["dkms"]["entries"]
+        ],
         "headers": dict(facts["headers"]),
         "flavour": findings.flavour(facts, facts["kernel"]["next_boot"]),
         "nouveau_loaded": facts["loaded"]["nouveau"],
@@ -71,7 +74,9 @@ def verdict(found: list[dict]) -> str:
 
 
 def reboot_safe(facts, found, target):
-    """Return whether the node comes back with the wanted driver: never true when something that decides it is not known."""
+    """Return whether the node comes back with the wanted driver: never true when something that decides it is not
+    known.
+    """
     if target is None:
         return False, "No driver is installed, so no module would be there after a reboot."
     kernel = facts["kernel"]["next_boot"]
@@ -81,14 +86,24 @@ def reboot_safe(facts, found, target):
                 continue  # another kernel's module
             if item["id"] == ident and item["status"] in (findings.FAIL, findings.UNKNOWN):
                 return False, item["message"]
-    return True, "Kernel %s boots next (%s) and has module %s on disk." % (kernel, facts["kernel"]["next_boot_source"], target)
+    return True, "Kernel %s boots next (%s) and has module %s on disk." % (
+        kernel,
+        facts["kernel"]["next_boot_source"],
+        target,
+    )
 
 
 def other_builds(loaded, on_disk):
-    """Loaded modules whose source is not that of the file on disk, though both say the same version: another revision of the package."""
+    """Loaded modules whose source is not that of the file on disk, though both say the same version: another revision
+    of the package.
+    """
     odd = sorted(name for name, source in loaded.items() if on_disk.get(name) not in (None, source))
     verb = "was" if len(odd) == 1 else "were"
-    return ["%s on disk %s built from other source of the same version than what is loaded" % (", ".join(odd), verb)] if odd else []
+    return (
+        ["%s on disk %s built from other source of the same version than what is loaded" % (", ".join(odd), verb)]
+        if odd
+        else []
+    )
 
 
 def reboot_required(facts):

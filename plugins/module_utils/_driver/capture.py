@@ -4,8 +4,9 @@
 
 """The output of a command that may hang where nothing can end it: bounded in time and in size.
 
-A Runner waits for the command it has killed. A command that talks to a driver can be stuck in the kernel, where not even SIGKILL ends it:
-this one is then left behind, in a session of its own and with nothing of ours open, and that is said.
+A Runner waits for the command it has killed. A command that talks to a driver can be stuck in the kernel, where not
+even SIGKILL ends it: this one is then left behind, in a session of its own and with nothing of ours open, and that is
+said.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ CHUNK = 64 * 1024
 KILL_GRACE_S = 2.0
 MAX_ERROR = 2000
 
-# state: ok, absent, failed (it could not be started, or answered another rc than 0), timeout. left_behind: the pid of one that did not end.
+# state: ok, absent, failed (it could not be started, or answered another rc than 0), timeout. left_behind: the pid of
+# one that did not end.
 Captured = collections.namedtuple("Captured", ["state", "rc", "data", "truncated", "left_behind", "message"])
 
 
@@ -34,8 +36,15 @@ def run(argv, timeout_s, limit, kill=runner.kill_group, clock=time.monotonic, pa
     try:
         # run_command is AnsibleModule's, and it waits until the command has ended, whenever that is.
         process = subprocess.Popen(  # pylint: disable=ansible-bad-function
-            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=runner.environment(), start_new_session=True, cwd="/",
-            pass_fds=tuple(pass_fds))
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=runner.environment(),
+            start_new_session=True,
+            cwd="/",
+            pass_fds=tuple(pass_fds),
+        )
     except FileNotFoundError:
         return Captured("absent", None, b"", False, None, "%s: command not found" % (argv[0],))
     except OSError as exc:
@@ -54,7 +63,11 @@ def run(argv, timeout_s, limit, kill=runner.kill_group, clock=time.monotonic, pa
     elif not ended:
         message = "%s did not end within %s s" % (argv[0], timeout_s)
     elif not gone or process.returncode:
-        message = "%s answered rc %s: %s" % (argv[0], process.returncode, said or data[-MAX_ERROR:].decode("utf-8", "replace").strip() or "nothing")
+        message = "%s answered rc %s: %s" % (
+            argv[0],
+            process.returncode,
+            said or data[-MAX_ERROR:].decode("utf-8", "replace").strip() or "nothing",
+        )
     else:
         message = ""
     if left:
@@ -64,7 +77,10 @@ def run(argv, timeout_s, limit, kill=runner.kill_group, clock=time.monotonic, pa
 
 
 def _read(process, out, err, until, limit, clock):
-    """(standard output, standard error, whether the command came to its end). A byte more than LIMIT says that there was more."""
+    """(standard output, standard error, whether the command came to its end).
+
+    A byte more than LIMIT says that there was more.
+    """
     data, error, last = bytearray(), bytearray(), None
     streams = {out.fileno(): data, err.fileno(): error}
     for number in streams:
@@ -79,9 +95,9 @@ def _read(process, out, err, until, limit, clock):
             if not piece:
                 del streams[number]
             elif number == out.fileno():
-                data += piece[:limit + 1 - len(data)]
+                data += piece[: limit + 1 - len(data)]
             else:
-                error += piece[:max(0, MAX_ERROR - len(error))]
+                error += piece[: max(0, MAX_ERROR - len(error))]
         if not ready and process.poll() is not None:
             # Something it started keeps the pipe. Once more, for what came in between; then it has ended.
             if last:

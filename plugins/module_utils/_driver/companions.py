@@ -25,7 +25,9 @@ def program(root, name):
 
 
 def read(root, runner, name):
-    """``{"present": bool, "version": text|None}``; the version is what the program itself answers, None if it does not say."""
+    """``{"present": bool, "version": text|None}``; the version is what the program itself answers, None if it does not
+    say.
+    """
     path = program(root, name)
     if path is None:
         return {"present": False, "version": None}

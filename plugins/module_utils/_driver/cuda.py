@@ -21,7 +21,9 @@ PLACES = ("/usr/local", "/opt", "/usr/lib")
 
 
 def libcuda(root):
-    """``{"path", "version", "candidates"}`` of the driver's libcuda; path and candidates are empty where there is none."""
+    """``{"path", "version", "candidates"}`` of the driver's libcuda; path and candidates are empty where there is
+    none.
+    """
     return libraries.read(root, "libcuda")
 
 
@@ -49,7 +51,9 @@ def toolkits(root):
 
 
 def version_of(root, path):
-    """(whether this is a toolkit, its version or None): by version.json, by the older version.txt, else by nvcc and the directory's name."""
+    """(whether this is a toolkit, its version or None): by version.json, by the older version.txt, else by nvcc and the
+    directory's name.
+    """
     content = files.read_text(files.under(root, path, "version.json"))
     if content is not None:
         try:
@@ -68,5 +72,7 @@ def version_of(root, path):
 
 
 def compat(root, path):
-    versions = sorted(match.group(1) for match in map(COMPAT.match, files.listing(files.under(root, path, "compat")) or []) if match)
+    versions = sorted(
+        match.group(1) for match in map(COMPAT.match, files.listing(files.under(root, path, "compat")) or []) if match
+    )
     return versions[-1] if versions else None

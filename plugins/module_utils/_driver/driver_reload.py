@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reload the driver: read, decide (``_driver.reload``), stop, unload, load, read back, and start again what was stopped."""
+"""Reload the driver: read, decide (``_driver.reload``), stop, unload, load, read back, and start again what was
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ class DriverReload:
         facts, plan = self.look()
         if plan["action"] == reload.RELOAD:
             self.actions = ["stop %s" % name for name in plan["stop"]] + ["unload %s" % name for name in plan["unload"]]
-            self.actions += ["load %s" % name for name in self.to_load(plan["unload"])] + ["start %s" % name for name in reversed(plan["stop"])]
+            self.actions += ["load %s" % name for name in self.to_load(plan["unload"])] + [
+                "start %s" % name for name in reversed(plan["stop"])
+            ]
         return self.answer(facts, plan, plan["action"] == reload.RELOAD)
 
     def run(self):
@@ -133,7 +137,9 @@ class DriverReload:
             self.act("stop %s" % name, ["systemctl", "stop", name], self.params["stop_timeout_s"])
 
     def check_free(self):
-        """Require that no process holds the GPUs any more, and that every reference is another module's; one that is ending gets a moment."""
+        """Require that no process holds the GPUs any more, and that every reference is another module's; one that is
+        ending gets a moment.
+        """
         deadline = self.params["settle_s"]
         while True:
             found = list(reload.holder_reasons({"holders": holders.read(self.root), "hung": [], "services": {}}, []))
@@ -151,12 +157,27 @@ class DriverReload:
             if table is None or name not in table:
                 continue  # it went with the one that used it
             if table[name]["refcnt"] != 0:
-                raise Impossible([reload.reason("unexplained_reference", "module %s is in use again (%s references, holders: %s)" % (
-                    name, table[name]["refcnt"], ", ".join(table[name]["holders"] or []) or "none"), "reboot the node")])
+                raise Impossible(
+                    [
+                        reload.reason(
+                            "unexplained_reference",
+                            "module %s is in use again (%s references, holders: %s)"
+                            % (name, table[name]["refcnt"], ", ".join(table[name]["holders"] or []) or "none"),
+                            "reboot the node",
+                        )
+                    ]
+                )
             rc, dummy, err = self.runner(["rmmod", name], COMMAND_S)
             if rc:
-                raise Impossible([reload.reason(
-                    "unload_failed", "module %s was not unloaded (rmmod answered rc %s: %s)" % (name, rc, err.strip()), "reboot the node")])
+                raise Impossible(
+                    [
+                        reload.reason(
+                            "unload_failed",
+                            "module %s was not unloaded (rmmod answered rc %s: %s)" % (name, rc, err.strip()),
+                            "reboot the node",
+                        )
+                    ]
+                )
             self.unloaded.append(name)
             self.actions.append("unload %s" % name)
 
@@ -177,15 +198,23 @@ class DriverReload:
     def prove(self, version):
         now = loaded.read(self.root)
         if now["state"] != "loaded" or now["version"] != version:
-            raise Failed(["after the reload %s is loaded, expected driver %s" % (
-                "driver %s" % now["version"] if now["version"] else "no driver (%s)" % now["state"], version)])
+            raise Failed(
+                [
+                    "after the reload %s is loaded, expected driver %s"
+                    % ("driver %s" % now["version"] if now["version"] else "no driver (%s)" % now["state"], version)
+                ]
+            )
 
     def restore(self):
-        """Load again what was unloaded and is still missing, and start what was stopped, the last one first; answers what did not work."""
+        """Load again what was unloaded and is still missing, and start what was stopped, the last one first; answers
+        what did not work.
+        """
         problems = []
         if self.unloaded:
             try:
-                self.load([name for name in self.to_load(self.unloaded) if name not in (references.read(self.root) or {})])
+                self.load(
+                    [name for name in self.to_load(self.unloaded) if name not in (references.read(self.root) or {})]
+                )
             except Failed as exc:
                 problems += exc.lines
         for name in reversed(self.stopped):
@@ -198,5 +227,10 @@ class DriverReload:
     def act(self, what, argv, timeout):
         rc, out, err = self.runner(argv, timeout)
         if rc:
-            raise Failed(["could not %s (%s answered rc %s: %s)" % (what, " ".join(argv[:2]), rc, (err or out).strip() or "it said nothing")])
+            raise Failed(
+                [
+                    "could not %s (%s answered rc %s: %s)"
+                    % (what, " ".join(argv[:2]), rc, (err or out).strip() or "it said nothing")
+                ]
+            )
         self.actions.append(what)

@@ -4,8 +4,8 @@
 
 """Gather evidence of a node before it is changed, beside its reading: processes, kernel log, nvidia-smi.
 
-Everything is bounded, and what cannot be had is named with its reason. Command lines and environments may hold secrets and are not taken:
-of a process there are its number, user, short name and control group.
+Everything is bounded, and what cannot be had is named with its reason. Command lines and environments may hold secrets
+and are not taken: of a process there are its number, user, short name and control group.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ PROCESS_NAME = re.compile(r"(<process_name>)([^<]*)(</process_name>)")
 
 
 def gather(reading, root="/", runner=None, log_lines=500, smi_timeout_s=30, take=capture.run):
-    """{"files": {name: {"text", "truncated", "note"}}, "missing": [{"part", "reason"}]} for the node whose READING was just taken."""
+    """{"files": {name: {"text", "truncated", "note"}}, "missing": [{"part", "reason"}]} for the node whose READING was
+    just taken.
+    """
     found = _Found()
     for name, collect in (
         ("processes.json", lambda: processes(found, root, reading.get("snapshot"))),
@@ -74,20 +76,31 @@ def processes(found, root, snapshot):
     if held is None:
         found.lacks("processes.json", "%s cannot be listed, so who has the devices open is not known" % (proc,))
     elif os.geteuid() != 0:
-        found.lacks("processes.json", "not root (uid %d): what processes of other users have open cannot be seen. Use become: true." % (os.geteuid(),))
+        found.lacks(
+            "processes.json",
+            "not root (uid %d): what processes of other users have open cannot be seen. Use become: true."
+            % (os.geteuid(),),
+        )
     for holder in held or []:
         rows[holder["pid"]] = dict(_process(proc, holder["pid"]), comm=holder["comm"], devices=holder["devices"])
     for uuid, kind, answer in _of_nvml(snapshot):
         if answer.get("rc") != 0 or not isinstance(answer.get("value"), list):
-            found.lacks("processes.json", "NVML does not tell the %s processes of %s: %s" % (kind, uuid, answer.get("error") or answer.get("rc")))
+            found.lacks(
+                "processes.json",
+                "NVML does not tell the %s processes of %s: %s" % (kind, uuid, answer.get("error") or answer.get("rc")),
+            )
             continue
         for entry in answer["value"]:
             row = rows.setdefault(entry["pid"], _process(proc, entry["pid"]))
             row["gpus"].append({"gpu": uuid, "kind": kind, "used_bytes": entry.get("used_bytes")})
     kept = [rows[pid] for pid in sorted(rows)][:MAX_PROCESSES]
     cut = len(rows) - len(kept)
-    found.has("processes.json", json.dumps({"processes": kept, "left_out": cut}, indent=2, sort_keys=True) + "\n", bool(cut),
-              "%d processes were left out" % (cut,) if cut else "")
+    found.has(
+        "processes.json",
+        json.dumps({"processes": kept, "left_out": cut}, indent=2, sort_keys=True) + "\n",
+        bool(cut),
+        "%d processes were left out" % (cut,) if cut else "",
+    )
 
 
 def _of_nvml(snapshot):
@@ -106,8 +119,13 @@ def _process(proc, pid):
     groups = (files.read_text("%s/%d/cgroup" % (proc, pid), 64 * 1024) or "").splitlines()
     paths = [line.split(":", 2)[2] for line in groups if line.count(":") >= 2]
     return {
-        "pid": pid, "uid": int(uid.group(1)) if uid else None, "comm": files.read_line("%s/%d/comm" % (proc, pid)),
-        "unit": holders.unit(proc, pid), "cgroup": paths[-1] if paths else None, "devices": [], "gpus": [],
+        "pid": pid,
+        "uid": int(uid.group(1)) if uid else None,
+        "comm": files.read_line("%s/%d/comm" % (proc, pid)),
+        "unit": holders.unit(proc, pid),
+        "cgroup": paths[-1] if paths else None,
+        "devices": [],
+        "gpus": [],
     }
 
 
@@ -119,7 +137,11 @@ def log(found, root, runner, lines):
     head = "# source: %s\n# %s\n" % (said["source"], said["problem"] or "read to its end")
     text = head + "# The last %d lines about the NVIDIA driver, of at most %d.\n" % (len(said["lines"]), lines)
     text += "".join(line + "\n" for line in said["lines"])
-    text += "# The last %d lines of the kernel, of at most %d; %d that may hold secrets were left out.\n" % (len(said["recent"]), lines, said["withheld"])
+    text += "# The last %d lines of the kernel, of at most %d; %d that may hold secrets were left out.\n" % (
+        len(said["recent"]),
+        lines,
+        said["withheld"],
+    )
     text += "".join(line + "\n" for line in said["recent"])
     data = text.encode("utf-8")
     note = said["problem"]
@@ -133,7 +155,9 @@ def log(found, root, runner, lines):
 def nvidia_smi(found, snapshot, timeout_s, take):
     status = snapshot.get("status") if isinstance(snapshot, dict) else None
     if status in ("timeout", "stuck"):
-        found.lacks("nvidia-smi.xml", "not started: NVML hangs already (%s), and nvidia-smi would hang beside it" % (status,))
+        found.lacks(
+            "nvidia-smi.xml", "not started: NVML hangs already (%s), and nvidia-smi would hang beside it" % (status,)
+        )
         return
     answer = take(NVIDIA_SMI, timeout_s, MAX_XML)
     if answer.state != "ok":
@@ -141,7 +165,9 @@ def nvidia_smi(found, snapshot, timeout_s, take):
     if answer.data and (answer.state == "ok" or b"<nvidia_smi_log" in answer.data):
         text, changed = PROCESS_NAME.subn(_program, answer.data.decode("utf-8", "replace"))
         notes = [answer.message, "process names are cut to the program" if changed else ""]
-        found.has("nvidia-smi.xml", text, answer.truncated or answer.state != "ok", "; ".join(note for note in notes if note))
+        found.has(
+            "nvidia-smi.xml", text, answer.truncated or answer.state != "ok", "; ".join(note for note in notes if note)
+        )
 
 
 def _program(match):

@@ -46,7 +46,10 @@ def read(root="/", runner=None, uname=os.uname):
 
 
 def installed(root, runner):
-    """Return the driver packages that the system's package manager has. A node of one family may have the other's tools: the system decides."""
+    """Return the driver packages that the system's package manager has.
+
+    A node of one family may have the other's tools: the system decides.
+    """
     table = packages.table_for(parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or ""))
     found = None
     if table and table["package_manager"] == "dnf":

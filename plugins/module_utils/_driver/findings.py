@@ -21,11 +21,31 @@ from .findings_modules import (
     next_boot_kernel,
 )
 from .findings_packages import dpkg_interrupted, driver_owner, runfile_remains
-from .findings_versions import driver_packages, package_revision, package_version, polygon, target_version, versions_agree
+from .findings_versions import (
+    driver_packages,
+    package_revision,
+    package_version,
+    polygon,
+    target_version,
+    versions_agree,
+)
 
 __all__ = [
-    "CHECKS", "FAIL", "NOT_APPLICABLE", "PASS", "UNKNOWN", "driver_packages", "finding", "flavour", "gsp_firmware", "judge_module", "package_revision",
-    "package_version", "polygon", "target_version", "versions_agree",
+    "CHECKS",
+    "FAIL",
+    "NOT_APPLICABLE",
+    "PASS",
+    "UNKNOWN",
+    "driver_packages",
+    "finding",
+    "flavour",
+    "gsp_firmware",
+    "judge_module",
+    "package_revision",
+    "package_version",
+    "polygon",
+    "target_version",
+    "versions_agree",
 ]
 
 CHECKS = (

@@ -18,14 +18,36 @@ def judge_module(facts, kernel, target):
         return FAIL, None, "Kernel %s has no NVIDIA kernel module on disk." % kernel
     seen = "%s %s" % (item["path"], item["version"] or "?")
     if item["error"] or not item["version"] or not item["vermagic"]:
-        return UNKNOWN, seen, "The kernel module %s cannot be read: %s." % (item["path"], item["error"] or "modinfo names no version or no vermagic")
+        return (
+            UNKNOWN,
+            seen,
+            "The kernel module %s cannot be read: %s."
+            % (item["path"], item["error"] or "modinfo names no version or no vermagic"),
+        )
     if not modules.made_for(kernel, item["vermagic"]):
-        return FAIL, seen, "The kernel module %s was made for kernel %s, not for %s." % (item["path"], item["vermagic"].split(" ", 1)[0], kernel)
+        return (
+            FAIL,
+            seen,
+            "The kernel module %s was made for kernel %s, not for %s."
+            % (item["path"], item["vermagic"].split(" ", 1)[0], kernel),
+        )
     if item["version"] != target:
-        return FAIL, seen, "Kernel %s has the NVIDIA kernel module %s on disk, not %s." % (kernel, item["version"], target)
-    others = ["%s %s" % (other["path"], other["version"] or "?") for other in item.get("others", []) if other["version"] != target]
+        return (
+            FAIL,
+            seen,
+            "Kernel %s has the NVIDIA kernel module %s on disk, not %s." % (kernel, item["version"], target),
+        )
+    others = [
+        "%s %s" % (other["path"], other["version"] or "?")
+        for other in item.get("others", [])
+        if other["version"] != target
+    ]
     if others:
-        return FAIL, "; ".join([seen] + others), "Kernel %s has more than one NVIDIA kernel module on disk, and not all are %s." % (kernel, target)
+        return (
+            FAIL,
+            "; ".join([seen] + others),
+            "Kernel %s has more than one NVIDIA kernel module on disk, and not all are %s." % (kernel, target),
+        )
     return PASS, seen, ""
 
 
@@ -46,7 +68,12 @@ def kernel_module(facts, target, expect_loaded):
             yield finding("kernel_module", kernel, NOT_APPLICABLE, None, None, "No driver is installed.")
             continue
         status, observed, message = judge_module(facts, kernel, target)
-        step = "" if status == PASS else "Build it: dkms install nvidia module %s for kernel %s; then look at this finding again." % (target, kernel)
+        step = (
+            ""
+            if status == PASS
+            else "Build it: dkms install nvidia module %s for kernel %s; then look at this finding again."
+            % (target, kernel)
+        )
         if status == UNKNOWN:
             step = "Run modinfo on the file."
         yield finding("kernel_module", kernel, status, observed, target, message, step)
@@ -55,7 +82,12 @@ def kernel_module(facts, target, expect_loaded):
 def uses_dkms(facts):
     """False only when nothing on the node came from DKMS: no command, no tree, no module in its directory."""
     paths = [item["path"] for item in facts["modules"].values() if item]
-    return bool(facts["dkms"]["available"] or facts["dkms"]["leftovers"] or not paths or any("/updates/dkms/" in path for path in paths))
+    return bool(
+        facts["dkms"]["available"]
+        or facts["dkms"]["leftovers"]
+        or not paths
+        or any("/updates/dkms/" in path for path in paths)
+    )
 
 
 STATE_STEPS = {
@@ -73,7 +105,12 @@ def dkms_state(facts, target, expect_loaded):
     for kernel in facts["kernel"]["installed"]:
         if target is None or not uses_dkms(facts):
             yield finding(
-                "dkms_state", kernel, NOT_APPLICABLE, None, None, "No driver is installed." if target is None else "The kernel modules are not made by DKMS."
+                "dkms_state",
+                kernel,
+                NOT_APPLICABLE,
+                None,
+                None,
+                "No driver is installed." if target is None else "The kernel modules are not made by DKMS.",
             )
             continue
         lines = [line for line in state["unparsed"] if "nvidia" in line]
@@ -84,7 +121,8 @@ def dkms_state(facts, target, expect_loaded):
                 UNKNOWN,
                 lines or None,
                 "installed",
-                "The state of DKMS cannot be read: %s." % (state["error"] or "dkms status has a line of an unknown form: %s" % lines[0]),
+                "The state of DKMS cannot be read: %s."
+                % (state["error"] or "dkms status has a line of an unknown form: %s" % lines[0]),
                 "Run dkms status on the node.",
             )
             continue
@@ -121,7 +159,14 @@ def kernel_headers(facts, target, expect_loaded):
                 "Look at /lib/modules/%s/build." % kernel,
             )
         elif target and judge_module(facts, kernel, target)[0] == PASS:
-            yield finding("kernel_headers", kernel, NOT_APPLICABLE, False, None, "The headers are missing, but the module of this kernel is already on disk.")
+            yield finding(
+                "kernel_headers",
+                kernel,
+                NOT_APPLICABLE,
+                False,
+                None,
+                "The headers are missing, but the module of this kernel is already on disk.",
+            )
         else:
             yield finding(
                 "kernel_headers",
@@ -130,7 +175,8 @@ def kernel_headers(facts, target, expect_loaded):
                 False,
                 True,
                 "The headers of kernel %s are not installed, so no module can be built for it." % kernel,
-                "Install %s-%s, or remove the kernel." % ("kernel-devel" if facts["dpkg"].get("manager") == "rpm" else "linux-headers", kernel),
+                "Install %s-%s, or remove the kernel."
+                % ("kernel-devel" if facts["dpkg"].get("manager") == "rpm" else "linux-headers", kernel),
             )
 
 
@@ -139,7 +185,13 @@ def dkms_stale(facts, target, expect_loaded):
     if not state["available"]:
         status = UNKNOWN if uses_dkms(facts) else NOT_APPLICABLE
         yield finding(
-            "dkms_stale", "node", status, None, [], "DKMS trees of other versions cannot be listed: %s." % state["error"], "Run dkms status on the node."
+            "dkms_stale",
+            "node",
+            status,
+            None,
+            [],
+            "DKMS trees of other versions cannot be listed: %s." % state["error"],
+            "Run dkms status on the node.",
         )
         return
     stale = sorted(set((entry["name"], entry["version"]) for entry in state["entries"] if entry["version"] != target))
@@ -166,8 +218,15 @@ def dkms_leftover(facts, target, expect_loaded):
             FAIL,
             item["path"],
             "nothing left over",
-            "DKMS tree %s/%s: %s%s." % (item["name"], item["version"], item["reason"], " (kernel %s)" % item["kernel"] if item["kernel"] else ""),
-            "Build the module again with dkms_module; it clears what is left. The end of make.log there says why a build failed.",
+            "DKMS tree %s/%s: %s%s."
+            % (
+                item["name"],
+                item["version"],
+                item["reason"],
+                " (kernel %s)" % item["kernel"] if item["kernel"] else "",
+            ),
+            "Build the module again with dkms_module; it clears what is left. The end of make.log there says "
+            "why a build failed.",
         )
     if not leftovers:
         yield finding("dkms_leftover", "node", PASS, [], [])

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Judge how the driver was installed: an interrupted package manager, another owner, and what NVIDIA's own installer left."""
+"""Judge how the driver was installed: an interrupted package manager, another owner, and what NVIDIA's own installer
+left.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,15 @@ def dpkg_interrupted(facts, target, expect_loaded):
             REPAIR[manager],
         )
     elif not state["available"]:
-        yield finding("dpkg_interrupted", "node", UNKNOWN, None, [], "%s cannot be asked: %s." % (manager, state["error"]),
-                      "Run %s on the node." % ("dpkg-query -W" if manager == "dpkg" else "rpm -qa"))
+        yield finding(
+            "dpkg_interrupted",
+            "node",
+            UNKNOWN,
+            None,
+            [],
+            "%s cannot be asked: %s." % (manager, state["error"]),
+            "Run %s on the node." % ("dpkg-query -W" if manager == "dpkg" else "rpm -qa"),
+        )
     else:
         yield finding("dpkg_interrupted", "node", PASS, [], [])
 
@@ -55,10 +64,20 @@ def runfile_remains(facts, target, expect_loaded):
 def driver_owner(facts, target, expect_loaded):
     owner, signs = facts["operator"]["owner"], facts["operator"]["signs"]
     if owner is None:
-        yield finding("driver_owner", "node", UNKNOWN, signs, "the node itself",
-                      "Whether a GPU Operator brings the driver cannot be read: %s." % ", ".join(signs), "Look at /run/nvidia on the node as root.")
+        yield finding(
+            "driver_owner",
+            "node",
+            UNKNOWN,
+            signs,
+            "the node itself",
+            "Whether a GPU Operator brings the driver cannot be read: %s." % ", ".join(signs),
+            "Look at /run/nvidia on the node as root.",
+        )
     elif owner:
-        message = "A GPU Operator brings this node's driver in a container (%s): packages of the node would fight it." % "; ".join(signs)
+        message = (
+            "A GPU Operator brings this node's driver in a container (%s): packages of the node would fight it."
+            % "; ".join(signs)
+        )
         yield finding("driver_owner", "node", FAIL, signs, "the node itself", message, gpu_operator.NEXT_STEP)
     else:
         yield finding("driver_owner", "node", PASS, signs, "the node itself")

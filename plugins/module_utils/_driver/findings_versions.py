@@ -19,18 +19,32 @@ KERNEL_SIDE = re.compile(r"kernel-(open-)?dkms|kernel-source|^nvidia-dkms|^kmod-
 def driver_packages(facts):
     """Version of every installed package that must be of the driver's version."""
     packages = facts["dpkg"]["packages"]
-    return dict((name, versions.upstream(item["version"])) for name, item in packages.items() if dpkg.is_driver_package(name, item))
+    return dict(
+        (name, versions.upstream(item["version"]))
+        for name, item in packages.items()
+        if dpkg.is_driver_package(name, item)
+    )
 
 
 def target_version(facts, wanted_version=None):
-    """The driver version the node is meant to have: the wanted one's, or the one that what is installed speaks for. None of nothing."""
+    """The driver version the node is meant to have: the wanted one's, or the one that what is installed speaks for.
+
+    None of nothing.
+    """
     if wanted_version:
         return versions.upstream(wanted_version)
     packages = driver_packages(facts)
     kernel_side = [version for name, version in packages.items() if KERNEL_SIDE.search(name)]
     on_disk = [item["version"] for item in facts["modules"].values() if item and item["version"]]
     built = [entry["version"] for entry in facts["dkms"]["entries"]]
-    for group in (kernel_side, list(packages.values()), on_disk, built, [facts["library"]["version"]], [facts["loaded"]["version"]]):
+    for group in (
+        kernel_side,
+        list(packages.values()),
+        on_disk,
+        built,
+        [facts["library"]["version"]],
+        [facts["loaded"]["version"]],
+    ):
         known = sorted(value for value in group if value)
         if known:
             return Counter(known).most_common(1)[0][0]
@@ -38,24 +52,49 @@ def target_version(facts, wanted_version=None):
 
 
 def package_version(facts):
-    """The version of the packages that bring the kernel module, revision and all; None when there is none or they differ."""
-    found = set(item["version"] for name, item in facts["dpkg"]["packages"].items() if KERNEL_SIDE.search(name) and dpkg.is_driver_package(name, item))
+    """The version of the packages that bring the kernel module, revision and all; None when there is none or they
+    differ.
+    """
+    found = set(
+        item["version"]
+        for name, item in facts["dpkg"]["packages"].items()
+        if KERNEL_SIDE.search(name) and dpkg.is_driver_package(name, item)
+    )
     return found.pop() if len(found) == 1 else None
 
 
 def package_revision(facts, target, wanted_version):
-    """Return whether the packages are the very ones that were asked for: two revisions of a driver version may differ in their patches."""
+    """Return whether the packages are the very ones that were asked for: two revisions of a driver version may differ
+    in their patches.
+    """
     if not versions.names_package(wanted_version) or not facts["dpkg"]["available"]:
         return
     packages = facts["dpkg"]["packages"]
-    sources = set(item["source"] for name, item in packages.items() if KERNEL_SIDE.search(name) and dpkg.is_driver_package(name, item))
-    seen = dict((name, item["version"]) for name, item in packages.items() if item["source"] in sources and dpkg.is_driver_package(name, item))
+    sources = set(
+        item["source"]
+        for name, item in packages.items()
+        if KERNEL_SIDE.search(name) and dpkg.is_driver_package(name, item)
+    )
+    seen = dict(
+        (name, item["version"])
+        for name, item in packages.items()
+        if item["source"] in sources and dpkg.is_driver_package(name, item)
+    )
     odd = sorted(name for name, version in seen.items() if version != wanted_version)
     if odd or not seen:
-        parts = ", ".join("%s is %s" % (name, seen[name]) for name in odd) or "no package with a kernel module of the driver is installed"
+        parts = (
+            ", ".join("%s is %s" % (name, seen[name]) for name in odd)
+            or "no package with a kernel module of the driver is installed"
+        )
         yield finding(
-            "package_revision", "node", FAIL, seen, wanted_version, "Not every package of the driver is %s: %s." % (wanted_version, parts),
-            "Install the set of exactly that package version, or ask for the driver version %s alone." % target)
+            "package_revision",
+            "node",
+            FAIL,
+            seen,
+            wanted_version,
+            "Not every package of the driver is %s: %s." % (wanted_version, parts),
+            "Install the set of exactly that package version, or ask for the driver version %s alone." % target,
+        )
     else:
         yield finding("package_revision", "node", PASS, seen, wanted_version)
 
@@ -88,7 +127,11 @@ def versions_agree(facts, target, expect_loaded, wanted_version=None):
             "Install the driver.",
         )
         return
-    common = versions.upstream(wanted_version or "") or Counter(sorted(seen.values())).most_common(1)[0][0] if seen else target
+    common = (
+        versions.upstream(wanted_version or "") or Counter(sorted(seen.values())).most_common(1)[0][0]
+        if seen
+        else target
+    )
     odd = sorted(name for name, version in seen.items() if version != common)
     if odd:
         parts = ", ".join("%s is %s" % (name, seen[name]) for name in odd)
@@ -103,7 +146,13 @@ def versions_agree(facts, target, expect_loaded, wanted_version=None):
         )
     elif not facts["library"]["version"] and not facts["library"]["candidates"]:
         yield finding(
-            "versions_agree", "node", FAIL, seen, common, "The library libnvidia-ml is not installed.", "Install the driver's libraries of version %s." % common
+            "versions_agree",
+            "node",
+            FAIL,
+            seen,
+            common,
+            "The library libnvidia-ml is not installed.",
+            "Install the driver's libraries of version %s." % common,
         )
     elif not facts["library"]["version"]:
         yield finding(
@@ -127,7 +176,13 @@ def versions_agree(facts, target, expect_loaded, wanted_version=None):
         )
     elif expect_loaded and facts["loaded"]["state"] == "unknown":
         yield finding(
-            "versions_agree", "node", UNKNOWN, seen, common, "Which driver is loaded cannot be read.", "Look at /proc/driver/nvidia/version on the node."
+            "versions_agree",
+            "node",
+            UNKNOWN,
+            seen,
+            common,
+            "Which driver is loaded cannot be read.",
+            "Look at /proc/driver/nvidia/version on the node.",
         )
     else:
         yield finding("versions_agree", "node", PASS, seen, common)

@@ -27,6 +27,8 @@ def disabled(root):
     directory = files.under(root, "/etc/modprobe.d")
     for name in files.listing(directory) or []:
         content = files.read_text("%s/%s" % (directory, name)) or ""
-        if name.endswith(".conf") and re.search(r"^\s*options\s+nvidia\S*\s.*NVreg_EnableGpuFirmware=0\b", content, re.M):
+        if name.endswith(".conf") and re.search(
+            r"^\s*options\s+nvidia\S*\s.*NVreg_EnableGpuFirmware=0\b", content, re.M
+        ):
             return True
     return False

@@ -13,8 +13,17 @@ import re
 from .._node import files
 
 VERSIONED = r"^%s\.so\.(?P<version>\d{3}\.\d+(?:\.\d+)?)$"
-PLACES = ("/usr/lib/*/nvidia/*", "/usr/lib/*/nvidia", "/usr/lib/*", "/usr/lib64", "/usr/lib64/nvidia", "/usr/lib", "/usr/lib/nvidia*", "/usr/local/lib",
-          "/usr/local/lib64")
+PLACES = (
+    "/usr/lib/*/nvidia/*",
+    "/usr/lib/*/nvidia",
+    "/usr/lib/*",
+    "/usr/lib64",
+    "/usr/lib64/nvidia",
+    "/usr/lib",
+    "/usr/lib/nvidia*",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+)
 
 
 def read(root, name="libnvidia-ml"):

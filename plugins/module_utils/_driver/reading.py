@@ -18,12 +18,21 @@ SCHEMA = "gpufleet.reading/1"
 
 
 def gather(snapshot, root="/", runner=None, watermark=None):
-    """The reading of this node: SNAPSHOT (of NVML, taken before) and what the system says, its kernel log since WATERMARK.
+    """The reading of this node: SNAPSHOT (of NVML, taken before) and what the system says, its kernel log since
+    WATERMARK.
 
-    A section whose reader breaks is None, and problems says why: the others are worth having, and the judges call what is missing unknown.
+    A section whose reader breaks is None, and problems says why: the others are worth having, and the judges call what
+    is missing unknown.
     """
     runner = runner or Runner()
-    document = {"schema": SCHEMA, "boot_id": boot_id(root), "uptime_s": uptime(root), "time": present(), "snapshot": snapshot, "problems": {}}
+    document = {
+        "schema": SCHEMA,
+        "boot_id": boot_id(root),
+        "uptime_s": uptime(root),
+        "time": present(),
+        "snapshot": snapshot,
+        "problems": {},
+    }
     for name, read in readers(root, runner, watermark):
         try:
             document[name] = read()

@@ -29,7 +29,10 @@ def needed(facts):
     if loaded["state"] != "loaded":
         return "it cannot be told which driver is loaded"
     if loaded["version"] != disk.get("version"):
-        return "driver %s is loaded, and %s is on the disk for the running kernel" % (loaded["version"], disk.get("version") or "none")
+        return "driver %s is loaded, and %s is on the disk for the running kernel" % (
+            loaded["version"],
+            disk.get("version") or "none",
+        )
     kinds = loaded["flavour"], modules.flavour(disk.get("license"))
     if None not in kinds and kinds[0] != kinds[1]:
         return "the %s driver %s is loaded, and the %s one is on the disk" % (kinds[0], loaded["version"], kinds[1])
@@ -37,7 +40,9 @@ def needed(facts):
 
 
 def running_services(facts: dict, services: list[str]) -> list[str] | None:
-    """The services to stop, in the order in which they were named, each once: those that run; None when systemd did not say."""
+    """The services to stop, in the order in which they were named, each once: those that run; None when systemd did not
+    say.
+    """
     if facts["services"] is None:
         return None
     found, seen = [], set()
@@ -63,46 +68,90 @@ def module_reasons(facts, wanted):
     running, disk = facts["kernel"]["running"], facts["module"]
     if not disk or not disk.get("version"):
         why = (disk or {}).get("error") or "there is no NVIDIA module"
-        yield reason("no_module", "for the running kernel %s no module can be loaded: %s" % (running, why),
-                     "build it (module dkms_module), and run again", False)
+        yield reason(
+            "no_module",
+            "for the running kernel %s no module can be loaded: %s" % (running, why),
+            "build it (module dkms_module), and run again",
+            False,
+        )
         return
     if not modules.made_for(running, disk.get("vermagic")):
-        yield reason("vermagic", "%s is made for %s, and kernel %s runs" % (disk["path"], disk.get("vermagic") or "no kernel it names", running),
-                     "build it for this kernel (module dkms_module)", False)
+        yield reason(
+            "vermagic",
+            "%s is made for %s, and kernel %s runs"
+            % (disk["path"], disk.get("vermagic") or "no kernel it names", running),
+            "build it for this kernel (module dkms_module)",
+            False,
+        )
     if wanted and disk["version"] != wanted:
-        yield reason("wrong_version", "driver %s is wanted, and %s is on the disk (%s)" % (wanted, disk["version"], disk["path"]),
-                     "install the wanted driver first (role nvidia_driver)", False)
+        yield reason(
+            "wrong_version",
+            "driver %s is wanted, and %s is on the disk (%s)" % (wanted, disk["version"], disk["path"]),
+            "install the wanted driver first (role nvidia_driver)",
+            False,
+        )
     if facts["gsp_firmware"] and disk["version"] not in facts["gsp_firmware"] and not facts["gsp_disabled"]:
-        yield reason("gsp_firmware", "the GSP firmware of %s is not on the disk, only that of %s" % (disk["version"], ", ".join(facts["gsp_firmware"])),
-                     "install the firmware package of this driver", False)
+        yield reason(
+            "gsp_firmware",
+            "the GSP firmware of %s is not on the disk, only that of %s"
+            % (disk["version"], ", ".join(facts["gsp_firmware"])),
+            "install the firmware package of this driver",
+            False,
+        )
     if facts["secure_boot"] == "enabled" and not disk.get("signer"):
-        yield reason("unsigned", "Secure Boot is on, and %s is not signed" % disk["path"],
-                     "sign it with an enrolled key, or use a prebuilt signed module", False)
+        yield reason(
+            "unsigned",
+            "Secure Boot is on, and %s is not signed" % disk["path"],
+            "sign it with an enrolled key, or use a prebuilt signed module",
+            False,
+        )
 
 
 def node_reasons(facts, nvswitch):
     """Yield what about the node needs a reboot before anything else is looked at."""
     running, following = facts["kernel"]["running"], facts["kernel"]["next_boot"]
     if following and following != running:
-        yield reason("kernel_pending", "kernel %s runs and %s boots next (%s)" % (running, following, facts["kernel"]["next_boot_source"]),
-                     "reboot once the driver is proven for that kernel")
+        yield reason(
+            "kernel_pending",
+            "kernel %s runs and %s boots next (%s)" % (running, following, facts["kernel"]["next_boot_source"]),
+            "reboot once the driver is proven for that kernel",
+        )
     if facts["loaded"]["nouveau"]:
         yield reason("nouveau", "nouveau is loaded and has the GPUs", "reboot with nouveau kept out of the initramfs")
     for task in facts["hung"] or []:
-        yield reason("hung_task", "%s (pid %s) waits in the driver and cannot be interrupted (%s)" % (task["comm"], task["pid"], task["where"]),
-                     "reboot the node")
+        yield reason(
+            "hung_task",
+            "%s (pid %s) waits in the driver and cannot be interrupted (%s)"
+            % (task["comm"], task["pid"], task["where"]),
+            "reboot the node",
+        )
     if facts["hung"] is None:
-        yield reason("hung_unknown", "/proc cannot be listed, so it is unknown whether a task hangs in the driver", "look at the node")
+        yield reason(
+            "hung_unknown",
+            "/proc cannot be listed, so it is unknown whether a task hangs in the driver",
+            "look at the node",
+        )
     yield from fabric_reasons(facts["nvswitches"], facts["nvlink_managers"], nvswitch)
     for line in (facts["framebuffers"] or "").splitlines():
         if "nvidia" in line:
-            yield reason("console", "the console is on a GPU (/proc/fb: %s)" % line.strip(), "reboot the node, or move its console off the GPU")
+            yield reason(
+                "console",
+                "the console is on a GPU (/proc/fb: %s)" % line.strip(),
+                "reboot the node, or move its console off the GPU",
+            )
 
 
 def fabric_reasons(switches, managers, allowed):
-    """Yield what a fabric that joins the GPUs has against a reload. ALLOWED: a reload is known to work on this model."""
+    """Yield what a fabric that joins the GPUs has against a reload.
+
+    ALLOWED: a reload is known to work on this model.
+    """
     if switches is None or managers is None:
-        yield reason("fabric_unknown", "the PCI bus cannot be listed, so that it is not known whether NVSwitches join the GPUs", "look at the node")
+        yield reason(
+            "fabric_unknown",
+            "the PCI bus cannot be listed, so that it is not known whether NVSwitches join the GPUs",
+            "look at the node",
+        )
         return
     found = ["%d NVSwitches join the GPUs" % len(switches)] if switches else []
     if managers["found"]:
@@ -110,34 +159,52 @@ def fabric_reasons(switches, managers, allowed):
     if allowed:
         return
     if found:
-        yield reason("fabric", "%s, and their fabric is set up again by a boot" % " and ".join(found),
-                     "reboot, or set nvswitch=true where a reload is known to work on this model")
+        yield reason(
+            "fabric",
+            "%s, and their fabric is set up again by a boot" % " and ".join(found),
+            "reboot, or set nvswitch=true where a reload is known to work on this model",
+        )
     elif managers["unread"]:
-        yield reason("fabric_unknown", "adapters do not tell whether they manage NVLink switches (vpd of %s)" % ", ".join(managers["unread"]),
-                     "look at the node, or set nvswitch=true where a reload is known to work on this model")
+        yield reason(
+            "fabric_unknown",
+            "adapters do not tell whether they manage NVLink switches (vpd of %s)" % ", ".join(managers["unread"]),
+            "look at the node, or set nvswitch=true where a reload is known to work on this model",
+        )
 
 
 def reference_reasons(table, held):
     """Yield what holds the modules, or may; ``held`` says whether processes have device files open, or may have."""
     if table is None:
-        yield reason("modules_unknown", "/sys/module cannot be listed, so it is unknown what holds the modules", "reboot the node")
+        yield reason(
+            "modules_unknown",
+            "/sys/module cannot be listed, so it is unknown what holds the modules",
+            "reboot the node",
+        )
         return
     for name in references.unknown(table):
         yield reason("refcnt_unknown", "the reference count of module %s cannot be read" % name, "reboot the node")
     for name, used in references.foreign(table).items():
-        yield reason("foreign_module", "module %s uses %s, and it is not known how to bring it back" % (name, ", ".join(used)),
-                     "reboot the node, or unload %s" % name)
+        yield reason(
+            "foreign_module",
+            "module %s uses %s, and it is not known how to bring it back" % (name, ", ".join(used)),
+            "reboot the node, or unload %s" % name,
+        )
     if references.order(table) is None:
         yield reason("module_circle", "the modules %s use each other" % ", ".join(sorted(table)), "reboot the node")
     for name, count in references.unexplained(table).items() if not held else ():
-        yield reason("unexplained_reference", "module %s has %d references that no process with a device file and no other module explains "
-                     "(its holders: %s)" % (name, count, ", ".join(table[name]["holders"]) or "none"), "reboot the node")
+        yield reason(
+            "unexplained_reference",
+            "module %s has %d references that no process with a device file and no other module explains "
+            "(its holders: %s)" % (name, count, ", ".join(table[name]["holders"]) or "none"),
+            "reboot the node",
+        )
 
 
 def at_work(item, hung):
     """Return whether a process would lose work by a reboot: of a pod or a job, or with CUDA's memory (/dev/nvidia-uvm).
 
-    One that hangs in the driver by its stack cannot go on; one that waits for something else, such as a slow file system, can.
+    One that hangs in the driver by its stack cannot go on; one that waits for something else, such as a slow file
+    system, can.
     """
     if item["pid"] in [task["process"] for task in hung or [] if task["where"].startswith(IN_DRIVER)]:
         return False
@@ -146,12 +213,22 @@ def at_work(item, hung):
 
 def holder_reasons(facts, services):
     if facts["holders"] is None:
-        yield reason("holders_unknown", "/proc cannot be listed, so it is unknown what holds the GPUs", "look at the node", False)
+        yield reason(
+            "holders_unknown", "/proc cannot be listed, so it is unknown what holds the GPUs", "look at the node", False
+        )
         return
     for item in strangers(facts, services):
-        what = "%s has %s open and is none of the services to stop" % (holders.in_words(item), ", ".join(item["devices"]))
+        what = "%s has %s open and is none of the services to stop" % (
+            holders.in_words(item),
+            ", ".join(item["devices"]),
+        )
         if at_work(item, facts["hung"]):
-            yield reason(AT_WORK, what + ", and a reboot would end its work", "let it end or end it, and run again; or name its service in services", False)
+            yield reason(
+                AT_WORK,
+                what + ", and a reboot would end its work",
+                "let it end or end it, and run again; or name its service in services",
+                False,
+            )
         else:
             yield reason("foreign_holder", what, "end it, or name its service in services")
 
@@ -159,15 +236,25 @@ def holder_reasons(facts, services):
 def decide(facts: dict, params: dict) -> dict:
     """``{"action", "why", "reasons", "stop", "unload", "version"}``.
 
-    ``reasons`` are those against a reload. With policy auto they lead to a reboot if a reboot helps, and to a refusal otherwise; with policy
-    reload always to a refusal. Policy reboot looks at nothing but whether anything is due, and whether the GPUs are in use.
+    ``reasons`` are those against a reload. With policy auto they lead to a reboot if a reboot helps, and to a refusal
+    otherwise; with policy reload always to a refusal. Policy reboot looks at nothing but whether anything is due, and
+    whether the GPUs are in use.
     """
     table = facts["references"]
     stop = running_services(facts, params["services"])
-    answer = {"action": NONE, "why": needed(facts), "reasons": [], "stop": [], "unload": [], "version": (facts["module"] or {}).get("version")}
+    answer = {
+        "action": NONE,
+        "why": needed(facts),
+        "reasons": [],
+        "stop": [],
+        "unload": [],
+        "version": (facts["module"] or {}).get("version"),
+    }
     blockers, pending = list(module_reasons(facts, params["version"])), list(node_reasons(facts, params["nvswitch"]))
     kernel = [item for item in pending if item["id"] == "kernel_pending"]
-    if not answer["why"] and not (params["force"] or kernel or [item for item in blockers if item["id"] == "wrong_version"]):
+    if not answer["why"] and not (
+        params["force"] or kernel or [item for item in blockers if item["id"] == "wrong_version"]
+    ):
         return answer
     answer["why"] = answer["why"] or (kernel[0]["message"] if kernel else "it was asked for")
     if kernel:
@@ -175,13 +262,19 @@ def decide(facts: dict, params: dict) -> dict:
         blockers = [item for item in blockers if item["id"] == "wrong_version"]
     if params["policy"] == REBOOT:
         # Whether a service runs is not asked here: a process of its unit says so itself.
-        answer["reasons"] = [reason("policy", "the policy is to reboot", "reboot the node")] + [item for item in blockers if item["id"] == "wrong_version"]
+        answer["reasons"] = [reason("policy", "the policy is to reboot", "reboot the node")] + [
+            item for item in blockers if item["id"] == "wrong_version"
+        ]
         answer["reasons"] += [item for item in holder_reasons(facts, params["services"]) if not item["reboot_helps"]]
     else:
         answer["reasons"] = blockers + pending
         if stop is None:
             named = ", ".join(params["services"])
-            answer["reasons"].append(reason("services_unknown", "systemd does not say which of the services run: %s" % named, "look at the node"))
+            answer["reasons"].append(
+                reason(
+                    "services_unknown", "systemd does not say which of the services run: %s" % named, "look at the node"
+                )
+            )
         else:
             answer["reasons"] += list(holder_reasons(facts, stop))
         answer["reasons"] += list(reference_reasons(table, facts["holders"] != []))

@@ -4,7 +4,8 @@
 
 """The node around the GPUs, outside NVML and beside the driver's own audit (schema gpufleet.system/1).
 
-Everything is only looked at. None always means that something could not be read, [] and {} that it was read and is empty.
+Everything is only looked at. None always means that something could not be read, [] and {} that it was read and is
+empty.
 """
 
 from __future__ import annotations

@@ -12,5 +12,17 @@ from .tables import TableError
 from .tables import check as check_table
 from .verdict import check_policy, compact, evaluate, joining, summary, with_peers
 
-__all__ = ["BaselineError", "PolicyError", "TableError", "baseline_of", "check_baseline", "check_policy", "check_table", "compact", "evaluate", "joining",
-           "summary", "with_peers"]
+__all__ = [
+    "BaselineError",
+    "PolicyError",
+    "TableError",
+    "baseline_of",
+    "check_baseline",
+    "check_policy",
+    "check_table",
+    "compact",
+    "evaluate",
+    "joining",
+    "summary",
+    "with_peers",
+]

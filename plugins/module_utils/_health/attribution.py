@@ -14,7 +14,10 @@ OF_THE_COMPARISON = ("baseline.",)
 
 
 def attribute(checks, earlier):
-    """CHECKS with since filled in for those that fail or are unknown. EARLIER are the checks of the baseline's own reading; None without one."""
+    """CHECKS with since filled in for those that fail or are unknown.
+
+    EARLIER are the checks of the baseline's own reading; None without one.
+    """
     if earlier is None:
         return checks
     was = {}

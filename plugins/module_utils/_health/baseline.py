@@ -11,7 +11,12 @@ from .model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
 
 SCHEMA = "gpufleet.baseline/1"
 SECTIONS = ("snapshot", "audit", "system", "kernel_log")
-SCHEMAS = {"snapshot": "gpufleet.snapshot/1", "audit": "gpufleet.audit/1", "system": "gpufleet.system/1", "kernel_log": "gpufleet.kernel-log/1"}
+SCHEMAS = {
+    "snapshot": "gpufleet.snapshot/1",
+    "audit": "gpufleet.audit/1",
+    "system": "gpufleet.system/1",
+    "kernel_log": "gpufleet.kernel-log/1",
+}
 
 
 class BaselineError(Exception):
@@ -23,7 +28,9 @@ class BaselineError(Exception):
 
 
 def baseline_of(reading, node, now, smoke=None):
-    """The baseline document of a READING (gpufleet.reading/1) taken at NOW (text, UTC), with the result of gpu_smoke if there is one."""
+    """The baseline document of a READING (gpufleet.reading/1) taken at NOW (text, UTC), with the result of gpu_smoke if
+    there is one.
+    """
     document = {"schema": SCHEMA, "node": node, "time": now}
     for key in ("boot_id",) + SECTIONS:
         document[key] = model.item(reading, key)
@@ -42,11 +49,16 @@ def check_baseline(baseline, node, now=""):
     if not isinstance(baseline, dict):
         raise BaselineError("the baseline is a %s, not a dictionary; %s" % (type(baseline).__name__, again))
     if baseline.get("schema") != SCHEMA:
-        raise BaselineError("the baseline has schema %r, expected %r; %s" % (baseline.get("schema"), SCHEMA, again), ("schema",))
+        raise BaselineError(
+            "the baseline has schema %r, expected %r; %s" % (baseline.get("schema"), SCHEMA, again), ("schema",)
+        )
     if not isinstance(baseline.get("node"), str) or not baseline["node"]:
         raise BaselineError("the baseline names no node; %s" % (again,), ("node",))
     if baseline["node"] != node:
-        raise BaselineError("the baseline is that of node %s, not of %s; pass the baseline of %s" % (baseline["node"], node, node), ("node",))
+        raise BaselineError(
+            "the baseline is that of node %s, not of %s; pass the baseline of %s" % (baseline["node"], node, node),
+            ("node",),
+        )
     if now:
         _check_time(baseline.get("time"), node, now, again)
     _check_sections(baseline, node, again)
@@ -55,29 +67,46 @@ def check_baseline(baseline, node, now=""):
 def _check_sections(baseline, node, again):
     snapshot = baseline.get("snapshot")
     if not isinstance(snapshot, dict) or not isinstance(snapshot.get("gpus"), list):
-        raise BaselineError("the baseline of %s holds no reading of its GPUs (snapshot.gpus); %s" % (node, again), ("snapshot", "gpus"))
+        raise BaselineError(
+            "the baseline of %s holds no reading of its GPUs (snapshot.gpus); %s" % (node, again), ("snapshot", "gpus")
+        )
     for number, gpu in enumerate(snapshot["gpus"]):
         if not isinstance(gpu, dict):
-            raise BaselineError("snapshot.gpus[%d] in the baseline of %s is of type %s, expected a dictionary; %s" % (number, node, type(gpu).__name__, again),
-                                ("snapshot", "gpus", number))
+            raise BaselineError(
+                "snapshot.gpus[%d] in the baseline of %s is of type %s, expected a dictionary; %s"
+                % (number, node, type(gpu).__name__, again),
+                ("snapshot", "gpus", number),
+            )
     for key in SECTIONS + ("smoke",):
         if not isinstance(baseline.get(key), (dict, type(None))):
-            raise BaselineError("%s in the baseline of %s is of type %s, expected a dictionary; %s" % (key, node, type(baseline[key]).__name__, again), (key,))
+            raise BaselineError(
+                "%s in the baseline of %s is of type %s, expected a dictionary; %s"
+                % (key, node, type(baseline[key]).__name__, again),
+                (key,),
+            )
     for key, schema in SCHEMAS.items():
         found = model.item(baseline, key)
         if found is not None and found.get("schema") != schema:
-            raise BaselineError("%s in the baseline of %s has schema %r, expected %r: it is of another version of the collection; %s" % (
-                key, node, found.get("schema"), schema, again), (key, "schema"))
+            raise BaselineError(
+                "%s in the baseline of %s has schema %r, expected %r: it is of another version of the collection; %s"
+                % (key, node, found.get("schema"), schema, again),
+                (key, "schema"),
+            )
 
 
 def _check_time(taken, node, now, again):
     try:
         moment = policy.moment(taken, "the time of the baseline")
     except (policy.PolicyError, TypeError):
-        raise BaselineError("the baseline of %s was taken at %r, which is no time; %s" % (node, taken, again), ("time",)) from None
+        raise BaselineError(
+            "the baseline of %s was taken at %r, which is no time; %s" % (node, taken, again), ("time",)
+        ) from None
     if (moment - policy.moment(now, "the present time")).total_seconds() > CLOCKS_S:
-        raise BaselineError("the baseline of %s was taken at %s, and it is %s now: the clock of one of the controllers is wrong. Set it, or %s" % (
-            node, taken, now, again), ("time",))
+        raise BaselineError(
+            "the baseline of %s was taken at %s, and it is %s now: the clock of one of the controllers is "
+            "wrong. Set it, or %s" % (node, taken, now, again),
+            ("time",),
+        )
 
 
 def usable(ctx):
@@ -85,23 +114,76 @@ def usable(ctx):
     ident = "baseline.usable"
     if ctx.baseline is None:
         if ctx.phase in ("post", "soak"):
-            return [model.check(ident, NODE, UNKNOWN, None, SCHEMA, "baseline", "hold",
-                                "Phase %s compares with a baseline and none was given. Pass baseline or baseline_file." % (ctx.phase,))]
-        return [model.check(ident, NODE, NOT_APPLICABLE, None, None, "baseline", message="Nothing is compared with an earlier reading.")]
+            return [
+                model.check(
+                    ident,
+                    NODE,
+                    UNKNOWN,
+                    None,
+                    SCHEMA,
+                    "baseline",
+                    "hold",
+                    "Phase %s compares with a baseline and none was given. Pass baseline or baseline_file."
+                    % (ctx.phase,),
+                )
+            ]
+        return [
+            model.check(
+                ident,
+                NODE,
+                NOT_APPLICABLE,
+                None,
+                None,
+                "baseline",
+                message="Nothing is compared with an earlier reading.",
+            )
+        ]
     old = ctx.baseline["snapshot"]
     status = model.item(old, "status")
     if status != "ok" or not model.by_uuid(old):
-        return [model.check(ident, NODE, UNKNOWN, status, "ok", "baseline", "hold",
-                            "NVML showed no GPU when the baseline was taken (%s), so nothing can be compared. Take a new one on a healthy node." % (status,))]
+        return [
+            model.check(
+                ident,
+                NODE,
+                UNKNOWN,
+                status,
+                "ok",
+                "baseline",
+                "hold",
+                "NVML showed no GPU when the baseline was taken (%s), so nothing can be compared. Take a new "
+                "one on a healthy node." % (status,),
+            )
+        ]
     nameless = [model.entity(gpu) for gpu in model.gpus(old) if model.uuid(gpu) is None or model.address(gpu) is None]
     if nameless:
-        return [model.check(ident, NODE, UNKNOWN, nameless, [], "baseline", "hold",
-                            "GPUs were not readable when the baseline was taken: %s. Take a new one on a healthy node." % (", ".join(nameless),))]
+        return [
+            model.check(
+                ident,
+                NODE,
+                UNKNOWN,
+                nameless,
+                [],
+                "baseline",
+                "hold",
+                "GPUs were not readable when the baseline was taken: %s. Take a new one on a healthy node."
+                % (", ".join(nameless),),
+            )
+        ]
     # A library that never answered did not say whether it is the simulator's.
     answered = model.item(ctx.snapshot, "nvml", "rc") is not None
     if answered and bool(model.item(old, "simulated")) != bool(model.item(ctx.snapshot, "simulated")):
-        return [model.check(ident, NODE, FAIL, bool(model.item(ctx.snapshot, "simulated")), bool(model.item(old, "simulated")), "baseline", "hold",
-                            "One of baseline and reading is simulated and the other is not. Take a new baseline.")]
+        return [
+            model.check(
+                ident,
+                NODE,
+                FAIL,
+                bool(model.item(ctx.snapshot, "simulated")),
+                bool(model.item(old, "simulated")),
+                "baseline",
+                "hold",
+                "One of baseline and reading is simulated and the other is not. Take a new baseline.",
+            )
+        ]
     return [model.check(ident, NODE, PASS, status, "ok", "baseline")]
 
 
@@ -118,19 +200,47 @@ def regressed(ctx):
     """Changes for the worse that nobody announced. What makes a node unfit has a check of its own that fails."""
     ident = "baseline.changes"
     if ctx.baseline is None:
-        return model.check(ident, NODE, NOT_APPLICABLE, None, None, "baseline", message="Nothing is compared with an earlier reading.")
-    found = ["%s %s" % (change["entity"], change["key"]) for change in changes(ctx) if change["class"] == diff.REGRESSION]
+        return model.check(
+            ident, NODE, NOT_APPLICABLE, None, None, "baseline", message="Nothing is compared with an earlier reading."
+        )
+    found = [
+        "%s %s" % (change["entity"], change["key"]) for change in changes(ctx) if change["class"] == diff.REGRESSION
+    ]
     if not found:
         return model.check(ident, NODE, PASS, [], [], "baseline")
     shown = ", ".join(found[:5]) + (" and %d more" % (len(found) - 5) if len(found) > 5 else "")
-    return model.check(ident, NODE, PASS, found, [], "baseline", notice=True, message=(
-        "%d values changed for the worse since the baseline: %s. Look at the verdict's changes; announce them (expect.changes) if they are meant, "
-        "or take a new baseline." % (len(found), shown)))
+    return model.check(
+        ident,
+        NODE,
+        PASS,
+        found,
+        [],
+        "baseline",
+        notice=True,
+        message=(
+            "%d values changed for the worse since the baseline: %s. Look at the verdict's changes; announce them "
+            "(expect.changes) if they are meant, or take a new baseline." % (len(found), shown)
+        ),
+    )
 
 
 ROWS = (
-    model.Row("baseline.usable", "node", usable, "There is a baseline to compare with where there must be, and it holds every GPU",
-              ("baseline.snapshot",), "this collection", ()),
-    model.Row("baseline.changes", "node", regressed, "Nothing changed for the worse since the baseline (a notice)", ("baseline", "reading"),
-              "this collection", (2, 39, 50, 53)),
+    model.Row(
+        "baseline.usable",
+        "node",
+        usable,
+        "There is a baseline to compare with where there must be, and it holds every GPU",
+        ("baseline.snapshot",),
+        "this collection",
+        (),
+    ),
+    model.Row(
+        "baseline.changes",
+        "node",
+        regressed,
+        "Nothing changed for the worse since the baseline (a notice)",
+        ("baseline", "reading"),
+        "this collection",
+        (2, 39, 50, 53),
+    ),
 )

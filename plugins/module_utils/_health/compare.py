@@ -35,7 +35,9 @@ def result(ident, gpu, finding, observed, expected, source):
     who = model.entity(gpu)
     if finding is None:
         return model.check(ident, who, PASS, observed, expected, source)
-    return model.check(ident, who, finding.status, observed, expected, source, finding.action, finding.message, notice=finding.notice)
+    return model.check(
+        ident, who, finding.status, observed, expected, source, finding.action, finding.message, notice=finding.notice
+    )
 
 
 def not_applicable(ident, gpu, observed, message, source="hardware"):
@@ -91,16 +93,35 @@ def incomparable(ctx, gpu, ident, key, kind, shown):
     if old is None:
         return not_applicable(ident, gpu, shown, "There is no earlier value to compare with.", "baseline")
     if absent_before(old):
-        return model.check(ident, model.entity(gpu), NOT_APPLICABLE, shown, model.shown(old), "baseline", message="Not supported in the baseline.")
+        return model.check(
+            ident,
+            model.entity(gpu),
+            NOT_APPLICABLE,
+            shown,
+            model.shown(old),
+            "baseline",
+            message="Not supported in the baseline.",
+        )
     if damaged_before(old):
-        return model.check(ident, model.entity(gpu), UNKNOWN, shown, model.shown(old), "baseline", "hold",
-                           "The baseline has no %s of %s (%s); expected one to compare with what it is now: %s. %s" % (
-                               key, model.named(gpu), model.shown(old), shown, AGAIN))
+        return model.check(
+            ident,
+            model.entity(gpu),
+            UNKNOWN,
+            shown,
+            model.shown(old),
+            "baseline",
+            "hold",
+            "The baseline has no %s of %s (%s); expected one to compare with what it is now: %s. %s"
+            % (key, model.named(gpu), model.shown(old), shown, AGAIN),
+        )
     return None
 
 
 def against(ctx, gpu, ident, key, kind, judge, action=None, show=None):
-    """KEY now against KEY in the baseline. JUDGE(old, new) answers a finding or None; SHOW makes a value short enough for a report."""
+    """KEY now against KEY in the baseline.
+
+    JUDGE(old, new) answers a finding or None; SHOW makes a value short enough for a report.
+    """
     show = show or (lambda value: value)
     now = typed(gpu, key, kind)
     if not now.known:
@@ -135,7 +156,9 @@ def branch(ctx):
 
 
 def too_old(ctx, ident, gpu, now, since):
-    """The check that says that the running driver is older than the branch SINCE, which brought the signal; None if that is not the reason."""
+    """The check that says that the running driver is older than the branch SINCE, which brought the signal; None if
+    that is not the reason.
+    """
     running = branch(ctx)
     if now.known or running is None or running >= since or now.rc not in codes.ABSENT:
         return None
@@ -145,7 +168,9 @@ def too_old(ctx, ident, gpu, now, since):
 def under_mig(gpu, now):
     """Whether NOW is not supported for the reason that the GPU is, or may be, in MIG mode."""
     mode = model.reading(gpu, "mig_mode_current")
-    return now.rc == codes.NOT_SUPPORTED and (mode.value == 1 if mode.known else mode.rc not in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT))
+    return now.rc == codes.NOT_SUPPORTED and (
+        mode.value == 1 if mode.known else mode.rc not in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT)
+    )
 
 
 def damaged_before(old):

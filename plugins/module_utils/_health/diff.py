@@ -2,7 +2,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is different from the baseline, GPU by GPU, and what kind of difference it is. The checks judge; this explains."""
+"""What is different from the baseline, GPU by GPU, and what kind of difference it is.
+
+The checks judge; this explains.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,8 @@ from .model import NODE
 EXPECTED, RESTORABLE, REGRESSION = "expected", "restorable", "regression"
 CLASSES = (EXPECTED, RESTORABLE, REGRESSION)
 
-# kind: RESTORABLE or REGRESSION. driver: expected when the driver's version changed as well. better(before, after): whether the change is
-# one for the better, which is expected too.
+# kind: RESTORABLE or REGRESSION. driver: expected when the driver's version changed as well. better(before, after):
+# whether the change is one for the better, which is expected too.
 Item = collections.namedtuple("Item", ["kind", "driver", "better"])
 
 
@@ -50,31 +53,87 @@ HARDWARE = _item(REGRESSION)
 SOFTWARE = _item(REGRESSION, driver=True)
 
 # Values of a GPU in the snapshot that come and go by themselves; the two names of a GPU are compared by places().
-TRANSIENT = frozenset((
-    "uuid", "pci_bus_id", "minor_number", "bar1_used_bytes", "memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes", "clock_sm_mhz",
-    "clock_mem_mhz", "clocks_mhz", "clocks_event_reasons", "violation_ns", "power_usage_mw", "temperature_gpu_c", "temperature_memory_c",
-    "temperature_margin_c", "compute_processes", "graphics_processes", "pcie_gen_current", "pcie_replay_count", "nvlinks", "ecc_counters", "sram_ecc",
-    "ecc_volatile_corrected", "ecc_volatile_uncorrected", "ecc_aggregate_corrected",
-))
+TRANSIENT = frozenset(
+    (
+        "uuid",
+        "pci_bus_id",
+        "minor_number",
+        "bar1_used_bytes",
+        "memory_used_bytes",
+        "memory_free_bytes",
+        "memory_reserved_bytes",
+        "clock_sm_mhz",
+        "clock_mem_mhz",
+        "clocks_mhz",
+        "clocks_event_reasons",
+        "violation_ns",
+        "power_usage_mw",
+        "temperature_gpu_c",
+        "temperature_memory_c",
+        "temperature_margin_c",
+        "compute_processes",
+        "graphics_processes",
+        "pcie_gen_current",
+        "pcie_replay_count",
+        "nvlinks",
+        "ecc_counters",
+        "sram_ecc",
+        "ecc_volatile_corrected",
+        "ecc_volatile_uncorrected",
+        "ecc_aggregate_corrected",
+    )
+)
 # All others.
 GPU_ITEMS = {
-    "serial": HARDWARE, "name": HARDWARE, "board_part_number": HARDWARE, "pci_device_id": HARDWARE, "pci_subsystem_id": HARDWARE,
-    "architecture": HARDWARE, "vbios_version": HARDWARE, "inforom_image_version": HARDWARE, "inforom_config_checksum": HARDWARE,
-    "inforom_valid": HARDWARE, "virtualization_mode": HARDWARE, "bar1_total_bytes": HARDWARE, "power_limit_min_mw": HARDWARE,
-    "power_limit_max_mw": HARDWARE, "power_limit_default_mw": HARDWARE, "clocks_max_mhz": HARDWARE, "temperature_limits_c": HARDWARE,
-    "mig_max_devices": HARDWARE, "p2p": HARDWARE, "temperature_margin_limits_c": HARDWARE,
+    "serial": HARDWARE,
+    "name": HARDWARE,
+    "board_part_number": HARDWARE,
+    "pci_device_id": HARDWARE,
+    "pci_subsystem_id": HARDWARE,
+    "architecture": HARDWARE,
+    "vbios_version": HARDWARE,
+    "inforom_image_version": HARDWARE,
+    "inforom_config_checksum": HARDWARE,
+    "inforom_valid": HARDWARE,
+    "virtualization_mode": HARDWARE,
+    "bar1_total_bytes": HARDWARE,
+    "power_limit_min_mw": HARDWARE,
+    "power_limit_max_mw": HARDWARE,
+    "power_limit_default_mw": HARDWARE,
+    "clocks_max_mhz": HARDWARE,
+    "temperature_limits_c": HARDWARE,
+    "mig_max_devices": HARDWARE,
+    "p2p": HARDWARE,
+    "temperature_margin_limits_c": HARDWARE,
     "memory_total_bytes": _item(REGRESSION, driver=True),
-    "pcie_gen_max": _item(REGRESSION, better=more), "pcie_gen_device_max": _item(REGRESSION, better=more),
-    "pcie_width_max": _item(REGRESSION, better=more), "pcie_width_current": _item(REGRESSION, better=more),
-    "nvlink_active": _item(REGRESSION, better=more_links), "fabric_state": HARDWARE, "fabric": HARDWARE,
-    "ecc_aggregate_uncorrected": HARDWARE, "remapped_rows": _item(REGRESSION, better=repaired), "remap_histogram": HARDWARE,
-    "retired_pages": HARDWARE, "retired_pages_pending": _item(REGRESSION, better=healthy),
-    "repair_status": HARDWARE, "recovery_action": _item(REGRESSION, better=healthy),
-    "gsp_firmware_version": SOFTWARE, "gsp_firmware_mode": SOFTWARE, "addressing_mode": SOFTWARE,
+    "pcie_gen_max": _item(REGRESSION, better=more),
+    "pcie_gen_device_max": _item(REGRESSION, better=more),
+    "pcie_width_max": _item(REGRESSION, better=more),
+    "pcie_width_current": _item(REGRESSION, better=more),
+    "nvlink_active": _item(REGRESSION, better=more_links),
+    "fabric_state": HARDWARE,
+    "fabric": HARDWARE,
+    "ecc_aggregate_uncorrected": HARDWARE,
+    "remapped_rows": _item(REGRESSION, better=repaired),
+    "remap_histogram": HARDWARE,
+    "retired_pages": HARDWARE,
+    "retired_pages_pending": _item(REGRESSION, better=healthy),
+    "repair_status": HARDWARE,
+    "recovery_action": _item(REGRESSION, better=healthy),
+    "gsp_firmware_version": SOFTWARE,
+    "gsp_firmware_mode": SOFTWARE,
+    "addressing_mode": SOFTWARE,
     "applications_clocks_default_mhz": SOFTWARE,
-    "persistence_mode": SETTING, "power_limit_mw": SETTING, "power_limit_enforced_mw": SETTING, "compute_mode": SETTING,
-    "ecc_mode_current": SETTING, "ecc_mode_pending": SETTING, "mig_mode_current": SETTING, "mig_mode_pending": SETTING,
-    "mig_instances": SETTING, "applications_clocks_mhz": SETTING,
+    "persistence_mode": SETTING,
+    "power_limit_mw": SETTING,
+    "power_limit_enforced_mw": SETTING,
+    "compute_mode": SETTING,
+    "ecc_mode_current": SETTING,
+    "ecc_mode_pending": SETTING,
+    "mig_mode_current": SETTING,
+    "mig_mode_pending": SETTING,
+    "mig_instances": SETTING,
+    "applications_clocks_mhz": SETTING,
 }
 # Values that NVML has of the node.
 SYSTEM_ITEMS = {"driver_version": SOFTWARE, "nvml_version": SOFTWARE, "cuda_driver_version": SOFTWARE}
@@ -100,7 +159,8 @@ UNIT = RESTORABLE
 
 
 def changes(before, after, accepted=(), tolerance_percent=0):
-    """The differences of the reading or baseline AFTER from that BEFORE: [{"entity", "key", "before", "after", "class"}], sorted.
+    """The differences of the reading or baseline AFTER from that BEFORE: [{"entity", "key", "before", "after",
+    "class"}], sorted.
 
     ACCEPTED are patterns of keys that were changed on purpose. Total memory may differ by TOLERANCE_PERCENT.
     """
@@ -108,7 +168,15 @@ def changes(before, after, accepted=(), tolerance_percent=0):
     driver = _driver_changed(before, after)
     found = []
     for key, row in SYSTEM_ITEMS.items():
-        _compare(found, NODE, "system." + key, row, model.reading(model.item(old, "system"), key), model.reading(model.item(new, "system"), key), driver)
+        _compare(
+            found,
+            NODE,
+            "system." + key,
+            row,
+            model.reading(model.item(old, "system"), key),
+            model.reading(model.item(new, "system"), key),
+            driver,
+        )
     for path, row in NODE_ITEMS.items():
         _compare(found, NODE, ".".join(path), row, _plain(before, path), _plain(after, path), driver)
     _modules(found, before, after)
@@ -117,12 +185,17 @@ def changes(before, after, accepted=(), tolerance_percent=0):
     for change in found:
         if any(fnmatch.fnmatchcase(change["key"], pattern) for pattern in accepted):
             change["class"] = EXPECTED
-    return sorted(found, key=lambda change: (change["entity"], change["key"], repr(change["before"]), repr(change["after"])))
+    return sorted(
+        found, key=lambda change: (change["entity"], change["key"], repr(change["before"]), repr(change["after"]))
+    )
 
 
 def _driver_changed(before, after):
     """Whether both say which driver they have, and it is another one."""
-    versions = [model.reading(model.item(document, "snapshot", "system"), "driver_version").value for document in (before, after)]
+    versions = [
+        model.reading(model.item(document, "snapshot", "system"), "driver_version").value
+        for document in (before, after)
+    ]
     return all(isinstance(version, str) for version in versions) and versions[0] != versions[1]
 
 
@@ -140,7 +213,14 @@ def _compare(found, entity, key, row, old, new, driver):
     if old.known and not new.known:
         _add(found, entity, key, old.value, None if new is model.NOTHING else model.shown(new), REGRESSION)
     elif old.known and old.value != new.value:
-        _add(found, entity, key, old.value, new.value, EXPECTED if (row.driver and driver) or _better(row, old.value, new.value) else row.kind)
+        _add(
+            found,
+            entity,
+            key,
+            old.value,
+            new.value,
+            EXPECTED if (row.driver and driver) or _better(row, old.value, new.value) else row.kind,
+        )
     elif new.known and not old.known and old.rc is not None:
         _add(found, entity, key, model.shown(old), new.value, EXPECTED)
 
@@ -179,11 +259,18 @@ def _units(found, before, after):
 
 
 def places(old, new):
-    """What became of the GPUs of snapshot OLD in NEW: {"lost": {uuid: address}, "moved": {uuid: (from, to)}, "replaced": {uuid: (address,
-    other uuid)}, "added": {uuid: address}}. A GPU that is gone while another one has its address was replaced, not lost."""
+    """What became of the GPUs of snapshot OLD in NEW: {"lost": {uuid: address}, "moved": {uuid: (from, to)},
+    "replaced": {uuid: (address, other uuid)}, "added": {uuid: address}}.
+
+    A GPU that is gone while another one has its address was replaced, not lost.
+    """
     was = dict((ident, model.address(gpu)) for ident, gpu in model.by_uuid(old).items())
     now = dict((ident, model.address(gpu)) for ident, gpu in model.by_uuid(new).items())
-    strangers = dict((address, ident) for ident, address in sorted(now.items(), reverse=True) if ident not in was and address is not None)
+    strangers = dict(
+        (address, ident)
+        for ident, address in sorted(now.items(), reverse=True)
+        if ident not in was and address is not None
+    )
     result = {"lost": {}, "moved": {}, "replaced": {}, "added": {}}
     for ident, address in was.items():
         if ident in now:
@@ -194,7 +281,9 @@ def places(old, new):
         else:
             result["lost"][ident] = address
     taken = set(other for address, other in result["replaced"].values())
-    result["added"] = dict((ident, address) for ident, address in now.items() if ident not in was and ident not in taken)
+    result["added"] = dict(
+        (ident, address) for ident, address in now.items() if ident not in was and ident not in taken
+    )
     return result
 
 

@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The events of the kernel log as a judge may use them: well-formed, of this boot, and with the word whether they are all there are."""
+"""The events of the kernel log as a judge may use them: well-formed, of this boot, and with the word whether they are
+all there are.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,13 @@ import collections
 from . import model, policy
 
 SCHEMA = "gpufleet.kernel-log/1"
-STEP = "Read the node as root (become: true); if the log is overwritten too fast, enlarge it (log_buf_len=) or keep the journal."
+STEP = (
+    "Read the node as root (become: true); if the log is overwritten too fast, enlarge it (log_buf_len=) or "
+    "keep the journal."
+)
 
-# problem: why what is not in the events is not known; "" if they are all there are. note: what a person should know of a log that will do.
+# problem: why what is not in the events is not known; "" if they are all there are. note: what a person should know of
+# a log that will do.
 Log = collections.namedtuple("Log", ["events", "suppressed", "problem", "note"])
 Burst = collections.namedtuple("Burst", ["first_us", "last_us"])
 
@@ -33,20 +39,48 @@ def log(ctx):
 def _problem(ctx, found, listed, suppressed, events, counts):
     boot_id = found.get("boot_id")
     if found.get("schema") != SCHEMA:
-        return "The kernel log has schema %r, expected %r: node and controller run different versions of the collection." % (found.get("schema"), SCHEMA), ""
+        return (
+            "The kernel log has schema %r, expected %r: node and controller run different versions of the collection."
+            % (found.get("schema"), SCHEMA),
+            "",
+        )
     if not isinstance(boot_id, str) or boot_id != model.item(ctx.reading, "boot_id"):
-        return "The kernel log is of boot %s and the reading of boot %s: read the node again." % (boot_id, model.item(ctx.reading, "boot_id")), ""
+        return "The kernel log is of boot %s and the reading of boot %s: read the node again." % (
+            boot_id,
+            model.item(ctx.reading, "boot_id"),
+        ), ""
     if not isinstance(listed, list) or not isinstance(suppressed, list) or "watermark" not in found:
         return "The reading of the kernel log is damaged. Read the node again.", ""
-    if len(events) != len(listed) or len(counts) != len(suppressed) or found.get("counted") != {"events": len(listed), "suppressed": len(suppressed)}:
-        return "The reading of the kernel log is damaged: it has events that are none, or not as many as were found. Read the node again.", ""
+    if (
+        len(events) != len(listed)
+        or len(counts) != len(suppressed)
+        or found.get("counted") != {"events": len(listed), "suppressed": len(suppressed)}
+    ):
+        return (
+            (
+                "The reading of the kernel log is damaged: it has events that are none, or not as many as were found. "
+                "Read the node again."
+            ),
+            "",
+        )
     if found.get("complete") is True:
         return "", ""
     why = "%s. %s" % (str(found.get("problem") or "no reason is given").rstrip("."), STEP)
     if found.get("complete") is False:
         reach = _reach_h(found)
-        if found["watermark"] is None and ctx.phase in ("adhoc", "baseline") and reach is not None and reach >= policy.limit(ctx, "kernel_log_reach_min_h"):
-            return "", "The kernel log reaches back %.0f h only, not to the start of the kernel; what happened before is not known." % (reach,)
+        if (
+            found["watermark"] is None
+            and ctx.phase in ("adhoc", "baseline")
+            and reach is not None
+            and reach >= policy.limit(ctx, "kernel_log_reach_min_h")
+        ):
+            return (
+                "",
+                (
+                    "The kernel log reaches back %.0f h only, not to the start of the kernel; what happened "
+                    "before is not known." % (reach,)
+                ),
+            )
         return "What the kernel logged is not all known: %s" % (why,), ""
     return "Whether the kernel log is all there cannot be told: %s" % (why,), ""
 
@@ -63,12 +97,22 @@ def _number(value):
 
 
 def _sound(event):
-    return isinstance(event, dict) and isinstance(event.get("kind"), str) and _number(event.get("monotonic_us")) and isinstance(event.get("text"), str)
+    return (
+        isinstance(event, dict)
+        and isinstance(event.get("kind"), str)
+        and _number(event.get("monotonic_us"))
+        and isinstance(event.get("text"), str)
+    )
 
 
 def _sound_count(entry):
-    return (isinstance(entry, dict) and isinstance(entry.get("kind"), str) and isinstance(entry.get("count"), int) and entry["count"] > 0
-            and _number(entry.get("last_us")))
+    return (
+        isinstance(entry, dict)
+        and isinstance(entry.get("kind"), str)
+        and isinstance(entry.get("count"), int)
+        and entry["count"] > 0
+        and _number(entry.get("last_us"))
+    )
 
 
 def of_kind(found, *kinds):
@@ -114,7 +158,10 @@ def gpu_at(ctx, where):
 
 
 def entity(ctx, where):
-    """What the GPU at a place is called in the verdict. The log itself may know the UUID of one that NVML does not show."""
+    """What the GPU at a place is called in the verdict.
+
+    The log itself may know the UUID of one that NVML does not show.
+    """
     gpu = gpu_at(ctx, where)
     if gpu is not None:
         return model.entity(gpu)
@@ -137,5 +184,11 @@ def earlier(ctx):
     if not isinstance(ctx.baseline, dict) or not isinstance(ctx.baseline.get("kernel_log"), dict):
         return None
     snapshot = ctx.baseline.get("snapshot")
-    return ctx._replace(reading=ctx.baseline, snapshot=snapshot if isinstance(snapshot, dict) else None, kernel_log=ctx.baseline["kernel_log"],
-                        phase="baseline", baseline=None, expected_driver=None)
+    return ctx._replace(
+        reading=ctx.baseline,
+        snapshot=snapshot if isinstance(snapshot, dict) else None,
+        kernel_log=ctx.baseline["kernel_log"],
+        phase="baseline",
+        baseline=None,
+        expected_driver=None,
+    )

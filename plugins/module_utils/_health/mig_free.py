@@ -24,14 +24,14 @@ HIDES = {
 }
 # What the expectation "mig_hidden" accepts: of a GPU with instances, and of one in MIG mode without any.
 VOLATILE_ECC, ALL = "volatile_ecc", "all"
-ACCEPTED = {
-    VOLATILE_ECC: ("ecc_volatile_corrected", "ecc_volatile_uncorrected"),
-    ALL: tuple(HIDES.values()),
-}
+ACCEPTED = {VOLATILE_ECC: ("ecc_volatile_corrected", "ecc_volatile_uncorrected"), ALL: tuple(HIDES.values())}
 
 
 def usable(document, boot_id, node, now, rules):
-    """What is to be said of DOCUMENT (a baseline document): {"document", "problem", "time"}; None without one. BaselineError if it is none."""
+    """What is to be said of DOCUMENT (a baseline document): {"document", "problem", "time"}; None without one.
+
+    BaselineError if it is none.
+    """
     if document is None:
         return None
     check_baseline(document, node)
@@ -79,12 +79,22 @@ def accept_hidden(checks, ctx):
 
 def _hidden(check, gpu, accepted):
     key = HIDES.get(check["id"])
-    return (key in accepted and gpu is not None and check["status"] == UNKNOWN and model.reading(gpu, key).rc == codes.NOT_SUPPORTED
-            and model.reading(gpu, "mig_mode_current").value == 1)
+    return (
+        key in accepted
+        and gpu is not None
+        and check["status"] == UNKNOWN
+        and model.reading(gpu, key).rc == codes.NOT_SUPPORTED
+        and model.reading(gpu, "mig_mode_current").value == 1
+    )
 
 
 def _not_now(check):
-    return dict(check, status=NOT_APPLICABLE, action="none", message="Not told of a GPU in MIG mode; to be read while the instances are destroyed.")
+    return dict(
+        check,
+        status=NOT_APPLICABLE,
+        action="none",
+        message="Not told of a GPU in MIG mode; to be read while the instances are destroyed.",
+    )
 
 
 def judge(ctx):
@@ -92,15 +102,32 @@ def judge(ctx):
     found = model.item(ctx.expect, "mig_free")
     wanted = "a reading of this boot, at most %s hours old" % (policy.limit(ctx, "mig_free_reading_age_max_h"),)
     if found is None:
-        return model.check(IDENT, NODE, NOT_APPLICABLE, None, None, "baseline", message="No reading without MIG instances was given.")
+        return model.check(
+            IDENT, NODE, NOT_APPLICABLE, None, None, "baseline", message="No reading without MIG instances was given."
+        )
     if found["problem"]:
-        return model.check(IDENT, NODE, UNKNOWN, found["time"], wanted, "baseline", "hold",
-                           "The reading without MIG instances does not count: %s. Take one with gpu_health while the instances are destroyed." % (
-                               found["problem"],))
+        return model.check(
+            IDENT,
+            NODE,
+            UNKNOWN,
+            found["time"],
+            wanted,
+            "baseline",
+            "hold",
+            "The reading without MIG instances does not count: %s. Take one with gpu_health while the "
+            "instances are destroyed." % (found["problem"],),
+        )
     return model.check(IDENT, NODE, PASS, found["time"], wanted, "baseline")
 
 
 ROWS = (
-    model.Row(IDENT, "node", judge, "A reading taken while no MIG instance existed, if one is given, is of this boot and recent",
-              ("expect.mig_free", "reading.boot_id"), "nvml.h, nvmlDeviceGetRemappedRows: not supported while MIG instances exist", (14, 15)),
+    model.Row(
+        IDENT,
+        "node",
+        judge,
+        "A reading taken while no MIG instance existed, if one is given, is of this boot and recent",
+        ("expect.mig_free", "reading.boot_id"),
+        "nvml.h, nvmlDeviceGetRemappedRows: not supported while MIG instances exist",
+        (14, 15),
+    ),
 )

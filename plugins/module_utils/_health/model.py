@@ -17,14 +17,30 @@ NODE = "node"
 
 READING = "gpufleet.reading/1"
 
-# What a judge is given. reading is all that the node read; snapshot, audit, system and kernel_log are its sections, None where they are
-# missing. policy is complete and asked with policy.limit(). tables are the collection's data files {"xid": ..., "sxid": ...}.
-# expect is what the caller did on purpose: {"reboot": True|False|None, "changes": [...]}; never None.
-Context = collections.namedtuple("Context", [
-    "reading", "snapshot", "audit", "system", "kernel_log", "smoke", "baseline", "policy", "tables", "expected_driver", "phase", "expect"])
-# One kind of check: ident is the id of its checks. judge(ctx, gpu) is called for every GPU with a handle if scope is "gpu", judge(ctx) once
-# if it is "node"; it answers one check or a list of them. title, signals (what it reads) and source (whose rule it is) are for the
-# documentation; row are the numbers of the check in the project's list of checks.
+# What a judge is given. reading is all that the node read; snapshot, audit, system and kernel_log are its sections,
+# None where they are missing. policy is complete and asked with policy.limit(). tables are the collection's data files
+# {"xid": ..., "sxid": ...}. expect is what the caller did on purpose: {"reboot": True|False|None, "changes": [...]};
+# never None.
+Context = collections.namedtuple(
+    "Context",
+    [
+        "reading",
+        "snapshot",
+        "audit",
+        "system",
+        "kernel_log",
+        "smoke",
+        "baseline",
+        "policy",
+        "tables",
+        "expected_driver",
+        "phase",
+        "expect",
+    ],
+)
+# One kind of check: ident is the id of its checks. judge(ctx, gpu) is called for every GPU with a handle if scope is
+# "gpu", judge(ctx) once if it is "node"; it answers one check or a list of them. title, signals (what it reads) and
+# source (whose rule it is) are for the documentation; row are the numbers of the check in the project's list of checks.
 Row = collections.namedtuple("Row", ["ident", "scope", "judge", "title", "signals", "source", "row"])
 SCOPES = ("node", "gpu")
 # rc is None where there is no answer at all.
@@ -35,12 +51,23 @@ NOTHING = Reading(False, None, None, "no such value in the reading")
 def check(ident, entity, status, observed=None, expected=None, source="policy", action=None, message="", notice=False):
     """One check of the verdict. A check that does not pass asks for action; without a better one the node is held.
 
-    A check that passes with NOTICE is worth a person's look (its message says why and what next); the policy may make it fail.
+    A check that passes with NOTICE is worth a person's look (its message says why and what next); the policy may make
+    it fail.
     """
     if action is None:
         action = "hold" if status in (FAIL, UNKNOWN) else "none"
-    return {"id": ident, "entity": entity, "status": status, "observed": observed, "expected": expected, "source": source,
-            "action": action, "message": sentence(message), "notice": bool(notice) and status == PASS, "since": None}
+    return {
+        "id": ident,
+        "entity": entity,
+        "status": status,
+        "observed": observed,
+        "expected": expected,
+        "source": source,
+        "action": action,
+        "message": sentence(message),
+        "notice": bool(notice) and status == PASS,
+        "since": None,
+    }
 
 
 def sentence(message):
@@ -73,7 +100,9 @@ def reading(container, key):
 def number(container, key):
     """Like reading, for a value that must be a number, and none below zero: nothing that is counted is."""
     found = reading(container, key)
-    if found.known and (isinstance(found.value, bool) or not isinstance(found.value, (int, float)) or not found.value >= 0):
+    if found.known and (
+        isinstance(found.value, bool) or not isinstance(found.value, (int, float)) or not found.value >= 0
+    ):
         return Reading(False, None, None, "%r instead of a number" % (found.value,))
     return found
 

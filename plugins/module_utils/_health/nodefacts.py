@@ -38,7 +38,9 @@ def same_boot(ctx):
 def simulated(ctx):
     """Whether this is the project's simulator: what NVML says, or said in the baseline if it does not answer now."""
     silent = model.item(ctx.snapshot, "nvml", "rc") is None
-    return model.item(ctx.snapshot, "simulated") is True or (silent and model.item(ctx.baseline, "snapshot", "simulated") is True)
+    return model.item(ctx.snapshot, "simulated") is True or (
+        silent and model.item(ctx.baseline, "snapshot", "simulated") is True
+    )
 
 
 def upstream(version):
@@ -60,7 +62,9 @@ class Checks:
         self.ident, self.entity, self.source = ident, entity, source
 
     def make(self, status, observed, expected, action, message, source=None, notice=False):
-        return model.check(self.ident, self.entity, status, observed, expected, source or self.source, action, message, notice=notice)
+        return model.check(
+            self.ident, self.entity, status, observed, expected, source or self.source, action, message, notice=notice
+        )
 
     def good(self, observed=None, expected=None, source=None):
         return self.make(PASS, observed, expected, None, "", source)

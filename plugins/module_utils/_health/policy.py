@@ -2,7 +2,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Thresholds, what is strict, and waivers. The thresholds come from a data file; what is given here is the strictest."""
+"""Thresholds, what is strict, and waivers.
+
+The thresholds come from a data file; what is given here is the strictest.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,10 @@ class PolicyError(Exception):
 
 
 def limit(ctx, key, gpu=None):
-    """The threshold KEY, for the model of GPU if the policy has another one for it. KeyError for a key that nobody declared."""
+    """The threshold KEY, for the model of GPU if the policy has another one for it.
+
+    KeyError for a key that nobody declared.
+    """
     rules = ctx.policy
     value = rules["limits"][key]
     if gpu is None:
@@ -106,7 +112,9 @@ def limit(ctx, key, gpu=None):
 
 
 def complete(policy, known=(), rows=None):
-    """POLICY with the strictest value for what it does not say. KNOWN are the ids of all checks, ROWS those of the data file with bounds.
+    """POLICY with the strictest value for what it does not say.
+
+    KNOWN are the ids of all checks, ROWS those of the data file with bounds.
 
     {"limits": {key: number}, "models": [{"pattern", "limits"}], "strict": [pattern], "waivers": [...]}.
     """
@@ -115,13 +123,19 @@ def complete(policy, known=(), rows=None):
         return full
     if not isinstance(policy, dict):
         raise PolicyError("the health policy is a %s, expected a dictionary" % (type(policy).__name__,))
-    bounds = dict((key, value) for key, value in dict(policy, **(rows or {})).items() if isinstance(value, dict) and key in STRICTEST)
+    bounds = dict(
+        (key, value)
+        for key, value in dict(policy, **(rows or {})).items()
+        if isinstance(value, dict) and key in STRICTEST
+    )
     for key, value in policy.items():
         if key == "schema":
             if value != SCHEMA:
                 raise PolicyError("the health policy has schema %r, expected %r" % (value, SCHEMA), (key,))
         elif key == "models":
-            full["models"] = [_of_model(pattern, limits, bounds) for pattern, limits in sorted(_dictionary(value, (key,)).items())]
+            full["models"] = [
+                _of_model(pattern, limits, bounds) for pattern, limits in sorted(_dictionary(value, (key,)).items())
+            ]
         elif key == "strict":
             full["strict"] = [_strict(number, entry, known) for number, entry in enumerate(_list(value, (key,)))]
         elif key == "waivers":
@@ -129,7 +143,11 @@ def complete(policy, known=(), rows=None):
         elif key in STRICTEST:
             full["limits"][key] = _threshold(value, bounds.get(key, {}), (key,))
         else:
-            raise PolicyError("the health policy has the unknown entry %r; known: %s" % (key, ", ".join(sorted(list(STRICTEST) + list(SPECIAL)))), (key,))
+            raise PolicyError(
+                "the health policy has the unknown entry %r; known: %s"
+                % (key, ", ".join(sorted(list(STRICTEST) + list(SPECIAL)))),
+                (key,),
+            )
     return full
 
 
@@ -146,7 +164,9 @@ def _list(value, path):
 
 
 def _threshold(value, row, path):
-    """A number within the bounds of its ROW; VALUE may be such a row of the data file itself, {"value", "minimum", "maximum", ...}."""
+    """A number within the bounds of its ROW; VALUE may be such a row of the data file itself, {"value", "minimum",
+    "maximum", ...}.
+    """
     if isinstance(value, dict):
         value, path = value.get("value"), path + ("value",)
     name = ".".join(path)
@@ -165,8 +185,11 @@ def _of_model(pattern, limits, bounds):
     result = {}
     for key, value in _dictionary(limits, path).items():
         if key not in STRICTEST:
-            raise PolicyError("the health policy has the unknown entry %r for the model %r; known: %s" % (key, pattern, ", ".join(sorted(STRICTEST))),
-                              path + (key,))
+            raise PolicyError(
+                "the health policy has the unknown entry %r for the model %r; known: %s"
+                % (key, pattern, ", ".join(sorted(STRICTEST))),
+                path + (key,),
+            )
         result[key] = _threshold(value, bounds.get(key, {}), path + (key,))
     return {"pattern": pattern, "limits": result}
 
@@ -176,14 +199,18 @@ def _strict(number, entry, known):
     if not isinstance(entry, str) or not entry:
         raise PolicyError("strict[%d] is %r, expected the id of a check or a pattern of ids" % (number, entry), path)
     if not any(fnmatch.fnmatchcase(ident, entry) for ident in known):
-        raise PolicyError("strict[%d] is %r, and there is no such check; %s" % (number, entry, near(entry, known)), path)
+        raise PolicyError(
+            "strict[%d] is %r, and there is no such check; %s" % (number, entry, near(entry, known)), path
+        )
     return entry
 
 
 def near(ident, known):
     """Which ids may have been meant."""
     like = difflib.get_close_matches(ident, sorted(known), 5, 0.4)
-    return "%sdocs/reference/health-checks.md lists all" % ("the nearest are %s; " % (", ".join(like),) if like else "",)
+    return "%sdocs/reference/health-checks.md lists all" % (
+        "the nearest are %s; " % (", ".join(like),) if like else "",
+    )
 
 
 # What says that there is a reading at all.
@@ -197,25 +224,46 @@ def waiver(number, entry, known=()):
         raise PolicyError("waivers[%d] is no dictionary" % (number,), path)
     if isinstance(entry.get("expires"), datetime.date):
         # Unquoted in YAML.
-        entry = dict(entry, expires=entry["expires"].strftime("%Y-%m-%dT%H:%M:%SZ" if isinstance(entry["expires"], datetime.datetime) else "%Y-%m-%d"))
+        entry = dict(
+            entry,
+            expires=entry["expires"].strftime(
+                "%Y-%m-%dT%H:%M:%SZ" if isinstance(entry["expires"], datetime.datetime) else "%Y-%m-%d"
+            ),
+        )
     for key in ("check", "reason", "expires"):
         if not isinstance(entry.get(key), str) or not entry[key].strip():
             raise PolicyError("waivers[%d] has no %s; a waiver names check, reason and expires" % (number, key), path)
     strange = sorted(set(entry) - set(("check", "entity", "reason", "expires")), key=str)
     if strange:
-        raise PolicyError("waivers[%d] has the unknown entry %r; a waiver names check, entity, reason and expires" % (number, strange[0]),
-                          path + (strange[0],))
+        raise PolicyError(
+            "waivers[%d] has the unknown entry %r; a waiver names check, entity, reason and expires"
+            % (number, strange[0]),
+            path + (strange[0],),
+        )
     if entry["check"] not in known:
-        raise PolicyError("waivers[%d].check is %r, and there is no such check; %s" % (number, entry["check"], near(entry["check"], known)),
-                          path + ("check",))
+        raise PolicyError(
+            "waivers[%d].check is %r, and there is no such check; %s"
+            % (number, entry["check"], near(entry["check"], known)),
+            path + ("check",),
+        )
     if entry["check"] in UNWAIVABLE:
-        raise PolicyError("waivers[%d].check is %s, which cannot be waived: of a node that cannot be read nothing is known, whatever is accepted" % (
-            number, entry["check"]), path + ("check",))
+        raise PolicyError(
+            "waivers[%d].check is %s, which cannot be waived: of a node that cannot be read nothing is known, "
+            "whatever is accepted" % (number, entry["check"]),
+            path + ("check",),
+        )
     entity = entry.get("entity")
     if entity is not None and not isinstance(entity, str):
-        raise PolicyError("waivers[%d].entity is %r, expected a text such as the UUID of a GPU" % (number, entity), path + ("entity",))
-    return {"check": entry["check"], "entity": entity or None, "reason": entry["reason"], "expires": entry["expires"],
-            "until": moment(entry["expires"], "waivers[%d].expires" % (number,), path + ("expires",))}
+        raise PolicyError(
+            "waivers[%d].entity is %r, expected a text such as the UUID of a GPU" % (number, entity), path + ("entity",)
+        )
+    return {
+        "check": entry["check"],
+        "entity": entity or None,
+        "reason": entry["reason"],
+        "expires": entry["expires"],
+        "until": moment(entry["expires"], "waivers[%d].expires" % (number,), path + ("expires",)),
+    }
 
 
 def moment(text, where, path=()):
@@ -225,11 +273,15 @@ def moment(text, where, path=()):
             return datetime.datetime.strptime(text, layout) + datetime.timedelta(days=days)
         except (ValueError, OverflowError):
             continue
-    raise PolicyError("%s is %r, expected a UTC date like 2026-12-31 or time like 2026-12-31T12:00:00Z" % (where, text), path)
+    raise PolicyError(
+        "%s is %r, expected a UTC date like 2026-12-31 or time like 2026-12-31T12:00:00Z" % (where, text), path
+    )
 
 
 def latest(now, *others):
-    """Return the latest of NOW and of OTHERS, leaving out what is no time: a clock that was set back revives no waiver that has expired."""
+    """Return the latest of NOW and of OTHERS, leaving out what is no time: a clock that was set back revives no waiver
+    that has expired.
+    """
     found = [(moment(now, "the present time"), now)]
     for text in others:
         try:
@@ -240,7 +292,9 @@ def latest(now, *others):
 
 
 def apply(checks, rules, now):
-    """The checks by the rules: notices that are strict fail, and those that a live waiver names are waived; an expired one explains itself."""
+    """The checks by the rules: notices that are strict fail, and those that a live waiver names are waived; an expired
+    one explains itself.
+    """
     return waived(tightened(checks, rules), rules["waivers"], now)
 
 
@@ -249,9 +303,19 @@ def tightened(checks, rules):
 
 
 def _tightened(check, strict):
-    if check["status"] != model.PASS or not check["notice"] or not any(fnmatch.fnmatchcase(check["id"], pattern) for pattern in strict):
+    if (
+        check["status"] != model.PASS
+        or not check["notice"]
+        or not any(fnmatch.fnmatchcase(check["id"], pattern) for pattern in strict)
+    ):
         return check
-    return dict(check, status=model.FAIL, notice=False, source="policy", action="hold" if check["action"] == "none" else check["action"])
+    return dict(
+        check,
+        status=model.FAIL,
+        notice=False,
+        source="policy",
+        action="hold" if check["action"] == "none" else check["action"],
+    )
 
 
 def waived(checks, waivers, now):
@@ -265,9 +329,17 @@ def waived(checks, waivers, now):
             for entry in waivers:
                 if entry["check"] == check["id"] and entry["entity"] in (None, check["entity"]):
                     if present < entry["until"]:
-                        check.update(message="Waived until %s (%s); it was %s: %s" % (entry["expires"], entry["reason"], check["status"], check["message"]),
-                                     status="waived", action="none", waiver={"reason": entry["reason"], "expires": entry["expires"]})
+                        check.update(
+                            message="Waived until %s (%s); it was %s: %s"
+                            % (entry["expires"], entry["reason"], check["status"], check["message"]),
+                            status="waived",
+                            action="none",
+                            waiver={"reason": entry["reason"], "expires": entry["expires"]},
+                        )
                         break
-                    check["message"] += " (The waiver for it, %r, expired on %s: repair it, or renew the waiver.)" % (entry["reason"], entry["expires"])
+                    check["message"] += " (The waiver for it, %r, expired on %s: repair it, or renew the waiver.)" % (
+                        entry["reason"],
+                        entry["expires"],
+                    )
         result.append(check)
     return result

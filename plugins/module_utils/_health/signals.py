@@ -15,8 +15,8 @@ NO_PERMISSION = 4
 def absent(ctx, ident, gpu, key, now, action=None):
     """The check for signal KEY of GPU, which is not known NOW.
 
-    Supported in the baseline and not afterwards is a failure, whatever the reason. Without a baseline, "not supported" is believed
-    only if no GPU of the same model on this node answers.
+    Supported in the baseline and not afterwards is a failure, whatever the reason. Without a baseline, "not supported"
+    is believed only if no GPU of the same model on this node answers.
     """
     who = model.entity(gpu)
     before = before_of(ctx, gpu, key)
@@ -26,21 +26,75 @@ def absent(ctx, ident, gpu, key, now, action=None):
         if status != FAIL:
             status, code_action = FAIL, action or "hold"
             # Who reads may have changed, and not the driver.
-            step = step if now.rc == NO_PERMISSION else (
-                "Compare the driver with the one of the baseline; the reading must come back before the node serves.")
-        return model.check(ident, who, status, seen, before.value, "baseline", code_action,
-                           "%s of %s answered in the baseline and does not now: %s. %s" % (key, model.named(gpu), seen, step))
+            step = (
+                step
+                if now.rc == NO_PERMISSION
+                else (
+                    "Compare the driver with the one of the baseline; the reading must come back before "
+                    "the node serves."
+                )
+            )
+        return model.check(
+            ident,
+            who,
+            status,
+            seen,
+            before.value,
+            "baseline",
+            code_action,
+            "%s of %s answered in the baseline and does not now: %s. %s" % (key, model.named(gpu), seen, step),
+        )
     if status == FAIL:
-        return model.check(ident, who, FAIL, seen, None, "hardware", code_action, "%s of %s cannot be read: %s. %s" % (key, model.named(gpu), seen, step))
-    if before is not None and before.rc in codes.ABSENT and now.rc in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, before.rc):
-        return model.check(ident, who, NOT_APPLICABLE, seen, seen, "baseline", message="%s is not supported, as in the baseline." % (key,))
+        return model.check(
+            ident,
+            who,
+            FAIL,
+            seen,
+            None,
+            "hardware",
+            code_action,
+            "%s of %s cannot be read: %s. %s" % (key, model.named(gpu), seen, step),
+        )
+    if (
+        before is not None
+        and before.rc in codes.ABSENT
+        and now.rc in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, before.rc)
+    ):
+        return model.check(
+            ident,
+            who,
+            NOT_APPLICABLE,
+            seen,
+            seen,
+            "baseline",
+            message="%s is not supported, as in the baseline." % (key,),
+        )
     if now.rc in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT) and before is None:
         if not peers_answer(ctx, gpu, key):
-            return model.check(ident, who, NOT_APPLICABLE, seen, None, "hardware", message="%s is not supported by this GPU." % (key,))
-        return model.check(ident, who, UNKNOWN, seen, None, "hardware", None,
-                           "%s of %s: %s, but other GPUs of the same model on this node answer. Compare the GPUs (nvidia-smi -q)." % (
-                               key, model.named(gpu), seen))
-    return model.check(ident, who, UNKNOWN, seen, None, "hardware", None, "%s of %s is not known: %s. %s" % (key, model.named(gpu), seen, step))
+            return model.check(
+                ident, who, NOT_APPLICABLE, seen, None, "hardware", message="%s is not supported by this GPU." % (key,)
+            )
+        return model.check(
+            ident,
+            who,
+            UNKNOWN,
+            seen,
+            None,
+            "hardware",
+            None,
+            "%s of %s: %s, but other GPUs of the same model on this node answer. Compare the GPUs (nvidia-smi -q)."
+            % (key, model.named(gpu), seen),
+        )
+    return model.check(
+        ident,
+        who,
+        UNKNOWN,
+        seen,
+        None,
+        "hardware",
+        None,
+        "%s of %s is not known: %s. %s" % (key, model.named(gpu), seen, step),
+    )
 
 
 def before_of(ctx, gpu, key):

@@ -25,7 +25,10 @@ class TableError(Exception):
 
 
 def check(name, document, where):
-    """Refuse a table that is damaged; WHERE is how its file is called in the message. Files of other names are not known here."""
+    """Refuse a table that is damaged; WHERE is how its file is called in the message.
+
+    Files of other names are not known here.
+    """
     if name == "xid":
         xid(document, where)
     elif name == "sxid":
@@ -41,7 +44,9 @@ def xid(document, where="xid.json"):
     for number, code in enumerate(unused):
         if not _natural(code) or code in codes:
             raise TableError("%s: unused[%d] is %r, expected a code that is not in codes" % (where, number, code))
-    return XidTable(codes, frozenset(unused), _recovery(document, where), _registers(document, where), _units(document, where))
+    return XidTable(
+        codes, frozenset(unused), _recovery(document, where), _registers(document, where), _units(document, where)
+    )
 
 
 def _xid_codes(document, where):
@@ -159,7 +164,10 @@ def _entries(document, key, where):
 
 def _kind(entry, key, kind, place):
     if not isinstance(entry.get(key), kind):
-        raise TableError("%s%s is %r, expected a %s" % (place, (": " if ": " not in place else ".") + key, entry.get(key), kind.__name__))
+        raise TableError(
+            "%s%s is %r, expected a %s"
+            % (place, (": " if ": " not in place else ".") + key, entry.get(key), kind.__name__)
+        )
     return entry[key]
 
 

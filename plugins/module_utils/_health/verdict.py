@@ -19,17 +19,34 @@ JOINING = ("in progress", "not started")
 
 
 def check_policy(policy, rows=None):
-    """Refuse a policy that cannot be followed; ROWS are the data file's, for the bounds of thresholds. Raises PolicyError."""
+    """Refuse a policy that cannot be followed; ROWS are the data file's, for the bounds of thresholds.
+
+    Raises PolicyError.
+    """
     policy_rules.complete(policy, registry.IDENTS, rows)
 
 
-def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=None, phase="adhoc", node="", now="", expect=None, smoke=None,
-             table=None):
-    """Judge a READING (gpufleet.reading/1). NOW is its time in UTC, like 2026-01-31T12:00:00Z; SMOKE is the result of gpu_smoke.
+def evaluate(
+    reading,
+    baseline=None,
+    policy=None,
+    tables=None,
+    expected_driver=None,
+    phase="adhoc",
+    node="",
+    now="",
+    expect=None,
+    smoke=None,
+    table=None,
+):
+    """Judge a READING (gpufleet.reading/1).
+
+    NOW is its time in UTC, like 2026-01-31T12:00:00Z; SMOKE is the result of gpu_smoke.
 
     TABLE are the rows to judge by, None for all. With some rows only, changes since the baseline are not told.
 
-    Raises BaselineError for a baseline that is none or another node's, PolicyError for a policy that cannot be followed.
+    Raises BaselineError for a baseline that is none or another node's, PolicyError for a policy that cannot be
+    followed.
     """
     if phase not in model.PHASES:
         raise ValueError("phase is %r, expected one of %s" % (phase, ", ".join(model.PHASES)))
@@ -42,14 +59,20 @@ def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=N
     earlier = None
     if baseline is not None:
         # The baseline is judged by the same rules, but not by what is wanted now.
-        earlier = policy_rules.tightened(judged(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke")), table), rules)
+        earlier = policy_rules.tightened(
+            judged(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke")), table), rules
+        )
     found = mig_free.accept_hidden(policy_rules.tightened(judged(ctx, table), rules), ctx)
     # Waivers end by the latest of the controller's clock, the node's, and the baseline's time.
-    clock = policy_rules.latest(now, model.item(reading, "time"), model.item(baseline, "time")) if rules["waivers"] else now
+    clock = (
+        policy_rules.latest(now, model.item(reading, "time"), model.item(baseline, "time")) if rules["waivers"] else now
+    )
     checks = policy_rules.apply(attribution.attribute(found, earlier), rules, clock)
     # In the order of the table: what explains the rest comes first.
     order = dict((row.ident, number) for number, row in enumerate(registry.TABLE))
-    checks.sort(key=lambda check: (order.get(check["id"], len(order)), check["entity"], check["status"], check["message"]))
+    checks.sort(
+        key=lambda check: (order.get(check["id"], len(order)), check["entity"], check["status"], check["message"])
+    )
     return {
         "schema": SCHEMA,
         "node": node,
@@ -70,12 +93,22 @@ def evaluate(reading, baseline=None, policy=None, tables=None, expected_driver=N
 
 def context(reading, baseline, rules, tables, expected_driver, phase, expect, smoke):
     """What the judges are given; sections that are missing or no dictionaries are None."""
-    sections = dict((key, section if isinstance(section, dict) else None)
-                    for key, section in ((key, model.item(reading, key)) for key in baseline_family.SECTIONS))
+    sections = dict(
+        (key, section if isinstance(section, dict) else None)
+        for key, section in ((key, model.item(reading, key)) for key in baseline_family.SECTIONS)
+    )
     sections["snapshot"] = mig_free.graft(sections["snapshot"], expect.get("mig_free"))
     return model.Context(
-        reading=reading if isinstance(reading, dict) else {}, smoke=smoke, baseline=baseline, policy=rules,
-        tables=tables if isinstance(tables, dict) else {}, expected_driver=expected_driver, phase=phase, expect=expect, **sections)
+        reading=reading if isinstance(reading, dict) else {},
+        smoke=smoke,
+        baseline=baseline,
+        policy=rules,
+        tables=tables if isinstance(tables, dict) else {},
+        expected_driver=expected_driver,
+        phase=phase,
+        expect=expect,
+        **sections,
+    )
 
 
 def judged(ctx, table=None):
@@ -95,15 +128,29 @@ def asked(row, entity, *arguments):
     try:
         answer = row.judge(*arguments)
         answer = [answer] if isinstance(answer, dict) else list(answer)
-        wrong = [check for check in answer if check["id"] != row.ident or check["status"] not in model.STATUSES or check["action"] not in model.ACTIONS]
+        wrong = [
+            check
+            for check in answer
+            if check["id"] != row.ident or check["status"] not in model.STATUSES or check["action"] not in model.ACTIONS
+        ]
         if not wrong:
             return answer
         problem = "it answered %r" % (wrong[0],)
     except Exception as exc:  # noqa: BLE001 (whatever it is, the verdict goes on and does not pass)
         problem = "%s: %s" % (type(exc).__name__, exc)
-    return [model.check(row.ident, entity, UNKNOWN, None, None, "policy", "hold",
-                        "The check %s could not judge this reading (%s). That is an error of this collection: report it with the reading." % (
-                            row.ident, problem))]
+    return [
+        model.check(
+            row.ident,
+            entity,
+            UNKNOWN,
+            None,
+            None,
+            "policy",
+            "hold",
+            "The check %s could not judge this reading (%s). That is an error of this collection: report it "
+            "with the reading." % (row.ident, problem),
+        )
+    ]
 
 
 def overall(checks):
@@ -122,7 +169,8 @@ def action(checks):
 
 
 def with_peers(health, reading, peers):
-    """HEALTH, which was judged before it was known what other nodes have, as it is once their PEERS are known (expect.peers).
+    """HEALTH, which was judged before it was known what other nodes have, as it is once their PEERS are known
+    (expect.peers).
 
     READING is what it was judged from, or the baseline that was made of it. No other check depends on other nodes.
     """
@@ -135,14 +183,22 @@ def with_peers(health, reading, peers):
 
 
 def joining(checks):
-    """Whether GPUs that join their NVLink fabric are all that is open among CHECKS: then it is worth reading the node again."""
+    """Whether GPUs that join their NVLink fabric are all that is open among CHECKS: then it is worth reading the node
+    again.
+    """
     waiting = [check for check in checks if check.get("status") in (FAIL, UNKNOWN)]
     return bool(waiting) and all(
-        check.get("id") == "gpu.fabric" and check.get("status") == UNKNOWN and check.get("observed") in JOINING for check in waiting)
+        check.get("id") == "gpu.fabric" and check.get("status") == UNKNOWN and check.get("observed") in JOINING
+        for check in waiting
+    )
 
 
 def compact(health):
-    """The verdict without what needs nobody's attention: checks that pass or do not apply, and expected changes. left_out has their numbers."""
+    """The verdict without what needs nobody's attention: checks that pass or do not apply, and expected changes.
+
+    left_out has their numbers.
+    """
+
     def quiet(check):
         return check["status"] in (PASS, NOT_APPLICABLE) and not check["notice"]
 
@@ -159,15 +215,38 @@ def summary(health):
     """The verdict for a person: one line, then a line for each check that does not pass and for each notice."""
     checks = health["checks"]
     count = dict((status, len([check for check in checks if check["status"] == status])) for status in model.STATUSES)
-    lines = ["%s: GPU health %s (phase %s, action %s): %d failed, %d unknown, %d waived, %d passed%s%s" % (
-        health["node"], health["verdict"].upper(), health["phase"], health["action"], count[FAIL], count[UNKNOWN], count["waived"], count[PASS],
-        ", %d notices" % health["notices"] if health["notices"] else "", " [simulated]" if health["simulated"] else "")]
+    lines = [
+        "%s: GPU health %s (phase %s, action %s): %d failed, %d unknown, %d waived, %d passed%s%s"
+        % (
+            health["node"],
+            health["verdict"].upper(),
+            health["phase"],
+            health["action"],
+            count[FAIL],
+            count[UNKNOWN],
+            count["waived"],
+            count[PASS],
+            ", %d notices" % health["notices"] if health["notices"] else "",
+            " [simulated]" if health["simulated"] else "",
+        )
+    ]
     for status in (FAIL, UNKNOWN):
         for check in checks:
             if check["status"] == status:
-                lines.append("%s %s %s: found %s, expected %s. %s" % (
-                    status.upper(), check["id"], check["entity"], _brief(check["observed"]), _brief(check["expected"]), check["message"]))
-    lines += ["NOTICE %s %s: %s" % (check["id"], check["entity"], check["message"]) for check in checks if check["notice"]]
+                lines.append(
+                    "%s %s %s: found %s, expected %s. %s"
+                    % (
+                        status.upper(),
+                        check["id"],
+                        check["entity"],
+                        _brief(check["observed"]),
+                        _brief(check["expected"]),
+                        check["message"],
+                    )
+                )
+    lines += [
+        "NOTICE %s %s: %s" % (check["id"], check["entity"], check["message"]) for check in checks if check["notice"]
+    ]
     return "\n".join(lines)
 
 

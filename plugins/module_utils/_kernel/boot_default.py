@@ -14,7 +14,8 @@ from . import kernels, modules
 
 DROPIN = "/etc/default/grub.d/zz-gpufleet-default.cfg"
 CONTENT = (
-    "# Written by gpufleet.lifecycle (boot_kernel); changes are overwritten. The default is the saved entry, so that a new kernel does not\n"
+    "# Written by gpufleet.lifecycle (boot_kernel); changes are overwritten. The default is the saved entry, so that a "
+    "new kernel does not\n"
     "# take its place.\nGRUB_DEFAULT=saved\n"
 )
 SAVED = ("${saved_entry}", "$saved_entry")
@@ -25,9 +26,11 @@ class BootError(Exception):
 
 
 def entry_of(menu, kernel, path=()):
-    """The first entry of a kernel that is no recovery entry, as GRUB names it: ids (or titles) with ``>`` between levels; None without one.
+    """The first entry of a kernel that is no recovery entry, as GRUB names it: ids (or titles) with ``>`` between
+    levels; None without one.
 
-    An entry in a submenu goes before the one at the top, which leads to the newest kernel by its place and not by its name.
+    An entry in a submenu goes before the one at the top, which leads to the newest kernel by its place and not by its
+    name.
     """
     found = None
     for item in menu:
@@ -35,7 +38,12 @@ def entry_of(menu, kernel, path=()):
         inner = entry_of(item["entries"], kernel, name)
         if inner:
             return inner
-        if found is None and item["kernel"] == kernel and "recovery" not in item["id"] and "recovery mode" not in item["title"]:
+        if (
+            found is None
+            and item["kernel"] == kernel
+            and "recovery" not in item["id"]
+            and "recovery mode" not in item["title"]
+        ):
             found = ">".join(name)
     return found
 
@@ -48,26 +56,49 @@ def read(root, runner, uname=os.uname):
         if text is not None and "blscfg" not in text:
             menu, env = kernels.parse_menu(text), kernels.read_grubenv(root)
             return dict(
-                found, loader="grub", tool=tool, place=place, saved=kernels.default_entry(text) in SAVED, one_time=env.get("next_entry"),
-                saved_entry=env.get("saved_entry"), entries=dict((name, entry_of(menu, name)) for name in found["installed"]))
+                found,
+                loader="grub",
+                tool=tool,
+                place=place,
+                saved=kernels.default_entry(text) in SAVED,
+                one_time=env.get("next_entry"),
+                saved_entry=env.get("saved_entry"),
+                entries=dict((name, entry_of(menu, name)) for name in found["installed"]),
+            )
     grubby = kernels.from_grubby(root, runner)[1] is not None
-    return dict(found, loader="grubby" if grubby else None, tool=None, place=None, saved=True, one_time=None, saved_entry=None, entries={})
+    return dict(
+        found,
+        loader="grubby" if grubby else None,
+        tool=None,
+        place=None,
+        saved=True,
+        one_time=None,
+        saved_entry=None,
+        entries={},
+    )
 
 
 def decide(facts, kernel, pin=True):
-    """Return ``{"problem", "changed", "menu"}``: why it cannot be done, whether anything is to be done, whether the menu has to be made again.
+    """Return ``{"problem", "changed", "menu"}``: why it cannot be done, whether anything is to be done, whether the
+    menu has to be made again.
 
     Without PIN a kernel that boots next anyway is left as it is, though a later one may take its place.
     """
     answer = {"problem": None, "changed": False, "menu": False}
     if kernel not in facts["installed"]:
-        answer["problem"] = "kernel %s is not installed so that it can boot; there is: %s" % (kernel, ", ".join(facts["installed"]) or "none")
+        answer["problem"] = "kernel %s is not installed so that it can boot; there is: %s" % (
+            kernel,
+            ", ".join(facts["installed"]) or "none",
+        )
     elif not pin and facts["next_boot"] == kernel:
         pass
     elif facts["loader"] is None:
         answer["problem"] = "the boot loader is not known: there is no /boot/grub/grub.cfg, and grubby does not answer"
     elif facts["one_time"]:
-        answer["problem"] = "the entry '%s' is set to boot once (grubenv next_entry), and this collection did not set it" % facts["one_time"]
+        answer["problem"] = (
+            "the entry '%s' is set to boot once (grubenv next_entry), and this collection did not set it"
+            % facts["one_time"]
+        )
     elif facts["loader"] == "grub" and not facts["entries"].get(kernel):
         answer["problem"] = "kernel %s has no entry in %s/grub.cfg" % (kernel, facts["place"])
     else:
@@ -81,11 +112,23 @@ def unproven(root, runner, kernel, version):
     """Return why the module of a driver version for a kernel is not proven; empty when it is."""
     item = modules.read(root, kernel, runner)
     if not item or not item["version"]:
-        return "there is no NVIDIA module for kernel %s%s" % (kernel, " (%s)" % item["error"] if item and item["error"] else "")
+        return "there is no NVIDIA module for kernel %s%s" % (
+            kernel,
+            " (%s)" % item["error"] if item and item["error"] else "",
+        )
     if item["version"] != version:
-        return "the module for kernel %s is of driver %s, expected %s (%s)" % (kernel, item["version"], version, item["path"])
+        return "the module for kernel %s is of driver %s, expected %s (%s)" % (
+            kernel,
+            item["version"],
+            version,
+            item["path"],
+        )
     if not modules.made_for(kernel, item["vermagic"]):
-        return "%s is made for %s, expected kernel %s" % (item["path"], item["vermagic"] or "no kernel it names", kernel)
+        return "%s is made for %s, expected kernel %s" % (
+            item["path"],
+            item["vermagic"] or "no kernel it names",
+            kernel,
+        )
     return ""
 
 
@@ -108,11 +151,24 @@ def act(root, runner, kernel, uname=os.uname, pin=True):
             facts = read(root, runner, uname)
         entry = facts["entries"].get(kernel)
         if not entry:
-            raise BootError("kernel %s has no entry in %s/grub.cfg after that was made again" % (kernel, facts["place"]))
-        run(runner, ["%s-editenv" % facts["tool"], files.under(root, facts["place"], "grubenv"), "set", "saved_entry=%s" % entry])
+            raise BootError(
+                "kernel %s has no entry in %s/grub.cfg after that was made again" % (kernel, facts["place"])
+            )
+        run(
+            runner,
+            [
+                "%s-editenv" % facts["tool"],
+                files.under(root, facts["place"], "grubenv"),
+                "set",
+                "saved_entry=%s" % entry,
+            ],
+        )
     now = read(root, runner, uname)
     if now["next_boot"] != kernel or not now["saved"]:
-        raise BootError("kernel %s was made the default, and %s boots next (%s)" % (kernel, now["next_boot"] or "an unknown one", now["next_boot_source"]))
+        raise BootError(
+            "kernel %s was made the default, and %s boots next (%s)"
+            % (kernel, now["next_boot"] or "an unknown one", now["next_boot_source"])
+        )
     return True
 
 

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Parse lines of the kernel log about the network adapters and the disks of a GPU node: text in, events out.
 
-The words are those of the kernel's own sources: drivers/net/ethernet/mellanox/mlx5/core (health.c, events.c, en_main.c), block/blk-core.c,
-drivers/nvme/host, fs/ext4/super.c, fs/xfs/xfs_fsops.c, fs/btrfs/messages.c and drivers/md.
+The words are those of the kernel's own sources: drivers/net/ethernet/mellanox/mlx5/core (health.c, events.c,
+en_main.c), block/blk-core.c, drivers/nvme/host, fs/ext4/super.c, fs/xfs/xfs_fsops.c, fs/btrfs/messages.c and
+drivers/md.
 """
 
 from __future__ import annotations
@@ -13,7 +14,12 @@ import re
 
 # What happened, and the pattern with the device as its group "device".
 NETWORK = (
-    ("unhealthy", re.compile(r"\bmlx5_core (?P<device>[0-9a-fA-F:.]+?):? .*(?:device's health compromised|Fatal error \d+ detected)")),
+    (
+        "unhealthy",
+        re.compile(
+            r"\bmlx5_core (?P<device>[0-9a-fA-F:.]+?):? .*(?:device's health compromised|Fatal error \d+ detected)"
+        ),
+    ),
     ("cable", re.compile(r"\bmlx5_core (?P<device>[0-9a-fA-F:.]+?):? .*Port module event\[error\]")),
     ("temperature", re.compile(r"\bmlx5_core (?P<device>[0-9a-fA-F:.]+?):? .*High temperature on sensors")),
     ("power", re.compile(r"\bmlx5_core (?P<device>[0-9a-fA-F:.]+?):? .*insufficient power on the PCIe slot")),
@@ -22,10 +28,27 @@ NETWORK = (
 )
 STORAGE = (
     # Drives without a medium in them answer so whenever they are looked at: fd0, sr0.
-    ("io_error", re.compile(r"\b(?:I/O|critical (?:medium|target|nexus)) error, dev (?!fd\d|sr\d)(?P<device>[\w!-]+), sector \d+")),
-    ("controller", re.compile(r"\bnvme (?P<device>nvme\d+): (?:controller is down; will reset|I/O (?:tag )?\d+ .*timeout|Removing after probe failure)")),
+    (
+        "io_error",
+        re.compile(
+            r"\b(?:I/O|critical (?:medium|target|nexus)) error, dev (?!fd\d|sr\d)(?P<device>[\w!-]+), sector \d+"
+        ),
+    ),
+    (
+        "controller",
+        re.compile(
+            r"\bnvme (?P<device>nvme\d+): (?:controller is down; will reset|I/O (?:tag )?\d+ "
+            r".*timeout|Removing after probe failure)"
+        ),
+    ),
     ("read_only", re.compile(r"\bEXT[234]-fs \((?P<device>[^()]{1,64})\): Remounting filesystem read-only")),
-    ("read_only", re.compile(r"\bXFS \((?P<device>[^()]{1,64})\): .*(?:Shutting down filesystem|Filesystem has been shut down)", re.IGNORECASE)),
+    (
+        "read_only",
+        re.compile(
+            r"\bXFS \((?P<device>[^()]{1,64})\): .*(?:Shutting down filesystem|Filesystem has been shut down)",
+            re.IGNORECASE,
+        ),
+    ),
     ("read_only", re.compile(r"\bBTRFS\b.*\(device (?P<device>[^():\s]{1,64})[^()]*\).*\bforced readonly")),
     ("file_system", re.compile(r"\bEXT[234]-fs error \(device (?P<device>[^()\s]{1,64})\)")),
     ("file_system", re.compile(r"\bXFS \((?P<device>[^()]{1,64})\): .*\bcorruption\b", re.IGNORECASE)),

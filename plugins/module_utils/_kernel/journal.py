@@ -4,9 +4,10 @@
 
 """The kernel's messages of this boot as systemd-journald kept them.
 
-journald reads /dev/kmsg and keeps the kernel's own time of each message. It does not keep the kernel's sequence numbers. What it could not
-read in time it says (``Missed N kernel messages``), and what it has thrown away is missing at the beginning: so what it holds between two
-messages is all there was, if it holds messages before and after and says nothing of the kind.
+journald reads /dev/kmsg and keeps the kernel's own time of each message. It does not keep the kernel's sequence
+numbers. What it could not read in time it says (``Missed N kernel messages``), and what it has thrown away is missing
+at the beginning: so what it holds between two messages is all there was, if it holds messages before and after and says
+nothing of the kind.
 """
 
 from __future__ import annotations
@@ -21,12 +22,37 @@ FIELDS = "MESSAGE,MESSAGE_ID,SYSLOG_FACILITY,SYSLOG_IDENTIFIER,_SOURCE_MONOTONIC
 MAX_ENTRIES = 100000
 TIMEOUT_S = 30
 
-# records: as of kmsg, without seq. missed: when journald said that it missed messages (its clock). problem: why there is nothing, or "".
+# records: as of kmsg, without seq. missed: when journald said that it missed messages (its clock). problem: why there
+# is nothing, or "".
 Journal = collections.namedtuple("Journal", ["records", "missed", "problem"])
 
-COMMAND = ["journalctl", "-k", "-b", "-o", "json", "-a", "-q", "--no-pager", "-n", str(MAX_ENTRIES), "--output-fields=" + FIELDS]
+COMMAND = [
+    "journalctl",
+    "-k",
+    "-b",
+    "-o",
+    "json",
+    "-a",
+    "-q",
+    "--no-pager",
+    "-n",
+    str(MAX_ENTRIES),
+    "--output-fields=" + FIELDS,
+]
 # Messages of journald itself are not of the kernel, so -k alone hides that it missed some.
-COMMAND_MISSED = ["journalctl", "-b", "-o", "json", "-a", "-q", "--no-pager", "-n", "1000", "--output-fields=MESSAGE_ID,_BOOT_ID", "MESSAGE_ID=" + MISSED]
+COMMAND_MISSED = [
+    "journalctl",
+    "-b",
+    "-o",
+    "json",
+    "-a",
+    "-q",
+    "--no-pager",
+    "-n",
+    "1000",
+    "--output-fields=MESSAGE_ID,_BOOT_ID",
+    "MESSAGE_ID=" + MISSED,
+]
 COMMAND_SYNC = ["journalctl", "--sync"]
 
 
@@ -68,7 +94,9 @@ def _same_boot(found, plain):
 
 
 def entry(line, plain):
-    """A record; False for an entry that is none of the kernel's in this boot; None for one that cannot be understood."""
+    """A record; False for an entry that is none of the kernel's in this boot; None for one that cannot be
+    understood.
+    """
     found = _object(line)
     if found is None:
         return None
@@ -98,7 +126,9 @@ def _whole(value):
 
 
 def reaches(journal, start_us):
-    """Return whether the journal holds all of the kernel's messages since START_US (None: since the kernel started) that journald ever saw."""
+    """Return whether the journal holds all of the kernel's messages since START_US (None: since the kernel started)
+    that journald ever saw.
+    """
     kernel = [record for record in journal.records if record.facility == 0]
     if not kernel or journal.problem:
         return False
@@ -107,13 +137,17 @@ def reaches(journal, start_us):
             return False
     elif kernel[0].monotonic_us > start_us:
         return False
-    # The two clocks run apart by a few parts in a million, so a message of journald shortly before the start counts too.
+    # The two clocks run apart by a few parts in a million, so a message of journald shortly before the start counts
+    # too.
     return not any(start_us is None or moment * 1.0005 + 5000000 > start_us for moment in journal.missed)
 
 
 def holds(journal, record):
     """Return whether RECORD of the ring is in the journal too."""
-    return any(known.monotonic_us == record.monotonic_us and known.text.strip() == record.text.strip() for known in journal.records)
+    return any(
+        known.monotonic_us == record.monotonic_us and known.text.strip() == record.text.strip()
+        for known in journal.records
+    )
 
 
 def alive(runner):

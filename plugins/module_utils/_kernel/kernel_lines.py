@@ -4,7 +4,8 @@
 
 """Parse lines of the kernel log about GPUs: text in, events out, nothing read here and nothing ever raised.
 
-A line that begins like an XID or SXid and cannot be taken apart is an event without a number: it is judged, not dropped.
+A line that begins like an XID or SXid and cannot be taken apart is an event without a number: it is judged, not
+dropped.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ MAX_TEXT = 300
 XID = re.compile(r"NVRM:\s*Xid\b")
 XID_PARTS = re.compile(r"NVRM:\s*Xid\s*\(([^()]{1,160})\)\s*:\s*(\d{1,6})(?!\w)\s*,?\s*(.*)")
 SXID = re.compile(r"\bSXid\s*\(")
-SXID_PARTS = re.compile(r"(?:nvswitch(\d+)\s*:?\s*)?SXid\s*\((?:PCI:)?\s*([^()]{1,80})\)\s*:\s*(\d{1,7})(?!\w)\s*,?\s*(.*)")
+SXID_PARTS = re.compile(
+    r"(?:nvswitch(\d+)\s*:?\s*)?SXid\s*\((?:PCI:)?\s*([^()]{1,80})\)\s*:\s*(\d{1,7})(?!\w)\s*,?\s*(.*)"
+)
 SXID_WORD = re.compile(r"(non-?\s?fatal|fatal)\b,?\s*(?:Link\s+(-?\d+)\b)?\s*(.*)", re.IGNORECASE)
 SXID_SEVERITY = re.compile(r"Severity\s+(\d+)\b(?:\s+Engine instance\s+(\d+))?")
 FABRIC_MANAGER = re.compile(r"detected NVSwitch (non-fatal|fatal) error (\d{1,7})(?!\w)(.*)", re.IGNORECASE)
@@ -45,7 +48,10 @@ FAULT = {
 RESET_WORD = re.compile(r"(?<![\w-])RST:\s*(Yes|No)\b", re.IGNORECASE)
 DRAIN_RESET_WORD = re.compile(r"\bD-RST:\s*(Yes|No)\b", re.IGNORECASE)
 LINK_REGISTERS = re.compile(r"link\s+(-?\d+)\s*\(([^()]*)\)", re.IGNORECASE)
-RECOVERY = re.compile(r"recovery action changed from\s+(?:0x([0-9a-fA-F]+)\s*)?(?:\(([^()]*)\)\s*)?to\s+(?:0x([0-9a-fA-F]+)\s*)?(?:\(([^()]*)\))?")
+RECOVERY = re.compile(
+    r"recovery "
+    r"action changed from\s+(?:0x([0-9a-fA-F]+)\s*)?(?:\(([^()]*)\)\s*)?to\s+(?:0x([0-9a-fA-F]+)\s*)?(?:\(([^()]*)\))?"
+)
 NVLINK5 = re.compile(r"(\S+)\s+(non-?fatal|fatal)\s+XC(\d+)\s+i(\d+)\s+Link\s+(-?\d+)\s*\(([^()]*)\)", re.IGNORECASE)
 NVLINK5_CODES = frozenset(range(144, 151))
 
@@ -56,19 +62,31 @@ NVRM_GPU = re.compile(r"NVRM:(?:.*\bfor)?\s*GPU\s+(?:at\s+)?(?:PCI:)?([0-9a-fA-F
 FALLEN = re.compile(r"NVRM:.*fallen off the bus")
 INIT_FAILED = re.compile(r"NVRM:.*\b(?:RmInitAdapter failed|rm_init_adapter(?:\(\d*\))? failed)")
 PROBE_FAILED = re.compile(
-    r"NVRM:\s*(?:The NVIDIA probe routine (?:failed|was not called)|None of the NVIDIA (?:graphics adapters|devices) were"
-    r"|No NVIDIA (?:GPU|graphics adapter) found|This PCI I/O region assigned to your NVIDIA device is invalid)")
+    r"NVRM:\s*(?:The NVIDIA probe routine (?:failed|was not called)|None of the NVIDIA (?:graphics "
+    r"adapters|devices) were"
+    r"|No NVIDIA (?:GPU|graphics adapter) found|This PCI I/O region assigned to your NVIDIA device is invalid)"
+)
 # The kernel's own words, from 6.2 on and before (drivers/base/dd.c).
-PROBED = re.compile(r"\bnvidia (\S+): probe with driver nvidia failed with error|\bnvidia: probe of (\S+) failed with error")
-# What the open driver's kernel_gsp.c, kernel_rc_watchdog_callback.c and kernel_nvlink_gh100.c print beside no XID, or long after one.
+PROBED = re.compile(
+    r"\bnvidia (\S+): probe with driver nvidia failed with error|\bnvidia: probe of (\S+) failed with error"
+)
+# What the open driver's kernel_gsp.c, kernel_rc_watchdog_callback.c and kernel_nvlink_gh100.c print beside no XID, or
+# long after one.
 NEEDS_RESET = re.compile(r"NVRM:.*(?:\bGPU likely needs to be reset|RC watchdog: GPU is probably locked)")
 NO_LINK_DETECT = re.compile(r"NVRM:.*(?:postRxDetLinkMask failed|Failed to update Rx Detect Link mask)", re.IGNORECASE)
 PEERMEM = re.compile(r"nvidia-peermem\b.*\bdetected invalid context\b")
 UVM_FATAL = re.compile(r"uvm encountered global fatal error")
 # What a line says whole, but for the GPU.
 PLAIN = (
-    ("fallen_off", FALLEN), ("rm_init_failed", INIT_FAILED), ("probe_failed", PROBE_FAILED), ("probe_failed", PROBED), ("needs_reset", NEEDS_RESET),
-    ("no_link_detect", NO_LINK_DETECT), ("peermem_invalid", PEERMEM), ("uvm_fatal", UVM_FATAL))
+    ("fallen_off", FALLEN),
+    ("rm_init_failed", INIT_FAILED),
+    ("probe_failed", PROBE_FAILED),
+    ("probe_failed", PROBED),
+    ("needs_reset", NEEDS_RESET),
+    ("no_link_detect", NO_LINK_DETECT),
+    ("peermem_invalid", PEERMEM),
+    ("uvm_fatal", UVM_FATAL),
+)
 MISMATCH = re.compile(r"NVRM:\s*API mismatch\b")
 MISMATCH_CLIENT = re.compile(r"\bhas the version\s+(\d{3}\.\d+(?:\.\d+)?)")
 MISMATCH_MODULE = re.compile(r"kernel module has the version\s+(\d{3}\.\d+(?:\.\d+)?)")
@@ -76,11 +94,13 @@ MISMATCH_WHO = re.compile(r"\bclient\s+'([^']{1,64})'\s*\(pid\s+(\d+)\)")
 UNSIGNED = re.compile(r"\b(nvidia[\w-]*): module verification failed")
 
 TROUBLE = re.compile(
-    r"\s*(?:BUG: |Oops: |general protection fault|kernel BUG at |WARNING: |watchdog: BUG: |invalid opcode: |double fault: |stack segment: "
-    r"|INFO: task .{1,80} blocked for more than|INFO: rcu_\w+ |Kernel panic)")
+    r"\s*(?:BUG: |Oops: |general protection fault|kernel BUG at |WARNING: |watchdog: BUG: |invalid opcode: |double "
+    r"fault: |stack segment: |INFO: task .{1,80} blocked for more than|INFO: rcu_\w+ |Kernel panic)"
+)
 TRACE = re.compile(r"\s*Call [Tt]race:")
-# Reports after which the kernel goes on as before: of its sanitizer (Documentation/dev-tools/ubsan.rst), and the driver's own dumps of its stack,
-# which it prints beside its XIDs, by os_dump_stack of the open modules (kernel-open/nvidia/os-interface.c).
+# Reports after which the kernel goes on as before: of its sanitizer (Documentation/dev-tools/ubsan.rst), and the
+# driver's own dumps of its stack, which it prints beside its XIDs, by os_dump_stack of the open modules
+# (kernel-open/nvidia/os-interface.c).
 UBSAN = re.compile(r"\s*UBSAN: ")
 OWN_DUMP = re.compile(r"\bos_dump_stack\+0x[0-9a-f]+.*\[nvidia\]")
 TROUBLE_END = re.compile(r"---\[ end (?:trace|Kernel panic)")
@@ -114,7 +134,7 @@ def hexadecimals(text: str) -> list[int] | None:
 
 
 def short(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else text[:MAX_TEXT - 3] + "..."
+    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
 
 
 def branch(version: str | None) -> int | None:
@@ -124,7 +144,10 @@ def branch(version: str | None) -> int | None:
 
 
 def parse(line: str, driver: str | None = None) -> dict[str, object] | None:
-    """The event that one LINE reports by itself, or None. DRIVER is the version of the driver that wrote it, if known."""
+    """The event that one LINE reports by itself, or None.
+
+    DRIVER is the version of the driver that wrote it, if known.
+    """
     line = line[:MAX_LINE]
     if XID.search(line):
         return _xid(line, driver)
@@ -187,12 +210,12 @@ def _xid(line, driver):
     if process:
         if process.group(1):
             event["pid"] = int(process.group(1))
-        rest = rest[process.end():]
+        rest = rest[process.end() :]
         name = NAME.match(rest)
         if name:
             if name.group(1) and "<unknown>" not in name.group(1):
                 event["name"] = name.group(1)[:64]
-            rest = rest[name.end():]
+            rest = rest[name.end() :]
     for key, pattern in (("channel", CHANNEL), ("cause", CAUSE)):
         detail = pattern.search(rest)
         if detail:
@@ -208,7 +231,9 @@ def _details(event, rest, driver):
         if found:
             event["place"] = "GPC %s TPC %s" % found.group(1, 2)
     elif code == 31:
-        event["fault"] = dict((key, pattern.search(rest).group(1)) for key, pattern in FAULT.items() if pattern.search(rest))
+        event["fault"] = dict(
+            (key, pattern.search(rest).group(1)) for key, pattern in FAULT.items() if pattern.search(rest)
+        )
     elif code in (94, 95):
         found, drained = RESET_WORD.search(rest), DRAIN_RESET_WORD.search(rest)
         event["reset"] = found.group(1).lower() if found else "not said"
@@ -222,7 +247,12 @@ def _details(event, rest, driver):
         found = RECOVERY.search(rest)
         if found:
             before, before_text, now, now_text = found.groups()
-            event["recovery"] = {"from": _number(before), "from_text": before_text, "to": _number(now), "to_text": now_text}
+            event["recovery"] = {
+                "from": _number(before),
+                "from_text": before_text,
+                "to": _number(now),
+                "to_text": now_text,
+            }
     elif code in NVLINK5_CODES:
         event["nvlink5"] = _nvlink5(rest, driver)
 
@@ -232,14 +262,16 @@ def _number(text):
 
 
 def layouts(driver: str | None) -> list[int]:
-    """Return the layouts of intrInfo that a driver may have used: 1 before R575, 2 since; both if the driver is not known."""
+    """Return the layouts of intrInfo that a driver may have used: 1 before R575, 2 since; both if the driver is not
+    known.
+    """
     number = branch(driver)
     return [1, 2] if number is None else [1 if number < 575 else 2]
 
 
 def unit_number(intr_info: int, layout: int) -> int:
     """Return the number of the unit: bits 9 to 5 in layout 1, bits 6 to 0 in layout 2."""
-    return (intr_info >> 5) & 0x1f if layout == 1 else intr_info & 0x7f
+    return (intr_info >> 5) & 0x1F if layout == 1 else intr_info & 0x7F
 
 
 def _nvlink5(rest, driver):
@@ -251,9 +283,18 @@ def _nvlink5(rest, driver):
     if not values or len(values) < 2:
         return None
     known = layouts(driver)
-    return {"unit": unit[:64], "fatal": word.lower() == "fatal", "contained": int(contained[:9]), "injected": int(injected[:9]), "link": int(link[:9]),
-            "intr_info": values[0], "error_status": values[1], "layouts": known,
-            "units": [unit_number(values[0], layout) for layout in known], "subcode": (values[0] >> 20) & 0x3f}
+    return {
+        "unit": unit[:64],
+        "fatal": word.lower() == "fatal",
+        "contained": int(contained[:9]),
+        "injected": int(injected[:9]),
+        "link": int(link[:9]),
+        "intr_info": values[0],
+        "error_status": values[1],
+        "layouts": known,
+        "units": [unit_number(values[0], layout) for layout in known],
+        "subcode": (values[0] >> 20) & 0x3F,
+    }
 
 
 def _sxid(line):
@@ -282,8 +323,14 @@ def _sxid(line):
 def _fabric_manager(line, found):
     word, code, rest = found.groups()
     place, port = FM_ADDRESS.search(rest), FM_PORT.search(rest)
-    event = {"kind": "sxid", "sxid": int(code), "pci": address(place.group(1)) if place else None, "fatal": word.lower() == "fatal",
-             "origin": "fabricmanager", "text": short(line[found.start():])}
+    event = {
+        "kind": "sxid",
+        "sxid": int(code),
+        "pci": address(place.group(1)) if place else None,
+        "fatal": word.lower() == "fatal",
+        "origin": "fabricmanager",
+        "text": short(line[found.start() :]),
+    }
     if port:
         event["link"] = int(port.group(1)[:9])
     return event
@@ -294,7 +341,7 @@ def _mismatch(event, line):
     module = MISMATCH_MODULE.search(line)
     if module:
         event["module"] = module.group(1)
-        line = line[:module.start()]
+        line = line[: module.start()]
     client = MISMATCH_CLIENT.search(line)
     if client:
         event["client"] = client.group(1)
@@ -322,8 +369,9 @@ def silent(line: str) -> bool:
 
 
 class Scanner:
-    """Feeds on the records of a log in their order, and knows what one line alone does not say: the driver that wrote it, the GPU that
-    an earlier line named, the second half of a message, whose code a trace runs through."""
+    """Feeds on the records of a log in their order, and knows what one line alone does not say: the driver that wrote
+    it, the GPU that an earlier line named, the second half of a message, whose code a trace runs through.
+    """
 
     def __init__(self):
         self.driver = None
@@ -377,8 +425,12 @@ class Scanner:
         """The second and third line of an SXid belong to its first."""
         key = (event["pci"], event["sxid"], event.get("origin"))
         first, since = self._switch.get(key, (None, 0))
-        if event.get("part") and first is not None and when - since < 1000000 and (
-                event["part"] == "data" or first["fatal"] == event["fatal"]):
+        if (
+            event.get("part")
+            and first is not None
+            and when - since < 1000000
+            and (event["part"] == "data" or first["fatal"] == event["fatal"])
+        ):
             return None
         if len(self._switch) > 1024:
             self._switch.clear()
@@ -388,7 +440,9 @@ class Scanner:
     def _follow(self, line, when):
         """A kernel's report of trouble is one event; it is the driver's as soon as a frame of the driver is in it."""
         event, since, count = self._trouble
-        if event is not None and (count >= TROUBLE_RECORDS or when - since > TROUBLE_US or event["kind"] in HARMLESS and TROUBLE.match(line)):
+        if event is not None and (
+            count >= TROUBLE_RECORDS or when - since > TROUBLE_US or event["kind"] in HARMLESS and TROUBLE.match(line)
+        ):
             event = None
         if event is None:
             if not TROUBLE.match(line) and not TRACE.match(line) and not UBSAN.match(line):

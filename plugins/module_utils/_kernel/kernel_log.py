@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read the events of GPUs in the kernel log since a position in it (schema gpufleet.kernel-log/1), and whether any may be missing.
+"""Read the events of GPUs in the kernel log since a position in it (schema gpufleet.kernel-log/1), and whether any may
+be missing.
 
-The ring of /dev/kmsg is read first. Where it has been overwritten, the journal of this boot may hold what is gone; where it cannot be read
-at all, the journal stands in. "complete" is True only if nothing can be missing since the watermark.
+The ring of /dev/kmsg is read first. Where it has been overwritten, the journal of this boot may hold what is gone;
+where it cannot be read at all, the journal stands in. "complete" is True only if nothing can be missing since the
+watermark.
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ from . import journal, kernel_lines, kmsg, loaded
 SCHEMA = "gpufleet.kernel-log/1"
 TAIL_LINES = 40
 MAX_EVENTS = 1000
-# Of events that a verdict cannot tell apart the first ones are kept, after them the first of each burst, and always the last: it is the state now.
+# Of events that a verdict cannot tell apart the first ones are kept, after them the first of each burst, and always the
+# last: it is the state now.
 MAX_ALIKE, MAX_BURSTS = 20, 100
 BURST_US = 60 * 1000 * 1000
-# With more different events than that the log counts as incomplete; the last of the others are kept to show how it ends, and of what
-# decides whatever else there is (a report that names the driver, the recovery state of a GPU) the last of each GPU.
+# With more different events than that the log counts as incomplete; the last of the others are kept to show how it
+# ends, and of what decides whatever else there is (a report that names the driver, the recovery state of a GPU) the
+# last of each GPU.
 LAST_EVENTS = 100
-# All events that are kept. Beyond it only the first and the last of those alike are: the answer has to fit into a task's result.
+# All events that are kept. Beyond it only the first and the last of those alike are: the answer has to fit into a
+# task's result.
 MOST_EVENTS = 4 * MAX_EVENTS
 
 # The log's clock is not the one of CLOCK_MONOTONIC, which NTP slews, and runs away from it.
@@ -36,15 +41,18 @@ STEP = "Read it as root (become: true) on the node itself, not in a container wi
 
 
 def read(root="/", runner=None, watermark=None, clock=time.monotonic, lines=TAIL_LINES):
-    """The kernel log since WATERMARK {boot_id, seq, monotonic_us}, a position that an earlier reading of the node answered."""
+    """The kernel log since WATERMARK {boot_id, seq, monotonic_us}, a position that an earlier reading of the node
+    answered.
+    """
     return _answer(_Reading(root, runner or Runner(), watermark, clock), lines)
 
 
 def evidence(root="/", runner=None, lines=500, clock=time.monotonic):
     """For a bundle of evidence: {"source", "lines", "recent", "withheld", "problem"}.
 
-    LINES lines about the driver and as many of the kernel's own last ones, each with the kernel's time. What processes wrote into the log
-    is not taken, and withheld says how many lines of the kernel were not because they may hold secrets.
+    LINES lines about the driver and as many of the kernel's own last ones, each with the kernel's time. What processes
+    wrote into the log is not taken, and withheld says how many lines of the kernel were not because they may hold
+    secrets.
     """
     reading = _Reading(root, runner or Runner(), None, clock)
     about, recent = (collections.deque(maxlen=max(0, lines)) for dummy in range(2))
@@ -54,12 +62,22 @@ def evidence(root="/", runner=None, lines=500, clock=time.monotonic):
             if kernel_lines.silent(line):
                 withheld += 1
                 continue
-            timed = "[%5d.%06d] %s" % (record.monotonic_us // 1000000, record.monotonic_us % 1000000, kernel_lines.short(line))
+            timed = "[%5d.%06d] %s" % (
+                record.monotonic_us // 1000000,
+                record.monotonic_us % 1000000,
+                kernel_lines.short(line),
+            )
             recent.append(timed)
             if kernel_lines.shown(line):
                 about.append(timed)
     problem = "; ".join(problem for problem in reading.problems if problem)
-    return {"source": reading.source, "lines": list(about), "recent": list(recent), "withheld": withheld, "problem": problem}
+    return {
+        "source": reading.source,
+        "lines": list(about),
+        "recent": list(recent),
+        "withheld": withheld,
+        "problem": problem,
+    }
 
 
 class _Reading:
@@ -76,7 +94,10 @@ class _Reading:
         self.complete, self.since_us = None, None
         self.start, usable = _start(watermark, self.boot_id, self.now_us)
         if not usable:
-            self.problems.append("the watermark %r is no position in the kernel log up to now, so every event of this boot counts" % (watermark,))
+            self.problems.append(
+                "the watermark %r is no position in the kernel log up to now, so every event of this boot counts"
+                % (watermark,)
+            )
         if self.boot_id is None:
             self.problems.append("the boot id cannot be read, so it cannot be told which boot the log is of")
         ring = kmsg.read(files.under(root, "/dev/kmsg"), clock)
@@ -92,7 +113,11 @@ class _Reading:
         self.source = "kmsg"
         records = ring.records
         last = max(records, key=lambda record: record.seq)
-        self.position = {"boot_id": self.boot_id, "seq": last.seq, "monotonic_us": max(record.monotonic_us for record in records)}
+        self.position = {
+            "boot_id": self.boot_id,
+            "seq": last.seq,
+            "monotonic_us": max(record.monotonic_us for record in records),
+        }
         seq, moment = self.start
         problem = _contradiction(records, self.start)
         if problem:
@@ -107,8 +132,10 @@ class _Reading:
         if gaps and not unbridged:
             self.since_us = 0 if gaps[0].start_us is None else gaps[0].start_us
         if unbridged:
-            self.problems.append("the kernel log was overwritten (%s) and the journal does not hold what is gone%s" % (
-                "; ".join(_lost(gap) for gap in unbridged), ": " + bridge.problem if bridge.problem else ""))
+            self.problems.append(
+                "the kernel log was overwritten (%s) and the journal does not hold what is gone%s"
+                % ("; ".join(_lost(gap) for gap in unbridged), ": " + bridge.problem if bridge.problem else "")
+            )
         if ring.state != "ok":
             self.problems.append(ring.problem)
             self.since_us = None
@@ -126,12 +153,19 @@ class _Reading:
         self.records = found.records
         self.position = {"boot_id": self.boot_id, "seq": None, "monotonic_us": found.records[-1].monotonic_us}
         if seq is not None and moment is None:
-            self.problems.append("the watermark has no time, and the journal has no sequence numbers to compare it with")
+            self.problems.append(
+                "the watermark has no time, and the journal has no sequence numbers to compare it with"
+            )
             self.start = (None, None)
         elif not journal.reaches(found, moment):
             self.complete = False
-            self.problems.append("the journal does not reach back to the %s%s" % (
-                "start of the kernel" if moment is None else "watermark", ": " + found.problem if found.problem else ""))
+            self.problems.append(
+                "the journal does not reach back to the %s%s"
+                % (
+                    "start of the kernel" if moment is None else "watermark",
+                    ": " + found.problem if found.problem else "",
+                )
+            )
         elif journal.alive(self.runner):
             self.complete, self.since_us = True, 0 if moment is None else moment
         else:
@@ -141,14 +175,17 @@ class _Reading:
 
 
 class _Gap:
-    """Records that are gone: after START_US (None: since the kernel started), before the record NEXT, which is still there."""
+    """Records that are gone: after START_US (None: since the kernel started), before the record NEXT, which is still
+    there.
+    """
 
     def __init__(self, start_us, start_seq, index, following):
         self.start_us, self.start_seq, self.index, self.following = start_us, start_seq, index, following
 
 
 def _start(watermark, boot_id, now_us):
-    """(seq, monotonic_us) after which events count, (None, None) for all of this boot; and whether the watermark could be used.
+    """(seq, monotonic_us) after which events count, (None, None) for all of this boot; and whether the watermark could
+    be used.
 
     One that lies in the future would hide what happens until then.
     """
@@ -172,14 +209,23 @@ def _contradiction(records, start):
     """Return why the ring cannot be the one in which the position START was taken; "" if it can."""
     seq, moment = start
     if seq is not None and records[-1].seq < seq:
-        return "the kernel log ends with record %d, before the watermark's %d: it is another log, so all of it counts" % (records[-1].seq, seq)
+        return (
+            "the kernel log ends with record %d, before the watermark's %d: it is another log, so all of it counts"
+            % (records[-1].seq, seq)
+        )
     if moment is not None and moment > max(record.monotonic_us for record in records):
-        return "the kernel log ends before the time of the watermark: it is another log, or a watermark of the future, so all of it counts"
+        return (
+            "the kernel log ends before the time of the watermark: it is another log, or a watermark of the future, so "
+            "all of it counts"
+        )
     if seq is not None and moment is not None:
         # The watermark holds the newest time of all records up to its own, so its own record is never newer.
         for record in records:
             if record.seq == seq and record.monotonic_us > moment:
-                return "record %d of the kernel log is not the one of the watermark: it is another log, so all of it counts" % (seq,)
+                return (
+                    "record %d of the kernel log is not the one of the watermark: it is another log, so "
+                    "all of it counts" % (seq,)
+                )
     return ""
 
 
@@ -220,13 +266,18 @@ def _bridged(records, gaps, bridge):
         return records, []
     result, done, unbridged = [], 0, []
     for gap in gaps:
-        result += records[done:gap.index]
+        result += records[done : gap.index]
         done = gap.index
-        # The first message of the kernel itself after the gap proves that the journal and the ring overlap. A message of a process does not:
-        # journald takes its own ones out.
-        anchor = next((record for record in records[gap.index:] if record.facility == 0), None)
+        # The first message of the kernel itself after the gap proves that the journal and the ring overlap. A message
+        # of a process does not: journald takes its own ones out.
+        anchor = next((record for record in records[gap.index :] if record.facility == 0), None)
         known_start = gap.start_us is not None or gap.start_seq is None
-        if anchor is None or not known_start or not journal.reaches(bridge, gap.start_us) or not journal.holds(bridge, anchor):
+        if (
+            anchor is None
+            or not known_start
+            or not journal.reaches(bridge, gap.start_us)
+            or not journal.holds(bridge, anchor)
+        ):
             unbridged.append(gap)
         after = -1 if gap.start_us is None else gap.start_us
         result += [record for record in bridge.records if after < record.monotonic_us < gap.following.monotonic_us]
@@ -270,9 +321,20 @@ def _answer(reading, lines):
         complete = None
         problems.append("the kernel log has more than %d different events" % (MAX_EVENTS,))
     return {
-        "schema": SCHEMA, "boot_id": reading.boot_id, "source": reading.source, "position": reading.position, "watermark": reading.watermark,
-        "complete": complete, "since_us": reading.since_us, "read_at_us": reading.now_us, "events": kept, "suppressed": suppressed, "counted": counted,
-        "gpus": scanner.uuids, "tail": kernel_lines.tail(shown, lines), "problem": "; ".join(problem for problem in problems if problem),
+        "schema": SCHEMA,
+        "boot_id": reading.boot_id,
+        "source": reading.source,
+        "position": reading.position,
+        "watermark": reading.watermark,
+        "complete": complete,
+        "since_us": reading.since_us,
+        "read_at_us": reading.now_us,
+        "events": kept,
+        "suppressed": suppressed,
+        "counted": counted,
+        "gpus": scanner.uuids,
+        "tail": kernel_lines.tail(shown, lines),
+        "problem": "; ".join(problem for problem in problems if problem),
     }
 
 
@@ -292,7 +354,9 @@ def _fill_driver(events, version):
             nvlink = event.get("nvlink5")
             if nvlink:
                 nvlink["layouts"] = kernel_lines.layouts(version)
-                nvlink["units"] = [kernel_lines.unit_number(nvlink["intr_info"], layout) for layout in nvlink["layouts"]]
+                nvlink["units"] = [
+                    kernel_lines.unit_number(nvlink["intr_info"], layout) for layout in nvlink["layouts"]
+                ]
 
 
 class _Kept:
@@ -353,7 +417,9 @@ class _Kept:
             if left_out:
                 event = entry["first"][0][1]
                 key = (event["kind"], event.get("pci") or event.get("uuid"), event.get("xid", event.get("sxid")))
-                total = totals.setdefault(key, {"kind": key[0], "pci": key[1], "code": key[2], "count": 0, "last_us": 0})
+                total = totals.setdefault(
+                    key, {"kind": key[0], "pci": key[1], "code": key[2], "count": 0, "last_us": 0}
+                )
                 total["count"] += left_out
                 total["last_us"] = max(total["last_us"], entry["before_us"])
         return sorted(totals.values(), key=lambda total: (total["kind"], str(total["pci"]), str(total["code"])))
@@ -363,8 +429,28 @@ def _key(event):
     """Events are alike if a verdict cannot tell them apart, but for their number and time."""
     nvlink = event.get("nvlink5") or {}
     recovery = event.get("recovery") or {}
-    return (event["kind"], event.get("pci"), event.get("uuid"), event.get("xid", event.get("sxid")), event.get("fatal"), event.get("place"),
-            event.get("reset"), event.get("drain_reset"), event.get("version"), event.get("link"), tuple(event.get("registers") or ()),
-            recovery.get("to"), recovery.get("to_text"),
-            nvlink.get("unit"), nvlink.get("fatal"), nvlink.get("intr_info"), nvlink.get("error_status"), event.get("client"), event.get("module"),
-            event.get("cause"), event.get("driver"), event.get("what"), event.get("device"))
+    return (
+        event["kind"],
+        event.get("pci"),
+        event.get("uuid"),
+        event.get("xid", event.get("sxid")),
+        event.get("fatal"),
+        event.get("place"),
+        event.get("reset"),
+        event.get("drain_reset"),
+        event.get("version"),
+        event.get("link"),
+        tuple(event.get("registers") or ()),
+        recovery.get("to"),
+        recovery.get("to_text"),
+        nvlink.get("unit"),
+        nvlink.get("fatal"),
+        nvlink.get("intr_info"),
+        nvlink.get("error_status"),
+        event.get("client"),
+        event.get("module"),
+        event.get("cause"),
+        event.get("driver"),
+        event.get("what"),
+        event.get("device"),
+    )

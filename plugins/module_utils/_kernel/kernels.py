@@ -43,7 +43,9 @@ def find_next_boot(root, runner, installed):
     not lead to a kernel is unknown, not a guess.
     """
     env = read_grubenv(root)
-    menu_text = files.read_text(files.under(root, "/boot/grub/grub.cfg")) or files.read_text(files.under(root, "/boot/grub2/grub.cfg"))
+    menu_text = files.read_text(files.under(root, "/boot/grub/grub.cfg")) or files.read_text(
+        files.under(root, "/boot/grub2/grub.cfg")
+    )
     if menu_text is not None and "blscfg" not in menu_text:
         return from_menu(menu_text, env)
     kernel, source = from_grubby(root, runner)
@@ -145,7 +147,12 @@ def parse_menu(content: str) -> list[dict]:
         found = ENTRY.match(line)
         if found:
             ident = ENTRY_ID.search(found.group("rest"))
-            item = {"title": unquote(found.group("title")), "id": unquote(ident.group("id")) if ident else "", "kernel": None, "entries": []}
+            item = {
+                "title": unquote(found.group("title")),
+                "id": unquote(ident.group("id")) if ident else "",
+                "kernel": None,
+                "entries": [],
+            }
             stack[-1]["entries"].append(item)
             stack.append(item)
             depth.append(True)
@@ -163,7 +170,9 @@ def parse_menu(content: str) -> list[dict]:
 
 
 def select(entries, path):
-    """The kernel of an entry named by number, id or title, with ``>`` between levels; GRUB takes a submenu's first entry."""
+    """The kernel of an entry named by number, id or title, with ``>`` between levels; GRUB takes a submenu's first
+    entry.
+    """
     here, kernel = entries, None
     for part in re.split(r"(?<!>)>(?!>)", path):
         part = part.replace(">>", ">")
@@ -190,7 +199,9 @@ def unquote(value: str) -> str:
 
 
 def headers_present(root, kernel):
-    """True when the kernel's headers are there as DKMS wants them (dkms(8): C(build) of the kernel's module directory; C(source) is not enough)."""
+    """True when the kernel's headers are there as DKMS wants them (dkms(8): C(build) of the kernel's module directory;
+    C(source) is not enough).
+    """
     return files.resolve(root, "/lib/modules/%s/build/include" % kernel) is not None
 
 

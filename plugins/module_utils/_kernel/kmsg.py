@@ -24,25 +24,35 @@ HEAD = re.compile(rb"(\d{1,6}),(\d{1,18}),(\d{1,18}),([^;]{0,200});")
 ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")
 CALLER = re.compile(r"(?:^|,)caller=([^,]+)")
 
-# seq and monotonic_us as the kernel counts them; facility 0 is the kernel itself, anything else was written by a process.
+# seq and monotonic_us as the kernel counts them; facility 0 is the kernel itself, anything else was written by a
+# process.
 Record = collections.namedtuple("Record", ["seq", "monotonic_us", "facility", "flags", "text"])
-# state: ok, or why there is nothing to trust: absent, denied, foreign (no kernel log), cut (not read to its end), damaged.
+# state: ok, or why there is nothing to trust: absent, denied, foreign (no kernel log), cut (not read to its end),
+# damaged.
 Ring = collections.namedtuple("Ring", ["records", "state", "problem"])
 
 
 def parse(data):
-    """Return one record out of its bytes; None for what is none. Lines after the first are a dictionary that is not used here."""
+    """Return one record out of its bytes; None for what is none.
+
+    Lines after the first are a dictionary that is not used here.
+    """
     line = data.partition(b"\n")[0]
     head = HEAD.match(line)
     if not head:
         return None
     priority, seq, moment, flags = head.groups()
-    raw = ESCAPE.sub(lambda found: bytes((int(found.group(1), 16),)), line[head.end():head.end() + MAX_TEXT])
-    return Record(int(seq), int(moment), int(priority) >> 3, flags.decode("ascii", "replace"), raw.decode("utf-8", "replace"))
+    raw = ESCAPE.sub(lambda found: bytes((int(found.group(1), 16),)), line[head.end() : head.end() + MAX_TEXT])
+    return Record(
+        int(seq), int(moment), int(priority) >> 3, flags.decode("ascii", "replace"), raw.decode("utf-8", "replace")
+    )
 
 
 def read(path, clock=time.monotonic, limit_s=LIMIT_S):
-    """All that the log at PATH holds now, oldest first. Never waits for more and never runs on for longer than LIMIT_S."""
+    """All that the log at PATH holds now, oldest first.
+
+    Never waits for more and never runs on for longer than LIMIT_S.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -75,14 +85,17 @@ def _device(descriptor, path, clock, limit_s):
     strange = 0
     while True:
         if clock() > deadline or len(records) >= MAX_RECORDS or size >= MAX_BYTES:
-            return Ring(records, "cut", "%s was not read to its end: %d records in %s s" % (path, len(records), limit_s))
+            return Ring(
+                records, "cut", "%s was not read to its end: %d records in %s s" % (path, len(records), limit_s)
+            )
         try:
             data = os.read(descriptor, BUFFER)
         except BlockingIOError:
             break
         except OSError as exc:
             if exc.errno == errno.EPIPE:
-                # Records were overwritten before they were read: the next read goes on with the oldest there is, and the numbers tell.
+                # Records were overwritten before they were read: the next read goes on with the oldest there is, and
+                # the numbers tell.
                 continue
             if exc.errno == errno.EINVAL:
                 return Ring(records, "damaged", "%s holds a record longer than %d bytes" % (path, BUFFER))
@@ -96,7 +109,11 @@ def _device(descriptor, path, clock, limit_s):
         else:
             records.append(record)
     if strange:
-        return Ring(records, "foreign" if not records else "damaged", "%s answered %d times with something that is no record" % (path, strange))
+        return Ring(
+            records,
+            "foreign" if not records else "damaged",
+            "%s answered %d times with something that is no record" % (path, strange),
+        )
     return Ring(records, "ok", "")
 
 
@@ -108,7 +125,7 @@ def _file(descriptor, path):
             stream.readline()
         data = stream.read(MAX_BYTES)
     # A record whose line end is not written yet is not there yet.
-    lines = data[:data.rfind(b"\n") + 1].split(b"\n")[:-1]
+    lines = data[: data.rfind(b"\n") + 1].split(b"\n")[:-1]
     records = []
     strange = 0
     for line in lines[-MAX_RECORDS:]:
@@ -118,22 +135,33 @@ def _file(descriptor, path):
         elif line and not line.startswith(b" "):
             strange += 1
     if strange:
-        return Ring(records, "foreign" if not records else "damaged", "%s has %d lines that are no records" % (path, strange))
+        return Ring(
+            records, "foreign" if not records else "damaged", "%s has %d lines that are no records" % (path, strange)
+        )
     return Ring(records, "ok", "")
 
 
 def joined(records):
-    """The records with the fragments of a line put together again: the flags c and + say that a record goes on with an earlier one.
+    """The records with the fragments of a line put together again: the flags c and + say that a record goes on with an
+    earlier one.
 
-    The hint may be wrong, and the text of an event is found wherever in a line it stands, so nothing is lost by believing it.
+    The hint may be wrong, and the text of an event is found wherever in a line it stands, so nothing is lost by
+    believing it.
     """
     result = []
     for record in records:
         flag = record.flags.partition(",")[0]
         before = result[-1] if result else None
-        if (flag in ("c", "+") and before is not None and before.facility == record.facility and _follows(before, record)
-                and _caller(record) == _caller(before) and record.monotonic_us - before.monotonic_us < 1000000
-                and len(before.text) < MAX_TEXT and (flag == "+" or not record.text.startswith(("NVRM:", "nvidia")))):
+        if (
+            flag in ("c", "+")
+            and before is not None
+            and before.facility == record.facility
+            and _follows(before, record)
+            and _caller(record) == _caller(before)
+            and record.monotonic_us - before.monotonic_us < 1000000
+            and len(before.text) < MAX_TEXT
+            and (flag == "+" or not record.text.startswith(("NVRM:", "nvidia")))
+        ):
             result[-1] = before._replace(seq=record.seq, text=before.text + record.text)
         else:
             result.append(record)

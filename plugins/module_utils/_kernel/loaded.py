@@ -19,8 +19,9 @@ DRIVER_MODULES = ("nvidia", "nvidia_modeset", "nvidia_drm", UVM, "nvidia_peermem
 
 
 def read(root):
-    """``{"state": loaded|not_loaded|unknown, "version", "flavour", "nouveau": bool|None, "sources": {module: srcversion},
-    "compute_users": int|None}``"""
+    """``{"state": loaded|not_loaded|unknown, "version", "flavour", "nouveau": bool|None, "sources": {module:
+    srcversion}, "compute_users": int|None}``
+    """
     module_root = files.under(root, "/sys/module")
     banner = files.read_text(files.under(root, "/proc/driver/nvidia/version"))
     version = files.read_line(os.path.join(module_root, "nvidia", "version"))
@@ -35,21 +36,30 @@ def read(root):
     else:
         state = "unknown"
     return {
-        "state": state, "version": version or parsed["version"], "flavour": parsed["flavour"] if banner else None,
+        "state": state,
+        "version": version or parsed["version"],
+        "flavour": parsed["flavour"] if banner else None,
         "disagree": bool(version and parsed["version"] and version != parsed["version"]),
-        "nouveau": read_nouveau(root, names), "sources": read_sources(module_root, names),
+        "nouveau": read_nouveau(root, names),
+        "sources": read_sources(module_root, names),
         "compute_users": read_compute_users(module_root, names),
     }
 
 
 def read_sources(module_root, names):
     """The kernel's digest of the source of every loaded module of the driver; a module without one is left out."""
-    found = dict((name, files.read_line(os.path.join(module_root, name, "srcversion"))) for name in DRIVER_MODULES if name in (names or []))
+    found = dict(
+        (name, files.read_line(os.path.join(module_root, name, "srcversion")))
+        for name in DRIVER_MODULES
+        if name in (names or [])
+    )
     return dict((name, value) for name, value in found.items() if value)
 
 
 def read_compute_users(module_root, names):
-    """How often processes have nvidia_uvm open, as everything that runs CUDA has, and no service of the driver; None when that is not known."""
+    """How often processes have nvidia_uvm open, as everything that runs CUDA has, and no service of the driver; None
+    when that is not known.
+    """
     if names is None:
         return None
     if UVM not in names:
@@ -64,7 +74,10 @@ def parse_banner(content):
     found = BANNER.search(content)
     if not found:
         return {"version": None, "flavour": None}
-    return {"version": found.group("version"), "flavour": "open" if "Open Kernel Module" in found.group("what") else "proprietary"}
+    return {
+        "version": found.group("version"),
+        "flavour": "open" if "Open Kernel Module" in found.group("what") else "proprietary",
+    }
 
 
 def read_nouveau(root, names):

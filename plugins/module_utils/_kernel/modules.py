@@ -12,7 +12,9 @@ import re
 from .._node import files
 from .._node.runner import missing
 
-MAIN = re.compile(r"^(?P<name>nvidia(?:[-_](?:current|srv|server|open|tesla|legacy|\d+(?:xx)?))*)\.ko(?:\.(?:xz|zst|gz))?$")
+MAIN = re.compile(
+    r"^(?P<name>nvidia(?:[-_](?:current|srv|server|open|tesla|legacy|\d+(?:xx)?))*)\.ko(?:\.(?:xz|zst|gz))?$"
+)
 # in the order in which depmod looks, so that the first hit is the one that a kernel loads
 PLACES = ("updates", "extra", "kernel", "weak-updates")
 FIELDS = ("version", "vermagic", "signer", "license", "sig_key", "srcversion")
@@ -36,10 +38,16 @@ def find(root, kernel):
 
 
 def directories(base, place):
-    """Return the directories where NVIDIA's modules can lie in one of depmod's places; the kernel's own tree is only searched in nvidia*/."""
+    """Return the directories where NVIDIA's modules can lie in one of depmod's places; the kernel's own tree is only
+    searched in nvidia*/.
+    """
     if place == "kernel":
         names = [name for name in files.listing(base) or [] if name.startswith("nvidia")]
-        names += [os.path.join("drivers", "video", name) for name in files.listing(os.path.join(base, "drivers/video")) or [] if name.startswith("nvidia")]
+        names += [
+            os.path.join("drivers", "video", name)
+            for name in files.listing(os.path.join(base, "drivers/video")) or []
+            if name.startswith("nvidia")
+        ]
         if os.path.isdir(os.path.join(base, "drivers/video")):
             names.append("drivers/video")
         return [os.path.join(base, name) for name in names]

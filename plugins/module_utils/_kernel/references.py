@@ -14,7 +14,8 @@ KNOWN = ("nvidia_fs", "gdrdrv", "nv_peer_mem", "nvidia_peermem", "nvidia_uvm", "
 
 
 def read(root="/"):
-    """``{module: {"refcnt": int|None, "holders": [modules that use it]|None}}``: nvidia, and all that use it, however far away.
+    """``{module: {"refcnt": int|None, "holders": [modules that use it]|None}}``: nvidia, and all that use it, however
+    far away.
 
     Empty when nvidia is not loaded, None when /sys/module cannot be listed.
     """
@@ -23,7 +24,11 @@ def read(root="/"):
     if names is None:
         return None
     found = {}
-    due = [name for name in KNOWN if name in names and (name == MAIN or files.read_line("%s/%s/initstate" % (base, name)) is not None)]
+    due = [
+        name
+        for name in KNOWN
+        if name in names and (name == MAIN or files.read_line("%s/%s/initstate" % (base, name)) is not None)
+    ]
     while due:
         name = due.pop()
         if name in found:
@@ -50,9 +55,14 @@ def foreign(table):
 
 
 def unexplained(table):
-    """``{module: count}`` of references that no other module holds: processes, or something in the kernel such as a console."""
-    return dict((name, item["refcnt"] - len(item["holders"])) for name, item in sorted(table.items())
-                if item["refcnt"] is not None and item["holders"] is not None and item["refcnt"] > len(item["holders"]))
+    """``{module: count}`` of references that no other module holds: processes, or something in the kernel such as a
+    console.
+    """
+    return dict(
+        (name, item["refcnt"] - len(item["holders"]))
+        for name, item in sorted(table.items())
+        if item["refcnt"] is not None and item["holders"] is not None and item["refcnt"] > len(item["holders"])
+    )
 
 
 def order(table):

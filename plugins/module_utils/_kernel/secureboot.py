@@ -16,14 +16,18 @@ VARIABLE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0980
 
 
 def read(root, runner):
-    """``{"state": enabled|disabled|unknown, "keys": [names]|None, "built_in": [names]}``; keys are read only where they matter.
+    """``{"state": enabled|disabled|unknown, "keys": [names]|None, "built_in": [names]}``; keys are read only where they
+    matter.
 
-    ``keys`` are the machine owner's, ``built_in`` those that the running kernel trusts besides, such as the distribution's.
+    ``keys`` are the machine owner's, ``built_in`` those that the running kernel trusts besides, such as the
+    distribution's.
     """
     state = read_state(root, runner)
     found = {"state": state, "keys": None, "built_in": []}
     if state == "enabled":
-        found.update(keys=read_keys(runner), built_in=parse_kernel_keys(files.read_text(files.under(root, "/proc/keys")) or ""))
+        found.update(
+            keys=read_keys(runner), built_in=parse_kernel_keys(files.read_text(files.under(root, "/proc/keys")) or "")
+        )
     return found
 
 

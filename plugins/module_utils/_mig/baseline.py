@@ -18,7 +18,8 @@ class BaselineProblem(ValueError):
 
 
 def entries(snapshot: Any, instances: bool = True) -> List[Dict[str, Any]]:
-    """An entry for each GPU of SNAPSHOT, by UUID: {"gpus", "mig_enabled", "mig_devices"}, as the option layout of gpu_mig has them.
+    """An entry for each GPU of SNAPSHOT, by UUID: {"gpus", "mig_enabled", "mig_devices"}, as the option layout of
+    gpu_mig has them.
 
     Without INSTANCES only the MIG mode is that of the baseline.
     """
@@ -50,6 +51,8 @@ def _entry(gpu: Dict[str, Any]) -> Dict[str, Any]:
 def _known(gpu: Dict[str, Any], key: str, named: Any) -> Any:
     entry = gpu.get(key)
     if not isinstance(entry, dict) or entry.get("rc") != codes.SUCCESS:
-        raise BaselineProblem("the baseline does not tell %s of %s; %s" % (
-            key, named if isinstance(named, str) else "GPU %s" % (gpu.get("index"),), AGAIN))
+        raise BaselineProblem(
+            "the baseline does not tell %s of %s; %s"
+            % (key, named if isinstance(named, str) else "GPU %s" % (gpu.get("index"),), AGAIN)
+        )
     return entry["value"]

@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The configuration of MIG layouts, in the format of nvidia-mig-parted (version v1), and which GPU gets which layout.
 
-Accepted and refused is what nvidia-mig-parted's own parser accepts and refuses (api/spec/v1 of its release 0.15.0), except that
+Accepted and refused is what nvidia-mig-parted's own parser accepts and refuses (api/spec/v1 of its release 0.15.0),
+except that
 
 - a key that stands twice is refused (the controller's YAML reader sees it; a parsed document no longer shows it);
 - an empty document, and one with a version and no configurations, is refused when a configuration is asked of it;
@@ -31,8 +32,9 @@ class ConfigError(ValueError):
 class Entry(NamedTuple):
     """One entry of a configuration.
 
-    Of a GPU it asks for one of FILTERS (None: any), and to be among DEVICES: "all" or positions in PCI order; or, in place of both, to have one
-    of the names GPUS (UUID, PCI address, NVML index) or the model MODEL. It wants MIG on or off and so many DEVICES_WANTED by name.
+    Of a GPU it asks for one of FILTERS (None: any), and to be among DEVICES: "all" or positions in PCI order; or, in
+    place of both, to have one of the names GPUS (UUID, PCI address, NVML index) or the model MODEL. It wants MIG on or
+    off and so many DEVICES_WANTED by name.
     """
 
     filters: Optional[Tuple[str, ...]]
@@ -53,14 +55,18 @@ class Layout(NamedTuple):
 def parse(document: Any) -> Dict[str, Tuple[Entry, ...]]:
     """The configurations of DOCUMENT by name."""
     if not isinstance(document, dict):
-        raise ConfigError("the MIG configuration is %s; expected a mapping with version and mig-configs" % (_kind(document),))
+        raise ConfigError(
+            "the MIG configuration is %s; expected a mapping with version and mig-configs" % (_kind(document),)
+        )
     if "version" not in document:
         raise ConfigError("the MIG configuration has no version; expected version: %s" % (VERSION,))
     if document["version"] != VERSION:
         raise ConfigError("the MIG configuration has version %r; expected %s" % (document["version"], VERSION))
     for key in document:
         if key not in ("version", "mig-configs"):
-            raise ConfigError("the MIG configuration has the unknown field %r; expected version and mig-configs" % (key,))
+            raise ConfigError(
+                "the MIG configuration has the unknown field %r; expected version and mig-configs" % (key,)
+            )
     if "mig-configs" not in document:
         return {}
     configs = document["mig-configs"]
@@ -85,8 +91,14 @@ def _entry(where: str, entry: Any) -> Entry:
         if key not in entry:
             raise ConfigError("%s lacks the field %s" % (where, key))
     enabled = _enabled(where + ".mig-enabled", entry["mig-enabled"])
-    return Entry(_filters(where, entry.get("device-filter")), _positions(where, entry["devices"]), (), None, enabled,
-                 wanted(where, enabled, entry.get("mig-devices")))
+    return Entry(
+        _filters(where, entry.get("device-filter")),
+        _positions(where, entry["devices"]),
+        (),
+        None,
+        enabled,
+        wanted(where, enabled, entry.get("mig-devices")),
+    )
 
 
 def _enabled(where: str, value: Any) -> bool:
@@ -98,7 +110,9 @@ def _enabled(where: str, value: Any) -> bool:
 
 
 def _positions(where: str, devices: Any) -> Any:
-    numbers = isinstance(devices, list) and all(isinstance(item, int) and not isinstance(item, bool) for item in devices)
+    numbers = isinstance(devices, list) and all(
+        isinstance(item, int) and not isinstance(item, bool) for item in devices
+    )
     if devices != ALL and not numbers:
         raise ConfigError("%s.devices is %r; expected all, or a list of positions such as [0, 1]" % (where, devices))
     return devices if devices == ALL else tuple(devices)
@@ -109,7 +123,9 @@ def _filters(where: str, given: Any) -> Optional[Tuple[str, ...]]:
         return None
     listed = [given] if isinstance(given, str) else given
     if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
-        raise ConfigError("%s.device-filter is %r; expected a text such as 0x233010DE, or a list of them" % (where, given))
+        raise ConfigError(
+            "%s.device-filter is %r; expected a text such as 0x233010DE, or a list of them" % (where, given)
+        )
     return tuple(listed)
 
 
@@ -120,7 +136,9 @@ def wanted(where: str, enabled: bool, devices: Any) -> Dict[str, int]:
             raise ConfigError("%s has MIG on and no mig-devices; expected them, {} for none" % (where,))
         return {}
     if not isinstance(devices, dict):
-        raise ConfigError("%s.mig-devices is %s; expected counts by name, such as {1g.10gb: 7}" % (where, _kind(devices)))
+        raise ConfigError(
+            "%s.mig-devices is %s; expected counts by name, such as {1g.10gb: 7}" % (where, _kind(devices))
+        )
     for name, count in devices.items():
         try:
             names.parse(name)
@@ -138,15 +156,25 @@ def wanted(where: str, enabled: bool, devices: Any) -> Dict[str, int]:
 def choose(configs: Dict[str, Tuple[Entry, ...]], name: str) -> Tuple[Entry, ...]:
     """The entries of the configuration NAME."""
     if name not in configs:
-        raise ConfigError("there is no MIG configuration %r; there are %s" % (name, ", ".join(sorted(configs)) or "none"))
+        raise ConfigError(
+            "there is no MIG configuration %r; there are %s" % (name, ", ".join(sorted(configs)) or "none")
+        )
     return configs[name]
 
 
 def selection(where: str, given: Dict[str, Any]) -> Entry:
-    """The entry of a task's own list: {"gpus", "model", "mig_enabled", "mig_devices"}, by name or model in place of positions."""
+    """The entry of a task's own list: {"gpus", "model", "mig_enabled", "mig_devices"}, by name or model in place of
+    positions.
+    """
     enabled = _enabled(where + ".mig_enabled", given["mig_enabled"])
-    return Entry(None, ALL, tuple(str(gpu) for gpu in given.get("gpus") or ()), given.get("model") or None, enabled,
-                 wanted(where, enabled, given.get("mig_devices")))
+    return Entry(
+        None,
+        ALL,
+        tuple(str(gpu) for gpu in given.get("gpus") or ()),
+        given.get("model") or None,
+        enabled,
+        wanted(where, enabled, given.get("mig_devices")),
+    )
 
 
 class Target(NamedTuple):
@@ -171,7 +199,10 @@ def matches(entry: Entry, target: Target) -> bool:
 
 
 def _passes(text: str, target: Target) -> bool:
-    """A filter is a device id, with or without that of the subsystem. Another text matches nothing, as in nvidia-mig-parted."""
+    """A filter is a device id, with or without that of the subsystem.
+
+    Another text matches nothing, as in nvidia-mig-parted.
+    """
     found = DEVICE_ID.match(text)
     if not found:
         return False

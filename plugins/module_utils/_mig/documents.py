@@ -2,7 +2,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Configurations written: of the layout that a node has, and of the layouts that its GPUs can have. In the format that config.py reads."""
+"""Configurations written: of the layout that a node has, and of the layouts that its GPUs can have.
+
+In the format that config.py reads.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ BALANCED = {7: {1: 2, 2: 1, 3: 1}, 4: {1: 2, 2: 1}}
 
 
 def exported(gpus: Sequence[Dict[str, Any]], label: str) -> Tuple[Dict[str, Any], List[str]]:
-    """(document, notes): the layout of all GPUS as the configuration LABEL. What a configuration cannot say is among the notes."""
+    """(document, notes): the layout of all GPUS as the configuration LABEL.
+
+    What a configuration cannot say is among the notes.
+    """
     notes = []
     groups: List[Tuple[Dict[str, Any], List[int]]] = []
     for position, gpu in enumerate(gpus):
@@ -25,7 +31,10 @@ def exported(gpus: Sequence[Dict[str, Any]], label: str) -> Tuple[Dict[str, Any]
             continue
         empty = sum(count for name, count in found["devices"].items() if name.startswith("0c."))
         if empty:
-            notes.append("%s has %d GPU instances without a compute instance; a configuration cannot say that" % (plan.named(gpu), empty))
+            notes.append(
+                "%s has %d GPU instances without a compute instance; a configuration cannot say that"
+                % (plan.named(gpu), empty)
+            )
         devices = dict((name, count) for name, count in found["devices"].items() if not name.startswith("0c."))
         entry: Dict[str, Any] = {"mig-enabled": found["enabled"]}
         if found["enabled"]:
@@ -35,12 +44,19 @@ def exported(gpus: Sequence[Dict[str, Any]], label: str) -> Tuple[Dict[str, Any]
             groups.append((entry, [position]))
         else:
             same.append(position)
-    entries = [dict({"devices": positions if len(positions) < len(gpus) else config.ALL}, **entry) for entry, positions in groups]
-    return {"version": config.VERSION, "mig-configs": {label: entries}} if entries else {"version": config.VERSION}, notes
+    entries = [
+        dict({"devices": positions if len(positions) < len(gpus) else config.ALL}, **entry)
+        for entry, positions in groups
+    ]
+    return {"version": config.VERSION, "mig-configs": {label: entries}} if entries else {
+        "version": config.VERSION
+    }, notes
 
 
 def generated(gpus: Sequence[Dict[str, Any]]) -> Dict[str, Any]:
-    """The document with all-disabled, all-enabled, all-balanced and a configuration for each profile, from what the GPUS offer."""
+    """The document with all-disabled, all-enabled, all-balanced and a configuration for each profile, from what the
+    GPUS offer.
+    """
     offers: Dict[str, List[Dict[str, Any]]] = {}
     for position, gpu in enumerate(gpus):
         layout = plan.value(gpu, "mig_layout")

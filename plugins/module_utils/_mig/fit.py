@@ -2,11 +2,14 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a MIG layout fits on a GPU, where its instances go, and which of those that are there can stay. Pure functions.
+"""Whether a MIG layout fits on a GPU, where its instances go, and which of those that are there can stay.
 
-A profile is a dictionary as read.py makes it: "id", "name", "slices", "count" (the most instances of it), "memory_mib", "engines" ({name: number})
-and "placements" ([start, size] in memory slices; None while MIG is off, since the driver then tells none). NVIDIA's MIG user guide says what
-an instance takes: its memory slices from a start that the profile allows, and its share of the engines.
+Pure functions.
+
+A profile is a dictionary as read.py makes it: "id", "name", "slices", "count" (the most instances of it), "memory_mib",
+"engines" ({name: number}) and "placements" ([start, size] in memory slices; None while MIG is off, since the driver
+then tells none). NVIDIA's MIG user guide says what an instance takes: its memory slices from a start that the profile
+allows, and its share of the engines.
 """
 
 from __future__ import annotations
@@ -26,17 +29,21 @@ class Place(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """A layout that fits: positions of the existing instances that stay, and the places of the new ones, in the order of their creation."""
+    """A layout that fits: positions of the existing instances that stay, and the places of the new ones, in the order
+    of their creation.
+    """
 
     keep: Tuple[int, ...]
     create: Tuple[Place, ...]
 
 
 def placements(profile: Profile, profiles: Sequence[Profile]) -> List[Tuple[int, int]]:
-    """Where instances of PROFILE may start: as the driver says, or while MIG is off as it follows from the sizes of all PROFILES.
+    """Where instances of PROFILE may start: as the driver says, or while MIG is off as it follows from the sizes of all
+    PROFILES.
 
-    An instance takes the share of the memory slices (8, or 4 on a board with four compute slices) that its memory has of the whole, rounded
-    to a power of two; it starts at a multiple of that, and has to leave room for its compute slices.
+    An instance takes the share of the memory slices (8, or 4 on a board with four compute slices) that its memory has
+    of the whole, rounded to a power of two; it starts at a multiple of that, and has to leave room for its compute
+    slices.
     """
     if profile["placements"] is not None:
         return [tuple(place) for place in profile["placements"]]
@@ -66,19 +73,28 @@ def fits_beside(places: Sequence[Place], profiles: Sequence[Profile]) -> bool:
     by_id = dict((profile["id"], profile) for profile in profiles)
     if any(overlap(one, other) for one, other in itertools.combinations(places, 2)):
         return False
-    if any(sum(place.profile == ident for place in places) > by_id[ident]["count"] for ident in set(place.profile for place in places)):
+    if any(
+        sum(place.profile == ident for place in places) > by_id[ident]["count"]
+        for ident in set(place.profile for place in places)
+    ):
         return False
     whole = max(profile["slices"] for profile in profiles)
     if sum(by_id[place.profile]["slices"] for place in places) > whole:
         return False
-    return all(sum(by_id[place.profile]["engines"].get(engine, 0) for place in places) <= limit for engine, limit in capacity(profiles).items())
+    return all(
+        sum(by_id[place.profile]["engines"].get(engine, 0) for place in places) <= limit
+        for engine, limit in capacity(profiles).items()
+    )
 
 
-def find(wanted: Dict[int, int], existing: Sequence[Place], profiles: Sequence[Profile], fixed: Sequence[int] = ()) -> Optional[Fit]:
-    """How WANTED ({profile id: number}) can be made of what EXISTS, with as many instances kept as possible; None if it does not fit.
+def find(
+    wanted: Dict[int, int], existing: Sequence[Place], profiles: Sequence[Profile], fixed: Sequence[int] = ()
+) -> Optional[Fit]:
+    """How WANTED ({profile id: number}) can be made of what EXISTS, with as many instances kept as possible; None if it
+    does not fit.
 
-    The positions FIXED are kept if their profile is wanted at all: something runs there. Where several ways keep as many, the same one is
-    found every time.
+    The positions FIXED are kept if their profile is wanted at all: something runs there. Where several ways keep as
+    many, the same one is found every time.
     """
     usable = _keepable(wanted, existing)
     for number in range(len(usable), -1, -1):
@@ -105,7 +121,10 @@ def _keepable(wanted: Dict[int, int], existing: Sequence[Place]) -> List[int]:
 def _place(taken: List[Place], left: Dict[int, int], profiles: Sequence[Profile]) -> Optional[List[Place]]:
     """Places for all that is LEFT beside what is TAKEN, the largest first; None if there are none."""
     by_id = dict((profile["id"], profile) for profile in profiles)
-    order = sorted((ident for ident, count in left.items() if count), key=lambda ident: (-_size(by_id[ident], profiles), -by_id[ident]["slices"], ident))
+    order = sorted(
+        (ident for ident, count in left.items() if count),
+        key=lambda ident: (-_size(by_id[ident], profiles), -by_id[ident]["slices"], ident),
+    )
     todo = [ident for ident in order for dummy in range(left[ident])]
 
     def search(places: List[Place], number: int, below: Optional[int]) -> Optional[List[Place]]:
@@ -127,14 +146,18 @@ def _size(profile: Profile, profiles: Sequence[Profile]) -> int:
 
 
 def _candidates(profile: Profile, profiles: Sequence[Profile], below: Optional[int]) -> Iterator[Place]:
-    """Starts from the highest to the lowest; of equal instances each starts below the one before it, so that no order is tried twice."""
+    """Starts from the highest to the lowest; of equal instances each starts below the one before it, so that no order
+    is tried twice.
+    """
     for start, size in sorted(placements(profile, profiles), reverse=True):
         if below is None or start < below:
             yield Place(profile["id"], start, size)
 
 
 def suggestions(wanted: Dict[int, int], profiles: Sequence[Profile], limit: int = 2) -> List[Dict[int, int]]:
-    """Layouts that fit and are close to WANTED: every instance of one profile made smaller, as few profiles and steps as possible; or fewer of them."""
+    """Layouts that fit and are close to WANTED: every instance of one profile made smaller, as few profiles and steps
+    as possible; or fewer of them.
+    """
     found: List[Dict[int, int]] = []
     seen = set()
     queue = [dict((ident, count) for ident, count in wanted.items() if count)]

@@ -35,11 +35,13 @@ def read_layout(reader, handle, gpu):
         return
     try:
         profiles = read_profiles(reader, handle, gpu, bool(mode["value"]))
-        gpu[KEY] = codes.value({
-            "profiles": profiles,
-            "instances": _instances(reader, handle, profiles) if mode["value"] else [],
-            "processes": _processes(reader, handle),
-        })
+        gpu[KEY] = codes.value(
+            {
+                "profiles": profiles,
+                "instances": _instances(reader, handle, profiles) if mode["value"] else [],
+                "processes": _processes(reader, handle),
+            }
+        )
     except _Refused as exc:
         gpu[KEY] = codes.missing(exc.answer["rc"], "in %s" % (exc.where,))
 
@@ -82,8 +84,10 @@ def _profile(reader, handle, number):
         return _described(content, "")
 
     return reader.first(
-        ask(structures.ProfileInfoV3, structures.PROFILE_V3), ask(structures.ProfileInfoV2, structures.PROFILE_V2),
-        lambda: reader.guard("nvmlDeviceGetGpuInstanceProfileInfo(%d)" % (number,), nameless))
+        ask(structures.ProfileInfoV3, structures.PROFILE_V3),
+        ask(structures.ProfileInfoV2, structures.PROFILE_V2),
+        lambda: reader.guard("nvmlDeviceGetGpuInstanceProfileInfo(%d)" % (number,), nameless),
+    )
 
 
 def _described(content, name):
@@ -100,7 +104,9 @@ def _described(content, name):
 
 
 def _name(profile, gpu):
-    """The name that a driver without names gives the devices: the share of the memory in eighths, in GB, as nvidia-smi rounds it."""
+    """The name that a driver without names gives the devices: the share of the memory in eighths, in GB, as nvidia-smi
+    rounds it.
+    """
     total = gpu["memory_total_bytes"]["value"] if gpu.get("memory_total_bytes", {}).get("rc") == codes.SUCCESS else 0
     whole_gb = -(-total // (1 << 30))
     eighths = -(-(profile["memory_mib"] << 20) * 8 // total) if total else 0
@@ -113,23 +119,34 @@ def _placements(reader, handle, profile):
         reader.raw(symbol, handle, ctypes.c_uint(profile), None, ctypes.byref(count))
         table = (structures.Placement * max(count.value, 1))()
         reader.raw(symbol, handle, ctypes.c_uint(profile), table, ctypes.byref(count))
-        return sorted([int(place.start), int(place.size)] for place in table[:count.value])
+        return sorted([int(place.start), int(place.size)] for place in table[: count.value])
 
     name = "nvmlDeviceGetGpuInstancePossiblePlacements"
-    answer = reader.first(*[lambda symbol=symbol: reader.guard(symbol, lambda: read(symbol)) for symbol in (name + "_v2", name)])
+    answer = reader.first(
+        *[lambda symbol=symbol: reader.guard(symbol, lambda: read(symbol)) for symbol in (name + "_v2", name)]
+    )
     return _must(answer, name)
 
 
 def _instances(reader, handle, profiles):
-    """The GPU instances, each with its compute instances, also those that no MIG device shows because they have none."""
+    """The GPU instances, each with its compute instances, also those that no MIG device shows because they have
+    none.
+    """
     found = []
     for profile in profiles:
         for instance in _handles(reader, "nvmlDeviceGetGpuInstances", handle, profile["id"], profile["count"]):
-            info = _must(reader.struct("nvmlGpuInstanceGetInfo", instance, structures.InstanceInfo), "nvmlGpuInstanceGetInfo")
-            found.append({
-                "id": int(info.id), "profile": int(info.profileId), "start": int(info.placement.start), "size": int(info.placement.size),
-                "compute": _compute(reader, instance, profile["slices"]),
-            })
+            info = _must(
+                reader.struct("nvmlGpuInstanceGetInfo", instance, structures.InstanceInfo), "nvmlGpuInstanceGetInfo"
+            )
+            found.append(
+                {
+                    "id": int(info.id),
+                    "profile": int(info.profileId),
+                    "start": int(info.placement.start),
+                    "size": int(info.placement.size),
+                    "compute": _compute(reader, instance, profile["slices"]),
+                }
+            )
     return sorted(found, key=lambda instance: instance["id"])
 
 
@@ -137,7 +154,10 @@ def _compute(reader, instance, slices):
     found = []
     for dummy, info in compute_profiles(reader, instance):
         for compute in _handles(reader, "nvmlGpuInstanceGetComputeInstances", instance, info["id"], slices):
-            about = _must(reader.struct("nvmlComputeInstanceGetInfo_v2", compute, structures.ComputeInstanceInfo), "nvmlComputeInstanceGetInfo_v2")
+            about = _must(
+                reader.struct("nvmlComputeInstanceGetInfo_v2", compute, structures.ComputeInstanceInfo),
+                "nvmlComputeInstanceGetInfo_v2",
+            )
             found.append({"id": int(about.id), "slices": info["slices"], "start": int(about.placement.start)})
     unique = dict((item["id"], item) for item in found)
     return [unique[ident] for ident in sorted(unique)]
@@ -147,10 +167,16 @@ def compute_profiles(reader, instance):
     """(number, {"id", "slices"}) of each compute instance profile of a GPU instance."""
     found = []
     for number in range(structures.COMPUTE_PROFILE_NUMBERS):
+
         def read(number=number):
             content = structures.ComputeProfileInfo()
-            reader.raw("nvmlGpuInstanceGetComputeInstanceProfileInfo", instance, ctypes.c_uint(number), ctypes.c_uint(structures.SHARED),
-                       ctypes.byref(content))
+            reader.raw(
+                "nvmlGpuInstanceGetComputeInstanceProfileInfo",
+                instance,
+                ctypes.c_uint(number),
+                ctypes.c_uint(structures.SHARED),
+                ctypes.byref(content),
+            )
             return {"id": int(content.id), "slices": int(content.sliceCount)}
 
         where = "nvmlGpuInstanceGetComputeInstanceProfileInfo(%d)" % (number,)
@@ -165,7 +191,7 @@ def _handles(reader, symbol, parent, profile, room):
         count = ctypes.c_uint(room)
         table = (ctypes.c_void_p * max(room, 1))()
         reader.raw(symbol, parent, ctypes.c_uint(profile), table, ctypes.byref(count))
-        return [ctypes.c_void_p(item) for item in table[:count.value]]
+        return [ctypes.c_void_p(item) for item in table[: count.value]]
 
     return _must(reader.guard("%s(%d)" % (symbol, profile), read), symbol)
 
@@ -184,7 +210,11 @@ def _processes(reader, handle):
 
 
 def _place(row):
-    return {"pid": int(row.pid), "gpu_instance": _ident(row.gpuInstanceId), "compute_instance": _ident(row.computeInstanceId)}
+    return {
+        "pid": int(row.pid),
+        "gpu_instance": _ident(row.gpuInstanceId),
+        "compute_instance": _ident(row.computeInstanceId),
+    }
 
 
 def _ident(number):

@@ -11,8 +11,8 @@ import ctypes
 # nvml.h: the version of a structure is its size, with the number above it.
 PROFILE_V2 = 0x2000000
 PROFILE_V3 = 0x3000000
-# Numbers of GPU instance profiles that nvmlDeviceGetGpuInstanceProfileInfo takes: 18 in driver 580, room for later ones. Others answer
-# NOT_SUPPORTED or INVALID_ARGUMENT.
+# Numbers of GPU instance profiles that nvmlDeviceGetGpuInstanceProfileInfo takes: 18 in driver 580, room for later
+# ones. Others answer NOT_SUPPORTED or INVALID_ARGUMENT.
 PROFILE_NUMBERS = 32
 # NVML_COMPUTE_INSTANCE_PROFILE_*: likewise.
 COMPUTE_PROFILE_NUMBERS = 16
@@ -22,16 +22,33 @@ NO_INSTANCE = 0xFFFFFFFF
 NAME_BYTES = 96
 
 # Their names in the structures, and ours.
-ENGINES = (("copyEngineCount", "copy"), ("decoderCount", "decoder"), ("encoderCount", "encoder"), ("jpegCount", "jpeg"), ("ofaCount", "ofa"))
+ENGINES = (
+    ("copyEngineCount", "copy"),
+    ("decoderCount", "decoder"),
+    ("encoderCount", "encoder"),
+    ("jpegCount", "jpeg"),
+    ("ofaCount", "ofa"),
+)
 
 
 class ProfileInfo(ctypes.Structure):
     """nvmlGpuInstanceProfileInfo_t"""
 
-    _fields_ = [(name, ctypes.c_uint) for name in (
-        "id", "isP2pSupported", "sliceCount", "instanceCount", "multiprocessorCount", "copyEngineCount", "decoderCount", "encoderCount",
-        "jpegCount", "ofaCount",
-    )] + [("memorySizeMB", ctypes.c_ulonglong)]
+    _fields_ = [
+        (name, ctypes.c_uint)
+        for name in (
+            "id",
+            "isP2pSupported",
+            "sliceCount",
+            "instanceCount",
+            "multiprocessorCount",
+            "copyEngineCount",
+            "decoderCount",
+            "encoderCount",
+            "jpegCount",
+            "ofaCount",
+        )
+    ] + [("memorySizeMB", ctypes.c_ulonglong)]
 
 
 class ProfileInfoV2(ctypes.Structure):
@@ -43,8 +60,11 @@ class ProfileInfoV2(ctypes.Structure):
 class ProfileInfoV3(ctypes.Structure):
     """nvmlGpuInstanceProfileInfo_v3_t"""
 
-    _fields_ = [("version", ctypes.c_uint)] + [field for field in ProfileInfo._fields_ if field[0] != "isP2pSupported"] + [
-        ("name", ctypes.c_char * NAME_BYTES), ("capabilities", ctypes.c_uint)]
+    _fields_ = (
+        [("version", ctypes.c_uint)]
+        + [field for field in ProfileInfo._fields_ if field[0] != "isP2pSupported"]
+        + [("name", ctypes.c_char * NAME_BYTES), ("capabilities", ctypes.c_uint)]
+    )
 
 
 class Placement(ctypes.Structure):
@@ -56,23 +76,43 @@ class Placement(ctypes.Structure):
 class InstanceInfo(ctypes.Structure):
     """nvmlGpuInstanceInfo_t"""
 
-    _fields_ = [("device", ctypes.c_void_p), ("id", ctypes.c_uint), ("profileId", ctypes.c_uint), ("placement", Placement)]
+    _fields_ = [
+        ("device", ctypes.c_void_p),
+        ("id", ctypes.c_uint),
+        ("profileId", ctypes.c_uint),
+        ("placement", Placement),
+    ]
 
 
 class ComputeProfileInfo(ctypes.Structure):
     """nvmlComputeInstanceProfileInfo_t"""
 
-    _fields_ = [(name, ctypes.c_uint) for name in (
-        "id", "sliceCount", "instanceCount", "multiprocessorCount", "sharedCopyEngineCount", "sharedDecoderCount", "sharedEncoderCount",
-        "sharedJpegCount", "sharedOfaCount",
-    )]
+    _fields_ = [
+        (name, ctypes.c_uint)
+        for name in (
+            "id",
+            "sliceCount",
+            "instanceCount",
+            "multiprocessorCount",
+            "sharedCopyEngineCount",
+            "sharedDecoderCount",
+            "sharedEncoderCount",
+            "sharedJpegCount",
+            "sharedOfaCount",
+        )
+    ]
 
 
 class ComputeInstanceInfo(ctypes.Structure):
     """nvmlComputeInstanceInfo_t"""
 
-    _fields_ = [("device", ctypes.c_void_p), ("gpuInstance", ctypes.c_void_p), ("id", ctypes.c_uint), ("profileId", ctypes.c_uint),
-                ("placement", Placement)]
+    _fields_ = [
+        ("device", ctypes.c_void_p),
+        ("gpuInstance", ctypes.c_void_p),
+        ("id", ctypes.c_uint),
+        ("profileId", ctypes.c_uint),
+        ("placement", Placement),
+    ]
 
 
 def version(kind, number):

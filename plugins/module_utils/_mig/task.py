@@ -4,8 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A MIG layout from reading to proof: read, decide, act, read again. Each call of NVML is in a child with a deadline.
 
-All GPUs are decided before the first one is changed: one that cannot have its layout keeps all others from being touched. What was made is read
-back in a session of its own; a GPU that does not have its layout then gets back the one that it had.
+All GPUs are decided before the first one is changed: one that cannot have its layout keeps all others from being
+touched. What was made is read back in a session of its own; a GPU that does not have its layout then gets back the one
+that it had.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ PRESENT, CLEARED, EXPORTED, GENERATED = "present", "cleared", "exported", "gener
 
 
 class TaskError(Exception):
-    """Nothing could be decided, and nothing was changed; the text says why and what to do. With the snapshot if that is the reason."""
+    """Nothing could be decided, and nothing was changed; the text says why and what to do.
+
+    With the snapshot if that is the reason.
+    """
 
     def __init__(self, text, taken=None):
         super().__init__(text)
@@ -27,17 +31,27 @@ class TaskError(Exception):
 
 
 class Tools:
-    """How NVML is reached: TAKE reads a snapshot, CHILD runs work in a child, LOAD answers the binding. Tests give their own."""
+    """How NVML is reached: TAKE reads a snapshot, CHILD runs work in a child, LOAD answers the binding.
+
+    Tests give their own.
+    """
 
     def __init__(self, timeout_s, load=None, stuck_file=None, take=snapshot.take, child=session.run):
         self.timeout_s, self.load, self.stuck_file, self._take, self._child = timeout_s, load, stuck_file, take, child
 
     def look(self):
         """A snapshot with the MIG layout of each GPU."""
-        return self._take(deadline_s=self.timeout_s, stuck_file=self.stuck_file, gather=list(GATHER), load=self.load, more=(read.read_layout,))
+        return self._take(
+            deadline_s=self.timeout_s,
+            stuck_file=self.stuck_file,
+            gather=list(GATHER),
+            load=self.load,
+            more=(read.read_layout,),
+        )
 
     def do(self, steps):
         """(answers or None, message): what NVML answered to each step; None if the child told nothing."""
+
         def work(progress):
             progress("loading the binding")
             nvml = (self.load or binding_module.own)()[0]
@@ -53,7 +67,9 @@ def run(options, check_mode, tools, name_processes=None):
     """The result of the module gpu_mig for its OPTIONS. NAME_PROCESSES answers {pid: text for a person}."""
     before = tools.look()
     if before["status"] != "ok":
-        raise TaskError("NVML cannot be read (%s), and nothing was changed: %s" % (before["status"], before["message"]), before)
+        raise TaskError(
+            "NVML cannot be read (%s), and nothing was changed: %s" % (before["status"], before["message"]), before
+        )
     if options["state"] in (EXPORTED, GENERATED):
         return _document(options, before)
     layouts = layouts_of(options, before["gpus"])
@@ -81,28 +97,43 @@ def _document(options, before):
     else:
         document, notes = documents.exported(before["gpus"], options.get("config_name") or "current")
     return {
-        "changed": False, "config": document, "reset_required": False, "nvml_writes": 0, "failures": [], "warnings": notes, "gpus": [],
-        "simulated": before["simulated"], "driver_version": plan.value(before["system"], "driver_version"),
-        "msg": "MIG configuration with %s" % (", ".join(sorted(document.get("mig-configs", {}))) or "nothing",), "diff": {"before": {}, "after": {}},
+        "changed": False,
+        "config": document,
+        "reset_required": False,
+        "nvml_writes": 0,
+        "failures": [],
+        "warnings": notes,
+        "gpus": [],
+        "simulated": before["simulated"],
+        "driver_version": plan.value(before["system"], "driver_version"),
+        "msg": "MIG configuration with %s" % (", ".join(sorted(document.get("mig-configs", {}))) or "nothing",),
+        "diff": {"before": {}, "after": {}},
     }
 
 
 def layouts_of(options, gpus):
-    """The wanted layout of each of GPUS, in their order; None where no entry is about it. TaskError for a GPU that is named and not there."""
+    """The wanted layout of each of GPUS, in their order; None where no entry is about it.
+
+    TaskError for a GPU that is named and not there.
+    """
     if options["state"] == CLEARED:
         return [config.Layout((plan.value(gpu, "mig_mode_current") or 0) == 1, {}) for gpu in gpus]
     targets = [plan.target(gpu, position) for position, gpu in enumerate(gpus)]
     try:
         if options.get("layout"):
-            entries = tuple(config.selection("layout[%d]" % (number,), entry) for number, entry in enumerate(options["layout"]))
+            entries = tuple(
+                config.selection("layout[%d]" % (number,), entry) for number, entry in enumerate(options["layout"])
+            )
         else:
             entries = config.choose(config.parse(options["config"]), options["config_name"])
     except config.ConfigError as exc:
         raise TaskError("%s; nothing was changed" % (exc,)) from exc
     strangers = config.unmatched_names(entries, targets)
     if strangers:
-        raise TaskError("no GPU of this node is called %s; NVML shows %s. Nothing was changed" % (
-            ", ".join(strangers), ", ".join(target.names[-1] for target in targets) or "none"))
+        raise TaskError(
+            "no GPU of this node is called %s; NVML shows %s. Nothing was changed"
+            % (", ".join(strangers), ", ".join(target.names[-1] for target in targets) or "none")
+        )
     return [config.layout_of(entries, target) for target in targets]
 
 
@@ -112,12 +143,18 @@ def _expected(item):
 
 
 def _carry_out(tools, before, plans, layouts, named):
-    """(rows, answers) of the plans, carried out: what needs MIG to be on comes in a second round, when the driver tells placements."""
+    """(rows, answers) of the plans, carried out: what needs MIG to be on comes in a second round, when the driver tells
+    placements.
+    """
     steps = [step for item in plans for step in item.steps]
     answers, message = tools.do(steps)
     told = list(answers or [])
     after = tools.look()
-    if answers is not None and after["status"] == "ok" and any(step["do"] == plan.SET_MODE and step["mode"] for step in steps):
+    if (
+        answers is not None
+        and after["status"] == "ok"
+        and any(step["do"] == plan.SET_MODE and step["mode"] for step in steps)
+    ):
         again = decide(after["gpus"], layouts, named)
         more = [step for item in again if not item.problems for step in item.steps if step["do"] != plan.SET_MODE]
         if more:
@@ -126,9 +163,13 @@ def _carry_out(tools, before, plans, layouts, named):
             after = tools.look()
             steps = steps + more
     if after["status"] != "ok":
-        problem = plan.Problem("unreadable", "what was changed cannot be read back (%s): %s" % (after["status"], after["message"]))
+        problem = plan.Problem(
+            "unreadable", "what was changed cannot be read back (%s): %s" % (after["status"], after["message"])
+        )
         return [_row(item, None, [problem] if item.steps else []) for item in plans], told
-    failed = dict((step["gpu"], answer) for step, answer in reversed(list(zip(steps, told))) if answer["rc"] != codes.SUCCESS)
+    failed = dict(
+        (step["gpu"], answer) for step, answer in reversed(list(zip(steps, told))) if answer["rc"] != codes.SUCCESS
+    )
     rows = []
     for item, layout in zip(plans, layouts):
         if not item.steps:
@@ -142,15 +183,26 @@ def _carry_out(tools, before, plans, layouts, named):
 def _concluded(tools, item, layout, now, failed, message):
     """The row of a GPU that was changed. One that does not have its layout gets back what it had."""
     if now is None:
-        return _row(item, None, [plan.Problem("gpu_lost", "it is gone after the change; look for NVRM: Xid 79 in the kernel log")])
+        return _row(
+            item,
+            None,
+            [plan.Problem("gpu_lost", "it is gone after the change; look for NVRM: Xid 79 in the kernel log")],
+        )
     proof = plan.decide(now, layout, {})
     if proof.status in (plan.SAME, plan.PENDING):
         return _row(item, proof.before, status="changed" if proof.status == plan.SAME else plan.PENDING)
     answer = failed.get(plan.value(item.gpu, "uuid"))
     if answer is not None:
-        found = "%s answered %s (%d)%s" % (answer["where"], answer["error"], answer["rc"], ": " + answer["detail"] if answer.get("detail") else "")
+        found = "%s answered %s (%d)%s" % (
+            answer["where"],
+            answer["error"],
+            answer["rc"],
+            ": " + answer["detail"] if answer.get("detail") else "",
+        )
     else:
-        found = message or "; ".join(problem.message for problem in proof.problems) or "it reads %s" % (said(proof.before),)
+        found = (
+            message or "; ".join(problem.message for problem in proof.problems) or "it reads %s" % (said(proof.before),)
+        )
     back, restored = _back(tools, item, now)
     return _row(item, restored, [plan.Problem("failed", "it did not get its layout: %s. %s" % (found, back))])
 
@@ -165,8 +217,13 @@ def _back(tools, item, now):
     there = plan.seen(gpu) if gpu is not None else None
     if there == item.before:
         return "It has the layout again that it had before (%s)" % (said(there),), there
-    return "The layout before (%s) could not be made again, it has %s; look for NVRM lines in the kernel log, and reset the GPU" % (
-        said(item.before), said(there)), there
+    return (
+        (
+            "The layout before (%s) could not be made again, it has %s; look for NVRM lines in the kernel log, "
+            "and reset the GPU" % (said(item.before), said(there))
+        ),
+        there,
+    )
 
 
 def said(layout):
@@ -175,16 +232,23 @@ def said(layout):
         return "a layout that cannot be read"
     if not layout["enabled"]:
         return "MIG off"
-    return ", ".join("%d x %s" % (count, name) for name, count in sorted(layout["devices"].items())) or "MIG on and no instances"
+    return (
+        ", ".join("%d x %s" % (count, name) for name, count in sorted(layout["devices"].items()))
+        or "MIG on and no instances"
+    )
 
 
 def _row(item, after=None, problems=None, status=None):
     problems = list(item.problems if problems is None else problems)
     changed = bool(item.steps) and (item.before != after or status == plan.PENDING)
     return {
-        "gpu": plan.value(item.gpu, "uuid"), "index": item.gpu["index"], "pci_bus_id": plan.value(item.gpu, "pci_bus_id"),
+        "gpu": plan.value(item.gpu, "uuid"),
+        "index": item.gpu["index"],
+        "pci_bus_id": plan.value(item.gpu, "pci_bus_id"),
         "status": status or ("failed" if problems and item.status != plan.REFUSED else item.status),
-        "before": item.before, "wanted": item.wanted, "after": item.before if item.status == plan.REFUSED else after if item.steps else item.before,
+        "before": item.before,
+        "wanted": item.wanted,
+        "after": item.before if item.status == plan.REFUSED else after if item.steps else item.before,
         "changed": changed,
         "steps": [dict((key, part) for key, part in step.items() if key != "gpu") for step in item.steps],
         "problems": [problem._asdict() for problem in problems],
@@ -196,8 +260,12 @@ def together(rows):
     found = {}
     for row in rows:
         for problem in row["problems"]:
-            found.setdefault(problem["message"], []).append("%s (%s)" % (row["index"], row["pci_bus_id"] or row["gpu"] or "address not known"))
-    return "; ".join("GPU%s %s: %s" % ("s" if len(about) > 1 else "", ", ".join(about), text) for text, about in found.items())
+            found.setdefault(problem["message"], []).append(
+                "%s (%s)" % (row["index"], row["pci_bus_id"] or row["gpu"] or "address not known")
+            )
+    return "; ".join(
+        "GPU%s %s: %s" % ("s" if len(about) > 1 else "", ", ".join(about), text) for text, about in found.items()
+    )
 
 
 def _result(rows, answers, before, check_mode, config_used):
@@ -217,14 +285,24 @@ def _result(rows, answers, before, check_mode, config_used):
         "config": config_used,
         "simulated": before["simulated"],
         "driver_version": plan.value(before["system"], "driver_version"),
-        "diff": {"before": dict((row["gpu"], said(row["before"])) for row in shown), "after": dict((row["gpu"], said(row["after"])) for row in shown)},
+        "diff": {
+            "before": dict((row["gpu"], said(row["before"])) for row in shown),
+            "after": dict((row["gpu"], said(row["after"])) for row in shown),
+        },
     }
     if problems:
         result["failed"] = True
-        result["msg"] = "%s: %s" % ("Nothing was changed" if refused else "%d of %d GPUs failed" % (
-            sum(bool(row["problems"]) for row in rows), len(rows)), together(rows))
+        result["msg"] = "%s: %s" % (
+            "Nothing was changed"
+            if refused
+            else "%d of %d GPUs failed" % (sum(bool(row["problems"]) for row in rows), len(rows)),
+            together(rows),
+        )
     else:
         result["msg"] = "MIG layout: %d GPUs %s, %d as wanted%s" % (
-            len(shown), "would change" if check_mode else "changed", len(rows) - len(shown) - len(pending),
-            "; %d wait for a GPU reset" % (len(pending),) if pending else "")
+            len(shown),
+            "would change" if check_mode else "changed",
+            len(rows) - len(shown) - len(pending),
+            "; %d wait for a GPU reset" % (len(pending),) if pending else "",
+        )
     return result

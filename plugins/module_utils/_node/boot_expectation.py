@@ -30,7 +30,9 @@ AGAIN = "Write it again with the role gpufleet.lifecycle.gpu_health (gpu_health_
 
 
 class Unusable(Exception):
-    """The file cannot be used; reason names it and says why, problem is MISSING, UNTRUSTED, MALFORMED or OTHER_SCHEMA."""
+    """The file cannot be used; reason names it and says why, problem is MISSING, UNTRUSTED, MALFORMED or
+    OTHER_SCHEMA.
+    """
 
     def __init__(self, problem: str, text: str) -> None:
         super().__init__("%s. %s." % (text, AGAIN))

@@ -4,8 +4,8 @@
 
 """Container Device Interface: the files that tell container runtimes how to hand over GPUs.
 
-nvidia-ctk writes YAML (or JSON), of which only single lines are looked at here: the standard library reads no YAML, and the
-facts wanted are all on lines of their own.
+nvidia-ctk writes YAML (or JSON), of which only single lines are looked at here: the standard library reads no YAML, and
+the facts wanted are all on lines of their own.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ LIBRARY = re.compile(r"/lib(?:cuda|nvidia-ml)\.so\.(\d{3}\.\d+(?:\.\d+)?)$")
 
 
 def read(root):
-    """``{"specs": [{"path", "kind", "devices", "versions", "missing"}]}``; None when a directory is there and cannot be read.
+    """``{"specs": [{"path", "kind", "devices", "versions", "missing"}]}``; None when a directory is there and cannot be
+    read.
 
-    ``versions`` are the driver versions of the libraries that a file hands over, ``missing`` the paths that it hands over
-    and that are not there. A file that cannot be read has None for all of them.
+    ``versions`` are the driver versions of the libraries that a file hands over, ``missing`` the paths that it hands
+    over and that are not there. A file that cannot be read has None for all of them.
     """
     specs, seen = [], set()
     for directory in DIRECTORIES:
@@ -37,7 +38,9 @@ def read(root):
         names = files.listing(files.under(root, where))
         if names is None:
             return None
-        specs += [describe(root, "%s/%s" % (where, name)) for name in names if name.endswith((".yaml", ".yml", ".json"))]
+        specs += [
+            describe(root, "%s/%s" % (where, name)) for name in names if name.endswith((".yaml", ".yml", ".json"))
+        ]
     return {"specs": specs}
 
 

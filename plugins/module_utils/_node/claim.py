@@ -2,9 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The node's claim: which rollout may change it, in which attempt. Ledgers know nothing of each other; they meet on the node.
+"""The node's claim: which rollout may change it, in which attempt.
 
-What is held as ``found`` is the claim that lies on the node, None where there is none; ``problem`` says why it cannot be told.
+Ledgers know nothing of each other; they meet on the node.
+
+What is held as ``found`` is the claim that lies on the node, None where there is none; ``problem`` says why it cannot
+be told.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ import shlex
 NAME = "claim.json"
 SCHEMA = "gpufleet.claim/1"
 HELD, QUARANTINED = "held", "quarantined"
-# Which rollout it is: its name, and the ledger that it is in. A ledger that was made anew is another one, whatever its rollouts are called.
+# Which rollout it is: its name, and the ledger that it is in. A ledger that was made anew is another one, whatever its
+# rollouts are called.
 WHOSE = ("ledger", "rollout_id")
 # Which attempt of it: a number that grows, and the run that it belongs to, since two copies of one ledger count alike.
 WHICH = WHOSE + ("attempt", "run")
@@ -63,7 +67,9 @@ def write(directory, claim):
 
 
 def put(directory, name, text):
-    """Write a file of the state directory; whoever reads it finds the old one or the new one, also after a loss of power."""
+    """Write a file of the state directory; whoever reads it finds the old one or the new one, also after a loss of
+    power.
+    """
     if not os.path.isdir(directory):
         os.makedirs(directory)
         os.chmod(directory, 0o755)  # whatever the umask
@@ -116,10 +122,18 @@ def room(directory, statvfs=os.statvfs):
         return "the file system of %s is mounted read-only" % place
     free = found.f_bavail * found.f_frsize
     if free < ROOM_BYTES:
-        return "the file system of %s has %d KiB left, and %d KiB are needed" % (place, free // 1024, ROOM_BYTES // 1024)
+        return "the file system of %s has %d KiB left, and %d KiB are needed" % (
+            place,
+            free // 1024,
+            ROOM_BYTES // 1024,
+        )
     # A file system that counts none makes them as they are needed (statvfs(3)).
     if found.f_files and found.f_favail < ROOM_FILES:
-        return "the file system of %s has room for %d more files, and %d are needed" % (place, found.f_favail, ROOM_FILES)
+        return "the file system of %s has room for %d more files, and %d are needed" % (
+            place,
+            found.f_favail,
+            ROOM_FILES,
+        )
     return ""
 
 
@@ -129,13 +143,20 @@ def alike(one, other, keys=WHICH):
 
 def described(found):
     """Whose a node is, in words."""
-    return "%s by rollout %s (attempt %d, begun on %s) since %s" % (found["state"], found["rollout_id"], found["attempt"], found["controller"], found["time"])
+    return "%s by rollout %s (attempt %d, begun on %s) since %s" % (
+        found["state"],
+        found["rollout_id"],
+        found["attempt"],
+        found["controller"],
+        found["time"],
+    )
 
 
 def refusal(found, problem, mine, over=None):
     """Why this attempt may not have the node; empty when it may.
 
-    C(over) is a claim that was given up by name, or that its own ledger knows to be settled: it alone may be taken over from another rollout.
+    C(over) is a claim that was given up by name, or that its own ledger knows to be settled: it alone may be taken over
+    from another rollout.
     """
     if problem:
         return problem
@@ -149,7 +170,9 @@ def refusal(found, problem, mine, over=None):
 
 
 def fence(claim):
-    """An attempt in one word, which is in the claim too, so that one search of its text finds whether it still holds."""
+    """An attempt in one word, which is in the claim too, so that one search of its text finds whether it still
+    holds.
+    """
     return "%s:%d:%s:%s" % (claim["run"], claim["attempt"], claim["ledger"], claim["rollout_id"])
 
 
@@ -178,7 +201,10 @@ def fenced(found, problem, mine):
 
 
 def require(text):
-    """Refuse a call of an attempt that the node does not belong to any more. TEXT is the token of the task's environment."""
+    """Refuse a call of an attempt that the node does not belong to any more.
+
+    TEXT is the token of the task's environment.
+    """
     known = from_token(text)
     if known is None:
         return
@@ -186,11 +212,16 @@ def require(text):
     found, problem = read(os.path.dirname(path))
     why = fenced(found, problem, mine)
     if why:
-        raise ClaimError("This task belongs to attempt %d of rollout %s, and %s. Nothing was done." % (mine["attempt"], mine["rollout_id"], why))
+        raise ClaimError(
+            "This task belongs to attempt %d of rollout %s, and %s. Nothing was done."
+            % (mine["attempt"], mine["rollout_id"], why)
+        )
 
 
 def of_environment(environment):
-    """The token in the environment of a task, which is a list of mappings; empty where the task belongs to no rollout."""
+    """The token in the environment of a task, which is a list of mappings; empty where the task belongs to no
+    rollout.
+    """
     found = [one[FENCE] for one in environment or [] if isinstance(one, dict) and one.get(FENCE)]
     return str(found[-1]) if found else ""
 
@@ -199,10 +230,14 @@ GUARD_RC = 77
 
 
 def guard(text):
-    """What stands before a command of the shell that only the attempt may run that the node belongs to; nothing for a task of no rollout."""
+    """What stands before a command of the shell that only the attempt may run that the node belongs to; nothing for a
+    task of no rollout.
+    """
     known = from_token(text)
     if known is None:
         return ""
     mine, path = known
-    return "grep -qsF -- %s %s || { echo 'the node does not belong to this attempt of the rollout any more' >&2; exit %d; }; " % (
-        shlex.quote('"%s"' % fence(mine)), shlex.quote(path), GUARD_RC)
+    return (
+        "grep -qsF -- %s %s || { echo 'the node does not belong to this attempt of the rollout any more' "
+        ">&2; exit %d; }; " % (shlex.quote('"%s"' % fence(mine)), shlex.quote(path), GUARD_RC)
+    )

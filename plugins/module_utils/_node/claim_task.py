@@ -29,7 +29,9 @@ class TaskError(Exception):
 
 def going_down(run, root="/"):
     """Whether the node is about to reboot: systemd stops everything, or has it in its calendar."""
-    return run(["systemctl", "is-system-running"], 20)[1].strip() == "stopping" or os.path.exists(files.under(root, SCHEDULED))
+    return run(["systemctl", "is-system-running"], 20)[1].strip() == "stopping" or os.path.exists(
+        files.under(root, SCHEDULED)
+    )
 
 
 def boot_id(root="/"):
@@ -45,13 +47,21 @@ def looked(params):
     except (FileNotFoundError, NotADirectoryError):
         marked = False
     found, problem = claim.read(params["directory"])
-    return {"changed": False, "quarantine": {"exists": marked, "path": path}, "claim": found, "problem": problem, "no_room": claim.room(params["directory"])}
+    return {
+        "changed": False,
+        "quarantine": {"exists": marked, "path": path},
+        "claim": found,
+        "problem": problem,
+        "no_room": claim.room(params["directory"]),
+    }
 
 
 def wanted(params):
     """The claim that the task is about."""
     mine = dict(params["claim"] or {})
-    missing = [key for key in ("ledger", "rollout_id", "attempt", "run", "plan", "controller") if mine.get(key) in (None, "")]
+    missing = [
+        key for key in ("ledger", "rollout_id", "attempt", "run", "plan", "controller") if mine.get(key) in (None, "")
+    ]
     if missing:
         raise TaskError("claim has no %s. Nothing was changed." % ", ".join(missing))
     return dict(mine, attempt=int(mine["attempt"]))
@@ -78,7 +88,8 @@ def held(params, before, mine, leaving, root):
     why = claim.refusal(before["claim"], before["problem"], mine, params["over"])
     if why:
         raise TaskError(why)
-    # An operator may have put it in quarantine since the rollout was planned: the caller is told by the marker, and there is no claim.
+    # An operator may have put it in quarantine since the rollout was planned: the caller is told by the marker, and
+    # there is no claim.
     if leaving or before["quarantine"]["exists"] or claim.alike(before["claim"], mine):
         return answer
     if before["no_room"]:

@@ -14,7 +14,13 @@ from . import files
 
 NAMES = re.compile(r"^nvidia(\d+|ctl|-uvm|-uvm-tools|-modeset|-nvlink|-nvswitch(\d+|ctl)|-fs\d*)$")
 CAPABILITIES = "nvidia-caps"
-KINDS = ((stat.S_ISCHR, "char"), (stat.S_ISBLK, "block"), (stat.S_ISREG, "file"), (stat.S_ISLNK, "link"), (stat.S_ISDIR, "directory"))
+KINDS = (
+    (stat.S_ISCHR, "char"),
+    (stat.S_ISBLK, "block"),
+    (stat.S_ISREG, "file"),
+    (stat.S_ISLNK, "link"),
+    (stat.S_ISDIR, "directory"),
+)
 
 
 def read(root):
@@ -40,14 +46,18 @@ def describe(root, path):
     except OSError:
         return answer
     kind = [name for test, name in KINDS if test(found.st_mode)]
-    answer.update(kind=kind[0] if kind else "other", mode="%04o" % stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid)
+    answer.update(
+        kind=kind[0] if kind else "other", mode="%04o" % stat.S_IMODE(found.st_mode), uid=found.st_uid, gid=found.st_gid
+    )
     if answer["kind"] in ("char", "block"):
         answer.update(major=os.major(found.st_rdev), minor=os.minor(found.st_rdev))
     return answer
 
 
 def numbers(root):
-    """``{driver name: major number}`` of the character devices of NVIDIA's driver; None when /proc/devices cannot be read."""
+    """``{driver name: major number}`` of the character devices of NVIDIA's driver; None when /proc/devices cannot be
+    read.
+    """
     content = files.read_text(files.under(root, "/proc/devices"))
     if content is None:
         return None
@@ -64,7 +74,11 @@ def wanted(root):
     content = files.read_text(files.under(root, "/proc/driver/nvidia/params"))
     if content is None:
         return None
-    params = dict((key.strip(), value.strip()) for key, colon, value in (line.partition(":") for line in content.splitlines()) if colon)
+    params = dict(
+        (key.strip(), value.strip())
+        for key, colon, value in (line.partition(":") for line in content.splitlines())
+        if colon
+    )
     values = [params.get(key, "") for key in ("DeviceFileMode", "DeviceFileUID", "DeviceFileGID", "ModifyDeviceFiles")]
     if not all(value.isdigit() for value in values):
         return None

@@ -13,9 +13,15 @@ from .runner import missing
 
 FORMAT = "${Package}\\t${Architecture}\\t${Version}\\t${db:Status-Abbrev}\\t${source:Package}\\n"
 DRIVER_SOURCES = re.compile(r"^nvidia-(graphics-drivers|open-gpu-kernel-modules|tesla-)")
-NAMES = re.compile(r"^(nvidia|libnvidia|libcuda1|libnvcuvid|libgl(x|es)?-nvidia|firmware-nvidia|xserver-xorg-video-nvidia|cuda-drivers|datacenter-gpu)")
+NAMES = re.compile(
+    r"^(nvidia|libnvidia|libcuda1|libnvcuvid|libgl(x|es)?-nvidia|firmware-nvidia|xserver-xorg-video-nvidia|"
+    r"cuda-drivers|datacenter-gpu)"
+)
 # they carry driver-like versions, but need not be the driver's
-OWN_VERSION = re.compile(r"^(nvidia-(persistenced|settings|modprobe|xconfig|installer-cleanup|support|cuda-.*|container.*)|libnvidia-container.*)$")
+OWN_VERSION = re.compile(
+    r"^(nvidia-(persistenced|settings|modprobe|xconfig|installer-cleanup|support|cuda-.*|container.*)|"
+    r"libnvidia-container.*)$"
+)
 INTERRUPTED = {"H": "half-installed", "U": "unpacked", "F": "half-configured"}
 
 
@@ -28,11 +34,22 @@ def read(root, runner):
     journal = [name for name in files.listing(files.under(root, "/var/lib/dpkg/updates")) or [] if name.isdigit()]
     answer = {"available": True, "error": None, "packages": {}, "interrupted": [], "journal": len(journal)}
     if missing(rc) or rc:
-        answer.update(available=False, error="dpkg-query is not on this machine" if missing(rc) else "dpkg-query answered rc %s: %s" % (rc, err.strip()))
+        answer.update(
+            available=False,
+            error="dpkg-query is not on this machine"
+            if missing(rc)
+            else "dpkg-query answered rc %s: %s" % (rc, err.strip()),
+        )
         return answer
     parsed = parse(out)
-    answer["packages"] = dict((name, item) for name, item in parsed.items() if NAMES.match(name) and item["status"][1:2] == "i")
-    answer["interrupted"] = [{"package": name, "state": state_of(item["status"])} for name, item in sorted(parsed.items()) if state_of(item["status"])]
+    answer["packages"] = dict(
+        (name, item) for name, item in parsed.items() if NAMES.match(name) and item["status"][1:2] == "i"
+    )
+    answer["interrupted"] = [
+        {"package": name, "state": state_of(item["status"])}
+        for name, item in sorted(parsed.items())
+        if state_of(item["status"])
+    ]
     return answer
 
 

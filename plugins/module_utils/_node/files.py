@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files below a root directory: text, listings, links resolved inside that root, and writing a file whole or not at all."""
+"""Files below a root directory: text, listings, links resolved inside that root, and writing a file whole or not at
+all.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ def under(root, *parts):
 def own_directory(root, path):
     """Make a directory of the collection's, which everybody may enter and read; answers where it is.
 
-    What is missing above it gets the same rights. What somebody else made there keeps its own, but for the collection's directory :data:`OWN`.
+    What is missing above it gets the same rights. What somebody else made there keeps its own, but for the collection's
+    directory :data:`OWN`.
     """
     directory = under(root, path)
     above, missing = os.path.dirname(directory), []
@@ -52,7 +55,8 @@ class NotOwned(Exception):
 def read_owned(path, limit=1024 * 1024):
     """The text of a file that is root's, or this user's, alone to change; no link is followed.
 
-    NotOwned for any other, ValueError for one that is longer than LIMIT bytes or no UTF-8 text, OSError for one that cannot be read.
+    NotOwned for any other, ValueError for one that is longer than LIMIT bytes or no UTF-8 text, OSError for one that
+    cannot be read.
     """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -62,7 +66,11 @@ def read_owned(path, limit=1024 * 1024):
         raise
     with os.fdopen(handle, "rb") as stream:
         about = os.fstat(stream.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.geteuid()) or stat.S_IMODE(about.st_mode) & 0o022:
+        if (
+            not stat.S_ISREG(about.st_mode)
+            or about.st_uid not in (0, os.geteuid())
+            or stat.S_IMODE(about.st_mode) & 0o022
+        ):
             raise NotOwned("it is no regular file, or others than root can change it")
         data = stream.read(limit + 1)
     if len(data) > limit:

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a GPU Operator brings this node's driver in a container, by what it leaves below /run; and whether one brings none.
+"""Whether a GPU Operator brings this node's driver in a container, by what it leaves below /run; and whether one brings
+none.
 
 The operator's validator writes ``driver-ready`` for a driver of the host as well, and says in it whose driver it is.
 """
@@ -19,8 +20,11 @@ READY = VALIDATIONS + "/driver-ready"
 CONTAINER = VALIDATIONS + "/.driver-ctr-ready"
 DRIVER_ROOT = "/run/nvidia/driver"
 PROGRAM = DRIVER_ROOT + "/usr/bin/nvidia-smi"
-NEXT_STEP = ("Let the operator change its driver (spec.driver.version of its ClusterPolicy or NVIDIADriver), or take the driver from it "
-             "(spec.driver.enabled: false, or the label nvidia.com/gpu.deploy.driver=false on the node) and reboot, then run again.")
+NEXT_STEP = (
+    "Let the operator change its driver (spec.driver.version of its ClusterPolicy or NVIDIADriver), or take "
+    "the driver from it (spec.driver.enabled: false, or the label nvidia.com/gpu.deploy.driver=false on the "
+    "node) and reboot, then run again."
+)
 
 
 def read(root):
@@ -48,7 +52,9 @@ def exists(root, path):
 
 
 def judge(ready, container, program):
-    """The answer for the text of driver-ready (None: it is not there), and whether the container's mark and its driver are there."""
+    """The answer for the text of driver-ready (None: it is not there), and whether the container's mark and its driver
+    are there.
+    """
     said = re.search(r"^IS_HOST_DRIVER=(true|false)\s*$", ready or "", re.M)
     if said and said.group(1) == "true":
         return {"owner": False, "signs": ["%s says that the driver is the host's" % READY]}

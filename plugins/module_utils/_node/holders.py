@@ -28,7 +28,15 @@ def read(root="/"):
     for pid in sorted(int(name) for name in names if name.isdigit()):
         devices = sorted(opened(proc, pid) | mapped(proc, pid))
         if devices:
-            found.append(dict(owner(groups(proc, pid)), pid=pid, user=user(proc, pid), comm=files.read_line("%s/%d/comm" % (proc, pid)), devices=devices))
+            found.append(
+                dict(
+                    owner(groups(proc, pid)),
+                    pid=pid,
+                    user=user(proc, pid),
+                    comm=files.read_line("%s/%d/comm" % (proc, pid)),
+                    devices=devices,
+                )
+            )
     return found
 
 
@@ -46,11 +54,17 @@ def opened(proc, pid):
 
 
 def mapped(proc, pid):
-    """The device files in a process's address space; none of one in state D, since reading its maps may wait for the lock that it holds."""
+    """The device files in a process's address space; none of one in state D, since reading its maps may wait for the
+    lock that it holds.
+    """
     if proc_tasks.waiting(proc, str(pid)):
         return set()
     content = files.read_text("%s/%d/maps" % (proc, pid)) or ""
-    paths = (line.split(None, 5)[5] for line in content.splitlines() if "/dev/nvidia" in line and len(line.split(None, 5)) == 6)
+    paths = (
+        line.split(None, 5)[5]
+        for line in content.splitlines()
+        if "/dev/nvidia" in line and len(line.split(None, 5)) == 6
+    )
     return set(path for path in paths if DEVICE.match(path))
 
 
@@ -75,7 +89,9 @@ def groups(proc, pid):
 
 
 def owner(paths):
-    """Whom a process works for, by its control groups: systemd unit, Kubernetes pod (its uid) and Slurm job, None for what it is not of."""
+    """Whom a process works for, by its control groups: systemd unit, Kubernetes pod (its uid) and Slurm job, None for
+    what it is not of.
+    """
     answer = {"unit": None, "pod": None, "job": None}
     for path in paths:
         units = [part for part in path.split("/") if part.endswith((".service", ".scope"))]
@@ -96,10 +112,18 @@ def named(root="/"):
 
 def in_words(holder):
     """A process for an operator: what it is, and whose."""
-    whose = [text for text in (
-        "user %s" % holder["user"] if holder.get("user") else "",
-        "unit %s" % holder["unit"] if holder.get("unit") else "",
-        "pod %s" % holder["pod"] if holder.get("pod") else "",
-        "Slurm job %s" % holder["job"] if holder.get("job") else "",
-    ) if text]
-    return "%s (pid %s%s)" % (holder.get("comm") or "an unnamed process", holder["pid"], "".join(", " + text for text in whose))
+    whose = [
+        text
+        for text in (
+            "user %s" % holder["user"] if holder.get("user") else "",
+            "unit %s" % holder["unit"] if holder.get("unit") else "",
+            "pod %s" % holder["pod"] if holder.get("pod") else "",
+            "Slurm job %s" % holder["job"] if holder.get("job") else "",
+        )
+        if text
+    ]
+    return "%s (pid %s%s)" % (
+        holder.get("comm") or "an unnamed process",
+        holder["pid"],
+        "".join(", " + text for text in whose),
+    )

@@ -4,7 +4,8 @@
 
 """Tasks that wait in the NVIDIA driver and cannot be interrupted, not even killed.
 
-Only files that need no lock of the task's memory are read: /proc/PID/maps or cmdline of such a task could hang the reader too.
+Only files that need no lock of the task's memory are read: /proc/PID/maps or cmdline of such a task could hang the
+reader too.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from . import files, holders, proc_tasks
 # Threads of the driver in the kernel: its queues, its interrupt threads, UVM's and NVSwitch's.
 KERNEL_THREAD = re.compile(r"^(nv|UVM |irq/\d+-nvidia|irq/\d+-nvswitch)")
 NVIDIA_FRAME = re.compile(r"\[nvidia[\w-]*\]")
-# How "where" begins for a task that is in the driver by its stack, and not only of a process that has a device open: that one may wait for a disk.
+# How "where" begins for a task that is in the driver by its stack, and not only of a process that has a device open:
+# that one may wait for a disk.
 IN_DRIVER = "stack "
 WINDOW_S = 5.0
 STEP_S = 0.5
 
 
 def read(root, window_s=WINDOW_S, sleep=time.sleep, clock=time.monotonic):
-    """``[{"pid", "process", "comm", "state", "seconds", "where"}]``, the task and the process it is of; None when /proc cannot be listed.
+    """``[{"pid", "process", "comm", "state", "seconds", "where"}]``, the task and the process it is of; None when /proc
+    cannot be listed.
 
-    A task counts that stayed in state D, without once being switched to, for the whole window; ``seconds`` is that window, so
-    the task has waited at least so long. Nothing is waited for when no task of the driver's is in D at all.
+    A task counts that stayed in state D, without once being switched to, for the whole window; ``seconds`` is that
+    window, so the task has waited at least so long. Nothing is waited for when no task of the driver's is in D at all.
     """
     proc = files.under(root, "/proc")
     suspects = find(proc)
@@ -39,7 +42,10 @@ def read(root, window_s=WINDOW_S, sleep=time.sleep, clock=time.monotonic):
         sleep(STEP_S)
         suspects = [task for task in suspects if still(proc, task)]
     seconds = round(clock() - start, 1)
-    return [dict(((key, task[key]) for key in ("pid", "process", "comm", "state", "where")), seconds=seconds) for task in suspects]
+    return [
+        dict(((key, task[key]) for key in ("pid", "process", "comm", "state", "where")), seconds=seconds)
+        for task in suspects
+    ]
 
 
 def find(proc):
@@ -51,8 +57,12 @@ def find(proc):
     for name in names:
         if not name.isdigit():
             continue
-        tasks = [dict(task, process=int(name), switches=switches(task["path"])) for task in proc_tasks.waiting(proc, name)]
-        found += [dict(task, where=where) for task, where in ((task, touches(proc, name, task)) for task in tasks) if where]
+        tasks = [
+            dict(task, process=int(name), switches=switches(task["path"])) for task in proc_tasks.waiting(proc, name)
+        ]
+        found += [
+            dict(task, where=where) for task, where in ((task, touches(proc, name, task)) for task in tasks) if where
+        ]
     return found
 
 
@@ -76,4 +86,9 @@ def switches(path):
 def still(proc, task):
     """Whether a task is the same one, still in D, and did not run since."""
     now = proc_tasks.parse(files.read_text(os.path.join(task["path"], "stat")))
-    return now is not None and now["state"] == "D" and now["comm"] == task["comm"] and switches(task["path"]) == task["switches"]
+    return (
+        now is not None
+        and now["state"] == "D"
+        and now["comm"] == task["comm"]
+        and switches(task["path"]) == task["switches"]
+    )

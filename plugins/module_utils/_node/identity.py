@@ -15,12 +15,30 @@ MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 GPU_LINE = re.compile(r"^GPU UUID:\s*(\S+)\s*$", re.M)
 UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 # What boards say that were given no serial number.
-NONE = ("", "none", "default string", "not specified", "not available", "not applicable", "n/a", "na", "unknown", "system serial number",
-        "base board serial number", "to be filled by o.e.m.", "to be filled by o.e.m", "serial number", "empty", "oem")
+NONE = (
+    "",
+    "none",
+    "default string",
+    "not specified",
+    "not available",
+    "not applicable",
+    "n/a",
+    "na",
+    "unknown",
+    "system serial number",
+    "base board serial number",
+    "to be filled by o.e.m.",
+    "to be filled by o.e.m",
+    "serial number",
+    "empty",
+    "oem",
+)
 
 
 def read(root):
-    """``{"machine_id": str|None, "board_serial": str|None, "gpus": [UUID, ...]|None}``; None is what cannot be read or says nothing."""
+    """``{"machine_id": str|None, "board_serial": str|None, "gpus": [UUID, ...]|None}``; None is what cannot be read or
+    says nothing.
+    """
     machine = (files.read_line(files.under(root, "/etc/machine-id")) or "").lower()
     serial = " ".join((files.read_line(files.under(root, "/sys/class/dmi/id/board_serial")) or "").split())
     return {
@@ -33,7 +51,12 @@ def read(root):
 def says_something(serial):
     """Whether it is a serial number, and not what stands where one should be."""
     plain = re.sub(r"[^0-9a-zA-Z]", "", serial)
-    return serial.lower() not in NONE and len(set(plain)) > 1 and not "0123456789".startswith(plain) and not "123456789".startswith(plain)
+    return (
+        serial.lower() not in NONE
+        and len(set(plain)) > 1
+        and not "0123456789".startswith(plain)
+        and not "123456789".startswith(plain)
+    )
 
 
 def gpus(base):

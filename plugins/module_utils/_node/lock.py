@@ -32,7 +32,9 @@ class LockTimeout(Exception):
 
 
 class Fenced(LockTimeout):
-    """The lock is free, and not for this call: it belongs to an attempt of a rollout that has been followed by another one."""
+    """The lock is free, and not for this call: it belongs to an attempt of a rollout that has been followed by another
+    one.
+    """
 
     def __init__(self, path, why):
         super().__init__(path, 0, {}, str(why))
@@ -45,7 +47,8 @@ class NodeLock:
     ``lock.fd`` to commands (``Runner(pass_fds=[lock.fd])``), so that a module that is killed leaves the lock with the
     command that is still running.
 
-    A call that belongs to an attempt of a rollout (:data:`FENCE` in its environment) gets it only while the node belongs to that attempt.
+    A call that belongs to an attempt of a rollout (:data:`FENCE` in its environment) gets it only while the node
+    belongs to that attempt.
     """
 
     def __init__(self, path=DEFAULT_PATH, owner=None, timeout_s=0):
@@ -75,7 +78,9 @@ class NodeLock:
         return self
 
     def _admitted(self):
-        """What this call says of its attempt, once it has the lock: whoever had it before may have been the next attempt."""
+        """What this call says of its attempt, once it has the lock: whoever had it before may have been the next
+        attempt.
+        """
         text = os.environ.get(FENCE, "")
         if not text:
             return {}
@@ -168,7 +173,10 @@ def openers(path, proc="/proc"):
         if pid == os.getpid():
             continue
         try:
-            links = [os.readlink(os.path.join(proc, str(pid), "fd", fd)) for fd in os.listdir(os.path.join(proc, str(pid), "fd"))]
+            links = [
+                os.readlink(os.path.join(proc, str(pid), "fd", fd))
+                for fd in os.listdir(os.path.join(proc, str(pid), "fd"))
+            ]
         except OSError:
             continue  # the process ended, or it is another user's
         if real in links:
@@ -198,9 +206,9 @@ def describe(path, timeout_s, holder):
     if others:
         life += " Processes that have the lock open: %s." % ", ".join(others)
     return (
-        "The node is locked: %s is held by %s%s.%s It was not free after %s s, and nothing was started. "
-        "Next step: wait until that work ends and run again, or look at the process on the node; it must not be run twice at a time."
-        % (path, who, " (%s)" % ", ".join(details) if details else "", life, timeout_s)
+        "The node is locked: %s is held by %s%s.%s It was not free after %s s, and nothing was started. Next "
+        "step: wait until that work ends and run again, or look at the process on the node; it must not be run "
+        "twice at a time." % (path, who, " (%s)" % ", ".join(details) if details else "", life, timeout_s)
     )
 
 

@@ -30,7 +30,10 @@ def problem(path, content):
 
 
 def compared(content, found):
-    """(due, what is there as text) of a file. FOUND: (text, mode, whether it is this user's) as it lies there, None where nothing does."""
+    """(due, what is there as text) of a file.
+
+    FOUND: (text, mode, whether it is this user's) as it lies there, None where nothing does.
+    """
     return found != (content, MODE, True), found[0] if found else ""
 
 
@@ -41,7 +44,9 @@ def look(path):
     except (FileNotFoundError, NotADirectoryError):
         return None
     if not stat.S_ISREG(about.st_mode):
-        raise FilesError("%s is no regular file; expected one, or nothing. Nothing was changed. Next step: look who made it." % path)
+        raise FilesError(
+            "%s is no regular file; expected one, or nothing. Nothing was changed. Next step: look who made it." % path
+        )
     with open(path, "rb") as stream:
         text = stream.read(LONGEST + 1).decode("utf-8", "replace")
     return text, stat.S_IMODE(about.st_mode), about.st_uid == os.geteuid()
@@ -56,7 +61,9 @@ def work(contents, check):
     due = [path for path, (is_due, dummy) in seen.items() if is_due]
     for path in [] if check else due:
         write(path, contents[path])
-    diff = [{"before_header": path, "after_header": path, "before": seen[path][1], "after": contents[path]} for path in due]
+    diff = [
+        {"before_header": path, "after_header": path, "before": seen[path][1], "after": contents[path]} for path in due
+    ]
     return {"changed": bool(due), "written": due, "diff": diff}
 
 

@@ -73,7 +73,8 @@ def perform(params, check, lock_path=lock.DEFAULT_PATH):
     if params["state"] == READ or check:
         return _perform(params, check)
     if not params["refuse_held"]:
-        # Without the lock, so that a node is marked too on which something hangs; and not by what is left of an earlier attempt of a rollout.
+        # Without the lock, so that a node is marked too on which something hangs; and not by what is left of an earlier
+        # attempt of a rollout.
         try:
             claim.require(os.environ.get(claim.FENCE, ""))
         except claim.ClaimError as exc:

@@ -21,7 +21,9 @@ def read(root):
         return None
     found = []
     for name in names:
-        vendor, kind, device = (files.read_line(os.path.join(base, name, item)) for item in ("vendor", "class", "device"))
+        vendor, kind, device = (
+            files.read_line(os.path.join(base, name, item)) for item in ("vendor", "class", "device")
+        )
         if vendor == VENDOR and (kind or "").startswith("0x03"):
             found.append({"address": name, "device": device, "class": kind})
     return found

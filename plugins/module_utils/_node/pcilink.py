@@ -11,14 +11,23 @@ import re
 
 from . import files, pci
 
-LINK = {"link_speed": "current_link_speed", "link_width": "current_link_width", "max_link_speed": "max_link_speed", "max_link_width": "max_link_width"}
-COUNTS = {"correctable": ("aer_dev_correctable", "TOTAL_ERR_COR"), "nonfatal": ("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL"),
-          "fatal": ("aer_dev_fatal", "TOTAL_ERR_FATAL")}
+LINK = {
+    "link_speed": "current_link_speed",
+    "link_width": "current_link_width",
+    "max_link_speed": "max_link_speed",
+    "max_link_width": "max_link_width",
+}
+COUNTS = {
+    "correctable": ("aer_dev_correctable", "TOTAL_ERR_COR"),
+    "nonfatal": ("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL"),
+    "fatal": ("aer_dev_fatal", "TOTAL_ERR_FATAL"),
+}
 GPU_CLASS, BRIDGE_CLASS = "0x03", "0x0680"
 
 
 def read(root):
-    """``(links, switches)``: links by address, and the NVSwitches as a list; (None, None) when the bus cannot be listed.
+    """``(links, switches)``: links by address, and the NVSwitches as a list; (None, None) when the bus cannot be
+    listed.
 
     ``aer`` is {} for a device (or a kernel) that counts no errors, and None when its counts could not be read.
     ``upstream`` is the same for the port that the device hangs on, with that port's address.

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The tasks (threads) of a process as the kernel shows them, by files that need no lock of its memory: see proc_pid_stat(5)."""
+"""The tasks (threads) of a process as the kernel shows them, by files that need no lock of its memory: see
+proc_pid_stat(5).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ KTHREAD = 0x00200000
 
 
 def waiting(proc, name):
-    """``[{pid, comm, state, threads, kernel, path}]``: the tasks of process ``name`` that are in state D, uninterruptible."""
+    """``[{pid, comm, state, threads, kernel, path}]``: the tasks of process ``name`` that are in state D,
+    uninterruptible.
+    """
     base = "%s/%s" % (proc, name)
     main = parse(files.read_text(base + "/stat"))
     if main is None:
@@ -41,5 +45,10 @@ def parse(content):
     rest = found.group("rest").split()
     if len(rest) <= THREADS or not rest[FLAGS].isdigit() or not rest[THREADS].lstrip("-").isdigit():
         return None
-    return {"pid": int(found.group("pid")), "comm": found.group("comm"), "state": found.group("state"),
-            "threads": int(rest[THREADS]), "kernel": bool(int(rest[FLAGS]) & KTHREAD)}
+    return {
+        "pid": int(found.group("pid")),
+        "comm": found.group("comm"),
+        "state": found.group("state"),
+        "threads": int(rest[THREADS]),
+        "kernel": bool(int(rest[FLAGS]) & KTHREAD),
+    }

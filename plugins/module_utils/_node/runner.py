@@ -39,10 +39,17 @@ class Runner:
 
     def __call__(self, argv, timeout=DEFAULT_TIMEOUT_S):
         try:
-            # run_command is AnsibleModule's: this runs without Ansible too, and run_command has neither a deadline nor descriptors to pass on.
+            # run_command is AnsibleModule's: this runs without Ansible too, and run_command has neither a deadline nor
+            # descriptors to pass on.
             process = subprocess.Popen(  # pylint: disable=ansible-bad-function
-                list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                env=environment(self.env), start_new_session=True, pass_fds=self.pass_fds, cwd="/",
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment(self.env),
+                start_new_session=True,
+                pass_fds=self.pass_fds,
+                cwd="/",
             )
         except FileNotFoundError:
             return RC_NOT_FOUND, "", "%s: command not found" % argv[0]

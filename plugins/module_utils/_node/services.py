@@ -20,12 +20,18 @@ ARGUMENTS = dict(
         "restart": {"type": "list", "elements": "str", "default": []},
         "timeout_s": {"type": "int", "default": 900},
     },
-    **lock.ARGUMENTS
+    **lock.ARGUMENTS,
 )
 # How systemd names a unit's states (systemctl(1), "ActiveState"; systemd.exec of load states).
 RUNS = ("active", "reloading", "refreshing")
 RESTS = ("inactive", "failed")
-UNKNOWN_UNIT, MASKED, UNREAD, NOT_STARTED, NOT_STOPPED = "unknown_unit", "masked", "unread", "not_started", "not_stopped"
+UNKNOWN_UNIT, MASKED, UNREAD, NOT_STARTED, NOT_STOPPED = (
+    "unknown_unit",
+    "masked",
+    "unread",
+    "not_started",
+    "not_stopped",
+)
 # What a unit needs after systemctl returned: a service that fails at once passes through other states first.
 SETTLE_S, POLL_S = 10, 0.5
 
@@ -50,7 +56,10 @@ def refusal(wanted, unit):
 
 
 def due(wanted, unit, again=False):
-    """What is to be done about a unit that can be told. One that starts already is waited for, unless it has to start AGAIN."""
+    """What is to be done about a unit that can be told.
+
+    One that starts already is waited for, unless it has to start AGAIN.
+    """
     if wanted == STOPPED:
         return NOTHING if unit["active"] in RESTS else STOP
     if again and unit["active"] not in RESTS:
@@ -139,8 +148,18 @@ class Services:
                 self.fail(
                     name,
                     NOT_STOPPED if action == STOP else NOT_STARTED,
-                    "it is %s (%s, result %s) after systemctl %s, which answered rc %s: %s; expected %s. Next step: journalctl -u %s"
-                    % (unit["active"], unit["sub"], unit["result"], verb, rc, said, "inactive" if action == STOP else "active", name),
+                    "it is %s (%s, result %s) after systemctl %s, which answered rc %s: %s; expected %s. Next step: "
+                    "journalctl -u %s"
+                    % (
+                        unit["active"],
+                        unit["sub"],
+                        unit["result"],
+                        verb,
+                        rc,
+                        said,
+                        "inactive" if action == STOP else "active",
+                        name,
+                    ),
                 )
             return unit
 
@@ -149,7 +168,10 @@ class Services:
 
 
 def perform(params, check, runner_of=Runner, lock_path=lock.DEFAULT_PATH):
-    """The result of the module. RUNNER_OF makes what calls commands, given the descriptors that they are to keep open."""
+    """The result of the module.
+
+    RUNNER_OF makes what calls commands, given the descriptors that they are to keep open.
+    """
     if params["timeout_s"] < 1:
         raise ServicesError("timeout_s is %d; expected seconds, 1 or more. Nothing was changed." % params["timeout_s"])
     if check:

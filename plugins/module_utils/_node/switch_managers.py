@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The adapters through which a node manages its NVLink 5 switches, and the NVLink Subnet Manager (nvlsm) that works through them.
+"""The adapters through which a node manages its NVLink 5 switches, and the NVLink Subnet Manager (nvlsm) that works
+through them.
 
-Boards such as HGX B200 have no NVSwitch on the PCI bus. Their switches are managed through InfiniBand adapters whose vital product data
-(VPD) says ``SW_MNG``. The PCI bus tells it also while no kernel module has made an InfiniBand device of them.
+Boards such as HGX B200 have no NVSwitch on the PCI bus. Their switches are managed through InfiniBand adapters whose
+vital product data (VPD) says ``SW_MNG``. The PCI bus tells it also while no kernel module has made an InfiniBand device
+of them.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ def read(root):
     found, unread = [], []
     for name in names:
         path = os.path.join(base, name)
-        if files.read_line(os.path.join(path, "vendor")) != VENDOR or not (files.read_line(os.path.join(path, "class")) or "").startswith(CLASSES):
+        if files.read_line(os.path.join(path, "vendor")) != VENDOR or not (
+            files.read_line(os.path.join(path, "class")) or ""
+        ).startswith(CLASSES):
             continue
         vpd = os.path.join(path, "vpd")
         content = files.read_text(vpd, VPD_BYTES)
@@ -53,4 +57,9 @@ def subnet_manager(root):
     names = files.listing(proc)
     if names is None:
         return {"present": present, "running": None}
-    return {"present": present, "running": any(files.read_line(os.path.join(proc, name, "comm")) == PROGRAM for name in names if name.isdigit())}
+    return {
+        "present": present,
+        "running": any(
+            files.read_line(os.path.join(proc, name, "comm")) == PROGRAM for name in names if name.isdigit()
+        ),
+    }

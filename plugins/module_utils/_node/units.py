@@ -21,7 +21,13 @@ WATCHED = (
 )
 # Units of these names are taken in too, as far as systemd has them in memory.
 PATTERNS = ("nvidia-*.service", "*dcgm*.service", "gpufleet-*.service")
-PROPERTIES = {"LoadState": "load", "ActiveState": "active", "SubState": "sub", "Result": "result", "UnitFileState": "enabled"}
+PROPERTIES = {
+    "LoadState": "load",
+    "ActiveState": "active",
+    "SubState": "sub",
+    "Result": "result",
+    "UnitFileState": "enabled",
+}
 
 
 def read(runner):
@@ -29,7 +35,12 @@ def read(runner):
 
     A single unit is None when systemd said nothing of it. Values are systemd's own words, None for an empty one.
     """
-    rc, out, dummy = runner(["systemctl", "show", "--no-pager", "--property=Id,Names,%s" % ",".join(PROPERTIES)] + list(WATCHED) + list(PATTERNS), 20)
+    rc, out, dummy = runner(
+        ["systemctl", "show", "--no-pager", "--property=Id,Names,%s" % ",".join(PROPERTIES)]
+        + list(WATCHED)
+        + list(PATTERNS),
+        20,
+    )
     blocks = parse(out)
     if rc or not blocks:
         return None
@@ -42,14 +53,17 @@ def read(runner):
 
 
 def show(runner, names, more=None):
-    """``{name: {..., "names": [its own name and its aliases]}}`` of exactly these units; None when systemd cannot be asked.
+    """``{name: {..., "names": [its own name and its aliases]}}`` of exactly these units; None when systemd cannot be
+    asked.
 
     MORE names further properties, by the words of systemd.
     """
     if not names:
         return {}
     properties = dict(PROPERTIES, **(more or {}))
-    rc, out, dummy = runner(["systemctl", "show", "--no-pager", "--property=Id,Names,%s" % ",".join(properties)] + list(names), 20)
+    rc, out, dummy = runner(
+        ["systemctl", "show", "--no-pager", "--property=Id,Names,%s" % ",".join(properties)] + list(names), 20
+    )
     if rc:
         return None
     found = {}

@@ -23,7 +23,9 @@ def upstream(package_version):
 
 
 def names_package(value):
-    """Whether somebody who asks for this version means one package version, such as 535.261.03-1, and not any with the driver's version."""
+    """Whether somebody who asks for this version means one package version, such as 535.261.03-1, and not any with the
+    driver's version.
+    """
     return bool(value) and upstream(value) != value
 
 
@@ -64,12 +66,12 @@ def compare_part(left, right):
 
 def take(value, pattern):
     found = re.match(pattern, value).group(0)
-    return found, value[len(found):]
+    return found, value[len(found) :]
 
 
 def compare_text(left, right):
     for index in range(max(len(left), len(right))):
-        first, second = weight(left[index:index + 1]), weight(right[index:index + 1])
+        first, second = weight(left[index : index + 1]), weight(right[index : index + 1])
         if first != second:
             return 1 if first > second else -1
     return 0
@@ -115,7 +117,7 @@ def compare_segments(left, right):
         matched = re.match(pattern, right)
         if not matched:
             return 1 if left[0].isdigit() else -1  # digits are newer than letters
-        second, right = matched.group(0), right[matched.end():]
+        second, right = matched.group(0), right[matched.end() :]
         left = rest
         if pattern == r"\d+":
             first, second = int(first), int(second)

@@ -28,10 +28,15 @@ def read(root="/"):
         if not requirements:
             continue
         group = files.read_line("%s/%d/cgroup" % (proc, pid)) or "pid %d" % pid
-        known = found.setdefault((group, tuple(requirements)), {"pids": [], "require": requirements, "comm": None, "unit": unit(proc, pid)})
+        known = found.setdefault(
+            (group, tuple(requirements)), {"pids": [], "require": requirements, "comm": None, "unit": unit(proc, pid)}
+        )
         known["pids"].append(pid)
         known["comm"] = known["comm"] or files.read_line("%s/%d/comm" % (proc, pid))
-    return [{"workload": in_words(item), "require": item["require"]} for item in sorted(found.values(), key=lambda item: item["pids"])]
+    return [
+        {"workload": in_words(item), "require": item["require"]}
+        for item in sorted(found.values(), key=lambda item: item["pids"])
+    ]
 
 
 def environment(text):
@@ -47,4 +52,8 @@ def required(variables):
 
 
 def in_words(item):
-    return "the container of %s (pid %d%s)" % (item["comm"] or "an unnamed process", item["pids"][0], ", %s" % item["unit"] if item["unit"] else "")
+    return "the container of %s (pid %d%s)" % (
+        item["comm"] or "an unnamed process",
+        item["pids"][0],
+        ", %s" % item["unit"] if item["unit"] else "",
+    )

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The archive with the NVML binding on a node: kept by digest, and checked.
 
-The archive is a zip that the controller made. Modules run as root, so nothing of it is believed before its sha256 was compared with
-the digest that came with the task, and nothing is read a second time after that.
+The archive is a zip that the controller made. Modules run as root, so nothing of it is believed before its sha256 was
+compared with the digest that came with the task, and nothing is read a second time after that.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ SIZE_LIMIT = 16 * 1024 * 1024
 KEEP_S = 30 * 24 * 3600
 DIGEST = re.compile("^[0-9a-f]{64}$")
 NO_BINDING = (
-    "no NVML binding: the controller sent none and this node has no Python module pynvml; "
-    "install nvidia-ml-py in the Python environment that runs Ansible on the controller (or, as a fallback, on the node)")
+    "no NVML binding: the controller sent none and this node has no Python module pynvml; install nvidia-ml-py in the "
+    "Python environment that runs Ansible on the controller (or, as a fallback, on the node)"
+)
 
 
 class CacheError(Exception):
@@ -46,8 +47,8 @@ def cache_name(digest):
 def open_cache(directory, create=True):
     """A descriptor of the cache directory, which must be ours alone.
 
-    The parent may be shared only the way /tmp is (sticky). Links are not followed at the last component, and everything after this
-    goes through the descriptor, so that a directory swapped in later is never looked at.
+    The parent may be shared only the way /tmp is (sticky). Links are not followed at the last component, and everything
+    after this goes through the descriptor, so that a directory swapped in later is never looked at.
     """
     parent = os.path.dirname(directory)
     user = os.geteuid()
@@ -72,7 +73,9 @@ def open_cache(directory, create=True):
         if about.st_uid != user:
             raise CacheError("%s belongs to uid %d, not to uid %d" % (directory, about.st_uid, user))
         if stat.S_IMODE(about.st_mode) & 0o077:
-            raise CacheError("%s is open to other users (mode %04o, expected 0700)" % (directory, stat.S_IMODE(about.st_mode)))
+            raise CacheError(
+                "%s is open to other users (mode %04o, expected 0700)" % (directory, stat.S_IMODE(about.st_mode))
+            )
         yield handle
     finally:
         os.close(handle)
@@ -97,7 +100,9 @@ def _read(directory_handle, name):
 
 
 def find(directory, name):
-    """(content or None, warning or None) of the file NAME in the cache, which is ours and no link; what it says is for the caller to check."""
+    """(content or None, warning or None) of the file NAME in the cache, which is ours and no link; what it says is for
+    the caller to check.
+    """
     try:
         with open_cache(directory, create=False) as handle:
             try:
@@ -125,7 +130,10 @@ def fetch(directory, digest):
 
 
 def store(directory, digest, data):
-    """Put the archive DATA in the cache. Returns a warning when it could not be kept; reading the GPUs goes on without."""
+    """Put the archive DATA in the cache.
+
+    Returns a warning when it could not be kept; reading the GPUs goes on without.
+    """
     name = cache_name(digest)
     if digest_of(data) != digest:
         raise CacheError("the NVML binding that arrived does not match its digest")
@@ -136,7 +144,8 @@ def keep(directory, name, data):
     """Put DATA in the cache as NAME, in one step. Returns a warning when it could not be kept."""
     try:
         with open_cache(directory) as handle:
-            # "." + pid: two tasks of one user never write the same file, and a leftover of a killed one is overwritten or removed.
+            # "." + pid: two tasks of one user never write the same file, and a leftover of a killed one is overwritten
+            # or removed.
             temporary = ".%s.%d" % (name, os.getpid())
             _forget(handle, temporary)
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -197,6 +206,7 @@ def read_data(archive, name):
 
 def _node_version():
     from importlib import metadata
+
     try:
         return metadata.version("nvidia-ml-py")
     except metadata.PackageNotFoundError:

@@ -13,8 +13,15 @@ import ctypes
 
 from . import codes, fields
 
-# The codes that say "this GPU, driver or link has no such thing". Every other code is an error of a thing that is there.
-ABSENT = (codes.NOT_SUPPORTED, codes.FUNCTION_NOT_FOUND, codes.INVALID_ARGUMENT, codes.NOT_FOUND, codes.ARGUMENT_VERSION_MISMATCH)
+# The codes that say "this GPU, driver or link has no such thing". Every other code is an error of a thing that is
+# there.
+ABSENT = (
+    codes.NOT_SUPPORTED,
+    codes.FUNCTION_NOT_FOUND,
+    codes.INVALID_ARGUMENT,
+    codes.NOT_FOUND,
+    codes.ARGUMENT_VERSION_MISMATCH,
+)
 
 
 class Reader:
@@ -130,7 +137,8 @@ def convert(answer, change):
 
 
 def together(parts):
-    """One value made of several answers by name: a part that this GPU does not have is None, and an error of one is the error of all.
+    """One value made of several answers by name: a part that this GPU does not have is None, and an error of one is the
+    error of all.
 
     Nothing answered: the code of the first part.
     """

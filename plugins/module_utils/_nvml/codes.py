@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NVML return codes by number, with what each one means to an operator.
 
-The numbers are those of the public NVML header. Bindings of different age know different names, so the names are kept here.
+The numbers are those of the public NVML header. Bindings of different age know different names, so the names are kept
+here.
 """
 
 from __future__ import annotations
@@ -64,13 +65,19 @@ UNREADABLE = -1
 INIT_ADVICE = {
     4: "no permission to use NVML; run the task with become: true",
     8: "a GPU lacks external power; check the power cables",
-    9: "the NVIDIA kernel module is not loaded; look at dkms status, Secure Boot and nouveau for the running kernel, then modprobe nvidia",
+    9: (
+        "the NVIDIA kernel module is not loaded; look at dkms status, Secure Boot and nouveau for the running kernel, "
+        "then modprobe nvidia"
+    ),
     10: "NVML timed out; look for NVRM lines in the kernel log",
     11: "the kernel found an interrupt issue with a GPU; look at the kernel log",
     12: "libnvidia-ml.so.1 is not installed or cannot be loaded; install the driver's userland packages",
     15: "a GPU has fallen off the bus; look for NVRM: Xid 79 in the kernel log and power-cycle the node",
     17: "the operating system refuses access to the GPUs (cgroup or device permissions); look at /dev/nvidia*",
-    18: "the installed NVIDIA userland and the loaded kernel module have different versions; reload the driver or reboot to finish the upgrade",
+    18: (
+        "the installed NVIDIA userland and the loaded kernel module have different versions; reload the driver or "
+        "reboot to finish the upgrade"
+    ),
     999: "NVML does not know what went wrong; look for NVRM lines in the kernel log",
 }
 
@@ -98,4 +105,7 @@ def missing(rc, detail=None):
 def init_message(rc):
     """One sentence for an operator about NVML that does not start."""
     return "NVML did not start: %s (%s); %s" % (
-        name(rc), rc, INIT_ADVICE.get(rc, "look this NVML return code up for the loaded driver and look at the kernel log"))
+        name(rc),
+        rc,
+        INIT_ADVICE.get(rc, "look this NVML return code up for the loaded driver and look at the kernel log"),
+    )

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Field ids, structure layouts and limits of NVML, by number.
 
-They follow the public NVML header. The Python binding has renamed and renumbered several of them over its versions and has laid
-some structures out wrongly, so none of them is taken from it.
+They follow the public NVML header. The Python binding has renamed and renumbered several of them over its versions and
+has laid some structures out wrongly, so none of them is taken from it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ TEMPERATURE_GPU = 0
 # No GPU has more links than this; the loop also ends where the driver says that there is no such link.
 NVLINK_LIMIT = 36
 
-# Versions of structures: the size, with the number above it. A driver that does not know one answers ARGUMENT_VERSION_MISMATCH.
+# Versions of structures: the size, with the number above it. A driver that does not know one answers
+# ARGUMENT_VERSION_MISMATCH.
 MEMORY_V2 = 0x2000028
 FABRIC_V2 = 0x2000024
 FABRIC_V3 = 0x3000028
@@ -150,10 +151,26 @@ class Bar1Memory(ctypes.Structure):
 class SramErrors(ctypes.Structure):
     """nvmlEccSramErrorStatus_v1_t."""
 
-    _fields_ = [("version", ctypes.c_uint)] + [(name, ctypes.c_ulonglong) for name in (
-        "aggregateUncParity", "aggregateUncSecDed", "aggregateCor", "volatileUncParity", "volatileUncSecDed", "volatileCor",
-        "aggregateUncBucketL2", "aggregateUncBucketSm", "aggregateUncBucketPcie", "aggregateUncBucketMcu", "aggregateUncBucketOther",
-    )] + [("bThresholdExceeded", ctypes.c_uint)]
+    _fields_ = (
+        [("version", ctypes.c_uint)]
+        + [
+            (name, ctypes.c_ulonglong)
+            for name in (
+                "aggregateUncParity",
+                "aggregateUncSecDed",
+                "aggregateCor",
+                "volatileUncParity",
+                "volatileUncSecDed",
+                "volatileCor",
+                "aggregateUncBucketL2",
+                "aggregateUncBucketSm",
+                "aggregateUncBucketPcie",
+                "aggregateUncBucketMcu",
+                "aggregateUncBucketOther",
+            )
+        ]
+        + [("bThresholdExceeded", ctypes.c_uint)]
+    )
 
 
 class RemapHistogram(ctypes.Structure):
@@ -163,7 +180,11 @@ class RemapHistogram(ctypes.Structure):
 
 
 class RepairStatus(ctypes.Structure):
-    _fields_ = [("version", ctypes.c_uint), ("bChannelRepairPending", ctypes.c_uint), ("bTpcRepairPending", ctypes.c_uint)]
+    _fields_ = [
+        ("version", ctypes.c_uint),
+        ("bChannelRepairPending", ctypes.c_uint),
+        ("bTpcRepairPending", ctypes.c_uint),
+    ]
 
 
 class MarginTemperature(ctypes.Structure):
@@ -183,7 +204,16 @@ class ViolationTime(ctypes.Structure):
 class DeviceAttributes(ctypes.Structure):
     """nvmlDeviceAttributes_t, of a MIG device."""
 
-    _fields_ = [(name, ctypes.c_uint) for name in (
-        "multiprocessorCount", "sharedCopyEngineCount", "sharedDecoderCount", "sharedEncoderCount", "sharedJpegCount", "sharedOfaCount",
-        "gpuInstanceSliceCount", "computeInstanceSliceCount",
-    )] + [("memorySizeMB", ctypes.c_ulonglong)]
+    _fields_ = [
+        (name, ctypes.c_uint)
+        for name in (
+            "multiprocessorCount",
+            "sharedCopyEngineCount",
+            "sharedDecoderCount",
+            "sharedEncoderCount",
+            "sharedJpegCount",
+            "sharedOfaCount",
+            "gpuInstanceSliceCount",
+            "computeInstanceSliceCount",
+        )
+    ] + [("memorySizeMB", ctypes.c_ulonglong)]

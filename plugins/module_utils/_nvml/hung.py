@@ -4,9 +4,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A driver that did not answer: how long those who ask it next wait for it.
 
-Every task of a node reads NVML for itself. Where it hangs, each would wait for its whole deadline, and a node would take a quarter of an
-hour to fail. So the first that waited in vain leaves a note, and the next ones wait for AGAIN_S only. The note is about the driver as it
-is loaded: it does not hold after a reboot or a reload, not for longer than HOLDS_S, and not for who would wait longer than the first did.
+Every task of a node reads NVML for itself. Where it hangs, each would wait for its whole deadline, and a node would
+take a quarter of an hour to fail. So the first that waited in vain leaves a note, and the next ones wait for AGAIN_S
+only. The note is about the driver as it is loaded: it does not hold after a reboot or a reload, not for longer than
+HOLDS_S, and not for who would wait longer than the first did.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ def path(stuck_file):
 
 
 def loaded_driver(root="/"):
-    """What stays the same for as long as the driver's module is loaded: (boot id, number of its directory in sysfs); None where there is none."""
+    """What stays the same for as long as the driver's module is loaded: (boot id, number of its directory in sysfs);
+    None where there is none.
+    """
     try:
         number = os.stat(os.path.join(root, "sys/module/nvidia")).st_ino
     except OSError:
@@ -36,7 +39,11 @@ def loaded_driver(root="/"):
 
 
 def patience(note, wanted_s, driver, now):
-    """How many seconds to wait for NVML: the deadline WANTED_S, shorter where NOTE is about the same DRIVER and a wait as long. NOW is in seconds of boot."""
+    """How many seconds to wait for NVML: the deadline WANTED_S, shorter where NOTE is about the same DRIVER and a wait
+    as long.
+
+    NOW is in seconds of boot.
+    """
     if not isinstance(note, dict) or note.get("driver") != driver:
         return wanted_s
     waited_s, noted = note.get("waited_s"), note.get("at")
@@ -57,7 +64,10 @@ def recall(stuck_file):
 
 
 def remember(stuck_file, waited_s, driver, now):
-    """Note that NVML did not answer within WAITED_S. Without the note the next one only waits for its whole deadline."""
+    """Note that NVML did not answer within WAITED_S.
+
+    Without the note the next one only waits for its whole deadline.
+    """
     temporary = "%s.%d" % (path(stuck_file), os.getpid())
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)

@@ -13,8 +13,18 @@ from .calls import convert
 
 MIN_KEYS = ("uuid", "name", "pci_bus_id", "pci_device_id", "pci_subsystem_id")
 IDENTITY_KEYS = (
-    "serial", "minor_number", "board_part_number", "vbios_version", "inforom_image_version", "inforom_config_checksum", "inforom_valid",
-    "architecture", "virtualization_mode", "addressing_mode", "gsp_firmware_version", "gsp_firmware_mode",
+    "serial",
+    "minor_number",
+    "board_part_number",
+    "vbios_version",
+    "inforom_image_version",
+    "inforom_config_checksum",
+    "inforom_valid",
+    "architecture",
+    "virtualization_mode",
+    "addressing_mode",
+    "gsp_firmware_version",
+    "gsp_firmware_mode",
 )
 MODES_KEYS = ("persistence_mode", "compute_mode")
 
@@ -36,14 +46,21 @@ def read_identity(reader, handle, gpu):
     gpu["vbios_version"] = reader.call("nvmlDeviceGetVbiosVersion", handle)
     gpu["inforom_image_version"] = reader.call("nvmlDeviceGetInforomImageVersion", handle)
     gpu["inforom_config_checksum"] = reader.number("nvmlDeviceGetInforomConfigurationChecksum", handle)
-    gpu["inforom_valid"] = convert(reader.guard("nvmlDeviceValidateInforom", lambda: reader.raw("nvmlDeviceValidateInforom", handle)), lambda nothing: True)
+    gpu["inforom_valid"] = convert(
+        reader.guard("nvmlDeviceValidateInforom", lambda: reader.raw("nvmlDeviceValidateInforom", handle)),
+        lambda nothing: True,
+    )
     gpu["architecture"] = reader.number("nvmlDeviceGetArchitecture", handle)
     gpu["virtualization_mode"] = reader.number("nvmlDeviceGetVirtualizationMode", handle)
     gpu["addressing_mode"] = convert(
-        reader.struct("nvmlDeviceGetAddressingMode", handle, fields.AddressingMode, fields.ADDRESSING_MODE_V1), lambda mode: int(mode.value))
+        reader.struct("nvmlDeviceGetAddressingMode", handle, fields.AddressingMode, fields.ADDRESSING_MODE_V1),
+        lambda mode: int(mode.value),
+    )
     gpu["gsp_firmware_version"] = _gsp_version(reader, handle)
     enabled, default = reader.pair("nvmlDeviceGetGspFirmwareMode", handle)
-    gpu["gsp_firmware_mode"] = convert(enabled, lambda value: {"enabled": bool(value), "default": bool(default["value"])})
+    gpu["gsp_firmware_mode"] = convert(
+        enabled, lambda value: {"enabled": bool(value), "default": bool(default["value"])}
+    )
 
 
 def read_modes(reader, handle, gpu):

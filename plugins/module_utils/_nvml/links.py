@@ -12,21 +12,32 @@ from . import codes, fields
 from .calls import ABSENT, convert, together
 from .identity import bus_id
 
-PCIE_KEYS = ("pcie_gen_current", "pcie_gen_max", "pcie_gen_device_max", "pcie_width_current", "pcie_width_max", "pcie_replay_count")
+PCIE_KEYS = (
+    "pcie_gen_current",
+    "pcie_gen_max",
+    "pcie_gen_device_max",
+    "pcie_width_current",
+    "pcie_width_max",
+    "pcie_replay_count",
+)
 NVLINK_KEYS = ("nvlink_active", "nvlinks")
 P2P_KEYS = ("p2p",)
 FABRIC_KEYS = ("fabric", "fabric_state")
 
 PCIE = (
-    ("pcie_gen_current", "nvmlDeviceGetCurrPcieLinkGeneration"), ("pcie_gen_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
-    ("pcie_gen_device_max", "nvmlDeviceGetGpuMaxPcieLinkGeneration"), ("pcie_width_current", "nvmlDeviceGetCurrPcieLinkWidth"),
+    ("pcie_gen_current", "nvmlDeviceGetCurrPcieLinkGeneration"),
+    ("pcie_gen_max", "nvmlDeviceGetMaxPcieLinkGeneration"),
+    ("pcie_gen_device_max", "nvmlDeviceGetGpuMaxPcieLinkGeneration"),
+    ("pcie_width_current", "nvmlDeviceGetCurrPcieLinkWidth"),
     ("pcie_width_max", "nvmlDeviceGetMaxPcieLinkWidth"),
 )
 LINK_ERRORS = (("replay", 0), ("recovery", 1), ("crc_flit", 2), ("crc_data", 3))
 # What NVLink 5 counts instead, by link: a recovery is the same, the others have names of their own.
 LINK5_ERRORS = (
-    ("recovery_failed", fields.FI_NVLINK5_RECOVERY_FAILED), ("effective", fields.FI_NVLINK5_EFFECTIVE_ERRORS),
-    ("symbol", fields.FI_NVLINK5_SYMBOL_ERRORS))
+    ("recovery_failed", fields.FI_NVLINK5_RECOVERY_FAILED),
+    ("effective", fields.FI_NVLINK5_EFFECTIVE_ERRORS),
+    ("symbol", fields.FI_NVLINK5_SYMBOL_ERRORS),
+)
 PEER_CAPABILITIES = (("read", 0), ("write", 1), ("nvlink", 2), ("atomics", 3))
 REMOTE_TYPES = {0: "gpu", 1: "npu", 2: "switch", 255: "unknown"}
 # The fabric calls from the newest, each with our own layout of its structure.
@@ -97,10 +108,14 @@ def _link(reader, handle, number, up):
         "version": reader.number("nvmlDeviceGetNvLinkVersion", handle, link),
         "remote_pci": reader.guard("nvmlDeviceGetNvLinkRemotePciInfo_v2", remote),
         "remote_type": convert(
-            reader.number("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link), lambda kind: REMOTE_TYPES.get(kind, "type %d" % (kind,))),
+            reader.number("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link),
+            lambda kind: REMOTE_TYPES.get(kind, "type %d" % (kind,)),
+        ),
     }
     for name, counter in LINK_ERRORS:
-        parts[name] = reader.number("nvmlDeviceGetNvLinkErrorCounter", handle, link, ctypes.c_uint(counter), kind=ctypes.c_ulonglong)
+        parts[name] = reader.number(
+            "nvmlDeviceGetNvLinkErrorCounter", handle, link, ctypes.c_uint(counter), kind=ctypes.c_ulonglong
+        )
     errors = [name for name, dummy in LINK_ERRORS]
     if parts["recovery"]["rc"] == codes.NOT_SUPPORTED:
         parts["recovery"] = reader.field(handle, fields.FI_NVLINK5_RECOVERY, number)
@@ -117,7 +132,10 @@ def _link(reader, handle, number, up):
 
 
 def read_p2p(reader, opened):
-    """The peers of each GPU. OPENED is a list of (handle, gpu); a GPU that cannot be opened or named is nobody's peer."""
+    """The peers of each GPU.
+
+    OPENED is a list of (handle, gpu); a GPU that cannot be opened or named is nobody's peer.
+    """
     named = [(handle, gpu) for handle, gpu in opened if gpu["uuid"]["rc"] == codes.SUCCESS]
     for handle, gpu in opened:
         peers = {}
@@ -125,8 +143,12 @@ def read_p2p(reader, opened):
         for other_handle, other in named:
             if other is gpu:
                 continue
-            answer = together(dict(
-                (name, reader.number("nvmlDeviceGetP2PStatus", handle, other_handle, ctypes.c_uint(number))) for name, number in PEER_CAPABILITIES))
+            answer = together(
+                dict(
+                    (name, reader.number("nvmlDeviceGetP2PStatus", handle, other_handle, ctypes.c_uint(number)))
+                    for name, number in PEER_CAPABILITIES
+                )
+            )
             if answer["rc"] != codes.SUCCESS:
                 problem = answer
                 break
@@ -143,7 +165,10 @@ def read_fabric(reader, handle, gpu):
 
 def _fabric(info):
     return {
-        "state": int(info.state), "status": int(info.status), "clique_id": int(info.cliqueId),
-        "cluster_uuid": bytes(bytearray(info.clusterUuid)).hex(), "health_mask": getattr(info, "healthMask", None),
+        "state": int(info.state),
+        "status": int(info.status),
+        "clique_id": int(info.cliqueId),
+        "cluster_uuid": bytes(bytearray(info.clusterUuid)).hex(),
+        "health_mask": getattr(info, "healthMask", None),
         "health_summary": getattr(info, "healthSummary", None),
     }

@@ -11,12 +11,32 @@ import ctypes
 from . import codes, fields
 from .calls import convert, together
 
-MEMORY_KEYS = ("memory_total_bytes", "memory_used_bytes", "memory_free_bytes", "memory_reserved_bytes", "bar1_total_bytes", "bar1_used_bytes")
-ECC_KEYS = (
-    "ecc_mode_current", "ecc_mode_pending", "ecc_volatile_corrected", "ecc_volatile_uncorrected", "ecc_aggregate_corrected",
-    "ecc_aggregate_uncorrected", "ecc_counters", "sram_ecc",
+MEMORY_KEYS = (
+    "memory_total_bytes",
+    "memory_used_bytes",
+    "memory_free_bytes",
+    "memory_reserved_bytes",
+    "bar1_total_bytes",
+    "bar1_used_bytes",
 )
-REPAIR_KEYS = ("remapped_rows", "remap_histogram", "retired_pages", "retired_pages_pending", "repair_status", "recovery_action")
+ECC_KEYS = (
+    "ecc_mode_current",
+    "ecc_mode_pending",
+    "ecc_volatile_corrected",
+    "ecc_volatile_uncorrected",
+    "ecc_aggregate_corrected",
+    "ecc_aggregate_uncorrected",
+    "ecc_counters",
+    "sram_ecc",
+)
+REPAIR_KEYS = (
+    "remapped_rows",
+    "remap_histogram",
+    "retired_pages",
+    "retired_pages_pending",
+    "repair_status",
+    "recovery_action",
+)
 
 ERRORS = (("corrected", 0), ("uncorrected", 1))
 PERIODS = (("volatile", 0), ("aggregate", 1))
@@ -27,7 +47,8 @@ RETIRED_CAUSES = (("sbe", fields.FI_RETIRED_SBE, 0), ("dbe", fields.FI_RETIRED_D
 def read_memory(reader, handle, gpu):
     answer = reader.first(
         lambda: reader.struct("nvmlDeviceGetMemoryInfo_v2", handle, fields.MemoryV2, fields.MEMORY_V2),
-        lambda: reader.struct("nvmlDeviceGetMemoryInfo", handle, fields.Memory))
+        lambda: reader.struct("nvmlDeviceGetMemoryInfo", handle, fields.Memory),
+    )
     for name in ("total", "used", "free"):
         gpu["memory_%s_bytes" % (name,)] = convert(answer, lambda info, name=name: int(getattr(info, name)))
     if answer["rc"] == codes.SUCCESS and not hasattr(answer["value"], "reserved"):
@@ -46,25 +67,44 @@ def read_ecc(reader, handle, gpu):
     for period, period_number in PERIODS:
         for error, error_number in ERRORS:
             gpu["ecc_%s_%s" % (period, error)] = reader.number(
-                "nvmlDeviceGetTotalEccErrors", handle, ctypes.c_uint(error_number), ctypes.c_uint(period_number), kind=ctypes.c_ulonglong)
+                "nvmlDeviceGetTotalEccErrors",
+                handle,
+                ctypes.c_uint(error_number),
+                ctypes.c_uint(period_number),
+                kind=ctypes.c_ulonglong,
+            )
             for location, location_number in LOCATIONS:
                 parts[period, location, error] = reader.number(
-                    "nvmlDeviceGetMemoryErrorCounter", handle, ctypes.c_uint(error_number), ctypes.c_uint(period_number),
-                    ctypes.c_uint(location_number), kind=ctypes.c_ulonglong)
+                    "nvmlDeviceGetMemoryErrorCounter",
+                    handle,
+                    ctypes.c_uint(error_number),
+                    ctypes.c_uint(period_number),
+                    ctypes.c_uint(location_number),
+                    kind=ctypes.c_ulonglong,
+                )
     gpu["ecc_counters"] = convert(together(parts), _by_period)
-    gpu["sram_ecc"] = convert(reader.struct("nvmlDeviceGetSramEccErrorStatus", handle, fields.SramErrors, fields.SRAM_ERRORS_V1), _sram)
+    gpu["sram_ecc"] = convert(
+        reader.struct("nvmlDeviceGetSramEccErrorStatus", handle, fields.SramErrors, fields.SRAM_ERRORS_V1), _sram
+    )
 
 
 def read_repair(reader, handle, gpu):
     gpu["remapped_rows"] = _remapped_rows(reader, handle)
     gpu["remap_histogram"] = convert(
         reader.struct("nvmlDeviceGetRowRemapperHistogram", handle, fields.RemapHistogram),
-        lambda banks: dict((name, int(getattr(banks, name))) for name, dummy in fields.RemapHistogram._fields_))
-    gpu["retired_pages"] = together(dict((name, _retired(reader, handle, field, cause)) for name, field, cause in RETIRED_CAUSES))
+        lambda banks: dict((name, int(getattr(banks, name))) for name, dummy in fields.RemapHistogram._fields_),
+    )
+    gpu["retired_pages"] = together(
+        dict((name, _retired(reader, handle, field, cause)) for name, field, cause in RETIRED_CAUSES)
+    )
     gpu["retired_pages_pending"] = reader.number("nvmlDeviceGetRetiredPagesPendingStatus", handle)
     gpu["repair_status"] = convert(
         reader.struct("nvmlDeviceGetRepairStatus", handle, fields.RepairStatus, fields.REPAIR_STATUS_V1),
-        lambda status: {"channel_pending": bool(status.bChannelRepairPending), "tpc_pending": bool(status.bTpcRepairPending)})
+        lambda status: {
+            "channel_pending": bool(status.bChannelRepairPending),
+            "tpc_pending": bool(status.bTpcRepairPending),
+        },
+    )
     gpu["recovery_action"] = reader.field(handle, fields.FI_RECOVERY_ACTION)
 
 
@@ -85,32 +125,53 @@ def _sram(errors):
         "aggregate_uncorrected_parity": int(errors.aggregateUncParity),
         "aggregate_uncorrected_secded": int(errors.aggregateUncSecDed),
         "aggregate_uncorrected_by_unit": {
-            "l2": int(errors.aggregateUncBucketL2), "sm": int(errors.aggregateUncBucketSm), "pcie": int(errors.aggregateUncBucketPcie),
-            "mcu": int(errors.aggregateUncBucketMcu), "other": int(errors.aggregateUncBucketOther)},
+            "l2": int(errors.aggregateUncBucketL2),
+            "sm": int(errors.aggregateUncBucketSm),
+            "pcie": int(errors.aggregateUncBucketPcie),
+            "mcu": int(errors.aggregateUncBucketMcu),
+            "other": int(errors.aggregateUncBucketOther),
+        },
     }
 
 
 def _remapped_rows(reader, handle):
     parts = [ctypes.c_uint() for dummy in range(4)]
-    answer = reader.guard("nvmlDeviceGetRemappedRows", lambda: reader.raw("nvmlDeviceGetRemappedRows", handle, *[ctypes.byref(part) for part in parts]))
+    answer = reader.guard(
+        "nvmlDeviceGetRemappedRows",
+        lambda: reader.raw("nvmlDeviceGetRemappedRows", handle, *[ctypes.byref(part) for part in parts]),
+    )
     if answer["rc"] == codes.SUCCESS:
         return codes.value(_remapped(*[part.value for part in parts]))
     if answer["rc"] not in (codes.NOT_SUPPORTED, codes.FUNCTION_NOT_FOUND):
         return answer
     # The call is not supported while MIG instances exist; the fields may still answer.
-    answers = [reader.field(handle, number) for number in (
-        fields.FI_REMAPPED_CORRECTABLE, fields.FI_REMAPPED_UNCORRECTABLE, fields.FI_REMAPPED_PENDING, fields.FI_REMAPPED_FAILURE)]
+    answers = [
+        reader.field(handle, number)
+        for number in (
+            fields.FI_REMAPPED_CORRECTABLE,
+            fields.FI_REMAPPED_UNCORRECTABLE,
+            fields.FI_REMAPPED_PENDING,
+            fields.FI_REMAPPED_FAILURE,
+        )
+    ]
     if all(part["rc"] == codes.SUCCESS for part in answers):
         return codes.value(_remapped(*[part["value"] for part in answers]))
     return answer
 
 
 def _remapped(correctable, uncorrectable, pending, failure):
-    return {"correctable": int(correctable), "uncorrectable": int(uncorrectable), "pending": bool(pending), "failure": bool(failure)}
+    return {
+        "correctable": int(correctable),
+        "uncorrectable": int(uncorrectable),
+        "pending": bool(pending),
+        "failure": bool(failure),
+    }
 
 
 def _retired(reader, handle, field, cause):
-    """How many pages were retired for CAUSE: the field, or the length of the list where the driver has no such field."""
+    """How many pages were retired for CAUSE: the field, or the length of the list where the driver has no such
+    field.
+    """
     answer = reader.field(handle, field)
     if answer["rc"] == codes.SUCCESS:
         return convert(answer, int)

@@ -31,8 +31,12 @@ def _instances(reader, handle, mode, limit):
     found = []
     for index in range(min(limit["value"], LIMIT)):
         device = ctypes.c_void_p()
-        answer = reader.guard("nvmlDeviceGetMigDeviceHandleByIndex", lambda device=device, index=index: reader.raw(
-            "nvmlDeviceGetMigDeviceHandleByIndex", handle, ctypes.c_uint(index), ctypes.byref(device)))
+        answer = reader.guard(
+            "nvmlDeviceGetMigDeviceHandleByIndex",
+            lambda device=device, index=index: reader.raw(
+                "nvmlDeviceGetMigDeviceHandleByIndex", handle, ctypes.c_uint(index), ctypes.byref(device)
+            ),
+        )
         if answer["rc"] == codes.NOT_FOUND:
             # The numbers need not be without gaps.
             continue

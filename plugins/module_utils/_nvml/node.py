@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an Ansible module does around a snapshot: where the cache lies, and when to ask the controller for the archive.
 
-The rest of this package comes to the node in the archive. A module that reads NVML imports nothing of it but binding and node: what it
-imports, Ansible sends and the node compiles with every task.
+The rest of this package comes to the node in the archive. A module that reads NVML imports nothing of it but binding
+and node: what it imports, Ansible sends and the node compiles with every task.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ def stuck_file(cache):
 def ready(remote_tmp, digest, archive_base64=None):
     """(Runtime or None, warnings): the code of the controller's archive; None if the node does not have it.
 
-    DIGEST is the archive's sha256; ARCHIVE_BASE64 is sent only after the first answer asked for it. The archive travels in the task's
-    arguments, not as a file: so it needs no file that both the login user and the user to become can read.
+    DIGEST is the archive's sha256; ARCHIVE_BASE64 is sent only after the first answer asked for it. The archive travels
+    in the task's arguments, not as a file: so it needs no file that both the login user and the user to become can
+    read.
     """
     cache = cache_directory(remote_tmp)
     warnings = []

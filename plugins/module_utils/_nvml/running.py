@@ -12,26 +12,55 @@ from . import codes, fields
 from .calls import convert, together
 
 CLOCKS_KEYS = (
-    "clock_sm_mhz", "clock_mem_mhz", "clocks_mhz", "clocks_max_mhz", "applications_clocks_mhz", "applications_clocks_default_mhz",
-    "clocks_event_reasons", "violation_ns",
+    "clock_sm_mhz",
+    "clock_mem_mhz",
+    "clocks_mhz",
+    "clocks_max_mhz",
+    "applications_clocks_mhz",
+    "applications_clocks_default_mhz",
+    "clocks_event_reasons",
+    "violation_ns",
 )
-TEMPERATURES_KEYS = ("temperature_gpu_c", "temperature_memory_c", "temperature_margin_c", "temperature_limits_c", "temperature_margin_limits_c")
+TEMPERATURES_KEYS = (
+    "temperature_gpu_c",
+    "temperature_memory_c",
+    "temperature_margin_c",
+    "temperature_limits_c",
+    "temperature_margin_limits_c",
+)
 POWER_KEYS = (
-    "power_usage_mw", "power_limit_mw", "power_limit_default_mw", "power_limit_enforced_mw", "power_limit_min_mw", "power_limit_max_mw")
+    "power_usage_mw",
+    "power_limit_mw",
+    "power_limit_default_mw",
+    "power_limit_enforced_mw",
+    "power_limit_min_mw",
+    "power_limit_max_mw",
+)
 PROCESSES_KEYS = ("compute_processes", "graphics_processes")
 
 CLOCKS = (("graphics", 0), ("sm", 1), ("mem", 2), ("video", 3))
 APPLICATIONS_CLOCKS = (("graphics", 0), ("mem", 2))
 # Name, performance policy of the call, and the field that replaces the call.
-VIOLATIONS = (("power", 0, 74), ("thermal", 1, 75), ("sync_boost", 2, 76), ("board_limit", 3, 77), ("low_utilization", 4, 78), ("reliability", 5, 79))
+VIOLATIONS = (
+    ("power", 0, 74),
+    ("thermal", 1, 75),
+    ("sync_boost", 2, 76),
+    ("board_limit", 3, 77),
+    ("low_utilization", 4, 78),
+    ("reliability", 5, 79),
+)
 # Name, threshold of the call, and the field with the same limit as a distance to the slowdown.
 LIMITS = (
-    ("slowdown", 1, fields.FI_MARGIN_SLOWDOWN), ("shutdown", 0, fields.FI_MARGIN_SHUTDOWN), ("gpu_max", 3, fields.FI_MARGIN_GPU_MAX),
+    ("slowdown", 1, fields.FI_MARGIN_SLOWDOWN),
+    ("shutdown", 0, fields.FI_MARGIN_SHUTDOWN),
+    ("gpu_max", 3, fields.FI_MARGIN_GPU_MAX),
     ("memory_max", 2, fields.FI_MARGIN_MEMORY_MAX),
 )
 POWER = (
-    ("power_usage_mw", "nvmlDeviceGetPowerUsage"), ("power_limit_mw", "nvmlDeviceGetPowerManagementLimit"),
-    ("power_limit_default_mw", "nvmlDeviceGetPowerManagementDefaultLimit"), ("power_limit_enforced_mw", "nvmlDeviceGetEnforcedPowerLimit"),
+    ("power_usage_mw", "nvmlDeviceGetPowerUsage"),
+    ("power_limit_mw", "nvmlDeviceGetPowerManagementLimit"),
+    ("power_limit_default_mw", "nvmlDeviceGetPowerManagementDefaultLimit"),
+    ("power_limit_enforced_mw", "nvmlDeviceGetEnforcedPowerLimit"),
 )
 
 
@@ -44,12 +73,21 @@ def read_clocks(reader, handle, gpu):
     gpu["clock_sm_mhz"], gpu["clock_mem_mhz"] = now["sm"], now["mem"]
     gpu["clocks_mhz"] = together(now)
     gpu["clocks_max_mhz"] = together(_by_type(reader, "nvmlDeviceGetMaxClockInfo", handle, CLOCKS))
-    gpu["applications_clocks_mhz"] = together(_by_type(reader, "nvmlDeviceGetApplicationsClock", handle, APPLICATIONS_CLOCKS))
-    gpu["applications_clocks_default_mhz"] = together(_by_type(reader, "nvmlDeviceGetDefaultApplicationsClock", handle, APPLICATIONS_CLOCKS))
-    gpu["clocks_event_reasons"] = reader.first(*[
-        lambda symbol=symbol: reader.number(symbol, handle, kind=ctypes.c_ulonglong)
-        for symbol in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")])
-    gpu["violation_ns"] = together(dict((name, _violation(reader, handle, policy, field)) for name, policy, field in VIOLATIONS))
+    gpu["applications_clocks_mhz"] = together(
+        _by_type(reader, "nvmlDeviceGetApplicationsClock", handle, APPLICATIONS_CLOCKS)
+    )
+    gpu["applications_clocks_default_mhz"] = together(
+        _by_type(reader, "nvmlDeviceGetDefaultApplicationsClock", handle, APPLICATIONS_CLOCKS)
+    )
+    gpu["clocks_event_reasons"] = reader.first(
+        *[
+            lambda symbol=symbol: reader.number(symbol, handle, kind=ctypes.c_ulonglong)
+            for symbol in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+        ]
+    )
+    gpu["violation_ns"] = together(
+        dict((name, _violation(reader, handle, policy, field)) for name, policy, field in VIOLATIONS)
+    )
 
 
 def _violation(reader, handle, policy, field):
@@ -69,16 +107,25 @@ def read_temperatures(reader, handle, gpu):
     gpu["temperature_memory_c"] = reader.field(handle, fields.FI_MEMORY_TEMPERATURE)
     gpu["temperature_margin_c"] = convert(
         reader.struct("nvmlDeviceGetMarginTemperature", handle, fields.MarginTemperature, fields.MARGIN_TEMPERATURE_V1),
-        lambda margin: int(margin.marginTemperature))
-    gpu["temperature_limits_c"] = together(dict(
-        (name, reader.number("nvmlDeviceGetTemperatureThreshold", handle, ctypes.c_uint(threshold))) for name, threshold, dummy in LIMITS))
-    gpu["temperature_margin_limits_c"] = together(dict((name, reader.field(handle, field)) for name, dummy, field in LIMITS))
+        lambda margin: int(margin.marginTemperature),
+    )
+    gpu["temperature_limits_c"] = together(
+        dict(
+            (name, reader.number("nvmlDeviceGetTemperatureThreshold", handle, ctypes.c_uint(threshold)))
+            for name, threshold, dummy in LIMITS
+        )
+    )
+    gpu["temperature_margin_limits_c"] = together(
+        dict((name, reader.field(handle, field)) for name, dummy, field in LIMITS)
+    )
 
 
 def read_power(reader, handle, gpu):
     for key, symbol in POWER:
         gpu[key] = reader.number(symbol, handle)
-    gpu["power_limit_min_mw"], gpu["power_limit_max_mw"] = reader.pair("nvmlDeviceGetPowerManagementLimitConstraints", handle)
+    gpu["power_limit_min_mw"], gpu["power_limit_max_mw"] = reader.pair(
+        "nvmlDeviceGetPowerManagementLimitConstraints", handle
+    )
 
 
 def read_processes(reader, handle, gpu):
@@ -95,7 +142,7 @@ def processes(reader, handle, name, convert_row):
         for _attempt in range(5):
             rc = reader.ask(symbol, handle, ctypes.byref(count), table)
             if rc == codes.SUCCESS:
-                rows = [] if table is None else table[:count.value]
+                rows = [] if table is None else table[: count.value]
                 return sorted([convert_row(row) for row in rows], key=lambda row: row["pid"])
             if rc != codes.INSUFFICIENT_SIZE:
                 raise reader.binding.NVMLError(rc)
@@ -105,8 +152,9 @@ def processes(reader, handle, name, convert_row):
         raise reader.binding.NVMLError(codes.INSUFFICIENT_SIZE)
 
     # The call without a version fills a shorter structure and is never used.
-    return reader.first(*[
-        lambda symbol=symbol: reader.guard(symbol, lambda: read(symbol)) for symbol in (name + "_v3", name + "_v2")])
+    return reader.first(
+        *[lambda symbol=symbol: reader.guard(symbol, lambda: read(symbol)) for symbol in (name + "_v3", name + "_v2")]
+    )
 
 
 def _used(row):

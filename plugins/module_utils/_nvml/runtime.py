@@ -2,11 +2,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python code of the verified archive: compiled once for each interpreter, kept beside the archive, and imported from memory.
+"""The Python code of the verified archive: compiled once for each interpreter, kept beside the archive, and imported
+from memory.
 
-The archive carries the binding and this package, so that a task sends neither of them a second time, and a node compiles neither of
-them a second time. The archive is the truth; the compiled code is made of it. It is used only if it lies in our own directory (which
-binding.open_cache guards), was made of this archive by this interpreter, and is whole.
+The archive carries the binding and this package, so that a task sends neither of them a second time, and a node
+compiles neither of them a second time. The archive is the truth; the compiled code is made of it. It is used only if it
+lies in our own directory (which binding.open_cache guards), was made of this archive by this interpreter, and is whole.
 """
 
 from __future__ import annotations
@@ -61,13 +62,16 @@ class Runtime:
 
 
 class _Finder:
-    """Imports PACKAGE, the parent of the packages in the archive, from code objects. Both finder and loader, for a handful of modules."""
+    """Imports PACKAGE, the parent of the packages in the archive, from code objects.
+
+    Both finder and loader, for a handful of modules.
+    """
 
     def __init__(self, package, code):
         self.package = package
         self._code, self._packages = {package: None}, {package}
         for member, content in code.items():
-            inside, dummy, last = member[:-len(".py")].rpartition("/")
+            inside, dummy, last = member[: -len(".py")].rpartition("/")
             if inside:
                 words = [package] + inside.split("/")
                 if last == "__init__":
@@ -79,7 +83,9 @@ class _Finder:
     def find_spec(self, name, path=None, target=None):
         if name not in self._code:
             return None
-        return importlib.machinery.ModuleSpec(name, self, origin="<shipped %s>" % (name,), is_package=name in self._packages)
+        return importlib.machinery.ModuleSpec(
+            name, self, origin="<shipped %s>" % (name,), is_package=name in self._packages
+        )
 
     def create_module(self, spec):
         return None
@@ -93,7 +99,10 @@ class _Finder:
 def code_name(digest):
     """The name of the compiled code in the cache: of this archive, by this interpreter."""
     about = "%s %s %d %r" % (sys.implementation.cache_tag, sys.version, sys.flags.optimize, importlib.util.MAGIC_NUMBER)
-    return "%s-%s.code" % (binding.cache_name(digest)[:-len(".zip")], hashlib.sha256(about.encode("utf-8")).hexdigest()[:16])
+    return "%s-%s.code" % (
+        binding.cache_name(digest)[: -len(".zip")],
+        hashlib.sha256(about.encode("utf-8")).hexdigest()[:16],
+    )
 
 
 def compile_all(archive):
@@ -126,7 +135,10 @@ def _seal(name, body):
 
 
 def start(digest, archive, directory=None):
-    """(Runtime, warning or None) of the verified ARCHIVE. Without a cache DIRECTORY its code is compiled and not kept."""
+    """(Runtime, warning or None) of the verified ARCHIVE.
+
+    Without a cache DIRECTORY its code is compiled and not kept.
+    """
     if directory is None:
         return Runtime(digest, *compile_all(archive)), None
     name = code_name(digest)

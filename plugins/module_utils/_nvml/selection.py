@@ -21,8 +21,14 @@ def chosen(gpus, wanted):
     for name in wanted:
         fitting = [gpu for gpu in gpus if str(name).strip().lower() in names(gpu)]
         if len(fitting) != 1:
-            raise Choice("gpus has %r, and that is %s; NVML shows %s" % (
-                name, "more than one GPU" if fitting else "no GPU of this node", ", ".join(sorted(names(gpu)[-1] for gpu in gpus)) or "none"))
+            raise Choice(
+                "gpus has %r, and that is %s; NVML shows %s"
+                % (
+                    name,
+                    "more than one GPU" if fitting else "no GPU of this node",
+                    ", ".join(sorted(names(gpu)[-1] for gpu in gpus)) or "none",
+                )
+            )
         if fitting[0] not in found:
             found.append(fitting[0])
     return found

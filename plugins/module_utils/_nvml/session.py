@@ -4,8 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Work in a child process that is never waited for past a deadline.
 
-NVML can hang inside the kernel, where not even SIGKILL ends the process. So the child has a session of its own and no descriptor of
-ours but its result pipe (a task would otherwise hang on the open pipes), and one that cannot be ended is remembered by pid and start
+NVML can hang inside the kernel, where not even SIGKILL ends the process. So the child has a session of its own and no
+descriptor of ours but its result pipe (a task would otherwise hang on the open pipes), and one that cannot be ended is
+remembered by pid and start
 time: later calls say so instead of stacking another on top.
 """
 
@@ -28,11 +29,15 @@ GRACE_S = 1.0
 Outcome = collections.namedtuple("Outcome", ["status", "value", "message"])
 
 
-Started = collections.namedtuple("Started", ["child", "pipe", "until", "deadline_s", "stuck_file", "kill", "subject", "place"])
+Started = collections.namedtuple(
+    "Started", ["child", "pipe", "until", "deadline_s", "stuck_file", "kill", "subject", "place"]
+)
 
 
 class _Place:
-    """Where the child is, in memory that it shares with its parent: told before every call, so it may not cost a system call."""
+    """Where the child is, in memory that it shares with its parent: told before every call, so it may not cost a system
+    call.
+    """
 
     SIZE = 256
 
@@ -40,8 +45,8 @@ class _Place:
         self._memory = mmap.mmap(-1, self.SIZE)
 
     def tell(self, where):
-        data = where.encode("utf-8")[:self.SIZE - 1] + b"\0"
-        self._memory[:len(data)] = data
+        data = where.encode("utf-8")[: self.SIZE - 1] + b"\0"
+        self._memory[: len(data)] = data
 
     def read(self):
         return self._memory[:].partition(b"\0")[0].decode("utf-8", "replace")
@@ -53,8 +58,8 @@ class _Place:
 def run(work, deadline_s, stuck_file=None, kill=os.killpg, subject="NVML"):
     """Run WORK(progress) in a child; its JSON-able result comes back as an Outcome.
 
-    status: ok; timeout (no result before the deadline); stuck (a former child still hangs, nothing was started); crashed.
-    SUBJECT is what the child talks to, for the messages.
+    status: ok; timeout (no result before the deadline); stuck (a former child still hangs, nothing was started);
+    crashed. SUBJECT is what the child talks to, for the messages.
     """
     started = start(work, deadline_s, stuck_file, kill, subject)
     return started if isinstance(started, Outcome) else finish(started)
@@ -64,8 +69,12 @@ def start(work, deadline_s, stuck_file=None, kill=os.killpg, subject="NVML"):
     """Begin what run does; the answer is for finish. An Outcome if nothing was started."""
     remembered = recall(stuck_file)
     if remembered:
-        return Outcome("stuck", None, "previous %s call still stuck (pid %d since %s); the driver hangs in the kernel: look for NVRM lines in "
-                       "the kernel log and reboot the node" % (subject, remembered["pid"], remembered["since"]))
+        return Outcome(
+            "stuck",
+            None,
+            "previous %s call still stuck (pid %d since %s); the driver hangs in the kernel: look for NVRM lines in "
+            "the kernel log and reboot the node" % (subject, remembered["pid"], remembered["since"]),
+        )
     sys.stdout.flush()
     sys.stderr.flush()
     place = _Place()
@@ -78,7 +87,10 @@ def start(work, deadline_s, stuck_file=None, kill=os.killpg, subject="NVML"):
 
 
 def finish(started):
-    """The Outcome of what start began. Several may be started before the first is waited for: each has its own deadline."""
+    """The Outcome of what start began.
+
+    Several may be started before the first is waited for: each has its own deadline.
+    """
     child, subject = started.child, started.subject
     try:
         lines, complete, problem = _collect(started.pipe, started.until)
@@ -90,8 +102,10 @@ def finish(started):
     worker = "the process that uses %s" % (subject,)
     if not complete:
         gone = _end(child, started.kill)
-        message = "%s did not answer within %g s%s; look for NVRM lines in the kernel log and reboot the node if it persists" % (
-            subject, started.deadline_s, at)
+        message = (
+            "%s did not answer within %g s%s; look for NVRM lines in the kernel log and reboot the node if it persists"
+            % (subject, started.deadline_s, at)
+        )
         if problem:
             message = "%s was stopped%s: %s" % (worker, at, problem)
         if not gone:
@@ -110,7 +124,9 @@ def finish(started):
     if error is not None:
         return Outcome("crashed", None, "%s failed%s: %s" % (worker, at, error))
     if status is not None and os.WIFSIGNALED(status):
-        return Outcome("crashed", None, "%s was ended by signal %d%s; look at the kernel log" % (worker, os.WTERMSIG(status), at))
+        return Outcome(
+            "crashed", None, "%s was ended by signal %d%s; look at the kernel log" % (worker, os.WTERMSIG(status), at)
+        )
     return Outcome("crashed", None, "%s ended without a result%s; look at the kernel log" % (worker, at))
 
 
@@ -131,7 +147,7 @@ def _be_child(work, pipe, place, lifetime_s):
         def tell(**line):
             data = json.dumps(line).encode("utf-8") + b"\n"
             while data:
-                data = data[os.write(pipe, data):]
+                data = data[os.write(pipe, data) :]
 
         try:
             tell(result=work(place.tell))
@@ -250,7 +266,12 @@ def remember(stuck_file, pid):
     start = process_start(pid)
     if stuck_file is None or start is None:
         return
-    note = {"pid": pid, "start": start, "boot_id": boot_id(), "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    note = {
+        "pid": pid,
+        "start": start,
+        "boot_id": boot_id(),
+        "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
     temporary = "%s.%d" % (stuck_file, os.getpid())
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
@@ -263,7 +284,10 @@ def remember(stuck_file, pid):
 
 
 def read_note(path):
-    """The bytes of a note, None without one. Only a file of root's or our own is believed: others may write where it lies."""
+    """The bytes of a note, None without one.
+
+    Only a file of root's or our own is believed: others may write where it lies.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

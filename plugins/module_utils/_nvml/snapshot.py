@@ -35,7 +35,9 @@ def blank(status, message, rc=None, binding=None):
 
 
 def read_gpu(reader, index, chosen, more=()):
-    """(handle or None, values): those of the CHOSEN subsets of the GPU at INDEX. One whose handle is refused keeps that code in every place.
+    """(handle or None, values): those of the CHOSEN subsets of the GPU at INDEX.
+
+    One whose handle is refused keeps that code in every place.
 
     MORE are functions (reader, handle, gpu) of other packages that read further values after these.
     """
@@ -63,8 +65,8 @@ def read_gpus(reader, count, names, more=()):
 
 def read_system(reader):
     cuda = reader.first(
-        lambda: reader.call("nvmlSystemGetCudaDriverVersion_v2"),
-        lambda: reader.call("nvmlSystemGetCudaDriverVersion"))
+        lambda: reader.call("nvmlSystemGetCudaDriverVersion_v2"), lambda: reader.call("nvmlSystemGetCudaDriverVersion")
+    )
     if cuda["rc"] == codes.SUCCESS:
         cuda = codes.value("%d.%d" % (cuda["value"] // 1000, cuda["value"] % 1000 // 10))
     return {
@@ -75,7 +77,9 @@ def read_system(reader):
 
 
 def read_pass(nvml, binding, progress=None, gather=None, more=()):
-    """One nvmlInit, one pass over all GPUs with the binding module NVML; the subsets GATHER, None for all, and what MORE reads."""
+    """One nvmlInit, one pass over all GPUs with the binding module NVML; the subsets GATHER, None for all, and what
+    MORE reads.
+    """
     names = subsets.choose(gather)
     reader = calls.Reader(nvml, progress)
     started = reader.call("nvmlInit")
@@ -92,8 +96,10 @@ def read_pass(nvml, binding, progress=None, gather=None, more=()):
         taken["count"] = reader.call("nvmlDeviceGetCount")
         if taken["count"]["rc"] != codes.SUCCESS:
             taken["status"] = "nvml_error"
-            taken["message"] = "NVML started but did not count the GPUs: %s (%s); look for NVRM lines in the kernel log" % (
-                taken["count"]["error"], taken["count"]["rc"])
+            taken["message"] = (
+                "NVML started but did not count the GPUs: %s (%s); look for NVRM lines in the kernel log"
+                % (taken["count"]["error"], taken["count"]["rc"])
+            )
         else:
             taken["gpus"] = read_gpus(reader, int(taken["count"]["value"]), names, more)
             taken["subsets"] = names
@@ -110,9 +116,9 @@ def simulated(nvml):
 def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.run, more=()):
     """Read all GPUs of this machine in a child that is never waited for past DEADLINE_S seconds.
 
-    LOAD() answers (binding module or None, description of it); by default the binding that this machine has. STUCK_FILE remembers a
-    child that could not be ended, and beside it that NVML did not answer: the next ones wait shorter. GATHER is what subsets.choose takes,
-    MORE what read_gpu takes.
+    LOAD() answers (binding module or None, description of it); by default the binding that this machine has. STUCK_FILE
+    remembers a child that could not be ended, and beside it that NVML did not answer: the next ones wait shorter.
+    GATHER is what subsets.choose takes, MORE what read_gpu takes.
     """
     load = load or binding_module.own
     subsets.choose(gather)

@@ -47,7 +47,10 @@ def choose(wanted=None):
     for name in wanted:
         bare = name[1:] if name.startswith("!") else name
         if bare not in NAMES and bare != "all":
-            raise SubsetError("gather_subset has %r; expected one of all, %s, or one of them with ! before it" % (name, ", ".join(NAMES)))
+            raise SubsetError(
+                "gather_subset has %r; expected one of all, %s, or one of them with ! before it"
+                % (name, ", ".join(NAMES))
+            )
     put_in = set(name for name in wanted if not name.startswith("!"))
     take_out = set(name[1:] for name in wanted if name.startswith("!"))
     if "all" in put_in or not put_in and "all" not in take_out:

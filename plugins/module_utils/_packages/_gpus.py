@@ -32,7 +32,8 @@ DEVICES = (
     (0x3180, 0x31FF, "blackwell"),
 )
 
-# ``flavour: (first branch, last branch)``; None as last: no end is known. A flavour that is not there does not drive it.
+# ``flavour: (first branch, last branch)``; None as last: no end is known. A flavour that is not there does not drive
+# it.
 ARCHITECTURES = {
     "kepler": {"proprietary": (390, 470)},
     "maxwell": {"proprietary": (390, 580)},

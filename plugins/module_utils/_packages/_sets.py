@@ -17,14 +17,14 @@ A *table* describes one system with one source of packages. Text in it may hold 
 ``name_pattern``
     finds the packages worth reading in the package index.
 ``flavours``
-    what kernel modules there are: ``proprietary``, ``open`` and the same with ``-prebuilt``. ``root`` is the package whose
-    versions are the versions that can be had, ``packages`` belong to this flavour alone, ``per_kernel`` is installed for
-    every kernel, ``stream`` is the module stream that has to be enabled.
+    what kernel modules there are: ``proprietary``, ``open`` and the same with ``-prebuilt``. ``root`` is the package
+    whose versions are the versions that can be had, ``packages`` belong to this flavour alone, ``per_kernel`` is
+    installed for every kernel, ``stream`` is the module stream that has to be enabled.
 ``impossible``
     flavours that do not exist here, and why not.
 ``roots``, ``optional_roots``, ``components``
-    packages that every set has, those that it has where they exist, and those of the parts that only some nodes need (of a
-    tuple the first one that there is). ``no_component`` says why a part cannot be had.
+    packages that every set has, those that it has where they exist, and those of the parts that only some nodes need
+    (of a tuple the first one that there is). ``no_component`` says why a part cannot be had.
 ``eras``
     ``(first branch, changes)``: how the table differs from that branch on.
 ``module``, ``kernel_suffix``
@@ -40,7 +40,8 @@ from ._sets_debian import DEBIAN, DEBIAN_CUDA
 from ._sets_redhat import REDHAT9_CUDA, REDHAT10_CUDA, REDHAT_OWN
 from ._sets_ubuntu import UBUNTU, UBUNTU_CUDA
 
-# (ID, VERSION_ID) of /etc/os-release, the version as a whole or up to its first dot; the first source is the default one.
+# (ID, VERSION_ID) of /etc/os-release, the version as a whole or up to its first dot; the first source is the default
+# one.
 SYSTEMS = {
     ("debian", "12"): {"distribution": DEBIAN, "cuda": DEBIAN_CUDA},
     ("debian", "13"): {"distribution": DEBIAN, "cuda": DEBIAN_CUDA},
@@ -65,7 +66,8 @@ DRIVER_SOURCE_PATTERN = r"^nvidia-(graphics-drivers|open-gpu-kernel-modules)(-.*
 
 # The same by name and version, for a package whose source is not known.
 DRIVER_NAME_PATTERN = (
-    r"^(lib|firmware-|xserver-xorg-video-|linux-modules-|kmod-|xorg-x11-)?nvidia(-|$)|^libcuda(1|debugger1)$|^libnv(cuvid|optix)1$"
+    r"^(lib|firmware-|xserver-xorg-video-|linux-modules-|kmod-|xorg-x11-)?nvidia(-|$)|^libcuda(1|debugger1)$|"
+    r"^libnv(cuvid|optix)1$"
 )
 DRIVER_VERSION_PATTERN = r"^[0-9]{3}\.[0-9]{2,3}(\.[0-9]{2})?$"
 
@@ -76,7 +78,8 @@ PREBUILT_PATTERN = r"^(linux-(modules|objects)-nvidia-|kmod-nvidia-[0-9])"
 APART_NAME_PATTERN = r"^nvidia-(modprobe|persistenced|settings|xconfig|container.*|prime)(-|$)"
 
 KERNEL_NAME_PATTERN = (
-    r"^linux-(?!modules-nvidia-|modules-extra-nvidia-)(image|headers|modules|kbuild|generic|virtual|lowlatency|aws|azure|gcp|oem|signed)(-|$)"
+    r"^linux-(?!modules-nvidia-|modules-extra-nvidia-)(image|headers|modules|kbuild|generic|virtual|lowlatency|aws|"
+    r"azure|gcp|oem|signed)(-|$)"
     r"|^kernel(-(rt|64k|debug|uki|zfcpdump))*(-core|-modules.*|-devel.*|-virt)?$"
 )
 

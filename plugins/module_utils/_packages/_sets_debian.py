@@ -37,7 +37,10 @@ DEBIAN = {
         "fabricmanager": "Debian has no fabric manager: take the packages of NVIDIA's CUDA repository",
         "nscq": "Debian has no NSCQ library: take the packages of NVIDIA's CUDA repository",
         "imex": "Debian has no IMEX daemon: take the packages of NVIDIA's CUDA repository",
-        "persistenced": "Debian releases nvidia-persistenced apart from the driver, with versions of its own: role nvidia_persistenced installs it",
+        "persistenced": (
+            "Debian releases nvidia-persistenced apart from the driver, with versions of its own: role "
+            "nvidia_persistenced installs it"
+        ),
     },
 }
 
@@ -48,8 +51,14 @@ DEBIAN_CUDA = {
     "package_manager": "apt",
     "sources": (),
     "members": (
-        r"^(lib|firmware-|xserver-xorg-video-)?nvidia-(?!container|cuda-(dev|doc|gdb|toolkit|samples)|prime|vaapi|visual|docker|fs)",
-        r"^libcuda(1|debugger1)$", r"^libnv(cuvid|optix|sdm)1?$", r"^cuda-drivers", r"^libxnvctrl",
+        (
+            r"^(lib|firmware-|xserver-xorg-video-)?nvidia-(?!container|cuda-(dev|doc|gdb|toolkit|samples)|prime|vaapi|"
+            r"visual|docker|fs)"
+        ),
+        r"^libcuda(1|debugger1)$",
+        r"^libnv(cuvid|optix|sdm)1?$",
+        r"^cuda-drivers",
+        r"^libxnvctrl",
     ),
     "apart": (r"^nvidia-driver-pinning-", r"^nvidia-(cuda-toolkit|installer-cleanup|support|kernel-common)$"),
     "blocked_sources": ("nvidia-graphics-drivers-*", "nvidia-open-gpu-kernel-modules-*"),
@@ -58,12 +67,19 @@ DEBIAN_CUDA = {
     "roots": ("nvidia-driver-cuda",),
     "flavours": {
         "proprietary": {
-            "root": "nvidia-kernel-dkms", "dkms_name": "nvidia",
+            "root": "nvidia-kernel-dkms",
+            "dkms_name": "nvidia",
             "packages": ("nvidia-kernel-dkms", "nvidia-kernel-source", "cuda-drivers"),
         },
         "open": {
-            "root": "nvidia-kernel-open-dkms", "dkms_name": "nvidia",
-            "packages": ("nvidia-kernel-open-dkms", "nvidia-open", "nvidia-open-kernel-dkms", "nvidia-open-kernel-support"),
+            "root": "nvidia-kernel-open-dkms",
+            "dkms_name": "nvidia",
+            "packages": (
+                "nvidia-kernel-open-dkms",
+                "nvidia-open",
+                "nvidia-open-kernel-dkms",
+                "nvidia-open-kernel-support",
+            ),
         },
     },
     "impossible": {"proprietary-prebuilt": NO_PREBUILT, "open-prebuilt": NO_PREBUILT},

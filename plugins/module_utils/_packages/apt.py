@@ -19,7 +19,14 @@ from .deb_store import Store
 from .manager import NO_NAMES, Manager, ManagerError, tail
 
 # dpkg's own defaults, and ours: a change never waits for an answer at a terminal.
-COMMON_OPTIONS = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold", "-o", "Dpkg::Use-Pty=0")
+COMMON_OPTIONS = (
+    "-o",
+    "Dpkg::Options::=--force-confdef",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+    "-o",
+    "Dpkg::Use-Pty=0",
+)
 INSTALL_OPTIONS = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages")
 DPKG_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -37,6 +44,7 @@ exec /usr/sbin/dkms "$@"
 
 # --- parsers --------------------------------------------------------------------------------------------------------
 
+
 def parse_show(text):
     """``apt-cache show`` -> ``{name: [record, ...]}``; a record that has a file name can be downloaded."""
     index = {}
@@ -48,11 +56,17 @@ def parse_show(text):
         source = fields.get("Source", name).split(" ", 1)[0]
         relations = parse_relations(fields.get("Pre-Depends", "")) + parse_relations(fields.get("Depends", ""))
         record = {
-            "name": name, "version": fields["Version"], "source": source, "architecture": fields.get("Architecture", ""),
-            "relations": relations, "depends": [[item[0] for item in group] for group in relations],
+            "name": name,
+            "version": fields["Version"],
+            "source": source,
+            "architecture": fields.get("Architecture", ""),
+            "relations": relations,
+            "depends": [[item[0] for item in group] for group in relations],
             "provides": [group[0] for group in parse_depends(fields.get("Provides", ""))],
-            "size": int(fields.get("Size") or 0), "installed_kib": int(fields.get("Installed-Size") or 0),
-            "downloadable": bool(fields.get("Filename")), "sha256": fields.get("SHA256"),
+            "size": int(fields.get("Size") or 0),
+            "installed_kib": int(fields.get("Installed-Size") or 0),
+            "downloadable": bool(fields.get("Filename")),
+            "sha256": fields.get("SHA256"),
         }
         same = [old for old in index.get(name, []) if old["version"] == record["version"]]
         if same:
@@ -81,7 +95,10 @@ def parse_relations(text):
     """``a (= 1) | b, c`` -> ``[[("a", "=", "1"), ("b", None, None)], [("c", None, None)]]``."""
     groups = []
     for part in text.replace("\n", " ").split(","):
-        found = [re.match(r"([^\s(\[:]+)(?::\w+)?\s*(?:\(\s*([<>=]+)\s*([^)\s]+)\s*\))?", item.strip()) for item in part.split("|")]
+        found = [
+            re.match(r"([^\s(\[:]+)(?::\w+)?\s*(?:\(\s*([<>=]+)\s*([^)\s]+)\s*\))?", item.strip())
+            for item in part.split("|")
+        ]
         found = [match.groups() for match in found if match]
         if found:
             groups.append(found)
@@ -106,8 +123,13 @@ def parse_query(text):
         key = name if arch in (native, "all", "") or native is None else "%s:%s" % (name, arch)
         state = status[1:2]
         installed[key] = {
-            "version": version, "source": source, "status": status.strip(), "hold": status[:1] == "h", "size_kib": int(size or 0),
-            "installed": state in "iFHUWt", "ok": state in "iWt" and status[2:3].strip() == "",
+            "version": version,
+            "source": source,
+            "status": status.strip(),
+            "hold": status[:1] == "h",
+            "size_kib": int(size or 0),
+            "installed": state in "iFHUWt",
+            "ok": state in "iWt" and status[2:3].strip() == "",
         }
     return installed
 
@@ -146,7 +168,9 @@ def parse_uris(text):
 
 
 def parse_policy(text):
-    """``apt-cache policy`` -> ``{name: {version: [archive, ...]}}``; the archive is the suite and component, such as bookworm/non-free."""
+    """``apt-cache policy`` -> ``{name: {version: [archive, ...]}}``; the archive is the suite and component, such as
+    bookworm/non-free.
+    """
     found, name, version = {}, None, None
     for line in text.splitlines():
         if re.match(r"^\S+:$", line):
@@ -164,7 +188,9 @@ def parse_policy(text):
 
 
 def unmet(text):
-    """Return the dependencies that apt cannot satisfy: ``["nvidia-smi : Depends: libnvidia-ml1 (= 1) but 2 is to be installed"]``."""
+    """Return the dependencies that apt cannot satisfy: ``["nvidia-smi : Depends: libnvidia-ml1 (= 1) but 2 is to be
+    installed"]``.
+    """
     found, owner = [], ""
     for line in text.splitlines():
         match = re.match(r"^ (?:(\S+) : | +)((?:Pre)?-?(?:Depends|Conflicts|Breaks): .*)$", line)
@@ -175,6 +201,7 @@ def unmet(text):
 
 
 # --- the machine ----------------------------------------------------------------------------------------------------
+
 
 class AptError(ManagerError):
     """A command of apt or dpkg failed."""
@@ -213,7 +240,11 @@ class Apt(Manager):
         wanted = sorted(set(name for name in names if re.search(name_pattern, name)) | set(also))
         if name_pattern != NO_NAMES:
             self.kept = self.store.index()
-        stored = [item["control"] for (name, dummy), item in sorted(self.kept.items()) if re.search(name_pattern, name) or name in also]
+        stored = [
+            item["control"]
+            for (name, dummy), item in sorted(self.kept.items())
+            if re.search(name_pattern, name) or name in also
+        ]
         # 100: some names are virtual and have no record, which is no error here
         shown = self.run("apt-cache show", ["apt-cache", "show", "--"] + wanted, ok=(0, 100)) if wanted else ""
         return parse_show("\n\n".join([shown] + stored))
@@ -221,18 +252,33 @@ class Apt(Manager):
     def security(self, names):
         """``{name: [versions]}`` that the security archives have."""
         table = parse_policy(self.run("apt-cache policy", ["apt-cache", "policy", "--"] + sorted(names)))
-        return dict((name, [version for version, archives in versions.items() if any(re.search(r"-security(/|$)", item) for item in archives)])
-                    for name, versions in table.items())
+        return dict(
+            (
+                name,
+                [
+                    version
+                    for version, archives in versions.items()
+                    if any(re.search(r"-security(/|$)", item) for item in archives)
+                ],
+            )
+            for name, versions in table.items()
+        )
 
     def interrupted(self, installed):
         """Return what an interrupted dpkg left: ``(journal entries, packages that are not configured)``."""
-        journal = [name for name in glob.glob(self.path("/var/lib/dpkg/updates/*")) if re.match(r"^[0-9]+$", os.path.basename(name))]
+        journal = [
+            name
+            for name in glob.glob(self.path("/var/lib/dpkg/updates/*"))
+            if re.match(r"^[0-9]+$", os.path.basename(name))
+        ]
         broken = sorted(name for name, have in installed.items() if have["installed"] and not have["ok"])
         return sorted(os.path.basename(name) for name in journal), broken
 
     def arguments(self, wanted, obsolete=(), stream=None):
         """Words for apt-get. What is kept here is taken from here: that needs no mirror, and no network."""
-        return sorted(self.word(name, version) for name, version in wanted.items()) + ["%s-" % name for name in obsolete]
+        return sorted(self.word(name, version) for name, version in wanted.items()) + [
+            "%s-" % name for name in obsolete
+        ]
 
     def word(self, name, version):
         kept = self.kept.get((name, version))
@@ -252,7 +298,13 @@ class Apt(Manager):
         return parse_simulation(self.run("the simulated transaction", command))
 
     def to_download(self, arguments, options=()):
-        command = ["apt-get", "-q", "-y", "--print-uris"] + list(INSTALL_OPTIONS) + list(options) + ["install"] + list(arguments)
+        command = (
+            ["apt-get", "-q", "-y", "--print-uris"]
+            + list(INSTALL_OPTIONS)
+            + list(options)
+            + ["install"]
+            + list(arguments)
+        )
         return parse_uris(self.run("apt-get --print-uris", command))
 
     # the node's own store
@@ -267,14 +319,23 @@ class Apt(Manager):
         found = {}
         for name, version in wanted.items():
             plain = name.split(":", 1)[0]
-            digests = [record["sha256"] for record in index.get(name, []) if record["version"] == version and record["sha256"]]
-            for path in sorted(glob.glob(glob.escape(self.path("/var/cache/apt/archives", "%s_%s_" % (plain, version.replace(":", "%3a")))) + "*.deb")):
+            digests = [
+                record["sha256"] for record in index.get(name, []) if record["version"] == version and record["sha256"]
+            ]
+            for path in sorted(
+                glob.glob(
+                    glob.escape(self.path("/var/cache/apt/archives", "%s_%s_" % (plain, version.replace(":", "%3a"))))
+                    + "*.deb"
+                )
+            ):
                 if not digests or sha256_of(path) in digests:
                     found[(name, version)] = path
         return found
 
     def keep(self, wanted, index):
-        """Put packages into the store, from apt's cache or a mirror; answers ``{name: why}`` of those that cannot be had."""
+        """Put packages into the store, from apt's cache or a mirror; answers ``{name: why}`` of those that cannot be
+        had.
+        """
         due = self.unkept(wanted)
         archives = self.cached(due, index)
         wrong = self.store.add(archives)
@@ -287,12 +348,23 @@ class Apt(Manager):
         """Download one package into the store; ``apt-get download`` writes into its working directory alone."""
         place = tempfile.mkdtemp(prefix="gpufleet-packages-")
         try:
-            argv = ["env", "--chdir=%s" % place, "apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", "%s=%s" % (name, version)]
+            argv = [
+                "env",
+                "--chdir=%s" % place,
+                "apt-get",
+                "-q",
+                "-o",
+                "APT::Sandbox::User=root",
+                "download",
+                "%s=%s" % (name, version),
+            ]
             rc, out, err = self.runner(argv, self.timeout_s)
             archives = glob.glob(os.path.join(place, "*.deb"))
             if rc or len(archives) != 1:
                 why = [line for line in err.splitlines() if line.startswith("E: ")] or [tail((out + err).strip(), 1)]
-                wrong[(name, version)] = "it is not in apt's cache, and no mirror that this node knows has it (%s)" % why[0]
+                wrong[(name, version)] = (
+                    "it is not in apt's cache, and no mirror that this node knows has it (%s)" % why[0]
+                )
             else:
                 wrong.update(self.store.add({(name, version): archives[0]}))
         finally:
@@ -306,7 +378,13 @@ class Apt(Manager):
         return None if rc == 0 else AptError("dpkg --configure -a", rc, out, err)
 
     def change(self, arguments, action="install", options=()):
-        command = ["apt-get", "-q", "-y"] + list(self.lock_options) + list(COMMON_OPTIONS) + list(INSTALL_OPTIONS) + list(options)
+        command = (
+            ["apt-get", "-q", "-y"]
+            + list(self.lock_options)
+            + list(COMMON_OPTIONS)
+            + list(INSTALL_OPTIONS)
+            + list(options)
+        )
         return self.run("apt-get %s" % action, command + [action] + list(arguments), timeout=self.timeout_s)
 
     def download(self, arguments, options=()):

@@ -2,10 +2,12 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The node's own store of driver packages: what it had and what it has, so that the way back needs neither a mirror nor a network.
+"""The node's own store of driver packages: what it had and what it has, so that the way back needs neither a mirror nor
+a network.
 
-A flat directory of ``.deb`` files and a list of them, :data:`LIST`: ``{file: {"package", "version", "sha256", "control", "size"}}``. A file that is not in
-the list, or does not agree with it, is none. Only root writes there, and everybody may read: apt gives up its rights to read archives.
+A flat directory of ``.deb`` files and a list of them, :data:`LIST`:
+``{file: {"package", "version", "sha256", "control", "size"}}``. A file that is not in the list, or does not agree with
+it, is none. Only root writes there, and everybody may read: apt gives up its rights to read archives.
 """
 
 from __future__ import annotations
@@ -38,12 +40,17 @@ class Store:
         except ValueError:
             return {}
         fields = ("package", "version", "sha256", "control", "size")
-        if not isinstance(found, dict) or not all(isinstance(item, dict) and all(key in item for key in fields) for item in found.values()):
+        if not isinstance(found, dict) or not all(
+            isinstance(item, dict) and all(key in item for key in fields) for item in found.values()
+        ):
             return {}
         return dict((name, item) for name, item in found.items() if os.path.basename(name) == name)
 
     def index(self):
-        """``{(package, version): {"path", "control"}}`` of what is kept and whole. The archives are read once, unless something is added or removed."""
+        """``{(package, version): {"path", "control"}}`` of what is kept and whole.
+
+        The archives are read once, unless something is added or removed.
+        """
         if self.known is None:
             self.known = self.whole()
         return dict(self.known)
@@ -57,12 +64,17 @@ class Store:
             except OSError:
                 continue
             if whole:
-                found[(item["package"], item["version"])] = {"path": path, "control": "%s\nFilename: %s\nSize: %d\n" % (
-                    item["control"].strip(), os.path.join(self.shown, name), item["size"])}
+                found[(item["package"], item["version"])] = {
+                    "path": path,
+                    "control": "%s\nFilename: %s\nSize: %d\n"
+                    % (item["control"].strip(), os.path.join(self.shown, name), item["size"]),
+                }
         return found
 
     def add(self, archives):
-        """Keep archives, ``{(package, version): path}``; answers ``{(package, version): why}`` of those that are not what they should be."""
+        """Keep archives, ``{(package, version): path}``; answers ``{(package, version): why}`` of those that are not
+        what they should be.
+        """
         if not archives:
             return {}
         files.own_directory(self.root, self.shown)
@@ -77,7 +89,13 @@ class Store:
             target = os.path.join(self.directory, name)
             if os.path.realpath(path) != os.path.realpath(target):
                 take(path, target)
-            known[name] = {"package": package, "version": version, "sha256": sha256_of(target), "size": os.path.getsize(target), "control": control}
+            known[name] = {
+                "package": package,
+                "version": version,
+                "sha256": sha256_of(target),
+                "size": os.path.getsize(target),
+                "control": control,
+            }
         self.write(known)
         return wrong
 

@@ -4,7 +4,8 @@
 
 """dnf (version 4) and rpm: reading what they know, and running them. No decision is made here.
 
-Versions are ``[epoch:]version-release``; an epoch of 0 is left out, as dnf does. Version locks stay on the disk during a
+Versions are ``[epoch:]version-release``; an epoch of 0 is left out, as dnf does. Version locks stay on the disk during
+a
 change: the plugin is left out of the one command, so that nothing has to be put back when it is killed.
 """
 
@@ -22,19 +23,29 @@ from .manager import NO_NAMES, Manager, ManagerError
 from .transaction import nothing
 
 QUERY_FORMAT = "%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SIZE}\\n"
-INDEX_FORMAT = "\\n=P=%{name}|%{epoch}|%{version}|%{release}|%{arch}|%{repoid}|%{downloadsize}|%{installsize}|%{sourcerpm}\\n=R=%{requires}\\n=V=%{provides}\\n"
+INDEX_FORMAT = (
+    "\\n=P=%{name}|%{epoch}|%{version}|%{release}|%{arch}|%{repoid}|%{downloadsize}|%{installsize}|"
+    "%{sourcerpm}\\n=R=%{requires}\\n=V=%{provides}\\n"
+)
 INSTALL_OPTIONS = (
-    "--disableplugin=versionlock", "--allowerasing", "--setopt=install_weak_deps=False", "--setopt=clean_requirements_on_remove=False", "--setopt=keepcache=1",
+    "--disableplugin=versionlock",
+    "--allowerasing",
+    "--setopt=install_weak_deps=False",
+    "--setopt=clean_requirements_on_remove=False",
+    "--setopt=keepcache=1",
 )
 LOCK_PLUGIN = "/etc/dnf/plugins/versionlock.conf"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULES = "/etc/dnf/modules.d"
 ARCHITECTURES = r"(?:noarch|x86_64|i686|aarch64|ppc64le|s390x|src)"
 KINDS = (
-    (r"^Installing(?! group| module| Env)", "install"), (r"^Upgrading(?! Env| Gr)", "upgrade"), (r"^Reinstalling", "reinstall"),
-    (r"^Downgrading", "downgrade"), (r"^Removing(?! Env| Gr)", "remove"),
+    (r"^Installing(?! group| module| Env)", "install"),
+    (r"^Upgrading(?! Env| Gr)", "upgrade"),
+    (r"^Reinstalling", "reinstall"),
+    (r"^Downgrading", "downgrade"),
+    (r"^Removing(?! Env| Gr)", "remove"),
 )
-UNITS = {"": 1, "k": 1024, "M": 1024 ** 2, "G": 1024 ** 3, "T": 1024 ** 4}
+UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 REMOVE, STREAM = "!", "stream:"
 ALL = "all"  # an option of ours: downloads are of packages that are installed too
 
@@ -43,6 +54,7 @@ INSTALL_ONLY = re.compile(r"^(kernel|kernel-(rt|64k|debug)?-?(core|modules.*|dev
 
 
 # --- parsers --------------------------------------------------------------------------------------------------------
+
 
 def evr(epoch, version, release):
     return "%s%s-%s" % ("" if epoch in ("0", "(none)", "") else "%s:" % epoch, version, release)
@@ -54,7 +66,9 @@ def source_name(source_rpm):
 
 
 def parse_query(text, locks=()):
-    """Output of rpm in :data:`QUERY_FORMAT` -> ``{name: {...}}``; of several versions of a package the newest, others in ``more``."""
+    """Output of rpm in :data:`QUERY_FORMAT` -> ``{name: {...}}``; of several versions of a package the newest, others
+    in ``more``.
+    """
     installed = {}
     for line in text.splitlines():
         parts = line.split("|")
@@ -67,8 +81,15 @@ def parse_query(text, locks=()):
             have["more"].append(full)
             continue
         installed[name] = {
-            "version": full, "source": source_name(source), "status": "installed", "hold": is_locked(locks, name, full, arch),
-            "size_kib": int(size or 0) // 1024, "installed": True, "ok": True, "architecture": arch, "more": have["more"] + [have["version"]] if have else [],
+            "version": full,
+            "source": source_name(source),
+            "status": "installed",
+            "hold": is_locked(locks, name, full, arch),
+            "size_kib": int(size or 0) // 1024,
+            "installed": True,
+            "ok": True,
+            "architecture": arch,
+            "more": have["more"] + [have["version"]] if have else [],
         }
     for name, have in installed.items():
         if have["more"] and not INSTALL_ONLY.match(name):
@@ -77,7 +98,9 @@ def parse_query(text, locks=()):
 
 
 def parse_capability(text):
-    """``nvidia-kmod = 3:580.95.05`` -> ``("nvidia-kmod", "=", "3:580.95.05")``; the architecture in brackets is left out."""
+    """``nvidia-kmod = 3:580.95.05`` -> ``("nvidia-kmod", "=", "3:580.95.05")``; the architecture in brackets is left
+    out.
+    """
     words = text.split()
     name = re.sub(r"\((x86-64|aarch-64|[a-z0-9_]+-(32|64))\)$", "", words[0])
     return (name, words[1], words[2]) if len(words) == 3 else (name, None, None)
@@ -94,8 +117,17 @@ def parse_index(text):
                 continue
             name, epoch, version, release, arch, repository, size, installed, source = parts
             record = {
-                "name": name, "version": evr(epoch, version, release), "source": source_name(source), "architecture": arch, "relations": [], "depends": [],
-                "provides": [], "size": int(size or 0), "installed_kib": int(installed or 0) // 1024, "downloadable": True, "repository": repository,
+                "name": name,
+                "version": evr(epoch, version, release),
+                "source": source_name(source),
+                "architecture": arch,
+                "relations": [],
+                "depends": [],
+                "provides": [],
+                "size": int(size or 0),
+                "installed_kib": int(installed or 0) // 1024,
+                "downloadable": True,
+                "repository": repository,
             }
             known = index.setdefault(name, [])
             if arch not in ("src", "i686") and record["version"] not in [item["version"] for item in known]:
@@ -115,7 +147,10 @@ def parse_index(text):
 
 
 def parse_transaction(text, installed=None):
-    """The table that dnf prints before it asks -> the transaction as data. Long names push the rest to the next line."""
+    """The table that dnf prints before it asks -> the transaction as data.
+
+    Long names push the rest to the next line.
+    """
     transaction = nothing()
     kind, pending = None, ""
     for line in text.splitlines():
@@ -204,7 +239,9 @@ def is_locked(locks, name, version, arch):
 
 
 def render_locks(text, hold, unhold):
-    """The lock list with the versions of ``hold`` (``{name: version}``) and without any lock of ``unhold``; other lines stay."""
+    """The lock list with the versions of ``hold`` (``{name: version}``) and without any lock of ``unhold``; other lines
+    stay.
+    """
     kept = [line for line in text.splitlines() if lock_name(line) not in hold and lock_name(line) not in unhold]
     for name, version in sorted(hold.items()):
         kept.append("%s-%s.*" % (name, version if ":" in version else "0:%s" % version))
@@ -225,6 +262,7 @@ def unmet(text):
 
 
 # --- the machine ----------------------------------------------------------------------------------------------------
+
 
 class DnfError(ManagerError):
     """A command of dnf or rpm failed."""
@@ -256,7 +294,11 @@ class Dnf(Manager):
     def lock_settings(self):
         """The settings of the plugin that reads the locks; {} where it is not installed."""
         text = files.read_text(self.path(LOCK_PLUGIN)) or ""
-        return dict((key.strip(), value.strip()) for key, sep, value in (line.partition("=") for line in text.splitlines()) if sep)
+        return dict(
+            (key.strip(), value.strip())
+            for key, sep, value in (line.partition("=") for line in text.splitlines())
+            if sep
+        )
 
     def lock_file(self):
         return self.path(self.lock_settings().get("locklist") or LOCKS)
@@ -265,13 +307,21 @@ class Dnf(Manager):
         """Return why a lock would hold nothing: a list that no plugin reads."""
         settings = self.lock_settings()
         if not settings:
-            return "dnf's plugin versionlock is not installed", "install python3-dnf-plugin-versionlock on the node, then run again"
+            return (
+                "dnf's plugin versionlock is not installed",
+                "install python3-dnf-plugin-versionlock on the node, then run again",
+            )
         if settings.get("enabled", "1").lower() in ("0", "false", "no"):
-            return "dnf's plugin versionlock is switched off", "set enabled = 1 in %s on the node, then run again" % LOCK_PLUGIN
+            return (
+                "dnf's plugin versionlock is switched off",
+                "set enabled = 1 in %s on the node, then run again" % LOCK_PLUGIN,
+            )
         return None
 
     def locks(self):
-        return [pattern for pattern in map(lock_pattern, (files.read_text(self.lock_file()) or "").splitlines()) if pattern]
+        return [
+            pattern for pattern in map(lock_pattern, (files.read_text(self.lock_file()) or "").splitlines()) if pattern
+        ]
 
     def installed(self):
         return parse_query(self.run("rpm -qa", ["rpm", "-qa", "--qf", QUERY_FORMAT]), self.locks())
@@ -282,12 +332,22 @@ class Dnf(Manager):
         return parse_index(self.query(["--queryformat", INDEX_FORMAT] + wanted)) if wanted else {}
 
     def query(self, arguments):
-        command = ["dnf", "-q", "--disableplugin=versionlock", "repoquery", "--available", "--showduplicates", "--disable-modular-filtering"]
+        command = [
+            "dnf",
+            "-q",
+            "--disableplugin=versionlock",
+            "repoquery",
+            "--available",
+            "--showduplicates",
+            "--disable-modular-filtering",
+        ]
         return self.run("dnf repoquery", command + arguments, timeout=300)
 
     def security(self, names):
         """``{name: [versions]}`` of security advisories; None where the repositories publish none that dnf can read."""
-        rc, out, dummy = self.runner(["dnf", "-q", "--disableplugin=versionlock", "updateinfo", "list", "--security", "--updates"], 300)
+        rc, out, dummy = self.runner(
+            ["dnf", "-q", "--disableplugin=versionlock", "updateinfo", "list", "--security", "--updates"], 300
+        )
         return parse_advisories(out) if rc == 0 else None
 
     def interrupted(self, installed):
@@ -304,7 +364,11 @@ class Dnf(Manager):
 
     @staticmethod
     def arguments(wanted, obsolete=(), stream=None):
-        return ([STREAM + stream] if stream else []) + ["%s-%s" % item for item in sorted(wanted.items())] + [REMOVE + name for name in obsolete]
+        return (
+            ([STREAM + stream] if stream else [])
+            + ["%s-%s" % item for item in sorted(wanted.items())]
+            + [REMOVE + name for name in obsolete]
+        )
 
     @staticmethod
     def fix_options(broken):
@@ -338,22 +402,31 @@ class Dnf(Manager):
         stream, words = self.split(arguments)
         chosen = self.unfiltered(stream) + list(options)
         parts = self.parts(words) if ALL in options else [("install", words)]
-        sizes = [(action, parse_download_size(self.ask(part, action, [word for word in chosen if word != ALL]))) for action, part in parts]
+        sizes = [
+            (action, parse_download_size(self.ask(part, action, [word for word in chosen if word != ALL])))
+            for action, part in parts
+        ]
         return dict((action, size) for action, size in sizes if size)
 
     @staticmethod
     def split(arguments):
         """``(stream or None, the other words)``."""
-        streams = [word[len(STREAM):] for word in arguments if word.startswith(STREAM)]
+        streams = [word[len(STREAM) :] for word in arguments if word.startswith(STREAM)]
         return (streams[0] if streams else None), [word for word in arguments if not word.startswith(STREAM)]
 
     def unfiltered(self, stream):
-        """Options under which packages of a stream that is not enabled yet can be chosen: nothing is changed by looking."""
+        """Options under which packages of a stream that is not enabled yet can be chosen: nothing is changed by
+        looking.
+        """
         if not stream:
             return []
         if "repolist" not in self.told:
             self.told["repolist"] = self.run("dnf repolist", ["dnf", "-q", "repolist", "--enabled"])
-        return ["--setopt=%s.module_hotfixes=1" % line.split()[0] for line in self.told["repolist"].splitlines()[1:] if line.strip()]
+        return [
+            "--setopt=%s.module_hotfixes=1" % line.split()[0]
+            for line in self.told["repolist"].splitlines()[1:]
+            if line.strip()
+        ]
 
     def ask(self, words, action, options):
         """Return what dnf would do: it is answered no."""
@@ -362,7 +435,11 @@ class Dnf(Manager):
             return self.told[question]
         rc, out, err = self.transact("--assumeno", words, action, options, 600)
         told_no = "Operation aborted." in err or "Operation aborted." in out
-        if rc not in (0, 1) or (rc == 1 and not told_no) or (not told_no and re.search(r"^(Error:|No match for argument)", err + "\n" + out, re.M)):
+        if (
+            rc not in (0, 1)
+            or (rc == 1 and not told_no)
+            or (not told_no and re.search(r"^(Error:|No match for argument)", err + "\n" + out, re.M))
+        ):
             raise DnfError("the simulated transaction", rc, out, err)
         self.told[question] = out
         return out
@@ -372,7 +449,7 @@ class Dnf(Manager):
         if answer == "-y":
             self.told = {}
         wanted = [word for word in words if not word.startswith(REMOVE)]
-        gone = [word[len(REMOVE):] for word in words if word.startswith(REMOVE)]
+        gone = [word[len(REMOVE) :] for word in words if word.startswith(REMOVE)]
         command = ["dnf", answer] + list(INSTALL_OPTIONS) + list(options)
         if not gone or not wanted:
             return self.runner(command + ([action] + wanted if wanted else ["remove"] + gone), timeout)
@@ -384,11 +461,17 @@ class Dnf(Manager):
     # acting
 
     def configure(self):
-        """Remove the older one of what an interrupted run left twice, as that run would have; answers the error, if one.
+        """Remove the older one of what an interrupted run left twice, as that run would have; answers the error, if
+        one.
 
         It is rpm's to do: dnf remove --duplicates would upgrade every package that the newer one needs.
         """
-        older = ["%s-%s" % (name, version.split(":", 1)[-1]) for name, have in sorted(self.installed().items()) if not have["ok"] for version in have["more"]]
+        older = [
+            "%s-%s" % (name, version.split(":", 1)[-1])
+            for name, have in sorted(self.installed().items())
+            if not have["ok"]
+            for version in have["more"]
+        ]
         rc, out, err = self.runner(["rpm", "-e", "--nodeps"] + older, self.timeout_s) if older else (0, "", "")
         return None if rc == 0 else DnfError("rpm -e", rc, out, err)
 
@@ -440,7 +523,9 @@ class Dnf(Manager):
         installed = self.installed()
         path = self.lock_file()
         text = files.read_text(path) or ""
-        hold = dict((name, installed[name]["version"]) for name in names if name in installed) if action == "hold" else {}
+        hold = (
+            dict((name, installed[name]["version"]) for name in names if name in installed) if action == "hold" else {}
+        )
         os.makedirs(os.path.dirname(path), exist_ok=True)
         write_atomically(path, render_locks(text, hold, [] if action == "hold" else list(names)))
 

@@ -56,7 +56,10 @@ def choose(gpus, unread, branch):
         other = "proprietary" if possible[0] == "open" else "open"
         return {"flavour": possible[0], "reason": "%s: %s" % (names, reasons[other][0]["message"])}
     flavour = "open" if branch >= OPEN_SINCE else "proprietary"
-    return {"flavour": flavour, "reason": "%s: both flavours drive it; the open one is recommended from branch %d on" % (names, OPEN_SINCE)}
+    return {
+        "flavour": flavour,
+        "reason": "%s: both flavours drive it; the open one is recommended from branch %d on" % (names, OPEN_SINCE),
+    }
 
 
 def architectures(gpus):
@@ -70,9 +73,17 @@ def refuse(gpus, branch, flavour):
         why = problem(architecture, branch, flavour)
         if why:
             found = ["%s (%s)" % (gpu["address"], gpu["device"]) for gpu in gpus if gpu["architecture"] == architecture]
-            refusals.append(refusal(
-                "impossible_flavour", [], "%s: %s" % (architecture, ", ".join(found)), why[1],
-                "The %s kernel module of branch %d does not drive %s GPUs (%s): %s." % (flavour, branch, architecture, ", ".join(found), why[0]), why[2]))
+            refusals.append(
+                refusal(
+                    "impossible_flavour",
+                    [],
+                    "%s: %s" % (architecture, ", ".join(found)),
+                    why[1],
+                    "The %s kernel module of branch %d does not drive %s GPUs (%s): %s."
+                    % (flavour, branch, architecture, ", ".join(found), why[0]),
+                    why[2],
+                )
+            )
     return refusals
 
 
@@ -84,7 +95,11 @@ def problem(architecture, branch, flavour):
         return "it needs the %s one" % other, "flavour %s" % other, "use flavour %s or auto" % other
     first, last = known[flavour]
     if branch < first:
-        return "its first branch is %d" % first, "branch %d or later" % first, "ask for a driver of branch %d or later" % first
+        return (
+            "its first branch is %d" % first,
+            "branch %d or later" % first,
+            "ask for a driver of branch %d or later" % first,
+        )
     if last is not None and branch > last:
         others = [name for name in known if name != flavour]
         step = "use flavour %s" % others[0] if others else "stay on a driver of branch %d or earlier" % last
@@ -96,21 +111,40 @@ def undecidable(unread, unknown):
     if unread:
         found = "the PCI bus cannot be read"
     elif unknown:
-        found = "PCI device ids that are not known here: %s" % ", ".join(sorted(set(str(gpu["device"]) for gpu in unknown)))
+        found = "PCI device ids that are not known here: %s" % ", ".join(
+            sorted(set(str(gpu["device"]) for gpu in unknown))
+        )
     else:
         found = "no NVIDIA GPU on the PCI bus"
-    return refusal("unknown_gpu", [], found, "GPUs of a known architecture", "The flavour cannot be chosen by the GPUs: %s." % found,
-                   "set the flavour to open or proprietary")
+    return refusal(
+        "unknown_gpu",
+        [],
+        found,
+        "GPUs of a known architecture",
+        "The flavour cannot be chosen by the GPUs: %s." % found,
+        "set the flavour to open or proprietary",
+    )
 
 
 def unreadable(wanted, gpus):
-    return refusal("unknown_version", [], str(wanted), "a driver version such as 580.95.05", "%s is no driver version." % wanted,
-                   "ask for a driver version such as 580.95.05")
+    return refusal(
+        "unknown_version",
+        [],
+        str(wanted),
+        "a driver version such as 580.95.05",
+        "%s is no driver version." % wanted,
+        "ask for a driver version such as 580.95.05",
+    )
 
 
 def neither(gpus, branch, reasons):
     why = " ".join(item["message"] for flavour in FLAVOURS for item in reasons[flavour])
     listing = ", ".join(architectures(gpus))
-    return refusal("impossible_flavour", [], listing, "one flavour that drives every GPU",
-                   "No kernel module of branch %d drives all GPUs of this node: %s" % (branch, why.rstrip(".")) + ".",
-                   "ask for a driver branch that drives all of %s, or part them between nodes" % listing)
+    return refusal(
+        "impossible_flavour",
+        [],
+        listing,
+        "one flavour that drives every GPU",
+        "No kernel module of branch %d drives all GPUs of this node: %s" % (branch, why.rstrip(".")) + ".",
+        "ask for a driver branch that drives all of %s, or part them between nodes" % listing,
+    )

@@ -28,7 +28,9 @@ def compare(left: tuple[int, ...], right: tuple[int, ...]) -> int:
 
 
 def cuda_of(version):
-    """``(CUDA version, exact)`` that a driver supports: of a branch newer than all that are known at least the newest."""
+    """``(CUDA version, exact)`` that a driver supports: of a branch newer than all that are known at least the
+    newest.
+    """
     branch = int(version.split(".", 1)[0])
     known = [(number, cuda) for number, cuda in BRANCHES if number <= branch]
     if not known:
@@ -44,6 +46,7 @@ def at_least(have: str, exact: bool, wanted: str) -> bool | None:
 
 
 # --- NVIDIA_REQUIRE_* -----------------------------------------------------------------------------------------------
+
 
 def holds(condition: str, version: str, brands: list[str] | None = None) -> bool | None:
     """One condition such as ``driver>=535``: True, False or None when it cannot be told here."""
@@ -64,7 +67,9 @@ def holds(condition: str, version: str, brands: list[str] | None = None) -> bool
     if what == "cuda" and not exact and compare(numbers(have), wanted) < 0:
         return None  # a newer branch than all that are known: what it supports may be more
     order = compare(numbers(have), wanted)
-    return {">=": order >= 0, "<=": order <= 0, "=": order == 0, "!=": order != 0, "<": order < 0, ">": order > 0}[operator]
+    return {">=": order >= 0, "<=": order <= 0, "=": order == 0, "!=": order != 0, "<": order < 0, ">": order > 0}[
+        operator
+    ]
 
 
 def every(values):
@@ -82,13 +87,19 @@ def satisfied(requirement: str, version: str, brands: list[str] | None = None) -
     alternatives = requirement.split()
     if not alternatives:
         return True
-    return either(every(holds(condition, version, brands) for condition in alternative.split(",") if condition) for alternative in alternatives)
+    return either(
+        every(holds(condition, version, brands) for condition in alternative.split(",") if condition)
+        for alternative in alternatives
+    )
 
 
 # --- the floors -----------------------------------------------------------------------------------------------------
 
+
 def decide(wanted: str, floors: list[dict]) -> list[dict]:
-    """Refusals of a driver version for ``[{"workload", "driver", "cuda", "require", "brands"}]``; every floor is judged."""
+    """Refusals of a driver version for ``[{"workload", "driver", "cuda", "require", "brands"}]``; every floor is
+    judged.
+    """
     version = upstream(wanted)
     if not is_driver_version(version):
         return []
@@ -106,10 +117,18 @@ def judge(version, floor):
     supports = "CUDA %s%s" % (cuda, "" if exact else " or newer") if cuda else "a CUDA version that is not known"
     if floor.get("driver"):
         least = numbers(floor["driver"])
-        yield "driver %s or newer" % floor["driver"], None if least is None else compare(numbers(version), least) >= 0, "driver %s" % version
+        yield (
+            "driver %s or newer" % floor["driver"],
+            None if least is None else compare(numbers(version), least) >= 0,
+            "driver %s" % version,
+        )
     if floor.get("cuda"):
         least = numbers(floor["cuda"])
-        yield "CUDA %s or newer" % floor["cuda"], None if least is None or cuda is None else at_least(cuda, exact, floor["cuda"]), supports
+        yield (
+            "CUDA %s or newer" % floor["cuda"],
+            None if least is None or cuda is None else at_least(cuda, exact, floor["cuda"]),
+            supports,
+        )
     for requirement in floor.get("require") or []:
         yield requirement, satisfied(requirement, version, floor.get("brands")), "driver %s, %s" % (version, supports)
 
@@ -117,9 +136,18 @@ def judge(version, floor):
 def below(version, workload, expected, verdict, found):
     if verdict is None:
         return refusal(
-            "floor_unknown", [], found, expected,
+            "floor_unknown",
+            [],
+            found,
+            expected,
             "Whether driver %s is new enough for %s cannot be told: it requires %s." % (version, workload, expected),
-            "state the floor of %s as a driver version, or take the workload off the node" % workload)
+            "state the floor of %s as a driver version, or take the workload off the node" % workload,
+        )
     return refusal(
-        "below_floor", [], found, expected, "Driver %s is too old for %s: it requires %s, found: %s." % (version, workload, expected, found),
-        "ask for a driver that satisfies it, or move %s to other nodes and take its floor away" % workload)
+        "below_floor",
+        [],
+        found,
+        expected,
+        "Driver %s is too old for %s: it requires %s, found: %s." % (version, workload, expected, found),
+        "ask for a driver that satisfies it, or move %s to other nodes and take its floor away" % workload,
+    )

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read the packages that a node holds, since when, and what that keeps out: the kernel's, the driver's, and all others."""
+"""Read the packages that a node holds, since when, and what that keeps out: the kernel's, the driver's, and all
+others.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,11 @@ def group_of(name, source, patterns):
     """Whose package it is: kernel, driver or other. Pure. ``patterns`` are the kernel's, which are asked first."""
     if kernel_set.is_kernel(name, patterns):
         return "kernel"
-    if re.search(DRIVER_SOURCE_PATTERN, source or "") or re.search(DRIVER_NAME_PATTERN, name) or re.search(APART_NAME_PATTERN, name):
+    if (
+        re.search(DRIVER_SOURCE_PATTERN, source or "")
+        or re.search(DRIVER_NAME_PATTERN, name)
+        or re.search(APART_NAME_PATTERN, name)
+    ):
         return "driver"
     return "other"
 
@@ -37,4 +43,7 @@ def read(manager, now):
     names = sorted(name for held in found.values() for name in held)
     index, security = (manager.index(NO_NAMES, names), manager.security(names)) if names else ({}, {})
     texts = dict((group, files.read_text(manager.path(path)) if path else None) for group, path in RECORDS.items())
-    return dict((group, holds.report(holds.parse(texts[group]), held, index, security, manager.name, now)) for group, held in found.items())
+    return dict(
+        (group, holds.report(holds.parse(texts[group]), held, index, security, manager.name, now))
+        for group, held in found.items()
+    )

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How old the holds of the driver are, and which updates they keep out. Package managers do not record when a hold was set."""
+"""How old the holds of the driver are, and which updates they keep out.
+
+Package managers do not record when a hold was set.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,24 @@ def parse(text: str | None) -> dict[str, dict]:
         return {}
     if not isinstance(found, dict):
         return {}
-    return dict((name, item) for name, item in found.items() if isinstance(item, dict) and isinstance(item.get("since"), (int, float)) and "version" in item)
+    return dict(
+        (name, item)
+        for name, item in found.items()
+        if isinstance(item, dict) and isinstance(item.get("since"), (int, float)) and "version" in item
+    )
 
 
 def render(record: dict[str, dict]) -> str:
     return json.dumps(record, indent=1, sort_keys=True) + "\n"
 
 
-def update(record: dict[str, dict], held: dict[str, str], now: float, mine: list[str] | tuple[str, ...] = ()) -> dict[str, dict]:
-    """The record of what is held now: ``{name: version}``. The age counts from the version's hold on; ``mine`` were set just now."""
+def update(
+    record: dict[str, dict], held: dict[str, str], now: float, mine: list[str] | tuple[str, ...] = ()
+) -> dict[str, dict]:
+    """The record of what is held now: ``{name: version}``.
+
+    The age counts from the version's hold on; ``mine`` were set just now.
+    """
     new = {}
     for name, version in held.items():
         known = record.get(name)
@@ -42,8 +54,14 @@ def update(record: dict[str, dict], held: dict[str, str], now: float, mine: list
     return new
 
 
-def report(record: dict[str, dict], held: dict[str, str], index: dict, security: dict[str, list[str]] | None,
-           manager: str, now: float) -> list[dict]:
+def report(
+    record: dict[str, dict],
+    held: dict[str, str],
+    index: dict,
+    security: dict[str, list[str]] | None,
+    manager: str,
+    now: float,
+) -> list[dict]:
     """``[{"package", "version", "since", "since_exact", "age_days", "newer", "security"}]``, the oldest first.
 
     ``security`` is ``{name: [versions that fix a vulnerability]}``, or None when the package manager cannot tell.
@@ -53,11 +71,24 @@ def report(record: dict[str, dict], held: dict[str, str], index: dict, security:
     for name, version in held.items():
         known = record.get(name)
         known = known if known and known["version"] == version else None
-        newer = sorted(set(item["version"] for item in index.get(name, []) if key(version) < key(item["version"])), key=key, reverse=True)
-        rows.append({
-            "package": name, "version": version, "newer": newer,
-            "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(known["since"])) if known else None,
-            "since_exact": bool(known and known.get("exact")), "age_days": max(0, int((now - known["since"]) // DAY)) if known else None,
-            "security": None if security is None else sorted((item for item in security.get(name, []) if key(version) < key(item)), key=key, reverse=True),
-        })
+        newer = sorted(
+            set(item["version"] for item in index.get(name, []) if key(version) < key(item["version"])),
+            key=key,
+            reverse=True,
+        )
+        rows.append(
+            {
+                "package": name,
+                "version": version,
+                "newer": newer,
+                "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(known["since"])) if known else None,
+                "since_exact": bool(known and known.get("exact")),
+                "age_days": max(0, int((now - known["since"]) // DAY)) if known else None,
+                "security": None
+                if security is None
+                else sorted(
+                    (item for item in security.get(name, []) if key(version) < key(item)), key=key, reverse=True
+                ),
+            }
+        )
     return sorted(rows, key=lambda row: (-(row["age_days"] or 0), row["package"]))

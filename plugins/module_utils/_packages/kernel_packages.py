@@ -30,7 +30,9 @@ def manager_of(runner, root="/", **options):
     """dnf on the systems of Red Hat's family, apt elsewhere."""
     system = parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or "")
     names = [system.get("ID", "")] + system.get("ID_LIKE", "").split()
-    return (Dnf if set(names) & {"rhel", "fedora", "centos", "rocky", "almalinux"} else Apt)(runner, root=root, **options)
+    return (Dnf if set(names) & {"rhel", "fedora", "centos", "rocky", "almalinux"} else Apt)(
+        runner, root=root, **options
+    )
 
 
 class KernelPackages:
@@ -53,9 +55,19 @@ class KernelPackages:
         installed = self.manager.installed()
         journal, broken = self.manager.interrupted(installed)
         if journal or broken:
-            raise Refused("an interrupted run of the package manager left these half done: %s. Next step: finish it (dpkg --configure -a, "
-                          "apt-get --fix-broken install; on dnf systems dnf remove --duplicates), then run again" % ", ".join(broken or journal))
-        states = {"held": self.hold, "free": self.free, "staged": self.stage, "followed": self.follow, "removed": self.remove, "updated": self.update}
+            raise Refused(
+                "an interrupted run of the package manager left these half done: %s. Next step: finish it (dpkg "
+                "--configure -a, apt-get --fix-broken install; on dnf systems dnf remove --duplicates), then run again"
+                % ", ".join(broken or journal)
+            )
+        states = {
+            "held": self.hold,
+            "free": self.free,
+            "staged": self.stage,
+            "followed": self.follow,
+            "removed": self.remove,
+            "updated": self.update,
+        }
         states[self.params["state"]](installed, acting)
         return self.answer(self.manager.installed() if acting else installed)
 
@@ -67,7 +79,10 @@ class KernelPackages:
             raise Refused("the kernel cannot be held: %s. Next step: %s" % problem)
         names = kernel_set.installed_names(installed, self.patterns)
         if not names:
-            raise Refused("no kernel package is installed (names that begin with %s). Next step: name its packages in patterns" % ", ".join(self.patterns))
+            raise Refused(
+                "no kernel package is installed (names that begin with %s). Next step: name its packages in patterns"
+                % ", ".join(self.patterns)
+            )
         loose = sorted(name for name in names if not installed[name]["hold"])
         if loose:
             self.do("hold %s" % ", ".join(loose), lambda: self.manager.mark("hold", loose), acting)
@@ -84,14 +99,19 @@ class KernelPackages:
             self.write(path, content, acting)
 
     def stage(self, installed, acting):
-        """Bring a kernel and its headers; the kernel that runs stays the default, and everything is held again whatever happens."""
+        """Bring a kernel and its headers; the kernel that runs stays the default, and everything is held again whatever
+        happens.
+        """
         wanted, arguments = self.find(installed)
         if not wanted:
             return self.hold(installed, acting)
         transaction = self.manager.simulate(arguments)
         refusals = kernel_set.staging_refusals(transaction, wanted, self.patterns, self.manager.name)
         if refusals:
-            raise Refused("kernel %s is not staged: %s. Next step: look at what these packages depend on" % (self.params["kernel"], "; ".join(refusals)))
+            raise Refused(
+                "kernel %s is not staged: %s. Next step: look at what these packages depend on"
+                % (self.params["kernel"], "; ".join(refusals))
+            )
         running, bringing = self.uname().release, ", ".join(sorted(wanted))
         besides = kernel_set.besides(transaction, self.patterns, self.manager.name)
         if besides:
@@ -111,11 +131,16 @@ class KernelPackages:
             if boot_default.act(self.root, self.runner, running, self.uname):
                 self.actions.append("made kernel %s the default again" % running)
         if self.params["kernel"] not in kernels.find_installed(self.root):
-            raise Refused("the packages of kernel %s were installed, and it cannot boot: its image or its modules are not there" % self.params["kernel"])
+            raise Refused(
+                "the packages of kernel %s were installed, and it cannot boot: its image or its modules are not there"
+                % self.params["kernel"]
+            )
         return None
 
     def find(self, installed):
-        """The packages of the wanted kernel that are not there yet, with their versions, and the words that ask for them."""
+        """The packages of the wanted kernel that are not there yet, with their versions, and the words that ask for
+        them.
+        """
         release = self.params["kernel"]
         must, may = kernel_set.packages_of(release, self.manager.name)
         names = list(must) + list(may)
@@ -128,28 +153,47 @@ class KernelPackages:
             names += more
             index.update(self.manager.index(NO_NAMES, more))
         if self.manager.name == "dnf":
-            wanted = dict((name, version) for name, version in must.items() if version not in self.versions(installed.get(name)))
-            lacking = [name for name, version in wanted.items() if version not in [item["version"].split(":", 1)[-1] for item in index.get(name, [])]]
+            wanted = dict(
+                (name, version) for name, version in must.items() if version not in self.versions(installed.get(name))
+            )
+            lacking = [
+                name
+                for name, version in wanted.items()
+                if version not in [item["version"].split(":", 1)[-1] for item in index.get(name, [])]
+            ]
         else:
-            wanted = dict((name, kernel_set.newest(index, name)) for name in names if not installed.get(name, {}).get("installed"))
+            wanted = dict(
+                (name, kernel_set.newest(index, name)) for name in names if not installed.get(name, {}).get("installed")
+            )
             lacking = [name for name in must if name in wanted and not wanted[name]]
             wanted = dict((name, version) for name, version in wanted.items() if version)
         if lacking:
-            command = {"apt": "apt-cache search --names-only '^linux-image-'", "dnf": "dnf list --showduplicates kernel-core"}[self.manager.name]
-            raise Refused("kernel %s is not to be had: there is no %s. Next step: name a kernel that the repositories offer (%s)" % (
-                release, ", ".join(sorted(lacking)), command))
+            command = {
+                "apt": "apt-cache search --names-only '^linux-image-'",
+                "dnf": "dnf list --showduplicates kernel-core",
+            }[self.manager.name]
+            raise Refused(
+                "kernel %s is not to be had: there is no %s. Next step: name a kernel that the repositories offer (%s)"
+                % (release, ", ".join(sorted(lacking)), command)
+            )
         return wanted, self.manager.arguments(wanted)
 
     @staticmethod
     def versions(have):
-        return [version.split(":", 1)[-1] for version in [have["version"]] + list(have.get("more") or [])] if have else []
+        return (
+            [version.split(":", 1)[-1] for version in [have["version"]] + list(have.get("more") or [])] if have else []
+        )
 
     def follow(self, installed, acting):
-        """Let the metapackages stand for the kernel that boots next; one that nothing stands for leaves them as they are."""
+        """Let the metapackages stand for the kernel that boots next; one that nothing stands for leaves them as they
+        are.
+        """
         release, found = self.params["kernel"], kernels.read(self.root, self.runner, self.uname)
         if release != found["next_boot"]:
-            raise Refused("the metapackages do not follow kernel %s: %s boots next (%s). Next step: make it the default (module boot_kernel)" % (
-                release, found["next_boot"] or "an unknown one", found["next_boot_source"]))
+            raise Refused(
+                "the metapackages do not follow kernel %s: %s boots next (%s). Next step: make it the default "
+                "(module boot_kernel)" % (release, found["next_boot"] or "an unknown one", found["next_boot_source"])
+            )
         index, metas = self.metapackages(installed)
         wanted = kernel_set.followers(index, installed, metas, release)
         if not wanted:
@@ -157,8 +201,10 @@ class KernelPackages:
         arguments = self.manager.arguments(wanted)
         refusals = kernel_set.following_refusals(self.manager.simulate(arguments), wanted)
         if refusals:
-            raise Refused("the metapackages do not follow kernel %s: %s. Next step: look at what they depend on (apt-cache show %s)" % (
-                release, "; ".join(refusals), " ".join(sorted(wanted))))
+            raise Refused(
+                "the metapackages do not follow kernel %s: %s. Next step: look at what they depend on "
+                "(apt-cache show %s)" % (release, "; ".join(refusals), " ".join(sorted(wanted)))
+            )
         if acting:
             try:
                 self.manager.change(arguments, options=self.manager.deferred_dkms_options())
@@ -175,58 +221,97 @@ class KernelPackages:
         """Take a kernel away that neither runs nor boots next."""
         release, found = self.params["kernel"], kernels.read(self.root, self.runner, self.uname)
         if release in (found["running"], found["next_boot"]) or found["next_boot"] is None:
-            raise Refused("kernel %s is not removed: %s runs and %s boots next (%s). Next step: make another kernel the default (module boot_kernel)" % (
-                release, found["running"], found["next_boot"] or "an unknown one", found["next_boot_source"]))
+            raise Refused(
+                "kernel %s is not removed: %s runs and %s boots next (%s). Next step: make another kernel the default "
+                "(module boot_kernel)"
+                % (release, found["running"], found["next_boot"] or "an unknown one", found["next_boot_source"])
+            )
         must, may = kernel_set.packages_of(release, self.manager.name)
         if self.manager.name == "dnf":
-            names = ["%s-%s" % (name, version) for name, version in must.items() if version in self.versions(installed.get(name))]
+            names = [
+                "%s-%s" % (name, version)
+                for name, version in must.items()
+                if version in self.versions(installed.get(name))
+            ]
         else:
             names = sorted(name for name in list(must) + list(may) if installed.get(name, {}).get("installed"))
         index, metas = self.metapackages(installed)
         bound = kernel_set.standing_for(index, installed, metas, release) if names else []
         if bound:
-            raise Refused("kernel %s is not removed: %s stand for it. Next step: let them follow the kernel that boots next (kernel_packages with "
-                          "state=followed and kernel=%s)" % (release, ", ".join(bound), found["next_boot"]))
+            raise Refused(
+                "kernel %s is not removed: %s stand for it. Next step: let them follow the kernel that boots next "
+                "(kernel_packages with state=followed and kernel=%s)" % (release, ", ".join(bound), found["next_boot"])
+            )
         if names:
             transaction = self.manager.simulate(names, action="remove")
             users = kernel_set.staging_refusals(dict(transaction, remove=[]), {}, self.patterns, self.manager.name)
-            users += ["the transaction would install %s" % name for name in kernel_set.besides(transaction, self.patterns, self.manager.name)]
-            gone = [item["name"] for item in transaction["remove"] if not kernel_set.is_kernel(item["name"], self.patterns)]
+            users += [
+                "the transaction would install %s" % name
+                for name in kernel_set.besides(transaction, self.patterns, self.manager.name)
+            ]
+            gone = [
+                item["name"] for item in transaction["remove"] if not kernel_set.is_kernel(item["name"], self.patterns)
+            ]
             if users or gone:
-                raise Refused("kernel %s is not removed: %s. Next step: look at what needs its packages" % (
-                    release, "; ".join(users + (["these would go with it: %s" % ", ".join(gone)] if gone else []))))
+                raise Refused(
+                    "kernel %s is not removed: %s. Next step: look at what needs its packages"
+                    % (release, "; ".join(users + (["these would go with it: %s" % ", ".join(gone)] if gone else [])))
+                )
             self.do("remove %s" % ", ".join(names), lambda: self.manager.change(names, action="remove"), acting)
 
     def update(self, installed, acting):
         """Apply the security updates of everything but what is held, the kernel and the driver."""
         if self.manager.name != "apt":
-            raise Refused("security updates are applied on systems with apt alone. Next step: use dnf upgrade --security with the kernel and the driver locked")
-        security = self.manager.security([name for name, item in installed.items() if item["installed"] and ":" not in name])
+            raise Refused(
+                "security updates are applied on systems with apt alone. Next step: use dnf upgrade --security with "
+                "the kernel and the driver locked"
+            )
+        security = self.manager.security(
+            [name for name, item in installed.items() if item["installed"] and ":" not in name]
+        )
         wanted = kernel_set.security_wanted(installed, security, self.patterns, self.manager.name)
         if not wanted:
             return
         arguments = self.manager.arguments(wanted)
         refusals = kernel_set.security_refusals(self.manager.simulate(arguments), wanted, installed, self.patterns)
         if refusals:
-            raise Refused("no security update is applied: %s. Next step: find which of %s needs that, and apply the others by hand" % (
-                "; ".join(refusals), ", ".join(sorted(wanted))))
-        self.do("update %s" % ", ".join("%s to %s" % item for item in sorted(wanted.items())), lambda: self.manager.change(arguments), acting)
+            raise Refused(
+                "no security update is applied: %s. Next step: find which of %s needs that, and apply "
+                "the others by hand" % ("; ".join(refusals), ", ".join(sorted(wanted)))
+            )
+        self.do(
+            "update %s" % ", ".join("%s to %s" % item for item in sorted(wanted.items())),
+            lambda: self.manager.change(arguments),
+            acting,
+        )
         if acting:
             now = self.manager.installed()
             off = sorted(name for name, version in wanted.items() if now.get(name, {}).get("version") != version)
             if off:
-                raise Refused("security updates were applied, and these packages do not have the version that was asked for: %s" % ", ".join(off))
+                raise Refused(
+                    "security updates were applied, and these packages do not have the version that was asked for: %s"
+                    % ", ".join(off)
+                )
 
     # acting
 
     def contents(self, held):
         """``[(path, content)]`` of the files beside the holds."""
         if self.manager.name == "apt":
-            return [(PIN, kernel_set.render_pin(held) if held and self.params["pin"] else None),
-                    (UNATTENDED, kernel_set.render_unattended(self.patterns) if held and self.params["exclude_unattended"] else None)]
+            return [
+                (PIN, kernel_set.render_pin(held) if held and self.params["pin"] else None),
+                (
+                    UNATTENDED,
+                    kernel_set.render_unattended(self.patterns) if held and self.params["exclude_unattended"] else None,
+                ),
+            ]
         text = files.read_text(self.path(self.manager.unattended_file))
         exclude = bool(held) and self.params["exclude_unattended"]
-        return [(self.manager.unattended_file, pins.render_automatic(text, exclude, ("kernel*",)))] if text is not None else []
+        return (
+            [(self.manager.unattended_file, pins.render_automatic(text, exclude, ("kernel*",)))]
+            if text is not None
+            else []
+        )
 
     def write(self, name, content, acting):
         path = self.path(name)
@@ -254,13 +339,28 @@ class KernelPackages:
     # telling
 
     def answer(self, installed):
-        held = dict((name, version) for name, version in kernel_set.installed_names(installed, self.patterns).items() if installed[name]["hold"])
+        held = dict(
+            (name, version)
+            for name, version in kernel_set.installed_names(installed, self.patterns).items()
+            if installed[name]["hold"]
+        )
         rows = []
         if held:
             record = holds.parse(files.read_text(self.path(RECORD)))
-            rows = holds.report(record, held, self.manager.index(NO_NAMES, sorted(held)), self.manager.security(sorted(held)), self.manager.name, self.clock())
+            rows = holds.report(
+                record,
+                held,
+                self.manager.index(NO_NAMES, sorted(held)),
+                self.manager.security(sorted(held)),
+                self.manager.name,
+                self.clock(),
+            )
         ages = [row["age_days"] for row in rows if row["age_days"] is not None]
         return {
-            "changed": bool(self.actions), "actions": self.actions, "kernels": kernels.read(self.root, self.runner, self.uname), "holds": rows,
-            "held_days": max(ages) if ages else None, "security_kept_out": kernel_set.kept_out(rows),
+            "changed": bool(self.actions),
+            "actions": self.actions,
+            "kernels": kernels.read(self.root, self.runner, self.uname),
+            "holds": rows,
+            "held_days": max(ages) if ages else None,
+            "security_kept_out": kernel_set.kept_out(rows),
         }

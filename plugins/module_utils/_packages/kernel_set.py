@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Tell the kernel's packages, what keeps them as they are, and which changes around them are allowed. Only data in, only data out."""
+"""Tell the kernel's packages, what keeps them as they are, and which changes around them are allowed.
+
+Only data in, only data out.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,21 @@ from .transaction import CHANGES
 
 # Names of the kernel's packages, as regular expressions from the beginning of the name.
 PATTERNS = {
-    "apt": ("linux-image-", "linux-headers-", "linux-modules-(?!nvidia)", "linux-(generic|virtual|lowlatency|aws|azure|gcp|oem)"),
+    "apt": (
+        "linux-image-",
+        "linux-headers-",
+        "linux-modules-(?!nvidia)",
+        "linux-(generic|virtual|lowlatency|aws|azure|gcp|oem)",
+    ),
     "dnf": (r"kernel(-core|-modules(-core|-extra)?|-devel(-matched)?|-headers)?$",),
 }
 # What else comes with a kernel's headers.
 TOOLS = {"apt": r"linux-(kbuild|compiler|base|libc-dev|bpf)", "dnf": r"kernel-(tools|srpm-macros)"}
 # Packages of the driver, which only driver_packages changes.
-DRIVER = r"(lib|firmware-|xserver-xorg-video-|kmod-)?nvidia-(?!container)|libcuda|cuda-drivers|linux-(modules|objects|signatures)-nvidia-"
+DRIVER = (
+    r"(lib|firmware-|xserver-xorg-video-|kmod-)?nvidia-(?!container)|libcuda|cuda-drivers|linux-(modules|objects|"
+    r"signatures)-nvidia-"
+)
 BLOCKED = ("linux-image-*", "linux-headers-*", "linux-modules-[0-9]*")
 
 
@@ -29,11 +40,17 @@ def is_kernel(name, patterns):
 
 def installed_names(installed, patterns):
     """``{name: version}`` of the kernel's packages that are installed."""
-    return dict((name, item["version"]) for name, item in sorted(installed.items()) if item["installed"] and is_kernel(name, patterns))
+    return dict(
+        (name, item["version"])
+        for name, item in sorted(installed.items())
+        if item["installed"] and is_kernel(name, patterns)
+    )
 
 
 def packages_of(release, manager):
-    """The packages of one kernel to ask for: its image and the headers that DKMS needs; those that the archive may lack come second."""
+    """The packages of one kernel to ask for: its image and the headers that DKMS needs; those that the archive may lack
+    come second.
+    """
     if manager == "dnf":
         version = release.rsplit(".", 1)[0]
         return dict((name, version) for name in ("kernel-core", "kernel-modules", "kernel-devel")), {}
@@ -49,7 +66,14 @@ def newest(index, name):
 
 def needs(index, names, patterns):
     """The kernel's own packages that these depend on, which a pin would keep away unless they are named, too."""
-    found = set(name for known in names for item in index.get(known, []) for group in item["depends"] for name in group[:1] if is_kernel(name, patterns))
+    found = set(
+        name
+        for known in names
+        for item in index.get(known, [])
+        for group in item["depends"]
+        for name in group[:1]
+        if is_kernel(name, patterns)
+    )
     return sorted(found - set(names))
 
 
@@ -58,12 +82,19 @@ def _depends_on(item, release):
 
 
 def metapackages(installed, patterns, manager):
-    """The installed packages that stand for a kernel and have none themselves. dnf's are installed once for each kernel, as kernels are."""
-    return sorted(name for name in installed_names(installed, patterns) if manager == "apt" and not re.search(r"-\d+\.\d", name))
+    """The installed packages that stand for a kernel and have none themselves.
+
+    dnf's are installed once for each kernel, as kernels are.
+    """
+    return sorted(
+        name for name in installed_names(installed, patterns) if manager == "apt" and not re.search(r"-\d+\.\d", name)
+    )
 
 
 def followers(index, installed, metas, release):
-    """``{name: version}``: the metapackages that are to change, so that they stand for this kernel; those that depend on such ones have their version."""
+    """``{name: version}``: the metapackages that are to change, so that they stand for this kernel; those that depend
+    on such ones have their version.
+    """
     found = {}
     for name in metas:
         versions = [item["version"] for item in index.get(name, []) if _depends_on(item, release)]
@@ -71,14 +102,24 @@ def followers(index, installed, metas, release):
             found[name] = max(versions, key=KEYS["apt"])
     for name in metas:
         if name not in found:
-            found.update((name, item["version"]) for item in index.get(name, [])
-                         if item["version"] in found.values() and any(other in found for group in item["depends"] for other in group))
+            found.update(
+                (name, item["version"])
+                for item in index.get(name, [])
+                if item["version"] in found.values()
+                and any(other in found for group in item["depends"] for other in group)
+            )
     return dict((name, version) for name, version in sorted(found.items()) if installed[name]["version"] != version)
 
 
 def standing_for(index, installed, metas, release):
     """The metapackages that, as they are installed, depend on this kernel."""
-    return [name for name in metas if any(item["version"] == installed[name]["version"] and _depends_on(item, release) for item in index.get(name, []))]
+    return [
+        name
+        for name in metas
+        if any(
+            item["version"] == installed[name]["version"] and _depends_on(item, release) for item in index.get(name, [])
+        )
+    ]
 
 
 def following_refusals(transaction, wanted):
@@ -93,26 +134,57 @@ def following_refusals(transaction, wanted):
 
 
 def render_pin(held):
-    """An apt preferences file under which the installed kernel packages stay at their versions, and no other kernel comes."""
+    """An apt preferences file under which the installed kernel packages stay at their versions, and no other kernel
+    comes.
+    """
     lines = ["Explanation: written by gpufleet.lifecycle (kernel_packages); changes are overwritten."]
     for version in sorted(set(held.values())):
-        lines += ["Explanation: the kernel's packages that are installed stay at this version.",
-                  "Package: %s" % " ".join(sorted(name for name in held if held[name] == version)), "Pin: version %s" % version, "Pin-Priority: 1001", ""]
-    own = sorted(set(found.group(1) for found in (re.match(r"linux-image-(?:unsigned-)?(\d.*)$", name) for name in held) if found))
+        lines += [
+            "Explanation: the kernel's packages that are installed stay at this version.",
+            "Package: %s" % " ".join(sorted(name for name in held if held[name] == version)),
+            "Pin: version %s" % version,
+            "Pin-Priority: 1001",
+            "",
+        ]
+    own = sorted(
+        set(
+            found.group(1) for found in (re.match(r"linux-image-(?:unsigned-)?(\d.*)$", name) for name in held) if found
+        )
+    )
     if own:
         # The headers that a kernel shares with its other flavours have no flavour in their name.
-        common = sorted(set("linux-headers-%s%s" % (release.rsplit("-", 1)[0], end) for release in own for end in ("", "-common")))
-        lines += ["Explanation: what belongs to these kernels may come, such as headers that are not installed yet.",
-                  "Package: %s" % " ".join(["linux-%s-%s*" % (kind, release) for release in own for kind in ("headers", "modules")] + common),
-                  "Pin: version *", "Pin-Priority: 500", ""]
+        common = sorted(
+            set("linux-headers-%s%s" % (release.rsplit("-", 1)[0], end) for release in own for end in ("", "-common"))
+        )
+        lines += [
+            "Explanation: what belongs to these kernels may come, such as headers that are not installed yet.",
+            "Package: %s"
+            % " ".join(
+                ["linux-%s-%s*" % (kind, release) for release in own for kind in ("headers", "modules")] + common
+            ),
+            "Pin: version *",
+            "Pin-Priority: 500",
+            "",
+        ]
     metas = sorted(name for name in held if not re.search(r"-\d+\.\d", name))
-    lines += ["Explanation: no other kernel comes by itself.", "Package: %s" % " ".join(list(BLOCKED) + metas), "Pin: version *", "Pin-Priority: -1", ""]
+    lines += [
+        "Explanation: no other kernel comes by itself.",
+        "Package: %s" % " ".join(list(BLOCKED) + metas),
+        "Pin: version *",
+        "Pin-Priority: -1",
+        "",
+    ]
     return "\n".join(lines)
 
 
 def render_unattended(patterns):
-    lines = ["// Written by gpufleet.lifecycle (kernel_packages); changes are overwritten. The kernel changes only when somebody means it.",
-             "Unattended-Upgrade::Package-Blacklist {"]
+    lines = [
+        (
+            "// Written by gpufleet.lifecycle (kernel_packages); changes are overwritten. The kernel changes only when "
+            "somebody means it."
+        ),
+        "Unattended-Upgrade::Package-Blacklist {",
+    ]
     return "\n".join(lines + ['    "^%s";' % pattern for pattern in patterns] + ["};", ""])
 
 
@@ -123,22 +195,39 @@ def besides(transaction, patterns, manager):
 
 
 def staging_refusals(transaction, wanted, patterns, manager):
-    """Refuse a transaction that brings a kernel and changes a package that is there and not the kernel's, brings one of the driver, or removes one."""
+    """Refuse a transaction that brings a kernel and changes a package that is there and not the kernel's, brings one of
+    the driver, or removes one.
+    """
     allowed, lines = list(patterns) + [TOOLS[manager]], []
-    changed = sorted(item["name"] for kind in CHANGES for item in transaction[kind]
-                     if not is_kernel(item["name"], allowed) and (kind != "install" or re.match(DRIVER, item["name"])))
-    replaced = sorted(item["name"] for kind in ("upgrade", "downgrade") for item in transaction[kind] if is_kernel(item["name"], patterns))
+    changed = sorted(
+        item["name"]
+        for kind in CHANGES
+        for item in transaction[kind]
+        if not is_kernel(item["name"], allowed) and (kind != "install" or re.match(DRIVER, item["name"]))
+    )
+    replaced = sorted(
+        item["name"]
+        for kind in ("upgrade", "downgrade")
+        for item in transaction[kind]
+        if is_kernel(item["name"], patterns)
+    )
     removed = sorted(item["name"] for item in transaction["remove"])
     brought = set(item["name"] for kind in CHANGES for item in transaction[kind])
-    for what, names in (("change packages that are not the kernel's", changed), ("replace kernel packages that are installed", replaced),
-                        ("remove packages", removed), ("not bring what was asked for", sorted(name for name in wanted if name not in brought))):
+    for what, names in (
+        ("change packages that are not the kernel's", changed),
+        ("replace kernel packages that are installed", replaced),
+        ("remove packages", removed),
+        ("not bring what was asked for", sorted(name for name in wanted if name not in brought)),
+    ):
         if names:
             lines.append("the transaction would %s: %s" % (what, ", ".join(names)))
     return lines
 
 
 def security_wanted(installed, security, patterns, manager):
-    """``{name: version}``: the newest security update of every package that is installed, not held, and not the kernel's or the driver's."""
+    """``{name: version}``: the newest security update of every package that is installed, not held, and not the
+    kernel's or the driver's.
+    """
     key, found = KEYS[manager], {}
     for name, versions in sorted((security or {}).items()):
         have = installed.get(name)
@@ -151,16 +240,24 @@ def security_wanted(installed, security, patterns, manager):
 
 
 def security_refusals(transaction, wanted, installed, patterns):
-    """Refuse a run of security updates that touches what is held, the kernel or the driver, removes, downgrades, or brings what is no such update."""
+    """Refuse a run of security updates that touches what is held, the kernel or the driver, removes, downgrades, or
+    brings what is no such update.
+    """
     changed = [item for kind in CHANGES for item in transaction[kind]]
     touched = changed + transaction["remove"]
     rows = (
-        ("change packages that are held", [item["name"] for item in touched if installed.get(item["name"], {}).get("hold")]),
+        (
+            "change packages that are held",
+            [item["name"] for item in touched if installed.get(item["name"], {}).get("hold")],
+        ),
         ("change the kernel", [item["name"] for item in touched if is_kernel(item["name"], patterns)]),
         ("change the driver", [item["name"] for item in touched if re.match(DRIVER, item["name"])]),
         ("remove packages", [item["name"] for item in transaction["remove"]]),
         ("downgrade packages", [item["name"] for item in transaction["downgrade"]]),
-        ("upgrade packages for another reason", [item["name"] for item in transaction["upgrade"] if item["name"] not in wanted]),
+        (
+            "upgrade packages for another reason",
+            [item["name"] for item in transaction["upgrade"] if item["name"] not in wanted],
+        ),
     )
     return ["the transaction would %s: %s" % (what, ", ".join(sorted(set(names)))) for what, names in rows if names]
 

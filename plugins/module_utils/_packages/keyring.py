@@ -23,7 +23,10 @@ class NotAKeyring(ValueError):
 
 
 def normal(fingerprint):
-    """A fingerprint as it is compared: hexadecimal capitals alone. None when it is not a whole one: an id of a key proves nothing."""
+    """A fingerprint as it is compared: hexadecimal capitals alone.
+
+    None when it is not a whole one: an id of a key proves nothing.
+    """
     text = re.sub(r"[\s:]", "", fingerprint or "").upper()
     text = text[2:] if text.startswith("0X") else text
     return text if re.match(r"^([0-9A-F]{40}|[0-9A-F]{64})$", text) else None
@@ -44,7 +47,7 @@ def dearmor(data):
             raise NotAKeyring("the armored block has no end")
         lines = [line.strip() for line in body.replace("\r", "").split("\n")][1:]
         # headers end with an empty line; a block without headers may lack it
-        begin = lines.index("") + 1 if "" in lines and all(":" in line for line in lines[:lines.index("")]) else 0
+        begin = lines.index("") + 1 if "" in lines and all(":" in line for line in lines[: lines.index("")]) else 0
         text = "".join(line for line in lines[begin:] if line and not line.startswith("="))
         try:
             found.append(base64.b64decode(text.encode("ascii"), validate=True))
@@ -56,7 +59,7 @@ def dearmor(data):
 def armor(data):
     """The armored form, with its checksum."""
     text = base64.b64encode(data).decode("ascii")
-    lines = [text[at:at + 64] for at in range(0, len(text), 64)]
+    lines = [text[at : at + 64] for at in range(0, len(text), 64)]
     check = base64.b64encode(crc24(data).to_bytes(3, "big")).decode("ascii")
     return ("\n".join([BEGIN, ""] + lines + ["=" + check, END]) + "\n").encode("ascii")
 
@@ -85,7 +88,7 @@ def packets(data):
             tag, (length, at) = (head >> 2) & 0x0F, old_length(data, at + 1, head & 0x03)
         if at + length > len(data):
             raise NotAKeyring("the packet at byte %d is cut off" % begin)
-        found.append((tag, data[at:at + length], data[begin:at + length]))
+        found.append((tag, data[at : at + length], data[begin : at + length]))
         at += length
     return found
 
@@ -111,14 +114,15 @@ def old_length(data, at, kind):
 def number(data, at, size):
     if at + size > len(data):
         raise NotAKeyring("the length of a packet is cut off")
-    return int.from_bytes(data[at:at + size], "big")
+    return int.from_bytes(data[at : at + size], "big")
 
 
 def fingerprint(body):
     """The fingerprint of a public key packet."""
     version = body[:1]
     if version == b"\x04":
-        # the form's own digest, which names a key and is no proof of a message; a second key of the same name is not known to be possible
+        # the form's own digest, which names a key and is no proof of a message; a second key of the same name is not
+        # known to be possible
         return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).hexdigest().upper()
     if version == b"\x06":
         return hashlib.sha256(b"\x9b" + len(body).to_bytes(4, "big") + body).hexdigest().upper()
@@ -154,7 +158,9 @@ def rendered(data, form):
 
 
 def without(data, unwanted):
-    """The file without some keys, in its own form; None when nothing would be left, and the same bytes when it has none of them."""
+    """The file without some keys, in its own form; None when nothing would be left, and the same bytes when it has none
+    of them.
+    """
     unwanted = set(unwanted)
     found = keys(data)
     left = [(name, parts) for name, parts in found if name not in unwanted]
@@ -167,7 +173,10 @@ def without(data, unwanted):
 
 
 def problem(data, wanted, sha256=None):
-    """Return why a file is not what was expected, as ``(found, expected)``; None when it is. Every key in it has to be a wanted one."""
+    """Return why a file is not what was expected, as ``(found, expected)``; None when it is.
+
+    Every key in it has to be a wanted one.
+    """
     digest = hashlib.sha256(data).hexdigest()
     if sha256 and digest != sha256.strip().lower():
         return "sha256 %s" % digest, "sha256 %s" % sha256.strip().lower()

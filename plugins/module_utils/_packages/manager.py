@@ -54,7 +54,10 @@ def tail(text, lines=25):
 
 
 class ManagerError(Exception):
-    """A command of a package manager failed. ``output`` is the end of what it said, ``unmet`` what it cannot satisfy."""
+    """A command of a package manager failed.
+
+    ``output`` is the end of what it said, ``unmet`` what it cannot satisfy.
+    """
 
     ERRORS = ("E: ",)
 
@@ -62,7 +65,9 @@ class ManagerError(Exception):
         self.rc = rc
         self.output = tail((out.rstrip() + "\n" + err).strip())
         self.unmet = self.find_unmet(out, err)
-        lines = [line for line in self.output.splitlines() if line.startswith(self.ERRORS)] or self.output.splitlines()[-3:]
+        lines = [line for line in self.output.splitlines() if line.startswith(self.ERRORS)] or self.output.splitlines()[
+            -3:
+        ]
         super().__init__("%s failed (exit status %s): %s" % (what, rc, " ".join(lines) or "it said nothing"))
 
     @staticmethod
@@ -100,7 +105,10 @@ class Manager:
         return parse_os_release(files.read_text(self.path("/etc/os-release")) or "")
 
     def initrd_bytes(self):
-        sizes = [os.stat(name).st_size for name in glob.glob(self.path("/boot/initrd.img-*")) + glob.glob(self.path("/boot/initramfs-*.img"))]
+        sizes = [
+            os.stat(name).st_size
+            for name in glob.glob(self.path("/boot/initrd.img-*")) + glob.glob(self.path("/boot/initramfs-*.img"))
+        ]
         return max(sizes) if sizes else 0
 
     def kernels(self):
@@ -114,16 +122,19 @@ class Manager:
         """``(why, next step)`` when a hold would hold nothing on this machine."""
         return None
 
-    # Whether the machine can keep packages for the way back; then there are ``unkept``, ``cached``, ``keep`` and ``store``, see _packages.apt.
+    # Whether the machine can keep packages for the way back; then there are ``unkept``, ``cached``, ``keep`` and
+    # ``store``, see _packages.apt.
     keeps = False
 
     def forget(self, names):
         """Holds of packages that are gone: nothing is left of them unless the manager keeps a list."""
 
     def filesystems(self, paths):
-        """``{path: {"device", "free", "files", "read_only"}}`` for the nearest directory that exists; a path that cannot be read is left out.
+        """``{path: {"device", "free", "files", "read_only"}}`` for the nearest directory that exists; a path that
+        cannot be read is left out.
 
-        ``free`` is in bytes, ``files`` the number of files that can still be made, None where the file system does not count them.
+        ``free`` is in bytes, ``files`` the number of files that can still be made, None where the file system does not
+        count them.
         """
         found = {}
         for path in paths:
@@ -132,9 +143,12 @@ class Manager:
                 real = os.path.dirname(real)
             try:
                 stat = os.statvfs(real)
-                found[path] = {"device": os.stat(real).st_dev, "free": stat.f_bavail * stat.f_frsize,
-                               "files": stat.f_favail if stat.f_files else None,  # btrfs makes them as they are needed
-                               "read_only": bool(stat.f_flag & os.ST_RDONLY)}
+                found[path] = {
+                    "device": os.stat(real).st_dev,
+                    "free": stat.f_bavail * stat.f_frsize,
+                    "files": stat.f_favail if stat.f_files else None,  # btrfs makes them as they are needed
+                    "read_only": bool(stat.f_flag & os.ST_RDONLY),
+                }
             except OSError:
                 continue
         return found

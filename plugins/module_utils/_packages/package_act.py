@@ -60,8 +60,10 @@ class Actor:
         wrong = self.manager.keep(plan.keep, plan.state.index) if plan.keep else {}
         if wrong:
             why = "; ".join("%s: %s" % item for item in sorted(wrong.items()))
-            raise ChangeFailed("The driver that is installed cannot be kept for the way back: %s. "
-                               "Nothing was changed. Next step: %s." % (why, packages.KEEP_STEP))
+            raise ChangeFailed(
+                "The driver that is installed cannot be kept for the way back: %s. "
+                "Nothing was changed. Next step: %s." % (why, packages.KEEP_STEP)
+            )
         self.done += package_answer.keeping(plan.keep)
 
     def download(self, plan: Plan) -> None:

@@ -14,6 +14,7 @@ from .package_state import State, Versions
 
 # --- sentences -------------------------------------------------------------------------------------------------------
 
+
 def keeping(kept: Versions) -> List[str]:
     return ["keep for the way back: %s" % ", ".join("%s %s" % item for item in sorted(kept.items()))] if kept else []
 
@@ -58,6 +59,7 @@ def foresee(plan: Plan) -> List[str]:
 
 
 # --- the result ------------------------------------------------------------------------------------------------------
+
 
 def answer(plan: Plan, done: Sequence[str], repaired: bool, unkept: Sequence[str] = ()) -> Dict[str, Any]:
     """The part of the result that every way out has."""

@@ -17,7 +17,8 @@ import time
 from .._node.lock import read_comm
 from .packages import refusal
 
-# No man page lists these files. They are the ones in apt's and dpkg's own "Could not get lock" messages, and the transaction lock of rpm.
+# No man page lists these files. They are the ones in apt's and dpkg's own "Could not get lock" messages, and the
+# transaction lock of rpm.
 PATHS = {
     "apt": ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/archives/lock"),
     "dnf": ("/var/lib/rpm/.rpm.lock", "/usr/lib/sysimage/rpm/.rpm.lock"),
@@ -30,7 +31,9 @@ LOOK_S = 10
 
 
 def holder(path):
-    """The number of the process that has the lock on a file: 0 where it is of another container, None where it is free."""
+    """The number of the process that has the lock on a file: 0 where it is of another container, None where it is
+    free.
+    """
     try:
         stream = open(path, "rb")
     except FileNotFoundError:
@@ -42,7 +45,9 @@ def holder(path):
 
 
 def held(manager, root="/", proc="/proc"):
-    """``[{"path", "pid", "comm"}]`` of the locks of a package manager that are held; ``comm`` is None where that process cannot be seen."""
+    """``[{"path", "pid", "comm"}]`` of the locks of a package manager that are held; ``comm`` is None where that
+    process cannot be seen.
+    """
     found = []
     for path in PATHS[manager]:
         pid = holder(os.path.join(root, path.lstrip("/")))
@@ -52,7 +57,9 @@ def held(manager, root="/", proc="/proc"):
 
 
 def wait(look, timeout_s, clock=time.monotonic, sleep=time.sleep):
-    """Until ``look()`` finds no lock, and no longer than the timeout: ``(locks that are still held, whether there was one)``."""
+    """Until ``look()`` finds no lock, and no longer than the timeout:
+    ``(locks that are still held, whether there was one)``.
+    """
     deadline = clock() + timeout_s
     found = look()
     waited = bool(found)
@@ -66,10 +73,23 @@ def refusals(found, timeout_s):
     """Return why nothing is changed while the locks are held; nothing where they are free."""
     if not found:
         return []
-    who = dict((item["pid"], "%s (pid %d)" % (item["comm"] or "a process", item["pid"]) if item["pid"] else "a process of another container")
-               for item in found)
+    who = dict(
+        (
+            item["pid"],
+            "%s (pid %d)" % (item["comm"] or "a process", item["pid"])
+            if item["pid"]
+            else "a process of another container",
+        )
+        for item in found
+    )
     names, paths = ", ".join(who[pid] for pid in sorted(who)), ", ".join(item["path"] for item in found)
-    return [refusal(
-        "lock_held", [], "%s has %s" % (names, paths), "the package manager is free",
-        "Another run of the package manager has its lock, after %d s still: %s has %s." % (timeout_s, names, paths),
-        "see what it does there (unattended upgrades, a person), wait for it or end it, then run again")]
+    return [
+        refusal(
+            "lock_held",
+            [],
+            "%s has %s" % (names, paths),
+            "the package manager is free",
+            "Another run of the package manager has its lock, after %d s still: %s has %s." % (timeout_s, names, paths),
+            "see what it does there (unattended upgrades, a person), wait for it or end it, then run again",
+        )
+    ]

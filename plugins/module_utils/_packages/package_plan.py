@@ -79,6 +79,7 @@ def refused(plan: Plan, refusals: Iterable[Refusal]) -> Plan:
 
 # --- what the node should have ---------------------------------------------------------------------------------------
 
+
 def choose(state: State, wish: Wish) -> Plan:
     """The packages that are wanted on the node, or why they cannot be. They are not compared with a transaction yet."""
     words = transaction.WORDS[state.manager]
@@ -116,8 +117,16 @@ def choose_presence(plan: Plan) -> Plan:
 def resolve(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, Any]:
     """The set, of the flavour that was asked for or that the GPUs ask for, at or above every floor."""
     variant = (chosen["flavour"] or "open") + ("-prebuilt" if wish.kernel_module == "prebuilt" else "")
-    found = packages.resolve(state.table, state.index, state.installed, wish.version, variant,
-                             wish.extra_packages, state.kernels, wish.components)
+    found = packages.resolve(
+        state.table,
+        state.index,
+        state.installed,
+        wish.version,
+        variant,
+        wish.extra_packages,
+        state.kernels,
+        wish.components,
+    )
     declared = [dict(floor, require=floor.get("require_cuda")) for floor in wish.floors]
     below = floors.decide(found["upstream"] or wish.version, declared + list(state.workloads))
     refusals = chosen["refusals"] + found["refusals"] + below
@@ -130,8 +139,10 @@ def tree_names(resolved: Dict[str, Any], state: State) -> Dict[str, Optional[str
     name, version = resolved["dkms_name"], resolved["dkms_version"]
     if not resolved["resolvable"] or not name:
         return {}
-    return dict((kernel, dkms.tree_name(name, version, kernel, state.architecture, compiler) if compiler else None)
-                for kernel, compiler in state.compilers.items())
+    return dict(
+        (kernel, dkms.tree_name(name, version, kernel, state.architecture, compiler) if compiler else None)
+        for kernel, compiler in state.compilers.items()
+    )
 
 
 def named(resolved: Dict[str, Any], names: Iterable[str], state: State) -> Dict[str, Any]:
@@ -160,6 +171,7 @@ def no_hold(why: str, step: str) -> Refusal:
 
 # --- the transaction -------------------------------------------------------------------------------------------------
 
+
 def judge(plan: Plan, rehearsal: Rehearsal) -> Plan:
     """The plan with the transaction that the package manager would make, or why that one may not be made."""
     plan = dataclasses.replace(plan, arguments=rehearsal.arguments)
@@ -175,9 +187,13 @@ def judge(plan: Plan, rehearsal: Rehearsal) -> Plan:
 def no_solution(manager: str, problem: Problem) -> Refusal:
     holds = transaction.WORDS[manager]["holds"]
     return packages.refusal(
-        "no_solution", problem.packages, problem.output, "%s finds a transaction" % manager,
+        "no_solution",
+        problem.packages,
+        problem.output,
+        "%s finds a transaction" % manager,
         "%s finds no way to the resolved set: %s." % (manager, problem.why.rstrip(".")),
-        "look at what %s names here; %s tell what stands in the way" % (manager, holds))
+        "look at what %s names here; %s tell what stands in the way" % (manager, holds),
+    )
 
 
 def needs_room(plan: Plan) -> bool:
@@ -192,9 +208,11 @@ def with_room(plan: Plan, room: Room) -> Plan:
     download = sum(room.downloads.values())
     builds = bool(plan.resolved["dkms_name"]) and plan.has_transaction
     disk = transaction.disk_needs(
-        download, grown_bytes(plan, room), len(state.kernels), state.initrd_bytes, builds, state.manager)
+        download, grown_bytes(plan, room), len(state.kernels), state.initrd_bytes, builds, state.manager
+    )
     refusals = transaction.decide_disk(
-        disk, room.filesystems, wish.min_free_mib * packages.MIB, state.manager, wish.min_free_boot_mib * packages.MIB)
+        disk, room.filesystems, wish.min_free_mib * packages.MIB, state.manager, wish.min_free_boot_mib * packages.MIB
+    )
     return refused(dataclasses.replace(plan, download_bytes=download, disk=disk), refusals)
 
 
@@ -222,6 +240,7 @@ def grown_bytes(plan: Plan, room: Room) -> Optional[int]:
 
 # --- the way back ----------------------------------------------------------------------------------------------------
 
+
 def keeps(plan: Plan) -> bool:
     """Return whether packages are kept in the node's store."""
     wish = plan.wish
@@ -248,6 +267,7 @@ def with_archives(plan: Plan, archives: Archives) -> Plan:
 
 
 # --- beside the packages ---------------------------------------------------------------------------------------------
+
 
 def settle(plan: Plan) -> Plan:
     """The plan with its holds, its files and what the check at boot expects: all that follows from the rest."""

@@ -33,6 +33,9 @@ def present_shortfall(plan: Plan, installed: Installed) -> Optional[str]:
         expected = ((name, found, plan.packages[name]) for name, found in sorted(wrong.items()))
         listing = ", ".join("%s %s (expected %s)" % item for item in expected)
         return "%s ended well, and yet these packages are not as resolved: %s. Next step: %s of them on the node." % (
-            plan.state.manager, listing, words["policy"])
+            plan.state.manager,
+            listing,
+            words["policy"],
+        )
     hold, lift = package_plan.hold_changes(plan.wish, plan.packages, installed)
     return "%s did not take: %s." % (words["hold"], ", ".join(hold + lift)) if hold or lift else None

@@ -36,7 +36,8 @@ def read(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
         kernels=kernel_names,
         compilers=dict((kernel, dkms.compiler_id(dkms.kernel_config(root, kernel))) for kernel in kernel_names),
         headers=dict((kernel, kernels.headers_present(root, kernel)) for kernel in kernel_names)
-        if "headers" in wish.require else {},
+        if "headers" in wish.require
+        else {},
         architecture=kernels.architecture(),
         initrd_bytes=manager.initrd_bytes(),
         gpus=pci.read(root),

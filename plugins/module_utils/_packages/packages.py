@@ -13,7 +13,15 @@ from __future__ import annotations
 import re
 
 from .._node.versions import KEYS, is_driver_version, upstream
-from ._sets import APART_NAME_PATTERN, DRIVER_NAME_PATTERN, DRIVER_SOURCE_PATTERN, DRIVER_VERSION_PATTERN, NO_SOURCE, PREBUILT_PATTERN, SYSTEMS
+from ._sets import (
+    APART_NAME_PATTERN,
+    DRIVER_NAME_PATTERN,
+    DRIVER_SOURCE_PATTERN,
+    DRIVER_VERSION_PATTERN,
+    NO_SOURCE,
+    PREBUILT_PATTERN,
+    SYSTEMS,
+)
 
 MIB = 1024 * 1024
 BRANCH = r"[0-9]{3}"
@@ -22,10 +30,18 @@ SOURCE_PATTERN = r"dkms|kernel-source"
 
 
 def refusal(ident, packages, found, expected, message, next_step):
-    return {"id": ident, "packages": sorted(packages), "found": found, "expected": expected, "message": message, "next_step": next_step}
+    return {
+        "id": ident,
+        "packages": sorted(packages),
+        "found": found,
+        "expected": expected,
+        "message": message,
+        "next_step": next_step,
+    }
 
 
 # --- the system -----------------------------------------------------------------------------------------------------
+
 
 def system_of(os_release):
     """``{source: table}`` of an operating system, or None when it is not supported."""
@@ -50,21 +66,41 @@ def decide_system(os_release, origin=None):
     table = table_for(os_release, origin)
     if table:
         return table, []
-    found = os_release.get("PRETTY_NAME") or " ".join(os_release.get(key, "") for key in ("ID", "VERSION_ID")).strip() or "unknown"
+    found = (
+        os_release.get("PRETTY_NAME")
+        or " ".join(os_release.get(key, "") for key in ("ID", "VERSION_ID")).strip()
+        or "unknown"
+    )
     tables = system_of(os_release)
     if tables is None:
-        return None, [refusal(
-            "unsupported_os", [], found, supported_text(), "Operating system %s is not supported by this version of the collection." % found,
-            "use one of: %s" % supported_text())]
+        return None, [
+            refusal(
+                "unsupported_os",
+                [],
+                found,
+                supported_text(),
+                "Operating system %s is not supported by this version of the collection." % found,
+                "use one of: %s" % supported_text(),
+            )
+        ]
     ident, version = os_release.get("ID", ""), os_release.get("VERSION_ID", "").split(".", 1)[0]
     why = NO_SOURCE.get((ident, version, origin), "there is no such source of packages")
-    return None, [refusal(
-        "unknown_source", [], "%s, %s" % (found, origin), " or ".join(tables), "Source %s cannot be used on %s: %s." % (origin, found, why),
-        "use source %s" % " or ".join(tables))]
+    return None, [
+        refusal(
+            "unknown_source",
+            [],
+            "%s, %s" % (found, origin),
+            " or ".join(tables),
+            "Source %s cannot be used on %s: %s." % (origin, found, why),
+            "use source %s" % " or ".join(tables),
+        )
+    ]
 
 
 def instantiate(table, branch=BRANCH):
-    """The table for a driver branch: eras applied and ``{branch}`` filled in, by default with an expression for any branch."""
+    """The table for a driver branch: eras applied and ``{branch}`` filled in, by default with an expression for any
+    branch.
+    """
     result = dict(table)
     for first, changes in table.get("eras", ()):
         if branch != BRANCH and branch.isdigit() and int(branch) >= first:
@@ -95,12 +131,19 @@ def variants(table):
 
 # --- belonging -------------------------------------------------------------------------------------------------------
 
+
 def is_driver_package(name, version, source=None, table=None):
-    """Return whether a package carries the version of an NVIDIA driver of any family; a table knows its system's better."""
+    """Return whether a package carries the version of an NVIDIA driver of any family; a table knows its system's
+    better.
+    """
     plain = name.split(":", 1)[0]
     if re.match(PREBUILT_PATTERN, plain):
         return True
-    if table and re.search(table["name_pattern"], plain) and any(member(era, plain, source, version) for era in variants(table)):
+    if (
+        table
+        and re.search(table["name_pattern"], plain)
+        and any(member(era, plain, source, version) for era in variants(table))
+    ):
         return True
     if source and source != plain and re.match(DRIVER_SOURCE_PATTERN, source):
         return True
@@ -113,7 +156,9 @@ def member(table, name, source, version):
     """Return whether a package is one of the driver's: by where it was built from, or by its name and version."""
     if source is not None and any(re.match("^%s$" % pattern, source) for pattern in table["sources"]):
         return True
-    if not any(re.match(pattern, name) for pattern in table["members"]) or any(re.match(pattern, name) for pattern in table["apart"]):
+    if not any(re.match(pattern, name) for pattern in table["members"]) or any(
+        re.match(pattern, name) for pattern in table["apart"]
+    ):
         return False
     return is_driver_version(upstream(version)) or prebuilt(table, name)
 
@@ -141,8 +186,12 @@ def driver_of(table, record):
 def installed_driver(table, installed):
     """Return the names of the driver's packages that are installed, of any branch, by hand or as dependencies."""
     eras = variants(table)
-    return sorted(name for name, have in installed.items() if have["installed"]
-                  and any(member(era, name, have["source"], have["version"]) or prebuilt(era, name) for era in eras))
+    return sorted(
+        name
+        for name, have in installed.items()
+        if have["installed"]
+        and any(member(era, name, have["source"], have["version"]) or prebuilt(era, name) for era in eras)
+    )
 
 
 def driver_versions(table, installed):
@@ -163,6 +212,7 @@ def source_of(name, version, installed, index):
 
 # --- the set --------------------------------------------------------------------------------------------------------
 
+
 def available(table, index, flavour=None):
     """Versions of the kernel module that can be downloaded, of every branch, newest first."""
     found = set()
@@ -173,7 +223,9 @@ def available(table, index, flavour=None):
             root = re.compile("^%s$" % era["flavours"][name]["root"])
             for package, records in index.items():
                 if root.match(package):
-                    found.update(record["version"] for record in records if record["downloadable"] and family(era, record))
+                    found.update(
+                        record["version"] for record in records if record["downloadable"] and family(era, record)
+                    )
     return sorted(found, key=KEYS[table["package_manager"]], reverse=True)
 
 
@@ -185,25 +237,42 @@ def other_flavours(table, flavour):
 def differs(table, flavour, name):
     """Return whether a package is the kernel module of another flavour, of the same branch or of another."""
     if any(re.match("^%s$" % pattern, name) for era in variants(table) for pattern in other_flavours(era, flavour)):
-        return not any(re.match("^%s$" % pattern, name) for era in variants(table) for pattern in era["flavours"][flavour]["packages"])
+        return not any(
+            re.match("^%s$" % pattern, name)
+            for era in variants(table)
+            for pattern in era["flavours"][flavour]["packages"]
+        )
     return False
 
 
 def empty(table, wanted, flavour, known):
     data = table["flavours"].get(flavour, {})
     return {
-        "resolvable": False, "wanted": wanted, "flavour": flavour, "origin": table["origin"], "version": None, "upstream": None, "packages": {},
-        "dkms_name": data.get("dkms_name"), "dkms_version": None, "sources": {}, "available": known, "obsolete": [],
-        "stream": None, "rolling_stream": data.get("rolling_stream"), "refusals": [],
+        "resolvable": False,
+        "wanted": wanted,
+        "flavour": flavour,
+        "origin": table["origin"],
+        "version": None,
+        "upstream": None,
+        "packages": {},
+        "dkms_name": data.get("dkms_name"),
+        "dkms_version": None,
+        "sources": {},
+        "available": known,
+        "obsolete": [],
+        "stream": None,
+        "rolling_stream": data.get("rolling_stream"),
+        "refusals": [],
     }
 
 
 def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), kernels=(), components=()):
     """The exact set of packages for a driver version on this system.
 
-    ``flavour`` is proprietary, open or either with ``-prebuilt``; ``kernels`` are those that prebuilt modules are wanted for,
-    ``components`` the parts that this node needs beside the driver itself. Packages of the driver that are installed already
-    belong to the set, however they were installed; those of another branch or flavour are ``obsolete`` where their names differ.
+    ``flavour`` is proprietary, open or either with ``-prebuilt``; ``kernels`` are those that prebuilt modules are
+    wanted for, ``components`` the parts that this node needs beside the driver itself. Packages of the driver that are
+    installed already belong to the set, however they were installed; those of another branch or flavour are
+    ``obsolete`` where their names differ.
     """
     general, table = table, instantiate(table, branch_of(wanted))
     if flavour not in table["flavours"]:
@@ -215,8 +284,11 @@ def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), ke
     module = table.get("module")
     result["stream"] = "%s:%s" % (module, data["stream"]) if module else None
     current = installed.get(data["root"], {}).get("version")
-    usable = [rec["version"] for rec in index.get(data["root"], [])
-              if matches(wanted, rec["version"]) and family(table, rec) and (rec["downloadable"] or rec["version"] == current)]
+    usable = [
+        rec["version"]
+        for rec in index.get(data["root"], [])
+        if matches(wanted, rec["version"]) and family(table, rec) and (rec["downloadable"] or rec["version"] == current)
+    ]
     key = KEYS[table["package_manager"]]
     candidates = sorted(set(usable), key=lambda version: (version == current, key(version)), reverse=True)
     chosen, refused = named_components(table, index, components)
@@ -225,9 +297,16 @@ def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), ke
         result["refusals"].append(unknown_version(general, table, index, wanted, flavour, result["available"]))
     if result["refusals"]:
         return result
-    attempts = [Closure(table, index, installed, version, flavour, kernels).run(list(extra) + chosen, general) for version in candidates]
+    attempts = [
+        Closure(table, index, installed, version, flavour, kernels).run(list(extra) + chosen, general)
+        for version in candidates
+    ]
     best = next((attempt for attempt in attempts if not attempt.missing), attempts[0])
-    result.update(version=best.version, upstream=upstream(best.version), dkms_version=upstream(best.version) if data["dkms_name"] else None)
+    result.update(
+        version=best.version,
+        upstream=upstream(best.version),
+        dkms_version=upstream(best.version) if data["dkms_name"] else None,
+    )
     result["obsolete"] = best.obsolete
     if best.missing:
         result["refusals"] += best.refusals()
@@ -245,9 +324,16 @@ def named_components(table, index, components):
         choices = table["components"].get(component)
         if not choices:
             why = table["no_component"].get(component, "it is not known")
-            refused.append(refusal(
-                "no_component", [], component, ", ".join(sorted(table["components"])) or "none", "Component %s cannot be had from %s: %s." % (
-                    component, table["name"], why), "leave the component out, or use another source of packages"))
+            refused.append(
+                refusal(
+                    "no_component",
+                    [],
+                    component,
+                    ", ".join(sorted(table["components"])) or "none",
+                    "Component %s cannot be had from %s: %s." % (component, table["name"], why),
+                    "leave the component out, or use another source of packages",
+                )
+            )
             continue
         names.append(next((name for name in choices if name in index), choices[0]))
     return names, refused
@@ -266,11 +352,17 @@ class Closure:
 
     def run(self, extra, general):
         installed = installed_driver(general, self.installed)
-        self.obsolete = [name for name in installed if differs(general, self.flavour, name) or not self.mine(name, self.installed[name])]
+        self.obsolete = [
+            name
+            for name in installed
+            if differs(general, self.flavour, name) or not self.mine(name, self.installed[name])
+        ]
         excluded = set(self.obsolete) | other_flavours(self.table, self.flavour)
         roots = [self.data["root"]] + list(self.table["roots"]) + self.modules() + extra
         roots += [name for name in self.table.get("optional_roots", ()) if self.pick(name)]
-        roots += [name for name in installed if name not in excluded and not prebuilt(self.table, name)] + self.carried(excluded, general)
+        roots += [name for name in installed if name not in excluded and not prebuilt(self.table, name)] + self.carried(
+            excluded, general
+        )
         for name in self.index:
             if name not in excluded:
                 for provided in (self.pick(name) or {"provides": ()})["provides"]:
@@ -282,14 +374,21 @@ class Closure:
         """Return whether an installed package is of this branch's names and of this way to have modules."""
         if prebuilt(self.table, name):
             modules = self.modules()
-            return name in modules or bool(modules) and name.startswith("linux-signatures-") or name.replace("-objects-", "-modules-", 1) in modules
+            return (
+                name in modules
+                or bool(modules)
+                and name.startswith("linux-signatures-")
+                or name.replace("-objects-", "-modules-", 1) in modules
+            )
         named = re.search(r"-([0-9]{3}\.[0-9.]+)$", name)
         if named and named.group(1) != upstream(self.version):
             return False  # firmware, whose name has the whole version
         return member(self.table, name, have["source"], have["version"])
 
     def carried(self, excluded, general):
-        """Return what takes the place of packages of another branch: a part that the node has, such as the fabric manager, is not lost."""
+        """Return what takes the place of packages of another branch: a part that the node has, such as the fabric
+        manager, is not lost.
+        """
         found = []
         for name in self.obsolete:
             named = re.match(r"^(.*?)-[0-9]{3}(-server)?(-open)?$", name)
@@ -308,10 +407,15 @@ class Closure:
         if not template:
             return []
         suffix = self.table.get("kernel_suffix", r"(?!)")
-        return [template.replace("{version}", upstream(self.version)).replace("{kernel}", re.sub(suffix, "", kernel)) for kernel in self.kernels]
+        return [
+            template.replace("{version}", upstream(self.version)).replace("{kernel}", re.sub(suffix, "", kernel))
+            for kernel in self.kernels
+        ]
 
     def pick(self, name, exact=None):
-        """The record of a package that fits the version; a binary of another driver source counts when its upstream version agrees."""
+        """The record of a package that fits the version; a binary of another driver source counts when its upstream
+        version agrees.
+        """
         have = self.installed.get(name)
         fitting = []
         for record in self.index.get(name, []):
@@ -320,11 +424,20 @@ class Closure:
             if prebuilt(self.table, name):
                 fits = record["version"] == exact if exact else driver_of(self.table, record) == upstream(self.version)
             else:
-                fits = family(self.table, record) and upstream(record["version"]) == upstream(self.version) and (
-                    record["version"] == self.version or record["source"] != self.source or self.table["package_manager"] == "dnf")
+                fits = (
+                    family(self.table, record)
+                    and upstream(record["version"]) == upstream(self.version)
+                    and (
+                        record["version"] == self.version
+                        or record["source"] != self.source
+                        or self.table["package_manager"] == "dnf"
+                    )
+                )
             if fits:
                 fitting.append(record)
-        return max(fitting, key=lambda record: (record["version"] == self.version, self.key(record["version"])), default=None)
+        return max(
+            fitting, key=lambda record: (record["version"] == self.version, self.key(record["version"])), default=None
+        )
 
     def walk(self, queue, excluded):
         while queue:
@@ -333,7 +446,9 @@ class Closure:
                 continue
             record = self.pick(name, exact)
             if record is None:
-                self.missing[name] = sorted((item["version"] for item in self.index.get(name, [])), key=self.key, reverse=True)
+                self.missing[name] = sorted(
+                    (item["version"] for item in self.index.get(name, [])), key=self.key, reverse=True
+                )
                 self.needed_by[name] = owner
                 continue
             self.packages[name] = record["version"]
@@ -344,7 +459,9 @@ class Closure:
                     queue.append(found + (name,))
 
     def choose(self, group, excluded, queued):
-        """``(package, exact version)`` that answers a dependency; None when the dependency is none of the driver's business."""
+        """``(package, exact version)`` that answers a dependency; None when the dependency is none of the driver's
+        business.
+        """
         for name, operator, version in group:
             exact = version if operator == "=" and prebuilt(self.table, name) else None
             if name not in excluded and self.pick(name, exact):
@@ -357,7 +474,10 @@ class Closure:
         return (ours[0], None) if ours and len(ours) == len(names) else None
 
     def a_driver_package(self, name):
-        return any(family(self.table, record) or is_driver_package(name, record["version"], record["source"]) for record in self.index.get(name, []))
+        return any(
+            family(self.table, record) or is_driver_package(name, record["version"], record["source"])
+            for record in self.index.get(name, [])
+        )
 
     # why it cannot be had
 
@@ -378,71 +498,139 @@ class Closure:
         return bool(branches) and branch_of(self.version) not in branches
 
     def transitional(self, trap):
-        listing = ", ".join("%s needs %s, which is there as %s" % (owner, name, ", ".join(self.missing[name])) for name, owner in sorted(trap.items()))
+        listing = ", ".join(
+            "%s needs %s, which is there as %s" % (owner, name, ", ".join(self.missing[name]))
+            for name, owner in sorted(trap.items())
+        )
         return refusal(
-            "transitional", list(trap) + list(trap.values()), listing, "packages of driver %s alone" % upstream(self.version),
-            "Driver %s exists in name only: its packages are transitional and bring another driver: %s." % (upstream(self.version), listing),
-            "ask for the driver that they bring, or mirror the packages of the wanted one")
+            "transitional",
+            list(trap) + list(trap.values()),
+            listing,
+            "packages of driver %s alone" % upstream(self.version),
+            "Driver %s exists in name only: its packages are transitional and bring another driver: %s."
+            % (upstream(self.version), listing),
+            "ask for the driver that they bring, or mirror the packages of the wanted one",
+        )
 
     def no_module(self, modules):
-        template = re.escape(self.data["per_kernel"].replace("{version}", upstream(self.version))).replace(re.escape("{kernel}"), "([0-9].+)")
-        offered = sorted(match.group(1) for match in (re.match("^%s$" % template, name) for name in self.index) if match and self.pick(match.group(0)))
-        found = "there are modules for: %s" % ", ".join(offered) if offered else "there are no prebuilt modules of this driver for any kernel"
+        template = re.escape(self.data["per_kernel"].replace("{version}", upstream(self.version))).replace(
+            re.escape("{kernel}"), "([0-9].+)"
+        )
+        offered = sorted(
+            match.group(1)
+            for match in (re.match("^%s$" % template, name) for name in self.index)
+            if match and self.pick(match.group(0))
+        )
+        found = (
+            "there are modules for: %s" % ", ".join(offered)
+            if offered
+            else "there are no prebuilt modules of this driver for any kernel"
+        )
         return refusal(
-            "no_prebuilt_module", modules, found, "a prebuilt module for every kernel that can boot",
-            "There is no prebuilt module of driver %s for a kernel of this node: %s; %s." % (upstream(self.version), ", ".join(modules), found),
-            "remove that kernel or bring the node to one of the kernels that have a module, or use kernel_module dkms")
+            "no_prebuilt_module",
+            modules,
+            found,
+            "a prebuilt module for every kernel that can boot",
+            "There is no prebuilt module of driver %s for a kernel of this node: %s; %s."
+            % (upstream(self.version), ", ".join(modules), found),
+            "remove that kernel or bring the node to one of the kernels that have a module, or use kernel_module dkms",
+        )
 
 
 def impossible(table, flavour):
     known = ", ".join(sorted(table["flavours"]))
     why = table["impossible"].get(flavour, "it is not known here")
-    return refusal("impossible_flavour", [], flavour, known, "Flavour %s cannot be had from %s: %s." % (flavour, table["name"], why), "use one of: %s" % known)
+    return refusal(
+        "impossible_flavour",
+        [],
+        flavour,
+        known,
+        "Flavour %s cannot be had from %s: %s." % (flavour, table["name"], why),
+        "use one of: %s" % known,
+    )
 
 
 def no_stream(resolved, module, name, known):
     return refusal(
-        "no_stream", [], ", ".join(sorted(known)), name, "Driver %s of flavour %s has no module stream: %s has %s and not %s." % (
-            resolved["version"], resolved["flavour"], module, ", ".join(sorted(known)), name),
-        "use a flavour or a driver branch that has a stream, or a mirror with it")
+        "no_stream",
+        [],
+        ", ".join(sorted(known)),
+        name,
+        "Driver %s of flavour %s has no module stream: %s has %s and not %s."
+        % (resolved["version"], resolved["flavour"], module, ", ".join(sorted(known)), name),
+        "use a flavour or a driver branch that has a stream, or a mirror with it",
+    )
 
 
 def unknown_version(general, table, index, wanted, flavour, known):
-    others = [name for name in sorted(table["flavours"])
-              if name != flavour and any(matches(wanted, version) for version in available(general, index, name))]
+    others = [
+        name
+        for name in sorted(table["flavours"])
+        if name != flavour and any(matches(wanted, version) for version in available(general, index, name))
+    ]
     root = table["flavours"][flavour]["root"]
     if known:
         found = "available: %s" % ", ".join(known)
-        step = "ask for one of the available versions, or add the repository that has %s and update the package index" % wanted
+        step = (
+            "ask for one of the available versions, or add the repository that has %s and update the package index"
+            % wanted
+        )
     else:
         found = "the package index has no version of %s" % root
-        step = "configure the driver's repository (role gpufleet.lifecycle.nvidia_repository) and update the package index"
+        step = (
+            "configure the driver's repository (role gpufleet.lifecycle.nvidia_repository) and update the package index"
+        )
     if others:
         found += "; with flavour %s it is available" % ", ".join(others)
     message = "Driver version %s (flavour %s) is not available on this node: %s." % (wanted, flavour, found)
     return refusal("unknown_version", [root], found, wanted, message, step)
 
 
-KEEP_STEP = "put these packages into apt's cache or on the mirror, or go without a way back (option keep: false, nvidia_driver_keep: false)"
+KEEP_STEP = (
+    "put these packages into apt's cache or on the mirror, or go without a way back (option keep: false, "
+    "nvidia_driver_keep: false)"
+)
 
 
 def obtainable(wanted, cached, index):
     """``({name: version}, {name: version})``: what is in the cache or can be downloaded, and what cannot be had."""
-    there = dict((name, version) for name, version in wanted.items() if (name, version) in cached
-                 or any(record["version"] == version and record["downloadable"] for record in index.get(name, [])))
+    there = dict(
+        (name, version)
+        for name, version in wanted.items()
+        if (name, version) in cached
+        or any(record["version"] == version and record["downloadable"] for record in index.get(name, []))
+    )
     return there, dict((name, version) for name, version in wanted.items() if name not in there)
 
 
 def cannot_keep(lost):
     listing = ", ".join("%s %s" % item for item in sorted(lost.items()))
     return refusal(
-        "cannot_keep", lost, "neither in apt's cache nor at a mirror: %s" % listing, "the packages of the driver that is installed",
-        "The driver that is installed cannot be kept for the way back: %s cannot be had any more." % listing, KEEP_STEP)
+        "cannot_keep",
+        lost,
+        "neither in apt's cache nor at a mirror: %s" % listing,
+        "the packages of the driver that is installed",
+        "The driver that is installed cannot be kept for the way back: %s cannot be had any more." % listing,
+        KEEP_STEP,
+    )
 
 
 def partly_available(version, packages, missing):
-    found = "; ".join("%s: %s" % (name, "has %s" % ", ".join(versions) if versions else "not in the index") for name, versions in sorted(missing.items()))
+    found = "; ".join(
+        "%s: %s" % (name, "has %s" % ", ".join(versions) if versions else "not in the index")
+        for name, versions in sorted(missing.items())
+    )
     message = "Only a part of driver %s is available: %s cannot be had at that version (%s), %d other packages can." % (
-        version, ", ".join(sorted(missing)), found, len(packages))
-    return refusal("partly_available", missing, found, version, message,
-                   "choose a version all of whose packages are published, or mirror the missing packages")
+        version,
+        ", ".join(sorted(missing)),
+        found,
+        len(packages),
+    )
+    return refusal(
+        "partly_available",
+        missing,
+        found,
+        version,
+        message,
+        "choose a version all of whose packages are published, or mirror the missing packages",
+    )

@@ -12,12 +12,17 @@ from .._node.runner import missing
 from . import dnf, packages
 from ._sets_redhat import REDHAT9_CUDA
 
-NAMES = re.compile(r"^(nvidia|libnvidia|kmod-nvidia|cuda-drivers|libnvsdm|nvlsm|xorg-x11-nvidia|datacenter-gpu|dnf-plugin-nvidia)")
+NAMES = re.compile(
+    r"^(nvidia|libnvidia|kmod-nvidia|cuda-drivers|libnvsdm|nvlsm|xorg-x11-nvidia|datacenter-gpu|dnf-plugin-nvidia)"
+)
 TABLE = packages.instantiate(REDHAT9_CUDA)
 
 
 def read(root, runner):
-    """As ``dpkg.read``; None when rpm is not on this machine. A package of the driver's version says so: ``driver`` is true."""
+    """As ``dpkg.read``; None when rpm is not on this machine.
+
+    A package of the driver's version says so: ``driver`` is true.
+    """
     rc, out, err = runner(["rpm"] + (["--root", root] if root != "/" else []) + ["-qa", "--qf", dnf.QUERY_FORMAT], 60)
     if missing(rc):
         return None
@@ -30,6 +35,10 @@ def read(root, runner):
             answer["interrupted"].append({"package": name, "state": have["status"]})
         if NAMES.match(name):
             answer["packages"][name] = {
-                "version": have["version"], "arch": have["architecture"], "status": have["status"], "source": have["source"],
-                "driver": packages.member(TABLE, name, have["source"], have["version"])}
+                "version": have["version"],
+                "arch": have["architecture"],
+                "status": have["status"],
+                "source": have["source"],
+                "driver": packages.member(TABLE, name, have["source"], have["version"]),
+            }
     return answer

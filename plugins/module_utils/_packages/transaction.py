@@ -4,8 +4,8 @@
 
 """Deciding whether a simulated transaction may be run, the same for every package manager.
 
-A transaction is ``{"install", "upgrade", "downgrade", "reinstall", "remove": [{"name", "version", ["from"]}]}`` and may have
-``"streams": {module: (old, new)}``. Nothing here reads or changes a machine.
+A transaction is ``{"install", "upgrade", "downgrade", "reinstall", "remove": [{"name", "version", ["from"]}]}`` and may
+have ``"streams": {module: (old, new)}``. Nothing here reads or changes a machine.
 """
 
 from __future__ import annotations
@@ -24,15 +24,25 @@ KINDS = CHANGES + ("remove",)
 WORDS = {
     "apt": {
         "headers": "linux-headers-%s",
-        "conflict": "apt-get -s install with the resolved set", "policy": "apt-cache policy", "clean": "apt-get clean",
-        "cache": "/var/cache/apt/archives", "holds": "apt-mark showhold and apt-cache policy",
-        "repair": "dpkg", "finish": "dpkg --configure -a", "hold": "apt-mark",
+        "conflict": "apt-get -s install with the resolved set",
+        "policy": "apt-cache policy",
+        "clean": "apt-get clean",
+        "cache": "/var/cache/apt/archives",
+        "holds": "apt-mark showhold and apt-cache policy",
+        "repair": "dpkg",
+        "finish": "dpkg --configure -a",
+        "hold": "apt-mark",
     },
     "dnf": {
         "headers": "kernel-devel-%s",
-        "conflict": "dnf --assumeno install with the resolved set", "policy": "dnf repoquery --showduplicates", "clean": "dnf clean packages",
-        "cache": "/var/cache/dnf", "holds": "dnf versionlock list and dnf repoquery --showduplicates",
-        "repair": "rpm", "finish": "rpm -e of the older version", "hold": "the version lock list",
+        "conflict": "dnf --assumeno install with the resolved set",
+        "policy": "dnf repoquery --showduplicates",
+        "clean": "dnf clean packages",
+        "cache": "/var/cache/dnf",
+        "holds": "dnf versionlock list and dnf repoquery --showduplicates",
+        "repair": "rpm",
+        "finish": "rpm -e of the older version",
+        "hold": "the version lock list",
     },
 }
 
@@ -73,47 +83,83 @@ def kernel_change(items):
     kernel = sorted(set(item["name"] for item in items if re.match(KERNEL_NAME_PATTERN, item["name"])))
     if not kernel:
         return []
-    return [refusal(
-        "kernel_change", kernel, ", ".join(kernel), "no kernel package changes",
-        "The transaction would change kernel packages: %s. A driver change never changes the kernel." % ", ".join(kernel),
-        "bring the kernel and its headers to the wanted version in a step of their own, hold them, and run again")]
+    return [
+        refusal(
+            "kernel_change",
+            kernel,
+            ", ".join(kernel),
+            "no kernel package changes",
+            "The transaction would change kernel packages: %s. A driver change never changes the kernel."
+            % ", ".join(kernel),
+            "bring the kernel and its headers to the wanted version in a step of their own, hold them, and run again",
+        )
+    ]
 
 
 def removal(items, wanted, removable, words):
     removed = sorted(item["name"] for item in items if item["name"] not in removable and item["name"] not in wanted)
     if not removed:
         return []
-    return [refusal(
-        "removal", removed, "would be removed: %s" % ", ".join(removed), "nothing outside the driver is removed",
-        "The transaction would remove packages that are not the driver's: %s." % ", ".join(removed),
-        "find what conflicts with the driver (%s), or name the packages in allow_removal" % words["conflict"])]
+    return [
+        refusal(
+            "removal",
+            removed,
+            "would be removed: %s" % ", ".join(removed),
+            "nothing outside the driver is removed",
+            "The transaction would remove packages that are not the driver's: %s." % ", ".join(removed),
+            "find what conflicts with the driver (%s), or name the packages in allow_removal" % words["conflict"],
+        )
+    ]
 
 
 def held(items, wanted, installed, removable, table):
-    """Refuse to change what is held for another reason; holds of the driver's own packages are this change's to lift and put back."""
+    """Refuse to change what is held for another reason; holds of the driver's own packages are this change's to lift
+    and put back.
+    """
     names = set(item["name"] for item in items if item["name"] not in wanted and item["name"] not in removable)
-    found = sorted(name for name in names if installed.get(name, {}).get("hold") and not re.match(KERNEL_NAME_PATTERN, name)
-                   and not is_driver_package(name, installed[name]["version"], installed[name]["source"], table))
+    found = sorted(
+        name
+        for name in names
+        if installed.get(name, {}).get("hold")
+        and not re.match(KERNEL_NAME_PATTERN, name)
+        and not is_driver_package(name, installed[name]["version"], installed[name]["source"], table)
+    )
     if not found:
         return []
-    return [refusal(
-        "held", found, "held: %s" % ", ".join(found), "no package that is held for another reason changes",
-        "The transaction would change packages that are held and not the driver's: %s." % ", ".join(found),
-        "lift the hold of %s if the change is meant, or choose a driver version that does without it" % ", ".join(found))]
+    return [
+        refusal(
+            "held",
+            found,
+            "held: %s" % ", ".join(found),
+            "no package that is held for another reason changes",
+            "The transaction would change packages that are held and not the driver's: %s." % ", ".join(found),
+            "lift the hold of %s if the change is meant, or choose a driver version that does without it"
+            % ", ".join(found),
+        )
+    ]
 
 
 def mixed_set(after, wanted, installed, index, table):
-    mixed = dict((name, version) for name, version in after.items()
-                 if name not in wanted and is_driver_package(name, version, source_of(name, version, installed, index), table))
+    mixed = dict(
+        (name, version)
+        for name, version in after.items()
+        if name not in wanted and is_driver_package(name, version, source_of(name, version, installed, index), table)
+    )
     if not mixed or not wanted:
         return []
     listing = ", ".join("%s %s" % item for item in sorted(mixed.items()))
     versions = sorted(set(upstream(version) for version in wanted.values()))
-    return [refusal(
-        "mixed_set", mixed, listing, ", ".join(versions),
-        "The transaction would leave driver packages that do not belong to the resolved set for %s: %s. "
-        "A transitional package or an alternative dependency brings them." % (", ".join(versions), listing),
-        "ask for the version these packages have, or remove the package that needs them")]
+    return [
+        refusal(
+            "mixed_set",
+            mixed,
+            listing,
+            ", ".join(versions),
+            "The transaction would leave driver packages that do not belong to the resolved set for %s: %s. "
+            "A transitional package or an alternative dependency brings them." % (", ".join(versions), listing),
+            "ask for the version these packages have, or remove the package that needs them",
+        )
+    ]
 
 
 def not_exact(after, wanted, words):
@@ -121,10 +167,16 @@ def not_exact(after, wanted, words):
     if not off:
         return []
     listing = ", ".join("%s %s (not %s)" % (name, off[name] or "absent", wanted[name]) for name in sorted(off))
-    return [refusal(
-        "not_exact", off, listing, "exactly the resolved versions",
-        "The transaction would not bring the resolved versions: %s." % listing,
-        "look at %s of these packages; a pin or a hold of another tool may be in the way" % words["policy"])]
+    return [
+        refusal(
+            "not_exact",
+            off,
+            listing,
+            "exactly the resolved versions",
+            "The transaction would not bring the resolved versions: %s." % listing,
+            "look at %s of these packages; a pin or a hold of another tool may be in the way" % words["policy"],
+        )
+    ]
 
 
 def differences(installed: dict[str, dict], wanted: dict[str, str]) -> dict[str, str]:
@@ -143,36 +195,59 @@ def differences(installed: dict[str, dict], wanted: dict[str, str]) -> dict[str,
 
 # --- disk -----------------------------------------------------------------------------------------------------------
 
-# Inodes: the source of NVIDIA's module and what is compiled of it are about 2,000 files, its packages some hundreds; /boot gets an initrd or two.
+# Inodes: the source of NVIDIA's module and what is compiled of it are about 2,000 files, its packages some hundreds;
+# /boot gets an initrd or two.
 FILES, BOOT_FILES = 5000, 16
 
 
 def disk_paths(manager: str = "apt") -> tuple[str, ...]:
-    """The directories that a change writes below: the archives, the packages, the DKMS build, its modules, and the initrd."""
+    """The directories that a change writes below: the archives, the packages, the DKMS build, its modules, and the
+    initrd.
+    """
     return WORDS[manager]["cache"], "/usr", "/var/lib/dkms", "/lib/modules", "/boot"
 
 
-def disk_needs(download_bytes: int, installed_delta_bytes: int | None, kernels: int, initrd_bytes: int,
-               with_build: bool = True, manager: str = "apt") -> dict[str, int | None]:
-    """Bytes a change needs below each path, generously: ``{path: bytes}``. A path that is written and need not grow is 0, one left alone is None.
+def disk_needs(
+    download_bytes: int,
+    installed_delta_bytes: int | None,
+    kernels: int,
+    initrd_bytes: int,
+    with_build: bool = True,
+    manager: str = "apt",
+) -> dict[str, int | None]:
+    """Bytes a change needs below each path, generously: ``{path: bytes}``.
+
+    A path that is written and need not grow is 0, one left alone is None.
 
     ``installed_delta_bytes`` is by how much the installed packages grow, None where none changes.
     """
     builds = max(1, kernels) if with_build else 0
-    return dict(zip(disk_paths(manager), (
-        download_bytes or None,
-        None if installed_delta_bytes is None else max(0, installed_delta_bytes),
-        builds * DKMS_BUILD_MIB * MIB or None,
-        builds * DKMS_MODULES_MIB * MIB or None,
-        2 * initrd_bytes if with_build else None,
-    )))
+    return dict(
+        zip(
+            disk_paths(manager),
+            (
+                download_bytes or None,
+                None if installed_delta_bytes is None else max(0, installed_delta_bytes),
+                builds * DKMS_BUILD_MIB * MIB or None,
+                builds * DKMS_MODULES_MIB * MIB or None,
+                2 * initrd_bytes if with_build else None,
+            ),
+        )
+    )
 
 
-def decide_disk(needs: dict[str, int | None], filesystems: dict, min_free_bytes: int, manager: str = "apt",
-                min_free_boot_bytes: int | None = None) -> list[dict]:
-    """``needs`` is as ``disk_needs`` answers, ``filesystems`` as ``Manager.filesystems``; paths on one file system add up.
+def decide_disk(
+    needs: dict[str, int | None],
+    filesystems: dict,
+    min_free_bytes: int,
+    manager: str = "apt",
+    min_free_boot_bytes: int | None = None,
+) -> list[dict]:
+    """``needs`` is as ``disk_needs`` answers, ``filesystems`` as ``Manager.filesystems``; paths on one file system add
+    up.
 
-    A file system that holds nothing but /boot keeps ``min_free_boot_bytes``; one that holds more obeys the larger limit.
+    A file system that holds nothing but /boot keeps ``min_free_boot_bytes``; one that holds more obeys the larger
+    limit.
     """
     limits = {"/boot": min_free_bytes if min_free_boot_bytes is None else min_free_boot_bytes}
     refusals = []
@@ -182,15 +257,33 @@ def decide_disk(needs: dict[str, int | None], filesystems: dict, min_free_bytes:
             continue
         system = filesystems.get(path)
         if system is None:
-            refusals.append(refusal("disk_unknown", [], path, "free space can be read", "The free space of %s cannot be read." % path,
-                                    "look at the file system of %s on the node" % path))
+            refusals.append(
+                refusal(
+                    "disk_unknown",
+                    [],
+                    path,
+                    "free space can be read",
+                    "The free space of %s cannot be read." % path,
+                    "look at the file system of %s on the node" % path,
+                )
+            )
             continue
         if system.get("read_only"):
-            refusals.append(refusal("disk_read_only", [], "%s is mounted read-only" % path, "a file system that can be written",
-                                    "The file system of %s is mounted read-only, and the change writes there; nothing was changed." % path,
-                                    "find out why (dmesg shows errors of the file system), mount it writable, then run again"))
+            refusals.append(
+                refusal(
+                    "disk_read_only",
+                    [],
+                    "%s is mounted read-only" % path,
+                    "a file system that can be written",
+                    "The file system of %s is mounted read-only, and the change writes there; nothing was changed."
+                    % path,
+                    "find out why (dmesg shows errors of the file system), mount it writable, then run again",
+                )
+            )
             continue
-        group = grouped.setdefault(system["device"], {"need": 0, "paths": [], "free": system["free"], "files": system.get("files"), "limit": 0})
+        group = grouped.setdefault(
+            system["device"], {"need": 0, "paths": [], "free": system["free"], "files": system.get("files"), "limit": 0}
+        )
         group["need"] += need
         group["limit"] = max(group["limit"], limits.get(path, min_free_bytes))
         group["paths"].append(path)
@@ -205,26 +298,49 @@ def _too_full(group, manager):
     if group["need"] > 0 and group["free"] - group["need"] < group["limit"]:
         found = "%d MiB free" % (group["free"] // MIB)
         expected = "%d MiB for the change and %d MiB left over" % (-(-group["need"] // MIB), group["limit"] // MIB)
-        refusals.append(refusal(
-            "disk", [], found, expected,
-            "Not enough disk space on the file system of %s: %s, needed are %s." % (paths, found, expected),
-            "free space there (old kernels, %s), then run again" % clean))
+        refusals.append(
+            refusal(
+                "disk",
+                [],
+                found,
+                expected,
+                "Not enough disk space on the file system of %s: %s, needed are %s." % (paths, found, expected),
+                "free space there (old kernels, %s), then run again" % clean,
+            )
+        )
     least = FILES if group["paths"] != ["/boot"] else BOOT_FILES
     if group["need"] > 0 and group["files"] is not None and group["files"] < least:
         found, expected = "room for %d more files" % group["files"], "room for %d" % least
-        refusals.append(refusal(
-            "disk_files", [], found, expected,
-            "The file system of %s has %s, needed is %s: it has no inodes left, whatever space it has." % (paths, found, expected),
-            "look for many small files with du --inodes -x, remove them (%s), then run again" % clean))
+        refusals.append(
+            refusal(
+                "disk_files",
+                [],
+                found,
+                expected,
+                "The file system of %s has %s, needed is %s: it has no inodes left, whatever space it has."
+                % (paths, found, expected),
+                "look for many small files with du --inodes -x, remove them (%s), then run again" % clean,
+            )
+        )
     return refusals
 
 
 # --- in words -------------------------------------------------------------------------------------------------------
 
+
 def action_sentences(transaction: dict) -> list[str]:
     """The transaction in words, one sentence per kind."""
-    sentences = ["switch module %s from stream %s to %s" % (name, old or "none", new) for name, (old, new) in sorted(transaction.get("streams", {}).items())]
-    for kind, verb in (("install", "install"), ("upgrade", "upgrade"), ("downgrade", "downgrade"), ("reinstall", "install again"), ("remove", "remove")):
+    sentences = [
+        "switch module %s from stream %s to %s" % (name, old or "none", new)
+        for name, (old, new) in sorted(transaction.get("streams", {}).items())
+    ]
+    for kind, verb in (
+        ("install", "install"),
+        ("upgrade", "upgrade"),
+        ("downgrade", "downgrade"),
+        ("reinstall", "install again"),
+        ("remove", "remove"),
+    ):
         items = transaction[kind]
         if items:
             sentences.append("%s %d packages: %s" % (verb, len(items), ", ".join(in_words(item) for item in items)))

@@ -2,7 +2,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether this node has what it should have at boot, before its scheduler starts: one verdict (schema gpufleet.health/1).
+"""Whether this node has what it should have at boot, before its scheduler starts: one verdict (schema
+gpufleet.health/1).
 
 The reading is that of gpu_health, and so are its judges and the policy; only the MIG layout is held against the node's
 own file, since there is no baseline.
@@ -64,9 +65,9 @@ def run(
 ) -> Outcome:
     """The verdict about this node, called NAME, by the expectation in the file PATH.
 
-    LOOK answers the reading, TABLES are the collection's data files by name. Without a usable expectation nothing is read:
-    there is nothing to compare it with. Where GPUs that join their NVLink fabric are all that keeps the node from passing,
-    which takes a while after a boot, it is read again for FABRIC_TIMEOUT_S seconds.
+    LOOK answers the reading, TABLES are the collection's data files by name. Without a usable expectation nothing is
+    read: there is nothing to compare it with. Where GPUs that join their NVLink fabric are all that keeps the node from
+    passing, which takes a while after a boot, it is read again for FABRIC_TIMEOUT_S seconds.
     """
     try:
         wanted = expected(path)
@@ -105,7 +106,9 @@ def look(timeout_s: int) -> Dict[str, Any]:
 
 
 def judge(taken: Dict[str, Any], wanted: Wanted, tables: Dict[str, Any], name: str, now: str) -> Dict[str, Any]:
-    """The verdict about the reading TAKEN of the node called NAME at the time NOW, by gpu_health's judges and the layout."""
+    """The verdict about the reading TAKEN of the node called NAME at the time NOW, by gpu_health's judges and the
+    layout.
+    """
     expect: Dict[str, Any] = {"hardware": wanted.document["hardware"]}
     if wanted.layout is not None:
         # The layout is made before this check, and NVML tells less of a GPU that has instances.
@@ -196,7 +199,10 @@ def refused(problem: str, text: str, path: str, name: str) -> Dict[str, Any]:
 
 
 def tables_of(package: str, names: Sequence[str] = TABLES) -> Dict[str, Any]:
-    """The data files that the program carries below PACKAGE, by name. The judges call what is missing or damaged unknown."""
+    """The data files that the program carries below PACKAGE, by name.
+
+    The judges call what is missing or damaged unknown.
+    """
     found = {}
     for name in names:
         try:

@@ -28,10 +28,13 @@ PROBLEMS = {
     boot_expectation.UNTRUSTED: 8,
     boot_expectation.UNUSABLE_LAYOUT: UNUSABLE,
 }
-MIG_EPILOG = """exit status: 0 the layout is there; 1 it is not; 2 the configuration cannot be used; 3 a GPU reset or reboot is
+MIG_EPILOG = """exit status: 0 the layout is there; 1 it is not; 2 the configuration cannot be used; \
+3 a GPU reset or reboot is
 required"""
-BOOT_EPILOG = """exit status: 0 pass; 1 fail; 4 unknown. Without a usable expectation the verdict is unknown as well, and the
-status says why: 2 its MIG configuration cannot be used, 5 it is not there, 6 it is malformed, 7 it is of another schema, 8
+BOOT_EPILOG = """exit status: 0 pass; 1 fail; 4 unknown. Without a usable expectation the verdict is unknown as well, \
+and the
+status says why: 2 its MIG configuration cannot be used, 5 it is not there, 6 it is malformed, \
+7 it is of another schema, 8
 others than root can change it"""
 CONFIG = readings.MIG_CONFIG
 

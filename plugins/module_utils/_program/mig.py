@@ -24,7 +24,9 @@ class NotDone(Exception):
 
 
 def run(path: str, check: bool, timeout_s: int, node_lock: lock.NodeLock) -> Dict[str, Any]:
-    """The result of the MIG task (as module gpu_mig answers it) for the configuration in the file PATH, under NODE_LOCK unless CHECK."""
+    """The result of the MIG task (as module gpu_mig answers it) for the configuration in the file PATH, under NODE_LOCK
+    unless CHECK.
+    """
     options = dict(read(path), state=task.PRESENT)
     tools = task.Tools(timeout_s, stuck_file=node.STUCK_FILE)
     try:
@@ -35,7 +37,9 @@ def run(path: str, check: bool, timeout_s: int, node_lock: lock.NodeLock) -> Dic
 
 
 def read(path: str) -> Dict[str, Any]:
-    """{"config", "config_name"}, or {"layout"} (as the option of gpu_mig), of the file PATH, which must be root's alone to change."""
+    """{"config", "config_name"}, or {"layout"} (as the option of gpu_mig), of the file PATH, which must be root's alone
+    to change.
+    """
     try:
         text = files.read_owned(path)
     except files.NotOwned as exc:
@@ -56,12 +60,23 @@ def read(path: str) -> Dict[str, Any]:
             found = {"config": document["config"], "config_name": document["config_name"]}
             config.choose(config.parse(found["config"]), found["config_name"])
     except (ValueError, KeyError, TypeError) as exc:
-        raise Unusable("%s cannot be used: %s. Write it again with the role gpufleet.lifecycle.nvidia_mig" % (
-            path, exc if isinstance(exc, config.ConfigError) else "expected JSON with config and config_name, or with layout (%s)" % (exc,))) from exc
+        raise Unusable(
+            "%s cannot be used: %s. Write it again with the role gpufleet.lifecycle.nvidia_mig"
+            % (
+                path,
+                exc
+                if isinstance(exc, config.ConfigError)
+                else "expected JSON with config and config_name, or with layout (%s)" % (exc,),
+            )
+        ) from exc
     return found
 
 
 def difference(result: Dict[str, Any]) -> str:
     """Which GPUs differ from their layouts, each with what was found and what is expected."""
-    return "; ".join("GPU %s (%s) has %s; expected %s" % (
-        row["index"], row["pci_bus_id"], task.said(row["before"]), task.said(row["wanted"])) for row in result["gpus"] if row["changed"])
+    return "; ".join(
+        "GPU %s (%s) has %s; expected %s"
+        % (row["index"], row["pci_bus_id"], task.said(row["before"]), task.said(row["wanted"]))
+        for row in result["gpus"]
+        if row["changed"]
+    )

@@ -84,7 +84,9 @@ def _node(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
 
 
 def next_kernel(found: Mapping[str, Any]) -> Optional[int]:
-    """Whether the kernel that boots next has the driver's kernel module on disk; None if not known or without driver."""
+    """Whether the kernel that boots next has the driver's kernel module on disk; None if not known or without
+    driver.
+    """
     kernels = found.get("kernels")
     target = item(found.get("library"), "version") or item(found.get("loaded"), "version")
     if not kernels or not kernels.get("next_boot") or not target or found.get("modules") is None:

@@ -55,12 +55,18 @@ class GpuReset:
     def look(self):
         snapshot = self.take(list(gpu_facts.GATHER))
         if snapshot["status"] != "ok":
-            raise ResetError("NVML cannot be read (%s), and nothing was reset: %s"
-                             % (snapshot["status"], snapshot["message"]), snapshot)
+            raise ResetError(
+                "NVML cannot be read (%s), and nothing was reset: %s" % (snapshot["status"], snapshot["message"]),
+                snapshot,
+            )
         boot_id = reading.boot_id(self.root)
-        facts = dict(reading.obstacles(self.root, decider.COMMAND), snapshot=snapshot,
-                     fabric_manager=reading.fabric_manager(self.run_command),
-                     boot_id=boot_id, interrupted=record.read(boot_id, self.root))
+        facts = dict(
+            reading.obstacles(self.root, decider.COMMAND),
+            snapshot=snapshot,
+            fabric_manager=reading.fabric_manager(self.run_command),
+            boot_id=boot_id,
+            interrupted=record.read(boot_id, self.root),
+        )
         try:
             return facts, decider.decide(facts, self.params)
         except decider.WishError as exc:
@@ -101,8 +107,9 @@ class GpuReset:
         watermark = reading.log(self.root, self.run_command)["position"]
         self.persistence(self.names(everyone, plan["persistence"]), False)
         # What came since the first look: a job that began, or a daemon that was started again.
-        again = decider.obstacles(reading.obstacles(self.root, decider.COMMAND),
-                                  [dict(gpu, persistence_mode=None) for gpu in targets])
+        again = decider.obstacles(
+            reading.obstacles(self.root, decider.COMMAND), [dict(gpu, persistence_mode=None) for gpu in targets]
+        )
         if again or self.problems:
             plan = dict(plan, action=decider.REFUSE, reasons=again)
             self.restore(owed)
@@ -126,17 +133,28 @@ class GpuReset:
         self.actions.append("reset %s" % ", ".join(gpu_facts.name(gpu) for gpu in targets))
         self.stuck = done.left_behind is not None
         if done.state == "timeout":
-            self.problems.append(proof.problem(
-                "command_timeout", "%s; whether the GPUs were reset has to be read" % done.message, None,
-                "no end after %s s" % self.params["reset_timeout_s"],
-                "its end", "reboot the node" if self.stuck else proof.HEALTH))
+            self.problems.append(
+                proof.problem(
+                    "command_timeout",
+                    "%s; whether the GPUs were reset has to be read" % done.message,
+                    None,
+                    "no end after %s s" % self.params["reset_timeout_s"],
+                    "its end",
+                    "reboot the node" if self.stuck else proof.HEALTH,
+                )
+            )
         elif done.state != "ok":
             words = " ".join(said.split())
-            self.problems.append(proof.problem("command_failed",
-                                               "%s answered %s: %s"
-                                               % (" ".join(argv[:2]), done.rc, words or done.message or "nothing"),
-                                               None, done.rc, 0,
-                                               "look at what it says; stop what holds the GPUs, or reboot the node"))
+            self.problems.append(
+                proof.problem(
+                    "command_failed",
+                    "%s answered %s: %s" % (" ".join(argv[:2]), done.rc, words or done.message or "nothing"),
+                    None,
+                    done.rc,
+                    0,
+                    "look at what it says; stop what holds the GPUs, or reboot the node",
+                )
+            )
 
     def prove(self, everyone, plan, watermark, owed):
         """Return (rows, whether anything changed): GPUs are read by NVML opened again, in a child with a deadline."""
@@ -144,10 +162,15 @@ class GpuReset:
         after = self.take(list(gpu_facts.GATHER))
         now = after["gpus"]
         if after["status"] != "ok":
-            self.problems.append(proof.problem("nvml_unreadable",
-                                               "after the reset NVML cannot be read (%s): %s"
-                                               % (after["status"], after["message"]),
-                                               None, after["status"], "ok"))
+            self.problems.append(
+                proof.problem(
+                    "nvml_unreadable",
+                    "after the reset NVML cannot be read (%s): %s" % (after["status"], after["message"]),
+                    None,
+                    after["status"],
+                    "ok",
+                )
+            )
             now = []
         else:
             self.problems += proof.missing(everyone, now)
@@ -162,8 +185,10 @@ class GpuReset:
         rows = proof.rows(everyone, plan, now, self.problems)
         for row in rows:
             if row["status"] == proof.UNPROVEN:
-                self.warnings.append("nothing had to change on GPU %s, so that only %s says that it was reset" % (
-                    row["gpu"], decider.COMMAND))
+                self.warnings.append(
+                    "nothing had to change on GPU %s, so that only %s says that it was reset"
+                    % (row["gpu"], decider.COMMAND)
+                )
         # One that was refused changes nothing; of all others it cannot be told.
         untouched = self.outcome["state"] in ("absent", "failed") and all(row["before"] == row["after"] for row in rows)
         return rows, not untouched
@@ -179,11 +204,16 @@ class GpuReset:
             if answer.state != "ok":
                 self.stuck = answer.left_behind is not None
                 said = " ".join(answer.data.decode("utf-8", "replace").split())
-                self.problems.append(proof.problem(
-                    "persistence_" + word,
-                    "persistence mode of GPU %s could not be turned %s: %s" % (name, word, said or answer.message),
-                    name, answer.rc,
-                    0, "look at nvidia-persistenced.service, and run %s" % " ".join(argv)))
+                self.problems.append(
+                    proof.problem(
+                        "persistence_" + word,
+                        "persistence mode of GPU %s could not be turned %s: %s" % (name, word, said or answer.message),
+                        name,
+                        answer.rc,
+                        0,
+                        "look at nvidia-persistenced.service, and run %s" % " ".join(argv),
+                    )
+                )
                 return
             self.actions.append("turn persistence mode of %s %s" % (name, word))
 
@@ -213,8 +243,14 @@ class GpuReset:
         return [name for name in note["persistence"] if name in off] if note else []
 
     def note(self, facts, targets, owed, phase):
-        record.write(facts["boot_id"], [gpu_facts.name(gpu) for gpu in targets], owed, phase, self.params.get("reason"),
-                     self.root)
+        record.write(
+            facts["boot_id"],
+            [gpu_facts.name(gpu) for gpu in targets],
+            owed,
+            phase,
+            self.params.get("reason"),
+            self.root,
+        )
 
     def close(self):
         """Remove the note once nothing is left to put back."""
@@ -235,12 +271,20 @@ class GpuReset:
         reasons, added = plan["reasons"], [row["gpu"] for row in rows if row["added"]]
         failed = bool(reasons or self.problems)
         result = {
-            "changed": changed, "action": plan["action"], "gpus": rows, "joined_by_nvlink": added, "reasons": reasons,
+            "changed": changed,
+            "action": plan["action"],
+            "gpus": rows,
+            "joined_by_nvlink": added,
+            "reasons": reasons,
             "problems": self.problems,
-            "actions": self.actions, "command": self.outcome, "interrupted": facts["interrupted"],
+            "actions": self.actions,
+            "command": self.outcome,
+            "interrupted": facts["interrupted"],
             "reason": self.params.get("reason"),
-            "holders": facts["holders"], "simulated": facts["snapshot"]["simulated"],
-            "driver_version": value(facts["snapshot"]["system"], "driver_version"), "warnings": self.warnings,
+            "holders": facts["holders"],
+            "simulated": facts["snapshot"]["simulated"],
+            "driver_version": value(facts["snapshot"]["system"], "driver_version"),
+            "warnings": self.warnings,
             "diff": {"before": side(rows, "before"), "after": side(rows, "after")},
         }
         result["msg"] = message(result)
@@ -254,8 +298,9 @@ def side(rows, key):
     found = {}
     for row in rows:
         other = row["after"] or {}
-        changed = dict((name, (row[key] or {}).get(name)) for name in row["before"]
-                       if row["before"][name] != other.get(name))
+        changed = dict(
+            (name, (row[key] or {}).get(name)) for name in row["before"] if row["before"][name] != other.get(name)
+        )
         if changed:
             found[row["gpu"]] = changed
     return found
@@ -267,7 +312,10 @@ def message(result):
     note = result["interrupted"]
     if note:
         done += " An earlier run that began at %s was interrupted (phase %s, GPUs %s)." % (
-            note.get("time"), note.get("phase"), ", ".join(note["gpus"]))
+            note.get("time"),
+            note.get("phase"),
+            ", ".join(note["gpus"]),
+        )
     if result["reasons"]:
         return "GPUs are not reset: %s. %s" % (decider.sentence(result["reasons"]), done)
     if result["problems"]:

@@ -21,8 +21,10 @@ COUNTS = ("ecc_volatile_corrected", "ecc_volatile_uncorrected")
 RECOVERED_BY_RESET = {1: "reset", 4: "drain and reset"}
 BEYOND_RESET = {
     2: ("a reboot of the node", "reboot the node"),
-    3: ("that peer-to-peer traffic ends",
-        "end all processes on the GPUs that are peers, then run again: it asks for another action once they are gone"),
+    3: (
+        "that peer-to-peer traffic ends",
+        "end all processes on the GPUs that are peers, then run again: it asks for another action once they are gone",
+    ),
     5: ("a recovery of the IMEX domain", "look at the IMEX domain"),
     6: ("a bus reset", "reset it by hand (nvidia-smi -r bus), or reboot the node"),
     7: ("a reboot of the system", "reboot the node"),
@@ -51,15 +53,20 @@ def mode(gpu: dict, which: str) -> dict | None:
 def repairs(gpu: dict) -> list:
     """Return the repairs of memory that wait for a reset."""
     rows, status = value(gpu, "remapped_rows") or {}, value(gpu, "repair_status") or {}
-    waiting = (("remapped_rows", rows.get("pending")), ("retired_pages", value(gpu, "retired_pages_pending")),
-               ("channel_repair", status.get("channel_pending")), ("tpc_repair", status.get("tpc_pending")))
+    waiting = (
+        ("remapped_rows", rows.get("pending")),
+        ("retired_pages", value(gpu, "retired_pages_pending")),
+        ("channel_repair", status.get("channel_pending")),
+        ("tpc_repair", status.get("tpc_pending")),
+    )
     return [what for what, pending in waiting if pending]
 
 
 def needs(gpu: dict) -> list:
     """Return why a GPU needs a reset; empty if, by what can be read, it does not."""
-    found = [which for which in MODES
-             if mode(gpu, which) and mode(gpu, which)["current"] != mode(gpu, which)["pending"]]
+    found = [
+        which for which in MODES if mode(gpu, which) and mode(gpu, which)["current"] != mode(gpu, which)["pending"]
+    ]
     if value(gpu, "recovery_action") in RECOVERED_BY_RESET:
         found.append("recovery_action")
     found += repairs(gpu)

@@ -23,8 +23,10 @@ PERSISTENCED = "nvidia-persiste"
 # It takes part in resets from Ampere on.
 FABRIC_MANAGER = "nv-fabricmanage"
 DCGM = ("nv-hostengine", "dcgm-exporter")
-DCGM_STEP = ("stop nvidia-dcgm-exporter.service and nvidia-dcgm.service, or the pods of DCGM, which holds and leaks "
-             "(NVIDIA/DCGM issue 276), and run again")
+DCGM_STEP = (
+    "stop nvidia-dcgm-exporter.service and nvidia-dcgm.service, or the pods of DCGM, which holds and leaks "
+    "(NVIDIA/DCGM issue 276), and run again"
+)
 
 
 class WishError(ValueError):
@@ -68,8 +70,15 @@ def decide(facts: dict, params: dict) -> dict:
     everyone = facts["snapshot"]["gpus"]
     named = wished(everyone, params["gpus"])
     needs = dict((gpu["index"], gpu_facts.needs(gpu)) for gpu in named)
-    answer = {"action": NONE, "reasons": [], "targets": [], "needs": needs, "added": [], "persistence": [],
-              "instances": {}}
+    answer = {
+        "action": NONE,
+        "reasons": [],
+        "targets": [],
+        "needs": needs,
+        "added": [],
+        "persistence": [],
+        "instances": {},
+    }
     reasons = list(unread(named)) if params["when_needed"] else []
     # What a reset does not cure is told also where nothing else is due.
     reasons += list(beyond(named))
@@ -78,18 +87,26 @@ def decide(facts: dict, params: dict) -> dict:
         return dict(answer, action=REFUSE if reasons else NONE, reasons=reasons)
     together = gpu_facts.group(everyone, wanted, facts["fabric_manager"])
     if together is None:
-        reasons.append(reason("nvlink_unknown",
-                              "it cannot be told which GPUs NVLink joins to these and have to be reset, too",
-                              "look at nvidia-smi nvlink -s, then name all GPUs of the node"))
+        reasons.append(
+            reason(
+                "nvlink_unknown",
+                "it cannot be told which GPUs NVLink joins to these and have to be reset, too",
+                "look at nvidia-smi nvlink -s, then name all GPUs of the node",
+            )
+        )
         together = wanted
     targets = [gpu for gpu in everyone if gpu["index"] in together]
     reasons += list(unusable(targets)) + list(beyond([gpu for gpu in targets if gpu not in named]))
     reasons += list(mig(targets, params["destroy_mig"])) + list(obstacles(facts, targets))
     return dict(
-        answer, action=REFUSE if reasons else RESET, reasons=reasons, targets=sorted(together),
+        answer,
+        action=REFUSE if reasons else RESET,
+        reasons=reasons,
+        targets=sorted(together),
         added=sorted(together - wanted),
         persistence=[gpu["index"] for gpu in targets if value(gpu, "persistence_mode")],
-        instances=dict((gpu_facts.name(gpu), gpu_facts.instances(gpu)) for gpu in targets if gpu_facts.instances(gpu)))
+        instances=dict((gpu_facts.name(gpu), gpu_facts.instances(gpu)) for gpu in targets if gpu_facts.instances(gpu)),
+    )
 
 
 def unread(gpus: list):
@@ -97,11 +114,13 @@ def unread(gpus: list):
     for gpu in gpus:
         keys = gpu_facts.unread(gpu)
         if keys and not gpu_facts.needs(gpu):
-            yield reason("need_unknown",
-                         "GPU %s does not tell whether it needs a reset: %s cannot be read"
-                         % (gpu_facts.name(gpu), ", ".join(keys)),
-                         "look at gpu_info for the GPU; reset it with when_needed: false, or reboot the node",
-                         gpu_facts.name(gpu))
+            yield reason(
+                "need_unknown",
+                "GPU %s does not tell whether it needs a reset: %s cannot be read"
+                % (gpu_facts.name(gpu), ", ".join(keys)),
+                "look at gpu_info for the GPU; reset it with when_needed: false, or reboot the node",
+                gpu_facts.name(gpu),
+            )
 
 
 def beyond(gpus: list):
@@ -112,10 +131,12 @@ def beyond(gpus: list):
             continue
         unknown = ("recovery action %s, which is not known here" % (action,), "look it up for this driver")
         what, step = gpu_facts.BEYOND_RESET.get(action, unknown)
-        yield reason("beyond_reset",
-                     "the driver asks for %s to recover GPU %s, and a reset does not do" % (what, gpu_facts.name(gpu)),
-                     step,
-                     gpu_facts.name(gpu))
+        yield reason(
+            "beyond_reset",
+            "the driver asks for %s to recover GPU %s, and a reset does not do" % (what, gpu_facts.name(gpu)),
+            step,
+            gpu_facts.name(gpu),
+        )
 
 
 def unusable(gpus: list):
@@ -123,9 +144,12 @@ def unusable(gpus: list):
     for gpu in gpus:
         rc = gpu_facts.code(gpu, "handle")
         if rc not in (0, gpu_facts.RESET_REQUIRED):
-            yield reason("gpu_lost",
-                         "NVML does not open GPU %s: %s (%s)" % (gpu_facts.name(gpu), gpu["handle"].get("error"), rc),
-                         "reboot the node; power-cycle it if the GPU does not come back", gpu_facts.name(gpu))
+            yield reason(
+                "gpu_lost",
+                "NVML does not open GPU %s: %s (%s)" % (gpu_facts.name(gpu), gpu["handle"].get("error"), rc),
+                "reboot the node; power-cycle it if the GPU does not come back",
+                gpu_facts.name(gpu),
+            )
 
 
 def mig(gpus: list, allowed: bool):
@@ -133,22 +157,33 @@ def mig(gpus: list, allowed: bool):
     for gpu in gpus if not allowed else ():
         found, whose = gpu_facts.instances(gpu), gpu_facts.name(gpu)
         if found is None and gpu_facts.code(gpu, "mig_instances") != gpu_facts.RESET_REQUIRED:
-            yield reason("mig_unknown", "it cannot be told which MIG instances GPU %s has" % whose,
-                         "look at nvidia-smi -L, and set destroy_mig: true if they may go", whose)
+            yield reason(
+                "mig_unknown",
+                "it cannot be told which MIG instances GPU %s has" % whose,
+                "look at nvidia-smi -L, and set destroy_mig: true if they may go",
+                whose,
+            )
         elif found:
             named = ", ".join("%s (%s)" % (item["name"], item["uuid"]) for item in found)
-            yield reason("mig_instances", "a reset destroys the MIG instances of GPU %s: %s" % (whose, named),
-                         "set destroy_mig: true if they may go, and lay MIG out again afterwards", whose)
+            yield reason(
+                "mig_instances",
+                "a reset destroys the MIG instances of GPU %s: %s" % (whose, named),
+                "set destroy_mig: true if they may go, and lay MIG out again afterwards",
+                whose,
+            )
 
 
 def obstacles(facts: dict, targets: list) -> list:
     """Return the reasons that can come and go: processes, kernel modules, hung tasks. Asked again before the reset."""
     found = []
     if not facts["command"]:
-        found.append(reason("no_command",
-                            "%s is not installed in the host's search path, and NVML has no function that resets a GPU"
-                            % COMMAND,
-                            "install the driver's utilities on the host, or reboot the node"))
+        found.append(
+            reason(
+                "no_command",
+                "%s is not installed in the host's search path, and NVML has no function that resets a GPU" % COMMAND,
+                "install the driver's utilities on the host, or reboot the node",
+            )
+        )
     found += list(hung(facts)) + list(holders(facts["holders"], targets)) + list(modules(facts, targets))
     return found
 
@@ -156,23 +191,29 @@ def obstacles(facts: dict, targets: list) -> list:
 def hung(facts: dict):
     """Yield a reason for each task that hangs in the driver: a reset would hang behind it."""
     if facts["hung"] is None:
-        yield reason("hung_unknown",
-                     "/proc cannot be listed, so that it cannot be told whether a task hangs in the driver",
-                     "look at the node")
+        yield reason(
+            "hung_unknown",
+            "/proc cannot be listed, so that it cannot be told whether a task hangs in the driver",
+            "look at the node",
+        )
     for task in facts["hung"] or []:
         if task["where"].startswith(IN_DRIVER):
-            yield reason("hung_task",
-                         "%s (pid %s) waits in the driver and cannot be interrupted (%s)"
-                         % (task["comm"], task["pid"], task["where"]),
-                         "reboot the node")
+            yield reason(
+                "hung_task",
+                "%s (pid %s) waits in the driver and cannot be interrupted (%s)"
+                % (task["comm"], task["pid"], task["where"]),
+                "reboot the node",
+            )
 
 
 def holders(found: list | None, targets: list):
     """Yield a reason for each process that has one of the TARGETS open, or may have."""
     if found is None:
-        yield reason("holders_unknown",
-                     "/proc cannot be listed, so that it cannot be told which processes hold the GPUs",
-                     "look at the node")
+        yield reason(
+            "holders_unknown",
+            "/proc cannot be listed, so that it cannot be told which processes hold the GPUs",
+            "look at the node",
+        )
         return
     minors = dict((value(gpu, "minor_number"), gpu_facts.name(gpu)) for gpu in targets)
     ampere = all((value(gpu, "architecture") or 0) >= gpu_facts.AMPERE for gpu in targets)
@@ -206,24 +247,32 @@ def modules(facts: dict, targets: list):
     """Yield a reason for each user of the kernel module that is not known, or known to hold GPUs."""
     table = facts["references"]
     if facts["drm_modeset"] not in (None, "N"):
-        yield reason("drm_holds",
-                     "module nvidia_drm has the GPUs open (its parameter modeset is %s)" % facts["drm_modeset"],
-                     "unload it (modprobe -r nvidia_drm), run again, and load it afterwards")
+        yield reason(
+            "drm_holds",
+            "module nvidia_drm has the GPUs open (its parameter modeset is %s)" % facts["drm_modeset"],
+            "unload it (modprobe -r nvidia_drm), run again, and load it afterwards",
+        )
     if table is None:
-        yield reason("modules_unknown",
-                     "/sys/module cannot be listed, so that it cannot be told which modules hold the GPUs",
-                     "look at the node")
+        yield reason(
+            "modules_unknown",
+            "/sys/module cannot be listed, so that it cannot be told which modules hold the GPUs",
+            "look at the node",
+        )
         return
     for name in references.unknown(table):
         yield reason("refcnt_unknown", "the reference count of module %s cannot be read" % name, "look at the node")
     for name, used in references.foreign(table).items():
-        yield reason("foreign_module",
-                     "module %s uses %s, and it is not known whether it holds the GPUs" % (name, ", ".join(used)),
-                     "unload %s, or reboot the node" % name)
+        yield reason(
+            "foreign_module",
+            "module %s uses %s, and it is not known whether it holds the GPUs" % (name, ", ".join(used)),
+            "unload %s, or reboot the node" % name,
+        )
     # Persistence mode without the daemon is such a reference, and goes before the reset.
     quiet = facts["holders"] == [] and not any(value(gpu, "persistence_mode") for gpu in targets)
     for name, count in references.unexplained(table).items() if quiet else ():
-        yield reason("unexplained_reference",
-                     "module %s has %d references that no process with a device file and no other module explains"
-                     % (name, count),
-                     "stop nvidia-dcgm.service, whose leaked handles are a known cause, or reboot the node")
+        yield reason(
+            "unexplained_reference",
+            "module %s has %d references that no process with a device file and no other module explains"
+            % (name, count),
+            "stop nvidia-dcgm.service, whose leaked handles are a known cause, or reboot the node",
+        )

@@ -19,8 +19,9 @@ RECOVERY_XID = 154
 HEALTH = "look at gpu_health and the kernel log; reboot the node, and power-cycle it if that does not help"
 
 
-def problem(ident: str, message: str, gpu: str | None = None, found=None, expected=None,
-            next_step: str = HEALTH) -> dict:
+def problem(
+    ident: str, message: str, gpu: str | None = None, found=None, expected=None, next_step: str = HEALTH
+) -> dict:
     """Return one thing that a reset left as it should not be."""
     return {"id": ident, "gpu": gpu, "found": found, "expected": expected, "message": message, "next_step": next_step}
 
@@ -28,9 +29,13 @@ def problem(ident: str, message: str, gpu: str | None = None, found=None, expect
 def state(gpu: dict) -> dict:
     """Return of one GPU what a reset changes, for the result and its diff."""
     modes = dict((which, gpu_facts.mode(gpu, which)) for which in gpu_facts.MODES)
-    return dict(modes, mig_instances=gpu_facts.instances(gpu), repairs_pending=gpu_facts.repairs(gpu),
-                recovery_action=value(gpu, "recovery_action"),
-                volatile_ecc_errors=gpu_facts.volatile_errors(gpu))
+    return dict(
+        modes,
+        mig_instances=gpu_facts.instances(gpu),
+        repairs_pending=gpu_facts.repairs(gpu),
+        recovery_action=value(gpu, "recovery_action"),
+        volatile_ecc_errors=gpu_facts.volatile_errors(gpu),
+    )
 
 
 def foreseen(before: dict) -> dict:
@@ -47,9 +52,14 @@ def foreseen(before: dict) -> dict:
 
 def evidence(before: dict, after: dict) -> list:
     """Return what only a reset (or a load of the driver) brings about and was seen to happen, of one GPU's states."""
-    found = [which for which in gpu_facts.MODES
-             if before[which] and after[which] and before[which]["current"] != before[which]["pending"]
-             and after[which]["current"] == before[which]["pending"]]
+    found = [
+        which
+        for which in gpu_facts.MODES
+        if before[which]
+        and after[which]
+        and before[which]["current"] != before[which]["pending"]
+        and after[which]["current"] == before[which]["pending"]
+    ]
     found += ["mig_instances"] * bool(before["mig_instances"] and after["mig_instances"] == [])
     found += ["repairs_pending"] * bool(before["repairs_pending"] and not after["repairs_pending"])
     found += ["recovery_action"] * bool(before["recovery_action"] and after["recovery_action"] == 0)
@@ -60,8 +70,9 @@ def evidence(before: dict, after: dict) -> list:
 def same(gpu: dict, everyone: list) -> dict | None:
     """Return the GPU of EVERYONE that is this one: by UUID, or where that could not be read, by NVML's index."""
     uuid = value(gpu, "uuid")
-    return next((item for item in everyone if (value(item, "uuid") == uuid if uuid else item["index"] == gpu["index"])),
-                None)
+    return next(
+        (item for item in everyone if (value(item, "uuid") == uuid if uuid else item["index"] == gpu["index"])), None
+    )
 
 
 def missing(before: list, after: list) -> list:
@@ -70,27 +81,47 @@ def missing(before: list, after: list) -> list:
     for gpu in before:
         now, name = same(gpu, after), gpu_facts.name(gpu)
         if now is None:
-            found.append(problem("gpu_missing", "GPU %s was there before the reset and is gone" % name, name, None,
-                                 name))
+            found.append(
+                problem("gpu_missing", "GPU %s was there before the reset and is gone" % name, name, None, name)
+            )
         elif gpu_facts.code(gpu, "handle") == 0 and gpu_facts.code(now, "handle") != 0:
-            found.append(problem("gpu_lost",
-                                 "NVML does not open GPU %s any more: %s" % (name, now["handle"].get("error")), name,
-                                 now["handle"].get("error"), "SUCCESS"))
+            found.append(
+                problem(
+                    "gpu_lost",
+                    "NVML does not open GPU %s any more: %s" % (name, now["handle"].get("error")),
+                    name,
+                    now["handle"].get("error"),
+                    "SUCCESS",
+                )
+            )
     if len(after) > len(before):
-        found.append(problem("gpu_unexpected",
-                             "NVML shows %d GPUs after the reset and showed %d before" % (len(after), len(before)),
-                             None, len(after),
-                             len(before)))
+        found.append(
+            problem(
+                "gpu_unexpected",
+                "NVML shows %d GPUs after the reset and showed %d before" % (len(after), len(before)),
+                None,
+                len(after),
+                len(before),
+            )
+        )
     return found
 
 
 def not_persistent(before: list, after: list, owed: list) -> list:
     """Return a problem for each GPU whose persistence mode has to be on again, as OWED says by name, and is off."""
     names = [(gpu_facts.name(gpu), same(gpu, after)) for gpu in before]
-    return [problem("persistence_on", "persistence mode of GPU %s is off, and was on before the reset" % name, name, 0,
-                    1,
-                    "look at nvidia-persistenced.service, and run nvidia-smi -pm 1 -i %s" % name)
-            for name, now in names if name in owed and now is not None and value(now, "persistence_mode") == 0]
+    return [
+        problem(
+            "persistence_on",
+            "persistence mode of GPU %s is off, and was on before the reset" % name,
+            name,
+            0,
+            1,
+            "look at nvidia-persistenced.service, and run nvidia-smi -pm 1 -i %s" % name,
+        )
+        for name, now in names
+        if name in owed and now is not None and value(now, "persistence_mode") == 0
+    ]
 
 
 def remains(gpu: dict, now: dict) -> list:
@@ -99,36 +130,78 @@ def remains(gpu: dict, now: dict) -> list:
     for which in gpu_facts.MODES:
         wanted, has = before[which], after[which]
         if has and has["current"] != has["pending"]:
-            found.append(problem("mode_pending",
-                                 "%s of GPU %s still waits: it is %s, and %s is pending"
-                                 % (which, name, has["current"], has["pending"]),
-                                 name, has["current"], has["pending"]))
+            found.append(
+                problem(
+                    "mode_pending",
+                    "%s of GPU %s still waits: it is %s, and %s is pending"
+                    % (which, name, has["current"], has["pending"]),
+                    name,
+                    has["current"],
+                    has["pending"],
+                )
+            )
         elif has and wanted and has["current"] != wanted["pending"]:
-            found.append(problem("mode_not_applied",
-                                 "%s of GPU %s is %s, and %s was pending"
-                                 % (which, name, has["current"], wanted["pending"]),
-                                 name, has["current"], wanted["pending"]))
+            found.append(
+                problem(
+                    "mode_not_applied",
+                    "%s of GPU %s is %s, and %s was pending" % (which, name, has["current"], wanted["pending"]),
+                    name,
+                    has["current"],
+                    wanted["pending"],
+                )
+            )
     if after["recovery_action"]:
-        found.append(problem("recovery_action",
-                             "the driver asks for recovery action %s of GPU %s" % (after["recovery_action"], name),
-                             name,
-                             after["recovery_action"], 0))
+        found.append(
+            problem(
+                "recovery_action",
+                "the driver asks for recovery action %s of GPU %s" % (after["recovery_action"], name),
+                name,
+                after["recovery_action"],
+                0,
+            )
+        )
     if after["repairs_pending"]:
-        found.append(problem("repair_pending",
-                             "repairs of GPU %s still wait: %s" % (name, ", ".join(after["repairs_pending"])), name,
-                             after["repairs_pending"], []))
+        found.append(
+            problem(
+                "repair_pending",
+                "repairs of GPU %s still wait: %s" % (name, ", ".join(after["repairs_pending"])),
+                name,
+                after["repairs_pending"],
+                [],
+            )
+        )
     if after["mig_instances"]:
-        found.append(problem("instances_left", "GPU %s still has its MIG instances, which no reset leaves" % name, name,
-                             len(after["mig_instances"]), 0))
+        found.append(
+            problem(
+                "instances_left",
+                "GPU %s still has its MIG instances, which no reset leaves" % name,
+                name,
+                len(after["mig_instances"]),
+                0,
+            )
+        )
     if (value(now, "remapped_rows") or {}).get("failure") and not (value(gpu, "remapped_rows") or {}).get("failure"):
-        found.append(problem("remap_failed", "a row of GPU %s could not be remapped" % name, name, True, False,
-                             "take the node out of service; have the "
-                             "GPU replaced"))
+        found.append(
+            problem(
+                "remap_failed",
+                "a row of GPU %s could not be remapped" % name,
+                name,
+                True,
+                False,
+                "take the node out of service; have the GPU replaced",
+            )
+        )
     keys = gpu_facts.unread(now)
     if keys or gpu_facts.RESET_REQUIRED in [gpu_facts.code(now, key) for key in ("uuid", "ecc_mode_current")]:
-        found.append(problem("unread",
-                             "GPU %s does not tell what became of it: %s"
-                             % (name, ", ".join(keys) or "it asks for a reset"), name, keys, []))
+        found.append(
+            problem(
+                "unread",
+                "GPU %s does not tell what became of it: %s" % (name, ", ".join(keys) or "it asks for a reset"),
+                name,
+                keys,
+                [],
+            )
+        )
     return found
 
 
@@ -139,8 +212,11 @@ def logged(log: dict | None, targets: list) -> tuple:
     """
     if not log or log.get("watermark") is None:
         return [], ["the kernel log has no position to read on from: whether XIDs came with the reset is not known"]
-    warnings = [] if log["complete"] else ["the kernel log since the reset is not complete: %s"
-                                           % (log["problem"] or "it cannot be told why")]
+    warnings = (
+        []
+        if log["complete"]
+        else ["the kernel log since the reset is not complete: %s" % (log["problem"] or "it cannot be told why")]
+    )
     names = dict((value(gpu, "pci_bus_id")[-12:], gpu_facts.name(gpu)) for gpu in targets if value(gpu, "pci_bus_id"))
     found = []
     for event in log["events"]:
@@ -150,8 +226,14 @@ def logged(log: dict | None, targets: list) -> tuple:
         if recovered or event.get("written_by") or event["kind"] not in BAD_EVENTS + ("xid",):
             continue
         if whose is None or whose in names or len(names) < len(targets):
-            found.append(problem("kernel_log", "the kernel log says since the reset: %s" % event["text"],
-                                 names.get(whose), event.get("xid") or event["kind"]))
+            found.append(
+                problem(
+                    "kernel_log",
+                    "the kernel log says since the reset: %s" % event["text"],
+                    names.get(whose),
+                    event.get("xid") or event["kind"],
+                )
+            )
     return found, warnings
 
 
@@ -162,18 +244,30 @@ def rows(before: list, plan: dict, after: list, problems: list) -> list:
         name, old, now = gpu_facts.name(gpu), state(gpu), same(gpu, after)
         new = state(now) if now else None
         seen = evidence(old, new) if new else []
-        seen += ["reset_required"] * bool(now and "reset_required" in gpu_facts.needs(gpu)
-                                          and "reset_required" not in gpu_facts.needs(now))
+        seen += ["reset_required"] * bool(
+            now and "reset_required" in gpu_facts.needs(gpu) and "reset_required" not in gpu_facts.needs(now)
+        )
         status = FAILED if None in broken or name in broken else PROVEN if seen else UNPROVEN
-        found.append({"gpu": name, "uuid": value(gpu, "uuid"), "pci_bus_id": value(gpu, "pci_bus_id"),
-                      "index": gpu["index"],
-                      "needs": gpu_facts.needs(gpu), "added": gpu["index"] in plan["added"], "before": old,
-                      "after": new, "evidence": seen,
-                      "status": status})
+        found.append(
+            {
+                "gpu": name,
+                "uuid": value(gpu, "uuid"),
+                "pci_bus_id": value(gpu, "pci_bus_id"),
+                "index": gpu["index"],
+                "needs": gpu_facts.needs(gpu),
+                "added": gpu["index"] in plan["added"],
+                "before": old,
+                "after": new,
+                "evidence": seen,
+                "status": status,
+            }
+        )
     return found
 
 
 def planned(before: list, plan: dict, status: str) -> list:
     """Return the rows of GPUs of which nothing was reset: as they are, or in check mode as they would be."""
-    return [dict(row, after=foreseen(row["before"]) if status == PLANNED else row["before"], status=status, evidence=[])
-            for row in rows(before, plan, [], [])]
+    return [
+        dict(row, after=foreseen(row["before"]) if status == PLANNED else row["before"], status=status, evidence=[])
+        for row in rows(before, plan, [], [])
+    ]

@@ -17,9 +17,13 @@ DRM = "nvidia_drm"
 
 def obstacles(root, command):
     """Return what can change while the module runs; asked a second time right before the reset."""
-    return {"holders": holders.read(root), "references": references.read(root), "drm_modeset": drm_modeset(root),
-            "hung": hung.read(root),
-            "command": installed(root, command)}
+    return {
+        "holders": holders.read(root),
+        "references": references.read(root),
+        "drm_modeset": drm_modeset(root),
+        "hung": hung.read(root),
+        "command": installed(root, command),
+    }
 
 
 def drm_modeset(root):

@@ -36,15 +36,22 @@ def read(boot_id, root="/", directory=files.OWN):
     if not isinstance(found, dict) or found.get("schema") != SCHEMA or found.get("boot_id") != boot_id:
         return None
     lists = [found.get(key) for key in ("gpus", "persistence")]
-    return found if all(isinstance(item, list) and all(isinstance(name, str) for name in item)
-                        for item in lists) else None
+    return (
+        found if all(isinstance(item, list) and all(isinstance(name, str) for name in item) for item in lists) else None
+    )
 
 
 def write(boot_id, gpus, persistence, phase, reason, root="/", directory=files.OWN):
     """Keep which GPUs are being reset, whose persistence mode has to be turned on again, and how far it has come."""
-    note = {"schema": SCHEMA, "boot_id": boot_id, "gpus": gpus, "persistence": persistence, "phase": phase,
-            "reason": reason,
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    note = {
+        "schema": SCHEMA,
+        "boot_id": boot_id,
+        "gpus": gpus,
+        "persistence": persistence,
+        "phase": phase,
+        "reason": reason,
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
     try:
         files.own_directory(root, directory)
         files.write_atomically(path(root, directory), json.dumps(note, indent=1, sort_keys=True) + "\n")

@@ -16,18 +16,66 @@ TIMEOUT_S = 60
 UNKNOWN_NODE = re.compile(r"(?m)^Node \S+ not found")
 # What Slurm says, what it means, and whether it may be different in a moment. The first that fits counts.
 TROUBLES = (
-    ("auth", True, ("Munge encode failed", "Munge decode failed", "authentication error", "authentication credential", "Zero Bytes were transmitted"),
-     "Slurm does not accept who asks: on {host}, or on the host of slurmctld, munge does not run, the two do not have the same /etc/munge/munge.key, or "
-     "their clocks differ by minutes. Look at systemctl status munge and at the time on both; the log of slurmctld says which it is."),
-    ("config", False, ("Could not establish a configuration source", "failed to fetch config", "Unable to process configuration", "slurm.conf"),
-     "{host} has no configuration of Slurm that can be read: give it the slurm.conf of the cluster, or delegate the task to a host that has it."),
-    ("unreachable", True, ("Unable to contact slurm controller", "Connection refused", "Connection timed out", "Socket timed out", "still running after"),
-     "slurmctld does not answer {host}: see whether it runs (scontrol ping), and run again."),
-    ("node", False, ("Invalid node name", "not found"),
-     "Slurm knows no node {node}{like}. If its name in Slurm differs from the one in the inventory, set node_name (in the roles gpu_scheduler_slurm_node)."),
-    ("permission", False, ("Invalid user id", "ccess/permission denied", "Operation not permitted"),
-     "{user} may not change nodes in Slurm: run it as root or as the SlurmUser (become), or give that user AdminLevel Operator "
-     "(sacctmgr modify user {user} set adminlevel=operator)."),
+    (
+        "auth",
+        True,
+        (
+            "Munge encode failed",
+            "Munge decode failed",
+            "authentication error",
+            "authentication credential",
+            "Zero Bytes were transmitted",
+        ),
+        (
+            "Slurm does not accept who asks: on {host}, or on the host of slurmctld, munge does not run, the two do "
+            "not have the same /etc/munge/munge.key, or their clocks differ by minutes. Look at systemctl status munge "
+            "and at the time on both; the log of slurmctld says which it is."
+        ),
+    ),
+    (
+        "config",
+        False,
+        (
+            "Could not establish a configuration source",
+            "failed to fetch config",
+            "Unable to process configuration",
+            "slurm.conf",
+        ),
+        (
+            "{host} has no configuration of Slurm that can be read: give it the slurm.conf of the cluster, or delegate "
+            "the task to a host that has it."
+        ),
+    ),
+    (
+        "unreachable",
+        True,
+        (
+            "Unable to contact slurm controller",
+            "Connection refused",
+            "Connection timed out",
+            "Socket timed out",
+            "still running after",
+        ),
+        "slurmctld does not answer {host}: see whether it runs (scontrol ping), and run again.",
+    ),
+    (
+        "node",
+        False,
+        ("Invalid node name", "not found"),
+        (
+            "Slurm knows no node {node}{like}. If its name in Slurm differs from the one in the inventory, set "
+            "node_name (in the roles gpu_scheduler_slurm_node)."
+        ),
+    ),
+    (
+        "permission",
+        False,
+        ("Invalid user id", "ccess/permission denied", "Operation not permitted"),
+        (
+            "{user} may not change nodes in Slurm: run it as root or as the SlurmUser (become), or give that user "
+            "AdminLevel Operator (sacctmgr modify user {user} set adminlevel=operator)."
+        ),
+    ),
 )
 
 
@@ -60,21 +108,35 @@ class Slurm:
 
     def trouble(self, words, code, said, node=""):
         if processes.missing(code):
-            return SlurmError("command", "%s: no such command on %s. Install Slurm's commands there (slurm-client), name their directory (bin_dir), or "
-                              "delegate the task to a host that has them (in the roles gpu_scheduler_slurm_host)." % (words[0], self.host))
+            return SlurmError(
+                "command",
+                "%s: no such command on %s. Install Slurm's commands there (slurm-client), name their directory "
+                "(bin_dir), or delegate the task to a host that has them (in the roles gpu_scheduler_slurm_host)."
+                % (words[0], self.host),
+            )
         for kind, passing, signs, meaning in TROUBLES:
             if any(sign in said for sign in signs):
                 like = self.like(node) if kind == "node" else ""
                 message = meaning.format(host=self.host, node=node, user=self.user, like=like)
                 return SlurmError(kind, "%s (%s: %s)" % (message, words[0], " ".join(said.split())[:300]), passing)
-        return SlurmError("other", "%s answered %s: %s" % (" ".join(words[:3]), code, " ".join(said.split())[:300] or "nothing"))
+        return SlurmError(
+            "other", "%s answered %s: %s" % (" ".join(words[:3]), code, " ".join(said.split())[:300] or "nothing")
+        )
 
     def like(self, node):
         """Which node may have been meant: the one with that host name, or names like it."""
         code, out, dummy = self.run(["sinfo", "--noheader", "--Node", "--format=%N %n"], TIMEOUT_S)
         known = dict(line.split(None, 1)[:2] for line in out.splitlines() if len(line.split()) > 1) if code == 0 else {}
-        same = [name for name, hostname in sorted(known.items()) if node in (hostname.strip(), hostname.split(".")[0].strip())]
-        close = same or difflib.get_close_matches(node, sorted(known), 3) or [name for name in sorted(known) if node in name or name in node][:3]
+        same = [
+            name
+            for name, hostname in sorted(known.items())
+            if node in (hostname.strip(), hostname.split(".")[0].strip())
+        ]
+        close = (
+            same
+            or difflib.get_close_matches(node, sorted(known), 3)
+            or [name for name in sorted(known) if node in name or name in node][:3]
+        )
         return "; it knows %s" % ", ".join(close) if close else ""
 
     def node(self, name):
@@ -111,11 +173,19 @@ class Slurm:
         return set(self.call(["sinfo", "--all", "--noheader", "--Node", "--format=%N"]).split())
 
     def jobs(self, name):
-        return records.jobs(self.call(["squeue", "--noheader", "--nodelist=" + name, "--states=all", "--format=" + records.JOB_FORMAT], name))
+        return records.jobs(
+            self.call(
+                ["squeue", "--noheader", "--nodelist=" + name, "--states=all", "--format=" + records.JOB_FORMAT], name
+            )
+        )
 
     def update(self, name, **fields):
         """Change the node; the words are those of scontrol."""
-        self.call(["scontrol", "update", "nodename=" + name] + ["%s=%s" % item for item in sorted(fields.items(), reverse=True)], name)
+        self.call(
+            ["scontrol", "update", "nodename=" + name]
+            + ["%s=%s" % item for item in sorted(fields.items(), reverse=True)],
+            name,
+        )
 
     def config_file(self):
         """Where slurm.conf lies, as slurmctld says."""
@@ -143,21 +213,54 @@ class Slurm:
         return True
 
     def reserve(self, name, node, start, minutes):
-        self.call(["scontrol", "create", "reservation", "ReservationName=" + name, "StartTime=" + start, "Duration=%d" % minutes, "Users=root",
-                   "Nodes=" + node, "Flags=MAINT,IGNORE_JOBS"], node)
+        self.call(
+            [
+                "scontrol",
+                "create",
+                "reservation",
+                "ReservationName=" + name,
+                "StartTime=" + start,
+                "Duration=%d" % minutes,
+                "Users=root",
+                "Nodes=" + node,
+                "Flags=MAINT,IGNORE_JOBS",
+            ],
+            node,
+        )
 
     def release(self, name):
         self.call(["scontrol", "delete", "ReservationName=" + name])
 
     def submit(self, name, node, minutes):
         """A job of our own that takes the whole node when it is free; its number."""
-        out = self.call(["sbatch", "--parsable", "--exclusive", "--nodes=1", "--nodelist=" + node, "--job-name=" + name, "--time=%d" % minutes,
-                         "--output=/dev/null", "--chdir=/", "--wrap=sleep %d" % (minutes * 60)], node)
+        out = self.call(
+            [
+                "sbatch",
+                "--parsable",
+                "--exclusive",
+                "--nodes=1",
+                "--nodelist=" + node,
+                "--job-name=" + name,
+                "--time=%d" % minutes,
+                "--output=/dev/null",
+                "--chdir=/",
+                "--wrap=sleep %d" % (minutes * 60),
+            ],
+            node,
+        )
         return out.strip().split(";")[0]
 
     def own_jobs(self, name):
         """{number: state} of the jobs with this name."""
-        out = self.call(["squeue", "--noheader", "--name=" + name, "--states=PENDING,RUNNING,CONFIGURING,SUSPENDED", "--format=%i|%T"])
+        out = self.call(
+            [
+                "squeue",
+                "--noheader",
+                "--name=" + name,
+                "--states=PENDING,RUNNING,CONFIGURING,SUSPENDED",
+                "--format=%i|%T",
+            ]
+        )
         return dict(line.strip().split("|", 1) for line in out.splitlines() if "|" in line)
 
     def cancel(self, number):

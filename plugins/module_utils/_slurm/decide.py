@@ -17,8 +17,11 @@ def drain(record, token):
     """Place our drain, or find that the node is drained already, by us or by somebody else."""
     state, mark = record["state"], marks.mark(record, token)
     if states.rebooting(state):
-        return Decision(REFUSE, "Slurm has a reboot of it pending (%s), which may clear a drain: let it end, or cancel it (scontrol cancel_reboot %s)" % (
-            states.text(state), record["name"]))
+        return Decision(
+            REFUSE,
+            "Slurm has a reboot of it pending (%s), which may clear a drain: let it end, or cancel it (scontrol "
+            "cancel_reboot %s)" % (states.text(state), record["name"]),
+        )
     if state.base == "FUTURE":
         return Decision(REFUSE, "it is a FUTURE node, which Slurm does not use yet")
     if mark["owner"] == marks.OURS and "DRAIN" in state.flags:
@@ -26,8 +29,11 @@ def drain(record, token):
     if states.closed(state):
         return Decision(LEAVE, "was drained before (%s), and stays so" % quoted(record))
     if mark["owner"] == marks.OPERATOR:
-        return Decision(REFUSE, "it is DOWN and not drained (%s), so that Slurm may return it by itself when it boots: drain or resume it there first" % (
-            quoted(record),))
+        return Decision(
+            REFUSE,
+            "it is DOWN and not drained (%s), so that Slurm may return it by itself when it boots: drain or "
+            "resume it there first" % (quoted(record),),
+        )
     return Decision(DO, "")
 
 
@@ -58,8 +64,11 @@ def resume(record, token, expected_gpus=None, expected_gres=None):
     if states.rebooting(state):
         return Decision(WAIT, "Slurm's reboot of it has not ended (%s)" % states.text(state))
     if "INVALID_REG" in state.flags:
-        return Decision(REFUSE, "slurmd reports less than Slurm has configured for it (%s; Gres=%s): bring gres.conf and slurm.conf in step with the GPUs" % (
-            quoted(record), record["gres"] or "none"))
+        return Decision(
+            REFUSE,
+            "slurmd reports less than Slurm has configured for it (%s; Gres=%s): bring gres.conf and slurm.conf in "
+            "step with the GPUs" % (quoted(record), record["gres"] or "none"),
+        )
     differs = gres(record, expected_gpus, expected_gres)
     if differs:
         return Decision(REFUSE, differs)
@@ -72,16 +81,22 @@ def gres(record, expected_gpus=None, expected_gres=None):
     """How the GPUs that Slurm has configured differ from those that the node has; empty when they do not."""
     found = records.gres_counts(record["gres"])
     if expected_gres is not None and found != expected_gres:
-        return "Slurm has %s for it (Gres=%s), and the node has %s: change slurm.conf and gres.conf, and reconfigure (scontrol reconfigure)" % (
-            listed(found), record["gres"] or "none", listed(expected_gres))
+        return (
+            "Slurm has %s for it (Gres=%s), and the node has %s: change slurm.conf and gres.conf, and reconfigure "
+            "(scontrol reconfigure)" % (listed(found), record["gres"] or "none", listed(expected_gres))
+        )
     # A cluster that gives whole nodes away may have no GRES at all; there is nothing to keep in step then.
     if expected_gpus is not None and found and expected_gpus < 0:
-        return ("Slurm has %s for it (Gres=%s), and how many GPUs and MIG devices the node has is not known: they could not be counted. See which GPU does not "
-                "tell its MIG mode or its MIG devices (nvidia-smi -L on the node, or gpu_info with the subset mig), and run again") % (
-                    gpus(found), record["gres"])
+        return (
+            "Slurm has %s for it (Gres=%s), and how many GPUs and MIG devices the node has is not known: they could "
+            "not be counted. See which GPU does not tell its MIG mode or its MIG devices (nvidia-smi -L on the node, "
+            "or gpu_info with the subset mig), and run again"
+        ) % (gpus(found), record["gres"])
     if expected_gpus is not None and found and sum(found.values()) != expected_gpus:
-        return "Slurm has %s for it (Gres=%s), and the node has %d: change slurm.conf and gres.conf, and reconfigure (scontrol reconfigure)" % (
-            gpus(found), record["gres"], expected_gpus)
+        return (
+            "Slurm has %s for it (Gres=%s), and the node has %d: change slurm.conf and gres.conf, and reconfigure "
+            "(scontrol reconfigure)" % (gpus(found), record["gres"], expected_gpus)
+        )
     return ""
 
 
@@ -94,7 +109,9 @@ def reboot(record, jobs, token):
     """Only a node that we drained, and that is empty, may be rebooted through Slurm."""
     mark = marks.mark(record, token)
     if mark["owner"] != marks.OURS:
-        return Decision(REFUSE, "it is not drained by %s%s (%s): drain it first" % (marks.PREFIX, token, quoted(record)))
+        return Decision(
+            REFUSE, "it is not drained by %s%s (%s): drain it first" % (marks.PREFIX, token, quoted(record))
+        )
     if states.rebooting(record["state"]):
         return Decision(NOTHING, "its reboot is under way")
     if not drained(record, jobs):
@@ -108,7 +125,11 @@ def rebooted(record, since):
 
 
 def quoted(record):
-    text = '"%s"%s' % (record["reason"], " by %s" % record["reason_user"] if record["reason_user"] else "") if record["reason"] else "no reason given"
+    text = (
+        '"%s"%s' % (record["reason"], " by %s" % record["reason_user"] if record["reason_user"] else "")
+        if record["reason"]
+        else "no reason given"
+    )
     return "%s, %s" % (states.text(record["state"]), text)
 
 
@@ -117,5 +138,8 @@ def listed(counts):
 
 
 def jobs_told(jobs, most=10):
-    words = ["job %(id)s (user %(user)s, partition %(partition)s, %(state)s, %(time_left)s left)" % job for job in jobs[:most]]
+    words = [
+        "job %(id)s (user %(user)s, partition %(partition)s, %(state)s, %(time_left)s left)" % job
+        for job in jobs[:most]
+    ]
     return ", ".join(words) + (" and %d more" % (len(jobs) - most) if len(jobs) > most else "")

@@ -108,8 +108,7 @@ def _gpu(gpu, files, renamed):
                 "the device files of the MIG device with GPU instance %d and compute instance %d of GPU %s are not "
                 "known: "
                 "/proc/driver/nvidia-caps/mig-minors does not list them. See whether the driver is loaded, and run "
-                "again"
-                % (place + (gpu.get("index"),))
+                "again" % (place + (gpu.get("index"),))
             )
         own = tuple("/dev/nvidia-caps/nvidia-cap%d" % files[minor, place[0], number] for number in (None, place[1]))
         name = type_name(model, profile_of(device["name"], gpu.get("index")))
@@ -119,7 +118,9 @@ def _gpu(gpu, files, renamed):
 
 def _read(gpu, key):
     if key not in gpu:
-        raise GresError("the %s of GPU %s was not read: gpu_info needs the subsets identity and mig" % (key, gpu.get("index")))
+        raise GresError(
+            "the %s of GPU %s was not read: gpu_info needs the subsets identity and mig" % (key, gpu.get("index"))
+        )
     answer = gpu[key]
     if answer.get("rc") != SUCCESS or answer.get("value") is None:
         raise GresError(

@@ -30,7 +30,9 @@ def token_of(text):
 
 def by_slurm(record):
     """Whether Slurm itself took the node down, as one that does not answer."""
-    return record["reason_user"] == "slurm" or record["reason"].startswith(("Not responding", "Node unexpectedly rebooted"))
+    return record["reason_user"] == "slurm" or record["reason"].startswith(
+        ("Not responding", "Node unexpectedly rebooted")
+    )
 
 
 def mark(record, token):

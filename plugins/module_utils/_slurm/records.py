@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What Slurm's commands say of nodes and jobs, as data.
 
-scontrol has --json since 23.02; before it its text is read. The --json of sinfo and squeue is older, but describes the whole cluster whatever
-was asked for, so that jobs are read from a format of our own, which every version has.
+scontrol has --json since 23.02; before it its text is read. The --json of sinfo and squeue is older, but describes the
+whole cluster whatever was asked for, so that jobs are read from a format of our own, which every version has.
 """
 
 from __future__ import annotations
@@ -18,8 +18,24 @@ JOB_FORMAT = "%i|%u|%P|%T|%L"
 JOB_FIELDS = ("id", "user", "partition", "state", "time_left")
 # In these a job holds no node, or not any more. Whatever else Slurm says holds it.
 GONE = (
-    "PENDING", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY", "REVOKED",
-    "SPECIAL_EXIT", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "LAUNCH_FAILED", "RECONFIG_FAIL",
+    "PENDING",
+    "COMPLETED",
+    "CANCELLED",
+    "FAILED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+    "REVOKED",
+    "SPECIAL_EXIT",
+    "REQUEUED",
+    "REQUEUE_HOLD",
+    "REQUEUE_FED",
+    "RESV_DEL_HOLD",
+    "LAUNCH_FAILED",
+    "RECONFIG_FAIL",
 )
 NOTHING = ("(null)", "N/A", "None", "Unknown")
 
@@ -29,7 +45,9 @@ class NotJson(Exception):
 
 
 def gres_counts(listing):
-    """{type: count} of the GPUs in a list of generic resources such as C(gpu:a100:4(S:0-1),shard:8); those without a type are of type C("")."""
+    """{type: count} of the GPUs in a list of generic resources such as C(gpu:a100:4(S:0-1),shard:8); those without a
+    type are of type C("").
+    """
     counts = {}
     for item in re.split(r",(?![^(]*\))", "" if listing in NOTHING else listing or ""):
         words = re.sub(r"\(.*$", "", item.strip()).split(":")
@@ -41,12 +59,34 @@ def gres_counts(listing):
     return counts
 
 
-def node(name, hostname, state, reason, reason_user, gres, gres_used, alloc_cpus, boot_time, slurmd_start_time, partitions, version):
+def node(
+    name,
+    hostname,
+    state,
+    reason,
+    reason_user,
+    gres,
+    gres_used,
+    alloc_cpus,
+    boot_time,
+    slurmd_start_time,
+    partitions,
+    version,
+):
     """One node as the rest of this package knows it."""
     return {
-        "name": name, "hostname": hostname, "state": state, "reason": reason or "", "reason_user": reason_user or "", "gres": gres or "",
-        "gres_used": gres_used or "", "alloc_cpus": alloc_cpus, "boot_time": boot_time, "slurmd_start_time": slurmd_start_time,
-        "partitions": partitions, "version": version or "",
+        "name": name,
+        "hostname": hostname,
+        "state": state,
+        "reason": reason or "",
+        "reason_user": reason_user or "",
+        "gres": gres or "",
+        "gres_used": gres_used or "",
+        "alloc_cpus": alloc_cpus,
+        "boot_time": boot_time,
+        "slurmd_start_time": slurmd_start_time,
+        "partitions": partitions,
+        "version": version or "",
     }
 
 
@@ -66,8 +106,18 @@ def _from_text(text):
                 found.setdefault(key, "" if value in NOTHING else value)
     partitions = [name for name in found.get("Partitions", "").split(",") if name]
     return node(
-        found["NodeName"], found.get("NodeHostName", ""), states.parse(found.get("State", "UNKNOWN")), reason, user, found.get("Gres"),
-        found.get("GresUsed"), number(found.get("CPUAlloc")), found.get("BootTime", ""), found.get("SlurmdStartTime", ""), partitions, found.get("Version"),
+        found["NodeName"],
+        found.get("NodeHostName", ""),
+        states.parse(found.get("State", "UNKNOWN")),
+        reason,
+        user,
+        found.get("Gres"),
+        found.get("GresUsed"),
+        number(found.get("CPUAlloc")),
+        found.get("BootTime", ""),
+        found.get("SlurmdStartTime", ""),
+        partitions,
+        found.get("Version"),
     )
 
 
@@ -86,9 +136,18 @@ def _from_json(item):
     words = item.get("state") or ["UNKNOWN"]
     words = [words] if isinstance(words, str) else list(words)
     return node(
-        item["name"], item.get("hostname", ""), states.parse(*(words + list(item.get("state_flags") or []))), item.get("reason"),
-        item.get("reason_set_by_user"), item.get("gres"), item.get("gres_used"), number(item.get("alloc_cpus")), number(item.get("boot_time")),
-        number(item.get("slurmd_start_time")), item.get("partitions") or [], item.get("version") or item.get("slurmd_version"),
+        item["name"],
+        item.get("hostname", ""),
+        states.parse(*(words + list(item.get("state_flags") or []))),
+        item.get("reason"),
+        item.get("reason_set_by_user"),
+        item.get("gres"),
+        item.get("gres_used"),
+        number(item.get("alloc_cpus")),
+        number(item.get("boot_time")),
+        number(item.get("slurmd_start_time")),
+        item.get("partitions") or [],
+        item.get("version") or item.get("slurmd_version"),
     )
 
 
@@ -104,5 +163,9 @@ def number(value):
 
 def jobs(text):
     """Jobs that hold the node, from squeue with JOB_FORMAT."""
-    found = [dict(zip(JOB_FIELDS, line.split("|", len(JOB_FIELDS) - 1))) for line in text.splitlines() if line.count("|") >= len(JOB_FIELDS) - 1]
+    found = [
+        dict(zip(JOB_FIELDS, line.split("|", len(JOB_FIELDS) - 1)))
+        for line in text.splitlines()
+        if line.count("|") >= len(JOB_FIELDS) - 1
+    ]
     return [job for job in found if job["state"] not in GONE]

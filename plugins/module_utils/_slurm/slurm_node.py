@@ -28,12 +28,21 @@ class SlurmNode:
         self.name, self.token = params["node_name"], params["token"]
         self.part = dict(WHOLE, **params.get("part") or {})
         self.began = clock()
-        self.result = {"changed": False, "node": self.name, "drained": False, "blockers": [], "left": [], "waiting": False,
-                       "mark": {"owner": marks.NONE, "token": None, "previous": None}}
+        self.result = {
+            "changed": False,
+            "node": self.name,
+            "drained": False,
+            "blockers": [],
+            "left": [],
+            "waiting": False,
+            "mark": {"owner": marks.NONE, "token": None, "previous": None},
+        }
         self.before = None
 
     def run(self):
-        {"read": self.info, "drained": self.drained, "resumed": self.resumed, "rebooting": self.rebooting}[self.params["state"]]()
+        {"read": self.info, "drained": self.drained, "resumed": self.resumed, "rebooting": self.rebooting}[
+            self.params["state"]
+        ]()
         self.result["waited_s"] = round(self.part["waited_s"] + self.clock() - self.began, 1)
         return self.result
 
@@ -47,10 +56,20 @@ class SlurmNode:
 
     def tell(self, record, jobs, mark=None):
         self.result.update(
-            state=states.text(record["state"]), hostname=record["hostname"], reason=record["reason"], work=decide.empty(record, jobs)[0],
-            drained=decide.drained(record, jobs), mark=mark or marks.mark(record, self.token), blockers=jobs,
-            gres={"configured": record["gres"], "gpus": sum(records.gres_counts(record["gres"]).values()), "types": records.gres_counts(record["gres"])},
-            slurm_version=record["version"])
+            state=states.text(record["state"]),
+            hostname=record["hostname"],
+            reason=record["reason"],
+            work=decide.empty(record, jobs)[0],
+            drained=decide.drained(record, jobs),
+            mark=mark or marks.mark(record, self.token),
+            blockers=jobs,
+            gres={
+                "configured": record["gres"],
+                "gpus": sum(records.gres_counts(record["gres"]).values()),
+                "types": records.gres_counts(record["gres"]),
+            },
+            slurm_version=record["version"],
+        )
         self.result["work"] = {"yes": "idle", "no": "busy"}.get(self.result["work"], "unknown")
         seen = {"state": self.result["state"], "reason": self.result["reason"]}
         self.before = self.before or seen
@@ -93,7 +112,7 @@ class SlurmNode:
             return
         found = {}
         for start in range(0, len(names), CHUNK):
-            for record in self.slurm.nodes(",".join(names[start:start + CHUNK])):
+            for record in self.slurm.nodes(",".join(names[start : start + CHUNK])):
                 found[record["name"]] = record
         unknown = [name for name in names if name not in found]
         if unknown:
@@ -102,7 +121,14 @@ class SlurmNode:
         told = []
         for record in (found[name] for name in names):
             work = states.work(record["state"], record["alloc_cpus"])
-            told.append({"node": record["name"], "state": states.text(record["state"]), "work": work, "mark": marks.mark(record, self.token)})
+            told.append(
+                {
+                    "node": record["name"],
+                    "state": states.text(record["state"]),
+                    "work": work,
+                    "mark": marks.mark(record, self.token),
+                }
+            )
         self.result["nodes"] = sorted(told, key=lambda item: rank[item["work"]])
 
     # drained
@@ -124,7 +150,9 @@ class SlurmNode:
         if decision.action == decide.DO:
             differs = decide.gres(record, self.params["expected_gpus"], self.params["expected_gres"])
             if differs:
-                raise NodeError("%s was not drained, since it could not be resumed afterwards: %s." % (self.name, differs))
+                raise NodeError(
+                    "%s was not drained, since it could not be resumed afterwards: %s." % (self.name, differs)
+                )
         if self.check:
             self.foresee(record, jobs, decision)
             return False
@@ -140,8 +168,10 @@ class SlurmNode:
         places = decision.action == decide.DO
         after = dict(record)
         if places:
-            after.update(state=states.State(record["state"].base, record["state"].flags | {"DRAIN"}),
-                         reason=marks.reason(self.token, self.params["reason"]))
+            after.update(
+                state=states.State(record["state"].base, record["state"].flags | {"DRAIN"}),
+                reason=marks.reason(self.token, self.params["reason"]),
+            )
         self.result["changed"] = places
         self.tell(after, jobs)
 
@@ -152,19 +182,25 @@ class SlurmNode:
         record = self.patiently(lambda: self.look(jobs=False))[0]
         mark = marks.mark(record, self.token)
         if not states.closed(record["state"]) or mark["owner"] != marks.OURS:
-            raise NodeError("%s was drained with the reason \"%s\", and Slurm says %s: somebody else changed it at the same time. Ask who works on it, and run "
-                            "again." % (self.name, words, decide.quoted(record)))
+            raise NodeError(
+                "%s was drained with the reason \"%s\", and Slurm says %s: somebody else changed it at the same time. "
+                "Ask who works on it, and run again." % (self.name, words, decide.quoted(record))
+            )
 
     def wait_until_empty(self):
         mine = marks.OURS in (self.part["owner"], self.result["mark"]["owner"])
         while True:
             record, jobs = self.patiently(self.look)
             if not states.closed(record["state"]):
-                raise NodeError("%s is not drained any more (%s): somebody resumed it while its jobs were waited for. Ask who needs it, and run again." % (
-                    self.name, decide.quoted(record)))
+                raise NodeError(
+                    "%s is not drained any more (%s): somebody resumed it while its jobs were waited for. Ask who "
+                    "needs it, and run again." % (self.name, decide.quoted(record))
+                )
             if mine and self.result["mark"]["owner"] != marks.OURS:
                 mine = False
-                self.result["left"].append("%s is now drained by somebody else (%s), and stays so" % (self.name, decide.quoted(record)))
+                self.result["left"].append(
+                    "%s is now drained by somebody else (%s), and stays so" % (self.name, decide.quoted(record))
+                )
             if self.result["drained"] or self.only_looks():
                 return
             if self.over():
@@ -185,8 +221,10 @@ class SlurmNode:
             if self.params["reservation_minutes"]:
                 self.unreserve()
         self.result.update(waiting=True, holding=holding)
-        raise NodeError("%s is not empty after %d s, %s. %s. Wait for the jobs, or have them ended, or allow more time (timeout_s), and run again." % (
-            self.name, self.waited_s(), holding, kept))
+        raise NodeError(
+            "%s is not empty after %d s, %s. %s. Wait for the jobs, or have them ended, or allow more time "
+            "(timeout_s), and run again." % (self.name, self.waited_s(), holding, kept)
+        )
 
     # one job of our own that makes the window
 
@@ -194,7 +232,10 @@ class SlurmNode:
         return "gpufleet-%s-%s" % (self.token, self.name)
 
     def window(self):
-        """Wait until our own job has the whole node. Whether it has; without time to wait the job stays in the queue."""
+        """Wait until our own job has the whole node.
+
+        Whether it has; without time to wait the job stays in the queue.
+        """
         if not self.slurm.own_jobs(self.job_name()):
             number = self.slurm.submit(self.job_name(), self.name, JOB_MINUTES)
             self.result.update(changed=True, job=number)
@@ -219,7 +260,9 @@ class SlurmNode:
 
     def reserve(self):
         if not self.slurm.reservation(self.reservation_name()):
-            self.slurm.reserve(self.reservation_name(), self.name, self.params["reservation_start"], self.params["reservation_minutes"])
+            self.slurm.reserve(
+                self.reservation_name(), self.name, self.params["reservation_start"], self.params["reservation_minutes"]
+            )
             self.result["changed"] = True
         self.result["reservation"] = self.reservation_name()
 
@@ -264,7 +307,11 @@ class SlurmNode:
         while True:
             record, dummy = self.look()
             state = record["state"]
-            well = state.base in ("IDLE", "MIXED", "ALLOCATED") and not state.flags & {"NOT_RESPONDING", "INVALID_REG", "DRAIN"}
+            well = state.base in ("IDLE", "MIXED", "ALLOCATED") and not state.flags & {
+                "NOT_RESPONDING",
+                "INVALID_REG",
+                "DRAIN",
+            }
             if well:
                 return
             foreign = states.closed(state) and self.result["mark"]["owner"] != marks.OURS
@@ -276,8 +323,10 @@ class SlurmNode:
             kept = "the drain was put back"
             self.slurm.update(self.name, state="drain", reason=reason)
             self.look()
-        raise NodeError("%s was resumed and does not serve (%s), so that %s: see whether slurmd runs on it (systemctl status slurmd) and what its log says." % (
-            self.name, states.text(state), kept))
+        raise NodeError(
+            "%s was resumed and does not serve (%s), so that %s: see whether slurmd runs on it (systemctl status "
+            "slurmd) and what its log says." % (self.name, states.text(state), kept)
+        )
 
     # rebooting
 
@@ -297,14 +346,17 @@ class SlurmNode:
             if decide.rebooted(record, booted) or self.over():
                 break
             self.pause()
-        # Whatever the reboot made of it, it must not serve before somebody has looked at it. Slurm takes the drain away with the reboot.
+        # Whatever the reboot made of it, it must not serve before somebody has looked at it. Slurm takes the drain away
+        # with the reboot.
         if self.params["timeout_s"] and not states.closed(record["state"]) and not states.rebooting(record["state"]):
             self.slurm.update(self.name, state="drain", reason=reason)
             self.look()
         if self.params["timeout_s"] and not decide.rebooted(record, booted):
             self.result["waiting"] = True
-            raise NodeError("%s has not come back from its reboot after %d s (%s): look at its console. It stays out of service." % (
-                self.name, self.params["timeout_s"], decide.quoted(record)))
+            raise NodeError(
+                "%s has not come back from its reboot after %d s (%s): look at its console. It stays out of service."
+                % (self.name, self.params["timeout_s"], decide.quoted(record))
+            )
 
 
 def contradiction(params):
@@ -312,7 +364,10 @@ def contradiction(params):
     if params["state"] != "read" and not params["token"]:
         return "state %s needs a token, which says whose drain it is" % params["state"]
     if params["token"] and not marks.valid(params["token"]):
-        return "token is %r: expected letters, digits and . _ + ~ -, at most 100 of them, beginning with a letter or digit" % params["token"]
+        return (
+            "token is %r: expected letters, digits and . _ + ~ -, at most 100 of them, beginning with a letter or digit"
+            % params["token"]
+        )
     if not params["node_name"] and not (params["state"] == "read" and params["node_names"]):
         return "node_name is missing: the name of the node in Slurm"
     for name, least in (("timeout_s", 0), ("reservation_minutes", 0), ("slice_s", 1)):

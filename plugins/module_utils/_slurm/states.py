@@ -13,17 +13,42 @@ State = collections.namedtuple("State", ["base", "flags"])
 BASES = ("UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE")
 # What sinfo puts behind a state, and scontrol behind its base.
 SUFFIXES = {
-    "*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "!": "POWER_DOWN", "%": "POWERING_DOWN", "$": "MAINTENANCE",
-    "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED",
+    "*": "NOT_RESPONDING",
+    "~": "POWERED_DOWN",
+    "#": "POWERING_UP",
+    "!": "POWER_DOWN",
+    "%": "POWERING_DOWN",
+    "$": "MAINTENANCE",
+    "@": "REBOOT_REQUESTED",
+    "^": "REBOOT_ISSUED",
+    "-": "PLANNED",
 }
-# Other spellings of a base or a flag, of other versions of Slurm and of sinfo. Words that hide the base leave it unknown.
+# Other spellings of a base or a flag, of other versions of Slurm and of sinfo. Words that hide the base leave it
+# unknown.
 SPELLINGS = {
-    "ALLOC": ("ALLOCATED",), "MIX": ("MIXED",), "UNK": ("UNKNOWN",), "FUTR": ("FUTURE",), "ERR": ("ERROR",),
-    "DRAINED": ("IDLE", "DRAIN"), "DRAINING": ("ALLOCATED", "DRAIN"), "DRNG": ("ALLOCATED", "DRAIN"),
-    "FAILING": ("ALLOCATED", "FAIL"), "FAILG": ("ALLOCATED", "FAIL"),
-    "COMP": ("COMPLETING",), "INVAL": ("INVALID_REG",), "INVALID": ("INVALID_REG",), "MAINT": ("MAINTENANCE",), "RESV": ("RESERVED",),
-    "PLND": ("PLANNED",), "NO_RESPOND": ("NOT_RESPONDING",), "NPC": ("PERFCTRS",), "REBOOT": ("REBOOT_REQUESTED",), "BOOT": ("REBOOT_REQUESTED",),
-    "REBOOT_CANCEL": ("REBOOT_CANCELED",), "POW_DN": ("POWERING_DOWN",), "POW_UP": ("POWERING_UP",),
+    "ALLOC": ("ALLOCATED",),
+    "MIX": ("MIXED",),
+    "UNK": ("UNKNOWN",),
+    "FUTR": ("FUTURE",),
+    "ERR": ("ERROR",),
+    "DRAINED": ("IDLE", "DRAIN"),
+    "DRAINING": ("ALLOCATED", "DRAIN"),
+    "DRNG": ("ALLOCATED", "DRAIN"),
+    "FAILING": ("ALLOCATED", "FAIL"),
+    "FAILG": ("ALLOCATED", "FAIL"),
+    "COMP": ("COMPLETING",),
+    "INVAL": ("INVALID_REG",),
+    "INVALID": ("INVALID_REG",),
+    "MAINT": ("MAINTENANCE",),
+    "RESV": ("RESERVED",),
+    "PLND": ("PLANNED",),
+    "NO_RESPOND": ("NOT_RESPONDING",),
+    "NPC": ("PERFCTRS",),
+    "REBOOT": ("REBOOT_REQUESTED",),
+    "BOOT": ("REBOOT_REQUESTED",),
+    "REBOOT_CANCEL": ("REBOOT_CANCELED",),
+    "POW_DN": ("POWERING_DOWN",),
+    "POW_UP": ("POWERING_UP",),
 }
 BUSY = ("ALLOCATED", "MIXED")
 REBOOTING = ("REBOOT_REQUESTED", "REBOOT_ISSUED")
@@ -45,7 +70,12 @@ def parse(*words):
             elif name:
                 flags.add(name)
     # A lone DRAIN or FAIL is what sinfo calls a node without jobs; a planned one is idle.
-    alone = flags & {"DRAIN", "FAIL", "PLANNED"} and not flags & {"COMPLETING", "REBOOT_REQUESTED", "REBOOT_ISSUED", "INVALID_REG"}
+    alone = flags & {"DRAIN", "FAIL", "PLANNED"} and not flags & {
+        "COMPLETING",
+        "REBOOT_REQUESTED",
+        "REBOOT_ISSUED",
+        "INVALID_REG",
+    }
     return State(base or ("IDLE" if alone else "UNKNOWN"), frozenset(flags))
 
 
@@ -55,7 +85,10 @@ def text(state):
 
 
 def closed(state):
-    """Whether Slurm starts no new job on the node because somebody told it so. A node that is down may come back by itself."""
+    """Whether Slurm starts no new job on the node because somebody told it so.
+
+    A node that is down may come back by itself.
+    """
     return bool(state.flags & {"DRAIN", "FAIL"})
 
 

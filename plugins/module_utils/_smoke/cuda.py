@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The driver's CUDA interface through ctypes: what a short test needs and no more.
 
-The names, with their _v2, and the types are those of the public header cuda.h. Every argument has its type, as a pointer that is passed
-as a C int loses its upper half.
+The names, with their _v2, and the types are those of the public header cuda.h. Every argument has its type, as a
+pointer that is passed as a C int loses its upper half.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class CudaError(Exception):
 
 
 class Driver:
-    """The functions of one libcuda; each raises CudaError for what is no success. PROGRESS is told each call first, in case it never returns."""
+    """The functions of one libcuda; each raises CudaError for what is no success.
+
+    PROGRESS is told each call first, in case it never returns.
+    """
 
     def __init__(self, path, progress=None, load=ctypes.CDLL):
         self._library = load(path)
@@ -173,7 +176,9 @@ class Gpu:
             self.driver._progress("cuModuleLoadData")
             self._module = self.driver.out(POINTER, "cuModuleLoadData", kernels.PTX.encode("ascii"))
             for kernel in kernels.KERNELS:
-                self._functions[kernel] = self.driver.out(POINTER, "cuModuleGetFunction", self._module, kernel.name.encode("ascii"))
+                self._functions[kernel] = self.driver.out(
+                    POINTER, "cuModuleGetFunction", self._module, kernel.name.encode("ascii")
+                )
         except CudaError:
             self._release()
             raise
@@ -230,7 +235,20 @@ class Gpu:
         if len(holders) != len(kernel.parameters) or len(values) != len(holders):
             raise ValueError("%s takes %d values, not %d" % (kernel.name, len(kernel.parameters), len(values)))
         pointers = (POINTER * len(holders))(*[ctypes.cast(ctypes.pointer(holder), POINTER) for holder in holders])
-        self.driver.call("cuLaunchKernel", self._functions[kernel], grid[0], grid[1], 1, block[0], block[1], 1, 0, None, pointers, None)
+        self.driver.call(
+            "cuLaunchKernel",
+            self._functions[kernel],
+            grid[0],
+            grid[1],
+            1,
+            block[0],
+            block[1],
+            1,
+            0,
+            None,
+            pointers,
+            None,
+        )
 
     def linear(self, kernel, words, *values):
         self.launch(kernel, (kernels.grid(words), 1), (kernels.BLOCK, 1), *values)

@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NVIDIA's own diagnostic where it is installed: dcgmi diag, of DCGM 3 and 4.
 
-The exit status says little (it is not 0 for a test that was skipped in some versions and for a setting in others), so the document is
-read and every word that is not known counts as unknown.
+The exit status says little (it is not 0 for a test that was skipped in some versions and for a setting in others), so
+the document is read and every word that is not known counts as unknown.
 """
 
 from __future__ import annotations
@@ -15,8 +15,19 @@ import json
 RC_NOT_FOUND, RC_TIMEOUT = 127, 124
 # Top-level name of the document by major version.
 ROOTS = (("DCGM Diagnostic", 4), ("DCGM GPU Diagnostic", 3))
-STATUSES = {"pass": "pass", "passed": "pass", "fail": "fail", "failed": "fail", "error": "fail", "warn": "warn", "warning": "warn", "skip": "skip",
-            "skipped": "skip", "not run": "not_run", "notrun": "not_run"}
+STATUSES = {
+    "pass": "pass",
+    "passed": "pass",
+    "fail": "fail",
+    "failed": "fail",
+    "error": "fail",
+    "warn": "warn",
+    "warning": "warn",
+    "skip": "skip",
+    "skipped": "skip",
+    "not run": "not_run",
+    "notrun": "not_run",
+}
 # From what decides to what says nothing.
 ORDER = ("fail", "unknown", "warn", "not_run", "pass", "skip")
 TEXT_LIMIT = 600
@@ -25,8 +36,17 @@ TEXT_LIMIT = 600
 def diagnose(runner, level, timeout_s, indices):
     """Run the diagnostic of LEVEL (1 to 4) on the GPUs with these indexes; what came of it, as data."""
     command = ["dcgmi", "diag", "-r", str(level), "-j", "-i", ",".join(str(index) for index in indices)]
-    answer = {"command": " ".join(command), "status": "ok", "rc": None, "major": None, "version": None, "driver_version": None, "level": level,
-              "tests": [], "message": ""}
+    answer = {
+        "command": " ".join(command),
+        "status": "ok",
+        "rc": None,
+        "major": None,
+        "version": None,
+        "driver_version": None,
+        "level": level,
+        "tests": [],
+        "message": "",
+    }
     if not indices:
         answer.update(status="not_run", message="no GPU of this node can be tested now")
         return answer
@@ -44,8 +64,17 @@ def diagnose(runner, level, timeout_s, indices):
 
 
 def parse(text):
-    """{"status", "message", "major", "version", "driver_version", "tests"} of the document in TEXT, which other words may precede."""
-    answer = {"status": "unreadable", "message": "", "major": None, "version": None, "driver_version": None, "tests": []}
+    """{"status", "message", "major", "version", "driver_version", "tests"} of the document in TEXT, which other words
+    may precede.
+    """
+    answer = {
+        "status": "unreadable",
+        "message": "",
+        "major": None,
+        "version": None,
+        "driver_version": None,
+        "tests": [],
+    }
     document = _document(text)
     if document is None:
         answer["message"] = "dcgmi printed no JSON; is its service running (systemctl status nvidia-dcgm)?"
@@ -56,7 +85,9 @@ def parse(text):
         return answer
     root, major = known[0]
     places = [root, document, document.get("metadata")]
-    answer.update(major=major, version=_first(places, "version"), driver_version=_first(places, "Driver Version Detected"))
+    answer.update(
+        major=major, version=_first(places, "version"), driver_version=_first(places, "Driver Version Detected")
+    )
     categories = root.get("test_categories")
     answer["tests"] = [test for category in _dictionaries(categories) for test in _tests(category)]
     problem = _first(places, "runtime_error")
@@ -102,7 +133,14 @@ def _tests(category):
         summary = test.get("test_summary")
         if isinstance(summary, dict):
             statuses.append(_status(summary.get("status")))
-        found.append({"category": str(category.get("category")), "name": str(test.get("name")), "status": worst(statuses), "results": results})
+        found.append(
+            {
+                "category": str(category.get("category")),
+                "name": str(test.get("name")),
+                "status": worst(statuses),
+                "results": results,
+            }
+        )
     return found
 
 
@@ -123,7 +161,11 @@ def _result(result):
     texts = []
     for warning in _list(result.get("warnings")):
         texts.append(str(warning.get("warning")) if isinstance(warning, dict) else str(warning))
-    return {"entities": entities, "status": _status(result.get("status")), "warnings": [text[:TEXT_LIMIT] for text in texts[:8]]}
+    return {
+        "entities": entities,
+        "status": _status(result.get("status")),
+        "warnings": [text[:TEXT_LIMIT] for text in texts[:8]],
+    }
 
 
 def _list(value):

@@ -4,8 +4,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The programs that run on the GPU, as PTX text that the driver compiles for the GPU it finds.
 
-PTX 6.4 for sm_70 is understood by every driver since R418 and by every GPU since Volta. Nothing here is timed against an absolute
-number: the programs are simple, and what counts is that the same program on the same GPU takes as long as it did before.
+PTX 6.4 for sm_70 is understood by every driver since R418 and by every GPU since Volta. Nothing here is timed against
+an absolute
+number: the programs are simple, and what counts is that the same program on the same GPU takes as long as it did
+before.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ _POSITION = """
     mul.lo.u32      %r11, %r4, %r2;
 """
 
-_FILL = """
+_FILL = (
+    """
 // word[i] = base + i * step, for i < words
 .visible .entry gpufleet_fill(
     .param .u64 gpufleet_fill_memory,
@@ -57,7 +60,9 @@ _FILL = """
     ld.param.u32    %r6, [gpufleet_fill_base];
     ld.param.u32    %r7, [gpufleet_fill_step];
     cvta.to.global.u64 %rd1, %rd1;
-""" + _POSITION + """
+"""
+    + _POSITION
+    + """
 FILL_NEXT:
     setp.ge.u32     %p1, %r10, %r5;
     @%p1 bra        FILL_END;
@@ -71,8 +76,10 @@ FILL_END:
     ret;
 }
 """
+)
 
-_VERIFY = """
+_VERIFY = (
+    """
 // result[0] += words that are not base + i * step; result[1] = the first such i; result[2] |= the bits that differ
 .visible .entry gpufleet_verify(
     .param .u64 gpufleet_verify_memory,
@@ -93,7 +100,9 @@ _VERIFY = """
     ld.param.u64    %rd4, [gpufleet_verify_result];
     cvta.to.global.u64 %rd1, %rd1;
     cvta.to.global.u64 %rd4, %rd4;
-""" + _POSITION + """
+"""
+    + _POSITION
+    + """
 VERIFY_NEXT:
     setp.ge.u32     %p1, %r10, %r5;
     @%p1 bra        VERIFY_END;
@@ -114,8 +123,10 @@ VERIFY_END:
     ret;
 }
 """
+)
 
-_ADD = """
+_ADD = (
+    """
 // sum[i] = left[i] + right[i], single precision, for i < count
 .visible .entry gpufleet_add(
     .param .u64 gpufleet_add_left,
@@ -136,7 +147,9 @@ _ADD = """
     cvta.to.global.u64 %rd1, %rd1;
     cvta.to.global.u64 %rd2, %rd2;
     cvta.to.global.u64 %rd3, %rd3;
-""" + _POSITION + """
+"""
+    + _POSITION
+    + """
 ADD_NEXT:
     setp.ge.u32     %p1, %r10, %r5;
     @%p1 bra        ADD_END;
@@ -154,6 +167,7 @@ ADD_END:
     ret;
 }
 """
+)
 
 # One step of a tile: the sum grows by left[row][k] * right[k][column], both in shared memory.
 _STEP = """
@@ -162,7 +176,8 @@ _STEP = """
     fma.rn.f32      %%f1, %%f2, %%f3, %%f1;"""
 
 _PRODUCT = """
-// product = left * right, square matrices of single precision by rows, edge a multiple of %(tile)d; blocks of %(tile)d x %(tile)d threads
+// product = left * right, square matrices of single precision by rows, edge a multiple of %(tile)d; \
+blocks of %(tile)d x %(tile)d threads
 .visible .entry gpufleet_product(
     .param .u64 gpufleet_product_left,
     .param .u64 gpufleet_product_right,
@@ -234,7 +249,12 @@ PRODUCT_END:
     st.global.f32   [%%rd15], %%f1;
     ret;
 }
-""" % {"tile": TILE, "row": TILE * 4, "bytes": TILE * TILE * 4, "steps": "".join(_STEP % (k * 4, k * TILE * 4) for k in range(TILE)).lstrip("\n")}
+""" % {
+    "tile": TILE,
+    "row": TILE * 4,
+    "bytes": TILE * TILE * 4,
+    "steps": "".join(_STEP % (k * 4, k * TILE * 4) for k in range(TILE)).lstrip("\n"),
+}
 
 PTX = ".version 6.4\n.target sm_70\n.address_size 64\n" + _FILL + _VERIFY + _ADD + _PRODUCT
 

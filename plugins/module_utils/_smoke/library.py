@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where the driver's libcuda.so.1 is, and whether a task that runs as root may load it.
 
-The path is found here and the file is opened by it: the environment does not take part, so that neither a compatibility library of a
-toolkit nor a file that a user put on a path of the loader is tested in place of the driver's own.
+The path is found here and the file is opened by it: the environment does not take part, so that neither a compatibility
+library of a toolkit nor a file that a user put on a path of the loader is tested in place of the driver's own.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def cached(text, machine):
 
 
 def trusted(path, user=None):
-    """The real path of PATH if nobody but root (and this user) can change it or anything on the way to it; raises Untrusted."""
+    """The real path of PATH if nobody but root (and this user) can change it or anything on the way to it; raises
+    Untrusted.
+    """
     user = os.geteuid() if user is None else user
     try:
         real = os.path.realpath(path)
@@ -84,8 +86,8 @@ def _way(path, user):
 def loader_problem(environment, user=None):
     """Why the loader of this process must not be relied on for the libraries that libcuda brings in, or None.
 
-    The loader has read its variables when the process began. Behind sudo they are gone; where they are not, only paths that root alone
-    can change are accepted.
+    The loader has read its variables when the process began. Behind sudo they are gone; where they are not, only paths
+    that root alone can change are accepted.
     """
     user = os.geteuid() if user is None else user
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"):
@@ -110,7 +112,8 @@ def version(real):
 def sanitise(environment, visible):
     """Take out of ENVIRONMENT whatever steers CUDA and the loader, and show the one GPU that is to be tested.
 
-    Variables such as CUDA_VISIBLE_DEVICES, CUDA_INJECTION64_PATH, CUDA_LAUNCH_BLOCKING or an MPS pipe would test something else.
+    Variables such as CUDA_VISIBLE_DEVICES, CUDA_INJECTION64_PATH, CUDA_LAUNCH_BLOCKING or an MPS pipe would test
+    something else.
     """
     for name in list(environment):
         if re.match(r"^(CUDA|NVIDIA|NV|CU|LD)_", name):

@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The test of a node: which GPUs can be tested, each in a child of its own with a deadline (schema gpufleet.smoke/1)."""
+"""The test of a node: which GPUs can be tested, each in a child of its own with a deadline (schema
+gpufleet.smoke/1).
+"""
 
 from __future__ import annotations
 
@@ -30,34 +32,72 @@ def blank(level, status, message, taken=None):
     """A document without tests: STATUS and MESSAGE say why."""
     driver = ((taken or {}).get("system") or {}).get("driver_version") or {}
     return {
-        "schema": SCHEMA, "level": level, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "boot_id": session.boot_id(),
-        "simulated": bool((taken or {}).get("simulated")), "status": status, "message": message,
-        "library": {"path": None, "version": None, "cuda_version": None}, "driver_version": driver.get("value"),
-        "asked": [], "gpus": [], "dcgm": None, "duration_s": 0.0,
+        "schema": SCHEMA,
+        "level": level,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "boot_id": session.boot_id(),
+        "simulated": bool((taken or {}).get("simulated")),
+        "status": status,
+        "message": message,
+        "library": {"path": None, "version": None, "cuda_version": None},
+        "driver_version": driver.get("value"),
+        "asked": [],
+        "gpus": [],
+        "dcgm": None,
+        "duration_s": 0.0,
     }
 
 
-def take(level="t0", wanted=(), together=False, library_path=None, dcgm_level=2, only=None, load=None, deadline_s=None, dcgm_deadline_s=3600,
-         stuck_file=None, runner=None, read=snapshot.take, search="/"):
+def take(
+    level="t0",
+    wanted=(),
+    together=False,
+    library_path=None,
+    dcgm_level=2,
+    only=None,
+    load=None,
+    deadline_s=None,
+    dcgm_deadline_s=3600,
+    stuck_file=None,
+    runner=None,
+    read=snapshot.take,
+    search="/",
+):
     """(document, snapshot): test this node's GPUs.
 
-    WANTED are UUIDs, PCI addresses or NVML indexes, nothing for all. ONLY are names of tests, nothing for all of the level. TOGETHER tests
-    the GPUs at the same time instead of one after another. LOAD answers the NVML binding, as snapshot.take has it. RUNNER runs commands;
-    SEARCH is the root below which libcuda is looked for.
+    WANTED are UUIDs, PCI addresses or NVML indexes, nothing for all. ONLY are names of tests, nothing for all of the
+    level. TOGETHER tests the GPUs at the same time instead of one after another. LOAD answers the NVML binding, as
+    snapshot.take has it. RUNNER runs commands; SEARCH is the root below which libcuda is looked for.
     """
     begun = time.monotonic()
     deadline_s = deadline_s or DEADLINES[level]
     taken = read(deadline_s=deadline_s, stuck_file=stuck_file, gather=GATHER, load=load)
-    document = _tested(level, wanted, together, library_path, only, load, deadline_s - (time.monotonic() - begun), stuck_file, runner, taken, search)
+    document = _tested(
+        level,
+        wanted,
+        together,
+        library_path,
+        only,
+        load,
+        deadline_s - (time.monotonic() - begun),
+        stuck_file,
+        runner,
+        taken,
+        search,
+    )
     if level == "t3" and taken["status"] == "ok":
-        document["dcgm"] = dcgm.diagnose(runner, dcgm_level, dcgm_deadline_s, [gpu["index"] for gpu in document["gpus"] if gpu["state"] == TESTED])
+        document["dcgm"] = dcgm.diagnose(
+            runner, dcgm_level, dcgm_deadline_s, [gpu["index"] for gpu in document["gpus"] if gpu["state"] == TESTED]
+        )
     document["duration_s"] = round(time.monotonic() - begun, 3)
     return document, taken
 
 
 def _tested(level, wanted, together, library_path, only, load, left_s, stuck_file, runner, taken, search):
     if taken["status"] != "ok":
-        return blank(level, "nvml", "The GPUs cannot be tested as NVML does not show them: %s" % (taken["message"],), taken)
+        return blank(
+            level, "nvml", "The GPUs cannot be tested as NVML does not show them: %s" % (taken["message"],), taken
+        )
     gpus = selection.chosen(taken["gpus"], wanted)
     document = blank(level, "ok", "", taken)
     document.update(asked=[str(name) for name in wanted], gpus=[described(gpu) for gpu in gpus])
@@ -66,8 +106,11 @@ def _tested(level, wanted, together, library_path, only, load, left_s, stuck_fil
         path = library.find(search, runner if search == "/" else None)
         path = path and os.path.join(search, path.lstrip("/"))
     if path is None or not os.path.exists(path):
-        document.update(status="no_library", message="%s is not installed%s; install the driver's CUDA library (Debian: libcuda1)" % (
-            library.NAME, " at %s" % (library_path,) if library_path else ""))
+        document.update(
+            status="no_library",
+            message="%s is not installed%s; install the driver's CUDA library (Debian: libcuda1)"
+            % (library.NAME, " at %s" % (library_path,) if library_path else ""),
+        )
         return document
     document["library"].update(path=path)
     try:
@@ -89,15 +132,30 @@ def _tested(level, wanted, together, library_path, only, load, left_s, stuck_fil
         document["library"]["cuda_version"] = document["library"]["cuda_version"] or cuda_version
         document["simulated"] = document["simulated"] or bool(simulated)
     if due and all((gpu["error"] or {}).get("rc") == STUB_LIBRARY for gpu in due):
-        document.update(status="no_library", message="%s is a stand-in for building programs, not the driver's; install the driver's CUDA library" % (path,))
+        document.update(
+            status="no_library",
+            message="%s is a stand-in for building programs, not the driver's; install the driver's CUDA library"
+            % (path,),
+        )
     return document
 
 
 def described(gpu):
     """A GPU in the document, before it is tested: its state is what to do with it, and why."""
     state, reason = fitness(gpu)
-    return {"uuid": _value(gpu, "uuid"), "pci_bus_id": _value(gpu, "pci_bus_id"), "name": _value(gpu, "name"), "index": gpu["index"],
-            "state": state, "reason": reason, "error": None, "memory": None, "cpus": None, "tests": {}, "duration_s": 0.0}
+    return {
+        "uuid": _value(gpu, "uuid"),
+        "pci_bus_id": _value(gpu, "pci_bus_id"),
+        "name": _value(gpu, "name"),
+        "index": gpu["index"],
+        "state": state,
+        "reason": reason,
+        "error": None,
+        "memory": None,
+        "cpus": None,
+        "tests": {},
+        "duration_s": 0.0,
+    }
 
 
 def fitness(gpu):
@@ -117,14 +175,20 @@ def fitness(gpu):
     for key in ("compute_processes", "graphics_processes"):
         entry = gpu.get(key) or {}
         if entry.get("rc") == codes.SUCCESS and entry.get("value"):
-            return UNKNOWN, "processes use it: pid %s; drain the node first" % (", ".join(str(row.get("pid")) for row in entry["value"][:8]),)
-        if entry.get("rc") != codes.SUCCESS and not (key == "graphics_processes" and entry.get("rc") == codes.NOT_SUPPORTED):
+            return UNKNOWN, "processes use it: pid %s; drain the node first" % (
+                ", ".join(str(row.get("pid")) for row in entry["value"][:8]),
+            )
+        if entry.get("rc") != codes.SUCCESS and not (
+            key == "graphics_processes" and entry.get("rc") == codes.NOT_SUPPORTED
+        ):
             return UNKNOWN, "whether processes use it is not known (%s)" % (entry.get("error"),)
     return TESTED, ""
 
 
 def _one_by_one(gpus, path, level, only, load, left_s, stuck_file):
-    """What a GPU does not need of its share of the time goes to those after it; one that hangs takes no more than its share."""
+    """What a GPU does not need of its share of the time goes to those after it; one that hangs takes no more than its
+    share.
+    """
     until = time.monotonic() + left_s
     for number, gpu in enumerate(gpus):
         share = max(1.0, (until - time.monotonic()) / (len(gpus) - number))
@@ -134,7 +198,9 @@ def _one_by_one(gpus, path, level, only, load, left_s, stuck_file):
 
 def _all_at_once(gpus, path, level, only, load, left_s, stuck_file):
     begun = time.monotonic()
-    started = [session.start(_work(gpu, path, level, only, load), max(1.0, left_s), stuck_file, subject="CUDA") for gpu in gpus]
+    started = [
+        session.start(_work(gpu, path, level, only, load), max(1.0, left_s), stuck_file, subject="CUDA") for gpu in gpus
+    ]
     for gpu, one in zip(gpus, started):
         _enter(gpu, one if isinstance(one, session.Outcome) else session.finish(one), begun)
 
@@ -177,16 +243,27 @@ def _work(gpu, path, level, only, load):
 
 def _at_work(driver, uuid, address, level, only, measure, stage):
     devices = driver.devices()
-    if len(devices) != 1 or devices[0]["uuid"].lower() != uuid.lower() or (address and devices[0]["pci_bus_id"] != address.lower()[-12:]):
-        return {"state": UNKNOWN, "reason": "CUDA was to show this GPU alone and shows %s" % (
-            ", ".join("%s at %s" % (device["uuid"], device["pci_bus_id"]) for device in devices) or "none",)}
+    if (
+        len(devices) != 1
+        or devices[0]["uuid"].lower() != uuid.lower()
+        or (address and devices[0]["pci_bus_id"] != address.lower()[-12:])
+    ):
+        return {
+            "state": UNKNOWN,
+            "reason": "CUDA was to show this GPU alone and shows %s"
+            % (", ".join("%s at %s" % (device["uuid"], device["pci_bus_id"]) for device in devices) or "none",),
+        }
     with cuda.Gpu(driver, devices[0]["device"]) as gpu:
         free, total = gpu.free_memory()
-        return {"memory": {"free_bytes": free, "total_bytes": total}, "tests": tests.run(gpu, level, measure, stage, only)}
+        return {
+            "memory": {"free_bytes": free, "total_bytes": total},
+            "tests": tests.run(gpu, level, measure, stage, only),
+        }
 
 
 def stay_near(address, root="/"):
-    """Keep this process on the processors beside the GPU, and so its memory too: which they are, or None where the kernel does not say.
+    """Keep this process on the processors beside the GPU, and so its memory too: which they are, or None where the
+    kernel does not say.
 
     Otherwise the host-device rates would depend on where the scheduler happened to put the process.
     """
@@ -213,7 +290,8 @@ def conditions(load, index):
     """A function that answers the GPU's temperature and SM clock through NVML, None for what it does not tell."""
     try:
         nvml = (load or binding_module.own)()[0]
-    except Exception:  # noqa: BLE001 (a binding that fails here has failed before, where it is told; the test goes on without)
+    # a binding that fails here has failed before, where it is told; the test goes on without
+    except Exception:  # noqa: BLE001
         nvml = None
     if nvml is None:
         return lambda: (None, None)
@@ -223,4 +301,7 @@ def conditions(load, index):
         handle = reader.call("nvmlDeviceGetHandleByIndex", index)["value"]
     if handle is None:
         return lambda: (None, None)
-    return lambda: (reader.call("nvmlDeviceGetTemperature", handle, 0)["value"], reader.call("nvmlDeviceGetClockInfo", handle, 1)["value"])
+    return lambda: (
+        reader.call("nvmlDeviceGetTemperature", handle, 0)["value"],
+        reader.call("nvmlDeviceGetClockInfo", handle, 1)["value"],
+    )

@@ -4,8 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The tests of one GPU: what is done, how often, and what counts as right. Nothing is judged here.
 
-Each test is repeated, and each repetition is a sample: wrong words for what must be right, a rate for what must not get slower. A rate
-is taken of work that lasts some milliseconds, timed by the GPU's own clock, after the GPU has left its idle clocks.
+Each test is repeated, and each repetition is a sample: wrong words for what must be right, a rate for what must not get
+slower. A rate is taken of work that lasts some milliseconds, timed by the GPU's own clock, after the GPU has left its
+idle clocks.
 """
 
 from __future__ import annotations
@@ -34,7 +35,14 @@ LEVELS = {
 ERRORS, RATE, SPEED = "errors", "GB/s", "GFLOP/s"
 # In the order of running; the first wakes the GPU up.
 NAMES = ("memory_pattern", "vector_add", "device_copy", "host_to_device", "device_to_host", "matrix_product")
-UNITS = {"memory_pattern": ERRORS, "vector_add": ERRORS, "device_copy": RATE, "host_to_device": RATE, "device_to_host": RATE, "matrix_product": SPEED}
+UNITS = {
+    "memory_pattern": ERRORS,
+    "vector_add": ERRORS,
+    "device_copy": RATE,
+    "host_to_device": RATE,
+    "device_to_host": RATE,
+    "matrix_product": SPEED,
+}
 
 # First word and step: all bits off and on, alternating both ways, and each word another one.
 PATTERNS = ((0, 0), (0xFFFFFFFF, 0), (0xAAAAAAAA, 0), (0x55555555, 0), (0x12345678, 0x9E3779B9))
@@ -45,7 +53,8 @@ EDGES = (2048, 1024, 512, 256)
 EDGE_SHARE = 64
 PRODUCT_WORK = 1 << 36
 WARM_S = 0.25
-# No period of the matrices and vectors divides the size of a block or of a tile: a block that lands in another's place is noticed.
+# No period of the matrices and vectors divides the size of a block or of a tile: a block that lands in another's place
+# is noticed.
 PERIOD = 31
 OUT_OF_MEMORY = 2
 
@@ -56,14 +65,27 @@ def names(level):
 
 def blank(name, error=None):
     """A test without samples, and why."""
-    return {"unit": UNITS[name], "samples": [], "median": None, "mad": None, "ok": False, "error": error, "parameters": {}, "detail": "",
-            "temperature_c": [], "clock_sm_mhz": []}
+    return {
+        "unit": UNITS[name],
+        "samples": [],
+        "median": None,
+        "mad": None,
+        "ok": False,
+        "error": error,
+        "parameters": {},
+        "detail": "",
+        "temperature_c": [],
+        "clock_sm_mhz": [],
+    }
 
 
 def run(gpu, level, conditions, progress=None, wanted=None):
-    """{name: test} for all tests of LEVEL, or those WANTED. CONDITIONS() answers temperature and SM clock, None for what is not known.
+    """{name: test} for all tests of LEVEL, or those WANTED.
 
-    What the GPU refuses is in the test's error. After an error other than a lack of memory nothing more is asked of the GPU.
+    CONDITIONS() answers temperature and SM clock, None for what is not known.
+
+    What the GPU refuses is in the test's error. After an error other than a lack of memory nothing more is asked of the
+    GPU.
     """
     progress = progress or (lambda where: None)
     results = {}
@@ -118,8 +140,13 @@ class Trial:
     def done(self, wrong=0, detail="", **parameters):
         samples = self.result["samples"]
         middle = statistics.median(samples)
-        self.result.update(median=middle, mad=round(statistics.median([abs(sample - middle) for sample in samples]), 4), ok=wrong == 0, parameters=parameters,
-                           detail=detail)
+        self.result.update(
+            median=middle,
+            mad=round(statistics.median([abs(sample - middle) for sample in samples]), 4),
+            ok=wrong == 0,
+            parameters=parameters,
+            detail=detail,
+        )
         return self.result
 
 
@@ -147,8 +174,10 @@ def memory_pattern(trial):
                 words, first, bits = struct.unpack("<3I", gpu.read(answer, kernels.RESULT_WORDS * 4))
                 found += words
                 if words and not detail:
-                    detail = "pattern 0x%08x step 0x%08x: %d words differ, the first at byte %d of the tested memory, bits 0x%08x" % (
-                        base, step, words, place * CHUNK + first * 4, bits)
+                    detail = (
+                        "pattern 0x%08x step 0x%08x: %d words differ, the first at byte %d of the tested "
+                        "memory, bits 0x%08x" % (base, step, words, place * CHUNK + first * 4, bits)
+                    )
             wrong += found
             trial.sample(found)
         return trial.done(wrong, detail, bytes=sum(size for dummy, size in chunks))
@@ -213,11 +242,15 @@ def device_copy(trial):
 
 
 def host_to_device(trial):
-    return _host_copy(trial, lambda gpu, host, device, size: gpu.driver.call("cuMemcpyHtoDAsync_v2", device, host, size, None))
+    return _host_copy(
+        trial, lambda gpu, host, device, size: gpu.driver.call("cuMemcpyHtoDAsync_v2", device, host, size, None)
+    )
 
 
 def device_to_host(trial):
-    return _host_copy(trial, lambda gpu, host, device, size: gpu.driver.call("cuMemcpyDtoHAsync_v2", host, device, size, None))
+    return _host_copy(
+        trial, lambda gpu, host, device, size: gpu.driver.call("cuMemcpyDtoHAsync_v2", host, device, size, None)
+    )
 
 
 def _host_copy(trial, copy):
@@ -235,14 +268,16 @@ def _host_copy(trial, copy):
 
 
 def matrix_product(trial):
-    """left * right of small whole numbers: every sum on the way is one that single precision holds, so the result is exact."""
+    """left * right of small whole numbers: every sum on the way is one that single precision holds, so the result is
+    exact.
+    """
     gpu = trial.gpu
     free, dummy = gpu.free_memory()
     edge = next((edge for edge in EDGES if 3 * edge * edge * 4 <= free // EDGE_SHARE), EDGES[-1])
     left, right, expected = matrices(edge)
     size = edge * edge * 4
     blocks = edge // kernels.TILE
-    times = max(1, PRODUCT_WORK // (2 * edge ** 3))
+    times = max(1, PRODUCT_WORK // (2 * edge**3))
     wrong, detail = 0, ""
     with gpu.memory(size) as left_at, gpu.memory(size) as right_at, gpu.memory(size) as product_at:
         gpu.write(left_at, left)
@@ -250,12 +285,14 @@ def matrix_product(trial):
 
         def work():
             for dummy in range(times):
-                gpu.launch(kernels.PRODUCT, (blocks, blocks), (kernels.TILE, kernels.TILE), left_at, right_at, product_at, edge)
+                gpu.launch(
+                    kernels.PRODUCT, (blocks, blocks), (kernels.TILE, kernels.TILE), left_at, right_at, product_at, edge
+                )
 
         trial.seconds(work)
         for dummy in trial.repetitions:
             gpu.linear(kernels.FILL, edge * edge, product_at, edge * edge, 0xFFFFFFFF, 0)
-            trial.rate(trial.seconds(work), 2.0 * edge ** 3 * times)
+            trial.rate(trial.seconds(work), 2.0 * edge**3 * times)
             found, text = compared(gpu.read(product_at, size), expected)
             wrong += found
             detail = detail or text
@@ -263,12 +300,16 @@ def matrix_product(trial):
 
 
 def matrices(edge):
-    """Two matrices and their product, as bytes: left[i][k] and right[k][j] depend on the remainders of i, k and j by the period."""
+    """Two matrices and their product, as bytes: left[i][k] and right[k][j] depend on the remainders of i, k and j by
+    the period.
+    """
     left = [[(3 * i + 5 * k) % PERIOD for k in range(PERIOD)] for i in range(PERIOD)]
     right = [[(7 * k + 2 * j + 1) % PERIOD for j in range(PERIOD)] for k in range(PERIOD)]
     # How many of the sum's terms have each remainder.
     terms = [len(range(rest, edge, PERIOD)) for rest in range(PERIOD)]
-    product = [[sum(terms[k] * left[i][k] * right[k][j] for k in range(PERIOD)) for j in range(PERIOD)] for i in range(PERIOD)]
+    product = [
+        [sum(terms[k] * left[i][k] * right[k][j] for k in range(PERIOD)) for j in range(PERIOD)] for i in range(PERIOD)
+    ]
     return _rows(left, edge), _rows(right, edge), _rows(product, edge)
 
 
@@ -292,8 +333,19 @@ def compared(found, expected):
         return 0, ""
     one, other = array.array("f", found), array.array("f", expected)
     places = [place for place, (left, right) in enumerate(zip(one, other)) if left != right]
-    return len(places), "%d values differ, the first at %d: %r instead of %r" % (len(places), places[0], one[places[0]], other[places[0]])
+    return len(places), "%d values differ, the first at %d: %r instead of %r" % (
+        len(places),
+        places[0],
+        one[places[0]],
+        other[places[0]],
+    )
 
 
-_TESTS = {"memory_pattern": memory_pattern, "vector_add": vector_add, "device_copy": device_copy, "host_to_device": host_to_device,
-          "device_to_host": device_to_host, "matrix_product": matrix_product}
+_TESTS = {
+    "memory_pattern": memory_pattern,
+    "vector_add": vector_add,
+    "device_copy": device_copy,
+    "host_to_device": host_to_device,
+    "device_to_host": device_to_host,
+    "matrix_product": matrix_product,
+}

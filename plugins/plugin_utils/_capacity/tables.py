@@ -101,16 +101,13 @@ def use(doc: t.Dict[str, t.Any]) -> t.List[Table]:
         )
         about = {
             "node": "The least used first.",
-            "team": "The team that a node belongs to; "
-            "what the jobs of one team use on nodes of another is that node's.",
+            "team": (
+                "The team that a node belongs to; what the jobs of one team use on nodes of another is that node's."
+            ),
         }.get(group, "")
         found.append(
             Table(
-                group,
-                "By %s" % group,
-                about,
-                [(group, "name"), *USE],
-                [[one["name"], *use_row(one)] for one in order],
+                group, "By %s" % group, about, [(group, "name"), *USE], [[one["name"], *use_row(one)] for one in order]
             )
         )
     return found

@@ -95,10 +95,7 @@ def plain(options: t.Mapping[str, t.Any]) -> str:
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",
             "metadata": meta,
-            "spec": {
-                "selector": {"matchLabels": selector},
-                "template": {"metadata": {"labels": LABELS}, "spec": pod},
-            },
+            "spec": {"selector": {"matchLabels": selector}, "template": {"metadata": {"labels": LABELS}, "spec": pod}},
         },
         {
             "apiVersion": "v1",

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is to be different on a node object, and the one patch that makes it so. Pure.
 
-Every patch names the version of the object that was judged, so that the server refuses it (409) when somebody wrote in between: no mark,
-label or taint of another is ever overwritten unseen.
+Every patch names the version of the object that was judged, so that the server refuses it (409) when somebody wrote in
+between: no mark, label or taint of another is ever overwritten unseen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,13 @@ from __future__ import annotations
 import copy
 import dataclasses
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import EFFECTS, MARK, KubeError, key_problem, value_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import (
+    EFFECTS,
+    MARK,
+    KubeError,
+    key_problem,
+    value_problem,
+)
 
 
 @dataclasses.dataclass
@@ -28,7 +34,10 @@ class Change:
         """Both; OTHER wins where they differ."""
         return Change(
             self.unschedulable if other.unschedulable is None else other.unschedulable,
-            dict(self.labels, **other.labels), dict(self.annotations, **other.annotations), self.taints + other.taints)
+            dict(self.labels, **other.labels),
+            dict(self.annotations, **other.annotations),
+            self.taints + other.taints,
+        )
 
 
 def labels_of(node):
@@ -60,7 +69,10 @@ def wanted(labels, annotations, taints):
     for taint in taints:
         problems += [key_problem(taint["key"]), value_problem(taint["value"])]
         if taint["effect"] not in EFFECTS and (taint["effect"] or taint["state"] == "present"):
-            problems.append("the taint %s has the effect %r, expected one of %s" % (taint["key"], taint["effect"], ", ".join(EFFECTS)))
+            problems.append(
+                "the taint %s has the effect %r, expected one of %s"
+                % (taint["key"], taint["effect"], ", ".join(EFFECTS))
+            )
     problems = [problem for problem in problems if problem]
     if problems:
         raise KubeError("Nothing was changed: %s." % ("; ".join(problems),))
@@ -75,6 +87,7 @@ def _with_taints(found, changes):
     """The taints of a node after the changes: one of the same key and effect is replaced where it stands."""
     result = copy.deepcopy(found)
     for taint in changes:
+
         def same(each, taint=taint):
             return each.get("key") == taint["key"] and (taint["effect"] in ("", each.get("effect")))
 
@@ -95,7 +108,10 @@ def _with_taints(found, changes):
 def patch(node, change):
     """The body of the merge patch, with nothing in it that is so already; None when all of it is."""
     meta, spec = {}, {}
-    for name, found, new in (("labels", labels_of(node), change.labels), ("annotations", annotations_of(node), change.annotations)):
+    for name, found, new in (
+        ("labels", labels_of(node), change.labels),
+        ("annotations", annotations_of(node), change.annotations),
+    ):
         differs = dict((key, value) for key, value in new.items() if found.get(key) != value)
         if differs:
             meta[name] = differs

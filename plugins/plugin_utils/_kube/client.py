@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The connection to one cluster: how to reach it, one request at a time, each counted, and what its refusals mean.
 
-Objects are plain JSON, so that one code serves every version of the API that a server has. The kubernetes package finds the way to the
-server (kubeconfig, contexts, certificates, credential plugins, the pod's own account) and holds the connection.
+Objects are plain JSON, so that one code serves every version of the API that a server has. The kubernetes package finds
+the way to the server (kubeconfig, contexts, certificates, credential plugins, the pod's own account) and holds the
+connection.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def _configuration(kubeconfig, context):
         from kubernetes.config import config_exception
     except ImportError as exc:
         raise KubeError(
-            "The controller's Python lacks the package kubernetes (%s). Install it there: python3 -m pip install kubernetes" % (exc,)
+            "The controller's Python lacks the package kubernetes (%s). Install it there: python3 -m pip "
+            "install kubernetes" % (exc,)
         ) from exc
     found = client.Configuration()
     path = kubeconfig or os.environ.get("K8S_AUTH_KUBECONFIG") or os.environ.get("KUBECONFIG") or ""
@@ -37,19 +39,27 @@ def _configuration(kubeconfig, context):
         try:
             config.load_incluster_config(client_configuration=found)
         except config_exception.ConfigException as exc:
-            raise KubeError("The controller runs in a pod whose service account cannot be used (%s). Set kubeconfig." % (exc,)) from exc
+            raise KubeError(
+                "The controller runs in a pod whose service account cannot be used (%s). Set kubeconfig." % (exc,)
+            ) from exc
         return found, "the pod's own service account"
     path = path or "~/.kube/config"
     paths = [os.path.expanduser(each) for each in path.split(os.pathsep) if each]
     if not any(os.path.isfile(each) for each in paths):
         raise KubeError(
-            "There is no kubeconfig on the controller: %s does not exist. Set the option kubeconfig, or KUBECONFIG in the environment." % (path,))
+            "There is no kubeconfig on the controller: %s does not exist. Set the option kubeconfig, or KUBECONFIG in "
+            "the environment." % (path,)
+        )
     shown = "kubeconfig %s, %s" % (path, "context %s" % context if context else "its current context")
     try:
         config.load_kube_config(config_file=os.pathsep.join(paths), context=context or None, client_configuration=found)
     except config_exception.ConfigException as exc:
         # Only its own words about the file's form: what a credential plugin printed may be a secret.
-        said = str(exc).split("\n", maxsplit=1)[0] if str(exc).startswith("Invalid kube-config") else "its credentials cannot be had"
+        said = (
+            str(exc).split("\n", maxsplit=1)[0]
+            if str(exc).startswith("Invalid kube-config")
+            else "its credentials cannot be had"
+        )
         raise KubeError("The %s cannot be used: %s." % (shown, said)) from exc
     except Exception as exc:
         # Whatever a malformed file does to the parsers below: its contents must not reach the result.
@@ -81,7 +91,9 @@ class Cluster:
 
         def headers():
             settings = configuration.auth_settings().values()
-            return dict((each["key"], each["value"]) for each in settings if each.get("in") == "header" and each.get("value"))
+            return dict(
+                (each["key"], each["value"]) for each in settings if each.get("in") == "header" and each.get("value")
+            )
 
         return cls(pool, configuration.host, headers, shown, timeout_s)
 
@@ -102,8 +114,10 @@ class Cluster:
             page = self.request("list", "GET", path, what, query=query)
             if not isinstance(page.get("items", ""), (list, type(None))):
                 # What is no list must not look like an empty one: a proxy's page, another API, half an answer.
-                raise KubeError("%s was asked to list %s and answered something else: no JSON with items. See what answers at that address." % (
-                    self.shown, what))
+                raise KubeError(
+                    "%s was asked to list %s and answered something else: no JSON with items. See what answers "
+                    "at that address." % (self.shown, what)
+                )
             found += page["items"] or []
             following = (page.get("metadata") or {}).get("continue")
             if not following:
@@ -141,13 +155,20 @@ class Cluster:
         try:
             headers.update(self._headers())
             reply = self._pool.request(
-                method, url, body=data, headers=headers, redirect=False, retries=False,
-                timeout=urllib3.Timeout(connect=min(CONNECT_S, self._timeout_s), read=self._timeout_s))
+                method,
+                url,
+                body=data,
+                headers=headers,
+                redirect=False,
+                retries=False,
+                timeout=urllib3.Timeout(connect=min(CONNECT_S, self._timeout_s), read=self._timeout_s),
+            )
         except (urllib3.exceptions.HTTPError, OSError) as exc:
             why = exc.reason if getattr(exc, "reason", None) else exc
             raise KubeError(
-                "The API server %s does not answer (%s: %s). Look at the address, the certificate authority and the network from the controller."
-                % (self.shown, type(why).__name__, str(why).rsplit(": ", 1)[-1])) from exc
+                "The API server %s does not answer (%s: %s). Look at the address, the certificate authority and the "
+                "network from the controller." % (self.shown, type(why).__name__, str(why).rsplit(": ", 1)[-1])
+            ) from exc
         try:
             answer = json.loads(reply.data.decode("utf-8"))
         except ValueError:
@@ -158,10 +179,21 @@ class Cluster:
     def _refusal(self, verb, what, status, answer):
         said = str(answer.get("message") or "no reason given")
         if status == 401:
-            text = "%s refuses the credentials (401): they are wrong or have expired. Renew them and run again." % (self.shown,)
+            text = "%s refuses the credentials (401): they are wrong or have expired. Renew them and run again." % (
+                self.shown,
+            )
         elif status == 403:
-            text = "%s does not permit to %s %s (403): %s. Give the account the permissions in roles/gpu_scheduler/files/kubernetes/%s." % (
-                self.shown, verb, what, said, "rbac-inventory.yml" if (verb, what) == ("list", "nodes") else "rbac.yml")
+            text = (
+                "%s does not permit to %s %s (403): %s. Give the account the permissions in "
+                "roles/gpu_scheduler/files/kubernetes/%s."
+                % (
+                    self.shown,
+                    verb,
+                    what,
+                    said,
+                    "rbac-inventory.yml" if (verb, what) == ("list", "nodes") else "rbac.yml",
+                )
+            )
         else:
             text = "%s answered %d when asked to %s %s: %s" % (self.shown, status, verb, what, said)
         return ApiError(text, status, answer)
@@ -188,8 +220,10 @@ class Api:
         except ApiError as exc:
             if exc.status != 404:
                 raise
-            raise KubeError("%s has no node %s. If the cluster calls it by another name than the inventory, set node_name." % (
-                self.cluster.shown, name)) from exc
+            raise KubeError(
+                "%s has no node %s. If the cluster calls it by another name than the inventory, set node_name."
+                % (self.cluster.shown, name)
+            ) from exc
 
     def nodes(self, selector=""):
         return self.cluster.items("/api/v1/nodes", "nodes", **({"labelSelector": selector} if selector else {}))
@@ -202,9 +236,14 @@ class Api:
 
     def allowed(self, attributes):
         """Whether this account may do it, as the server itself sees it: None when it gives no verdict."""
-        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        }
         answer = self.cluster.create(
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "selfsubjectaccessreviews", body, repeat=True)
+            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "selfsubjectaccessreviews", body, repeat=True
+        )
         return bool((answer.get("status") or {}).get("allowed"))
 
     def discover_eviction(self):
@@ -213,8 +252,10 @@ class Api:
             found = self.cluster.get("/api/v1", "the resources of the API version v1").get("resources") or []
             self.eviction = eviction_version(found)
             if not self.eviction:
-                raise KubeError("%s offers no eviction of pods (no resource pods/eviction in /api/v1): the node cannot be drained." % (
-                    self.cluster.shown,))
+                raise KubeError(
+                    "%s offers no eviction of pods (no resource pods/eviction in /api/v1): the node cannot be drained."
+                    % (self.cluster.shown,)
+                )
         return self.eviction
 
     def evict(self, namespace, pod, uid, grace_period_s=None, dry_run=False):

@@ -11,7 +11,13 @@ import re
 import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, gpus, mark, operators, pods
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK, ApiError, KubeError, Refused, node_name_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import (
+    MARK,
+    ApiError,
+    KubeError,
+    Refused,
+    node_name_problem,
+)
 
 CONFLICTS = 12  # how often somebody else may write first
 LONGEST_WAIT_S = 15
@@ -51,11 +57,21 @@ class Course:
         self.tried = {}  # uid: (when to try again, how long the wait was)
         self.why = {}  # uid: the blocker of the last try
         self.keys = {"labels": set(), "annotations": {MARK}}
-        self.result = {"node": name, "changed": False, "drained": False, "blockers": [], "evicted": [], "left": [], "operators": [],
-                       "restarted": []}
+        self.result = {
+            "node": name,
+            "changed": False,
+            "drained": False,
+            "blockers": [],
+            "evicted": [],
+            "left": [],
+            "operators": [],
+            "restarted": [],
+        }
 
     def wait(self, step, deadline):
-        """Before the next look of a step, a little longer each time; refuses to go on when the node was put back meanwhile."""
+        """Before the next look of a step, a little longer each time; refuses to go on when the node was put back
+        meanwhile.
+        """
         self.pace(step, deadline)
         # What others write to the node is no part of our diff: AFTER stays as it is.
         self.see_closed(self.api.node(self.name))
@@ -71,7 +87,9 @@ class Course:
     def read(self):
         problem = node_name_problem(self.name)
         if problem:
-            raise KubeError("%s. If the cluster calls the node by another name than the inventory, set node_name." % (problem,))
+            raise KubeError(
+                "%s. If the cluster calls the node by another name than the inventory, set node_name." % (problem,)
+            )
         self.note(self.api.node(self.name))
         return self.after
 
@@ -85,8 +103,13 @@ class Course:
             self.result["mark"] = mark.standing(self.after, self.token)
             self.result["gpus"] = gpus.resources(self.after)
             self.result["unschedulable"] = change.unschedulable(self.after)
-            self.result["diff"] = {"before": change.shown(self.before, self.keys), "after": change.shown(self.after, self.keys)}
-        self.result["state"] = "" if self.after is None else "unschedulable" if change.unschedulable(self.after) else "schedulable"
+            self.result["diff"] = {
+                "before": change.shown(self.before, self.keys),
+                "after": change.shown(self.after, self.keys),
+            }
+        self.result["state"] = (
+            "" if self.after is None else "unschedulable" if change.unschedulable(self.after) else "schedulable"
+        )
         self.result["waited_s"] = 0.0 if self.began is None else round(self.clock() - self.began, 1)
         self.result["requests"] = self.api.requests
         return self.result
@@ -101,7 +124,10 @@ class Course:
     # Changing the node object
 
     def write(self, decide):
-        """Make the node as DECIDE(node) says, however often somebody else writes in between. Says whether there was anything to do."""
+        """Make the node as DECIDE(node) says, however often somebody else writes in between.
+
+        Says whether there was anything to do.
+        """
         for attempt in range(CONFLICTS):
             node = self.after
             if attempt:
@@ -128,8 +154,10 @@ class Course:
                 continue
             self.result["changed"] = True
             return True
-        raise KubeError("%s: somebody else wrote to the node object %d times while it was to be changed. Nothing of theirs was overwritten; run again." % (
-            self.name, CONFLICTS))
+        raise KubeError(
+            "%s: somebody else wrote to the node object %d times while it was to be changed. Nothing of theirs was "
+            "overwritten; run again." % (self.name, CONFLICTS)
+        )
 
     # Out of service
 
@@ -138,10 +166,19 @@ class Course:
         missing = []
         for attributes in NEEDED:
             if not self.api.allowed(attributes):
-                missing.append("%s %s" % (attributes["verb"], "/".join(filter(None, (attributes["resource"], attributes.get("subresource"))))))
+                missing.append(
+                    "%s %s"
+                    % (
+                        attributes["verb"],
+                        "/".join(filter(None, (attributes["resource"], attributes.get("subresource")))),
+                    )
+                )
         if missing:
-            raise Refused("%s: the account may not %s in the cluster %s; nothing was changed. Give it the permissions in "
-                          "roles/gpu_scheduler/files/kubernetes/rbac.yml." % (self.name, " nor ".join(missing), self.api.cluster.shown))
+            raise Refused(
+                "%s: the account may not %s in the cluster %s; nothing was changed. Give it the permissions in "
+                "roles/gpu_scheduler/files/kubernetes/rbac.yml."
+                % (self.name, " nor ".join(missing), self.api.cluster.shown)
+            )
 
     def refuse(self, listed, decision, wish):
         """Refuse for what was found on the node, before or after it is cordoned."""
@@ -154,15 +191,22 @@ class Course:
             why = operators.at_work(self.after, listed, held)
         self.result["blockers"] = decision.blockers
         if decision.blockers:
-            why.append("%d pod(s) on it may not be evicted: %s" % (len(decision.blockers), pods.names(decision.blockers)))
+            why.append(
+                "%d pod(s) on it may not be evicted: %s" % (len(decision.blockers), pods.names(decision.blockers))
+            )
         if why:
-            raise Refused("%s: not drained, because %s." % (self.name, "; ".join(why)), self.stands(), decision.blockers)
+            raise Refused(
+                "%s: not drained, because %s." % (self.name, "; ".join(why)), self.stands(), decision.blockers
+            )
 
     def stands(self):
         """What the node is left as."""
         if mark.ours(self.after, self.token) is None:
             return "Nothing was changed."
-        return "The node stays cordoned under our mark: mend it and run again, or put it back with state=resumed and token=%s." % (self.token,)
+        return (
+            "The node stays cordoned under our mark: mend it and run again, or put it back with "
+            "state=resumed and token=%s." % (self.token,)
+        )
 
     def close(self, options, wanted, listed):
         """Our mark and the cordon, in one write."""
@@ -197,8 +241,10 @@ class Course:
     def see_closed(self, node):
         """Refuse when the node was uncordoned, or its mark removed, while its pods were waited for."""
         if mark.ours(node, self.token) is None or not change.unschedulable(node):
-            raise KubeError("%s: no longer cordoned under the mark of %s: it was put back into service while its pods were being drained. No further pod "
-                            "is evicted. Ask who needs the node, and run again." % (self.name, self.token))
+            raise KubeError(
+                "%s: no longer cordoned under the mark of %s: it was put back into service while its pods were being "
+                "drained. No further pod is evicted. Ask who needs the node, and run again." % (self.name, self.token)
+            )
 
     def wait_until_empty(self, options, policy):
         deadline = self.began + options["timeout_s"]
@@ -245,7 +291,10 @@ class Course:
             self.wait("empty", deadline)
 
     def evict(self, entry, grace_period_s):
-        """Ask the server to let one pod go. Returns what kept it (None when nothing did) and how long it wants to be left alone."""
+        """Ask the server to let one pod go.
+
+        Returns what kept it (None when nothing did) and how long it wants to be left alone.
+        """
         try:
             self.api.evict(entry["namespace"], entry["pod"], entry["uid"], grace_period_s, dry_run=self.check)
         except ApiError as exc:
@@ -253,13 +302,18 @@ class Course:
                 return None, 0
             if exc.status == 429:
                 return self.kept(entry, exc)
-            if exc.status == 403 and _TERMINATED_NAMESPACE in exc.reasons:  # its namespace is being removed, and the pod with it
+            # its namespace is being removed, and the pod with it
+            if exc.status == 403 and _TERMINATED_NAMESPACE in exc.reasons:
                 return None, 0
             if exc.status == 500:
-                return pods.blocker(entry, "server_error", str(exc.answer.get("message") or "the server gave no reason")), 5
+                return pods.blocker(
+                    entry, "server_error", str(exc.answer.get("message") or "the server gave no reason")
+                ), 5
             raise
         if entry["uid"] not in [each["uid"] for each in self.result["evicted"]]:
-            self.result["evicted"].append({"namespace": entry["namespace"], "pod": entry["pod"], "uid": entry["uid"], "gpu": entry["gpu"]})
+            self.result["evicted"].append(
+                {"namespace": entry["namespace"], "pod": entry["pod"], "uid": entry["uid"], "gpu": entry["gpu"]}
+            )
             self.result["changed"] = True
         return None, 0
 
@@ -269,9 +323,13 @@ class Course:
         said = "; ".join(exc.causes) or str(exc.answer.get("message") or "")
         named = _BUDGET.search(said)
         if not named and "DisruptionBudget" not in exc.reasons and "disruption budget" not in said:
-            return pods.blocker(entry, "busy_server", said or "the server asks to come again later"), min(asked or 1, LONGEST_WAIT_S)
+            return pods.blocker(entry, "busy_server", said or "the server asks to come again later"), min(
+                asked or 1, LONGEST_WAIT_S
+            )
         # The message calls a budget by its name alone, as it stands in the pod's namespace.
-        return pods.blocker(entry, "disruption_budget", said.rstrip("."), named.group(1) if named else ""), min(asked, LONGEST_WAIT_S)
+        return pods.blocker(entry, "disruption_budget", said.rstrip("."), named.group(1) if named else ""), min(
+            asked, LONGEST_WAIT_S
+        )
 
     def give_up(self, options, policy):
         """Time is up: look once more, and fail with the names of what is still there. Nothing may be."""
@@ -279,39 +337,63 @@ class Course:
         self.result["blockers"] = list(decision.blockers)
         for entry in decision.going:
             if entry["terminating"]:
-                held = "its finalizers are %s" % ", ".join(entry["finalizers"]) if entry["finalizers"] else "the node's kubelet has not ended it"
-                self.result["blockers"].append(pods.blocker(entry, "terminating", "terminating since %s, %s" % (entry["terminating"], held)))
+                held = (
+                    "its finalizers are %s" % ", ".join(entry["finalizers"])
+                    if entry["finalizers"]
+                    else "the node's kubelet has not ended it"
+                )
+                self.result["blockers"].append(
+                    pods.blocker(entry, "terminating", "terminating since %s, %s" % (entry["terminating"], held))
+                )
             else:
-                self.result["blockers"].append(self.why.get(entry["uid"]) or pods.blocker(entry, "waiting", "its turn comes after the pods with GPUs"))
+                self.result["blockers"].append(
+                    self.why.get(entry["uid"])
+                    or pods.blocker(entry, "waiting", "its turn comes after the pods with GPUs")
+                )
         if self.result["blockers"]:
-            raise KubeError("%s: not drained in %d s: %s." % (self.name, options["timeout_s"], pods.names(self.result["blockers"])), self.stands())
+            raise KubeError(
+                "%s: not drained in %d s: %s." % (self.name, options["timeout_s"], pods.names(self.result["blockers"])),
+                self.stands(),
+            )
 
     def pause(self, policy, deadline):
         """Take the GPU Operator's parts off the node, which hold the GPUs open, and see them gone."""
         self.write(self.off)
-        keys = set(key for key, pair in (mark.ours(self.after, self.token) or {"labels": {}})["labels"].items() if pair[1] == operators.PAUSED)
+        keys = set(
+            key
+            for key, pair in (mark.ours(self.after, self.token) or {"labels": {}})["labels"].items()
+            if pair[1] == operators.PAUSED
+        )
         while keys:
             there = operators.operands(self.api.pods(self.name), keys)
             if not there:
                 return
             if self.clock() >= deadline:
-                self.result["blockers"] = [pods.blocker(entry, "operand", "the GPU Operator has not taken it away") for entry in there]
+                self.result["blockers"] = [
+                    pods.blocker(entry, "operand", "the GPU Operator has not taken it away") for entry in there
+                ]
                 raise KubeError(
-                    "%s: drained of work, but the GPU Operator's parts hold the GPUs although their labels say %s: %s. Look at the operator."
-                    % (self.name, operators.PAUSED, pods.names(self.result["blockers"])), self.stands())
+                    "%s: drained of work, but the GPU Operator's parts hold the GPUs although their labels say %s: %s. "
+                    "Look at the operator." % (self.name, operators.PAUSED, pods.names(self.result["blockers"])),
+                    self.stands(),
+                )
             self.wait("pause", deadline)
 
     # Everything else
 
     def resume(self, wanted, want=NOT_COMPARED):
-        """Lift our mark and put back what was there, once the cluster has the GPUs of the node; what is not ours stays."""
+        """Lift our mark and put back what was there, once the cluster has the GPUs of the node; what is not ours
+        stays.
+        """
         self.read()
         if mark.ours(self.after, self.token) is not None:
             self.have_gpus(want, wanted)
         self.write(lambda node: mark.lift(node, self.token).merged(wanted))
 
     def have_gpus(self, want, wanted):
-        """Wait until the cluster has as many GPUs as the node, and refuse otherwise: the node stays as it is, under our mark."""
+        """Wait until the cluster has as many GPUs as the node, and refuse otherwise: the node stays as it is, under our
+        mark.
+        """
         verdict = gpus.judge(self.after, want)
         if verdict.action == gpus.SKIP or self.check or verdict.action == gpus.SAME and not want.restart:
             return
@@ -319,9 +401,14 @@ class Course:
             raise KubeError("%s: not resumed, because %s." % (self.name, verdict.why), self.stays_closed())
         # The device plugin may be one of the parts that the drain took off the node, or not tolerate a taint that it
         # placed. The node stays unschedulable, so that nothing but pods of DaemonSets comes back.
-        self.write(lambda node: mark.release(node, self.token, operators.PAUSED).merged(change.Change(taints=wanted.taints)))
+        self.write(
+            lambda node: mark.release(node, self.token, operators.PAUSED).merged(change.Change(taints=wanted.taints))
+        )
         self.began = self.clock()
-        deadline, restart_at = self.began + want.timeout_s, self.began + (0 if want.restart else want.timeout_s / PATIENCE)
+        deadline, restart_at = (
+            self.began + want.timeout_s,
+            self.began + (0 if want.restart else want.timeout_s / PATIENCE),
+        )
         settled_at = None if want.restart else self.began
         node = self.after
         while True:
@@ -329,8 +416,13 @@ class Course:
             if verdict.action == gpus.SAME and settled_at is not None and self.clock() >= settled_at:
                 return
             if self.clock() >= deadline:
-                why = verdict.why or "its device plugin was to be restarted, and has not been running again for %d s" % (SETTLE_S,)
-                raise KubeError("%s: not resumed after %d s, because %s." % (self.name, want.timeout_s, why), self.stays_closed())
+                why = (
+                    verdict.why
+                    or "its device plugin was to be restarted, and has not been running again for %d s" % (SETTLE_S,)
+                )
+                raise KubeError(
+                    "%s: not resumed after %d s, because %s." % (self.name, want.timeout_s, why), self.stays_closed()
+                )
             if self.clock() >= restart_at and not self.result["restarted"]:
                 self.restart_plugin(want)
             elif settled_at is None and self.plugin_is_back(want):
@@ -338,16 +430,26 @@ class Course:
             self.pace("gpus", deadline)
             node = self.api.node(self.name)
             if mark.ours(node, self.token) is None:
-                raise KubeError("%s: no longer under the mark of %s while its GPUs were waited for: somebody else put it back into service. Ask who needs "
-                                "it, and run again." % (self.name, self.token))
+                raise KubeError(
+                    "%s: no longer under the mark of %s while its GPUs were waited for: somebody else put it back into "
+                    "service. Ask who needs it, and run again." % (self.name, self.token)
+                )
 
     def stays_closed(self):
         plugins = ", ".join("%(namespace)s/%(pod)s" % entry for entry in self.result["restarted"])
-        done = "Its device plugin was restarted (%s). " % plugins if plugins else "No pod of a device plugin was restarted on it. "
-        return done + "The node stays as it was drained, under our mark: see the log of the device plugin, and run again."
+        done = (
+            "Its device plugin was restarted (%s). " % plugins
+            if plugins
+            else "No pod of a device plugin was restarted on it. "
+        )
+        return (
+            done + "The node stays as it was drained, under our mark: see the log of the device plugin, and run again."
+        )
 
     def restart_plugin(self, want):
-        """Have the DaemonSet make the device plugin's pod of the node again: it does not see that a MIG layout has changed."""
+        """Have the DaemonSet make the device plugin's pod of the node again: it does not see that a MIG layout has
+        changed.
+        """
         for entry in gpus.plugins(self.api.pods(self.name), want):
             try:
                 self.api.evict(entry["namespace"], entry["pod"], entry["uid"])
@@ -359,10 +461,17 @@ class Course:
             self.result["changed"] = True
 
     def plugin_is_back(self, want):
-        """Whether the pods that were evicted are gone, and others run in their place. Until then the numbers are of the old ones."""
+        """Whether the pods that were evicted are gone, and others run in their place.
+
+        Until then the numbers are of the old ones.
+        """
         evicted, listed = [entry["uid"] for entry in self.result["restarted"]], self.api.pods(self.name)
         there = [pods.describe(pod)["uid"] for pod in listed]
-        return bool(evicted) and not set(evicted) & set(there) and any(entry["running"] for entry in gpus.plugins(listed, want))
+        return (
+            bool(evicted)
+            and not set(evicted) & set(there)
+            and any(entry["running"] for entry in gpus.plugins(listed, want))
+        )
 
     def bring(self, wanted):
         self.read()
@@ -377,6 +486,10 @@ class Course:
         """What is on the node, and that nothing is done about it."""
         self.result["operators"] = operators.found(self.after, listed)
         self.result["blockers"] = decision.blockers + [
-            pods.blocker(each, "terminating" if each["terminating"] else "running", "it has not been evicted") for each in decision.going]
-        self.result["holding"] = [dict((key, entry[key]) for key in ("namespace", "pod", "gpu")) for entry in decision.going]
+            pods.blocker(each, "terminating" if each["terminating"] else "running", "it has not been evicted")
+            for each in decision.going
+        ]
+        self.result["holding"] = [
+            dict((key, entry[key]) for key in ("namespace", "pod", "gpu")) for entry in decision.going
+        ]
         self.result["drained"] = change.unschedulable(self.after) and not self.result["blockers"]

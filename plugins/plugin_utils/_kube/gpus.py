@@ -103,8 +103,7 @@ def judge(node, want):
             "the cluster has %s for it, and how many GPUs and MIG devices the node has is not known: they could not "
             "be counted. See which "
             "GPU does not tell its MIG mode or its MIG devices (nvidia-smi -L on the node, or gpu_info with the "
-            "subset mig)"
-            % (told(node),),
+            "subset mig)" % (told(node),),
         )
     if not _ready(node):
         return Verdict(WAIT, "its kubelet is not ready, expected GPUs: %d" % (want.expected,))
@@ -127,8 +126,7 @@ def unfit(node, want):
         "the node has %d GPUs and MIG devices, and the cluster has never had any for it, so that it could not be "
         "resumed. See whether NVIDIA's device "
         "plugin runs on it; a cluster without the plugin needs compare_gpus never (in role gpu_scheduler "
-        "gpu_scheduler_kubernetes_compare_gpus)"
-        % (want.expected,)
+        "gpu_scheduler_kubernetes_compare_gpus)" % (want.expected,)
     )
 
 

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The labels and taints that a GPU node carries. Pure: a snapshot of gpu_info in, labels out.
 
-The keys are the collection's own: those below nvidia.com/ belong to NVIDIA's feature discovery, which would set them back.
+The keys are the collection's own: those below nvidia.com/ belong to NVIDIA's feature discovery, which would set them
+back.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def layout(mode, instances):
     """How one GPU is cut: disabled, empty, or 1x3g.40gb_2x1g.10gb with the large profiles first."""
     if not mode:
         return "disabled"
-    count = collections.Counter(text(str(instance.get("name") or "").rsplit(" ", 1)[-1].replace("+", ".")) for instance in instances)
+    count = collections.Counter(
+        text(str(instance.get("name") or "").rsplit(" ", 1)[-1].replace("+", ".")) for instance in instances
+    )
     profiles = sorted(count, key=lambda name: ([-int(number) for number in re.findall(r"\d+", name)], name))
     return "_".join("%dx%s" % (count[name], name) for name in profiles) or "empty"
 
@@ -64,7 +67,10 @@ def _mig(gpus):
 
 
 def of_snapshot(snapshot, node_class=""):
-    """The labels of a node. What could not be read is None, which takes the label away: better none than one of yesterday."""
+    """The labels of a node.
+
+    What could not be read is None, which takes the label away: better none than one of yesterday.
+    """
     gpus = snapshot.get("gpus") or [] if snapshot.get("status") == "ok" else []
     driver = (snapshot.get("system") or {}).get("driver_version") or {}
     labels = {

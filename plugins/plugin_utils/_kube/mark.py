@@ -3,16 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who took a node out of service, and how it is put back as it was. Pure.
 
-The mark is an annotation, written in the same patch that makes the node unschedulable, so that there is no moment in which one is there
-without the other. It holds what was found: whether the node was unschedulable, labels of operators that were changed, and the mark of
-another that it covers.
+The mark is an annotation, written in the same patch that makes the node unschedulable, so that there is no moment in
+which one is there without the other. It holds what was found: whether the node was unschedulable, labels of operators
+that were changed, and the mark of another that it covers.
 """
 
 from __future__ import annotations
 
 import json
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import Change, annotations_of, labels_of, unschedulable
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import (
+    Change,
+    annotations_of,
+    labels_of,
+    unschedulable,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK
 
 _ENDS = " :/"  # what may follow a token: rollout-7:gpu-1 belongs to rollout-7, rollout-70 and rollout-7-b do not
@@ -54,13 +59,25 @@ def standing(node, token):
     """Who holds the node: ours, an operator (or another's mark), or nobody; and what was there before us."""
     mark = read(node)
     if mark is not None and same(token, mark["token"]):
-        previous = {"unschedulable": mark["unschedulable"], "labels": dict((key, pair[0]) for key, pair in sorted(mark["labels"].items()))}
-        return {"owner": "ours", "token": mark["token"], "since": mark["since"], "reason": mark["reason"], "previous": previous}
+        previous = {
+            "unschedulable": mark["unschedulable"],
+            "labels": dict((key, pair[0]) for key, pair in sorted(mark["labels"].items())),
+        }
+        return {
+            "owner": "ours",
+            "token": mark["token"],
+            "since": mark["since"],
+            "reason": mark["reason"],
+            "previous": previous,
+        }
     held = mark is not None or unschedulable(node)
     found = mark or {"token": "", "since": "", "reason": ""}
     return {
         "owner": "operator" if held else "none",
-        "token": found["token"], "since": found["since"], "reason": found["reason"], "previous": None,
+        "token": found["token"],
+        "since": found["since"],
+        "reason": found["reason"],
+        "previous": None,
     }
 
 
@@ -73,8 +90,12 @@ def place(node, token, reason, now, labels=None):
     mark = ours(node, token)
     if mark is None:
         mark = {
-            "token": token, "since": now, "reason": reason, "unschedulable": unschedulable(node),
-            "labels": {}, "earlier": annotations_of(node).get(MARK),
+            "token": token,
+            "since": now,
+            "reason": reason,
+            "unschedulable": unschedulable(node),
+            "labels": {},
+            "earlier": annotations_of(node).get(MARK),
         }
     else:
         mark["reason"] = reason or mark["reason"]
@@ -95,7 +116,9 @@ def hold(node, mark, labels):
 
 
 def release(node, token, value):
-    """Put back the labels that were set to VALUE, and keep the node closed under our mark; nothing when the mark is not ours."""
+    """Put back the labels that were set to VALUE, and keep the node closed under our mark; nothing when the mark is not
+    ours.
+    """
     mark = ours(node, token)
     if mark is None:
         return Change()

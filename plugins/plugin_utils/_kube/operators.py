@@ -21,7 +21,8 @@ DRIVER_PODS = (("app", "nvidia-driver-daemonset"), ("app.kubernetes.io/component
 
 SENTINEL_STATE = "dgxc.nvidia.com/nvsentinel-state"
 SENTINEL_PREFIX = "nvsentinel.dgxc.nvidia.com/"
-SENTINEL_MANAGED = (SENTINEL_PREFIX + "managed", "k8saas.nvidia.com/ManagedByNVSentinel")  # since some version, and before it
+# since some version, and before it
+SENTINEL_MANAGED = (SENTINEL_PREFIX + "managed", "k8saas.nvidia.com/ManagedByNVSentinel")
 SENTINEL_NAMESPACE = "nvsentinel"
 
 OPERATOR = "GPU Operator"
@@ -32,7 +33,11 @@ def found(node, listed):
     """Who is there: OPERATOR and SENTINEL, or some of them."""
     labels = labels_of(node)
     here = []
-    if UPGRADE_STATE in labels or any(key.startswith(DEPLOY) for key in labels) or any(_is_driver(pod) for pod in listed):
+    if (
+        UPGRADE_STATE in labels
+        or any(key.startswith(DEPLOY) for key in labels)
+        or any(_is_driver(pod) for pod in listed)
+    ):
         here.append(OPERATOR)
     known = (SENTINEL_STATE,) + SENTINEL_MANAGED
     monitors = any((pod.get("metadata") or {}).get("namespace") == SENTINEL_NAMESPACE for pod in listed)
@@ -52,16 +57,30 @@ def at_work(node, listed, held=()):
     why = []
     if labels.get(DRIVER) == "true" or any(_is_driver(pod) for pod in listed):
         why.append(
-            "the GPU Operator owns the driver of this node (label %s=%s): change the driver in its ClusterPolicy. If the driver is the host's own, "
-            "label the node %s=pre-installed" % (DRIVER, labels.get(DRIVER, ""), DRIVER))
+            "the GPU Operator owns the driver of this node (label %s=%s): change the driver in its ClusterPolicy. If "
+            "the driver is the host's own, label the node %s=pre-installed" % (DRIVER, labels.get(DRIVER, ""), DRIVER)
+        )
     state = labels.get(UPGRADE_STATE, "")
     if state not in UPGRADE_QUIET:
-        why.append("an upgrade by the GPU Operator is under way (label %s=%s): let it end, or mend it if it failed" % (UPGRADE_STATE, state))
-    paused = sorted(key for key, value in labels.items() if key.startswith(DEPLOY) and value.startswith("paused-") and key not in held)
+        why.append(
+            "an upgrade by the GPU Operator is under way (label %s=%s): let it end, or mend it if it failed"
+            % (UPGRADE_STATE, state)
+        )
+    paused = sorted(
+        key
+        for key, value in labels.items()
+        if key.startswith(DEPLOY) and value.startswith("paused-") and key not in held
+    )
     if paused:
-        why.append("somebody has paused the GPU Operator's parts on this node (label %s=%s): let that work end" % (paused[0], labels[paused[0]]))
+        why.append(
+            "somebody has paused the GPU Operator's parts on this node (label %s=%s): let that work end"
+            % (paused[0], labels[paused[0]])
+        )
     if labels.get(SENTINEL_STATE):
-        why.append("NVSentinel is repairing this node (label %s=%s): let it end, or cancel it" % (SENTINEL_STATE, labels[SENTINEL_STATE]))
+        why.append(
+            "NVSentinel is repairing this node (label %s=%s): let it end, or cancel it"
+            % (SENTINEL_STATE, labels[SENTINEL_STATE])
+        )
     return why
 
 
@@ -78,15 +97,24 @@ def keep_off(node, listed):
 
 
 def operands_off(node):
-    """Labels that take the GPU Operator's parts off the node: they hold the GPUs open. Those that are not wanted there stay as they are."""
-    return dict((key, PAUSED) for key, value in labels_of(node).items() if key.startswith(DEPLOY) and key != DRIVER and value == "true")
+    """Labels that take the GPU Operator's parts off the node: they hold the GPUs open.
+
+    Those that are not wanted there stay as they are.
+    """
+    return dict(
+        (key, PAUSED)
+        for key, value in labels_of(node).items()
+        if key.startswith(DEPLOY) and key != DRIVER and value == "true"
+    )
 
 
 def _selects(pod, keys):
     spec = pod.get("spec") or {}
     if any(key in keys for key in spec.get("nodeSelector") or {}):
         return True
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
     for term in affinity.get("nodeSelectorTerms") or []:
         if any(each.get("key") in keys for each in term.get("matchExpressions") or []):
             return True
@@ -95,4 +123,8 @@ def _selects(pod, keys):
 
 def operands(listed, keys):
     """Pods on the node that run there because of these labels, and have to end when the labels say otherwise."""
-    return [pods.describe(pod) for pod in listed if pods.controller(pod) == "DaemonSet" and not pods.finished(pod) and _selects(pod, keys)]
+    return [
+        pods.describe(pod)
+        for pod in listed
+        if pods.controller(pod) == "DaemonSet" and not pods.finished(pod) and _selects(pod, keys)
+    ]

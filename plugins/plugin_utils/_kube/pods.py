@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 
-GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")  # how the names begin: nvidia.com/gpu.shared and all MIG profiles too
+# how the names begin: nvidia.com/gpu.shared and all MIG profiles too
+GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
 MIRROR = "kubernetes.io/config.mirror"
 FINISHED = ("Succeeded", "Failed")
 SHOWN = 10  # pods named in one message
@@ -31,7 +32,10 @@ class Policy:
 
 @dataclasses.dataclass
 class Decision:
-    """GOING: to evict or to wait for, GPU holders first. BLOCKERS: what the policy does not allow. LEFT: pods that stay, and why."""
+    """GOING: to evict or to wait for, GPU holders first.
+
+    BLOCKERS: what the policy does not allow. LEFT: pods that stay, and why.
+    """
 
     going: list
     blockers: list
@@ -47,9 +51,11 @@ def _holds(resources):
 
 
 def holds_gpu(pod):
-    """Whether the pod asked for GPUs: as an extended resource in any container, or by a claim of dynamic resource allocation.
+    """Whether the pod asked for GPUs: as an extended resource in any container, or by a claim of dynamic resource
+    allocation.
 
-    What a claim is for stands in another object, which need not be readable: any claim counts."""
+    What a claim is for stands in another object, which need not be readable: any claim counts.
+    """
     spec = pod.get("spec") or {}
     if spec.get("resourceClaims"):
         return True
@@ -78,7 +84,13 @@ def describe(pod):
 
 
 def blocker(entry, reason, message, budget=""):
-    return {"namespace": entry["namespace"], "pod": entry["pod"], "reason": reason, "budget": budget, "message": message}
+    return {
+        "namespace": entry["namespace"],
+        "pod": entry["pod"],
+        "reason": reason,
+        "budget": budget,
+        "message": message,
+    }
 
 
 def finished(pod):
@@ -100,7 +112,9 @@ def _forbidden(pod, policy):
         return "daemonset"
     if not controller(pod) and policy.unmanaged != "evict":
         return "unmanaged"
-    if policy.emptydir != "evict" and any("emptyDir" in volume for volume in (pod.get("spec") or {}).get("volumes") or []):
+    if policy.emptydir != "evict" and any(
+        "emptyDir" in volume for volume in (pod.get("spec") or {}).get("volumes") or []
+    ):
         return "emptydir"
     return ""
 

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The configuration of NVIDIA's device plugin that lets several pods share a GPU. Pure: what is wanted in, a ConfigMap out."""
+"""The configuration of NVIDIA's device plugin that lets several pods share a GPU.
+
+Pure: what is wanted in, a ConfigMap out.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,10 @@ def _resource_problems(strategy, mig, resources):
         if unknown:
             yield "the resource %s has the unknown keys %s, expected name and replicas" % (resource, ", ".join(unknown))
         if not _RESOURCE.fullmatch(resource):
-            yield "%r is no resource of the device plugin, expected nvidia.com/gpu or one like nvidia.com/mig-1g.10gb" % (resource,)
+            yield (
+                "%r is no resource of the device plugin, expected nvidia.com/gpu or one like nvidia.com/mig-1g.10gb"
+                % (resource,)
+            )
         elif resource in seen:
             yield "%s is there twice" % (resource,)
         elif strategy == "mps" and (resource != "nvidia.com/gpu" or mig != "none"):
@@ -73,7 +79,10 @@ def _resource_problems(strategy, mig, resources):
 
 
 def document(wanted):
-    """One configuration as the device plugin reads it. Ansible's texts and numbers are types of its own, which YAML does not know."""
+    """One configuration as the device plugin reads it.
+
+    Ansible's texts and numbers are types of its own, which YAML does not know.
+    """
     found = {"version": "v1", "flags": {"migStrategy": str(wanted.get("mig_strategy", "none"))}}
     key = STRATEGIES[wanted.get("strategy", "none")]
     if key:
@@ -81,7 +90,9 @@ def document(wanted):
         if key == "timeSlicing":
             # More replicas of a GPU give a pod no more of it: better refused than believed.
             sharing["failRequestsGreaterThanOne"] = wanted.get("fail_requests_greater_than_one", True)
-        sharing["resources"] = [{"name": str(each["name"]), "replicas": int(each["replicas"])} for each in wanted["resources"]]
+        sharing["resources"] = [
+            {"name": str(each["name"]), "replicas": int(each["replicas"])} for each in wanted["resources"]
+        ]
         found["sharing"] = {key: sharing}
     return found
 
@@ -89,8 +100,13 @@ def document(wanted):
 def config_map(configs, name="gpufleet-device-plugin", namespace="nvidia-device-plugin"):
     """The ConfigMap with all configurations, or a KubeError with everything that is wrong with them."""
     if not isinstance(configs, dict) or not configs:
-        raise KubeError("The device plugin's configurations are %s, expected a mapping of a name to each." % ("empty" if not configs else "no mapping",))
-    wrong = ["%s: %s" % (key, problem) for key in sorted(configs, key=str) for problem in problems(str(key), configs[key])]
+        raise KubeError(
+            "The device plugin's configurations are %s, expected a mapping of a name to each."
+            % ("empty" if not configs else "no mapping",)
+        )
+    wrong = [
+        "%s: %s" % (key, problem) for key in sorted(configs, key=str) for problem in problems(str(key), configs[key])
+    ]
     for what, value in (("name", name), ("namespace", namespace)):
         if node_name_problem(value):
             wrong.append("the %s %r of the ConfigMap is no DNS name" % (what, value))

@@ -61,7 +61,10 @@ def key_problem(key):
     if slash and (not prefix or len(prefix) > 253 or not _NODE_NAME.fullmatch(prefix)):
         return "the part of the key %r before '/' is no DNS name" % (key,)
     if len(name) > 63 or not _KEY_NAME.fullmatch(name):
-        return "the key %r needs a name of 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends" % (key,)
+        return (
+            "the key %r needs a name of 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+            % (key,)
+        )
     return ""
 
 
@@ -69,4 +72,7 @@ def value_problem(value):
     """Why this can be no value of a label or a taint; empty when it can."""
     if value == "" or len(value) <= 63 and _KEY_NAME.fullmatch(value):
         return ""
-    return "the value %r is none of at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends" % (value,)
+    return (
+        "the value %r is none of at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+        % (value,)
+    )

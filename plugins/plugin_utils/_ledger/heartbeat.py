@@ -32,7 +32,9 @@ class Watch:
     def has_ended(self):
         """Return True if the process has ended. One that cannot be identified counts as alive while its pid exists."""
         seen = owner.seen(self.identity["pid"], self.proc)
-        return seen == owner.GONE or (seen is not None and self.identity["started"] is not None and seen != self.identity["started"])
+        return seen == owner.GONE or (
+            seen is not None and self.identity["started"] is not None and seen != self.identity["started"]
+        )
 
     def ended(self, seconds):
         """Wait up to SECONDS for the end of the process; return True if it has ended."""

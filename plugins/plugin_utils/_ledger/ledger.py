@@ -21,8 +21,25 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store i
 
 ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
 NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}")
-HEAD = ("rollout_id", "run", "target", "started", "finished", "sha256", "total", "went", "earlier", "window", "policy", "changed", "undo", "paused",
-        "stopped", "held", "held_reason")
+HEAD = (
+    "rollout_id",
+    "run",
+    "target",
+    "started",
+    "finished",
+    "sha256",
+    "total",
+    "went",
+    "earlier",
+    "window",
+    "policy",
+    "changed",
+    "undo",
+    "paused",
+    "stopped",
+    "held",
+    "held_reason",
+)
 
 
 # Nodes to read at a time when searching for the first of many.
@@ -45,8 +62,7 @@ def check_id(rollout_id):
     if not ROLLOUT_ID.fullmatch(rollout_id or ""):
         raise LedgerError(
             "rollout_id is %r, which cannot be the name of a directory; expected up to 100 letters, digits and . _ + ~ "
-            "-."
-            % (rollout_id,)
+            "-." % (rollout_id,)
         )
     return rollout_id
 
@@ -86,7 +102,9 @@ class StoredNodes:
         self._replaced = False
 
     def _rows(self, *conditions, column="body"):
-        query = sa.select(self._table.c[column], self._table.c.name).where(self._table.c.rollout_id == self._id, *conditions)
+        query = sa.select(self._table.c[column], self._table.c.name).where(
+            self._table.c.rollout_id == self._id, *conditions
+        )
         return self._connection.execute(query).all()
 
     def _nodes(self, *conditions):
@@ -132,10 +150,16 @@ class StoredNodes:
         if self._replaced:
             counts = {}
         else:
-            query = sa.select(self._table.c.state, sa.func.count()).where(self._table.c.rollout_id == self._id).group_by(self._table.c.state)
+            query = (
+                sa.select(self._table.c.state, sa.func.count())
+                .where(self._table.c.rollout_id == self._id)
+                .group_by(self._table.c.state)
+            )
             counts = {row[0]: row[1] for row in self._connection.execute(query)}
             if self._changed:
-                query = sa.select(self._table.c.state).where(self._table.c.rollout_id == self._id, self._table.c.name.in_(sorted(self._changed)))
+                query = sa.select(self._table.c.state).where(
+                    self._table.c.rollout_id == self._id, self._table.c.name.in_(sorted(self._changed))
+                )
                 for (name,) in self._connection.execute(query):
                     counts[name] -= 1
         for name in self._changed:
@@ -149,9 +173,17 @@ class StoredNodes:
         PRESENT: the set of nodes that count (None: all). BARRED: a function that returns True for the failure domains
         of a node that does not count (None: all count).
         """
-        mine = sorted((node.position, node.name) for node in self._known.values() if node is not None and node.name in self._changed
-                      and node.state == "pending" and node.position is not None and node.position < position
-                      and (present is None or node.name in present) and not (barred and barred(node.domains)))
+        mine = sorted(
+            (node.position, node.name)
+            for node in self._known.values()
+            if node is not None
+            and node.name in self._changed
+            and node.state == "pending"
+            and node.position is not None
+            and node.position < position
+            and (present is None or node.name in present)
+            and not (barred and barred(node.domains))
+        )
         return (name for dummy, name in heapq.merge(mine, self._stored_waiting_before(position, present, barred)))
 
     def _stored_waiting_before(self, position, present, barred):
@@ -186,8 +218,11 @@ class StoredNodes:
         columns = self._table.c
         text = columns.domains if self._database.placed else sa.null()
         query = sa.select(columns.position, columns.name, text).where(
-            columns.rollout_id == self._id, columns.state == "pending",
-            columns.position > after, columns.position < position)
+            columns.rollout_id == self._id,
+            columns.state == "pending",
+            columns.position > after,
+            columns.position < position,
+        )
         if present is not None:
             query = query.where(self._database.one_of(columns.name, present, "present"))
         full = [found for found, bars in known.items() if bars]
@@ -201,9 +236,15 @@ class StoredNodes:
         if self._replaced:
             self._connection.execute(sa.delete(self._table).where(self._table.c.rollout_id == self._id))
         elif self._changed:
-            self._connection.execute(sa.delete(self._table).where(self._table.c.rollout_id == self._id, self._table.c.name.in_(sorted(self._changed))))
+            self._connection.execute(
+                sa.delete(self._table).where(
+                    self._table.c.rollout_id == self._id, self._table.c.name.in_(sorted(self._changed))
+                )
+            )
         if self._changed:
-            self._connection.execute(sa.insert(self._table), [self._row(self._known[name]) for name in sorted(self._changed)])
+            self._connection.execute(
+                sa.insert(self._table), [self._row(self._known[name]) for name in sorted(self._changed)]
+            )
 
     def _row(self, node):
         return {
@@ -226,7 +267,9 @@ class Transaction:
         self._database = database
         self._id = rollout_id
         table = database.table["rollout"]
-        row = connection.execute(sa.select(table.c.head, table.c.owner, table.c.planned).where(table.c.rollout_id == rollout_id)).first()
+        row = connection.execute(
+            sa.select(table.c.head, table.c.owner, table.c.planned).where(table.c.rollout_id == rollout_id)
+        ).first()
         self._there = row is not None
         self.owner = json.loads(row[1]) if row and row[1] else None
         self.view = _view(row[0] if row else None, StoredNodes(connection, database, rollout_id))
@@ -270,19 +313,25 @@ class Transaction:
     def owners(self):
         """Return (rollout id, owner record) of every other rollout that has an owner."""
         table = self._database.table["rollout"]
-        query = sa.select(table.c.rollout_id, table.c.owner).where(table.c.rollout_id != self._id, table.c.owner.is_not(None))
+        query = sa.select(table.c.rollout_id, table.c.owner).where(
+            table.c.rollout_id != self._id, table.c.owner.is_not(None)
+        )
         return [(name, json.loads(owner)) for name, owner in self._connection.execute(query)]
 
     def shared(self, other_id, names):
         """Return those of NAMES that are in the plan of another rollout too."""
         table = self._database.table["node"]
-        theirs = {name for (name,) in self._connection.execute(sa.select(table.c.name).where(table.c.rollout_id == other_id))}
+        theirs = {
+            name for (name,) in self._connection.execute(sa.select(table.c.name).where(table.c.rollout_id == other_id))
+        }
         return sorted(theirs & set(names))
 
     def state_elsewhere(self, other_id, name):
         """Return the state of a node in another rollout of this ledger; None if that has no such node."""
         table = self._database.table["node"]
-        return self._connection.execute(sa.select(table.c.state).where(table.c.rollout_id == other_id, table.c.name == name)).scalar()
+        return self._connection.execute(
+            sa.select(table.c.state).where(table.c.rollout_id == other_id, table.c.name == name)
+        ).scalar()
 
     def in_flight_elsewhere(self, names):
         """Return (rollout id, node, state) of those of NAMES that are in flight in other rollouts."""
@@ -302,27 +351,46 @@ class Transaction:
             .where(table.c.rollout_id != self._id, table.c.state.in_(state.IN_FLIGHT))
             .order_by(table.c.rollout_id, table.c.name)
         )
-        return [(other_id, node_of(body)) for other_id, name, body in self._connection.execute(query) if name not in ours]
+        return [
+            (other_id, node_of(body)) for other_id, name, body in self._connection.execute(query) if name not in ours
+        ]
 
     def flush(self, token):
         """Write the changes; TOKEN marks the events of this transaction."""
         connection, tables = self._connection, self._database.table
         self.view.nodes.flush()
-        row = {"planned": self._planned, "head": dump({key: getattr(self.view, key) for key in HEAD}), "owner": dump(self.owner) if self.owner else None}
+        row = {
+            "planned": self._planned,
+            "head": dump({key: getattr(self.view, key) for key in HEAD}),
+            "owner": dump(self.owner) if self.owner else None,
+        }
         table = tables["rollout"]
         if self._there:
             connection.execute(sa.update(table).where(table.c.rollout_id == self._id).values(**row))
         else:
             connection.execute(sa.insert(table).values(rollout_id=self._id, **row))
         if self.added:
-            rows = [{"rollout_id": self._id, "time": event["time"], "node": event.get("node"), "kind": event["event"], "token": token, "body": dump(event)}
-                    for event in self.added]
+            rows = [
+                {
+                    "rollout_id": self._id,
+                    "time": event["time"],
+                    "node": event.get("node"),
+                    "kind": event["event"],
+                    "token": token,
+                    "body": dump(event),
+                }
+                for event in self.added
+            ]
             connection.execute(sa.insert(tables["event"]), rows)
         table = tables["document"]
         for node, name, document in self._documents:
             key = (table.c.rollout_id == self._id, table.c.node == node, table.c.name == name)
             connection.execute(sa.delete(table).where(*key))
-            connection.execute(sa.insert(table).values(rollout_id=self._id, node=node, name=name, time=timestamp(), body=dump(document)))
+            connection.execute(
+                sa.insert(table).values(
+                    rollout_id=self._id, node=node, name=name, time=timestamp(), body=dump(document)
+                )
+            )
 
 
 def _view(head, nodes):
@@ -402,7 +470,12 @@ class Ledger:
                 if connection is None:
                     return found
                 table = self.store.table["event"]
-                query = sa.select(table.c.id, table.c.body).where(table.c.rollout_id == self.rollout_id, table.c.id > last).order_by(table.c.id).limit(CHUNK)
+                query = (
+                    sa.select(table.c.id, table.c.body)
+                    .where(table.c.rollout_id == self.rollout_id, table.c.id > last)
+                    .order_by(table.c.id)
+                    .limit(CHUNK)
+                )
                 rows = connection.execute(query).all()
             found.extend(json.loads(body) for number, body in rows)
             if len(rows) < CHUNK:
@@ -415,7 +488,9 @@ class Ledger:
             if connection is None:
                 return None
             table = self.store.table["event"]
-            return connection.execute(sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id)).scalar()
+            return connection.execute(
+                sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id)
+            ).scalar()
 
     def load(self, node, name):
         """Return a stored document of a node, or None."""
@@ -423,7 +498,9 @@ class Ledger:
             if connection is None:
                 return None
             table = self.store.table["document"]
-            query = sa.select(table.c.body).where(table.c.rollout_id == self.rollout_id, table.c.node == node, table.c.name == name)
+            query = sa.select(table.c.body).where(
+                table.c.rollout_id == self.rollout_id, table.c.node == node, table.c.name == name
+            )
             body = connection.execute(query).scalar()
         return json.loads(body) if body is not None else None
 
@@ -437,12 +514,19 @@ class Ledger:
             if connection is None:
                 return []
             table, wanted = self.store.table["node"], set(names)
-            others = sa.select(table.c.rollout_id, table.c.name, table.c.body).where(table.c.rollout_id != self.rollout_id)
+            others = sa.select(table.c.rollout_id, table.c.name, table.c.body).where(
+                table.c.rollout_id != self.rollout_id
+            )
             open_states = state.IN_FLIGHT + state.OUT_OF_SERVICE
-            doubtful = sorted({row[1] for row in connection.execute(others.where(table.c.state.in_(open_states))) if row[1] in wanted})
+            doubtful = sorted(
+                {row[1] for row in connection.execute(others.where(table.c.state.in_(open_states))) if row[1] in wanted}
+            )
             if not doubtful:
                 return []
-            return [(rollout_id, node_of(body)) for rollout_id, dummy, body in connection.execute(others.where(table.c.name.in_(doubtful)))]
+            return [
+                (rollout_id, node_of(body))
+                for rollout_id, dummy, body in connection.execute(others.where(table.c.name.in_(doubtful)))
+            ]
 
     def path(self, *names):
         """Return the path of an artifact of this rollout."""
@@ -455,7 +539,12 @@ def last_id(database):
         if connection is None:
             return None
         table = database.table["rollout"]
-        query = sa.select(table.c.rollout_id).where(table.c.planned.is_not(None)).order_by(table.c.planned.desc(), table.c.rollout_id.desc()).limit(1)
+        query = (
+            sa.select(table.c.rollout_id)
+            .where(table.c.planned.is_not(None))
+            .order_by(table.c.planned.desc(), table.c.rollout_id.desc())
+            .limit(1)
+        )
         return connection.execute(query).scalar()
 
 
@@ -465,7 +554,9 @@ def standing(database, name):
         if connection is None:
             return None, {}
         table = database.table["node"]
-        rows = connection.execute(sa.select(table.c.rollout_id, table.c.state).where(table.c.name == name).order_by(table.c.rollout_id)).all()
+        rows = connection.execute(
+            sa.select(table.c.rollout_id, table.c.state).where(table.c.name == name).order_by(table.c.rollout_id)
+        ).all()
         return database.identity(connection), {row.rollout_id: row.state for row in rows}
 
 
@@ -475,6 +566,11 @@ def last_document(database, node, name):
         if connection is None:
             return None
         table = database.table["document"]
-        query = sa.select(table.c.body).where(table.c.node == node, table.c.name == name).order_by(table.c.time.desc()).limit(1)
+        query = (
+            sa.select(table.c.body)
+            .where(table.c.node == node, table.c.name == name)
+            .order_by(table.c.time.desc())
+            .limit(1)
+        )
         body = connection.execute(query).scalar()
     return json.loads(body) if body is not None else None

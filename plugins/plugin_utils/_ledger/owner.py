@@ -117,7 +117,12 @@ def liveness(owner, proc="/proc", heard=None, now=None):
     """
     here = place(proc)
     if owner.get("boot_id") and here["boot_id"] and owner["boot_id"] != here["boot_id"]:
-        if owner.get("host") != here["host"] or owner.get("pid_namespace") != here["pid_namespace"] or heard is None or now is None:
+        if (
+            owner.get("host") != here["host"]
+            or owner.get("pid_namespace") != here["pid_namespace"]
+            or heard is None
+            or now is None
+        ):
             return "unknown"
         boot = booted(proc)
         return "dead" if boot is not None and _parsed(heard) < boot and _age(heard, now) >= FRESH_S else "unknown"
@@ -127,7 +132,11 @@ def liveness(owner, proc="/proc", heard=None, now=None):
 def running(record, now=None):
     """Return True if the run in the record of an owner may still go on."""
     now = now or datetime.datetime.now(datetime.timezone.utc)
-    return bool(record) and not record.get("ended") and liveness(record["owner"], heard=record["heartbeat"], now=now) != "dead"
+    return (
+        bool(record)
+        and not record.get("ended")
+        and liveness(record["owner"], heard=record["heartbeat"], now=now) != "dead"
+    )
 
 
 def is_complete(owner):
@@ -143,7 +152,11 @@ def same(one, other):
 def describe(owner):
     """Return the owner in words: its process, host and AWX job."""
     job = owner.get("job") or {}
-    return "process %s on %s%s" % (owner.get("pid"), owner.get("host"), " (AWX job %s)" % job["id"] if job.get("id") else "")
+    return "process %s on %s%s" % (
+        owner.get("pid"),
+        owner.get("host"),
+        " (AWX job %s)" % job["id"] if job.get("id") else "",
+    )
 
 
 def _parsed(text):
@@ -161,7 +174,13 @@ def _listed(names):
 
 
 def _since(seconds):
-    return "%d s" % seconds if seconds < 120 else "%d min" % (seconds // 60) if seconds < 7200 else "%d h" % (seconds // 3600)
+    return (
+        "%d s" % seconds
+        if seconds < 120
+        else "%d min" % (seconds // 60)
+        if seconds < 7200
+        else "%d h" % (seconds // 3600)
+    )
 
 
 def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
@@ -178,7 +197,11 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
         return ""
     beside = "" if own else " and shares %s with this one" % _listed(shared)
     who = "by %s since %s%s; its last heartbeat was %s ago. Nothing was started." % (
-        describe(found["owner"]), found["time"], beside, _since(silent))
+        describe(found["owner"]),
+        found["time"],
+        beside,
+        _since(silent),
+    )
     if alive == "alive":
         return "Rollout %s is being run %s Wait for it, or end it first." % (name, who)
     if silent < FRESH_S:
@@ -188,8 +211,10 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
         )
     if break_lock:
         return ""
-    return ("Rollout %s is recorded as run %s Its process is not visible from this controller. Make sure that it is "
-            "gone, then run again with rollout_break_lock=true." % (name, who))
+    return (
+        "Rollout %s is recorded as run %s Its process is not visible from this controller. Make sure that it is "
+        "gone, then run again with rollout_break_lock=true." % (name, who)
+    )
 
 
 def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/proc", now=None, abandon=()):
@@ -239,12 +264,15 @@ def require(transaction, rollout_id, owner, now=None):
     if record is None:
         raise OwnerError("Rollout %s was never planned in this ledger. Run rollout_plan first." % rollout_id)
     if not same(record["owner"], owner):
-        raise OwnerError("Rollout %s was taken over by %s at %s, so this controller may not continue it." % (
-            rollout_id, describe(record["owner"]), record["time"]))
+        raise OwnerError(
+            "Rollout %s was taken over by %s at %s, so this controller may not continue it."
+            % (rollout_id, describe(record["owner"]), record["time"])
+        )
     if record.get("broken"):
         raise OwnerError(
             "The lock of rollout %s was broken by %s, so this controller may not continue it. To continue it here, run "
-            "the playbook again." % (rollout_id, record["broken"]))
+            "the playbook again." % (rollout_id, record["broken"])
+        )
     now = now or datetime.datetime.now(datetime.timezone.utc)
     if _age(record["heartbeat"], now) >= HEARTBEAT_S:
         transaction.hold(dict(record, heartbeat=state.timestamp(now)))
@@ -254,7 +282,13 @@ def require(transaction, rollout_id, owner, now=None):
 def record_heartbeat(transaction, owner, run, now=None):
     """Record a heartbeat of the owner; False if the run no longer belongs to it, or has ended."""
     record = transaction.owner
-    if record is None or not same(record["owner"], owner) or record["run"] != run or record.get("ended") or record.get("broken"):
+    if (
+        record is None
+        or not same(record["owner"], owner)
+        or record["run"] != run
+        or record.get("ended")
+        or record.get("broken")
+    ):
         return False
     transaction.hold(dict(record, heartbeat=state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))))
     return True

@@ -37,7 +37,14 @@ STEPS = {
     "soak": (RETURN, "soaking"),
 }
 # Steps of a rollback that change the node. The closing steps start its services again, or keep it out of service.
-PUTTING_BACK = ("rollback_install", "rollback_prove", "rollback_reboot", "rollback_reload", "rollback_mig", "rollback_validate")
+PUTTING_BACK = (
+    "rollback_install",
+    "rollback_prove",
+    "rollback_reboot",
+    "rollback_reload",
+    "rollback_mig",
+    "rollback_validate",
+)
 CLOSING = ("rollback_start", "quarantine")
 # Steps that need no ticket of their phase, and may begin after its expiry: a rollback is always allowed.
 ALWAYS = PUTTING_BACK + CLOSING
@@ -49,7 +56,8 @@ CHANGING = tuple(name for name, (phase, dummy) in STEPS.items() if phase == DOWN
 # it served again.
 STOPPED, CHANGED, PUT_BACK, SERVING = RESUMES = ("stopped", "changed", "put_back", "serving")
 IN_FLIGHT = ("draining", "down", "validating", "soaking")
-# States in which a node serves no work because of this rollout. A draining node still runs its jobs, and a soaking one runs jobs again.
+# States in which a node serves no work because of this rollout. A draining node still runs its jobs, and a soaking one
+# runs jobs again.
 NOT_SERVING = ("down", "validating")
 # States that count against the cap of a failure domain.
 LEAVING = ("draining",) + NOT_SERVING
@@ -200,9 +208,15 @@ class Nodes:
         PRESENT: the set of nodes that count (None: all). BARRED: a function that returns True for the failure domains
         of a node that does not count (None: all count).
         """
-        return [node.name for node in self.everything()
-                if node.state == "pending" and node.position is not None and node.position < position
-                and (present is None or node.name in present) and not (barred and barred(node.domains))]
+        return [
+            node.name
+            for node in self.everything()
+            if node.state == "pending"
+            and node.position is not None
+            and node.position < position
+            and (present is None or node.name in present)
+            and not (barred and barred(node.domains))
+        ]
 
 
 @dataclasses.dataclass
@@ -252,9 +266,19 @@ def _plan(view, event):
     for name, planned in event["nodes"].items():
         old = before.get(name)
         node = Node(
-            name, planned["state"], places.get(name), planned.get("from"), planned.get("to"), planned.get("from_kernel"), dict(planned.get("domains") or {}),
-            bool(planned.get("canary")), planned.get("reason", ""), planned.get("failure", ""), planned.get("signature", ""),
-            order=planned.get("order", ""), layout=dict(planned.get("layout") or {}),
+            name,
+            planned["state"],
+            places.get(name),
+            planned.get("from"),
+            planned.get("to"),
+            planned.get("from_kernel"),
+            dict(planned.get("domains") or {}),
+            bool(planned.get("canary")),
+            planned.get("reason", ""),
+            planned.get("failure", ""),
+            planned.get("signature", ""),
+            order=planned.get("order", ""),
+            layout=dict(planned.get("layout") or {}),
         )
         if old is not None:
             node.attempt = old.attempt
@@ -270,13 +294,19 @@ def _plan(view, event):
                 node.diverted = (node.to_version, node.layout) != (old.to_version, old.layout)
                 node.reason = "in flight when its controller died%s%s" % (
                     ", in step %s" % old.steps[-1].name if old.steps else "",
-                    ", after: " + old.reason if old.failure else "")
+                    ", after: " + old.reason if old.failure else "",
+                )
                 if awaits_resume(old):
                     node.state, node.reason = "validating", old.reason
                 elif old.state == "lost":
-                    node.state, node.reason = "down", "lost after a change%s%s" % (
-                        ", in step %s" % old.steps[-1].name if old.steps else "",
-                        ": " + old.reason if old.reason else "")
+                    node.state, node.reason = (
+                        "down",
+                        "lost after a change%s%s"
+                        % (
+                            ", in step %s" % old.steps[-1].name if old.steps else "",
+                            ": " + old.reason if old.reason else "",
+                        ),
+                    )
         nodes.append(node)
     view.nodes.replace(nodes)
 
@@ -291,7 +321,10 @@ def _control(view, event):
         view.stopped = said
     elif verb == "set_budget":
         for key, value in event["policy"].items():
-            view.changed[key] = {"was": view.changed[key]["was"] if key in view.changed else view.policy.get(key), "now": value}
+            view.changed[key] = {
+                "was": view.changed[key]["was"] if key in view.changed else view.policy.get(key),
+                "now": value,
+            }
         view.policy.update(event["policy"])
     elif verb in OF_NODES:
         node = view.nodes.get(event["node"])
@@ -302,7 +335,14 @@ def _control(view, event):
         elif verb == "skip":
             node.order = "skipped by " + said
         elif verb == "retry" and node.state in ("failed", "rolled_back", "skipped"):
-            node.state, node.reason, node.failure, node.signature, node.ended, node.order = "pending", "retry by " + said, "", "", None, ""
+            node.state, node.reason, node.failure, node.signature, node.ended, node.order = (
+                "pending",
+                "retry by " + said,
+                "",
+                "",
+                None,
+                "",
+            )
             if node.position is None:
                 node.position, view.total = view.total, view.total + 1
         view.nodes.put(node)
@@ -324,7 +364,9 @@ def _grant(view, node, event):
 
 def _end(view, node, event):
     # The step quarantine ends well when the node is quarantined; the step before it failed, see apply().
-    well = ("done", "skipped", "rolled_back", "pending") + (("quarantined",) if node.open_step and node.open_step.name == "quarantine" else ())
+    well = ("done", "skipped", "rolled_back", "pending") + (
+        ("quarantined",) if node.open_step and node.open_step.name == "quarantine" else ()
+    )
     node.close(event["time"], "ok" if event["state"] in well else "failed")
     node.state, node.ticket, node.orphaned = event["state"], None, False
     node.proven = node.proven or event["state"] in PROVEN
@@ -399,13 +441,13 @@ def require_in_flight(view, name):
     if node is None:
         raise StateError(
             "%s is not in the plan of rollout %s. Run gpufleet.lifecycle.upgrade with it among its nodes. Nothing was "
-            "changed." % (name, view.rollout_id))
+            "changed." % (name, view.rollout_id)
+        )
     if node.state not in IN_FLIGHT or node.orphaned or node.ticket is None:
         raise StateError(
             "%s is %s in rollout %s and has no ticket; expected one that rollout_gate granted. Run "
             "gpufleet.lifecycle.upgrade from its beginning, without --start-at-task, --tags or --step. Nothing was "
-            "changed."
-            % (name, node.state, view.rollout_id)
+            "changed." % (name, node.state, view.rollout_id)
         )
     return node
 
@@ -416,8 +458,9 @@ def require_ticket(view, node, step, now):
     ticket = node.ticket
     if ticket.sha256 != view.sha256:
         raise StateError(
-            "%s has a ticket of plan %s, and rollout %s follows plan %s now. Ask rollout_gate again." % (
-                node.name, ticket.sha256[:12], view.rollout_id, view.sha256[:12]))
+            "%s has a ticket of plan %s, and rollout %s follows plan %s now. Ask rollout_gate again."
+            % (node.name, ticket.sha256[:12], view.rollout_id, view.sha256[:12])
+        )
     if step in ALWAYS:
         return
     if phase != ticket.phase:
@@ -427,8 +470,9 @@ def require_ticket(view, node, step, now):
         )
     if now >= ticket.expires:
         raise StateError(
-            "%s may not begin step %s: its ticket for phase %s expired at %s. Ask rollout_gate with phase %s again." % (
-                node.name, step, phase, ticket.expires, phase))
+            "%s may not begin step %s: its ticket for phase %s expired at %s. Ask rollout_gate with phase %s again."
+            % (node.name, step, phase, ticket.expires, phase)
+        )
 
 
 def failure_class(node):

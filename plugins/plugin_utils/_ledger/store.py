@@ -30,7 +30,14 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 SCHEMA_VERSION = "1"
 PATIENCE_S = 120.0
 # Errors of SQLite for which a retry does not help.
-BROKEN = ("disk is full", "disk I/O error", "unable to open database file", "readonly database", "malformed", "not a database")
+BROKEN = (
+    "disk is full",
+    "disk I/O error",
+    "unable to open database file",
+    "readonly database",
+    "malformed",
+    "not a database",
+)
 PEEKS = "gpufleet_peeks"
 # The entry of the meta table for a ledger whose table of nodes has the column of failure domains. A ledger of an
 # earlier version gets the column and its index in the first transaction that writes to it. Its rows stay as they are:
@@ -53,16 +60,20 @@ def tables():
     meta = sa.MetaData()
     ident = sa.String(200)
     time_text = sa.String(32)
-    sa.Table("gpufleet_meta", meta, sa.Column("name", ident, primary_key=True), sa.Column("value", sa.Text, nullable=False))
     sa.Table(
-        "gpufleet_rollout", meta,
+        "gpufleet_meta", meta, sa.Column("name", ident, primary_key=True), sa.Column("value", sa.Text, nullable=False)
+    )
+    sa.Table(
+        "gpufleet_rollout",
+        meta,
         sa.Column("rollout_id", ident, primary_key=True),
         sa.Column("planned", time_text),  # when it was planned last; null in a row that is only locked
         sa.Column("head", sa.Text),  # the view without its nodes, as JSON
         sa.Column("owner", sa.Text),  # the controller that runs it, as JSON
     )
     sa.Table(
-        "gpufleet_node", meta,
+        "gpufleet_node",
+        meta,
         sa.Column("rollout_id", ident, primary_key=True),
         sa.Column("name", sa.String(260), primary_key=True),
         sa.Column("state", sa.String(20), nullable=False),
@@ -76,7 +87,8 @@ def tables():
         sa.Index(PLACE_INDEX, "rollout_id", "state", "position"),
     )
     sa.Table(
-        "gpufleet_event", meta,
+        "gpufleet_event",
+        meta,
         sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
         sa.Column("rollout_id", ident, nullable=False),
         sa.Column("time", time_text, nullable=False),
@@ -87,7 +99,8 @@ def tables():
         sa.Index("gpufleet_event_rollout", "rollout_id", "id"),
     )
     sa.Table(
-        "gpufleet_document", meta,
+        "gpufleet_document",
+        meta,
         sa.Column("rollout_id", ident, primary_key=True),
         sa.Column("node", sa.String(260), primary_key=True),
         sa.Column("name", sa.String(100), primary_key=True),
@@ -121,10 +134,12 @@ class Store:
         except (sa_exc.ArgumentError, ValueError):  # not a URL, or a port that is not a number
             raise StoreError(
                 "rollout_ledger is not a database URL; expected sqlite:////path/file or "
-                "postgresql+psycopg://user@host/database.") from None
+                "postgresql+psycopg://user@host/database."
+            ) from None
         if self.url.get_backend_name() not in ("sqlite", "postgresql"):
-            raise StoreError("rollout_ledger names the database %s; expected sqlite or postgresql." % (
-                self.url.get_backend_name()))
+            raise StoreError(
+                "rollout_ledger names the database %s; expected sqlite or postgresql." % (self.url.get_backend_name())
+            )
         self.patience_s = patience_s
         self.sqlite = self.url.get_backend_name() == "sqlite"
         self.file = self.url.database if self.sqlite else None
@@ -144,7 +159,7 @@ class Store:
             sa.event.listen(self.engine, "connect", self._configure)
             sa.event.listen(self.engine, "begin", self._begin)
         self.meta = tables()
-        self.table = {name[len("gpufleet_"):]: table for name, table in self.meta.tables.items()}
+        self.table = {name[len("gpufleet_") :]: table for name, table in self.meta.tables.items()}
         self.placed = False  # True if the opened ledger has the column of failure domains
 
     @property
@@ -255,8 +270,10 @@ class Store:
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283465)")
             self.meta.create_all(connection, checkfirst=True)
             if connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema_version")).first() is None:
-                connection.execute(sa.insert(meta), [
-                    {"name": "schema_version", "value": SCHEMA_VERSION}, {"name": PLACED, "value": "1"}])
+                connection.execute(
+                    sa.insert(meta),
+                    [{"name": "schema_version", "value": SCHEMA_VERSION}, {"name": PLACED, "value": "1"}],
+                )
         found = dict(connection.execute(sa.select(meta.c.name, meta.c.value)).all())
         if found.get("schema_version") != SCHEMA_VERSION:
             raise StoreError(
@@ -283,7 +300,9 @@ class Store:
     def one_of(self, column, values, label):
         """Return the condition that COLUMN is one of VALUES. They are sent as one parameter, so there may be many."""
         if self.sqlite:
-            query = sa.text("SELECT value FROM json_each(:%s)" % label).bindparams(**{label: json.dumps(sorted(values))})
+            query = sa.text("SELECT value FROM json_each(:%s)" % label).bindparams(
+                **{label: json.dumps(sorted(values))}
+            )
             return column.in_(query.columns(sa.column("value")))
         texts = sa.ARRAY(sa.Text)
         return column == sa.any_(sa.cast(sa.bindparam(label, sorted(values), type_=texts), texts))
@@ -337,7 +356,8 @@ class Store:
                 if self.sqlite and any(word in self._why(exc) for word in BROKEN):
                     raise StoreError(
                         "The ledger %s cannot be used: %s. Check its disk, or set another place with rollout_ledger or "
-                        "gpufleet_artifact_dir." % (self.shown, self._why(exc))) from None
+                        "gpufleet_artifact_dir." % (self.shown, self._why(exc))
+                    ) from None
                 if time.monotonic() + pause > until:
                     raise StoreError(
                         "The ledger %s did not answer within %d s: %s. Nothing was decided. Check the database, then "
@@ -348,13 +368,13 @@ class Store:
             except file_lock.FileLockError as exc:
                 raise StoreError(
                     "The ledger %s did not answer: %s. Nothing was decided. Check that process, then run the playbook "
-                    "again."
-                    % (self.shown, exc)
+                    "again." % (self.shown, exc)
                 ) from None
             except OSError as exc:
                 raise StoreError(
                     "The ledger %s cannot be used: %s. Set a place that can be written, with rollout_ledger or "
-                    "gpufleet_artifact_dir." % (self.shown, exc)) from None
+                    "gpufleet_artifact_dir." % (self.shown, exc)
+                ) from None
             time.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2.0, pause * 2)
 

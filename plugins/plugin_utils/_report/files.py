@@ -12,12 +12,16 @@ import tempfile
 
 
 def json_text(document: object, dense: bool = False) -> str:
-    """A document as JSON, its fields in the order they have; DENSE on one line, which takes a fraction of the time and space."""
+    """A document as JSON, its fields in the order they have; DENSE on one line, which takes a fraction of the time and
+    space.
+    """
     return json.dumps(document, indent=None if dense else 2, ensure_ascii=False) + "\n"
 
 
 def write(directory: str, contents: dict[str, str], mode: int = 0o600) -> dict[str, bool]:
-    """Write CONTENTS (name -> text) into DIRECTORY, all prepared before the first is replaced. Returns {name: whether it changed}.
+    """Write CONTENTS (name -> text) into DIRECTORY, all prepared before the first is replaced.
+
+    Returns {name: whether it changed}.
 
     A directory that is not there is made, with the rights to enter that go with MODE.
     """
@@ -53,6 +57,10 @@ def write(directory: str, contents: dict[str, str], mode: int = 0o600) -> dict[s
 def _same(path, data, mode):
     try:
         with open(path, "rb") as stream:
-            return not os.path.islink(path) and os.fstat(stream.fileno()).st_mode & 0o7777 == mode and stream.read() == data
+            return (
+                not os.path.islink(path)
+                and os.fstat(stream.fileno()).st_mode & 0o7777 == mode
+                and stream.read() == data
+            )
     except OSError:
         return False

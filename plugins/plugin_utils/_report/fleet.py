@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The health of a fleet as one document (schema gpufleet.precheck/1), out of what gpu_health answered for every node. Pure."""
+"""The health of a fleet as one document (schema gpufleet.precheck/1), out of what gpu_health answered for every node.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,12 @@ def worst(verdicts: list) -> str:
 
 
 def document(names, results, fail_on=BARS, asked=None, time=""):
-    """The report about the nodes NAMES. RESULTS: name -> result of gpu_health, in whatever state; FAIL_ON as gpu_health's.
+    """The report about the nodes NAMES.
 
-    ASKED (text -> text) says in the report how it was run; TIME is when, in UTC. The verdict is the document's first field.
+    RESULTS: name -> result of gpu_health, in whatever state; FAIL_ON as gpu_health's.
+
+    ASKED (text -> text) says in the report how it was run; TIME is when, in UTC. The verdict is the document's first
+    field.
     """
     usual = _peers.expectation(_peers.of_results(results))
     results = {name: settled(result, usual) for name, result in results.items()}
@@ -68,22 +74,46 @@ def document(names, results, fail_on=BARS, asked=None, time=""):
 
 def settled(result, usual):
     """RESULT with its verdict as it is once it is known how many GPUs other nodes have."""
-    return dict(result, health=_peers.health_of(result, usual)) if isinstance(model.item(result, "health"), dict) else result
+    return (
+        dict(result, health=_peers.health_of(result, usual))
+        if isinstance(model.item(result, "health"), dict)
+        else result
+    )
 
 
 def counted(nodes, results):
-    """({node: {model: number of GPUs}} of the nodes that were judged, those of them that have a baseline, or of which the number was said)."""
-    counts = {name: entry for name, entry in nodes.items() if entry["state"] == JUDGED and entry["gpus"] and all(gpu["name"] for gpu in entry["gpus"])}
+    """({node: {model: number of GPUs}} of the nodes that were judged, those of them that have a baseline, or of which
+    the number was said).
+    """
+    counts = {
+        name: entry
+        for name, entry in nodes.items()
+        if entry["state"] == JUDGED and entry["gpus"] and all(gpu["name"] for gpu in entry["gpus"])
+    }
     # A number was said; what the table of boards has is a list.
-    told = {name for name, entry in counts.items() if entry["compared"] or any(
-        check["id"] == HARDWARE and isinstance(check.get("expected"), int) for check in checks_of(results[name]))}
+    told = {
+        name
+        for name, entry in counts.items()
+        if entry["compared"]
+        or any(check["id"] == HARDWARE and isinstance(check.get("expected"), int) for check in checks_of(results[name]))
+    }
     return {name: collections.Counter(gpu["name"] for gpu in entry["gpus"]) for name, entry in counts.items()}, told
 
 
 def lacking(entry, lacks, fail_on):
     """The node ENTRY with the finding that it has fewer GPUs than other nodes."""
-    found = finding({"id": HARDWARE, "entity": "node", "status": "fail", "observed": len(entry["gpus"]), "expected": None, "source": "peers",
-                     "action": "hold", "message": "The node %s." % lacks})
+    found = finding(
+        {
+            "id": HARDWARE,
+            "entity": "node",
+            "status": "fail",
+            "observed": len(entry["gpus"]),
+            "expected": None,
+            "source": "peers",
+            "action": "hold",
+            "message": "The node %s." % lacks,
+        }
+    )
     others = [one for one in entry["findings"] if (one["id"], one["status"]) != (HARDWARE, "fail")]
     findings = sorted(others + [found], key=lambda one: (one["id"], one["entity"], one["status"], one["message"]))
     not_applicable = {ident: number for ident, number in entry["not_applicable"].items() if ident != HARDWARE}
@@ -91,14 +121,29 @@ def lacking(entry, lacks, fail_on):
     counts = dict(entry["counts"], fail=entry["counts"]["fail"] + len(findings) - len(entry["findings"]))
     counts["not_applicable"] -= entry["not_applicable"].get(HARDWARE, 0)
     counts["pass"] -= entry["passed"].get(HARDWARE, 0)
-    return dict(entry, verdict="fail", fails="fail" in fail_on, action=max(entry["action"], "hold", key=model.ACTIONS.index), worst=worst_finding(findings),
-                counts=counts, findings=findings, passed=passed, not_applicable=not_applicable,
-                # What its own verdict told fails the node already.
-                **({} if any(one["id"] == HARDWARE and one["status"] == "fail" for one in entry["findings"]) else {"lacks": lacks}))
+    return dict(
+        entry,
+        verdict="fail",
+        fails="fail" in fail_on,
+        action=max(entry["action"], "hold", key=model.ACTIONS.index),
+        worst=worst_finding(findings),
+        counts=counts,
+        findings=findings,
+        passed=passed,
+        not_applicable=not_applicable,
+        # What its own verdict told fails the node already.
+        **(
+            {}
+            if any(one["id"] == HARDWARE and one["status"] == "fail" for one in entry["findings"])
+            else {"lacks": lacks}
+        ),
+    )
 
 
 def identity(result):
-    """Return the identity of the machine that a result of gpu_health is about: as the audit of the driver says, and the GPUs as NVML does."""
+    """Return the identity of the machine that a result of gpu_health is about: as the audit of the driver says, and the
+    GPUs as NVML does.
+    """
     baseline = model.item(result, "baseline")
     told = model.item(baseline, "audit", "identity")
     uuids = [model.uuid(gpu) for gpu in model.gpus(model.item(baseline, "snapshot"))]
@@ -114,8 +159,11 @@ def checks_of(result):
 
 
 def _well_formed(check):
-    return (isinstance(check, dict) and all(isinstance(check.get(key), str) and check[key] for key in ("id", "entity"))
-            and check.get("status") in model.STATUSES)
+    return (
+        isinstance(check, dict)
+        and all(isinstance(check.get(key), str) and check[key] for key in ("id", "entity"))
+        and check.get("status") in model.STATUSES
+    )
 
 
 def state_of(result):
@@ -125,7 +173,9 @@ def state_of(result):
     if result.get("unreachable"):
         return UNREACHABLE, text.clean(result.get("msg") or "the node cannot be reached").strip()
     if result.get("timedout"):  # Ansible's word for a task that the keyword timeout ended
-        return UNREACHABLE, "the node did not answer: " + text.clean(result.get("msg") or "the time of the task passed").strip()
+        return UNREACHABLE, "the node did not answer: " + text.clean(
+            result.get("msg") or "the time of the task passed"
+        ).strip()
     health = result.get("health")
     if isinstance(health, dict) and isinstance(health.get("checks"), list) and health["checks"]:
         return JUDGED, ""
@@ -140,7 +190,9 @@ def node(result, fail_on=BARS):
     health = result["health"] if state == JUDGED else {}
     checks = checks_of(result) if state == JUDGED else []
     verdict = _verdict(health, checks)
-    findings = [finding(check) for check in checks if check["status"] in ("fail", "unknown", "waived") or noticed(check)]
+    findings = [
+        finding(check) for check in checks if check["status"] in ("fail", "unknown", "waived") or noticed(check)
+    ]
     reading = model.item(result, "baseline") if state == JUDGED else None
     return {
         "verdict": verdict,
@@ -150,8 +202,10 @@ def node(result, fail_on=BARS):
         "next_step": NEXT_STEP.get(state, ""),
         "action": str(health.get("action") or ("none" if verdict == "pass" else "hold")),
         "worst": worst_finding(findings),
-        "counts": dict({status: len([check for check in checks if check["status"] == status]) for status in model.STATUSES},
-                       notices=len([check for check in checks if noticed(check)])),
+        "counts": dict(
+            {status: len([check for check in checks if check["status"] == status]) for status in model.STATUSES},
+            notices=len([check for check in checks if noticed(check)]),
+        ),
         "simulated": bool(health.get("simulated")),
         "time": str(health.get("time") or ""),
         "boot_id": str(health.get("boot_id") or ""),
@@ -183,7 +237,10 @@ def noticed(check: dict) -> bool:
 
 def finding(check: dict) -> dict:
     """A check for the report."""
-    entry = {key: text.plain(check.get(key)) for key in ("id", "entity", "status", "observed", "expected", "source", "action", "message")}
+    entry = {
+        key: text.plain(check.get(key))
+        for key in ("id", "entity", "status", "observed", "expected", "source", "action", "message")
+    }
     entry["action"] = entry["action"] if entry["action"] in model.ACTIONS else "hold"
     entry["message"] = "" if entry["message"] is None else str(entry["message"])
     for key in ("since", "waiver", "driver_suspect"):
@@ -199,7 +256,16 @@ def worst_finding(findings: list[dict]) -> dict | None:
     bad = [entry for entry in findings if entry["status"] in BARS]
     if not bad:
         return None
-    return min(bad, key=lambda entry: (BARS.index(entry["status"]), entry["id"] != ROOT, -model.ACTIONS.index(entry["action"]), entry["id"], entry["entity"]))
+    return min(
+        bad,
+        key=lambda entry: (
+            BARS.index(entry["status"]),
+            entry["id"] != ROOT,
+            -model.ACTIONS.index(entry["action"]),
+            entry["id"],
+            entry["entity"],
+        ),
+    )
 
 
 def _tally(idents):
@@ -214,21 +280,23 @@ def inventory(snapshot):
     gpus = []
     for position, gpu in enumerate(model.gpus(snapshot)):
         readable = model.opened(gpu)
-        gpus.append({
-            "index": gpu["index"] if isinstance(gpu.get("index"), int) else position,
-            "entity": model.entity(gpu),
-            "uuid": model.uuid(gpu),
-            "pci": model.address(gpu),
-            "name": _known(gpu, "name"),
-            "serial": _known(gpu, "serial"),
-            "vbios": _value(gpu, "vbios_version") if readable else None,
-            "inforom": _value(gpu, "inforom_image_version") if readable else None,
-            "gsp": _known(gpu, "gsp_firmware_version"),
-            "memory_bytes": _value(gpu, "memory_total_bytes") if readable else None,
-            "power_limit_mw": _value(gpu, "power_limit_mw") if readable else None,
-            "nvlinks": _links(gpu) if readable else None,
-            "pcie_width": _value(gpu, "pcie_width_current") if readable else None,
-        })
+        gpus.append(
+            {
+                "index": gpu["index"] if isinstance(gpu.get("index"), int) else position,
+                "entity": model.entity(gpu),
+                "uuid": model.uuid(gpu),
+                "pci": model.address(gpu),
+                "name": _known(gpu, "name"),
+                "serial": _known(gpu, "serial"),
+                "vbios": _value(gpu, "vbios_version") if readable else None,
+                "inforom": _value(gpu, "inforom_image_version") if readable else None,
+                "gsp": _known(gpu, "gsp_firmware_version"),
+                "memory_bytes": _value(gpu, "memory_total_bytes") if readable else None,
+                "power_limit_mw": _value(gpu, "power_limit_mw") if readable else None,
+                "nvlinks": _links(gpu) if readable else None,
+                "pcie_width": _value(gpu, "pcie_width_current") if readable else None,
+            }
+        )
     return gpus
 
 
@@ -240,7 +308,11 @@ def _known(gpu, key):
 def _value(gpu, key):
     found = model.reading(gpu, key)
     if found.known:
-        return found.value if isinstance(found.value, (int, float)) and not isinstance(found.value, bool) else str(found.value)
+        return (
+            found.value
+            if isinstance(found.value, (int, float)) and not isinstance(found.value, bool)
+            else str(found.value)
+        )
     return None if found.rc is None else found.error
 
 

@@ -13,7 +13,10 @@ HEAD = ("node", "held", "days", "packages", "security updates kept out")
 
 
 def lines(nodes: dict[str, dict]) -> list[str]:
-    """``nodes`` is what hold_info returned, failures included, by the name of the node. A node that did not answer is in a line of its own."""
+    """``nodes`` is what hold_info returned, failures included, by the name of the node.
+
+    A node that did not answer is in a line of its own.
+    """
     rows, silent = [], []
     for name, result in sorted(nodes.items()):
         holds = (result or {}).get("holds")
@@ -22,7 +25,11 @@ def lines(nodes: dict[str, dict]) -> list[str]:
             continue
         rows += [row(name, group, holds[group]) for group in GROUPS if holds.get(group)]
     rows.sort(key=lambda item: (-item[0], item[1]))
-    free = sorted(name for name, result in nodes.items() if isinstance((result or {}).get("holds"), dict) and not any(result["holds"].values()))
+    free = sorted(
+        name
+        for name, result in nodes.items()
+        if isinstance((result or {}).get("holds"), dict) and not any(result["holds"].values())
+    )
     table = text.columns([HEAD] + [cells for dummy, cells in rows]) if rows else []
     return table + (["nothing is held on: %s" % ", ".join(free)] if free else []) + silent
 
@@ -32,6 +39,10 @@ def row(name, group, items):
     ages = [item["age_days"] for item in items if item["age_days"] is not None]
     kept = sorted("%s %s" % (item["package"], item["security"][0]) for item in items if item["security"])
     blind = any(item["security"] is None for item in items)
-    some = ", ".join("%s %s" % (item["package"], item["version"]) for item in items[:2]) + (" and %d more" % (len(items) - 2) if len(items) > 2 else "")
-    out = ", ".join(kept[:2]) + (" and %d more" % (len(kept) - 2) if len(kept) > 2 else "") or ("cannot be told" if blind else "none")
+    some = ", ".join("%s %s" % (item["package"], item["version"]) for item in items[:2]) + (
+        " and %d more" % (len(items) - 2) if len(items) > 2 else ""
+    )
+    out = ", ".join(kept[:2]) + (" and %d more" % (len(kept) - 2) if len(kept) > 2 else "") or (
+        "cannot be told" if blind else "none"
+    )
     return max(ages) if ages else -1, (name, group, str(max(ages)) if ages else "not recorded", some, out)

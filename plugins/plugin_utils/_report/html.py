@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Self-contained HTML pages: one file that loads nothing, and that may not even if something slipped through.
 
-A page is a template that extends C(frame.html.j2) and fills its blocks. Everything put into it is escaped by Jinja2. The page's
-content security policy allows the frame's own style and script by their digests and nothing else.
+A page is a template that extends C(frame.html.j2) and fills its blocks. Everything put into it is escaped by Jinja2.
+The page's content security policy allows the frame's own style and script by their digests and nothing else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ TEMPLATES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "templates"
 
 
 def _finalize(value):
-    """Return the text that a template prints: Jinja2 escapes it afterwards, and control characters are made visible here."""
+    """Return the text that a template prints: Jinja2 escapes it afterwards, and control characters are made visible
+    here.
+    """
     if value is None:
         raise ValueError("a page of a report prints nothing that is not there")
     return value if hasattr(value, "__html__") else text.clean(value)
@@ -30,8 +32,14 @@ def _finalize(value):
 
 def environment():
     jinja = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(TEMPLATES, encoding="utf-8"), autoescape=True, undefined=jinja2.StrictUndefined, finalize=_finalize,
-        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+        loader=jinja2.FileSystemLoader(TEMPLATES, encoding="utf-8"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_finalize,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
     jinja.filters["shown"] = text.shown
     jinja.filters["line"] = text.line
     jinja.globals["count"] = text.count
@@ -41,8 +49,13 @@ def environment():
 def render(template, view, styles=("style.css",)):
     """The page made of TEMPLATE with the values VIEW, dressed in STYLES."""
     style, script = "\n".join(source(name) for name in styles), source("page.js")
-    return environment().get_template(template).render(
-        dict(view, style=markupsafe.Markup(style), script=markupsafe.Markup(script), policy=policy(style, script)))
+    return (
+        environment()
+        .get_template(template)
+        .render(
+            dict(view, style=markupsafe.Markup(style), script=markupsafe.Markup(script), policy=policy(style, script))
+        )
+    )
 
 
 def source(name):
@@ -53,7 +66,10 @@ def source(name):
 
 def policy(style, script):
     """The content security policy of a page."""
-    return "default-src 'none'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'" % (digest(style), digest(script))
+    return "default-src 'none'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'" % (
+        digest(style),
+        digest(script),
+    )
 
 
 def digest(source_text):

@@ -29,12 +29,23 @@ def render(suites: list) -> str:
 
 def _suite(root, number, suite):
     outcomes = collections.Counter(case.outcome for case in suite.cases)
-    element = ElementTree.SubElement(root, "testsuite", {
-        "name": _token(suite.name), "package": _token(suite.package), "id": str(number), "hostname": _token(suite.name),
-        # The schema knows no time zone; the report is in UTC throughout.
-        "timestamp": suite.time[:19] or EPOCH, "time": "0", "tests": str(len(suite.cases)),
-        "failures": str(outcomes["failure"]), "errors": str(outcomes["error"]), "skipped": str(outcomes["skipped"]),
-    })
+    element = ElementTree.SubElement(
+        root,
+        "testsuite",
+        {
+            "name": _token(suite.name),
+            "package": _token(suite.package),
+            "id": str(number),
+            "hostname": _token(suite.name),
+            # The schema knows no time zone; the report is in UTC throughout.
+            "timestamp": suite.time[:19] or EPOCH,
+            "time": "0",
+            "tests": str(len(suite.cases)),
+            "failures": str(outcomes["failure"]),
+            "errors": str(outcomes["error"]),
+            "skipped": str(outcomes["skipped"]),
+        },
+    )
     properties = ElementTree.SubElement(element, "properties")
     for key, value in suite.properties:
         ElementTree.SubElement(properties, "property", {"name": _token(key), "value": text.line(value)})
@@ -47,11 +58,15 @@ def _suite(root, number, suite):
 def _case(suite, case):
     if case.outcome not in OUTCOMES:
         raise ValueError("outcome is %r, expected one of %s" % (case.outcome, ", ".join(OUTCOMES)))
-    element = ElementTree.SubElement(suite, "testcase", {"name": _token(case.name), "classname": _token(case.classname), "time": "0"})
+    element = ElementTree.SubElement(
+        suite, "testcase", {"name": _token(case.name), "classname": _token(case.classname), "time": "0"}
+    )
     if case.outcome == "skipped":
         ElementTree.SubElement(element, "skipped", {"message": text.line(case.message)})
     elif case.outcome != "passed":
-        detail = ElementTree.SubElement(element, case.outcome, {"type": _token(case.kind), "message": text.line(case.message)})
+        detail = ElementTree.SubElement(
+            element, case.outcome, {"type": _token(case.kind), "message": text.line(case.message)}
+        )
         detail.text = text.clean(case.text)
 
 

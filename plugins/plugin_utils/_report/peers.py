@@ -77,7 +77,10 @@ def _odd(model, trait, values):
         "alike": number if majority is not None else 0,
         "of": len(values),
         "per": "node" if trait.key == "driver" else "GPU",
-        "odd": [{"node": node, "value": value, "gpus": [index for index in indexes if index is not None]} for (node, value), indexes in sorted(odd.items())],
+        "odd": [
+            {"node": node, "value": value, "gpus": [index for index in indexes if index is not None]}
+            for (node, value), indexes in sorted(odd.items())
+        ],
     }
 
 
@@ -87,15 +90,30 @@ def sentence(notice: dict) -> str:
         values = collections.Counter()
         for entry in notice["odd"]:
             values[entry["value"]] += len(entry["gpus"]) or 1
-        parts = ["%d × %s" % (number, value) for value, number in sorted(values.items(), key=lambda item: (-item[1], item[0]))]
+        parts = [
+            "%d × %s" % (number, value)
+            for value, number in sorted(values.items(), key=lambda item: (-item[1], item[0]))
+        ]
         return text.line("%s: no common %s: %s" % (notice["model"], notice["trait"], ", ".join(parts)))
-    return text.line("%s: %s is %s on %d of %s, but %s" % (
-        notice["model"], notice["trait"], notice["majority"], notice["alike"], text.count(notice["of"], notice["per"]),
-        "; ".join("%s on %s" % (entry["value"], place(entry)) for entry in notice["odd"])))
+    return text.line(
+        "%s: %s is %s on %d of %s, but %s"
+        % (
+            notice["model"],
+            notice["trait"],
+            notice["majority"],
+            notice["alike"],
+            text.count(notice["of"], notice["per"]),
+            "; ".join("%s on %s" % (entry["value"], place(entry)) for entry in notice["odd"]),
+        )
+    )
 
 
 def place(entry: dict) -> str:
     """gpu-a-1, or gpu-a-1 GPU 3."""
     if not entry["gpus"]:
         return entry["node"]
-    return "%s GPU%s %s" % (entry["node"], "" if len(entry["gpus"]) == 1 else "s", ", ".join(str(index) for index in entry["gpus"]))
+    return "%s GPU%s %s" % (
+        entry["node"],
+        "" if len(entry["gpus"]) == 1 else "s",
+        ", ".join(str(index) for index in entry["gpus"]),
+    )

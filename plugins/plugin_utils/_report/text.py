@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 
 # Control characters, line and paragraph separators, overrides of the direction of writing, and what no XML may hold.
-UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+UNSAFE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+)
 SHOWN_LIMIT = 400
 
 

@@ -28,7 +28,14 @@ class Answer:
 
 def mine(ledger_id, rollout_id, attempt, run, plan, controller=None):
     """Return the claim that is written to a node."""
-    return {"ledger": ledger_id, "rollout_id": rollout_id, "attempt": attempt, "run": run, "plan": plan, "controller": controller or socket.gethostname()}
+    return {
+        "ledger": ledger_id,
+        "rollout_id": rollout_id,
+        "attempt": attempt,
+        "run": run,
+        "plan": plan,
+        "controller": controller or socket.gethostname(),
+    }
 
 
 def admits(found, ledger_id, rollout_id, attempts, elsewhere, abandoned=False, undo=""):
@@ -45,12 +52,23 @@ def admits(found, ledger_id, rollout_id, attempts, elsewhere, abandoned=False, u
             return Answer()
         if abandoned:
             return Answer(over=True)
-        return Answer("its claim is of attempt %d, and this ledger has %d: it is an older copy of the ledger that was "
-                      "used" % (
-            found["attempt"], attempts))
-    if abandoned or own and (elsewhere in SETTLED or (undo == found["rollout_id"] and elsewhere in state.OUT_OF_SERVICE)):
+        return Answer(
+            "its claim is of attempt %d, and this ledger has %d: it is an older copy of the ledger that was "
+            "used" % (found["attempt"], attempts)
+        )
+    if (
+        abandoned
+        or own
+        and (elsewhere in SETTLED or (undo == found["rollout_id"] and elsewhere in state.OUT_OF_SERVICE))
+    ):
         return Answer(over=True)
-    there = ", in another ledger" if not own else ", %s there" % elsewhere if elsewhere and elsewhere != found["state"] else ""
+    there = (
+        ", in another ledger"
+        if not own
+        else ", %s there" % elsewhere
+        if elsewhere and elsewhere != found["state"]
+        else ""
+    )
     return Answer("it is %s%s" % (claim.described(found), there))
 
 
@@ -63,7 +81,14 @@ def refusal(refused, found):
         "%s cannot be taken: %s%s. Its driver may be only partly changed. Run that rollout again first (rollout_id=%s, "
         "with its ledger): it examines the node, and finishes it or rolls it back. Or take the node as it is, with "
         "rollout_abandon=%s in this run. Nothing was changed."
-        % (name, refused[name], " (so are %s)" % listed(others) if others else "", ours["rollout_id"], ",".join([name] + others[:4])))
+        % (
+            name,
+            refused[name],
+            " (so are %s)" % listed(others) if others else "",
+            ours["rollout_id"],
+            ",".join([name] + others[:4]),
+        )
+    )
 
 
 def after(ended):

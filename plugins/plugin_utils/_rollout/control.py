@@ -9,8 +9,22 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, windows
 
 # Limits that may change while nodes are in flight.
-CHANGEABLE = ("max_down", "max_draining", "failure_budget", "failure_percent", "failure_classes", "domain_caps", "common_cause", "canary_failures",
-              "max_delta_unhealthy", "broken_elsewhere", "windows", "node_s", "ticket_s", "holds")
+CHANGEABLE = (
+    "max_down",
+    "max_draining",
+    "failure_budget",
+    "failure_percent",
+    "failure_classes",
+    "domain_caps",
+    "common_cause",
+    "canary_failures",
+    "max_delta_unhealthy",
+    "broken_elsewhere",
+    "windows",
+    "node_s",
+    "ticket_s",
+    "holds",
+)
 RETRIED = ("failed", "rolled_back", "skipped")
 
 
@@ -29,8 +43,10 @@ def events(view, request):
     if not request["reason"].strip():
         raise ControlError("%s needs a reason, which the ledger keeps. Set rollout_reason." % verb)
     if request["nodes"] and verb not in state.OF_NODES:
-        raise ControlError("%s applies to the whole rollout; expected no rollout_nodes, found %s." % (
-            verb, limits.listed(request["nodes"])))
+        raise ControlError(
+            "%s applies to the whole rollout; expected no rollout_nodes, found %s."
+            % (verb, limits.listed(request["nodes"]))
+        )
     if request["limits"] and verb != "set_budget":
         raise ControlError("rollout_limits is only for set_budget, not for %s." % verb)
     event = {"verb": verb, "user": request["user"], "reason": request["reason"].strip()}
@@ -69,7 +85,9 @@ def _budget(view, request, event):
         raise ControlError("set_budget needs rollout_limits, such as {max_down: 4}.")
     barred = sorted(set(request["limits"]) - set(CHANGEABLE))
     if barred:
-        raise ControlError("set_budget cannot change %s; it can change %s." % (", ".join(barred), ", ".join(CHANGEABLE)))
+        raise ControlError(
+            "set_budget cannot change %s; it can change %s." % (", ".join(barred), ", ".join(CHANGEABLE))
+        )
     merged = {key: view.policy[key] for key in CHANGEABLE if key in view.policy}
     merged.update(request["limits"])
     same = view.policy["max_draining"] == view.policy["max_down"]
@@ -81,8 +99,10 @@ def _budget(view, request, event):
     if "domain_caps" in request["limits"]:
         _known_domains(view, complete["domain_caps"])
     changed = {key: complete[key] for key in CHANGEABLE if complete[key] != view.policy.get(key)}
-    lines = ["%s: %s -> %s by %s: %s." % (key, view.policy.get(key), value, event["user"], event["reason"])
-             for key, value in sorted(changed.items())]
+    lines = [
+        "%s: %s -> %s by %s: %s." % (key, view.policy.get(key), value, event["user"], event["reason"])
+        for key, value in sorted(changed.items())
+    ]
     return [dict(event, policy=changed)], lines or ["The limits are these already."]
 
 
@@ -94,15 +114,15 @@ def _known_domains(view, caps):
         if key not in known:
             raise ControlError(
                 "rollout_domain_caps names %s, which no node of the rollout has; expected one of: %s. Nothing was "
-                "changed." % (
-                    key, ", ".join(known) or "none"))
+                "changed." % (key, ", ".join(known) or "none")
+            )
         lacking = [node.name for node in nodes if node.state == "pending" and not node.domains.get(key)]
         if lacking:
             raise ControlError(
                 "rollout_domain_caps limits the nodes of one %s, and the %s of these nodes is not known, so they could "
                 "not start: %s. Set it in gpufleet_domains for the next run, or skip these nodes first. Nothing was "
-                "changed." % (
-                    key, key, limits.listed(lacking)))
+                "changed." % (key, key, limits.listed(lacking))
+            )
 
 
 def standing(view, owner, describe):

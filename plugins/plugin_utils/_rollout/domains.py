@@ -49,8 +49,8 @@ def _of_host(host, given):
     if not isinstance(given, dict):
         raise DomainError(
             "%s of %s is %s; expected a dictionary such as {rack: r1}. Correct it for that node. Nothing was "
-            "changed." % (
-                VARIABLE, host, _shown(given)))
+            "changed." % (VARIABLE, host, _shown(given))
+        )
     return {_key(host, key): _text(host, key, value) for key, value in given.items()}
 
 
@@ -58,16 +58,21 @@ def _key(host, key):
     if not isinstance(key, str) or not key.strip():
         raise DomainError(
             "%s of %s has the key %s; expected the kind of a failure domain, such as rack. Correct it for that node. "
-            "Nothing was changed." % (VARIABLE, host, _shown(key)))
+            "Nothing was changed." % (VARIABLE, host, _shown(key))
+        )
     return key.strip()
 
 
 def _text(host, key, value):
-    found = [_name(part) for part in (value if isinstance(value, (list, tuple)) else names(value) if isinstance(value, str) else [value])]
+    found = [
+        _name(part)
+        for part in (value if isinstance(value, (list, tuple)) else names(value) if isinstance(value, str) else [value])
+    ]
     if not found or not all(found):
         raise DomainError(
             "%s of %s: %s is %s; expected the name of its %s, or a list of names if it is in several. Name it, or "
-            "remove %s. Nothing was changed." % (VARIABLE, host, key, _shown(value), key, key))
+            "remove %s. Nothing was changed." % (VARIABLE, host, key, _shown(value), key, key)
+        )
     return ", ".join(dict.fromkeys(found))
 
 

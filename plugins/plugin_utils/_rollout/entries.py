@@ -21,11 +21,13 @@ REBOOTS = ("reboot", "reload", "rollback_reboot", "rollback_reload")
 # Notes on nodes whose driver is rolled back without the earlier kernel: the kernel, and their names.
 KERNEL_GONE = (
     "kernel %s, which ran with the earlier driver, is no longer installed on %s: the driver is rolled back, the kernel "
-    "stays")
+    "stays"
+)
 KERNEL_UNKNOWN = (
     "it is not known whether kernel %s, which ran with the earlier driver, is still installed on %s: driver_audit did "
     "not list the kernels that can boot. The driver is rolled back, the kernel stays. To roll the kernel back too, "
-    "find the cause (driver_audit on the node, /lib/modules and /boot) and plan again before the rollout starts")
+    "find the cause (driver_audit on the node, /lib/modules and /boot) and plan again before the rollout starts"
+)
 
 
 def versions(target: str, targets: t.Optional[t.Mapping[str, str]], names: t.Iterable[str]) -> t.Dict[str, str]:
@@ -36,11 +38,13 @@ def versions(target: str, targets: t.Optional[t.Mapping[str, str]], names: t.Ite
             if not wanted[name]:
                 raise PlanError(
                     "No driver version is given for %s. Set nvidia_driver_version (or rollout_version), such as "
-                    "535.261.03. Nothing was changed." % name)
+                    "535.261.03. Nothing was changed." % name
+                )
             raise PlanError(
                 "The driver version of %s is %r; expected digits and dots, such as 535.261.03, or a package version "
-                "such as 535.261.03-1. Correct rollout_version or nvidia_driver_version. Nothing was changed." % (
-                    name, wanted[name]))
+                "such as 535.261.03-1. Correct rollout_version or nvidia_driver_version. Nothing was changed."
+                % (name, wanted[name])
+            )
     return wanted
 
 
@@ -97,8 +101,11 @@ def _there(probe, to_version, before, layout, driver):
         # Its steps are kept: a rollback needs its earlier version, and the next run the proof.
         reason = "was done earlier, and now: %s" % (probe.complaint or "its health is not known")
         return dict(mine, state="failed", kept=True, reason=reason)
-    return {"state": "failed", "reason": "already at %s, and not proven: %s" % (
-        said(to_version, layout, driver), probe.complaint or "its GPUs were not checked")}
+    return {
+        "state": "failed",
+        "reason": "already at %s, and not proven: %s"
+        % (said(to_version, layout, driver), probe.complaint or "its GPUs were not checked"),
+    }
 
 
 def _present(probe, to_version):
@@ -111,7 +118,9 @@ def _before(before, present, kernel):
     return {"from": before.from_version or present, "from_kernel": before.from_kernel or kernel}
 
 
-def set_kernels(nodes: t.Dict[str, t.Dict[str, t.Any]], probes: t.Iterable[Probe], wanted: t.Mapping[str, str]) -> t.List[str]:
+def set_kernels(
+    nodes: t.Dict[str, t.Dict[str, t.Any]], probes: t.Iterable[Probe], wanted: t.Mapping[str, str]
+) -> t.List[str]:
     """Set the kernel of each node in the plan that has to boot another one; return notes on the other nodes.
 
     WANTED: for each node the kernel that ran with the version to which it is rolled back.
@@ -130,8 +139,11 @@ def set_kernels(nodes: t.Dict[str, t.Dict[str, t.Any]], probes: t.Iterable[Probe
             entry["to_kernel"] = kernel
         else:
             (unknown if probe.kernels is None else gone).setdefault(kernel, []).append(probe.name)
-    return [words % (kernel, limits.listed(sorted(names, key=natural)))
-            for words, found in ((KERNEL_GONE, gone), (KERNEL_UNKNOWN, unknown)) for kernel, names in sorted(found.items())]
+    return [
+        words % (kernel, limits.listed(sorted(names, key=natural)))
+        for words, found in ((KERNEL_GONE, gone), (KERNEL_UNKNOWN, unknown))
+        for kernel, names in sorted(found.items())
+    ]
 
 
 def _unfinished(before, present, to_version):
@@ -160,7 +172,12 @@ def _from_the_beginning(probe, before):
 
 def _left_rebooting(before):
     """Return True if a controller died while the node rebooted. The gate then waits for the node to answer."""
-    return before is not None and before.state in state.IN_FLIGHT and bool(before.steps) and before.steps[-1].name in REBOOTS
+    return (
+        before is not None
+        and before.state in state.IN_FLIGHT
+        and bool(before.steps)
+        and before.steps[-1].name in REBOOTS
+    )
 
 
 def _out_of_reach(probe, before):
@@ -188,16 +205,33 @@ def _unfit(probe, to_version, before, wanted):
     return "" if proven else probe.lacks
 
 
-def entry_of(probe: Probe, to_version: t.Optional[str], before: t.Optional[state.Node], going_on: bool,
-             layout: t.Optional[t.Dict[str, t.Any]] = None, driver: bool = True) -> t.Dict[str, t.Any]:
+def entry_of(
+    probe: Probe,
+    to_version: t.Optional[str],
+    before: t.Optional[state.Node],
+    going_on: bool,
+    layout: t.Optional[t.Dict[str, t.Any]] = None,
+    driver: bool = True,
+) -> t.Dict[str, t.Any]:
     """Return the plan of one node. GOING_ON: the run before was interrupted, and its requests and results still count.
 
     LAYOUT: the wanted MIG layout. Without DRIVER only the layout is wanted, and TO_VERSION is the version that stays.
     """
     present = _present(probe, to_version or "")
-    entry = {"from": present, "to": to_version, "from_kernel": probe.kernel, "domains": dict(probe.domains), "state": "pending", "reason": ""}
+    entry = {
+        "from": present,
+        "to": to_version,
+        "from_kernel": probe.kernel,
+        "domains": dict(probe.domains),
+        "state": "pending",
+        "reason": "",
+    }
     mine = before is not None and before.state in ("failed", "rolled_back") and before.failure != state.SICK
-    away, unfinished, fresh = _out_of_reach(probe, before), _unfinished(before, present, to_version), _from_the_beginning(probe, before)
+    away, unfinished, fresh = (
+        _out_of_reach(probe, before),
+        _unfinished(before, present, to_version),
+        _from_the_beginning(probe, before),
+    )
     if before is not None and (state.unproven(before) or not probe.reachable):
         entry.update(_before(before, present, probe.kernel))  # for a later rollback
     if away:
@@ -224,15 +258,26 @@ def entry_of(probe: Probe, to_version: t.Optional[str], before: t.Optional[state
     return entry
 
 
-def absent(previous: t.Any, names: t.Container[str], abandoned: t.Container[str], going_on: bool) -> t.Dict[str, t.Dict[str, t.Any]]:
+def absent(
+    previous: t.Any, names: t.Container[str], abandoned: t.Container[str], going_on: bool
+) -> t.Dict[str, t.Dict[str, t.Any]]:
     """Return nodes of an earlier run of this rollout that are not among its nodes now, but still count.
 
     Nodes out of service hold their slots. If the run was interrupted (GOING_ON), its failures count in this one.
     """
     entries = {}
     for node in previous.nodes.everything() if previous else []:
-        entry = {"from": node.from_version, "to": node.to_version, "from_kernel": node.from_kernel, "domains": dict(node.domains), "state": node.state,
-                 "reason": node.reason, "failure": node.failure or state.SICK, "signature": node.signature, **({"layout": node.layout} if node.layout else {})}
+        entry = {
+            "from": node.from_version,
+            "to": node.to_version,
+            "from_kernel": node.from_kernel,
+            "domains": dict(node.domains),
+            "state": node.state,
+            "reason": node.reason,
+            "failure": node.failure or state.SICK,
+            "signature": node.signature,
+            **({"layout": node.layout} if node.layout else {}),
+        }
         if node.name in names:
             continue
         if node.state in state.OUT_OF_SERVICE:
@@ -241,7 +286,8 @@ def absent(previous: t.Any, names: t.Container[str], abandoned: t.Container[str]
             raise PlanError(
                 "%s was in flight (%s%s) when its controller died, and is not among the nodes of this run. Add it "
                 "(inventory, --limit), or abandon it with rollout_abandon. Nothing was changed."
-                % (node.name, node.state, ", in step %s" % node.steps[-1].name if node.steps else ""))
+                % (node.name, node.state, ", in step %s" % node.steps[-1].name if node.steps else "")
+            )
         elif node.state in state.IN_FLIGHT:
             entries[node.name] = dict(
                 entry,

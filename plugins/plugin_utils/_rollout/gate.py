@@ -72,7 +72,10 @@ def _drain(view, node, present, now):
         # An orphaned node holds a slot already, but counts as one of the nodes that are worked on at the same time.
         working = [other for other in down if not other.orphaned]
         if len(working) >= policy["max_down"]:
-            return Decision("wait", "%d of %d nodes down: %s" % (len(working), policy["max_down"], listed(other.name for other in working)))
+            return Decision(
+                "wait",
+                "%d of %d nodes down: %s" % (len(working), policy["max_down"], listed(other.name for other in working)),
+            )
         return Decision("go", "continued: %s" % node.reason)
     held = _held_for_good(view)
     if held:
@@ -94,15 +97,35 @@ def _drain(view, node, present, now):
     room = (policy["max_draining"] if ahead else min(policy["max_draining"], _room(view, down))) - len(draining)
     if room < 1:
         busy = draining + down
-        return Decision("wait", "%d of %d slots to drain and %d of %d down slots taken%s" % (
-            len(draining), policy["max_draining"], _taken(view, down), policy["max_down"], _grown(view) + (
-                " by " + listed(other.name for other in busy) if busy else "")))
+        return Decision(
+            "wait",
+            "%d of %d slots to drain and %d of %d down slots taken%s"
+            % (
+                len(draining),
+                policy["max_draining"],
+                _taken(view, down),
+                policy["max_down"],
+                _grown(view) + (" by " + listed(other.name for other in busy) if busy else ""),
+            ),
+        )
     first = [] if node.orphaned else _ahead(view, node, present, out, room)
     if len(first) >= room:
-        return Decision("wait", "%s in the plan's order" % (
-            "%s goes first" % first[0] if len(first) == 1 else "%s go first" % listed(first)))
-    return Decision("go", "%d of %d down slots taken%s, %d of %d failures" % (
-        _taken(view, down), policy["max_down"], _grown(view), len(limits.charged(view.nodes.having(*state.FAILED))), policy["failure_budget"]))
+        return Decision(
+            "wait",
+            "%s in the plan's order"
+            % ("%s goes first" % first[0] if len(first) == 1 else "%s go first" % listed(first)),
+        )
+    return Decision(
+        "go",
+        "%d of %d down slots taken%s, %d of %d failures"
+        % (
+            _taken(view, down),
+            policy["max_down"],
+            _grown(view),
+            len(limits.charged(view.nodes.having(*state.FAILED))),
+            policy["failure_budget"],
+        ),
+    )
 
 
 def _down(view, node, now):
@@ -122,7 +145,9 @@ def _down(view, node, now):
     down = _down_now(view)
     most = view.policy["max_down"]
     if _room(view, down) < 1:
-        return Decision("wait", "%d of %d down slots taken%s by %s" % (_taken(view, down), most, _grown(view), _names(view, down)))
+        return Decision(
+            "wait", "%d of %d down slots taken%s by %s" % (_taken(view, down), most, _grown(view), _names(view, down))
+        )
     return Decision("go", "%d of %d down slots taken%s" % (_taken(view, down) + 1, most, _grown(view)))
 
 
@@ -133,13 +158,14 @@ def _stale(view, ticket, now):
     if ticket.sha256 != view.sha256:
         return (
             "it drained by plan %s, and the rollout follows plan %s now: it is resumed, and the next run starts it "
-            "again"
-            % (ticket.sha256[:12], view.sha256[:12])
+            "again" % (ticket.sha256[:12], view.sha256[:12])
         )
     if now is not None and state.timestamp(now) >= ticket.expires:
-        return ("its ticket to drain was granted at %s and expired at %s, so its state may have changed since: it is "
-                "resumed, and the next run starts it again. rollout_ticket_s is the lifetime of a ticket" % (
-                    ticket.granted, ticket.expires))
+        return (
+            "its ticket to drain was granted at %s and expired at %s, so its state may have changed since: it is "
+            "resumed, and the next run starts it again. rollout_ticket_s is the lifetime of a ticket"
+            % (ticket.granted, ticket.expires)
+        )
     return ""
 
 
@@ -179,9 +205,11 @@ def _canaries(view, node, present):
     failed = [other for other in canaries if other.state in state.FAILED and other.failure != state.SICK]
     if len(failed) > view.policy["canary_failures"]:
         return Decision(
-            "stop", "canary %s failed: %s: fix the cause and run again, with another canary or a larger "
-            "rollout_canary_failures if you want that" % (
-                failed[0].name, (failed[0].reason or failed[0].state).rstrip(". ")))
+            "stop",
+            "canary %s failed: %s: fix the cause and run again, with another canary or a larger "
+            "rollout_canary_failures if you want that"
+            % (failed[0].name, (failed[0].reason or failed[0].state).rstrip(". ")),
+        )
     done = [other for other in canaries if other.state == "done"]
     if canaries and not done and all(other.state in state.ENDED for other in canaries):
         return Decision(
@@ -200,7 +228,11 @@ def _canaries(view, node, present):
             "canary %s did not start, so the change is not proven on such nodes: find out why it left the play, and "
             "run again" % listed(left),
         )
-    waiting = ["%s%s" % (other.name, " (it soaks)" if other.state == "soaking" else "") for other in canaries if other.state not in state.ENDED]
+    waiting = [
+        "%s%s" % (other.name, " (it soaks)" if other.state == "soaking" else "")
+        for other in canaries
+        if other.state not in state.ENDED
+    ]
     return Decision("wait", "canaries go first: %s" % listed(waiting)) if waiting else None
 
 
@@ -217,16 +249,27 @@ def _waves(view, node, present):
         return None
     # Thousands of nodes may be pending; a few of them are named.
     left = list(itertools.islice(view.nodes.waiting_before(first, present), NAMED + 1))
-    left += [other.name for other in view.nodes.having(*state.IN_FLIGHT) if other.position is not None and other.position < first
-             and (present is None or other.name in present)]
-    return Decision("wait", "wave %d of %d begins when the one before it has ended: %s%s" % (
-        number, len(sizes), ", ".join(left[:NAMED]), " and others" if len(left) > NAMED else "")) if left else None
+    left += [
+        other.name
+        for other in view.nodes.having(*state.IN_FLIGHT)
+        if other.position is not None and other.position < first and (present is None or other.name in present)
+    ]
+    return (
+        Decision(
+            "wait",
+            "wave %d of %d begins when the one before it has ended: %s%s"
+            % (number, len(sizes), ", ".join(left[:NAMED]), " and others" if len(left) > NAMED else ""),
+        )
+        if left
+        else None
+    )
 
 
 def _ahead(view, node, present, out, room):
     """Return nodes before this one in the plan's order that could start now, at most as many as there are free
     slots.
     """
+
     def barred(places):
         return _domains(view, places, out) is not None
 
@@ -265,7 +308,13 @@ def _domains(view, places, out):
             there = out.get((key, place), [])
             if len(there) < cap:
                 continue
-            words = "%d of %d nodes of %s %s are out: %s" % (len(there), cap, key, place, listed(other.name for other in there))
+            words = "%d of %d nodes of %s %s are out: %s" % (
+                len(there),
+                cap,
+                key,
+                place,
+                listed(other.name for other in there),
+            )
             if len([other for other in there if other.state in state.OUT_OF_SERVICE]) >= cap:
                 return Decision(
                     "stop",
@@ -310,7 +359,11 @@ def _held_for_good(view):
     """Return the decision for a rollout whose down slots are all held by nodes out of service; None if not all are."""
     for_good = len(_out(view)) + view.policy["broken_elsewhere"]
     if for_good >= view.policy["max_down"]:
-        return Decision("stop", "every down slot (%d) is held by a node that is out of service: %s" % (view.policy["max_down"], _names(view, [])))
+        return Decision(
+            "stop",
+            "every down slot (%d) is held by a node that is out of service: %s"
+            % (view.policy["max_down"], _names(view, [])),
+        )
     return None
 
 

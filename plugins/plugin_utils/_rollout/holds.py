@@ -35,20 +35,27 @@ def check(queries):
     for query in queries:
         wrong = web.complaint(query["url"])
         if not query["name"].strip() or not query["query"].strip():
-            raise HoldError("rollout_hold_queries has a query without name or query: %r; expected both." % (
-                query["name"] or query["query"]))
+            raise HoldError(
+                "rollout_hold_queries has a query without name or query: %r; expected both."
+                % (query["name"] or query["query"])
+            )
         if wrong:
             raise HoldError("rollout_hold_queries: the url of %s cannot be used: %s." % (query["name"], wrong))
         if not 0 < query["timeout"] <= 120:
-            raise HoldError("rollout_hold_queries: the timeout of %s is %g; expected more than 0 and at most 120 seconds." % (query["name"], query["timeout"]))
+            raise HoldError(
+                "rollout_hold_queries: the timeout of %s is %g; expected more than 0 and at most 120 seconds."
+                % (query["name"], query["timeout"])
+            )
 
 
 def check_times(age_s, deadline_s):
     """Refuse times in which no answer would count, or every answer for ever."""
     for name, value, least, most in (("age_s", age_s, 0, 3600), ("deadline_s", deadline_s, 1, 7 * 86400)):
         if not least <= value <= most:
-            raise HoldError("rollout_hold_%s is %s; expected %d to %d seconds. Give another value and run again. Nothing was changed." % (
-                name, value, least, most))
+            raise HoldError(
+                "rollout_hold_%s is %s; expected %d to %d seconds. Give another value and run again. "
+                "Nothing was changed." % (name, value, least, most)
+            )
 
 
 def wanted(queries):
@@ -76,13 +83,20 @@ def judge(status, body):
     result = data["result"]
     if not result:
         return CLEAR, ""
-    return HOLDS, "%s: %s" % (text.count(len(result), "series", "series"), limits.listed((_series(entry) for entry in result), 3))
+    return HOLDS, "%s: %s" % (
+        text.count(len(result), "series", "series"),
+        limits.listed((_series(entry) for entry in result), 3),
+    )
 
 
 def _series(entry):
     metric = entry.get("metric") if isinstance(entry, dict) else None
     value = entry.get("value") if isinstance(entry, dict) else None
-    labels = ", ".join('%s="%s"' % (key, metric[key]) for key in sorted(metric) if key != "__name__") if isinstance(metric, dict) else ""
+    labels = (
+        ", ".join('%s="%s"' % (key, metric[key]) for key in sorted(metric) if key != "__name__")
+        if isinstance(metric, dict)
+        else ""
+    )
     name = metric.get("__name__", "") if isinstance(metric, dict) else ""
     number = value[1] if isinstance(value, list) and len(value) == 2 else "?"
     return text.line("%s{%s} = %s" % (name, labels, number), 160)
@@ -132,8 +146,13 @@ def answers(path, queries, age_s, now=time.time):
 
 def _usable(kept, queries):
     results = kept.get("results")
-    return (isinstance(results, dict) and isinstance(kept.get("time"), (int, float)) and isinstance(kept.get("unanswered_since"), dict)
-            and isinstance(kept.get("digest"), str) and all(isinstance(results.get(query["name"]), list) for query in queries))
+    return (
+        isinstance(results, dict)
+        and isinstance(kept.get("time"), (int, float))
+        and isinstance(kept.get("unanswered_since"), dict)
+        and isinstance(kept.get("digest"), str)
+        and all(isinstance(results.get(query["name"]), list) for query in queries)
+    )
 
 
 def verdict(policy_holds, queries, found, deadline_s, age_s, now):

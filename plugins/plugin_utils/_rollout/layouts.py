@@ -25,7 +25,10 @@ def canonical(document: t.Any, name: str) -> t.Dict[str, t.Any]:
     """Return the configuration NAME of DOCUMENT as its own document. Raises ConfigError if it cannot be used."""
     entries = []
     for entry in config.choose(config.parse(document), name):
-        made: t.Dict[str, t.Any] = {"devices": entry.devices if entry.devices == config.ALL else list(entry.devices), "mig-enabled": entry.enabled}
+        made: t.Dict[str, t.Any] = {
+            "devices": entry.devices if entry.devices == config.ALL else list(entry.devices),
+            "mig-enabled": entry.enabled,
+        }
         if entry.filters is not None:
             made["device-filter"] = list(entry.filters)
         if entry.enabled:
@@ -45,18 +48,24 @@ def wanted(given: t.Mapping[str, t.Any], read: t.Callable[[str], t.Any]) -> t.Di
         one = one or {}
         name, configs, file = one.get("name"), one.get("configs"), one.get("file")
         if not isinstance(name, str) or not name.strip():
-            raise PlanError("nvidia_mig_config of %s is %s; expected the name of its MIG layout. %s" % (node, repr(name) if name else "empty", END))
+            raise PlanError(
+                "nvidia_mig_config of %s is %s; expected the name of its MIG layout. %s"
+                % (node, repr(name) if name else "empty", END)
+            )
         if bool(configs) == bool(file):
-            raise PlanError("%s of nvidia_mig_configs and nvidia_mig_config_file is set for %s; expected one of the two. %s" % (
-                "Neither" if not configs else "Each", node, END))
+            raise PlanError(
+                "%s of nvidia_mig_configs and nvidia_mig_config_file is set for %s; expected one of the two. %s"
+                % ("Neither" if not configs else "Each", node, END)
+            )
         try:
             if file and (file, name) not in known:
                 known[file, name] = canonical(read(str(file)), name)
             found[node] = {"name": name, "config": known[file, name] if file else canonical(configs, name)}
         except config.ConfigError as exc:
-            raise PlanError("The MIG layout of %s cannot be used: %s. Correct nvidia_mig_config, or the layout itself. "
-                            "%s" % (
-                node, exc, END)) from exc
+            raise PlanError(
+                "The MIG layout of %s cannot be used: %s. Correct nvidia_mig_config, or the layout itself. "
+                "%s" % (node, exc, END)
+            ) from exc
     return found
 
 
@@ -66,11 +75,15 @@ def refuse_unfit(looks: t.Mapping[str, t.Any]) -> None:
     if unfit:
         names = sorted(unfit)
         said = {node: unfit[node].removeprefix(node + ": ").removesuffix(END).rstrip(". ") for node in names[:NAMED]}
-        raise PlanError("%s cannot have the MIG layout that is wanted: %s %s" % (
-            listed(names), " ".join("%s: %s." % one for one in said.items()), END))
+        raise PlanError(
+            "%s cannot have the MIG layout that is wanted: %s %s"
+            % (listed(names), " ".join("%s: %s." % one for one in said.items()), END)
+        )
 
 
-def before(rollout_id: str, nodes: t.Iterable[t.Any], baseline_of: t.Callable[[str], t.Any]) -> t.Dict[str, t.Dict[str, t.Any]]:
+def before(
+    rollout_id: str, nodes: t.Iterable[t.Any], baseline_of: t.Callable[[str], t.Any]
+) -> t.Dict[str, t.Dict[str, t.Any]]:
     """Return the layouts that the rollout found on those of its NODES that started and whose layout it changes.
 
     BASELINE_OF returns the baseline of a node; None if there is none, so that nothing was changed on it.
@@ -83,6 +96,8 @@ def before(rollout_id: str, nodes: t.Iterable[t.Any], baseline_of: t.Callable[[s
         try:
             found[node.name] = {"name": "before %s" % rollout_id, "layout": baselines.entries(baseline.get("snapshot"))}
         except baselines.BaselineProblem as exc:
-            raise PlanError("Rollout %s recorded no earlier MIG layout of %s: %s. Make its layout with gpufleet.lifecycle.mig, or leave the node out. %s" % (
-                rollout_id, node.name, exc, END)) from exc
+            raise PlanError(
+                "Rollout %s recorded no earlier MIG layout of %s: %s. Make its layout with gpufleet.lifecycle.mig, or "
+                "leave the node out. %s" % (rollout_id, node.name, exc, END)
+            ) from exc
     return found

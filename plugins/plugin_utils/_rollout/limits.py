@@ -44,15 +44,24 @@ class LimitError(Exception):
 
     def __init__(self, message):
         name = re.search(r"rollout_[a-z_]+", message)
-        super().__init__("%s Give %s (with -e, in the inventory, or in rollout_limits for set_budget) and run again. Nothing was changed." % (
-            message, "%s another value" % name.group(0) if name else "known ones"))
+        super().__init__(
+            "%s Give %s (with -e, in the inventory, or in rollout_limits for set_budget) and run again. "
+            "Nothing was changed." % (message, "%s another value" % name.group(0) if name else "known ones")
+        )
 
 
 def amount(key, value, fleet):
     """Return a number of nodes from C(3), C("3") or C("10%") of the fleet, rounded down and at least 1. 0% is 0."""
-    if not isinstance(value, (str, int, float)) or isinstance(value, int) and abs(value) > options.MOST_NODES or len(str(value)) > options.SHOWN:
-        raise LimitError("rollout_%s is %s; expected a number of at most %d nodes such as 2, or a share of the fleet such as 10%%." % (
-            key, options.shown(value), options.MOST_NODES))
+    if (
+        not isinstance(value, (str, int, float))
+        or isinstance(value, int)
+        and abs(value) > options.MOST_NODES
+        or len(str(value)) > options.SHOWN
+    ):
+        raise LimitError(
+            "rollout_%s is %s; expected a number of at most %d nodes such as 2, or a share of the fleet such as 10%%."
+            % (key, options.shown(value), options.MOST_NODES)
+        )
     text = str(value).strip()
     match = PERCENT.fullmatch(text)
     if match:
@@ -61,7 +70,10 @@ def amount(key, value, fleet):
             raise LimitError("rollout_%s is %s; expected at most 100%%." % (key, text))
         return 0 if percent == 0 else max(1, int(fleet * percent / 100.0))
     if isinstance(value, bool) or not re.fullmatch(r"[0-9]+", text):
-        raise LimitError("rollout_%s is %r; expected a number of nodes such as 2, or a share of the fleet such as 10%%." % (key, value))
+        raise LimitError(
+            "rollout_%s is %r; expected a number of nodes such as 2, or a share of the fleet such as 10%%."
+            % (key, value)
+        )
     if int(text) > options.MOST_NODES:
         raise LimitError("rollout_%s is %s; expected at most %d nodes." % (key, text, options.MOST_NODES))
     return int(text)
@@ -71,7 +83,11 @@ def percent(key, value):
     """Return a share such as C(10) or C("10%") as a number; None stays None."""
     if value is None or value == "":
         return None
-    match = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%?", str(value).strip()) if isinstance(value, (str, float, int)) else None
+    match = (
+        re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%?", str(value).strip())
+        if isinstance(value, (str, float, int))
+        else None
+    )
     if isinstance(value, bool) or not match or float(match.group(1)) > 100:
         raise LimitError("rollout_%s is %r; expected percent from 0 to 100." % (key, value))
     return float(match.group(1))
@@ -92,38 +108,62 @@ def _amounts(key, given, fleet, known=None):
 
 
 def _check_holds(holds):
-    if not isinstance(holds, dict) or not all(isinstance(part, str) and part for item in holds.items() for part in item):
+    if not isinstance(holds, dict) or not all(
+        isinstance(part, str) and part for item in holds.items() for part in item
+    ):
         raise LimitError("rollout_limits.holds is %r; expected queries by name, or {} for none." % (holds,))
 
 
 def _check_waves(waves, fleet):
     if not isinstance(waves, list):
-        raise LimitError("rollout_waves is %r; expected a list of numbers of nodes, or of shares, such as [1, 10%%, 100%%]." % (waves,))
+        raise LimitError(
+            "rollout_waves is %r; expected a list of numbers of nodes, or of shares, such as [1, 10%%, 100%%]."
+            % (waves,)
+        )
     for number, value in enumerate(waves):
         if amount("waves[%d]" % number, value, fleet) < 1:
-            raise LimitError("rollout_waves[%d] is %s; expected 1 or more, otherwise the wave would have no "
-                             "node." % (number, value))
+            raise LimitError(
+                "rollout_waves[%d] is %s; expected 1 or more, otherwise the wave would have no node." % (number, value)
+            )
 
 
 def complete(given, fleet):
     """Return the complete policy for the gate; refuse limits with which no node could ever start."""
     unknown = sorted(set(given) - set(DEFAULTS))
     if unknown:
-        raise LimitError("The policy has the unknown limit %s; expected some of: %s." % (
-            ", ".join(unknown), ", ".join(sorted(DEFAULTS))))
+        raise LimitError(
+            "The policy has the unknown limit %s; expected some of: %s."
+            % (", ".join(unknown), ", ".join(sorted(DEFAULTS)))
+        )
     policy = dict(DEFAULTS, **{key: value for key, value in given.items() if value is not None})
     policy["fleet"] = max(fleet, 1)
     policy["max_down"] = amount("max_down", policy["max_down"], fleet)
-    policy["max_draining"] = policy["max_down"] if policy["max_draining"] in (None, "") else amount("max_draining", policy["max_draining"], fleet)
+    policy["max_draining"] = (
+        policy["max_down"]
+        if policy["max_draining"] in (None, "")
+        else amount("max_draining", policy["max_draining"], fleet)
+    )
     policy["failure_budget"] = amount("failure_budget", policy["failure_budget"], fleet)
     for key in ("max_down", "max_draining", "failure_budget"):
         if policy[key] < 1:
-            raise LimitError("rollout_%s is %s; expected 1 or more, such as rollout_%s=1, otherwise no node could ever start." % (key, given.get(key), key))
+            raise LimitError(
+                "rollout_%s is %s; expected 1 or more, such as rollout_%s=1, otherwise no node could ever start."
+                % (key, given.get(key), key)
+            )
     for key in ("failure_percent", "max_delta_unhealthy"):
         policy[key] = percent(key, policy[key])
     policy["failure_classes"] = _amounts("failure_classes", policy["failure_classes"], fleet, state.CLASSES)
     policy["domain_caps"] = _amounts("domain_caps", policy["domain_caps"], fleet)
-    for key in ("growth_start", "growth_step", "common_cause", "canary_failures", "canary_soak_s", "broken_elsewhere", "ticket_s", "node_s"):
+    for key in (
+        "growth_start",
+        "growth_step",
+        "common_cause",
+        "canary_failures",
+        "canary_soak_s",
+        "broken_elsewhere",
+        "ticket_s",
+        "node_s",
+    ):
         value = policy[key]
         if value is not None and (isinstance(value, bool) or not re.fullmatch(r"[0-9]+", str(value))):
             raise LimitError("rollout_%s is %r; expected a number of at least 0." % (key, value))
@@ -205,16 +245,30 @@ def spent(policy, failed, went):
     for failure, most in sorted(policy["failure_classes"].items()):
         of_class = [node for node in mine if node.failure == failure]
         if len(of_class) >= most:
-            return "the failure budget of %d %s failure%s is spent by %s" % (most, failure, "" if most == 1 else "s", listed(node.name for node in of_class))
+            return "the failure budget of %d %s failure%s is spent by %s" % (
+                most,
+                failure,
+                "" if most == 1 else "s",
+                listed(node.name for node in of_class),
+            )
     share = policy["failure_percent"]
     # With few nodes one failure is a large share. Then only failure_budget counts, unless no failure is allowed.
     if share is not None and (share == 0 or went * share >= 100) and len(mine) * 100.0 > share * went:
         return "%d of %d nodes that started have failed, more than %g %%: %s" % (len(mine), went, share, names)
-    if policy["max_delta_unhealthy"] is not None and len(mine) * 100.0 > policy["max_delta_unhealthy"] * policy["fleet"]:
+    if (
+        policy["max_delta_unhealthy"] is not None
+        and len(mine) * 100.0 > policy["max_delta_unhealthy"] * policy["fleet"]
+    ):
         return "%d of %d nodes are unhealthy since the rollout began, more than %g %% of the fleet: %s" % (
-            len(mine), policy["fleet"], policy["max_delta_unhealthy"], names)
+            len(mine),
+            policy["fleet"],
+            policy["max_delta_unhealthy"],
+            names,
+        )
     alike = common_cause(policy, mine)
     if alike:
         return "%s failed in the same way (%s), so the cause is likely the change and not the nodes" % (
-            listed(node.name for node in alike), alike[0].signature)
+            listed(node.name for node in alike),
+            alike[0].signature,
+        )
     return ""

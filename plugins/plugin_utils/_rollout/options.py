@@ -16,8 +16,13 @@ import re
 
 # The playbook variable of each option; other options are passed on unchanged.
 VARIABLES = {
-    "artifact_dir": "gpufleet_artifact_dir", "ledger": "rollout_ledger", "rollout_id": "rollout_id", "webhook": "rollout_webhook",
-    "textfile_dir": "rollout_textfile_dir", "hold_queries": "rollout_hold_queries", "hold_deadline_s": "rollout_hold_deadline_s",
+    "artifact_dir": "gpufleet_artifact_dir",
+    "ledger": "rollout_ledger",
+    "rollout_id": "rollout_id",
+    "webhook": "rollout_webhook",
+    "textfile_dir": "rollout_textfile_dir",
+    "hold_queries": "rollout_hold_queries",
+    "hold_deadline_s": "rollout_hold_deadline_s",
     "hold_age_s": "rollout_hold_age_s",
 }
 MOST_NODES, MOST_SECONDS = 1000000, 31 * 86400
@@ -32,7 +37,9 @@ class OptionError(Exception):
     """A variable cannot be used; the message names it, what it is, and what is expected."""
 
     def __init__(self, name, value, expected, secret=False):
-        super().__init__("%s is %s; expected %s. Nothing was changed." % (name, kind(value) if secret else shown(value), expected))
+        super().__init__(
+            "%s is %s; expected %s. Nothing was changed." % (name, kind(value) if secret else shown(value), expected)
+        )
 
 
 def kind(value):
@@ -41,7 +48,12 @@ def kind(value):
         return "null"
     return {bool: "true or false", int: "a number", float: "a number", str: "a text"}.get(
         next((one for one in (bool, int, float, str) if isinstance(value, one)), None),
-        "a dictionary" if isinstance(value, dict) else "a list" if isinstance(value, (list, tuple)) else "neither a text nor a number")
+        "a dictionary"
+        if isinstance(value, dict)
+        else "a list"
+        if isinstance(value, (list, tuple))
+        else "neither a text nor a number",
+    )
 
 
 def shown(value):
@@ -49,7 +61,7 @@ def shown(value):
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int):
-        return str(value) if abs(value) < 10 ** SHOWN else "a number of more than %d digits" % SHOWN
+        return str(value) if abs(value) < 10**SHOWN else "a number of more than %d digits" % SHOWN
     if isinstance(value, (str, float)):
         text = repr(str(value)) if isinstance(value, str) else str(value)
         return text if len(text) <= SHOWN else text[:SHOWN] + "..."
@@ -78,7 +90,9 @@ def read(given, spec, variables):
 
 
 def _made(name, key, value, spec, secret=False):
-    secret = secret or bool(spec.get("no_log")) or any(one.get("no_log") for one in (spec.get("options") or {}).values())
+    secret = (
+        secret or bool(spec.get("no_log")) or any(one.get("no_log") for one in (spec.get("options") or {}).values())
+    )
     made = MAKERS[spec.get("type", "str")](name, key, value, spec, secret)
     if spec.get("choices") and spec.get("type", "str") != "list" and made not in spec["choices"]:
         raise OptionError(name, value, "one of %s" % ", ".join(spec["choices"]), secret)
@@ -115,7 +129,13 @@ def _number(name, key, value, spec, secret):
 
 
 def _bool(name, key, value, spec, secret):
-    word = value.strip().lower() if isinstance(value, str) else {0: "no", 1: "yes"}.get(value) if isinstance(value, (int, float)) else None
+    word = (
+        value.strip().lower()
+        if isinstance(value, str)
+        else {0: "no", 1: "yes"}.get(value)
+        if isinstance(value, (int, float))
+        else None
+    )
     if word not in YES + NO:
         raise OptionError(name, value, "true or false", secret)
     return word in YES
@@ -168,15 +188,31 @@ def _dict(name, key, value, spec, secret):
     lacking = sorted(one for one, more in wanted.items() if more.get("required") and empty(value.get(one)))
     if lacking:
         raise OptionError("%s.%s" % (name, lacking[0]), None, "a value, which every entry needs")
-    return {one: _made("%s.%s" % (name, one), one, inner, wanted[one]) for one, inner in value.items() if not empty(inner)}
+    return {
+        one: _made("%s.%s" % (name, one), one, inner, wanted[one]) for one, inner in value.items() if not empty(inner)
+    }
 
 
 def _raw(name, key, value, spec, secret):
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
         raise OptionError(name, value, "a number such as 2, or a share such as 10%", secret)
-    if isinstance(value, (int, float)) and not abs(value) <= MOST_NODES or isinstance(value, str) and len(value) > SHOWN:
+    if (
+        isinstance(value, (int, float))
+        and not abs(value) <= MOST_NODES
+        or isinstance(value, str)
+        and len(value) > SHOWN
+    ):
         raise OptionError(name, value, "a number of at most %d, or a share such as 10%%" % MOST_NODES, secret)
     return value
 
 
-MAKERS = {"str": _text, "path": _text, "int": _whole, "float": _number, "bool": _bool, "list": _list, "dict": _dict, "raw": _raw}
+MAKERS = {
+    "str": _text,
+    "path": _text,
+    "int": _whole,
+    "float": _number,
+    "bool": _bool,
+    "list": _list,
+    "dict": _dict,
+    "raw": _raw,
+}

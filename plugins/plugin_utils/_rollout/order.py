@@ -28,8 +28,12 @@ def round_robin(names: t.Iterable[str], domain_of: t.Callable[[str], str]) -> t.
     return order
 
 
-def idle_first(order: t.Sequence[str], free: t.Container[str], group_of: t.Callable[[int, str], t.Hashable],
-               at_work: t.Callable[[str], t.Optional[bool]]) -> t.List[str]:
+def idle_first(
+    order: t.Sequence[str],
+    free: t.Container[str],
+    group_of: t.Callable[[int, str], t.Hashable],
+    at_work: t.Callable[[str], t.Optional[bool]],
+) -> t.List[str]:
     """Return the order with the FREE nodes of each group sorted: idle nodes first, nodes in use last.
 
     Draining an idle node costs nothing, and jobs may end before their node starts. Groups keep their positions, so that
@@ -47,16 +51,24 @@ def idle_first(order: t.Sequence[str], free: t.Container[str], group_of: t.Calla
     return order
 
 
-def digest(target: str, order: t.Sequence[str], nodes: t.Mapping[str, t.Mapping[str, t.Any]], policy: t.Mapping[str, t.Any]) -> str:
-    """Return the digest that an approval is bound to: nodes, order, versions, MIG layouts, failure domains, canaries and limits.
+def digest(
+    target: str, order: t.Sequence[str], nodes: t.Mapping[str, t.Mapping[str, t.Any]], policy: t.Mapping[str, t.Any]
+) -> str:
+    """Return the digest that an approval is bound to: nodes, order, versions, MIG layouts, failure domains, canaries
+    and limits.
 
     ORDER does not take into account which nodes are in use. This changes every minute, so that a plan made again would
     never be the approved one.
     """
     rules = {key: value for key, value in policy.items() if key != "approved"}
-    going = {name: [nodes[name]["from"], nodes[name]["to"], nodes[name]["domains"], bool(nodes[name].get("canary"))] for name in order}
+    going = {
+        name: [nodes[name]["from"], nodes[name]["to"], nodes[name]["domains"], bool(nodes[name].get("canary"))]
+        for name in order
+    }
     kernels = {name: nodes[name]["to_kernel"] for name in order if nodes[name].get("to_kernel")}
-    layouts = {name: [nodes[name]["layout"], nodes[name].get("install", True)] for name in order if nodes[name].get("layout")}
+    layouts = {
+        name: [nodes[name]["layout"], nodes[name].get("install", True)] for name in order if nodes[name].get("layout")
+    }
     document = {"target": target, "order": order, "nodes": going, "policy": rules, "kernels": kernels}
     if layouts:  # without layouts the digest is that of earlier versions of the collection
         document["layouts"] = layouts

@@ -27,9 +27,16 @@ def described(found):
         mine = ["%s is %s" % (node.name, node.state) for other_id, node in found if other_id == rollout]
         lines.append(
             "rollout %s was interrupted with %s in flight, which %s no slot here (%s): run it again first "
-            "(rollout_id=%s), or count them with rollout_broken_elsewhere=%d" % (
-                rollout, "1 node" if len(mine) == 1 else "%d nodes" % len(mine), "holds" if len(mine) == 1 else "hold",
-                listed(mine), rollout, len(mine)))
+            "(rollout_id=%s), or count them with rollout_broken_elsewhere=%d"
+            % (
+                rollout,
+                "1 node" if len(mine) == 1 else "%d nodes" % len(mine),
+                "holds" if len(mine) == 1 else "hold",
+                listed(mine),
+                rollout,
+                len(mine),
+            )
+        )
     return lines
 
 
@@ -51,5 +58,17 @@ def refusal(found, order, nodes, caps):
                     "%d of one %s to be out (rollout_domain_caps). Run that rollout again first (rollout_id=%s): it "
                     "finishes the node or rolls it back. Or continue without it, with rollout_abandon=%s. Nothing was "
                     "changed."
-                    % (node.name, node.state, rollout, key, domain, mine[key, domain], caps[key], key, rollout, node.name))
+                    % (
+                        node.name,
+                        node.state,
+                        rollout,
+                        key,
+                        domain,
+                        mine[key, domain],
+                        caps[key],
+                        key,
+                        rollout,
+                        node.name,
+                    )
+                )
     return ""

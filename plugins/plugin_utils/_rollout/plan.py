@@ -27,7 +27,8 @@ class Plan:
     policy: t.Dict[str, t.Any]
     sha256: str
     paused: str = ""  # an operator's pause or stop of an interrupted run
-    changed: t.Dict[str, t.Dict[str, t.Any]] = dataclasses.field(default_factory=dict)  # limits that an operator set in it
+    # limits that an operator set in it
+    changed: t.Dict[str, t.Dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     notes: t.List[str] = dataclasses.field(default_factory=list)  # what this run keeps of it, in words
 
     @property
@@ -43,28 +44,44 @@ def _taken_over(previous, policy, nodes):
     """Return (policy, pause, limits that an operator set, notes) for a run that continues an interrupted one."""
     paused = previous.paused or ("%s (it was a stop)" % previous.stopped if previous.stopped else "")
     policy, changed = dict(policy), {}
-    notes = ["the run before was interrupted, and this run continues it: requests of operators stay, and its failures "
-             "count"]
+    notes = [
+        "the run before was interrupted, and this run continues it: requests of operators stay, and its failures count"
+    ]
     if paused:
         notes.append("paused by %s; no node starts before rollout_control with rollout_verb=resume" % paused)
     for key, values in sorted(previous.changed.items()):
         if policy.get(key) == values["was"]:
             policy[key], changed[key] = values["now"], values
-            notes.append("%s is %s, as set by set_budget, and not %s; to change it, rollout_control with "
-                         "rollout_verb=set_budget" % (key, values["now"], values["was"]))
+            notes.append(
+                "%s is %s, as set by set_budget, and not %s; to change it, rollout_control with "
+                "rollout_verb=set_budget" % (key, values["now"], values["was"])
+            )
         else:
-            notes.append("set_budget had set %s to %s (it was %s); rollout_%s is now given as %s, which is used" % (
-                key, values["now"], values["was"], key, policy.get(key)))
+            notes.append(
+                "set_budget had set %s to %s (it was %s); rollout_%s is now given as %s, which is used"
+                % (key, values["now"], values["was"], key, policy.get(key))
+            )
     failed = [name for name, node in nodes.items() if node["state"] in state.FAILED and node["failure"] != state.SICK]
     if failed:
-        notes.append("its failures still count: %s; to try a node that serves again, rollout_control with "
-                     "rollout_verb=retry" % limits.listed(failed))
+        notes.append(
+            "its failures still count: %s; to try a node that serves again, rollout_control with "
+            "rollout_verb=retry" % limits.listed(failed)
+        )
     return policy, paused, changed, notes
 
 
-def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], previous: t.Any = None, canaries: t.Sequence[str] = (),
-          targets: t.Optional[t.Mapping[str, str]] = None, canaries_per_stratum: int = 0, abandoned: t.Container[str] = (),
-          kernels: t.Optional[t.Mapping[str, str]] = None, layouts: t.Optional[t.Mapping[str, t.Dict[str, t.Any]]] = None) -> Plan:
+def build(
+    target: str,
+    probes: t.Sequence[Probe],
+    policy: t.Dict[str, t.Any],
+    previous: t.Any = None,
+    canaries: t.Sequence[str] = (),
+    targets: t.Optional[t.Mapping[str, str]] = None,
+    canaries_per_stratum: int = 0,
+    abandoned: t.Container[str] = (),
+    kernels: t.Optional[t.Mapping[str, str]] = None,
+    layouts: t.Optional[t.Mapping[str, t.Dict[str, t.Any]]] = None,
+) -> Plan:
     """Return the plan.
 
     C(target) is one version for all nodes. C(targets) has a version for each node instead, as in a rollback, and
@@ -75,12 +92,15 @@ def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], pr
     if not probes:
         raise PlanError(
             "The list of nodes is empty. Check the inventory group, the hosts variable of the playbook and --limit. "
-            "Nothing was changed.")
+            "Nothing was changed."
+        )
     by_name = {probe.name: probe for probe in probes}
     if len(by_name) != len(probes):
         names = [probe.name for probe in probes]
-        raise PlanError("Nodes are named twice: %s. Name each node once. Nothing was changed." % (
-            ", ".join(sorted({name for name in names if names.count(name) > 1}))))
+        raise PlanError(
+            "Nodes are named twice: %s. Name each node once. Nothing was changed."
+            % (", ".join(sorted({name for name in names if names.count(name) > 1})))
+        )
     twins = _twins.complaint({name: by_name[name].identity for name in sorted(by_name, key=order.natural)})
     if twins:
         raise PlanError(twins + " Nothing was changed.")
@@ -93,7 +113,8 @@ def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], pr
     nodes = entries.absent(previous, by_name, abandoned, going_on)
     for probe in sorted(probes, key=lambda one: order.natural(one.name)):
         nodes[probe.name] = entries.entry_of(
-            probe, wanted[probe.name], earlier[probe.name], going_on, layouts.get(probe.name), driver[probe.name])
+            probe, wanted[probe.name], earlier[probe.name], going_on, layouts.get(probe.name), driver[probe.name]
+        )
     policy, paused, changed, notes = _taken_over(previous, policy, nodes) if going_on else (policy, "", {}, [])
     notes += entries.set_kernels(nodes, probes, kernels or {})
     orphaned = [name for name in nodes if nodes[name].get(keys.ORPHANED)]
@@ -103,7 +124,8 @@ def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], pr
         if lacking:
             raise PlanError(
                 "rollout_domain_caps limits the nodes of one %s, and the %s of these nodes is not known: %s. Set it in "
-                "gpufleet_domains, or by a group. Nothing was changed." % (key, key, limits.listed(lacking)))
+                "gpufleet_domains, or by a group. Nothing was changed." % (key, key, limits.listed(lacking))
+            )
     spread = next(iter(sorted(policy["domain_caps"], key=lambda key: (policy["domain_caps"][key], key))), None)
     found = sorted({key for name in pending for key in nodes[name]["domains"]})
     spread = spread or ("rack" if "rack" in found else found[0] if found else None)
@@ -111,9 +133,10 @@ def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], pr
     first = canary_rules.choose(canaries, canaries_per_stratum, orphaned + rest, by_name, nodes, previous)
     count = max(len(first), len(canaries))
     if count and policy["canary_failures"] > count:
-        raise PlanError("rollout_canary_failures is %d, and there %s; expected at most this number. Nothing was "
-                        "changed." % (
-            policy["canary_failures"], "is 1 canary" if count == 1 else "are %d canaries" % count))
+        raise PlanError(
+            "rollout_canary_failures is %d, and there %s; expected at most this number. Nothing was "
+            "changed." % (policy["canary_failures"], "is 1 canary" if count == 1 else "are %d canaries" % count)
+        )
     for name in first + [name for name in canaries if nodes[name]["state"] == "done"]:
         nodes[name]["canary"] = True
     planned = orphaned + [name for name in first if name not in orphaned]
@@ -123,7 +146,9 @@ def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], pr
         nodes[name]["load"] = LOAD[by_name[name].at_work]
 
     def neighbours(place, name):
-        return nodes[name]["domains"].get(spread, "") if spread else "", limits.wave_of(policy["waves"], place)[0] if policy["waves"] else 0
+        return nodes[name]["domains"].get(spread, "") if spread else "", limits.wave_of(policy["waves"], place)[
+            0
+        ] if policy["waves"] else 0
 
     free = {name for name in rest if "canary" not in nodes[name]}
     sequence = order.idle_first(planned, free, neighbours, lambda name: by_name[name].at_work)
@@ -135,5 +160,13 @@ def build(target: str, probes: t.Sequence[Probe], policy: t.Dict[str, t.Any], pr
 
 def event(plan: Plan, rollout_id: str) -> t.Dict[str, t.Any]:
     """Return the fields of the plan's event in the ledger."""
-    return {"rollout_id": rollout_id, "target": plan.target, "order": plan.order, "nodes": plan.nodes, "policy": plan.policy, "sha256": plan.sha256,
-            "paused": plan.paused, "changed": plan.changed}
+    return {
+        "rollout_id": rollout_id,
+        "target": plan.target,
+        "order": plan.order,
+        "nodes": plan.nodes,
+        "policy": plan.policy,
+        "sha256": plan.sha256,
+        "paused": plan.paused,
+        "changed": plan.changed,
+    }

@@ -44,7 +44,9 @@ def estimate(plan: Plan, node_s: float) -> t.Tuple[float, int]:
             barred = (left and name not in canaries and not plan.nodes[name].get(keys.ORPHANED)) or (
                 wave[name] > now and name not in canaries
             )
-            if barred or any(held.get(item, 0) >= policy["domain_caps"].get(item[0], len(plan.order)) for item in places):
+            if barred or any(
+                held.get(item, 0) >= policy["domain_caps"].get(item[0], len(plan.order)) for item in places
+            ):
                 skipped.append(name)
                 if barred or len(skipped) > 4 * size:
                     break
@@ -98,8 +100,10 @@ def _change(node):
 def describe(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]:
     """Return the plan as lines to print."""
     policy = plan.policy
-    lines = ["Rollout %s: %d of %d nodes to %s, %s (plan %s)" % (
-        rollout_id, len(plan.order), len(plan.nodes), plan.target, _limits(policy), plan.sha256[:12])]
+    lines = [
+        "Rollout %s: %d of %d nodes to %s, %s (plan %s)"
+        % (rollout_id, len(plan.order), len(plan.nodes), plan.target, _limits(policy), plan.sha256[:12])
+    ]
     if node_s and plan.order:
         bound, expected = estimate(plan, node_s)
         lines.append("  about %s at %s a node, and at least %s" % (span(expected), span(node_s), span(bound)))
@@ -124,7 +128,13 @@ def describe(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]:
     going = set(plan.order)
     for name, node in plan.nodes.items():
         if name not in going:
-            lines.append("  left out: %s, %s%s%s" % (
-                name, node["state"], ", " + node["reason"] if node["reason"] else "",
-                " (to include it, rollout_control with rollout_verb=retry)" if node.get("order") else ""))
+            lines.append(
+                "  left out: %s, %s%s%s"
+                % (
+                    name,
+                    node["state"],
+                    ", " + node["reason"] if node["reason"] else "",
+                    " (to include it, rollout_control with rollout_verb=retry)" if node.get("order") else "",
+                )
+            )
     return lines

@@ -37,8 +37,12 @@ class Probe:
     layout: t.Optional[bool] = None  # True if it has the wanted MIG layout; None if not read, or unknown
 
 
-def beside(result: t.Optional[t.Mapping[str, t.Any]], peers: t.Mapping[str, t.Any]) -> t.Optional[t.Mapping[str, t.Any]]:
-    """Return a gpu_health RESULT with its verdict as it is once it is known what the node's PEERS have (expect.peers)."""
+def beside(
+    result: t.Optional[t.Mapping[str, t.Any]], peers: t.Mapping[str, t.Any]
+) -> t.Optional[t.Mapping[str, t.Any]]:
+    """Return a gpu_health RESULT with its verdict as it is once it is known what the node's PEERS have
+    (expect.peers).
+    """
     health = _peers.health_of(result, peers) if isinstance(result, dict) else None
     return dict(result, health=health) if health else result
 
@@ -52,15 +56,22 @@ def judged(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
     verdict = health.get("verdict") or "unknown"
     if verdict == "pass":
         return verdict, ""
-    bad = [check.get("message") for status in ("fail", "unknown") for check in health.get("checks") or [] if check.get("status") == status]
-    return verdict, " ".join(filter(None, bad[:3])) or str(result.get("msg") or "its health could not be read").split("\n", 1)[0]
+    bad = [
+        check.get("message")
+        for status in ("fail", "unknown")
+        for check in health.get("checks") or []
+        if check.get("status") == status
+    ]
+    return verdict, " ".join(filter(None, bad[:3])) or str(result.get("msg") or "its health could not be read").split(
+        "\n", 1
+    )[0]
 
 
 # The status in gpu_mig's result, in check mode, of a GPU that has the wanted layout.
 THERE = "same"
 # Failure codes of gpu_mig for a layout that the GPUs can never have; other failures may be gone after the drain. The
-# last one is of the playbooks: Slurm cannot be given the layout, so the node could not be resumed, or another unit makes a
-# layout of its own at each boot.
+# last one is of the playbooks: Slurm cannot be given the layout, so the node could not be resumed, or another unit
+# makes a layout of its own at each boot.
 UNFIT = ("uncovered", "not_supported", "unknown_profile", "does_not_fit", "refused_by_playbook")
 # Failure codes that a drain, or the reset for a layout, ends.
 PASSING = ("in_use",)
@@ -92,8 +103,16 @@ def gpus(audits: t.Mapping[str, t.Any]) -> t.Dict[str, t.Dict[str, int]]:
     return found
 
 
-def probe(name: str, audit: t.Any, marker: t.Any, places: t.Dict[str, str], health: t.Any = None, unproven_in: str = "", lacks: str = "",
-          look: t.Any = None) -> Probe:
+def probe(
+    name: str,
+    audit: t.Any,
+    marker: t.Any,
+    places: t.Dict[str, str],
+    health: t.Any = None,
+    unproven_in: str = "",
+    lacks: str = "",
+    look: t.Any = None,
+) -> Probe:
     """Return the state of a node from driver_audit, node_claim and, if it has the wanted version, gpu_health.
 
     MARKER may be a stat of the quarantine marker instead. LOOK: gpu_mig in check mode, if a layout is wanted.
@@ -125,7 +144,22 @@ def probe(name: str, audit: t.Any, marker: t.Any, places: t.Dict[str, str], heal
     if package and upstream(package) != version:
         package = None  # the driver on disk is not the loaded one
     users = found.get("compute_users")
-    return Probe(name, version=version, package=package, quarantined=quarantined, error=error, domains=places, stratum=stratum,
-                 at_work=None if users is None else users > 0, kernel=kernel.get("running"), next_kernel=kernel.get("next_boot"),
-                 kernels=None if kernel.get("installed") is None else tuple(kernel["installed"]), identity=found.get("identity") or {},
-                 verdict=verdict, complaint=complaint, unproven_in=unproven_in, lacks=lacks, layout=layout)
+    return Probe(
+        name,
+        version=version,
+        package=package,
+        quarantined=quarantined,
+        error=error,
+        domains=places,
+        stratum=stratum,
+        at_work=None if users is None else users > 0,
+        kernel=kernel.get("running"),
+        next_kernel=kernel.get("next_boot"),
+        kernels=None if kernel.get("installed") is None else tuple(kernel["installed"]),
+        identity=found.get("identity") or {},
+        verdict=verdict,
+        complaint=complaint,
+        unproven_in=unproven_in,
+        lacks=lacks,
+        layout=layout,
+    )

@@ -23,7 +23,8 @@ def require_version(node, version):
     if version and version != node.to_version:
         raise state.StateError(
             "gpu_node_upgrade_version of %s is %s; expected %s, the version of the plan. Leave that variable out, on "
-            "the command line (-e) too. Nothing was changed by this step." % (node.name, version, node.to_version))
+            "the command line (-e) too. Nothing was changed by this step." % (node.name, version, node.to_version)
+        )
 
 
 def require_end(node, ended, documents):
@@ -33,14 +34,16 @@ def require_end(node, ended, documents):
         raise state.StateError(
             "%s cannot end as %s, which means that nothing was changed on it: %s. Expected done, rolled_back, "
             "quarantined or lost. The next run of the rollout examines the "
-            "node." % (node.name, ended, _last_change(node)))
+            "node." % (node.name, ended, _last_change(node))
+        )
     if ended not in state.PROVEN:
         return
     wrong = missing(node, documents.get(DOCUMENT), node.to_version if ended == "done" else None)
     if wrong:
         raise state.StateError(
             "%s cannot end as %s: %s. Expected the result of gpu_health after its last change, in the document %s, "
-            "with verdict pass. The next run of the rollout examines the node." % (node.name, ended, wrong, DOCUMENT))
+            "with verdict pass. The next run of the rollout examines the node." % (node.name, ended, wrong, DOCUMENT)
+        )
 
 
 def missing(node, health, version=None):
@@ -53,7 +56,9 @@ def missing(node, health, version=None):
     if health.get("verdict") != "pass":
         return "its verdict is %s" % (health.get("verdict") or "unknown")
     if health.get("phase") not in PHASES:
-        return "its verdict is of phase %s, in which it was not compared with its baseline" % (health.get("phase") or "unknown")
+        return "its verdict is of phase %s, in which it was not compared with its baseline" % (
+            health.get("phase") or "unknown"
+        )
     if health.get("node") != node.name:
         return "the verdict is on %s" % (health.get("node") or "an unknown node")
     expected = (health.get("driver") or {}).get("expected")
@@ -75,7 +80,9 @@ def unproven_elsewhere(mine, others):
         found = last_change(node)
         if found and found > latest.get(node.name, ("",))[0]:
             latest[node.name] = (found, rollout_id, node)
-    return {name: rollout_id for name, (dummy, rollout_id, node) in latest.items() if rollout_id and state.unproven(node)}
+    return {
+        name: rollout_id for name, (dummy, rollout_id, node) in latest.items() if rollout_id and state.unproven(node)
+    }
 
 
 def last_change(node):
@@ -87,7 +94,10 @@ def _changed_at(node):
     """Return the time of the last change in this attempt. Earlier attempts may have times of another clock."""
     if not node.began:
         return ""
-    return max([step.started for step in node.steps if step.name in state.CHANGING and step.started >= node.began] + [node.began])
+    return max(
+        [step.started for step in node.steps if step.name in state.CHANGING and step.started >= node.began]
+        + [node.began]
+    )
 
 
 def _last_change(node):

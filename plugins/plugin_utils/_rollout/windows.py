@@ -41,7 +41,8 @@ def check(windows):
         if not isinstance(window, dict) or set(window) - set(KEYS) or not {"from", "to"} <= set(window):
             raise WindowError(
                 "%s is %r; expected from and to such as '22:00', and optionally days or date, and "
-                "timezone." % (where, window))
+                "timezone." % (where, window)
+            )
         if "date" in window:
             if "days" in window:
                 raise WindowError("%s has days and a date; expected one of them." % where)
@@ -64,13 +65,21 @@ def require_room(windows, now, needed_s):
         return
     openings = [span for span in united(span for window in windows for span in spans(window, now)) if span[1] > now]
     if not openings:
-        raise WindowError("rollout_windows are over: the last one closed before %s. Give later ones." % now.strftime("%Y-%m-%d %H:%M UTC"))
+        raise WindowError(
+            "rollout_windows are over: the last one closed before %s. Give later ones."
+            % now.strftime("%Y-%m-%d %H:%M UTC")
+        )
     if not any(state_at(windows, max(start, now), needed_s).open for start, dummy in openings):
         raise WindowError(
             "No window of rollout_windows is long enough for one node, which takes %d min (rollout_node_s: %d); the "
-            "next is from %s to %s." % (
-                -(-needed_s // 60), needed_s, openings[0][0].strftime("%Y-%m-%d %H:%M"),
-                openings[0][1].strftime("%Y-%m-%d %H:%M UTC")))
+            "next is from %s to %s."
+            % (
+                -(-needed_s // 60),
+                needed_s,
+                openings[0][0].strftime("%Y-%m-%d %H:%M"),
+                openings[0][1].strftime("%Y-%m-%d %H:%M UTC"),
+            )
+        )
 
 
 def _date(text, where):
@@ -92,8 +101,11 @@ def _clock(text, where):
 
 def _zone(window, where="window"):
     name = window.get("timezone", "UTC")
-    wrong = "which is not a string" if not isinstance(name, str) else (
-        "a path" if name.startswith(("/", ".")) or "/../" in name else "")
+    wrong = (
+        "which is not a string"
+        if not isinstance(name, str)
+        else ("a path" if name.startswith(("/", ".")) or "/../" in name else "")
+    )
     if isinstance(name, str) and not name.strip():
         raise WindowError("%s.timezone is empty; expected a name such as Europe/Berlin, or none for UTC." % where)
     if not wrong:
@@ -110,7 +122,11 @@ def spans(window, now):
     zone = _zone(window)
     opens, closes = _clock(window["from"], "from"), _clock(window["to"], "to")
     today = now.astimezone(zone).date()
-    days = [_date(window["date"], "date")] if "date" in window else [today + datetime.timedelta(days=offset) for offset in range(-1, 9)]
+    days = (
+        [_date(window["date"], "date")]
+        if "date" in window
+        else [today + datetime.timedelta(days=offset) for offset in range(-1, 9)]
+    )
     for day in days:
         if DAYS[day.weekday()] not in window.get("days", DAYS):
             continue
@@ -120,7 +136,9 @@ def spans(window, now):
 
 def _shown(zone, start, end):
     """Yield (start, end) in UTC of the times at which local time is between START and END, both without a zone."""
-    for begin, until, offset in _offsets(zone, start.replace(tzinfo=datetime.timezone.utc) - DAY, end.replace(tzinfo=datetime.timezone.utc) + DAY):
+    for begin, until, offset in _offsets(
+        zone, start.replace(tzinfo=datetime.timezone.utc) - DAY, end.replace(tzinfo=datetime.timezone.utc) + DAY
+    ):
         first = max(begin, start.replace(tzinfo=datetime.timezone.utc) - offset)
         last = min(until, end.replace(tzinfo=datetime.timezone.utc) - offset)
         if first < last:
@@ -129,7 +147,9 @@ def _shown(zone, start, end):
 
 def _offsets(zone, start, end):
     """Return (start, end, offset to UTC) of the parts of a few days between which the zone's clocks change."""
-    if (start.astimezone(zone).utcoffset() == end.astimezone(zone).utcoffset()) or end - start <= datetime.timedelta(seconds=1):
+    if (start.astimezone(zone).utcoffset() == end.astimezone(zone).utcoffset()) or end - start <= datetime.timedelta(
+        seconds=1
+    ):
         return [(start, end, start.astimezone(zone).utcoffset())]
     middle = start + datetime.timedelta(seconds=(end - start).total_seconds() // 2)
     before, after = _offsets(zone, start, middle), _offsets(zone, middle, end)
@@ -161,6 +181,9 @@ def state_at(windows, now, needed_s):
         "the next one opens at %s" % later[0].strftime("%Y-%m-%d %H:%M UTC") if later else "there is no later one"
     )
     if inside:
-        return Opening(False, "the maintenance window closes at %s, and a node needs %d min; %s" % (
-            max(end for start, end in inside).strftime("%H:%M UTC"), -(-needed_s // 60), following))
+        return Opening(
+            False,
+            "the maintenance window closes at %s, and a node needs %d min; %s"
+            % (max(end for start, end in inside).strftime("%H:%M UTC"), -(-needed_s // 60), following),
+        )
     return Opening(False, "outside of the maintenance window; %s" % following)

@@ -36,8 +36,25 @@ def start(module, asked, keep=()):
         root = os.path.dirname(root)
     parts = package.split(".")
     packages = [(".".join(parts[:end]), [root] if end == len(parts) else []) for end in range(1, len(parts) + 1)]
-    process = subprocess.Popen([sys.executable, "-c", BOOT], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
-                               start_new_session=True, close_fds=True, pass_fds=keep)
+    process = subprocess.Popen(
+        [sys.executable, "-c", BOOT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+        close_fds=True,
+        pass_fds=keep,
+    )
     with process.stdin as pipe:
-        pipe.write(json.dumps(dict(asked, path=[os.path.abspath(entry) for entry in sys.path if entry], packages=packages, module=module)).encode())
+        pipe.write(
+            json.dumps(
+                dict(
+                    asked,
+                    path=[os.path.abspath(entry) for entry in sys.path if entry],
+                    packages=packages,
+                    module=module,
+                )
+            ).encode()
+        )
     return process

@@ -22,7 +22,12 @@ def close(ledger, run, controller, textfile_dir=""):
 
     def left(transaction):
         record = transaction.owner
-        mine = record is not None and record["run"] == run and owner.same(record["owner"], controller) and transaction.view.run == run
+        mine = (
+            record is not None
+            and record["run"] == run
+            and owner.same(record["owner"], controller)
+            and transaction.view.run == run
+        )
         if not mine or record.get("ended"):
             return False
         if transaction.view.finished is not None:  # its last node ended it, and the playbook ended after that
@@ -42,8 +47,11 @@ def close(ledger, run, controller, textfile_dir=""):
         % ledger.rollout_id
     )
     lines = report.summary(doc, ledger.path(publish.NAMES["html"]))
-    return lines if doc["finished"] else [words] + lines + [
-        "To continue, run the same command again: it continues rollout %s." % ledger.rollout_id]
+    return (
+        lines
+        if doc["finished"]
+        else [words] + lines + ["To continue, run the same command again: it continues rollout %s." % ledger.rollout_id]
+    )
 
 
 def output_of(pid):

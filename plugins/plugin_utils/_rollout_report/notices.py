@@ -16,8 +16,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 SCHEMA = "gpufleet.event/1"
 # Kinds of ledger events that may result in a notice.
 NOTABLE = ("plan", "end", "control", "hold", "state")
-VERBS = {"pause": "paused", "resume": "resumed", "stop": "stopped", "skip": "left out", "retry": "to be tried again", "set_budget": "limits changed",
-         "break_lock": "lock broken"}
+VERBS = {
+    "pause": "paused",
+    "resume": "resumed",
+    "stop": "stopped",
+    "skip": "left out",
+    "retry": "to be tried again",
+    "set_budget": "limits changed",
+    "break_lock": "lock broken",
+}
 
 
 @dataclasses.dataclass
@@ -57,35 +64,73 @@ def notices(events):
                 told = True
                 kinds.append("canary")
                 lines.append(_canaries(view))
-            why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted) if event["state"] in state.FAILED else spent
+            why = (
+                limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted)
+                if event["state"] in state.FAILED
+                else spent
+            )
             if why and not spent:
                 kinds.append("stopped")
                 lines.append("No further node starts: %s." % why)
             spent = why or spent
         if kinds:
-            found.append(Notice(number, event["time"], kinds, [text.line(line, 600) for line in lines], event.get("node") or "", view.nodes.count(),
-                                view.rollout_id, view.target))
+            found.append(
+                Notice(
+                    number,
+                    event["time"],
+                    kinds,
+                    [text.line(line, 600) for line in lines],
+                    event.get("node") or "",
+                    view.nodes.count(),
+                    view.rollout_id,
+                    view.target,
+                )
+            )
     return found
 
 
 def _of(view, event):
     kind = event["event"]
     if kind == "plan":
-        return ["started"], ["Rollout %s began: %s to %s, at most %d down at a time." % (
-            view.rollout_id, text.count(view.total, "node"), view.target, view.policy["max_down"])]
+        return ["started"], [
+            "Rollout %s began: %s to %s, at most %d down at a time."
+            % (view.rollout_id, text.count(view.total, "node"), view.target, view.policy["max_down"])
+        ]
     if kind == "end":
         counts = view.nodes.count()
-        return ["finished"], ["Rollout %s is over: %s (%s)." % (view.rollout_id, state.verdict(view, True), ", ".join(
-            "%d %s" % (counts[name], name.replace("_", " ")) for name in state.STATES if counts.get(name)) or "no nodes")]
+        return ["finished"], [
+            "Rollout %s is over: %s (%s)."
+            % (
+                view.rollout_id,
+                state.verdict(view, True),
+                ", ".join("%d %s" % (counts[name], name.replace("_", " ")) for name in state.STATES if counts.get(name))
+                or "no nodes",
+            )
+        ]
     if kind == "control":
-        return ["operator"], ["Rollout %s: %s%s by %s: %s." % (view.rollout_id, event["node"] + " " if event.get("node") else "", VERBS.get(
-            event["verb"], event["verb"]), event["user"], event["reason"].rstrip("."))]
+        return ["operator"], [
+            "Rollout %s: %s%s by %s: %s."
+            % (
+                view.rollout_id,
+                event["node"] + " " if event.get("node") else "",
+                VERBS.get(event["verb"], event["verb"]),
+                event["user"],
+                event["reason"].rstrip("."),
+            )
+        ]
     if kind == "hold":
         held = "is held: %s" % event["reason"] if event["names"] else "is no longer held."
         return ["held"], ["Rollout %s %s" % (view.rollout_id, held)]
     if event["state"] in state.FAILED:
         node = view.nodes.get(event["node"])
-        return ["failed"], ["%s is %s: %s" % (event["node"], event["state"].replace("_", " "), (node.reason if node else "") or "no reason was recorded")]
+        return ["failed"], [
+            "%s is %s: %s"
+            % (
+                event["node"],
+                event["state"].replace("_", " "),
+                (node.reason if node else "") or "no reason was recorded",
+            )
+        ]
     return [], []
 
 
@@ -110,6 +155,17 @@ def payload(notice, kind, repeat):
             "\n(sent again: it is not known whether the first attempt arrived)" if repeat else ""
         )
         return json.dumps({"text": words.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}).encode()
-    return json.dumps({
-        "schema": SCHEMA, "id": "%s/%d" % (notice.rollout_id, notice.number), "rollout_id": notice.rollout_id, "target": notice.target, "time": notice.time,
-        "events": notice.kinds, "text": "\n".join(notice.lines), "node": notice.node, "counts": notice.counts, "repeat": repeat}).encode()
+    return json.dumps(
+        {
+            "schema": SCHEMA,
+            "id": "%s/%d" % (notice.rollout_id, notice.number),
+            "rollout_id": notice.rollout_id,
+            "target": notice.target,
+            "time": notice.time,
+            "events": notice.kinds,
+            "text": "\n".join(notice.lines),
+            "node": notice.node,
+            "counts": notice.counts,
+            "repeat": repeat,
+        }
+    ).encode()

@@ -44,7 +44,9 @@ def check(webhook):
     if wrong:
         raise WebhookError("The url of rollout_webhook cannot be used: %s." % wrong)
     if not 0 < webhook["timeout"] <= 120:
-        raise WebhookError("The timeout of rollout_webhook is %g; expected more than 0 and at most 120 seconds." % webhook["timeout"])
+        raise WebhookError(
+            "The timeout of rollout_webhook is %g; expected more than 0 and at most 120 seconds." % webhook["timeout"]
+        )
     return webhook
 
 
@@ -91,9 +93,17 @@ class Outbox:
             record = self._read(connection)
             event, node = self.ledger.store.table["event"], self.ledger.store.table["node"]
             mine = event.c.rollout_id == self.ledger.rollout_id
-            query = sa.select(event.c.body).where(mine, event.c.id > record["seen"], event.c.kind.in_(notices.NOTABLE)).order_by(event.c.id)
-            canaries = {name for (name,) in connection.execute(
-                sa.select(node.c.name).where(node.c.rollout_id == self.ledger.rollout_id, node.c.canary.is_(True)))}
+            query = (
+                sa.select(event.c.body)
+                .where(mine, event.c.id > record["seen"], event.c.kind.in_(notices.NOTABLE))
+                .order_by(event.c.id)
+            )
+            canaries = {
+                name
+                for (name,) in connection.execute(
+                    sa.select(node.c.name).where(node.c.rollout_id == self.ledger.rollout_id, node.c.canary.is_(True))
+                )
+            }
             return any(notices.notable(json.loads(body), canaries) for (body,) in connection.execute(query)), record
 
     def events(self):
@@ -149,7 +159,11 @@ class Sender:
         """Send the notices that are left; True if all were sent."""
         events = self.outbox.events()
         record = self.outbox.read()
-        left = [notice for notice in notices.wanted(notices.notices(events), self.webhook["events"]) if notice.number > record["seen"]]
+        left = [
+            notice
+            for notice in notices.wanted(notices.notices(events), self.webhook["events"])
+            if notice.number > record["seen"]
+        ]
         for notice in left:
             if not self.deliver(notice):
                 self.outbox.change(lambda found: dict(found, sender=None, until=0.0))
@@ -168,30 +182,55 @@ class Sender:
                 return False
             error, arrived, after = self.post(notice, repeat)
             if not error:
-                return bool(self.lease(self.webhook["timeout"] + 30, seen=notice.number, sending=None, told=record["told"] + 1, error=""))
+                return bool(
+                    self.lease(
+                        self.webhook["timeout"] + 30,
+                        seen=notice.number,
+                        sending=None,
+                        told=record["told"] + 1,
+                        error="",
+                    )
+                )
             unfit += error.startswith("HTTP ") and int(error.split()[1]) in UNFIT
             if unfit >= UNFIT_TRIES:
-                return bool(self.lease(30, seen=notice.number, sending=None, left_out=record["left_out"] + 1, error=error))
+                return bool(
+                    self.lease(30, seen=notice.number, sending=None, left_out=record["left_out"] + 1, error=error)
+                )
             wait = max(pause, after or 0.0)
             if time.monotonic() + wait > until:
                 self.lease(0, error=error, sending=notice.number if arrived or repeat else None)
                 return False
             # If the answer was lost, it is not known whether the notice arrived.
-            if not self.lease(wait + self.webhook["timeout"] + 30, error=error, sending=notice.number if arrived or repeat else None):
+            if not self.lease(
+                wait + self.webhook["timeout"] + 30, error=error, sending=notice.number if arrived or repeat else None
+            ):
                 return False
             time.sleep(wait)
             pause = min(LONGEST_PAUSE_S, pause * 2)
 
     def post(self, notice, repeat):
         """Return (error, whether it may have arrived, seconds that the receiver asks to wait)."""
-        headers = {"Content-Type": "application/json", "User-Agent": "gpufleet.lifecycle", "Idempotency-Key": "%s/%d" % (notice.rollout_id, notice.number)}
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "gpufleet.lifecycle",
+            "Idempotency-Key": "%s/%d" % (notice.rollout_id, notice.number),
+        }
         try:
-            answer = web.request(self.webhook["url"], self.webhook["timeout"], notices.payload(notice, self.webhook["kind"], repeat), headers)
+            answer = web.request(
+                self.webhook["url"],
+                self.webhook["timeout"],
+                notices.payload(notice, self.webhook["kind"], repeat),
+                headers,
+            )
         except web.WebError as exc:
             return str(exc), exc.sent, None
         if 200 <= answer.status < 300:
             return "", True, None
-        return "HTTP %d" % answer.status, False, min(LONGEST_PAUSE_S, answer.retry_after_s) if answer.retry_after_s else None
+        return (
+            "HTTP %d" % answer.status,
+            False,
+            min(LONGEST_PAUSE_S, answer.retry_after_s) if answer.retry_after_s else None,
+        )
 
 
 def main(asked):

@@ -18,10 +18,32 @@ ROW, HEAD, CHART = 18.0, 24.0, 58.0
 # Limits: failure domains in the chart, cards that are open, cards at all, names in a list, nodes in flight in the
 # chart.
 DOMAINS, OPEN_CARDS, CARDS, NAMES, FLYING = 150, 6, 200, 500, 60
-SIGN = {"done": "✓", "skipped": "–", "failed": "✕", "rolled_back": "↩", "quarantined": "⊘", "lost": "?", "pending": "·",
-        "draining": "▸", "down": "▸", "validating": "▸", "soaking": "▸"}
-TONE = {"done": "pass", "skipped": "pass", "failed": "fail", "rolled_back": "fail", "quarantined": "fail", "lost": "unreachable", "pending": "all",
-        "draining": "unknown", "down": "unknown", "validating": "unknown", "soaking": "unknown"}
+SIGN = {
+    "done": "✓",
+    "skipped": "–",
+    "failed": "✕",
+    "rolled_back": "↩",
+    "quarantined": "⊘",
+    "lost": "?",
+    "pending": "·",
+    "draining": "▸",
+    "down": "▸",
+    "validating": "▸",
+    "soaking": "▸",
+}
+TONE = {
+    "done": "pass",
+    "skipped": "pass",
+    "failed": "fail",
+    "rolled_back": "fail",
+    "quarantined": "fail",
+    "lost": "unreachable",
+    "pending": "all",
+    "draining": "unknown",
+    "down": "unknown",
+    "validating": "unknown",
+    "soaking": "unknown",
+}
 PHASES = {"drain": "drain", "down": "down", "validate": "validate", "soak": "soak", "rollback": "roll back"}
 QUIET = ("done", "skipped", "pending")
 
@@ -109,21 +131,40 @@ def headline(doc, bad):
         return "%s done or had nothing to do" % ("The node is" if total == 1 else "All %d nodes are" % total)
     parts = ["%d %s" % (counts[name], label(name)) for name in report.WORST if counts.get(name)]
     parts += ["%d in flight" % flying for flying in [sum(counts.get(name, 0) for name in state.IN_FLIGHT)] if flying]
-    parts += ["%d did not go%s" % (counts["pending"], " yet" if doc["verdict"] == "running" else "")] if counts.get("pending") else []
+    parts += (
+        ["%d did not go%s" % (counts["pending"], " yet" if doc["verdict"] == "running" else "")]
+        if counts.get("pending")
+        else []
+    )
     over = counts.get("done", 0) + counts.get("skipped", 0)
-    return "%s; %d of %s done" % (", ".join(parts), over, text.count(total, "node")) if parts else "%d of %s done" % (over, text.count(total, "node"))
+    return (
+        "%s; %d of %s done" % (", ".join(parts), over, text.count(total, "node"))
+        if parts
+        else "%d of %s done" % (over, text.count(total, "node"))
+    )
 
 
 def settings(doc):
     policy = doc["policy"] or {}
     shown = (
-        ("max_down", "down at a time"), ("max_draining", "draining at a time"), ("failure_budget", "failure budget"), ("failure_percent", "failed, percent"),
-        ("domain_caps", "of one failure domain"), ("growth_start", "down at first"), ("broken_elsewhere", "broken elsewhere"),
+        ("max_down", "down at a time"),
+        ("max_draining", "draining at a time"),
+        ("failure_budget", "failure budget"),
+        ("failure_percent", "failed, percent"),
+        ("domain_caps", "of one failure domain"),
+        ("growth_start", "down at first"),
+        ("broken_elsewhere", "broken elsewhere"),
         ("holds", "asked before a go"),
     )
-    return [("plan", doc["sha256"][:12]), ("started", moment(doc["started"], 19) + " UTC"), ("finished", moment(doc["finished"], 19) + " UTC" if doc[
-        "finished"] else "not yet")] + [(label, text.shown(policy[key])) for key, label in shown if policy.get(key) not in (None, {}, [], 0)] + [
-            ("schema", doc["schema"])]
+    return (
+        [
+            ("plan", doc["sha256"][:12]),
+            ("started", moment(doc["started"], 19) + " UTC"),
+            ("finished", moment(doc["finished"], 19) + " UTC" if doc["finished"] else "not yet"),
+        ]
+        + [(label, text.shown(policy[key])) for key, label in shown if policy.get(key) not in (None, {}, [], 0)]
+        + [("schema", doc["schema"])]
+    )
 
 
 def _card(name, node, opened):
@@ -194,21 +235,41 @@ def _folded(doc):
     for name in QUIET:
         names = [one for one, node in doc["nodes"].items() if node["state"] == name]
         if names:
-            found.append({"state": name, "count": len(names), "names": ", ".join(names[:NAMES]), "more": max(0, len(names) - NAMES)})
+            found.append(
+                {
+                    "state": name,
+                    "count": len(names),
+                    "names": ", ".join(names[:NAMES]),
+                    "more": max(0, len(names) - NAMES),
+                }
+            )
     return found
 
 
 # Charts. Numbers are rounded here, the template escapes all text.
 
+
 def _busy(story, end):
     times = [(span.start, end if span.end is None else span.end) for spans in story.spans.values() for span in spans]
-    return times + [(point.time, point.time) for point in story.points] + [(story.last, max(story.last, end) if any(
-        span.end is None for spans in story.spans.values() for span in spans) else story.last)]
+    return (
+        times
+        + [(point.time, point.time) for point in story.points]
+        + [
+            (
+                story.last,
+                max(story.last, end)
+                if any(span.end is None for spans in story.spans.values() for span in spans)
+                else story.last,
+            )
+        ]
+    )
 
 
 def _scale(scale):
-    return {"ticks": [{"x": "%.1f" % where, "words": label} for where, label in scale.ticks()],
-            "breaks": [{"x": "%.1f" % where, "words": report.span(length)} for where, length in scale.breaks()]}
+    return {
+        "ticks": [{"x": "%.1f" % where, "words": label} for where, label in scale.ticks()],
+        "breaks": [{"x": "%.1f" % where, "words": report.span(length)} for where, length in scale.breaks()],
+    }
 
 
 def steps(scale, changes, end, height, most):
@@ -226,7 +287,16 @@ def steps(scale, changes, end, height, most):
         columns.setdefault(int(scale.x(time)), []).append((scale.x(time), value))
     path = []
     for entries in columns.values():
-        kept = entries if len(entries) <= 4 else [entries[0], max(entries, key=lambda entry: entry[1]), min(entries, key=lambda entry: entry[1]), entries[-1]]
+        kept = (
+            entries
+            if len(entries) <= 4
+            else [
+                entries[0],
+                max(entries, key=lambda entry: entry[1]),
+                min(entries, key=lambda entry: entry[1]),
+                entries[-1],
+            ]
+        )
         for where, value in sorted(kept, key=lambda entry: entry[0]):
             path.append("%s%.1f %s%.1f" % ("H" if path else "M", where, "V" if path else " ", y(value)))
     return " ".join(path) + " H%.1f" % scale.x(end)
@@ -240,8 +310,10 @@ def _budgets(doc, story, scale, end):
     last = max(end, story.last)
     drawn = []
     for key, title, used, limit, window in (
-            ("down", "Down slots", "down", "max_down", "window"), ("draining", "Draining", "draining", "max_draining", ""),
-            ("failures", "Failures", "failures", "failure_budget", "")):
+        ("down", "Down slots", "down", "max_down", "window"),
+        ("draining", "Draining", "draining", "max_draining", ""),
+        ("failures", "Failures", "failures", "failure_budget", ""),
+    ):
         points = [(point.time, getattr(point, used)) for point in story.points]
         limits = [(point.time, getattr(point, limit)) for point in story.points]
         most = max([1] + [value for dummy, value in points + limits]) * 1.1
@@ -275,8 +347,12 @@ def _groups(doc, names):
     groups = {}
     for name in names:
         groups.setdefault(doc["nodes"][name]["domains"].get(key, ""), []).append(name)
-    return [(place if place.startswith(key) else "%s %s" % (key, place), groups[place]) if place else ("other nodes" if key else "", groups[place])
-            for place in sorted(groups, key=order.natural)]
+    return [
+        (place if place.startswith(key) else "%s %s" % (key, place), groups[place])
+        if place
+        else ("other nodes" if key else "", groups[place])
+        for place in sorted(groups, key=order.natural)
+    ]
 
 
 def _timeline(doc, story, scale, end, large):
@@ -305,8 +381,15 @@ def _timeline(doc, story, scale, end, large):
     if large:
         headings.append({"title": "failure domains", "y": y + 13})
         domains, y = _domain_areas(doc, story, scale, end, y + 20)
-    return {"rows": rows, "headings": headings, "domains": domains, "height": y + 8, "large": large, "shown": len(rows),
-            "now": "%.1f" % scale.x(end) if doc["verdict"] == "running" else ""}
+    return {
+        "rows": rows,
+        "headings": headings,
+        "domains": domains,
+        "height": y + 8,
+        "large": large,
+        "shown": len(rows),
+        "now": "%.1f" % scale.x(end) if doc["verdict"] == "running" else "",
+    }
 
 
 def _bars(name, node, story, scale, end, y):
@@ -324,11 +407,22 @@ def _bars(name, node, story, scale, end, y):
                 % (name, PHASES[span.phase], report.span(until - span.start) + (" so far" if span.end is None else "")),
             }
         )
-    marks = [{"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, label(ended))}
-             for time, ended in story.marks.get(name, ()) if ended in state.FAILED]
+    marks = [
+        {"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, label(ended))}
+        for time, ended in story.marks.get(name, ())
+        if ended in state.FAILED
+    ]
     short = text.line(name, 26)
-    return {"name": name, "short": ("◆ " if node["canary"] else "") + short, "y": y, "bars": bars, "marks": marks, "tone": TONE[node["state"]],
-            "state": "%s %s" % (SIGN[node["state"]], label(node["state"])), "bad": node["state"] in state.FAILED}
+    return {
+        "name": name,
+        "short": ("◆ " if node["canary"] else "") + short,
+        "y": y,
+        "bars": bars,
+        "marks": marks,
+        "tone": TONE[node["state"]],
+        "state": "%s %s" % (SIGN[node["state"]], label(node["state"])),
+        "bad": node["state"] in state.FAILED,
+    }
 
 
 def _domain_areas(doc, story, scale, end, y):
@@ -348,8 +442,14 @@ def _domain_areas(doc, story, scale, end, y):
             levels.append((time, level))
         bad = [name for name in members if doc["nodes"][name]["state"] in state.FAILED]
         done = len([name for name in members if doc["nodes"][name]["state"] in ("done", "skipped")])
-        found.append({"title": title or "all nodes", "levels": levels, "bad": bad, "said": "%d/%d done%s" % (
-            done, len(members), ", %d ✕" % len(bad) if bad else "")})
+        found.append(
+            {
+                "title": title or "all nodes",
+                "levels": levels,
+                "bad": bad,
+                "said": "%d/%d done%s" % (done, len(members), ", %d ✕" % len(bad) if bad else ""),
+            }
+        )
     shown = sorted(found, key=lambda entry: not entry["bad"])[:DOMAINS]
     most = max([1] + [level for entry in shown for dummy, level in entry["levels"]])
     for entry in shown:
@@ -366,6 +466,16 @@ def _domain_areas(doc, story, scale, end, y):
         )
         y += 22
     if len(found) > len(shown):
-        shown.append({"title": "", "short": "and %d more" % (len(found) - len(shown)), "said": "", "y": y, "area": "", "marks": [], "bad": []})
+        shown.append(
+            {
+                "title": "",
+                "short": "and %d more" % (len(found) - len(shown)),
+                "said": "",
+                "y": y,
+                "area": "",
+                "marks": [],
+                "bad": [],
+            }
+        )
         y += 22
     return shown, y + 8

@@ -24,7 +24,9 @@ def lines(previews):
             alike.setdefault((_packages(packages), _changes(transaction)), []).append(name)
     said = []
     for (packages, changes), names in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1])):
-        said.append("%s would get %s: %s" % (text.count(len(names), "node"), packages or "no package", limits.listed(names)))
+        said.append(
+            "%s would get %s: %s" % (text.count(len(names), "node"), packages or "no package", limits.listed(names))
+        )
         said += ["  %s" % change for change in changes] or ["  nothing would be installed or removed"]
     return said
 
@@ -34,7 +36,11 @@ def _packages(packages):
 
 
 def _changes(transaction):
-    return tuple("%s: %s" % (kind, text.line(", ".join(sorted(_package(entry) for entry in transaction[kind])))) for kind in KINDS if transaction.get(kind))
+    return tuple(
+        "%s: %s" % (kind, text.line(", ".join(sorted(_package(entry) for entry in transaction[kind]))))
+        for kind in KINDS
+        if transaction.get(kind)
+    )
 
 
 def _package(entry):

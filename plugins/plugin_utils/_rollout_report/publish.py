@@ -20,7 +20,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import metrics, page, report, timeline
 
-NAMES = {"json": "report.json", "markdown": "report.md", "junit": "junit.xml", "html": "report.html", "prometheus": "rollout.prom"}
+NAMES = {
+    "json": "report.json",
+    "markdown": "report.md",
+    "junit": "junit.xml",
+    "html": "report.html",
+    "prometheus": "rollout.prom",
+}
 # The share of the time for reports, the seconds of it that can be saved up, and the interval of checks.
 SHARE, SAVED_S, LOOK_S = 0.05, 4.0, 2.0
 # How long a writer waits for another one.
@@ -59,8 +65,11 @@ def bundles(ledger, name):
 def contents(doc, story):
     """Return the files of a report by name."""
     return {
-        NAMES["json"]: files.json_text(doc, len(doc["nodes"]) > DENSE), NAMES["markdown"]: report.markdown_text(doc), NAMES["junit"]: report.junit_text(doc),
-        NAMES["html"]: page.html_text(doc, story), NAMES["prometheus"]: metrics.render(doc),
+        NAMES["json"]: files.json_text(doc, len(doc["nodes"]) > DENSE),
+        NAMES["markdown"]: report.markdown_text(doc),
+        NAMES["junit"]: report.junit_text(doc),
+        NAMES["html"]: page.html_text(doc, story),
+        NAMES["prometheus"]: metrics.render(doc),
     }
 
 
@@ -72,7 +81,12 @@ def _account(handle):
     """Return (seconds saved up, when, seconds that writing took, last event) of the last update."""
     found = places.read_json(handle)
     try:
-        return float(found.get("saved_s", SAVED_S)), float(found.get("time", 0)), float(found.get("took_s", 0)), found.get("event")
+        return (
+            float(found.get("saved_s", SAVED_S)),
+            float(found.get("time", 0)),
+            float(found.get("took_s", 0)),
+            found.get("event"),
+        )
     except (ValueError, TypeError):
         return SAVED_S, 0.0, 0.0, None
 
@@ -136,9 +150,10 @@ def _write(ledger, handle, now, textfile_dir, complain, ended):
         if textfile_dir:
             files.write(textfile_dir, {textfile_name(ledger.rollout_id): made[NAMES["prometheus"]]}, 0o644)
     except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
-        complain("The report of rollout %s cannot be written on the controller: %s: %s. The rollout continues without "
-                 "it." % (
-            ledger.rollout_id, type(exc).__name__, exc))
+        complain(
+            "The report of rollout %s cannot be written on the controller: %s: %s. The rollout continues without "
+            "it." % (ledger.rollout_id, type(exc).__name__, exc)
+        )
     finally:
         if handle is not None:
             took = time.time() - begun

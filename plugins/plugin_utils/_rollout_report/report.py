@@ -20,12 +20,18 @@ SCHEMA = "gpufleet.report/1"
 LISTED = 300
 # The next step for a node, and whether it serves.
 NEXT_STEP = {
-    "lost": "Check that it is powered on and answers ssh. Then run the same playbook again: it examines the node first.",
-    "quarantined": "Keep it out of service. Read quarantine.json on the node (in /var/lib/gpufleet) and check its "
-    "hardware. If there is no such file, only its schedulers keep it out of service: find out why the "
-    "resume failed, then run the same playbook again.",
-    "rolled_back": "Nothing is urgent: it serves with its earlier driver, which was proven. Fix the cause before it is "
-    "tried again (rollout_control, retry).",
+    "lost": (
+        "Check that it is powered on and answers ssh. Then run the same playbook again: it examines the node first."
+    ),
+    "quarantined": (
+        "Keep it out of service. Read quarantine.json on the node (in /var/lib/gpufleet) and check its "
+        "hardware. If there is no such file, only its schedulers keep it out of service: find out why the "
+        "resume failed, then run the same playbook again."
+    ),
+    "rolled_back": (
+        "Nothing is urgent: it serves with its earlier driver, which was proven. Fix the cause before it is "
+        "tried again (rollout_control, retry)."
+    ),
     "failed": "Nothing was changed on it and it serves as before. Fix the cause, then run the same playbook again.",
 }
 SERVES = {"lost": "unknown", "quarantined": "no", "rolled_back": "yes, as before", "failed": "as before"}
@@ -68,7 +74,8 @@ def document(view, ended, time=None, last_event=None, story=None):
         "policy": view.policy,
         "nodes": dict(
             {node.name: _node(node, True, earlier) for node in view.nodes.everything()},
-            **{node.name: _node(node, False, earlier) for node in absent}),
+            **{node.name: _node(node, False, earlier) for node in absent},
+        ),
     }
 
 
@@ -98,7 +105,9 @@ def _node(node, in_run, earlier):
 
 
 def _steps(steps):
-    return [{"name": step.name, "started": step.started, "finished": step.finished, "status": step.status} for step in steps]
+    return [
+        {"name": step.name, "started": step.started, "finished": step.finished, "status": step.status} for step in steps
+    ]
 
 
 def budgets(view, failed):
@@ -106,9 +115,16 @@ def budgets(view, failed):
     policy = view.policy
     down = len(view.nodes.having(*(state.NOT_SERVING + state.OUT_OF_SERVICE)))
     return {
-        "down": {"used": down + policy.get("broken_elsewhere", 0), "limit": policy.get("max_down"), "window": view.window},
+        "down": {
+            "used": down + policy.get("broken_elsewhere", 0),
+            "limit": policy.get("max_down"),
+            "window": view.window,
+        },
         "draining": {"used": len(view.nodes.having("draining")), "limit": policy.get("max_draining")},
-        "failures": {"used": sum(timeline.failure_weight(node) for node in failed), "limit": policy.get("failure_budget")},
+        "failures": {
+            "used": sum(timeline.failure_weight(node) for node in failed),
+            "limit": policy.get("failure_budget"),
+        },
     }
 
 
@@ -117,8 +133,15 @@ def left(view, time):
     if not view.policy or not time:
         return None
     now = timeline.seconds(time)
-    took = [timeline.seconds(node.ended) - timeline.seconds(node.steps[0].started) for node in view.nodes.having("done") if node.ended and node.steps]
-    ages = [now - timeline.seconds(node.steps[0].started) if node.steps else 0.0 for node in view.nodes.having(*state.IN_FLIGHT)]
+    took = [
+        timeline.seconds(node.ended) - timeline.seconds(node.steps[0].started)
+        for node in view.nodes.having("done")
+        if node.ended and node.steps
+    ]
+    ages = [
+        now - timeline.seconds(node.steps[0].started) if node.steps else 0.0
+        for node in view.nodes.having(*state.IN_FLIGHT)
+    ]
     slots = view.policy["max_down"] - len(view.nodes.having(*state.OUT_OF_SERVICE)) - view.policy["broken_elsewhere"]
     expected, bound = estimate.remaining(len(view.nodes.having("pending")), ages, slots, took, view.policy["node_s"])
     return {"expected_s": round(expected), "lower_bound_s": round(bound), "measured": len(took)}
@@ -147,11 +170,18 @@ def reasons(view, verdict, spent, absent=()):
     over = counts.get("done", 0) + counts.get("skipped", 0)
     without = left_out(view)
     if without:
-        found.append("%s left out by an operator, and still at its old version: %s." % (text.count(len(without), "node"), limits.listed(
-            "%s (%s)" % (node.name, node.order.rstrip(".")) for node in without)))
+        found.append(
+            "%s left out by an operator, and still at its old version: %s."
+            % (
+                text.count(len(without), "node"),
+                limits.listed("%s (%s)" % (node.name, node.order.rstrip(".")) for node in without),
+            )
+        )
     if verdict == "complete":
-        found.append("Every %snode is done or had nothing to do: %d done, %d skipped." % (
-            "other " if without else "", counts.get("done", 0), counts.get("skipped", 0) - len(without)))
+        found.append(
+            "Every %snode is done or had nothing to do: %d done, %d skipped."
+            % ("other " if without else "", counts.get("done", 0), counts.get("skipped", 0) - len(without))
+        )
     elif not counts:
         found.append("No node was planned.")
     elif over:
@@ -160,9 +190,14 @@ def reasons(view, verdict, spent, absent=()):
         states = {}
         for node in absent:
             states[node.state] = states.get(node.state, 0) + 1
-        found.append("%s of earlier runs %s not part of this one: %s." % (
-            text.count(len(absent), "node"), "was" if len(absent) == 1 else "were",
-            ", ".join("%d %s" % (states[name], name.replace("_", " ")) for name in state.STATES if name in states)))
+        found.append(
+            "%s of earlier runs %s not part of this one: %s."
+            % (
+                text.count(len(absent), "node"),
+                "was" if len(absent) == 1 else "were",
+                ", ".join("%d %s" % (states[name], name.replace("_", " ")) for name in state.STATES if name in states),
+            )
+        )
     return found
 
 
@@ -195,8 +230,10 @@ def _releases(view, spent):
     if view.paused:
         found.append("Nodes in flight finish. To continue: rollout_control with rollout_verb=resume.")
     if view.held:
-        found.append("Nodes in flight finish. The queries are sent again automatically; to continue without them: "
-                     "rollout_control with rollout_verb=set_budget and rollout_limits={\"holds\": {}}.")
+        found.append(
+            "Nodes in flight finish. The queries are sent again automatically; to continue without them: "
+            "rollout_control with rollout_verb=set_budget and rollout_limits={\"holds\": {}}."
+        )
     if spent or view.stopped:
         found.append("Let the nodes in flight finish; then the rollout ends.")
     return found
@@ -204,7 +241,12 @@ def _releases(view, spent):
 
 def next_steps(view, verdict, spent):
     """Return the next steps for the reader, the most urgent first."""
-    found = ["%s (%s): %s" % (_names(nodes), name.replace("_", " "), NEXT_STEP[name]) for name in WORST for nodes in [view.nodes.having(name)] if nodes]
+    found = [
+        "%s (%s): %s" % (_names(nodes), name.replace("_", " "), NEXT_STEP[name])
+        for name in WORST
+        for nodes in [view.nodes.having(name)]
+        if nodes
+    ]
     if verdict == "running":
         return found + _releases(view, spent)
     if view.nodes.orphaned() or view.nodes.having(*state.IN_FLIGHT):
@@ -216,12 +258,21 @@ def next_steps(view, verdict, spent):
     if view.nodes.having("pending"):
         found.append(
             "The nodes that did not start serve as before. When the cause is known, run the same playbook again to "
-            "continue%s. Or roll back the nodes that are done with gpufleet.lifecycle.rollback." % (
-                ", with a larger budget if you want that" if spent else ""))
+            "continue%s. Or roll back the nodes that are done with gpufleet.lifecycle.rollback."
+            % (", with a larger budget if you want that" if spent else "")
+        )
     if left_out(view):
-        found.append("%s (left out by an operator): %s." % (
-            _names(left_out(view)), "the next run includes it, unless it is skipped again" if view.finished else (
-                "to include it in the next run, which continues this one: rollout_control with rollout_verb=retry")))
+        found.append(
+            "%s (left out by an operator): %s."
+            % (
+                _names(left_out(view)),
+                "the next run includes it, unless it is skipped again"
+                if view.finished
+                else (
+                    "to include it in the next run, which continues this one: rollout_control with rollout_verb=retry"
+                ),
+            )
+        )
     return found
 
 
@@ -280,9 +331,12 @@ def when_over(doc):
     if not found:
         return ""
     return "about %s left, at least %s (%s)" % (
-        span(found["expected_s"]), span(found["lower_bound_s"]),
-        "from %s" % text.count(found["measured"], "node") if found["measured"]
-        else "from rollout_node_s, since no node is done yet")
+        span(found["expected_s"]),
+        span(found["lower_bound_s"]),
+        "from %s" % text.count(found["measured"], "node")
+        if found["measured"]
+        else "from rollout_node_s, since no node is done yet",
+    )
 
 
 def said(node, limit=None):
@@ -293,7 +347,9 @@ def said(node, limit=None):
 
 def wanted(node, unknown="-"):
     """Return the target of a node on one line: its version and, if one was wanted, its MIG layout."""
-    return (text.line(node["to"]) or unknown) + (", MIG layout %s" % text.line(node["layout"]) if node["layout"] else "")
+    return (text.line(node["to"]) or unknown) + (
+        ", MIG layout %s" % text.line(node["layout"]) if node["layout"] else ""
+    )
 
 
 def table(doc):
@@ -302,26 +358,50 @@ def table(doc):
     folded = len(doc["nodes"]) > LISTED
     for name, node in doc["nodes"].items():
         if not (folded and node["state"] in ("done", "skipped", "pending") and not node[keys.ORPHANED]):
-            rows.append((text.line(name), node["state"], text.line(node["from"]) or "-", wanted(node), took(node) or "-",
-                         said(node, REASON) or "-"))
+            rows.append(
+                (
+                    text.line(name),
+                    node["state"],
+                    text.line(node["from"]) or "-",
+                    wanted(node),
+                    took(node) or "-",
+                    said(node, REASON) or "-",
+                )
+            )
     lines = text.columns(rows)
     if folded:
-        lines.append("... and %s that %s done, skipped or pending" % (text.count(len(doc["nodes"]) - len(rows) + 1, "node"), "is" if len(
-            doc["nodes"]) == len(rows) else "are"))
+        lines.append(
+            "... and %s that %s done, skipped or pending"
+            % (text.count(len(doc["nodes"]) - len(rows) + 1, "node"), "is" if len(doc["nodes"]) == len(rows) else "are")
+        )
     if when_over(doc):
         lines.append(when_over(doc))
     without = doc["left_out"]
-    lines.append("%s%s: %s, target %s" % (
-        doc["verdict"], ", without %s that an operator left out (%s)" % (text.count(len(without), "node"), limits.listed(map(text.line, without)))
-        if without else "", count(doc), text.line(doc["target"])))
+    lines.append(
+        "%s%s: %s, target %s"
+        % (
+            doc["verdict"],
+            ", without %s that an operator left out (%s)"
+            % (text.count(len(without), "node"), limits.listed(map(text.line, without)))
+            if without
+            else "",
+            count(doc),
+            text.line(doc["target"]),
+        )
+    )
     return lines
 
 
 def summary(doc, path):
     """Return the table, the reasons, the next steps and the PATH of the report. The verdict is last."""
     lines = table(doc)
-    return lines[:-1] + [""] + [text.line(reason) for reason in doc["reasons"]] + [
-        "next: %s" % text.line(step) for step in doc["next_steps"]] + ["report: %s" % path, lines[-1]]
+    return (
+        lines[:-1]
+        + [""]
+        + [text.line(reason) for reason in doc["reasons"]]
+        + ["next: %s" % text.line(step) for step in doc["next_steps"]]
+        + ["report: %s" % path, lines[-1]]
+    )
 
 
 def blame(doc, hosts, gone, host, verdict):
@@ -334,63 +414,160 @@ def blame(doc, hosts, gone, host, verdict):
     if doc["verdict"] == "complete":
         return {}
     mine = {name: node for name, node in doc["nodes"].items() if name in hosts and node["in_run"]}
-    found = {name: "%s is %s%s" % (name, node["state"], ": " + node["reason"] if node["reason"] else "") for name, node in mine.items()
-             if node["state"] in state.FAILED}
+    found = {
+        name: "%s is %s%s" % (name, node["state"], ": " + node["reason"] if node["reason"] else "")
+        for name, node in mine.items()
+        if node["state"] in state.FAILED
+    }
     if CONTROLLER in hosts:
         return dict(found, **{CONTROLLER: verdict})
-    found.update({name: "%s is %s: %s" % (name, node["state"], node["reason"] or doc["reasons"][0]) for name, node in mine.items()
-                  if node["state"] in ("pending",) + state.IN_FLIGHT or node[keys.ORPHANED]})
-    told = found or any(name in gone and node["in_run"] and node["state"] not in ("done", "skipped") for name, node in doc["nodes"].items())
+    found.update(
+        {
+            name: "%s is %s: %s" % (name, node["state"], node["reason"] or doc["reasons"][0])
+            for name, node in mine.items()
+            if node["state"] in ("pending",) + state.IN_FLIGHT or node[keys.ORPHANED]
+        }
+    )
+    told = found or any(
+        name in gone and node["in_run"] and node["state"] not in ("done", "skipped")
+        for name, node in doc["nodes"].items()
+    )
     return found if told else {host: verdict}
 
 
 # Markdown
+
 
 def markdown_text(doc):
     """Return the report as Markdown."""
     escape = markdown.escape
     lines = ["# Driver rollout to %s: %s" % (escape(doc["target"]), doc["verdict"]), ""]
     lines += ["- " + escape(reason) for reason in doc["reasons"]]
-    lines += markdown.section("What to do", ["%d. %s" % (number, escape(step)) for number, step in enumerate(doc["next_steps"], start=1)])
-    lines += ["", escape("Rollout %s, started %s, finished %s%s. %s." % (
-        doc["rollout_id"], both(doc["started"]), both(doc["finished"]) or "not yet",
-        ", after %s" % duration(doc["started"], doc["finished"]) if doc["finished"] else "", count(doc)))]
+    lines += markdown.section(
+        "What to do", ["%d. %s" % (number, escape(step)) for number, step in enumerate(doc["next_steps"], start=1)]
+    )
+    lines += [
+        "",
+        escape(
+            "Rollout %s, started %s, finished %s%s. %s."
+            % (
+                doc["rollout_id"],
+                both(doc["started"]),
+                both(doc["finished"]) or "not yet",
+                ", after %s" % duration(doc["started"], doc["finished"]) if doc["finished"] else "",
+                count(doc),
+            )
+        ),
+    ]
     if when_over(doc):
         lines += ["", escape(when_over(doc)[:1].upper() + when_over(doc)[1:] + ".")]
     bad = troubled(doc)
-    lines += markdown.section("Nodes that need attention", bad and markdown.table(("node", "state", "failed in", "reason", "serves"), (
-        (name, node["state"], failed_step(node) or "-", said(node), SERVES.get(node["state"], "unknown")) for name, node in bad)))
-    lines += markdown.section("Evidence", ["- %s: %s" % (escape(name), escape(", ".join(node["evidence"]))) for name, node in bad if node["evidence"]])
-    lines += markdown.section("Budgets", markdown.table(("budget", "used", "limit"), (
-        (name, str(entry["used"]), str(entry["limit"])) for name, entry in doc["budgets"].items())))
-    some = [(name, node) for name, node in doc["nodes"].items() if len(doc["nodes"]) <= LISTED or node["state"] not in ("done", "skipped", "pending")]
-    lines += markdown.section("Nodes", markdown.table(("node", "state", "from", "to", "took", "reason"), (
-        (name, node["state"], node["from"] or "-", wanted(node), took(node) or "-", said(node)) for name, node in some)))
+    lines += markdown.section(
+        "Nodes that need attention",
+        bad
+        and markdown.table(
+            ("node", "state", "failed in", "reason", "serves"),
+            (
+                (name, node["state"], failed_step(node) or "-", said(node), SERVES.get(node["state"], "unknown"))
+                for name, node in bad
+            ),
+        ),
+    )
+    lines += markdown.section(
+        "Evidence",
+        ["- %s: %s" % (escape(name), escape(", ".join(node["evidence"]))) for name, node in bad if node["evidence"]],
+    )
+    lines += markdown.section(
+        "Budgets",
+        markdown.table(
+            ("budget", "used", "limit"),
+            ((name, str(entry["used"]), str(entry["limit"])) for name, entry in doc["budgets"].items()),
+        ),
+    )
+    some = [
+        (name, node)
+        for name, node in doc["nodes"].items()
+        if len(doc["nodes"]) <= LISTED or node["state"] not in ("done", "skipped", "pending")
+    ]
+    lines += markdown.section(
+        "Nodes",
+        markdown.table(
+            ("node", "state", "from", "to", "took", "reason"),
+            (
+                (name, node["state"], node["from"] or "-", wanted(node), took(node) or "-", said(node))
+                for name, node in some
+            ),
+        ),
+    )
     if len(some) < len(doc["nodes"]):
-        lines += ["", "%s more are done, skipped or pending; report.json names them." % text.count(len(doc["nodes"]) - len(some), "node")]
+        lines += [
+            "",
+            "%s more are done, skipped or pending; report.json names them."
+            % text.count(len(doc["nodes"]) - len(some), "node"),
+        ]
     for name, node in some[:LISTED]:
         if node["steps"]:
-            lines += markdown.section(name, markdown.table(("step", "started", "took", "status"), (
-                (step["name"], step["started"], duration(step["started"], step["finished"]) or "-", step["status"]) for step in node["steps"])), 3)
+            lines += markdown.section(
+                name,
+                markdown.table(
+                    ("step", "started", "took", "status"),
+                    (
+                        (
+                            step["name"],
+                            step["started"],
+                            duration(step["started"], step["finished"]) or "-",
+                            step["status"],
+                        )
+                        for step in node["steps"]
+                    ),
+                ),
+                3,
+            )
         if node["earlier"]:
-            lines += markdown.section("%s: earlier attempts" % name, markdown.table(("attempt", "ended", "state", "failed in", "reason"), (
-                (str(one["attempt"]), one["ended"] or "-", one["state"], failed_step(one) or "-", one["reason"]) for one in node["earlier"])), 3)
+            lines += markdown.section(
+                "%s: earlier attempts" % name,
+                markdown.table(
+                    ("attempt", "ended", "state", "failed in", "reason"),
+                    (
+                        (str(one["attempt"]), one["ended"] or "-", one["state"], failed_step(one) or "-", one["reason"])
+                        for one in node["earlier"]
+                    ),
+                ),
+                3,
+            )
     return "\n".join(lines) + "\n"
 
 
 # JUnit
 
+
 def junit_text(doc):
     """Return the report as JUnit XML: a suite for the whole rollout, and one with a case for each node."""
     verdict = doc["verdict"]
     outcome = {"complete": "passed", "running": "skipped", "failed": "failure"}.get(verdict, "error")
-    whole = junit.Case("verdict", "gpufleet.rollout", outcome, verdict, "%s: %s" % (verdict, count(doc)), "\n".join(doc["reasons"] + doc["next_steps"]))
-    properties = [("verdict", verdict), ("rollout", doc["rollout_id"]), ("target", doc["target"]), ("plan", doc["sha256"])]
+    whole = junit.Case(
+        "verdict",
+        "gpufleet.rollout",
+        outcome,
+        verdict,
+        "%s: %s" % (verdict, count(doc)),
+        "\n".join(doc["reasons"] + doc["next_steps"]),
+    )
+    properties = [
+        ("verdict", verdict),
+        ("rollout", doc["rollout_id"]),
+        ("target", doc["target"]),
+        ("plan", doc["sha256"]),
+    ]
     time = doc["time"] or ""
-    return junit.render([
-        junit.Suite("rollout", "gpufleet.rollout", time, properties, [whole], doc["reasons"]),
-        junit.Suite("nodes", "gpufleet.rollout", time, [], [_case(name, node) for name, node in doc["nodes"].items()], []),
-    ])
+    return junit.render(
+        [
+            junit.Suite("rollout", "gpufleet.rollout", time, properties, [whole], doc["reasons"]),
+            junit.Suite(
+                "nodes", "gpufleet.rollout", time, [], [_case(name, node) for name, node in doc["nodes"].items()], []
+            ),
+        ]
+    )
 
 
 def _case(name, node):
@@ -402,9 +579,21 @@ def _case(name, node):
         return junit.Case(name, place, "passed", "", "", "")
     if node["state"] in state.FAILED:
         steps = "\n".join(
-            ["%s: %s, %s" % (step["name"], step["status"], duration(step["started"], step["finished"]) or "open") for step in node["steps"]]
-            + ["earlier, attempt %d: %s, %s" % (one["attempt"], one["state"], one["reason"]) for one in node["earlier"]])
-        return junit.Case(name, place, "error" if node["state"] == "lost" else "failure", node["state"], words, "%s\n%s\n%s" % (
-            words, NEXT_STEP[node["state"]], steps))
+            [
+                "%s: %s, %s" % (step["name"], step["status"], duration(step["started"], step["finished"]) or "open")
+                for step in node["steps"]
+            ]
+            + ["earlier, attempt %d: %s, %s" % (one["attempt"], one["state"], one["reason"]) for one in node["earlier"]]
+        )
+        return junit.Case(
+            name,
+            place,
+            "error" if node["state"] == "lost" else "failure",
+            node["state"],
+            words,
+            "%s\n%s\n%s" % (words, NEXT_STEP[node["state"]], steps),
+        )
     # A node that is in flight or did not start has no verdict, which is not a pass.
-    return junit.Case(name, place, "skipped", "", "%s%s" % (node["state"], ": " + node["reason"] if node["reason"] else ""), "")
+    return junit.Case(
+        name, place, "skipped", "", "%s%s" % (node["state"], ": " + node["reason"] if node["reason"] else ""), ""
+    )

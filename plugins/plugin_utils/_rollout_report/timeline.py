@@ -162,7 +162,9 @@ class _Story:
                 self.absent[old.name] = old
             elif new.orphaned:
                 self.remember(dataclasses.replace(old, reason=new.reason), [])
-            elif old.steps and (new.steps is not old.steps or old.state in state.FAILED and new.state not in state.FAILED):
+            elif old.steps and (
+                new.steps is not old.steps or old.state in state.FAILED and new.state not in state.FAILED
+            ):
                 self.remember(old, old.steps)
         for node in self.view.nodes.everything():
             gone = self.absent.pop(node.name, None)
@@ -172,12 +174,21 @@ class _Story:
     def remember(self, node, steps):
         """Keep an attempt; of many, the first and the last ones."""
         attempts = self.earlier.setdefault(node.name, [])
-        attempts.append(dict({key: getattr(node, key) for key in ("attempt", "state", "reason", "failure", "ended")}, steps=list(steps)))
+        attempts.append(
+            dict(
+                {key: getattr(node, key) for key in ("attempt", "state", "reason", "failure", "ended")},
+                steps=list(steps),
+            )
+        )
         if len(attempts) > ATTEMPTS:
             del attempts[1]
 
     def account(self, node):
-        mine = (int(node.state == "draining"), int(node.state in state.NOT_SERVING + state.OUT_OF_SERVICE), failure_weight(node))
+        mine = (
+            int(node.state == "draining"),
+            int(node.state in state.NOT_SERVING + state.OUT_OF_SERVICE),
+            failure_weight(node),
+        )
         old = self.use.get(node.name, (0, 0, 0))
         if mine != old:
             self.use[node.name] = mine
@@ -196,8 +207,15 @@ class _Story:
 
     def point(self, now):
         policy = self.view.policy
-        level = (self.used[0], self.used[1] + policy["broken_elsewhere"], self.used[2], policy["max_draining"], policy["max_down"], self.view.window,
-                 policy["failure_budget"])
+        level = (
+            self.used[0],
+            self.used[1] + policy["broken_elsewhere"],
+            self.used[2],
+            policy["max_draining"],
+            policy["max_down"],
+            self.view.window,
+            policy["failure_budget"],
+        )
         if level != self.level:
             self.level = level
             self.points.append(Point(now, *level))
@@ -213,5 +231,14 @@ def build(events):
         story.take(event)
         last = event["time"]
         first = first or last
-    return Timeline(story.view, story.spans, story.marks, story.points, story.journal, sorted(
-        story.absent.values(), key=lambda node: node.name), story.earlier, seconds(first), seconds(last))
+    return Timeline(
+        story.view,
+        story.spans,
+        story.marks,
+        story.points,
+        story.journal,
+        sorted(story.absent.values(), key=lambda node: node.name),
+        story.earlier,
+        seconds(first),
+        seconds(last),
+    )

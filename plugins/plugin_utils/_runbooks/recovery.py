@@ -70,7 +70,9 @@ def next_step(health: Any, note: Any, problem: str, now: str, allowed: Iterable[
         )
     if wanted == NOTHING and health["verdict"] == "unknown":
         return _step(
-            REFUSE, "nothing is known to be wrong, but not what hardware it should have: say it in gpu_health_expect", checks
+            REFUSE,
+            "nothing is known to be wrong, but not what hardware it should have: say it in gpu_health_expect",
+            checks,
         )
     if wanted not in ACTIONS:
         return _step(

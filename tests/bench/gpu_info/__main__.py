@@ -5,8 +5,8 @@
 
     tests/tools/with.sh main python3 -m tests.bench.gpu_info [--rounds N] [--keep DIR]
 
-Both modules go the same way: ansible-playbook, a local connection with pipelining, and an interpreter that notes bytes and CPU. They
-take turns, so that whatever else the machine does meets both alike. Exits with 1 if a limit is not kept.
+Both modules go the same way: ansible-playbook, a local connection with pipelining, and an interpreter that notes bytes
+and CPU. They take turns, so that whatever else the machine does meets both alike. Exits with 1 if a limit is not kept.
 """
 
 from __future__ import annotations
@@ -69,18 +69,51 @@ def play(place, node, python, rounds):
     """The notes of ROUNDS turns, and the last snapshot."""
     notes = place / "notes.jsonl"
     wrapper = place / "python"
-    wrapper.write_text("#!/bin/sh\nexec env GPUSIM_ROOT=%s LD_LIBRARY_PATH=%s %s %s %s %s \"$@\"\n" % tuple(shlex.quote(str(part)) for part in (
-        node.root, node.environment["LD_LIBRARY_PATH"], python, pathlib.Path(__file__).with_name("interpreter.py"), notes, python)))
+    wrapper.write_text(
+        "#!/bin/sh\nexec env GPUSIM_ROOT=%s LD_LIBRARY_PATH=%s %s %s %s %s \"$@\"\n"
+        % tuple(
+            shlex.quote(str(part))
+            for part in (
+                node.root,
+                node.environment["LD_LIBRARY_PATH"],
+                python,
+                pathlib.Path(__file__).with_name("interpreter.py"),
+                notes,
+                python,
+            )
+        )
+    )
     wrapper.chmod(0o700)
     (place / "playbook.yml").write_text("---\n" + PLAYBOOK.lstrip("\n"))
-    command = [os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-i", "bench,", "-c", "local", str(place / "playbook.yml"),
-               "-e", json.dumps({"ansible_python_interpreter": str(wrapper), "ansible_remote_tmp": str(place / "tmp"), "answer": ""})]
-    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_PIPELINING="true", LC_ALL="C.UTF-8")
+    command = [
+        os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+        "-i",
+        "bench,",
+        "-c",
+        "local",
+        str(place / "playbook.yml"),
+        "-e",
+        json.dumps(
+            {"ansible_python_interpreter": str(wrapper), "ansible_remote_tmp": str(place / "tmp"), "answer": ""}
+        ),
+    ]
+    environment = dict(
+        os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_PIPELINING="true", LC_ALL="C.UTF-8"
+    )
     for number in range(rounds):
         last = number == rounds - 1
         extra = ["-e", json.dumps({"answer": str(place / "snapshot.json")})] if last else []
-        done = subprocess.run(command + extra, env=environment, cwd=str(ROOT), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, universal_newlines=True, timeout=300, check=False)
+        done = subprocess.run(
+            command + extra,
+            env=environment,
+            cwd=str(ROOT),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=300,
+            check=False,
+        )
         if done.returncode != 0:
             raise SystemExit("the play failed:\n%s" % (done.stdout,))
     lines = [json.loads(line) for line in notes.read_text().splitlines()]
@@ -100,16 +133,26 @@ def judge(lines, snapshot):
     largest = max(line["bytes"] for line in cached)
     enough = snapshot["status"] == "ok" and len(snapshot["gpus"]) == GPUS and snapshot["simulated"]
     report = [
-        "gpus read                     %8d   (%s, driver %s, binding %s %s)" % (
-            len(snapshot["gpus"]), snapshot["status"], snapshot["system"]["driver_version"]["value"], snapshot["binding"]["source"],
-            snapshot["binding"]["version"]),
+        "gpus read                     %8d   (%s, driver %s, binding %s %s)"
+        % (
+            len(snapshot["gpus"]),
+            snapshot["status"],
+            snapshot["system"]["driver_version"]["value"],
+            snapshot["binding"]["source"],
+            snapshot["binding"]["version"],
+        ),
         "turns counted                 %8d" % (len(cached),),
         "ping, CPU, median             %8.1f ms" % (ping_cpu * 1000,),
-        "gpu_info, CPU, median         %8.1f ms   (first time: %s)" % (
-            info_cpu * 1000, " + ".join("%.1f ms" % (line["cpu_s"] * 1000,) for line in first)),
+        "gpu_info, CPU, median         %8.1f ms   (first time: %s)"
+        % (info_cpu * 1000, " + ".join("%.1f ms" % (line["cpu_s"] * 1000,) for line in first)),
         "gpu_info / ping               %8.2f      (limit %.1f)" % (ratio, RATIO_LIMIT),
-        "gpu_info, sent, largest       %8d B    (limit %d; first time: %s; ping %d)" % (
-            largest, BYTES_LIMIT, " + ".join(str(line["bytes"]) for line in first), max(line["bytes"] for line in pings)),
+        "gpu_info, sent, largest       %8d B    (limit %d; first time: %s; ping %d)"
+        % (
+            largest,
+            BYTES_LIMIT,
+            " + ".join(str(line["bytes"]) for line in first),
+            max(line["bytes"] for line in pings),
+        ),
     ]
     return report, enough and ratio <= RATIO_LIMIT and largest < BYTES_LIMIT and len(cached) == len(pings)
 

@@ -5,8 +5,8 @@
 
     python3 -m tests.bench.gpu_info.against_smi [--rounds N] [--simulated]
 
-For a machine with NVIDIA GPUs in persistence mode, nvidia-smi and nvidia-ml-py; it only reads. Exits with 1 if the limit is not kept
-and with 2 if there is nothing to measure.
+For a machine with NVIDIA GPUs in persistence mode, nvidia-smi and nvidia-ml-py; it only reads. Exits with 1 if the
+limit is not kept and with 2 if there is nothing to measure.
 """
 
 from __future__ import annotations
@@ -27,25 +27,34 @@ sys.path.insert(0, %r)
 from _nvml import snapshot
 taken = snapshot.take(deadline_s=120)
 modes = [gpu["persistence_mode"]["value"] for gpu in taken["gpus"]]
-print(json.dumps(dict((key, taken[key]) for key in ("status", "message", "simulated", "duration_s")) | {"modes": modes}))
+print(json.dumps(dict((key, taken[key]) for key in ("status", "message", "simulated", \
+"duration_s")) | {"modes": modes}))
 """ % (str(ROOT / "plugins" / "module_utils"),)
 
 
 def one_reading():
-    done = subprocess.run([sys.executable, "-c", READ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=180, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", READ], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=180, check=True
+    )
     return json.loads(done.stdout)
 
 
 def one_smi():
     begun = time.monotonic()
-    subprocess.run(["nvidia-smi", "-q", "-x"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=180, check=True)
+    subprocess.run(
+        ["nvidia-smi", "-q", "-x"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=180, check=True
+    )
     return time.monotonic() - begun
 
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--rounds", type=int, default=9, help="turns, after one that is not counted (default %(default)s)")
-    parser.add_argument("--simulated", action="store_true", help="measure the simulator too, which says nothing about GPUs")
+    parser.add_argument(
+        "--rounds", type=int, default=9, help="turns, after one that is not counted (default %(default)s)"
+    )
+    parser.add_argument(
+        "--simulated", action="store_true", help="measure the simulator too, which says nothing about GPUs"
+    )
     options = parser.parse_args(arguments)
     first = one_reading()
     if first["status"] != "ok" or not first["modes"]:
@@ -60,9 +69,15 @@ def main(arguments=None):
         ours.append(one_reading()["duration_s"])
         theirs.append(one_smi())
     ratio = statistics.median(ours) / statistics.median(theirs)
-    print("GPUs %d, persistence mode %s%s" % (len(first["modes"]), sorted(set(first["modes"])), ", SIMULATED" if first["simulated"] else ""))
+    print(
+        "GPUs %d, persistence mode %s%s"
+        % (len(first["modes"]), sorted(set(first["modes"])), ", SIMULATED" if first["simulated"] else "")
+    )
     for name, times in (("gpu_info, NVML part", ours), ("nvidia-smi -q -x", theirs)):
-        print("%-20s median %8.1f ms   (%.1f to %.1f)" % (name, statistics.median(times) * 1000, min(times) * 1000, max(times) * 1000))
+        print(
+            "%-20s median %8.1f ms   (%.1f to %.1f)"
+            % (name, statistics.median(times) * 1000, min(times) * 1000, max(times) * 1000)
+        )
     print("ratio %.2f (limit %.1f)" % (ratio, LIMIT))
     kept = ratio <= LIMIT
     print("limit kept" if kept else "LIMIT NOT KEPT")

@@ -5,8 +5,9 @@
 
     interpreter.py NOTES PYTHON [ARGUMENT...]
 
-One line of JSON a call goes to NOTES: the bytes that arrived on standard input, whether each module's name was in them, and the CPU
-seconds (user and system) of the real interpreter with all its children. What this process itself takes is not in them.
+One line of JSON a call goes to NOTES: the bytes that arrived on standard input, whether each module's name was in them,
+and the CPU seconds (user and system) of the real interpreter with all its children. What this process itself takes is
+not in them.
 """
 
 from __future__ import annotations

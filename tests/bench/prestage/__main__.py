@@ -1,12 +1,14 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a node is out of service with the work before the drain, and without it: one machine of the lab, from the report's step times.
+"""How long a node is out of service with the work before the drain, and without it: one machine of the lab, from the
+report's step times.
 
     tests/tools/with.sh main python3 -m tests.bench.prestage [--archive]
 
-The same upgrade twice, each on a fresh machine: the real packages, the real DKMS, a real reboot. What counts is the time from the step "stop" to the end of
-the step "return". The kernel module is compiled, as on the first node of a fleet; with --archive the controller has it, as for every further node.
+The same upgrade twice, each on a fresh machine: the real packages, the real DKMS, a real reboot. What counts is the
+time from the step "stop" to the end of the step "return". The kernel module is compiled, as on the first node of a
+fleet; with --archive the controller has it, as for every further node.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ OUT_OF_SERVICE = demo.OUT_OF_SERVICE
 
 def seconds(step):
     """What a step of the report took."""
-    started, finished = (datetime.datetime.fromisoformat(step[key].replace("Z", "+00:00")) for key in ("started", "finished"))
+    started, finished = (
+        datetime.datetime.fromisoformat(step[key].replace("Z", "+00:00")) for key in ("started", "finished")
+    )
     return (finished - started).total_seconds()
 
 
@@ -62,10 +66,22 @@ def upgrade(lab, prestage, archived, place):
     """The step times of one upgrade of a fresh machine."""
     inventory = config.CHECKOUT / "inventories" / "lab"
     machines.reset(lab, [NODE])
-    extra = {"gpufleet_artifact_dir": str(place / "artifacts"), "nvidia_driver_tree_dir": str(trees(lab, place / "trees", archived))}
+    extra = {
+        "gpufleet_artifact_dir": str(place / "artifacts"),
+        "nvidia_driver_tree_dir": str(trees(lab, place / "trees", archived)),
+    }
     limit = "%s,localhost" % NODE
-    for playbook, more in (("bringup", {"nvidia_driver_version": demo.OLD}), ("upgrade", {
-            "rollout_version": demo.NEW, "gpu_node_upgrade_prestage": prestage, "rollout_report_dir": str(place / "report")})):
+    for playbook, more in (
+        ("bringup", {"nvidia_driver_version": demo.OLD}),
+        (
+            "upgrade",
+            {
+                "rollout_version": demo.NEW,
+                "gpu_node_upgrade_prestage": prestage,
+                "rollout_report_dir": str(place / "report"),
+            },
+        ),
+    ):
         outcome = play("gpufleet.lifecycle." + playbook, inventory, dict(extra, **more), limit=limit)
         if outcome.rc != 0:
             raise SystemExit("%s failed:\n%s" % (playbook, outcome.tail()))
@@ -74,7 +90,9 @@ def upgrade(lab, prestage, archived, place):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--archive", action="store_true", help="the controller has the compiled module, as for every node but the first")
+    parser.add_argument(
+        "--archive", action="store_true", help="the controller has the compiled module, as for every node but the first"
+    )
     arguments = parser.parse_args()
     run(str(config.CHECKOUT / "tests/tools/collections.sh"))
     lab = config.current()
@@ -88,13 +106,21 @@ def main():
                 found[prestage] = upgrade(lab, prestage, archived, Path(name))
     finally:
         machines.down(lab)
-    print("driver %s -> %s on %s, seconds of each step (report.json); the module %s:" % (
-        demo.OLD, demo.NEW, NODE, "is on the controller" if arguments.archive else "is compiled"))
+    print(
+        "driver %s -> %s on %s, seconds of each step (report.json); the module %s:"
+        % (demo.OLD, demo.NEW, NODE, "is on the controller" if arguments.archive else "is compiled")
+    )
     print("  %-12s %10s %10s" % ("step", "prestage", "without"))
     for step in sorted(set(found[True]) | set(found[False]), key=(list(found[True]) + list(found[False])).index):
-        print("  %-12s %10s %10s" % (step, *("%.1f" % found[way][step] if step in found[way] else "-" for way in (True, False))))
+        print(
+            "  %-12s %10s %10s"
+            % (step, *("%.1f" % found[way][step] if step in found[way] else "-" for way in (True, False)))
+        )
     with_it, without = slot(found[True]), slot(found[False])
-    print("out of service: %.1f s with prestage, %.1f s without, %.2f times as long" % (with_it, without, without / with_it))
+    print(
+        "out of service: %.1f s with prestage, %.1f s without, %.2f times as long"
+        % (with_it, without, without / with_it)
+    )
     kept = with_it < without
     print("limit kept" if kept else "LIMIT NOT KEPT: the work before the drain saved nothing")
     return 0 if kept else 1

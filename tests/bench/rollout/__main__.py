@@ -3,11 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How close a rollout comes to the shortest time that its slots allow, and how that compares with waves.
 
-    tests/tools/with.sh main python3 -m tests.bench.rollout [--nodes 100] [--down 10] [--scale 4] [--seed 0] [--model-only] [--tasks]
+    tests/tools/with.sh main python3 -m tests.bench.rollout [--nodes 100] [--down 10] [--scale 4] [--seed 0]
+        [--model-only] [--tasks]
 
-First a model: the gate, the reducer and the plan as they are, driven by a clock that is only a number, for up to 10,000 nodes. Then the
-real playbook over nodes that answer after a SCALEth of the time, three times at once: as it is, with serial and free, and with serial and
-linear. All three meet the same machine. Exits with 1 if a limit is not kept.
+First a model: the gate, the reducer and the plan as they are, driven by a clock that is only a number, for up to 10,000
+nodes. Then the real playbook over nodes that answer after a SCALEth of the time, three times at once: as it is, with
+serial and free, and with serial and linear. All three meet the same machine. Exits with 1 if a limit is not kept.
 """
 
 from __future__ import annotations
@@ -24,14 +25,26 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 EFFICIENCY, FASTER = 0.90, 1.5
-# Nodes, nodes down at a time, draws, whether the efficiency is judged. With hundreds down the last straggler decides: no order that does not
-# know it in advance can do better than the list itself ("at best").
-SIZES = ((100, 10, 20, True), (1000, 10, 5, True), (1000, 50, 5, True), (1000, 100, 5, False), (10000, 100, 2, True), (10000, 500, 1, False))
+# Nodes, nodes down at a time, draws, whether the efficiency is judged. With hundreds down the last straggler decides:
+# no order that does not know it in advance can do better than the list itself ("at best").
+SIZES = (
+    (100, 10, 20, True),
+    (1000, 10, 5, True),
+    (1000, 50, 5, True),
+    (1000, 100, 5, False),
+    (10000, 100, 2, True),
+    (10000, 500, 1, False),
+)
 
 
 def modelled(model, times):
     """(lines, whether every limit is kept)."""
-    lines = ["model: nodes/down  draws  lower bound    window  efficiency  at best  serial+free  serial+linear  CPU of the gate"]
+    lines = [
+        (
+            "model: nodes/down  draws  lower bound    window  efficiency  at best  serial+free  "
+            "serial+linear  CPU of the gate"
+        )
+    ]
     kept = True
     for number, down, draws, judged in SIZES:
         rows = []
@@ -41,15 +54,38 @@ def modelled(model, times):
             one = model.Model(drawn, {"max_down": down, "failure_budget": 1})
             wall = one.run()
             if one.states() != {"done": number} or one.most_down > down:
-                raise SystemExit("the model of %d nodes ended with %r and %d down at a time" % (number, one.states(), one.most_down))
+                raise SystemExit(
+                    "the model of %d nodes ended with %r and %d down at a time" % (number, one.states(), one.most_down)
+                )
             bound = times.lower_bound(drawn, down)
-            rows.append((bound, wall, bound / wall, bound / times.window(drawn, down), times.waves(drawn, down) / wall, times.linear(drawn, down) / wall))
+            rows.append(
+                (
+                    bound,
+                    wall,
+                    bound / wall,
+                    bound / times.window(drawn, down),
+                    times.waves(drawn, down) / wall,
+                    times.linear(drawn, down) / wall,
+                )
+            )
         bound, wall, efficiency, best, free, linear = (statistics.mean(column) for column in zip(*rows))
         good = efficiency >= (EFFICIENCY if judged else best - 0.01)
         kept = kept and good
-        lines.append("%18s  %5d  %9.2f h  %6.2f h  %10.3f  %7.3f  %10.2fx  %12.2fx  %12.1f s%s" % (
-            "%d/%d" % (number, down), draws, bound / 3600, wall / 3600, efficiency, best, free, linear, (time.process_time() - began) / draws,
-            "" if good else "   LIMIT NOT KEPT"))
+        lines.append(
+            "%18s  %5d  %9.2f h  %6.2f h  %10.3f  %7.3f  %10.2fx  %12.2fx  %12.1f s%s"
+            % (
+                "%d/%d" % (number, down),
+                draws,
+                bound / 3600,
+                wall / 3600,
+                efficiency,
+                best,
+                free,
+                linear,
+                (time.process_time() - began) / draws,
+                "" if good else "   LIMIT NOT KEPT",
+            )
+        )
     return lines, kept
 
 
@@ -57,7 +93,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--nodes", type=int, default=100, help="nodes of the real playbook (default %(default)s)")
     parser.add_argument("--down", type=int, default=10, help="nodes down at a time (default %(default)s)")
-    parser.add_argument("--scale", type=float, default=4.0, help="what the minutes of a real node are divided by (default %(default)s)")
+    parser.add_argument(
+        "--scale", type=float, default=4.0, help="what the minutes of a real node are divided by (default %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the draw of the times (default %(default)s)")
     parser.add_argument("--ways", default="window,serial and free,serial and linear", help="which of them to run")
     parser.add_argument("--model-only", action="store_true", help="leave the real playbook out")
@@ -113,18 +151,40 @@ def real(fleet, times, host_tasks, options):
     listed = host_tasks.preflight(counted, names) + host_tasks.way(counted, names)
     cores = len(os.sched_getaffinity(0))
     busy = (spent.ru_utime + spent.ru_stime) / elapsed
-    lines = ["real playbook: %d nodes, %d down at a time, step times 1/%g, draw %d; lower bound %.1f s" % (
-        options.nodes, options.down, options.scale, options.seed, bound)]
+    lines = [
+        "real playbook: %d nodes, %d down at a time, step times 1/%g, draw %d; lower bound %.1f s"
+        % (options.nodes, options.down, options.scale, options.seed, bound)
+    ]
     ideal = {"window": times.window, "serial and free": times.waves, "serial and linear": times.linear}
     for way in ways:
-        lines.append("  %-18s %8.1f s   efficiency %.3f (at best %.3f)   %.2f times the window's time" % (
-            way, walls[way], bound / walls[way], bound / ideal[way](scaled, options.down), walls[way] / walls[ways[0]]))
+        lines.append(
+            "  %-18s %8.1f s   efficiency %.3f (at best %.3f)   %.2f times the window's time"
+            % (
+                way,
+                walls[way],
+                bound / walls[way],
+                bound / ideal[way](scaled, options.down),
+                walls[way] / walls[ways[0]],
+            )
+        )
     lines += [
-        "  controller: %.2f of %d cores in use by the %d runs, load of the machine before them %.1f%s" % (
-            busy, cores, len(ways), load, "" if busy < cores * 0.7 else "; it held the nodes up: take a smaller --scale"),
+        "  controller: %.2f of %d cores in use by the %d runs, load of the machine before them %.1f%s"
+        % (
+            busy,
+            cores,
+            len(ways),
+            load,
+            "" if busy < cores * 0.7 else "; it held the nodes up: take a smaller --scale",
+        ),
         "  most nodes down at a time: %d (limit %d); all done: %s" % (down, options.down, "yes" if done else "NO"),
-        "  host-tasks of a node: %d (limit %d), of which in the preflight: %d (limit %d); once for all: %d" % (
-            len(listed), host_tasks.LIMIT, len(host_tasks.preflight(counted, names)), host_tasks.PREFLIGHT, len(host_tasks.once_for_all(counted, names))),
+        "  host-tasks of a node: %d (limit %d), of which in the preflight: %d (limit %d); once for all: %d"
+        % (
+            len(listed),
+            host_tasks.LIMIT,
+            len(host_tasks.preflight(counted, names)),
+            host_tasks.PREFLIGHT,
+            len(host_tasks.once_for_all(counted, names)),
+        ),
     ]
     if options.tasks:
         lines += ["    %2d. %s" % (number, task) for number, task in enumerate(listed, start=1)]

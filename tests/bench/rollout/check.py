@@ -5,8 +5,9 @@
 
     tests/tools/with.sh main python3 -m tests.bench.rollout.check [--nodes 2000] [--forks 50] [--limit-s 180]
 
-The real playbook with --check over stand-in nodes. Counted is the CPU time of ansible-playbook and of all that it started, the modules of the nodes
-among them, which on a fleet run elsewhere; ssh, which this does without, is not. Beside it, in the same run, stands ansible.builtin.ping over the same
+The real playbook with --check over stand-in nodes. Counted is the CPU time of ansible-playbook and of all that it
+started, the modules of the nodes among them, which on a fleet run elsewhere; ssh, which this does without, is not.
+Beside it, in the same run, stands ansible.builtin.ping over the same
 nodes: the least that asking each of them once costs. Exits with 1 if it was more than the limit.
 """
 
@@ -40,7 +41,9 @@ def main():
     parser.add_argument("--nodes", type=int, default=2000, help="nodes of the plan (default %(default)s)")
     parser.add_argument("--forks", type=int, default=50, help="forks of ansible-playbook (default %(default)s)")
     parser.add_argument("--limit-s", type=float, default=180.0, help="CPU seconds (default %(default)s)")
-    parser.add_argument("--timeout", type=int, default=3600, help="wall seconds for each of the two runs (default %(default)s)")
+    parser.add_argument(
+        "--timeout", type=int, default=3600, help="wall seconds for each of the two runs (default %(default)s)"
+    )
     options = parser.parse_args()
     subprocess.run([str(ROOT / "tests/tools/collections.sh")], check=True, stdout=subprocess.DEVNULL)
     sys.path.insert(0, str(ROOT / ".lab" / "collections"))
@@ -57,8 +60,15 @@ def main():
             lines = len((run.place / "output").read_text().splitlines())
         print("%-6s %6.1f s of CPU time, %6.1f s, %d lines of output" % (name + ":", *found[name], lines), flush=True)
     kept = found["check"][0] <= options.limit_s
-    print("%d nodes: %.0f ms of CPU time for each, %.1f times a ping of all (limit %g s)" % (
-        options.nodes, found["check"][0] * 1000 / options.nodes, found["check"][0] / found["ping"][0], options.limit_s))
+    print(
+        "%d nodes: %.0f ms of CPU time for each, %.1f times a ping of all (limit %g s)"
+        % (
+            options.nodes,
+            found["check"][0] * 1000 / options.nodes,
+            found["check"][0] / found["ping"][0],
+            options.limit_s,
+        )
+    )
     print("limit kept" if kept else "LIMIT NOT KEPT")
     return 0 if kept else 1
 

@@ -52,8 +52,20 @@ class Run:
         self._collection()
         self.names = ["n%04d" % number for number in range(len(times))]
         for name, steps in zip(self.names, times):
-            node = {"loaded": OLD, "disk": OLD, "boots": 0, "enabled": [], "running": ["nvidia-persistenced.service"], "log": [],
-                    "times": dict({"download": 0.0}, **dict(zip(("look", "install", "boot", "validate", "download"), (second / scale for second in steps))))}
+            node = {
+                "loaded": OLD,
+                "disk": OLD,
+                "boots": 0,
+                "enabled": [],
+                "running": ["nvidia-persistenced.service"],
+                "log": [],
+                "times": dict(
+                    {"download": 0.0},
+                    **dict(
+                        zip(("look", "install", "boot", "validate", "download"), (second / scale for second in steps))
+                    ),
+                ),
+            }
             (self.nodes / name).mkdir(parents=True)
             (self.nodes / name / "node.json").write_text(json.dumps(node))
         self.forks = forks
@@ -64,37 +76,79 @@ class Run:
         collection.make(self.collection, real, (OWN, collection.STUB), without=("roles",))
         text = (ROOT / "playbooks" / "upgrade.yml").read_text()
         if text.count(WINDOW) != 1:
-            raise SystemExit("playbooks/upgrade.yml has %d lines %r; the benchmark needs exactly one." % (text.count(WINDOW), WINDOW))
+            raise SystemExit(
+                "playbooks/upgrade.yml has %d lines %r; the benchmark needs exactly one." % (text.count(WINDOW), WINDOW)
+            )
         (self.collection / "playbooks").mkdir()
-        (self.collection / "playbooks" / "upgrade.yml").write_text(text.replace(WINDOW, WAYS[self.way].format(down=self.down)))
+        (self.collection / "playbooks" / "upgrade.yml").write_text(
+            text.replace(WINDOW, WAYS[self.way].format(down=self.down))
+        )
 
     def start(self, *arguments):
         """Begin it, with more ARGUMENTS of ansible-playbook."""
-        hosts = {name: {"ansible_connection": "gpufleet.lifecycle.benchnode", "ansible_python_interpreter": sys.executable, "ansible_become": False}
-                 for name in self.names}
+        hosts = {
+            name: {
+                "ansible_connection": "gpufleet.lifecycle.benchnode",
+                "ansible_python_interpreter": sys.executable,
+                "ansible_become": False,
+            }
+            for name in self.names
+        }
         variables = {
-            "gpufleet_artifact_dir": str(self.place / "artifacts"), "rollout_version": NEW, "rollout_max_down": self.down,
-            "nvidia_driver_flavour": "open", "gpu_node_upgrade_gate_poll": 0.2, "gpu_node_upgrade_gate_patience": 60, "rollout_node_s": 60,
-            "nvidia_driver_timeout": 0,  # over the connection: a step ends when its time is over, and not at the next question
+            "gpufleet_artifact_dir": str(self.place / "artifacts"),
+            "rollout_version": NEW,
+            "rollout_max_down": self.down,
+            "nvidia_driver_flavour": "open",
+            "gpu_node_upgrade_gate_poll": 0.2,
+            "gpu_node_upgrade_gate_patience": 60,
+            "rollout_node_s": 60,
+            # over the connection: a step ends when its time is over, and not at the next question
+            "nvidia_driver_timeout": 0,
         }
         inventory = self.place / "inventory.json"
         inventory.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
-        # What docs/runbooks tell of large rollouts: the playbook's main process looks for results every millisecond otherwise.
+        # What docs/runbooks tell of large rollouts: the playbook's main process looks for results every millisecond
+        # otherwise.
         (self.place / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.01\n")
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
         environment.update(
-            ANSIBLE_COLLECTIONS_PATH=str(self.place / "collections"), ANSIBLE_CONFIG=str(self.place / "ansible.cfg"), ANSIBLE_FORKS=str(self.forks),
-            ANSIBLE_PIPELINING="true", ANSIBLE_INJECT_FACT_VARS="false", ANSIBLE_NOCOLOR="true", ANSIBLE_LOCALHOST_WARNING="false",
+            ANSIBLE_COLLECTIONS_PATH=str(self.place / "collections"),
+            ANSIBLE_CONFIG=str(self.place / "ansible.cfg"),
+            ANSIBLE_FORKS=str(self.forks),
+            ANSIBLE_PIPELINING="true",
+            ANSIBLE_INJECT_FACT_VARS="false",
+            ANSIBLE_NOCOLOR="true",
+            ANSIBLE_LOCALHOST_WARNING="false",
             ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.hosttasks",
-            GPUFLEET_HOST_TASKS=str(self.place / "tasks.json"), GPUFLEET_MODULES=str(self.place / "modules"), GPUFLEET_STUB_NODES=str(self.nodes),
-            HOME=str(self.place), PYTHONDONTWRITEBYTECODE="1",
+            GPUFLEET_HOST_TASKS=str(self.place / "tasks.json"),
+            GPUFLEET_MODULES=str(self.place / "modules"),
+            GPUFLEET_STUB_NODES=str(self.nodes),
+            HOME=str(self.place),
+            PYTHONDONTWRITEBYTECODE="1",
         )
-        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), str(self.collection / "playbooks" / "upgrade.yml"), *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "ansible",
+            "playbook",
+            "-i",
+            str(inventory),
+            str(self.collection / "playbooks" / "upgrade.yml"),
+            *arguments,
+        ]
         with open(self.place / "output", "w", encoding="utf-8") as log:
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=str(self.place),
-                                            start_new_session=True)
+            self.process = subprocess.Popen(
+                command,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=str(self.place),
+                start_new_session=True,
+            )
         with contextlib.suppress(OSError):
-            # For the kernel a session has a priority of its own: that of the benchmark, of which the priority of a process says nothing.
+            # For the kernel a session has a priority of its own: that of the benchmark, of which the priority of a
+            # process says nothing.
             pathlib.Path("/proc/%d/autogroup" % self.process.pid).write_text(str(os.nice(0)))
 
     def wait(self, timeout_s):
@@ -103,7 +157,9 @@ class Run:
             self.process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             text = (self.place / "output").read_text()
-            raise SystemExit("%s did not come to an end within %d s:\n%s" % (self.way, timeout_s, text[-3000:])) from None
+            raise SystemExit(
+                "%s did not come to an end within %d s:\n%s" % (self.way, timeout_s, text[-3000:])
+            ) from None
         if self.process.returncode != 0:
             text = (self.place / "output").read_text()
             raise SystemExit("%s ended with %d:\n%s" % (self.way, self.process.returncode, text[-6000:]))
@@ -118,7 +174,11 @@ class Run:
     def wall_s(self):
         """Seconds from the first step of a node to the last; the plan and the report are left out."""
         steps = [step for node in self.view().nodes.everything() for step in node.steps]
-        moments = [datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ") for step in steps for text in (step.started, step.finished)]
+        moments = [
+            datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ")
+            for step in steps
+            for text in (step.started, step.finished)
+        ]
         return (max(moments) - min(moments)).total_seconds()
 
     def view(self):

@@ -5,9 +5,10 @@
 
     tests/tools/with.sh main python3 -m tests.bench.rollout.memory [--nodes 100] [--limit-mb 35] [--timeout 3600]
 
-The real playbook over stand-in nodes, all of which may go at a time: each downloads its packages, which takes longer than the benchmark. From its start the
-memory of ansible-playbook and all its workers is added up, by their PSS: pages that processes share count once, in equal parts. Judged is the most that was
-seen while every node was in flight, divided by their number. Then the run is ended. Exits with 1 if it was more than the limit.
+The real playbook over stand-in nodes, all of which may go at a time: each downloads its packages, which takes longer
+than the benchmark. From its start the memory of ansible-playbook and all its workers is added up, by their PSS: pages
+that processes share count once, in equal parts. Judged is the most that was seen while every node was in flight,
+divided by their number. Then the run is ended. Exits with 1 if it was more than the limit.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ import time
 from tests.tools import workers
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-FOR_EVER_S = 10.0 ** 6
-MB, GB = 10 ** 6, 10 ** 9
+FOR_EVER_S = 10.0**6
+MB, GB = 10**6, 10**9
 RESERVE = 3 * GB  # for everything else on this machine
 SAMPLES = 12  # while all are in flight
 
@@ -39,7 +40,9 @@ def pss(pid):
 
 
 def sample(pids):
-    """(bytes of all, bytes of the first, number of the others) of the first process and its copies: what else they start runs on the nodes in earnest."""
+    """(bytes of all, bytes of the first, number of the others) of the first process and its copies: what else they
+    start runs on the nodes in earnest.
+    """
     sizes = [size for size in map(pss, workers.copies(pids)) if size is not None]
     return sum(sizes), sizes[0] if sizes else 0, max(0, len(sizes) - 1)
 
@@ -60,20 +63,28 @@ def watch(run, tree, number, timeout_s, every_s):
     there, began, told = [], time.monotonic(), 0.0
     while len(there) < SAMPLES:
         if run.process.poll() is not None:
-            raise SystemExit("the run ended with %d before all nodes were in flight:\n%s" % (
-                run.process.returncode, (run.place / "output").read_text()[-3000:]))
+            raise SystemExit(
+                "the run ended with %d before all nodes were in flight:\n%s"
+                % (run.process.returncode, (run.place / "output").read_text()[-3000:])
+            )
         if time.monotonic() - began > timeout_s:
             raise SystemExit("after %d s %d of %d nodes were in flight" % (timeout_s, in_flight(run), number))
         now = sample(tree(run.process.pid))
         if available() < RESERVE:
-            raise SystemExit("LIMIT NOT KEPT: ended at %.2f GB with %d workers, before this machine had less than %.0f GB left" % (
-                now[0] / GB, now[2], RESERVE / GB))
+            raise SystemExit(
+                "LIMIT NOT KEPT: ended at %.2f GB with %d workers, before this machine had less than %.0f GB left"
+                % (now[0] / GB, now[2], RESERVE / GB)
+            )
         flying = in_flight(run)
         if flying == number:
             there.append(now)
         if time.monotonic() - told > 60:
             told = time.monotonic()
-            print("  after %4d s: %d of %d nodes in flight, %d workers, %.2f GB" % (told - began, flying, number, now[2], now[0] / GB), flush=True)
+            print(
+                "  after %4d s: %d of %d nodes in flight, %d workers, %.2f GB"
+                % (told - began, flying, number, now[2], now[0] / GB),
+                flush=True,
+            )
         time.sleep(every_s)
     return there
 
@@ -81,8 +92,12 @@ def watch(run, tree, number, timeout_s, every_s):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--nodes", type=int, default=100, help="nodes in flight (default %(default)s)")
-    parser.add_argument("--limit-mb", type=float, default=35.0, help="of 10^6 bytes for each node in flight (default %(default)s)")
-    parser.add_argument("--timeout", type=int, default=3600, help="seconds until all are in flight (default %(default)s)")
+    parser.add_argument(
+        "--limit-mb", type=float, default=35.0, help="of 10^6 bytes for each node in flight (default %(default)s)"
+    )
+    parser.add_argument(
+        "--timeout", type=int, default=3600, help="seconds until all are in flight (default %(default)s)"
+    )
     parser.add_argument("--every", type=float, default=5.0, help="seconds between two looks (default %(default)s)")
     options = parser.parse_args()
     if options.nodes < 1:
@@ -105,7 +120,10 @@ def main():
             run.stop()
     whole, first, number = max(there)
     kept = whole / options.nodes <= options.limit_mb * MB
-    print("memory of ansible-playbook and its workers (sum of PSS), %d nodes in flight after %d s:" % (options.nodes, took))
+    print(
+        "memory of ansible-playbook and its workers (sum of PSS), %d nodes in flight after %d s:"
+        % (options.nodes, took)
+    )
     print("  %.2f GB, of which the playbook itself %.2f GB and %d workers" % (whole / GB, first / GB, number))
     print("  %.1f MB for each node in flight (limit %g MB)" % (whole / options.nodes / MB, options.limit_mb))
     print("limit kept" if kept else "LIMIT NOT KEPT")

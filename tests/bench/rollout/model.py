@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The real gate, reducer and plan, driven by a clock that is only a number: rollouts of thousands of nodes in seconds, without Ansible."""
+"""The real gate, reducer and plan, driven by a clock that is only a number: rollouts of thousands of nodes in seconds,
+without Ansible.
+"""
 
 from __future__ import annotations
 
@@ -53,9 +55,13 @@ class Indexed(state.Nodes):
     def waiting_before(self, position, present=None, barred=None):
         while self._first < len(self._order) and self._was[self._order[self._first]] != "pending":
             self._first += 1
-        return (name for name in self._order[self._first:position]
-                if self._was[name] == "pending" and (present is None or name in present)
-                and not (barred and barred(self._nodes[name].domains)))
+        return (
+            name
+            for name in self._order[self._first : position]
+            if self._was[name] == "pending"
+            and (present is None or name in present)
+            and not (barred and barred(self._nodes[name].domains))
+        )
 
 
 class Model:
@@ -68,7 +74,15 @@ class Model:
         made = plan.build(NEW, [Probe(name, version=OLD) for name in names], complete)
         self.times = dict(zip(made.order, times))
         self.view = state.Rollout(nodes=Indexed())
-        self.write("plan", rollout_id="model", target=NEW, order=made.order, nodes=made.nodes, policy=made.policy, sha256=made.sha256)
+        self.write(
+            "plan",
+            rollout_id="model",
+            target=NEW,
+            order=made.order,
+            nodes=made.nodes,
+            policy=made.policy,
+            sha256=made.sha256,
+        )
         self.queue = list(reversed(made.order))
         self.forks = forks or complete["max_down"]
         self.poll_s = poll_s
@@ -100,7 +114,9 @@ class Model:
             self.waiting.append((name, phase))
         elif decision.answer == "go":
             self.write("grant", node=name, phase=phase, ticket="t", expires="9999-01-01T00:00:00.000Z")
-            self.write("step", node=name, step={state.DRAIN: "evidence", state.DOWN: "stop", state.RETURN: "return"}[phase])
+            self.write(
+                "step", node=name, step={state.DRAIN: "evidence", state.DOWN: "stop", state.RETURN: "return"}[phase]
+            )
             self.most_down = max(self.most_down, len(self.view.nodes.having(*state.NOT_SERVING)))
             look, *rest = self.times[name]
             if phase == state.DRAIN:
@@ -116,7 +132,14 @@ class Model:
 
     def leave(self, name, phase):
         bad = name in self.bad
-        self.write("state", node=name, state="rolled_back" if bad else "done", reason="", failure=state.HARD if bad else "", signature=name)
+        self.write(
+            "state",
+            node=name,
+            state="rolled_back" if bad else "done",
+            reason="",
+            failure=state.HARD if bad else "",
+            signature=name,
+        )
         self.end = self.clock
         waiting, self.waiting = self.waiting, []
         for place, (other, asked) in enumerate(waiting):

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How long nodes take, and what no order of them can beat. Pure.
 
-"typical" is a node whose packages lie ready: minutes from a lognormal distribution around 12 with sigma 0.25; three nodes in a hundred
-take 2.5 times as long, and one in a hundred comes back only after 45 minutes. The excess of such a straggler is in one step.
+"typical" is a node whose packages lie ready: minutes from a lognormal distribution around 12 with sigma 0.25; three
+nodes in a hundred take 2.5 times as long, and one in a hundred comes back only after 45 minutes. The excess of such a
+straggler is in one step.
 """
 
 from __future__ import annotations
@@ -51,9 +52,11 @@ def window(nodes, down):
 
 def waves(nodes, down):
     """A wave begins when the slowest node of the one before is through: serial with the strategy free."""
-    return sum(max(sum(steps) for steps in nodes[first:first + down]) for first in range(0, len(nodes), down))
+    return sum(max(sum(steps) for steps in nodes[first : first + down]) for first in range(0, len(nodes), down))
 
 
 def linear(nodes, down):
-    """And each step begins when the slowest node of the wave is through the one before: serial with the strategy linear."""
-    return sum(sum(max(column) for column in zip(*nodes[first:first + down])) for first in range(0, len(nodes), down))
+    """And each step begins when the slowest node of the wave is through the one before: serial with the strategy
+    linear.
+    """
+    return sum(sum(max(column) for column in zip(*nodes[first : first + down])) for first in range(0, len(nodes), down))

@@ -1,12 +1,13 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a run of `gpufleet-node textfile` costs a node with eight simulated GPUs, in CPU of the program and all it starts.
+"""What a run of `gpufleet-node textfile` costs a node with eight simulated GPUs, in CPU of the program and all it
+starts.
 
     tests/tools/with.sh main python3 -m tests.bench.textfile [--rounds N] [--python PATH] [--layout]
 
-NVML is the simulator's; all else is read of the machine that this runs on. The first run, which asks the package manager,
-is told apart. Exits with 1 if the limit is not kept.
+NVML is the simulator's; all else is read of the machine that this runs on. The first run, which asks the package
+manager, is told apart. Exits with 1 if the limit is not kept.
 """
 
 from __future__ import annotations

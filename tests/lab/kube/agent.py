@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """lab-node-agent: stands in for the kubelet of every node, since no container ever runs here.
 
-It says of a pod that is bound to a node that it runs, ends one that is being deleted once its grace period is over, and renews the nodes'
-leases. A pod with the annotation lab.gpufleet/stuck never ends, as on a node whose kubelet is gone."""
+It says of a pod that is bound to a node that it runs, ends one that is being deleted once its grace period is over, and
+renews the nodes' leases. A pod with the annotation lab.gpufleet/stuck never ends, as on a node whose kubelet is gone.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,10 @@ MERGE = "application/merge-patch+json"
 
 
 def due(pod: dict, now: float) -> bool:
-    """Whether a pod that is being deleted has had its time. The server writes the end of the grace period into deletionTimestamp."""
+    """Whether a pod that is being deleted has had its time.
+
+    The server writes the end of the grace period into deletionTimestamp.
+    """
     meta = pod["metadata"]
     if not meta.get("deletionTimestamp") or STUCK in (meta.get("annotations") or {}):
         return False
@@ -68,4 +72,6 @@ class NodeAgent(threading.Thread):
     def _renew(self, now: float) -> None:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime(now))
         for lease in self.plane.must("GET", LEASES)["items"]:
-            self.plane.request("PATCH", f"{LEASES}/{lease['metadata']['name']}", {"spec": {"renewTime": stamp}}, kind=MERGE)
+            self.plane.request(
+                "PATCH", f"{LEASES}/{lease['metadata']['name']}", {"spec": {"renewTime": stamp}}, kind=MERGE
+            )

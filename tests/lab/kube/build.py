@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build kube-apiserver once from Debian's source package and keep it in the cache.
 
-The source comes from the machine's own mirror and is checked by apt against the archive's signature. Nothing of apt's own state changes:
-package lists and sources lie in the build's directory."""
+The source comes from the machine's own mirror and is checked by apt against the archive's signature. Nothing of apt's
+own state changes: package lists and sources lie in the build's directory.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ RELEASE = "1.20.2"  # what Debian 12's source package holds; the cache's name fo
 PACKAGE = "kubernetes"
 GO = Path("/usr/lib/go-1.19/bin")  # of Debian's golang-1.19-go
 COMMAND = "python3 -m tests.lab apiserver"
-NEEDED = {"go": GO / "go", "dpkg-source": Path("/usr/bin/dpkg-source"), "rsync": Path("/usr/bin/rsync"), "make": Path("/usr/bin/make")}
+NEEDED = {
+    "go": GO / "go",
+    "dpkg-source": Path("/usr/bin/dpkg-source"),
+    "rsync": Path("/usr/bin/rsync"),
+    "make": Path("/usr/bin/make"),
+}
 
 
 def directory(lab: Lab) -> Path:
@@ -58,13 +64,19 @@ def _apt(work: Path) -> list[str]:
     """The options that keep apt's state in the build's directory."""
     return [
         "-q",
-        "-o", "Dir::Etc::SourceList=/dev/null",
-        "-o", f"Dir::Etc::SourceParts={work}/sources",
-        "-o", f"Dir::State::Lists={work}/lists",
-        "-o", "Dir::Cache::pkgcache=",
-        "-o", "Dir::Cache::srcpkgcache=",
-        "-o", "APT::Get::AllowUnauthenticated=false",
-    ]  # fmt: skip
+        "-o",
+        "Dir::Etc::SourceList=/dev/null",
+        "-o",
+        f"Dir::Etc::SourceParts={work}/sources",
+        "-o",
+        f"Dir::State::Lists={work}/lists",
+        "-o",
+        "Dir::Cache::pkgcache=",
+        "-o",
+        "Dir::Cache::srcpkgcache=",
+        "-o",
+        "APT::Get::AllowUnauthenticated=false",
+    ]
 
 
 def _fetch(work: Path, log: Path) -> Path:
@@ -72,7 +84,10 @@ def _fetch(work: Path, log: Path) -> Path:
     sources = aptconf.node_sources(aptconf.read_host(), SUITE)
     for each in sources:
         if each.options.get("Trusted", "no") == "yes":
-            raise LabError(f"{', '.join(each.uris)} is configured as trusted without a signature: the source of {PACKAGE} is built only when apt can check it")
+            raise LabError(
+                f"{', '.join(each.uris)} is configured as trusted without a signature: the source of {PACKAGE} is "
+                f"built only when apt can check it"
+            )
     write_whole(work / "sources/source.sources", aptconf.deb822(sources, kind="deb-src"))
     for name in ("lists/partial", "source"):
         (work / name).mkdir(parents=True)
@@ -81,7 +96,17 @@ def _fetch(work: Path, log: Path) -> Path:
     shutil.chown(work / "source", user="_apt")
     run_logged("package lists", log, "apt-get", *_apt(work), "update")
     version = choose(run("apt-cache", *_apt(work), "showsrc", "--only-source", PACKAGE).stdout)
-    run_logged(f"source of {version}", log, "apt-get", *_apt(work), "source", "--download-only", "--only-source", f"{PACKAGE}={version}", cwd=work / "source")
+    run_logged(
+        f"source of {version}",
+        log,
+        "apt-get",
+        *_apt(work),
+        "source",
+        "--download-only",
+        "--only-source",
+        f"{PACKAGE}={version}",
+        cwd=work / "source",
+    )
     (description,) = (work / "source").glob("*.dsc")
     tree = work / "tree"
     run_logged("unpacking the source", log, "dpkg-source", "--no-check", "-x", description, tree)
@@ -102,10 +127,20 @@ def _compile(work: Path, tree: Path, log: Path) -> Path:
         HOME=str(work),
         PATH=f"{GO}:{os.environ.get('PATH', '/usr/bin:/bin')}",
     )
-    words = ["WHAT=cmd/kube-apiserver", f"KUBE_GIT_VERSION=v{RELEASE}", "KUBE_GIT_COMMIT=x", "KUBE_GIT_TREE_STATE=clean", "FORCE_HOST_GO=y"]
-    run_logged("kube-apiserver", log, "nice", "-n", "19", "make", "-C", linked, *words, cwd=linked, env=settings, every=60)
+    words = [
+        "WHAT=cmd/kube-apiserver",
+        f"KUBE_GIT_VERSION=v{RELEASE}",
+        "KUBE_GIT_COMMIT=x",
+        "KUBE_GIT_TREE_STATE=clean",
+        "FORCE_HOST_GO=y",
+    ]
+    run_logged(
+        "kube-apiserver", log, "nice", "-n", "19", "make", "-C", linked, *words, cwd=linked, env=settings, every=60
+    )
     # The makefile puts the same binary into more than one place.
-    found = sorted(path for path in (tree / "_output").rglob("kube-apiserver") if path.is_file() and os.access(path, os.X_OK))
+    found = sorted(
+        path for path in (tree / "_output").rglob("kube-apiserver") if path.is_file() and os.access(path, os.X_OK)
+    )
     if not found:
         raise LabError(f"the build left no kube-apiserver under {tree}/_output; its log is {log}")
     return found[0]
@@ -135,7 +170,9 @@ def ensure(lab: Lab) -> Path:
         made = _compile(work, _fetch(work, log), log)
         said = run(made, "--version").stdout.strip()
         if said != f"Kubernetes v{RELEASE}":
-            raise LabError(f"the built server says '{said}' of itself, expected 'Kubernetes v{RELEASE}'; its log is {log}")
+            raise LabError(
+                f"the built server says '{said}' of itself, expected 'Kubernetes v{RELEASE}'; its log is {log}"
+            )
         _keep(made, path)
         shutil.rmtree(work, ignore_errors=True)
         say(f"kube-apiserver {RELEASE}: built in {elapsed(start)}, {path}")

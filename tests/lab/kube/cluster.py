@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A control plane with the account that the collection ships, and what a test puts into it: nodes, pods and disruption budgets."""
+"""A control plane with the account that the collection ships, and what a test puts into it: nodes, pods and disruption
+budgets.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ ACCOUNT = "system:serviceaccount:gpufleet:gpufleet-lifecycle"  # as the server c
 
 @contextlib.contextmanager
 def running(directory: Path, users: Iterable[str] = ()):
-    """The control plane, with the stand-in for the nodes' agent. ``users`` are other accounts, which may do nothing yet."""
+    """The control plane, with the stand-in for the nodes' agent.
+
+    ``users`` are other accounts, which may do nothing yet.
+    """
     lab = current()
     lacking = build.missing(lab)
     if lacking:
@@ -56,7 +61,9 @@ def running(directory: Path, users: Iterable[str] = ()):
 
 
 class Space:
-    """A namespace for pods and budgets, and the nodes they are on; ``node`` is the one that is meant where none is named."""
+    """A namespace for pods and budgets, and the nodes they are on; ``node`` is the one that is meant where none is
+    named.
+    """
 
     def __init__(self, plane: server.ControlPlane, space: str, node: str = ""):
         self.plane = plane
@@ -64,7 +71,14 @@ class Space:
         self.node = node
         plane.must("POST", "/api/v1/namespaces", {"metadata": {"name": space}})
 
-    def add_node(self, name: str, labels: dict | None = None, unschedulable: bool = False, taints: list | None = None, gpus: int | dict | None = None) -> dict:
+    def add_node(
+        self,
+        name: str,
+        labels: dict | None = None,
+        unschedulable: bool = False,
+        taints: list | None = None,
+        gpus: int | dict | None = None,
+    ) -> dict:
         """A node, with the GPUs that its kubelet would tell: their number, or {resource: number}."""
         body = objects.node(name, unschedulable, labels, taints=taints)
         body["metadata"].pop("resourceVersion")
@@ -72,7 +86,9 @@ class Space:
         return made if gpus is None else self.give_gpus(gpus, name)
 
     def give_gpus(self, gpus: int | dict, name: str = "") -> dict:
-        return self.plane.must("PATCH", f"/api/v1/nodes/{name or self.node}/status", {"status": objects.gpu_status(gpus)}, kind=MERGE)
+        return self.plane.must(
+            "PATCH", f"/api/v1/nodes/{name or self.node}/status", {"status": objects.gpu_status(gpus)}, kind=MERGE
+        )
 
     def read(self, name: str = "") -> dict:
         return self.plane.must("GET", "/api/v1/nodes/" + (name or self.node))
@@ -100,13 +116,23 @@ class Space:
 
     def add_budget(self, name: str, app: str, allowed: int) -> None:
         path = f"/apis/policy/v1beta1/namespaces/{self.space}/poddisruptionbudgets"
-        self.plane.must("POST", path, {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}})
+        self.plane.must(
+            "POST",
+            path,
+            {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}},
+        )
         self.set_budget(name, allowed)
 
     def set_budget(self, name: str, allowed: int) -> None:
         """What the controller of budgets would write."""
         path = f"/apis/policy/v1beta1/namespaces/{self.space}/poddisruptionbudgets/{name}/status"
-        status = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1, "observedGeneration": 1}
+        status = {
+            "disruptionsAllowed": allowed,
+            "currentHealthy": 1,
+            "desiredHealthy": 1,
+            "expectedPods": 1,
+            "observedGeneration": 1,
+        }
         self.plane.must("PATCH", path, {"status": status}, kind=MERGE)
 
     @staticmethod

@@ -18,16 +18,32 @@ def container(gpus=0, resource="nvidia.com/gpu", where="limits", claims=None):
 
 
 def pod(name, node="gpu-1", gpus=0, owner="ReplicaSet", namespace="default", uid=None, phase="Running", **more):
-    """A pod. MORE: containers, init, volumes, claims, annotations, labels, selector, affinity, deleted, finalizers, grace."""
+    """A pod.
+
+    MORE: containers, init, volumes, claims, annotations, labels, selector, affinity, deleted, finalizers, grace.
+    """
     meta = {"name": name, "namespace": namespace, "uid": uid or "uid-%d" % next(_number)}
-    for key, field in (("annotations", "annotations"), ("labels", "labels"), ("deleted", "deletionTimestamp"), ("finalizers", "finalizers")):
+    for key, field in (
+        ("annotations", "annotations"),
+        ("labels", "labels"),
+        ("deleted", "deletionTimestamp"),
+        ("finalizers", "finalizers"),
+    ):
         if more.get(key):
             meta[field] = more[key]
     if owner:
-        meta["ownerReferences"] = [{"apiVersion": "apps/v1", "kind": owner, "name": name + "-owner", "uid": "o-" + name, "controller": True}]
+        meta["ownerReferences"] = [
+            {"apiVersion": "apps/v1", "kind": owner, "name": name + "-owner", "uid": "o-" + name, "controller": True}
+        ]
     spec = {"nodeName": node, "containers": more.get("containers") or [container(gpus)]}
-    for key, field in (("init", "initContainers"), ("volumes", "volumes"), ("claims", "resourceClaims"), ("selector", "nodeSelector"),
-                       ("affinity", "affinity"), ("grace", "terminationGracePeriodSeconds")):
+    for key, field in (
+        ("init", "initContainers"),
+        ("volumes", "volumes"),
+        ("claims", "resourceClaims"),
+        ("selector", "nodeSelector"),
+        ("affinity", "affinity"),
+        ("grace", "terminationGracePeriodSeconds"),
+    ):
         if more.get(key) is not None:
             spec[field] = more[key]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": {"phase": phase}}
@@ -39,7 +55,12 @@ def node(name="gpu-1", unschedulable=False, labels=None, annotations=None, taint
         spec["unschedulable"] = True
     if taints:
         spec["taints"] = taints
-    meta = {"name": name, "resourceVersion": version, "labels": dict(labels or {}), "annotations": dict(annotations or {})}
+    meta = {
+        "name": name,
+        "resourceVersion": version,
+        "labels": dict(labels or {}),
+        "annotations": dict(annotations or {}),
+    }
     found = {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec}
     if gpus is not None:
         found["status"] = gpu_status(gpus)
@@ -48,5 +69,7 @@ def node(name="gpu-1", unschedulable=False, labels=None, annotations=None, taint
 
 def gpu_status(gpus):
     """What a kubelet tells once its device plugin has told it the GPUs: their number, or {resource: number}."""
-    amounts = {name: str(amount) for name, amount in (gpus if isinstance(gpus, dict) else {"nvidia.com/gpu": gpus}).items()}
+    amounts = {
+        name: str(amount) for name, amount in (gpus if isinstance(gpus, dict) else {"nvidia.com/gpu": gpus}).items()
+    }
     return {"capacity": dict(amounts, cpu="8"), "allocatable": dict(amounts, cpu="8")}

@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A control plane of its own: etcd and kube-apiserver on free ports of this machine, with all files in one directory.
 
-Both are children of the process that starts them and end with it. There is no scheduler, no controller and no kubelet: agent.py stands in
-for the kubelet, and whoever needs more writes the objects himself."""
+Both are children of the process that starts them and end with it. There is no scheduler, no controller and no kubelet:
+agent.py stands in for the kubelet, and whoever needs more writes the objects himself.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +78,10 @@ class ControlPlane:
     def start(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._certificates()
-        lines = [f'{self.tokens[name]},{user},{uid},"{",".join(groups)}"\n' for name, (user, uid, groups) in self._users.items()]
+        lines = [
+            f'{self.tokens[name]},{user},{uid},"{",".join(groups)}"\n'
+            for name, (user, uid, groups) in self._users.items()
+        ]
         write_whole(self.directory / "tokens.csv", "".join(lines), 0o600)
         write_whole(self.directory / "audit-policy.json", json.dumps(self._audit_policy()) + "\n")
         for attempt in range(3):  # somebody may take a port between choosing and using it
@@ -93,24 +97,77 @@ class ControlPlane:
         """Keep what accounts other than the admin ask for, and not what the server asks itself."""
         asking = [user for name, (user, _uid, _groups) in self._users.items() if name != ADMIN]
         rules = [{"level": "Request", "users": asking}] if asking else []
-        return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"], "rules": [*rules, {"level": "None"}]}
+        return {
+            "apiVersion": "audit.k8s.io/v1",
+            "kind": "Policy",
+            "omitStages": ["RequestReceived"],
+            "rules": [*rules, {"level": "None"}],
+        }
 
     def audit(self) -> list[dict]:
-        """What accounts other than the admin have asked for, and what they were answered, as the server's own log of it says."""
+        """What accounts other than the admin have asked for, and what they were answered, as the server's own log of it
+        says.
+        """
         path = self.directory / "audit.log"
         whole = path.read_text().rpartition("\n")[0] if path.exists() else ""  # the server may be at the last line
         return [json.loads(line) for line in whole.splitlines()]
 
     def _certificates(self) -> None:
         at = self.directory
-        self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                      "-subj", "/CN=lab-kube-ca", "-addext", "keyUsage=critical,keyCertSign,cRLSign",
-                      "-keyout", at / "ca.key", "-out", at / "ca.crt")  # fmt: skip
-        self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                      "-subj", "/CN=kube-apiserver", "-keyout", at / "server.key", "-out", at / "server.csr")  # fmt: skip
-        write_whole(at / "server.ext", "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n")
-        self._openssl("x509", "-req", "-in", at / "server.csr", "-CA", at / "ca.crt", "-CAkey", at / "ca.key", "-CAcreateserial", "-days", "2",
-                      "-extfile", at / "server.ext", "-out", at / "server.crt")  # fmt: skip
+        self._openssl(
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "2",
+            "-subj",
+            "/CN=lab-kube-ca",
+            "-addext",
+            "keyUsage=critical,keyCertSign,cRLSign",
+            "-keyout",
+            at / "ca.key",
+            "-out",
+            at / "ca.crt",
+        )
+        self._openssl(
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-subj",
+            "/CN=kube-apiserver",
+            "-keyout",
+            at / "server.key",
+            "-out",
+            at / "server.csr",
+        )
+        write_whole(
+            at / "server.ext",
+            "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n",
+        )
+        self._openssl(
+            "x509",
+            "-req",
+            "-in",
+            at / "server.csr",
+            "-CA",
+            at / "ca.crt",
+            "-CAkey",
+            at / "ca.key",
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            at / "server.ext",
+            "-out",
+            at / "server.crt",
+        )
         self._openssl("genrsa", "-out", at / "accounts.key", "2048")
         self._trust = ssl.create_default_context(cafile=str(self.authority))
         self._trust.verify_flags |= ssl.VERIFY_X509_STRICT  # as Python 3.13 does by itself
@@ -130,17 +187,33 @@ class ControlPlane:
         client, peer, secure = _free_ports(3)
         etcd = f"http://127.0.0.1:{client}"
         self._spawn(
-            "etcd", "etcd", f"--data-dir={at}/etcd", "--log-level=warn", f"--listen-client-urls={etcd}", f"--advertise-client-urls={etcd}",
-            f"--listen-peer-urls=http://127.0.0.1:{peer}", f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}",
-            f"--initial-cluster=default=http://127.0.0.1:{peer}", "--unsafe-no-fsync",
-        )  # fmt: skip
+            "etcd",
+            "etcd",
+            f"--data-dir={at}/etcd",
+            "--log-level=warn",
+            f"--listen-client-urls={etcd}",
+            f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls=http://127.0.0.1:{peer}",
+            f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}",
+            f"--initial-cluster=default=http://127.0.0.1:{peer}",
+            "--unsafe-no-fsync",
+        )
         self.url = f"https://127.0.0.1:{secure}"
         self._spawn(
-            "kube-apiserver", self.binary, *SETTINGS, f"--etcd-servers={etcd}", f"--secure-port={secure}", f"--cert-dir={at}/certificates",
-            f"--tls-cert-file={at}/server.crt", f"--tls-private-key-file={at}/server.key", f"--token-auth-file={at}/tokens.csv",
-            f"--service-account-key-file={at}/accounts.key", f"--service-account-signing-key-file={at}/accounts.key",
-            f"--audit-policy-file={at}/audit-policy.json", f"--audit-log-path={at}/audit.log",
-        )  # fmt: skip
+            "kube-apiserver",
+            self.binary,
+            *SETTINGS,
+            f"--etcd-servers={etcd}",
+            f"--secure-port={secure}",
+            f"--cert-dir={at}/certificates",
+            f"--tls-cert-file={at}/server.crt",
+            f"--tls-private-key-file={at}/server.key",
+            f"--token-auth-file={at}/tokens.csv",
+            f"--service-account-key-file={at}/accounts.key",
+            f"--service-account-signing-key-file={at}/accounts.key",
+            f"--audit-policy-file={at}/audit-policy.json",
+            f"--audit-log-path={at}/audit.log",
+        )
         self._wait()
 
     def _wait(self) -> None:
@@ -152,7 +225,10 @@ class ControlPlane:
                     self._fail(f"{name} ended ({child.returncode})")
             try:
                 # Ready, and with the namespace that everybody expects.
-                if self.request("GET", "/readyz")[0] == 200 and self.request("GET", "/api/v1/namespaces/default")[0] == 200:
+                if (
+                    self.request("GET", "/readyz")[0] == 200
+                    and self.request("GET", "/api/v1/namespaces/default")[0] == 200
+                ):
                     return
                 last = "it answers, and says that it is not ready"
             except OSError as problem:
@@ -177,9 +253,15 @@ class ControlPlane:
                 child.wait()
         self._children = {}
 
-    def request(self, method: str, path: str, body=None, token: str | None = None, kind: str = "application/json") -> tuple[int, dict]:
+    def request(
+        self, method: str, path: str, body=None, token: str | None = None, kind: str = "application/json"
+    ) -> tuple[int, dict]:
         """Status and answer of one request, as admin unless another token is given."""
-        headers = {"Authorization": f"Bearer {token or self.tokens[ADMIN]}", "Content-Type": kind, "Accept": "application/json"}
+        headers = {
+            "Authorization": f"Bearer {token or self.tokens[ADMIN]}",
+            "Content-Type": kind,
+            "Accept": "application/json",
+        }
         data = None if body is None else json.dumps(body).encode()
         asked = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         try:
@@ -214,14 +296,22 @@ class ControlPlane:
         return path
 
     def signed_token(self, namespace: str, account: str, uid: str, lifetime_s: int) -> str:
-        """A service account's token as the server itself would sign it; one that has expired with a negative lifetime."""
+        """A service account's token as the server itself would sign it; one that has expired with a negative
+        lifetime.
+        """
         now = int(time.time())
         claims = {
-            "iss": ISSUER, "aud": [ISSUER], "iat": now - 7200, "nbf": now - 7200, "exp": now + lifetime_s,
+            "iss": ISSUER,
+            "aud": [ISSUER],
+            "iat": now - 7200,
+            "nbf": now - 7200,
+            "exp": now + lifetime_s,
             "sub": f"system:serviceaccount:{namespace}:{account}",
             "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": account, "uid": uid}},
-        }  # fmt: skip
+        }
         head = ".".join(_base64url(json.dumps(part).encode()) for part in ({"alg": "RS256", "typ": "JWT"}, claims))
         key = str(self.directory / "accounts.key")
-        signature = subprocess.run(["openssl", "dgst", "-sha256", "-sign", key], input=head.encode(), capture_output=True, check=True).stdout
+        signature = subprocess.run(
+            ["openssl", "dgst", "-sha256", "-sign", key], input=head.encode(), capture_output=True, check=True
+        ).stdout
         return f"{head}.{_base64url(signature)}"

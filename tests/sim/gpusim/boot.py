@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a boot does on a simulated node: choose the kernel, show the hardware, load the modules."""
+
 from __future__ import annotations
 
 import os
@@ -28,8 +29,11 @@ def installed_kernels() -> list[str]:
         names = os.listdir(state.path("/boot"))
     except OSError:
         return []
-    return sorted((name[8:] for name in names if name.startswith("vmlinuz-") and not name.endswith((".old", ".dpkg-tmp"))),
-                  key=version_key, reverse=True)
+    return sorted(
+        (name[8:] for name in names if name.startswith("vmlinuz-") and not name.endswith((".old", ".dpkg-tmp"))),
+        key=version_key,
+        reverse=True,
+    )
 
 
 def grub_environment() -> dict[str, str]:
@@ -64,8 +68,12 @@ def grub_entries(text: str) -> list[dict]:
         if kernel and stack and not stack[-1]["menu"]:
             item = stack[-1]
             item["release"] = kernel.group(2)
-            entries.append({"release": item["release"], **{
-                key: [part[key] for part in stack] for key in ("position", "title", "id")}})
+            entries.append(
+                {
+                    "release": item["release"],
+                    **{key: [part[key] for part in stack] for key in ("position", "title", "id")},
+                }
+            )
         word = re.sub(r"\$\{[^}]*\}", "", word)
         depth += word.count("{") - word.count("}")
         if word == "}":
@@ -105,7 +113,9 @@ def _mounted(target: str) -> bool:
 
 
 def _mount(*arguments: str) -> None:
-    done = subprocess.run(["mount"] + list(arguments), stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
+    done = subprocess.run(
+        ["mount"] + list(arguments), stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False
+    )
     if done.returncode != 0:
         print("gpusim: mount %s: %s" % (" ".join(arguments), done.stderr.strip()), file=sys.stderr)
 
@@ -151,7 +161,9 @@ def mount_proc(release: str | None) -> None:
 
 
 def write_proc(release: str | None) -> None:
-    """Below a directory that stands for a machine's root: the files that a machine has by itself, so that all readers find their places."""
+    """Below a directory that stands for a machine's root: the files that a machine has by itself, so that all readers
+    find their places.
+    """
     for name, target in (("/sys", "run/gpusim/sys"), ("/proc/driver", "../run/gpusim/proc-driver")):
         if not os.path.lexists(state.path(name)):
             os.makedirs(os.path.dirname(state.path(name)), exist_ok=True)
@@ -188,7 +200,9 @@ def boot() -> None:
         state.write_text(state.RELEASE, release + "\n")
         log.write("Linux version %s (simulated by gpusim)" % release)
     else:
-        print("gpusim: no kernel image in /boot: the release stays the host's, %s" % os.uname().release, file=sys.stderr)
+        print(
+            "gpusim: no kernel image in /boot: the release stays the host's, %s" % os.uname().release, file=sys.stderr
+        )
     if state.root():
         sysfs.write_pci()
         write_proc(release)
@@ -220,7 +234,9 @@ def blacklisted(name: str) -> bool:
 def load_modules() -> None:
     """As udev does when it finds the devices: each module that this kernel has, unless it is kept away."""
     faults = state.read(state.FAULTS)
-    if any(faults.get(name, "nouveau", fallback="") == "1" for name in faults.sections()) and not blacklisted("nouveau"):
+    if any(faults.get(name, "nouveau", fallback="") == "1" for name in faults.sections()) and not blacklisted(
+        "nouveau"
+    ):
         modules.load_nouveau()
     for name in modules.NEEDS:
         file = modules.module_file(name, state.release())

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What each fault does: a table of names, and the effects of each as keys of the faults file."""
+
 from __future__ import annotations
 
 import os
@@ -9,8 +10,14 @@ import re
 
 from . import cuda_faults, freezer, library, modules, reset, state
 
-HANDLES = ("nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetHandleBySerial",
-           "nvmlDeviceGetHandleByPciBusId", "nvmlDeviceGetHandleByPciBusId_v2")
+HANDLES = (
+    "nvmlDeviceGetHandleByIndex",
+    "nvmlDeviceGetHandleByIndex_v2",
+    "nvmlDeviceGetHandleByUUID",
+    "nvmlDeviceGetHandleBySerial",
+    "nvmlDeviceGetHandleByPciBusId",
+    "nvmlDeviceGetHandleByPciBusId_v2",
+)
 LINK_ERRORS = ("recovery", "replay", "crc_flit", "crc_data")
 
 
@@ -56,15 +63,19 @@ def _word(options, known: tuple[str, ...], default: str) -> str:
 
 def _not_brought_up(options):
     effects = {"error." + symbol: "15" for symbol in HANDLES}
-    effects["kmsg"] = "NVRM: GPU %s: RmInitAdapter failed! (0x62:0xffff:2393)" % state.sysfs_address(now(options, "pci"))
+    effects["kmsg"] = "NVRM: GPU %s: RmInitAdapter failed! (0x62:0xffff:2393)" % state.sysfs_address(
+        now(options, "pci")
+    )
     effects["kmsg_each_load"] = "1"
     return effects
 
 
 def _ecc(options):
     count = chosen(options, 1)
-    return {**values(ecc_vol_unc=count, ecc_agg_unc=count, sram_vol_unc=count, sram_agg_unc=count),
-            "kmsg": xid(options, 95, "Uncontained: SRAM uncorrectable ECC error")}
+    return {
+        **values(ecc_vol_unc=count, ecc_agg_unc=count, sram_vol_unc=count, sram_agg_unc=count),
+        "kmsg": xid(options, 95, "Uncontained: SRAM uncorrectable ECC error"),
+    }
 
 
 def _ecc_rising(options):
@@ -92,7 +103,9 @@ def _generation(options):
 def _link_errors(options):
     kind = _word(options, LINK_ERRORS, "recovery")
     step = chosen(options, 1)
-    return values(**{"nvlink_" + kind: " ".join("%s:%d" % (link, step) for link in options.link.split(",")) + "++%d" % step})
+    return values(
+        **{"nvlink_" + kind: " ".join("%s:%d" % (link, step) for link in options.link.split(",")) + "++%d" % step}
+    )
 
 
 def _converging(options):
@@ -121,8 +134,12 @@ def _power_limit(options):
 
 def _capped(options):
     clock = options.value or number(options, "clock_max_sm_mhz") * 6 // 10
-    return values(clock_max_sm_mhz=clock, clock_max_graphics_mhz=clock, clock_sm_mhz=min(clock, number(options, "clock_sm_mhz")),
-                  clock_graphics_mhz=min(clock, number(options, "clock_graphics_mhz")))
+    return values(
+        clock_max_sm_mhz=clock,
+        clock_max_graphics_mhz=clock,
+        clock_sm_mhz=min(clock, number(options, "clock_sm_mhz")),
+        clock_graphics_mhz=min(clock, number(options, "clock_graphics_mhz")),
+    )
 
 
 def _application_clocks(options):
@@ -203,109 +220,337 @@ def _load_fails(options):
 
 
 def _unsigned(_options):
-    return {"load_error": "key-rejected", "load_kmsg": "nvidia: module verification failed: signature and/or required key missing - tainting kernel"}
+    return {
+        "load_error": "key-rejected",
+        "load_kmsg": "nvidia: module verification failed: signature and/or required key missing - tainting kernel",
+    }
 
 
 # name -> (words it takes, needs a GPU, what it does, effects). A function of None is one of faults.py.
 CATALOGUE = {
     # the GPU itself
-    "gpu-not-brought-up": ((), True, "the driver (--driver V: only that version) does not bring the GPU up: no handle, rc 15", _not_brought_up),
-    "gpu-lost": ((), True, "the GPU fell off the bus: every call answers rc 15, until a boot",
-                 lambda options: {**values(lost=1), "kmsg": xid(options, 79, "GPU has fallen off the bus."), "cleared_by": "boot"}),
-    "reset-required": ((), True, "calls about the GPU answer rc 16, until the driver is loaded again",
-                       lambda options: {**values(reset_required=1), "cleared_by": "load"}),
+    "gpu-not-brought-up": (
+        (),
+        True,
+        "the driver (--driver V: only that version) does not bring the GPU up: no handle, rc 15",
+        _not_brought_up,
+    ),
+    "gpu-lost": (
+        (),
+        True,
+        "the GPU fell off the bus: every call answers rc 15, until a boot",
+        lambda options: {
+            **values(lost=1),
+            "kmsg": xid(options, 79, "GPU has fallen off the bus."),
+            "cleared_by": "boot",
+        },
+    ),
+    "reset-required": (
+        (),
+        True,
+        "calls about the GPU answer rc 16, until the driver is loaded again",
+        lambda options: {**values(reset_required=1), "cleared_by": "load"},
+    ),
     "gpu-missing": ((), True, "the GPU is gone from NVML and the PCI bus: one GPU fewer", _plain(absent=1)),
     "gpu-swapped": (("OTHER",), True, "two GPUs have changed places: UUID and serial of each are the other's", None),
     "gpu-replaced": ((), True, "another board in the same place: UUID and serial are new", _replaced),
     "vbios-changed": ((), True, "the VBIOS is of another version", _plain(vbios="99.99.99.99.99")),
     "inforom-corrupt": ((), True, "validating the InfoROM answers rc 14", _plain(inforom_corrupt=1)),
     "inforom-changed": ((), True, "the checksum of the InfoROM's configuration is another", _plain(inforom_checksum=1)),
-    "recovery-action": ((), True, "field 230 asks for a recovery (--value, default 2: reboot); drivers from R570 answer it", _valued("recovery_action", 2)),
-    "reset-outcome": (("[fails|ignored|loses|xid|hangs]",), True, "nvidia-smi --gpu-reset fails, says yes and does nothing, loses the GPU, logs an "
-                                                                  "XID, or never ends", lambda options: values(
-                                                                      reset_outcome=_word(options, reset.OUTCOMES, "fails"))),
+    "recovery-action": (
+        (),
+        True,
+        "field 230 asks for a recovery (--value, default 2: reboot); drivers from R570 answer it",
+        _valued("recovery_action", 2),
+    ),
+    "reset-outcome": (
+        ("[fails|ignored|loses|xid|hangs]",),
+        True,
+        "nvidia-smi --gpu-reset fails, says yes and does nothing, loses the GPU, logs an XID, or never ends",
+        lambda options: values(reset_outcome=_word(options, reset.OUTCOMES, "fails")),
+    ),
     "reset-unsupported": ((), True, "nvidia-smi --gpu-reset is not available on this board", _plain(reset_supported=0)),
     # memory errors
     "ecc-uncorrectable": ((), True, "uncorrectable ECC errors (--value N), XID 95", _ecc),
-    "ecc-correctable": ((), True, "correctable ECC errors (--value N, default a million)",
-                        lambda options: values(ecc_vol_corr=chosen(options, 1000000), ecc_agg_corr=chosen(options, 1000000))),
-    "ecc-rising": (("[volatile|aggregate]",), True, "error counts grow with every look (--value N at a time)", _ecc_rising),
-    "sram-threshold": ((), True, "the threshold of SRAM errors is exceeded", _plain(sram_threshold_exceeded=1, sram_agg_unc=5, ecc_agg_unc=5)),
-    "remap-pending": ((), True, "a row waits for remapping, XID 63, until the driver is loaded again",
-                      lambda options: {**values(remap_pending=1, remap_unc=1), "kmsg": xid(options, 63, "Row Remapper: New row marked for remapping"),
-                                       "cleared_by": "load"}),
-    "remap-failed": ((), True, "a row could not be remapped, XID 64",
-                     lambda options: {**values(remap_failure=1, remap_unc=8), "kmsg": xid(options, 64, "Row Remapper: failed to remap a row")}),
-    "remap-many": ((), True, "so many rows were remapped that no more can be (--value N, default 512)", _valued("remap_unc", 512)),
-    "bank-availability": (("[partial|low|none]",), True, "memory banks have few spare rows left (--value N banks, default one with low)", _banks),
-    "retired-pages": ((), True, "pages of memory are retired (--value N, default 63); boards before Ampere", _valued("retired_dbe", 63)),
-    "retired-pages-pending": ((), True, "pages wait for their retirement; boards before Ampere", _plain(retired_pending=1)),
+    "ecc-correctable": (
+        (),
+        True,
+        "correctable ECC errors (--value N, default a million)",
+        lambda options: values(ecc_vol_corr=chosen(options, 1000000), ecc_agg_corr=chosen(options, 1000000)),
+    ),
+    "ecc-rising": (
+        ("[volatile|aggregate]",),
+        True,
+        "error counts grow with every look (--value N at a time)",
+        _ecc_rising,
+    ),
+    "sram-threshold": (
+        (),
+        True,
+        "the threshold of SRAM errors is exceeded",
+        _plain(sram_threshold_exceeded=1, sram_agg_unc=5, ecc_agg_unc=5),
+    ),
+    "remap-pending": (
+        (),
+        True,
+        "a row waits for remapping, XID 63, until the driver is loaded again",
+        lambda options: {
+            **values(remap_pending=1, remap_unc=1),
+            "kmsg": xid(options, 63, "Row Remapper: New row marked for remapping"),
+            "cleared_by": "load",
+        },
+    ),
+    "remap-failed": (
+        (),
+        True,
+        "a row could not be remapped, XID 64",
+        lambda options: {
+            **values(remap_failure=1, remap_unc=8),
+            "kmsg": xid(options, 64, "Row Remapper: failed to remap a row"),
+        },
+    ),
+    "remap-many": (
+        (),
+        True,
+        "so many rows were remapped that no more can be (--value N, default 512)",
+        _valued("remap_unc", 512),
+    ),
+    "bank-availability": (
+        ("[partial|low|none]",),
+        True,
+        "memory banks have few spare rows left (--value N banks, default one with low)",
+        _banks,
+    ),
+    "retired-pages": (
+        (),
+        True,
+        "pages of memory are retired (--value N, default 63); boards before Ampere",
+        _valued("retired_dbe", 63),
+    ),
+    "retired-pages-pending": (
+        (),
+        True,
+        "pages wait for their retirement; boards before Ampere",
+        _plain(retired_pending=1),
+    ),
     "channel-repair-pending": ((), True, "a memory channel waits for its repair", _plain(channel_repair_pending=1)),
-    "memory-lost": ((), True, "the GPU has less memory (--value MiB, default half)",
-                    lambda options: values(memory_total_mib=options.value or number(options, "memory_total_mib") // 2)),
-    "bar1-shrunk": ((), True, "the window to the GPU's memory is smaller (--value MiB, default 256)", _valued("bar1_total_mib", 256)),
+    "memory-lost": (
+        (),
+        True,
+        "the GPU has less memory (--value MiB, default half)",
+        lambda options: values(memory_total_mib=options.value or number(options, "memory_total_mib") // 2),
+    ),
+    "bar1-shrunk": (
+        (),
+        True,
+        "the window to the GPU's memory is smaller (--value MiB, default 256)",
+        _valued("bar1_total_mib", 256),
+    ),
     # links
-    "nvlink-down": ((), True, "NVLinks are inactive (--link N,M default 0)", lambda options: values(nvlink_down=options.link)),
-    "nvlink-errors": (("[recovery|replay|crc_flit|crc_data]",), True, "error counts of NVLinks (--link) grow with every look (--value N at a time)",
-                      _link_errors),
+    "nvlink-down": (
+        (),
+        True,
+        "NVLinks are inactive (--link N,M default 0)",
+        lambda options: values(nvlink_down=options.link),
+    ),
+    "nvlink-errors": (
+        ("[recovery|replay|crc_flit|crc_data]",),
+        True,
+        "error counts of NVLinks (--link) grow with every look (--value N at a time)",
+        _link_errors,
+    ),
     "p2p-broken": (("[OTHERS]",), True, "the GPU reaches no other GPU, or not those with the numbers given", _peers),
-    "fabric-converging": ((), True, "fabric state 2, in progress; --value N: 3, completed, after N looks; --until-s S: S seconds after the load", _converging),
+    "fabric-converging": (
+        (),
+        True,
+        "fabric state 2, in progress; --value N: 3, completed, after N looks; --until-s S: S seconds after the load",
+        _converging,
+    ),
     "fabric-stuck": ((), True, "the fabric never completes (--value: the state, default 2)", _stuck),
     "fabric-unhealthy": ((), True, "the fabric has completed and is not healthy (--value: mask)", _unhealthy),
-    "pcie-downtrain": ((), True, "PCI Express runs one generation lower (--value: that one) and 8 lanes wide", _downtrain),
+    "pcie-downtrain": (
+        (),
+        True,
+        "PCI Express runs one generation lower (--value: that one) and 8 lanes wide",
+        _downtrain,
+    ),
     "pcie-generation": ((), True, "PCI Express runs one generation lower (--value: that one)", _generation),
     "pcie-width": ((), True, "PCI Express has fewer lanes (--value, default 8)", _valued("pcie_width_current", 8)),
-    "pcie-replay": ((), True, "the count of PCI Express replays grows with every look (--value N at a time)",
-                    lambda options: values(pcie_replay="%d++%d" % (chosen(options, 50), chosen(options, 50)))),
-    "pcie-errors": (("[correctable|non_fatal|fatal]",), True, "the PCI Express device counts errors (--value N, default 5), also in /sys",
-                    lambda options: values(**{"pcie_" + _word(options, ("correctable", "non_fatal", "fatal"), "non_fatal"): chosen(options, 5)})),
+    "pcie-replay": (
+        (),
+        True,
+        "the count of PCI Express replays grows with every look (--value N at a time)",
+        lambda options: values(pcie_replay="%d++%d" % (chosen(options, 50), chosen(options, 50))),
+    ),
+    "pcie-errors": (
+        ("[correctable|non_fatal|fatal]",),
+        True,
+        "the PCI Express device counts errors (--value N, default 5), also in /sys",
+        lambda options: values(
+            **{"pcie_" + _word(options, ("correctable", "non_fatal", "fatal"), "non_fatal"): chosen(options, 5)}
+        ),
+    ),
     # clocks, heat, power
-    "clocks-slowed": ((), True, "clock event reason hardware slowdown (--value BITS, default 0x48)", _valued("clocks_event_reasons", 0x48)),
+    "clocks-slowed": (
+        (),
+        True,
+        "clock event reason hardware slowdown (--value BITS, default 0x48)",
+        _valued("clocks_event_reasons", 0x48),
+    ),
     "hw-slowdown": ((), True, "clocks are slowed down by the hardware: bit 0x8", _plain(clocks_event_reasons=0x8)),
     "hw-thermal": ((), True, "clocks are slowed down by heat: bits 0x8 and 0x40", _plain(clocks_event_reasons=0x48)),
-    "power-brake": ((), True, "clocks are slowed down by the machine's power supply: bits 0x8 and 0x80", _plain(clocks_event_reasons=0x88)),
-    "sw-thermal": ((), True, "clocks are lowered by the driver because of heat: bit 0x20", _plain(clocks_event_reasons=0x20)),
-    "sw-power-cap": ((), True, "clocks are lowered by the driver because of the power limit: bit 0x4", _plain(clocks_event_reasons=0x4)),
-    "violation": (("[power|thermal|sync_boost|board_limit|low_utilization|reliability]",), True, "time below the clocks grows (--value ns at a time)",
-                  lambda options: values(**{"violation_%s_ns" % _word(options, (
-                      "power", "thermal", "sync_boost", "board_limit", "low_utilization", "reliability"), "thermal"):
-                      "%d++%d" % (chosen(options, 10**9), chosen(options, 10**9))})),
+    "power-brake": (
+        (),
+        True,
+        "clocks are slowed down by the machine's power supply: bits 0x8 and 0x80",
+        _plain(clocks_event_reasons=0x88),
+    ),
+    "sw-thermal": (
+        (),
+        True,
+        "clocks are lowered by the driver because of heat: bit 0x20",
+        _plain(clocks_event_reasons=0x20),
+    ),
+    "sw-power-cap": (
+        (),
+        True,
+        "clocks are lowered by the driver because of the power limit: bit 0x4",
+        _plain(clocks_event_reasons=0x4),
+    ),
+    "violation": (
+        ("[power|thermal|sync_boost|board_limit|low_utilization|reliability]",),
+        True,
+        "time below the clocks grows (--value ns at a time)",
+        lambda options: values(
+            **{
+                "violation_%s_ns"
+                % _word(
+                    options,
+                    ("power", "thermal", "sync_boost", "board_limit", "low_utilization", "reliability"),
+                    "thermal",
+                ): "%d++%d" % (chosen(options, 10**9), chosen(options, 10**9))
+            }
+        ),
+    ),
     "gpu-hot": ((), True, "the GPU is as hot as where it slows down, or --value degrees", _gpu_hot),
     "memory-hot": ((), True, "the memory is as hot as it may be, or --value degrees", _memory_hot),
     "power-limit-lost": ((), True, "the power limit reads the lowest the board takes, or --value mW", _power_limit),
     "clocks-capped": ((), True, "the highest clocks are lower (--value MHz, default 60 percent)", _capped),
-    "application-clocks-changed": ((), True, "the application clocks are lower (--value MHz, default 60 percent)", _application_clocks),
+    "application-clocks-changed": (
+        (),
+        True,
+        "the application clocks are lower (--value MHz, default 60 percent)",
+        _application_clocks,
+    ),
     # modes
-    "ecc-pending": ((), True, "the ECC mode waits for a reset: pending is not current",
-                    lambda options: values(ecc_mode_pending=0 if now(options, "ecc_mode", "1") == "1" else 1)),
+    "ecc-pending": (
+        (),
+        True,
+        "the ECC mode waits for a reset: pending is not current",
+        lambda options: values(ecc_mode_pending=0 if now(options, "ecc_mode", "1") == "1" else 1),
+    ),
     "ecc-off": ((), True, "ECC is off", _plain(ecc_mode=0, ecc_mode_pending=0)),
     "mig-pending": ((), True, "MIG mode waits for a reset: pending is not current", _plain(mig_mode_pending=1)),
     "mig-on": ((), True, "MIG mode is on", _plain(mig_mode=1, mig_mode_pending=1)),
     "mig-layout-lost": ((), True, "there are no MIG instances any more", _mig_lost),
     "persistence-lost": ((), False, "persistence mode reads 0 even while the daemon runs", _plain(persistence=0)),
-    "settings-forgotten": ((), False, "without persistence mode, limits, clocks and compute mode are the default again when a process ends NVML",
-                           _plain(settings_forgotten=1)),
-    "compute-mode-changed": ((), True, "the compute mode is another (--value, default 3: one process alone)", _valued("compute_mode", 3)),
-    "gsp-version": ((), True, "the GSP runs firmware of another version than the driver's", _plain(gsp_version="1.2.3")),
+    "settings-forgotten": (
+        (),
+        False,
+        "without persistence mode, limits, clocks and compute mode are the default again when a process ends NVML",
+        _plain(settings_forgotten=1),
+    ),
+    "compute-mode-changed": (
+        (),
+        True,
+        "the compute mode is another (--value, default 3: one process alone)",
+        _valued("compute_mode", 3),
+    ),
+    "gsp-version": (
+        (),
+        True,
+        "the GSP runs firmware of another version than the driver's",
+        _plain(gsp_version="1.2.3"),
+    ),
     "gsp-off": ((), True, "the GSP is off", _plain(gsp_off=1)),
-    "stray-process": (("[compute|graphics]",), True, "a process holds the GPU (--value MiB of memory, default 1024; --mig GI, --ci CI: one MIG instance)",
-                      None),
+    "stray-process": (
+        ("[compute|graphics]",),
+        True,
+        "a process holds the GPU (--value MiB of memory, default 1024; --mig GI, --ci CI: one MIG instance)",
+        None,
+    ),
     # calls
-    "error": (("SYMBOL", "RC"), False, "an NVML function answers RC (--after N: from call N+1 of a process on; --first N: for N calls of the node); "
-                                       "SYMBOL may be field.NUMBER", _error),
+    "error": (
+        ("SYMBOL", "RC"),
+        False,
+        (
+            "an NVML function answers RC (--after N: from call N+1 of a process on; --first N: for N calls of the "
+            "node); SYMBOL may be field.NUMBER"
+        ),
+        _error,
+    ),
     "nvml-code": (("SYMBOL", "RC"), False, "the same as error", _error),
-    "hang": (("SYMBOL", "SECONDS"), False, "an NVML function answers late, or never with 'forever' (only SIGKILL ends it) or 'frozen' (nothing ends it)",
-             _hang),
-    "missing-symbol": (("SYMBOL",), False, "the library lacks a function, as an older one does (rc 13 in the Python binding)", _missing_symbol),
+    "hang": (
+        ("SYMBOL", "SECONDS"),
+        False,
+        "an NVML function answers late, or never with 'forever' (only SIGKILL ends it) or 'frozen' (nothing ends it)",
+        _hang,
+    ),
+    "missing-symbol": (
+        ("SYMBOL",),
+        False,
+        "the library lacks a function, as an older one does (rc 13 in the Python binding)",
+        _missing_symbol,
+    ),
     "ignored": (("SYMBOL",), False, "a function that sets something answers 0 and changes nothing", _ignored),
-    "permission-denied": ((), False, "no GPU may be opened: rc 4", lambda options: {"error." + symbol: "4" for symbol in HANDLES}),
-    "unprivileged": ((), False, "the caller is not taken for root: settings and the SRAM status answer rc 4", _plain(unprivileged=1)),
-    "set": (("KEY", "VALUE"), False, "any value of the node's description reads otherwise; 2*3,3 is 2 for three looks and then 3, 5++2 grows by 2", _set),
+    "permission-denied": (
+        (),
+        False,
+        "no GPU may be opened: rc 4",
+        lambda options: {"error." + symbol: "4" for symbol in HANDLES},
+    ),
+    "unprivileged": (
+        (),
+        False,
+        "the caller is not taken for root: settings and the SRAM status answer rc 4",
+        _plain(unprivileged=1),
+    ),
+    "set": (
+        ("KEY", "VALUE"),
+        False,
+        "any value of the node's description reads otherwise; 2*3,3 is 2 for three looks and then 3, 5++2 grows by 2",
+        _set,
+    ),
     # log and loading
-    "xid": (("NUMBER", "[TEXT]"), True, "writes one XID line to the kernel log; nothing stays (--mig GI: of a MIG instance)", None),
-    "sxid": (("NUMBER", "[TEXT]"), False, "writes one SXid line of an NVSwitch (--link N; --fatal) to the kernel log; nothing stays", None),
-    "module-load-fails": (("[REASON]",), False, "loading the nvidia module fails (no-device, key-rejected, invalid, format; --driver V)", _load_fails),
-    "module-unsigned": ((), False, "the kernel takes signed modules only, and the nvidia module is not signed", _unsigned),
-    "nouveau": ((), False, "nouveau takes the GPUs at boot unless modprobe.d blacklists it", lambda options: {"nouveau": "1"}),
+    "xid": (
+        ("NUMBER", "[TEXT]"),
+        True,
+        "writes one XID line to the kernel log; nothing stays (--mig GI: of a MIG instance)",
+        None,
+    ),
+    "sxid": (
+        ("NUMBER", "[TEXT]"),
+        False,
+        "writes one SXid line of an NVSwitch (--link N; --fatal) to the kernel log; nothing stays",
+        None,
+    ),
+    "module-load-fails": (
+        ("[REASON]",),
+        False,
+        "loading the nvidia module fails (no-device, key-rejected, invalid, format; --driver V)",
+        _load_fails,
+    ),
+    "module-unsigned": (
+        (),
+        False,
+        "the kernel takes signed modules only, and the nvidia module is not signed",
+        _unsigned,
+    ),
+    "nouveau": (
+        (),
+        False,
+        "nouveau takes the GPUs at boot unless modprobe.d blacklists it",
+        lambda options: {"nouveau": "1"},
+    ),
     **cuda_faults.CATALOGUE,
 }

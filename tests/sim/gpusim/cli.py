@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The commands' entry points, and gpusim itself."""
+
 from __future__ import annotations
 
 import argparse
@@ -12,7 +13,9 @@ from . import boot, faults, library, log, mig, modules, node, scenarios, smi, st
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gpusim", description="Controls this node's simulated GPUs. No hardware is touched.")
+    parser = argparse.ArgumentParser(
+        prog="gpusim", description="Controls this node's simulated GPUs. No hardware is touched."
+    )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     init = commands.add_parser("init", help="describe the node's hardware")
     init.add_argument("--model", required=True, help="one of: " + ", ".join(node.profiles()))
@@ -39,19 +42,27 @@ def _parser() -> argparse.ArgumentParser:
     clear = commands.add_parser("clear", help="take faults away: all, or those of one name")
     clear.add_argument("name", nargs="?")
     clear.add_argument("--gpu", type=int)
-    scenario = commands.add_parser("scenario", help="end all faults and bring the node into a phase of an upgrade; without a name, list them")
+    scenario = commands.add_parser(
+        "scenario", help="end all faults and bring the node into a phase of an upgrade; without a name, list them"
+    )
     scenario.add_argument("name", nargs="?")
     scenario.add_argument("--driver", help="userspace-upgraded: the version of the new libraries")
     scenario.add_argument("--value", type=int)
-    layout = commands.add_parser("mig", help="lay out MIG on a GPU, with an instance for each profile name, or switch it off without names")
+    layout = commands.add_parser(
+        "mig", help="lay out MIG on a GPU, with an instance for each profile name, or switch it off without names"
+    )
     layout.add_argument("profiles", nargs="*")
     layout.add_argument("--gpu", type=int, required=True)
     commands.add_parser("list", help="the faults that are set")
     commands.add_parser("kmsg", help="the simulated kernel log of this boot")
     line = commands.add_parser("log", help="write lines into the kernel log, or take old ones away")
-    line.add_argument("text", nargs="*", help="one record for each word; {pci} is the address of --gpu without its function")
+    line.add_argument(
+        "text", nargs="*", help="one record for each word; {pci} is the address of --gpu without its function"
+    )
     line.add_argument("--gpu", type=int, default=0)
-    line.add_argument("--level", type=int, choices=range(8), help="0 emergency to 7 debug (default: as the words sound)")
+    line.add_argument(
+        "--level", type=int, choices=range(8), help="0 emergency to 7 debug (default: as the words sound)"
+    )
     line.add_argument("--forget", type=int, metavar="N", help="the N oldest records are overwritten, as in a full ring")
     commands.add_parser("boot", help="what the boot service does")
     relink = commands.add_parser("library", help="fit the NVML library's functions to the installed driver package")
@@ -62,7 +73,10 @@ def _parser() -> argparse.ArgumentParser:
 def _status(_options) -> None:
     description = state.described()
     loaded = state.read(state.LOADED)
-    name, gpu_name = description.get("node", "name", fallback="(none)"), description.get("gpu", "name", fallback="(no GPU)")
+    name, gpu_name = (
+        description.get("node", "name", fallback="(none)"),
+        description.get("gpu", "name", fallback="(no GPU)"),
+    )
     print("simulated node %s: %d x %s" % (name, state.gpu_count(), gpu_name))
     print("kernel release:   %s" % state.release())
     print("module loaded:    %s" % (loaded.get("nvidia", "version", fallback="") or "none"))
@@ -149,7 +163,13 @@ def gpusim(arguments: list[str]) -> int:
     return 0
 
 
-COMMANDS = {"gpusim": gpusim, "modprobe": modules.modprobe, "rmmod": modules.rmmod, "lsmod": modules.lsmod, "nvidia-smi": smi.main}
+COMMANDS = {
+    "gpusim": gpusim,
+    "modprobe": modules.modprobe,
+    "rmmod": modules.rmmod,
+    "lsmod": modules.lsmod,
+    "nvidia-smi": smi.main,
+}
 
 
 def run(name: str, arguments: list[str]) -> int:

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Faults of GPUs at work: what the simulated libcuda.so.1 does with them."""
+
 from __future__ import annotations
 
 from . import state
@@ -36,8 +37,11 @@ def _percent(key: str, default: int):
 
 
 def _error(options):
-    return {**_set(cuda_launch_error=options.value or 719),
-            "kmsg": "NVRM: Xid (PCI:%s): 13, pid='<unknown>', name=python3, Graphics Exception: ESR 0x504730=0xc04000e" % _bus(options)}
+    return {
+        **_set(cuda_launch_error=options.value or 719),
+        "kmsg": "NVRM: Xid (PCI:%s): 13, pid='<unknown>', name=python3, Graphics Exception: ESR 0x504730=0xc04000e"
+        % _bus(options),
+    }
 
 
 def _init(options):
@@ -49,12 +53,37 @@ def _init(options):
 
 # As in faults.py: name -> (words it takes, needs a GPU, what it does, effects)
 CATALOGUE = {
-    "cuda-wrong-result": ((), True, "one value of a vector sum and of a matrix product is wrong (--value 1: sum only, 2: product only)", _wrong),
-    "cuda-corrupt-byte": ((), True, "one byte of each memory pattern is wrong", lambda options: _set(cuda_corrupt_byte=1)),
-    "cuda-slow": ((), True, "everything on the GPU takes longer: --value percent less throughput, default 7", _percent("cuda_slow_percent", 7)),
+    "cuda-wrong-result": (
+        (),
+        True,
+        "one value of a vector sum and of a matrix product is wrong (--value 1: sum only, 2: product only)",
+        _wrong,
+    ),
+    "cuda-corrupt-byte": (
+        (),
+        True,
+        "one byte of each memory pattern is wrong",
+        lambda options: _set(cuda_corrupt_byte=1),
+    ),
+    "cuda-slow": (
+        (),
+        True,
+        "everything on the GPU takes longer: --value percent less throughput, default 7",
+        _percent("cuda_slow_percent", 7),
+    ),
     "cuda-noisy": ((), True, "measured times vary by --value percent, default 30", _percent("cuda_noise_percent", 30)),
-    "cuda-hang": ((), True, "waiting for the GPU never ends (only SIGKILL ends it)", lambda options: {"hang.cuCtxSynchronize": "forever"}),
+    "cuda-hang": (
+        (),
+        True,
+        "waiting for the GPU never ends (only SIGKILL ends it)",
+        lambda options: {"hang.cuCtxSynchronize": "forever"},
+    ),
     "cuda-error": ((), True, "a kernel ends with a CUDA error (--value, default 719) after XID 13", _error),
     "cuda-no-memory": ((), True, "all of the GPU's memory is taken", lambda options: _set(cuda_free_mib=0)),
-    "cuda-init-error": ((), False, "CUDA does not start: --value 803 (driver mismatch, default), 100 (no device), 802 (fabric not ready), 999", _init),
+    "cuda-init-error": (
+        (),
+        False,
+        "CUDA does not start: --value 803 (driver mismatch, default), 100 (no device), 802 (fabric not ready), 999",
+        _init,
+    ),
 }

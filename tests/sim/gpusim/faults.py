@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Makes faults and takes them away again."""
+
 from __future__ import annotations
 
 import contextlib
@@ -27,7 +28,10 @@ def _identity(name: str, options) -> str:
 
 def usage() -> list[tuple[str, str]]:
     """Each fault with its words, and what it does."""
-    lines = [(" ".join((name,) + words) + (" --gpu N" if needs_gpu else ""), text) for name, (words, needs_gpu, text, _effects) in CATALOGUE.items()]
+    lines = [
+        (" ".join((name,) + words) + (" --gpu N" if needs_gpu else ""), text)
+        for name, (words, needs_gpu, text, _effects) in CATALOGUE.items()
+    ]
     return lines + [(" ".join((name,) + words), text) for name, (words, text, _function) in files.CATALOGUE.items()]
 
 
@@ -91,7 +95,10 @@ def _set(identity: str, name: str, options, effects: dict[str, str]) -> str:
     active = version and section.get("driver", version) == version
     if active and section.get("kmsg"):
         log.write(section["kmsg"])
-    return "fault %s is set%s" % (identity, "" if active or "driver" not in section else ", for driver %s" % section["driver"])
+    return "fault %s is set%s" % (
+        identity,
+        "" if active or "driver" not in section else ", for driver %s" % section["driver"],
+    )
 
 
 def _show_devices() -> None:
@@ -118,7 +125,7 @@ def clear(name: str | None, gpu: int | None = None) -> list[str]:
         for section in list(faults.sections()):
             mine = name is None or faults.get(section, "name", fallback="") == name
             if mine and (gpu is None or faults.get(section, "gpu", fallback="") == str(gpu)):
-                cleared.append(section[len("fault "):])
+                cleared.append(section[len("fault ") :])
                 faults.remove_section(section)
             else:
                 frozen = frozen or "frozen" in faults[section].values()
@@ -137,13 +144,21 @@ def clear(name: str | None, gpu: int | None = None) -> list[str]:
 
 def active() -> list[tuple[str, dict]]:
     faults = state.read(state.FAULTS)
-    found = [(section[len("fault "):], dict(faults[section])) for section in faults.sections() if section.startswith("fault ")]
+    found = [
+        (section[len("fault ") :], dict(faults[section]))
+        for section in faults.sections()
+        if section.startswith("fault ")
+    ]
     processes = state.read(state.PROCESSES)
-    found += [("stray-process gpu%s" % processes[section]["gpu"], dict(processes[section])) for section in processes.sections()]
+    found += [
+        ("stray-process gpu%s" % processes[section]["gpu"], dict(processes[section]))
+        for section in processes.sections()
+    ]
     return found + [(name, {}) for name in files.active()]
 
 
 # ---- faults that are more than values ----
+
 
 def _xid(options) -> str:
     text = options.words[1] if len(options.words) > 1 else "injected by gpusim"
@@ -158,13 +173,26 @@ def _sxid(options) -> str:
         raise state.SimError("this node has no NVSwitch that could report an SXid")
     address = state.sysfs_address(node["nvswitch 0"]["pci"])
     text = options.words[1] if len(options.words) > 1 else "injected by gpusim"
-    log.write("nvidia-nvswitch0: SXid (PCI:%s): %s, %s, Link %s %s" % (
-        address, options.words[0], "Fatal" if options.fatal else "Non-fatal", options.link.split(",")[0].zfill(2), text), log.ERROR)
+    log.write(
+        "nvidia-nvswitch0: SXid (PCI:%s): %s, %s, Link %s %s"
+        % (
+            address,
+            options.words[0],
+            "Fatal" if options.fatal else "Non-fatal",
+            options.link.split(",")[0].zfill(2),
+            text,
+        ),
+        log.ERROR,
+    )
     return "SXid %s is in the kernel log" % options.words[0]
 
 
 def _swapped(options) -> str:
-    if not options.words[0].isdigit() or not 0 <= int(options.words[0]) < state.gpu_count() or int(options.words[0]) == options.gpu:
+    if (
+        not options.words[0].isdigit()
+        or not 0 <= int(options.words[0]) < state.gpu_count()
+        or int(options.words[0]) == options.gpu
+    ):
         raise state.SimError("gpu-swapped needs the number of another GPU, not '%s'" % options.words[0])
     other = int(options.words[0])
     pair = copy.copy(options)
@@ -181,30 +209,53 @@ def _stray_process(options) -> str:
     if options.mig is None:
         return "process %d holds GPU %d" % (start_process(options.gpu, kind, options.value or 1024), options.gpu)
     place = (options.mig, options.ci or 0)
-    return "process %d holds instance %d/%d of GPU %d" % ((start_process(options.gpu, kind, options.value or 1024, place=place),) + place + (options.gpu,))
+    return "process %d holds instance %d/%d of GPU %d" % (
+        (start_process(options.gpu, kind, options.value or 1024, place=place),) + place + (options.gpu,)
+    )
 
 
 SPECIAL = {"xid": _xid, "sxid": _sxid, "gpu-swapped": _swapped, "stray-process": _stray_process}
 
 
-def start_process(gpu: int, kind: str, used_mib: int, also: str | None = None, place: tuple[int, int] | None = None) -> int:
-    """A real process that holds the GPU's device file, one that computes UVM's as well, and perhaps another file; its number. On a MIG instance
-    (GPU instance, compute instance), it holds the files of that, too."""
+def start_process(
+    gpu: int, kind: str, used_mib: int, also: str | None = None, place: tuple[int, int] | None = None
+) -> int:
+    """A real process that holds the GPU's device file, one that computes UVM's as well, and perhaps another file; its
+    number.
+
+    On a MIG instance (GPU instance, compute instance), it holds the files of that, too.
+    """
     device = state.path("/dev/nvidia%s" % state.gpu_value(gpu, "minor"))
     if not os.path.exists(device):
         raise state.SimError("%s is not there: is the driver loaded?" % device)
     uvm = state.path("/dev/nvidia-uvm")
-    more = ([uvm] if kind == "C" and os.path.exists(uvm) else []) + ([also] if also else []) + (mig.capability_files(gpu, *place) if place else [])
+    more = (
+        ([uvm] if kind == "C" and os.path.exists(uvm) else [])
+        + ([also] if also else [])
+        + (mig.capability_files(gpu, *place) if place else [])
+    )
     with contextlib.ExitStack() as stack:
         held = stack.enter_context(open(device, "rb"))
         others = [stack.enter_context(open(path, "rb")) for path in more]
         for stream in others:
             os.set_inheritable(stream.fileno(), True)
-        process = subprocess.Popen(["sleep", "infinity"], stdin=held, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   start_new_session=True, cwd="/", pass_fds=[stream.fileno() for stream in others])
+        process = subprocess.Popen(
+            ["sleep", "infinity"],
+            stdin=held,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+            pass_fds=[stream.fileno() for stream in others],
+        )
     with state.locked():
         processes = state.read(state.PROCESSES)
-        processes["process %d" % process.pid] = {"pid": str(process.pid), "gpu": str(gpu), "type": kind, "used_mib": str(used_mib)}
+        processes["process %d" % process.pid] = {
+            "pid": str(process.pid),
+            "gpu": str(gpu),
+            "type": kind,
+            "used_mib": str(used_mib),
+        }
         if place:
             processes["process %d" % process.pid].update(gi=str(place[0]), ci=str(place[1]))
         state.write(state.PROCESSES, processes)

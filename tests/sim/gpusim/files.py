@@ -1,7 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults that are files: what an interrupted or a wrong installation leaves behind. What was there is kept, and put back at the end."""
+"""Faults that are files: what an interrupted or a wrong installation leaves behind.
+
+What was there is kept, and put back at the end.
+"""
+
 from __future__ import annotations
 
 import contextlib
@@ -66,6 +70,7 @@ def active() -> list[str]:
 
 # ---- the libraries of the driver package ----
 
+
 def _libraries() -> list[str]:
     """Files and links of the driver's libraries, by their paths on the node."""
     found = []
@@ -75,7 +80,11 @@ def _libraries() -> list[str]:
             folders += ["%s/nvidia/%s" % (base, name) for name in sorted(os.listdir(state.path(base + "/nvidia")))]
         for folder in folders:
             with contextlib.suppress(OSError):
-                found += ["%s/%s" % (folder, name) for name in sorted(os.listdir(state.path(folder))) if re.match(r"lib(nvidia|cuda)[a-z-]*\.so\.", name)]
+                found += [
+                    "%s/%s" % (folder, name)
+                    for name in sorted(os.listdir(state.path(folder)))
+                    if re.match(r"lib(nvidia|cuda)[a-z-]*\.so\.", name)
+                ]
     return found
 
 
@@ -105,7 +114,7 @@ def library_version(options) -> str:
             os.unlink(target)
             os.symlink(other, target)
         elif path.endswith("." + old):
-            other = path[:-len(old)] + new
+            other = path[: -len(old)] + new
             keep("library-version", path)
             keep("library-version", other)
             # As a package manager does it: the new file is another one, and whoever has the old one open keeps it.
@@ -115,6 +124,7 @@ def library_version(options) -> str:
 
 
 # ---- packages ----
+
 
 def packages_half_installed(options) -> str:
     """dpkg was interrupted in the middle of the driver's packages."""
@@ -137,7 +147,10 @@ def packages_half_installed(options) -> str:
 
 # ---- module files ----
 
-OPENERS = {".xz": (lzma.decompress, lambda data: lzma.compress(data, check=lzma.CHECK_CRC32)), ".gz": (gzip.decompress, gzip.compress)}
+OPENERS = {
+    ".xz": (lzma.decompress, lambda data: lzma.compress(data, check=lzma.CHECK_CRC32)),
+    ".gz": (gzip.decompress, gzip.compress),
+}
 
 
 def _module_files() -> list[str]:
@@ -164,7 +177,9 @@ def module_wrong_kernel(_options) -> str:
         with open(state.path(path), "rb") as stream:
             data = unpack(stream.read())
         if b"vermagic=" + release.encode() not in data:
-            raise state.SimError("%s is not for kernel %s already, or compressed in a way the simulator does not read" % (path, release))
+            raise state.SimError(
+                "%s is not for kernel %s already, or compressed in a way the simulator does not read" % (path, release)
+            )
         with open(state.path(path), "wb") as stream:
             stream.write(pack(data.replace(b"vermagic=" + release.encode(), b"vermagic=" + other)))
     return "the modules of kernel %s are built for %s" % (release, other.decode())
@@ -173,8 +188,20 @@ def module_wrong_kernel(_options) -> str:
 # name -> (words it takes, what it does, function)
 CATALOGUE = {
     "library-missing": ((), "the driver's libnvidia-ml is gone from the disk: rc 12", library_missing),
-    "library-version": (("VERSION",), "the driver's libraries are those of another version, and the loaded module is not: rc 18", library_version),
-    "packages-half-installed": (("[REGEX]",), "dpkg was interrupted: the driver's packages are half-installed", packages_half_installed),
+    "library-version": (
+        ("VERSION",),
+        "the driver's libraries are those of another version, and the loaded module is not: rc 18",
+        library_version,
+    ),
+    "packages-half-installed": (
+        ("[REGEX]",),
+        "dpkg was interrupted: the driver's packages are half-installed",
+        packages_half_installed,
+    ),
     "module-not-built": ((), "the running kernel has no nvidia modules on disk", module_not_built),
-    "module-wrong-kernel": ((), "the running kernel's nvidia modules say that they are for another kernel", module_wrong_kernel),
+    "module-wrong-kernel": (
+        (),
+        "the running kernel's nvidia modules say that they are for another kernel",
+        module_wrong_kernel,
+    ),
 }

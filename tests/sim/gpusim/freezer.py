@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processes that not even SIGKILL ends: what a call that hangs in the kernel is.
 
-The freezer of cgroup version 1 holds a process where no signal reaches it, in state D, until the group is thawed. (The freezer of version 2 lets
-SIGKILL through.) The simulated call that hangs so moves its own process into a group that is frozen already.
+The freezer of cgroup version 1 holds a process where no signal reaches it, in state D, until the group is thawed. (The
+freezer of version 2 lets SIGKILL through.) The simulated call that hangs so moves its own process into a group that is
+frozen already.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -24,7 +26,11 @@ def hierarchy() -> str | None:
         for line in stream:
             fields = line.split()
             separator = fields.index("-")
-            if fields[separator + 1] == "cgroup" and "freezer" in fields[separator + 3].split(",") and os.access(fields[4], os.W_OK):
+            if (
+                fields[separator + 1] == "cgroup"
+                and "freezer" in fields[separator + 3].split(",")
+                and os.access(fields[4], os.W_OK)
+            ):
                 return fields[4]
     return None
 
@@ -39,8 +45,10 @@ def make() -> str:
         return group()
     base = hierarchy()
     if base is None:
-        raise state.SimError("no freezer of cgroup version 1 can be written to here: a call that SIGKILL does not end cannot be made "
-                             "(hang SYMBOL forever ends with SIGKILL only)")
+        raise state.SimError(
+            "no freezer of cgroup version 1 can be written to here: a call that SIGKILL does not end cannot be made "
+            "(hang SYMBOL forever ends with SIGKILL only)"
+        )
     path = "%s/gpusim-%d-%d" % (base, os.getpid(), time.time_ns() % 10**9)
     try:
         os.mkdir(path)

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The installed libnvidia-ml.so.1: which functions it has. A driver has no functions of later ones."""
+
 from __future__ import annotations
 
 import os
@@ -13,7 +14,8 @@ from . import state
 PRISTINE = "/usr/local/lib/gpusim/libnvidia-ml.so.1"
 INSTALLED = "/usr/local/lib/libnvidia-ml.so.1"
 
-# What src/nvml_symbols.c keeps in the library for each function: its name, and the first and the last driver branch that has it.
+# What src/nvml_symbols.c keeps in the library for each function: its name, and the first and the last driver branch
+# that has it.
 BRANCHES = re.compile(rb"(nvml\w+) (\d{3}) (\d+)\n")
 
 
@@ -26,10 +28,15 @@ def library_version() -> str:
             return match.group(1)
         folders = [state.path(base)]
         if os.path.isdir(state.path(base + "/nvidia")):
-            folders = sorted(entry.path for entry in os.scandir(state.path(base + "/nvidia")) if entry.is_dir()) + folders
+            folders = (
+                sorted(entry.path for entry in os.scandir(state.path(base + "/nvidia")) if entry.is_dir()) + folders
+            )
         for folder in folders:
             found = [pattern.match(name) for name in os.listdir(folder)] if os.path.isdir(folder) else []
-            versions = sorted((match.group(1) for match in found if match), key=lambda text: [int(part) for part in re.findall(r"\d+", text)])
+            versions = sorted(
+                (match.group(1) for match in found if match),
+                key=lambda text: [int(part) for part in re.findall(r"\d+", text)],
+            )
             if versions:
                 return versions[-1]
     return ""
@@ -38,7 +45,11 @@ def library_version() -> str:
 def missing_symbols() -> set[str]:
     version = library_version()
     branch = int(version.split(".")[0]) if version else None
-    missing = {name for name, (first, last) in branches().items() if branch is not None and (branch < first or 0 < last < branch)}
+    missing = {
+        name
+        for name, (first, last) in branches().items()
+        if branch is not None and (branch < first or 0 < last < branch)
+    }
     faults = state.read(state.FAULTS)
     for section in faults.sections():
         if faults.get(section, "driver", fallback=version) == version:
@@ -51,7 +62,7 @@ def without_symbols(data: bytes, names: set[str]) -> bytes:
     if data[:6] != b"\x7fELF\x02\x01":
         raise state.SimError("%s is no 64-bit little-endian ELF file" % PRISTINE)
     result = bytearray(data)
-    offset, = struct.unpack_from("<Q", data, 0x28)
+    (offset,) = struct.unpack_from("<Q", data, 0x28)
     size, count = struct.unpack_from("<HH", data, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", data, offset + index * size) for index in range(count)]
     left = set(names)
@@ -60,9 +71,9 @@ def without_symbols(data: bytes, names: set[str]) -> bytes:
             continue
         strings = headers[header[6]][4]
         for place in range(header[4], header[4] + header[5], 24):
-            name_at, = struct.unpack_from("<I", data, place)
+            (name_at,) = struct.unpack_from("<I", data, place)
             start = strings + name_at
-            name = data[start:data.index(b"\0", start)].decode()
+            name = data[start : data.index(b"\0", start)].decode()
             if name in names:
                 # Undefined and without an address: what the linker skips.
                 struct.pack_into("<HQ", result, place + 6, 0, 0)

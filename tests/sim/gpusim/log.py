@@ -3,9 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The simulated kernel log: /dev/kmsg as a regular file with the records that the kernel's device would answer.
 
-A record is one line, "priority,sequence number,microseconds,-;text". A machine of the lab has no /dev/kmsg of its own, and its /dev is made
-anew at each boot. There the file can only grow, so that a program that writes to the device by name does not cut it off.
+A record is one line, "priority,sequence number,microseconds,-;text". A machine of the lab has no /dev/kmsg of its own,
+and its /dev is made anew at each boot. There the file can only grow, so that a program that writes to the device by
+name does not cut it off.
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -20,7 +22,10 @@ from . import state
 
 PATH = "/dev/kmsg"
 ERROR, INFO = 3, 6
-BAD = re.compile(r"Xid|failed|fallen|mismatch|rejected|disagrees|version magic|BUG:|Oops|Call Trace|already bound|No NVIDIA GPU|requires use")
+BAD = re.compile(
+    r"Xid|failed|fallen|mismatch|rejected|disagrees|version magic|BUG:|Oops|Call Trace|already bound|No NVIDIA "
+    r"GPU|requires use"
+)
 RECORD = re.compile(r"^(\d+),(\d+),(\d+),([^;]*);(.*)$")
 # <linux/fs.h>: FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_APPEND_FL
 GET_FLAGS, SET_FLAGS, APPEND_ONLY = 0x80086601, 0x40086602, 0x20
@@ -31,7 +36,7 @@ def _guard(on: bool) -> None:
     if state.root():
         return
     with contextlib.suppress(OSError), open(state.path(PATH), "rb") as stream:
-        flags, = struct.unpack("=I", fcntl.ioctl(stream, GET_FLAGS, b"\0" * 4))
+        (flags,) = struct.unpack("=I", fcntl.ioctl(stream, GET_FLAGS, b"\0" * 4))
         fcntl.ioctl(stream, SET_FLAGS, struct.pack("=I", flags | APPEND_ONLY if on else flags & ~APPEND_ONLY))
 
 
@@ -39,7 +44,9 @@ def begin() -> None:
     """An empty log: a boot."""
     target = state.path(PATH)
     if os.path.lexists(target) and not stat.S_ISREG(os.lstat(target).st_mode):
-        raise state.SimError("%s is no regular file: a machine whose kernel log can be read is no simulated one" % target)
+        raise state.SimError(
+            "%s is no regular file: a machine whose kernel log can be read is no simulated one" % target
+        )
     _guard(False)
     os.makedirs(os.path.dirname(target), exist_ok=True)
     with open(target, "w", encoding="utf-8"):
@@ -59,8 +66,14 @@ def write(text: str, level: int | None = None) -> None:
         for line in text.splitlines() or [""]:
             sequence = last[0] + 1
             moment = max(last[1], int(time.monotonic() * 1000000))
-            escaped = "".join(char if char.isprintable() and char != "\\" else "".join("\\x%02x" % byte for byte in char.encode()) for char in line)
-            stream.write("%d,%d,%d,-;%s\n" % (level if level is not None else ERROR if BAD.search(line) else INFO, sequence, moment, escaped))
+            escaped = "".join(
+                char if char.isprintable() and char != "\\" else "".join("\\x%02x" % byte for byte in char.encode())
+                for char in line
+            )
+            stream.write(
+                "%d,%d,%d,-;%s\n"
+                % (level if level is not None else ERROR if BAD.search(line) else INFO, sequence, moment, escaped)
+            )
             last = (sequence, moment)
     if fresh:
         _guard(True)
@@ -80,7 +93,11 @@ def records() -> list[tuple[int, int, int, str]]:
     for line in state.read_text(PATH).splitlines():
         match = RECORD.match(line)
         if match:
-            text = re.sub(r"((?:\\x[0-9a-f]{2})+)", lambda part: bytes.fromhex(part.group(1).replace("\\x", "")).decode("utf-8", "replace"), match.group(5))
+            text = re.sub(
+                r"((?:\\x[0-9a-f]{2})+)",
+                lambda part: bytes.fromhex(part.group(1).replace("\\x", "")).decode("utf-8", "replace"),
+                match.group(5),
+            )
             found.append((int(match.group(1)), int(match.group(2)), int(match.group(3)), text))
     return found
 
@@ -101,4 +118,7 @@ def forget(count: int) -> int:
 
 def shown() -> str:
     """As dmesg prints it."""
-    return "".join("[%5d.%06d] %s\n" % (moment // 1000000, moment % 1000000, text) for _priority, _sequence, moment, text in records())
+    return "".join(
+        "[%5d.%06d] %s\n" % (moment // 1000000, moment % 1000000, text)
+        for _priority, _sequence, moment, text in records()
+    )

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """MIG outside the library: layouts made by name, the files of processes on instances, and noted writes."""
+
 from __future__ import annotations
 
 import contextlib
@@ -21,7 +22,7 @@ def profiles(gpu: int) -> dict[str, tuple[int, int]]:
     node = state.described()
     found = {}
     for key in {**node["gpu"], **node["gpu %d" % gpu]}:
-        number = key[len("mig_profile_"):]
+        number = key[len("mig_profile_") :]
         if key.startswith("mig_profile_") and number.isdigit():
             fields = state.gpu_value(gpu, key).split()
             found[fields[-1]] = (int(number), int(fields[1]))

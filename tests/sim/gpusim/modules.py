@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Stand-ins for modprobe, rmmod and lsmod. NVIDIA's modules are simulated; anything else goes to the real tools."""
+
 from __future__ import annotations
 
 import getopt
@@ -77,8 +78,15 @@ def modinfo(file: str) -> dict[str, str]:
     tool = real_tool("modinfo")
     if tool is None:
         raise ModuleError("modinfo is not installed: the simulator reads module files with it (package kmod)")
-    done = subprocess.run([tool, state.path(file)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          universal_newlines=True, timeout=600, check=False)
+    done = subprocess.run(
+        [tool, state.path(file)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=False,
+    )
     if done.returncode != 0:
         raise ModuleError("could not insert '%s': Exec format error" % os.path.basename(file))
     fields: dict[str, str] = {}
@@ -89,6 +97,7 @@ def modinfo(file: str) -> dict[str, str]:
 
 
 # ---- who uses what ----
+
 
 def loaded() -> list[str]:
     return state.read(state.LOADED).sections()
@@ -115,8 +124,14 @@ def open_files() -> dict[str, list[int]]:
             except OSError:
                 continue
             if target.startswith(base + "/nvidia"):
-                rest = target[len(base) + 1:]
-                module = "nvidia_uvm" if rest.startswith("nvidia-uvm") else "nvidia_modeset" if rest == "nvidia-modeset" else "nvidia"
+                rest = target[len(base) + 1 :]
+                module = (
+                    "nvidia_uvm"
+                    if rest.startswith("nvidia-uvm")
+                    else "nvidia_modeset"
+                    if rest == "nvidia-modeset"
+                    else "nvidia"
+                )
                 held.setdefault(module, set()).add(int(entry))
     return {name: sorted(pids) for name, pids in held.items()}
 
@@ -134,14 +149,26 @@ def refresh_counts() -> dict[str, int]:
 
 
 def write_list(counts: dict[str, int]) -> None:
-    """/proc/modules: the modules of the simulated driver, newest first, and in a machine those of the host that are none of it."""
+    """/proc/modules: the modules of the simulated driver, newest first, and in a machine those of the host that are
+    none of it.
+    """
     parser = state.read(state.LOADED)
-    lines = ["%s %s %d %s Live 0x0000000000000000%s" % (
-        name, parser[name].get("size", "0"), counts[name], "".join(user + "," for user in users(name)) or "-",
-        " (%s)" % parser[name]["taint"] if parser[name].get("taint") else "") for name in reversed(parser.sections())]
+    lines = [
+        "%s %s %d %s Live 0x0000000000000000%s"
+        % (
+            name,
+            parser[name].get("size", "0"),
+            counts[name],
+            "".join(user + "," for user in users(name)) or "-",
+            " (%s)" % parser[name]["taint"] if parser[name].get("taint") else "",
+        )
+        for name in reversed(parser.sections())
+    ]
     # Written in place: in a machine the file is bound over the kernel's own.
-    sysfs.write_file("/proc/modules" if state.root() else state.PROC_MODULES,
-                     "".join(line + "\n" for line in lines) + state.read_text(state.HOST_MODULES))
+    sysfs.write_file(
+        "/proc/modules" if state.root() else state.PROC_MODULES,
+        "".join(line + "\n" for line in lines) + state.read_text(state.HOST_MODULES),
+    )
 
 
 def keep_host_modules() -> None:
@@ -151,6 +178,7 @@ def keep_host_modules() -> None:
 
 
 # ---- loading ----
+
 
 def _refused(version: str) -> str | None:
     """The reason for which a fault keeps this driver from loading."""
@@ -169,8 +197,13 @@ def _fault_lines(version: str) -> None:
     faults = state.read(state.FAULTS)
     for name in faults.sections():
         section = faults[name]
-        # What comes with this driver shows when it is loaded, and what happens at every load; the rest was logged when it happened.
-        if section.get("kmsg") and section.get("driver", version) == version and ("driver" in section or "kmsg_each_load" in section):
+        # What comes with this driver shows when it is loaded, and what happens at every load; the rest was logged when
+        # it happened.
+        if (
+            section.get("kmsg")
+            and section.get("driver", version) == version
+            and ("driver" in section or "kmsg_each_load" in section)
+        ):
             log.write(section["kmsg"])
 
 
@@ -178,8 +211,12 @@ def _gsp(version: str) -> str:
     """loaded: firmware of this version is there; mismatch: only other versions are; none: no GSP firmware at all."""
     base = state.path("/lib/firmware/nvidia")
     try:
-        versions = [entry for entry in os.listdir(base) if entry[:1].isdigit() and any(
-            name.startswith("gsp_") and name.endswith(".bin") for name in os.listdir(os.path.join(base, entry)))]
+        versions = [
+            entry
+            for entry in os.listdir(base)
+            if entry[:1].isdigit()
+            and any(name.startswith("gsp_") and name.endswith(".bin") for name in os.listdir(os.path.join(base, entry)))
+        ]
     except OSError:
         versions = []
     return "loaded" if version in versions else "mismatch" if versions else "none"
@@ -233,8 +270,10 @@ def load(name: str, asked: str) -> None:
             raise ModuleError("could not insert '%s': No such device" % asked)
         reason = _refused(version)
         if reason is None and state.gpu_value(0, "open_required") == "1" and fields.get("license", "") == "NVIDIA":
-            log.write("NVRM: The NVIDIA GPU %s installed in this system requires use of the NVIDIA open kernel modules." % (
-                state.sysfs_address(state.gpu_value(0, "pci"))))
+            log.write(
+                "NVRM: The NVIDIA GPU %s installed in this system requires use of the NVIDIA open kernel modules."
+                % (state.sysfs_address(state.gpu_value(0, "pci")))
+            )
             reason = "no-device"
         if reason is None and current.has_section("nouveau"):
             log.write("NVRM: GPU %s is already bound to nouveau." % state.sysfs_address(state.gpu_value(0, "pci")))
@@ -246,16 +285,19 @@ def load(name: str, asked: str) -> None:
                 log.write("NVRM: The NVIDIA probe routine failed for %d device(s)." % state.gpu_count())
             raise ModuleError("could not insert '%s': %s" % (asked, ERRORS[reason]))
     licence = fields.get("license", "")
-    _record(name, {
-        "version": version,
-        "srcversion": fields.get("srcversion", ""),
-        "file": file,
-        "release": release,
-        "time": "%d" % time.time(),
-        "taint": "POE" if licence == "NVIDIA" else "OE",
-        "flavour": "proprietary" if licence == "NVIDIA" else "open",
-        "size": str(os.path.getsize(state.path(file))),
-    })
+    _record(
+        name,
+        {
+            "version": version,
+            "srcversion": fields.get("srcversion", ""),
+            "file": file,
+            "release": release,
+            "time": "%d" % time.time(),
+            "taint": "POE" if licence == "NVIDIA" else "OE",
+            "flavour": "proprietary" if licence == "NVIDIA" else "open",
+            "size": str(os.path.getsize(state.path(file))),
+        },
+    )
 
 
 def _record(name: str, section: dict[str, str]) -> None:
@@ -275,7 +317,10 @@ def _record(name: str, section: dict[str, str]) -> None:
         log.write("NVRM: loading NVIDIA %s  %s  (simulated by gpusim)" % (kind, section["version"]))
         if section["gsp"] == "mismatch" and state.gpu_value(0, "gsp_required") == "1":
             for gpu in range(state.gpu_count()):
-                log.write("NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2393)" % state.sysfs_address(state.gpu_value(gpu, "pci")))
+                log.write(
+                    "NVRM: GPU %s: RmInitAdapter failed! (0x62:0x40:2393)"
+                    % state.sysfs_address(state.gpu_value(gpu, "pci"))
+                )
         _fault_lines(section["version"])
     if name in ("nvidia", "nouveau"):
         sysfs.bind_driver()
@@ -284,8 +329,18 @@ def _record(name: str, section: dict[str, str]) -> None:
 
 def load_nouveau() -> None:
     """The kernel's own driver took the GPUs: a fault of nodes where it is not kept away."""
-    _record("nouveau", {"version": "", "file": "", "release": state.release(), "time": "%d" % time.time(), "taint": "",
-                        "flavour": "", "size": "2400256"})
+    _record(
+        "nouveau",
+        {
+            "version": "",
+            "file": "",
+            "release": state.release(),
+            "time": "%d" % time.time(),
+            "taint": "",
+            "flavour": "",
+            "size": "2400256",
+        },
+    )
 
 
 def insert(asked: str, first_time: bool = False) -> None:
@@ -341,25 +396,74 @@ def remove(asked: str, first_time: bool = False) -> None:
 
 # ---- the tools ----
 
+
 def _forward(tool: str, arguments: list[str]) -> int:
     real = real_tool(tool)
     if real is None:
-        print("%s: the real tool is not installed, and this is no module of the simulated driver" % tool, file=sys.stderr)
+        print(
+            "%s: the real tool is not installed, and this is no module of the simulated driver" % tool, file=sys.stderr
+        )
         return 1
     return subprocess.call([real] + arguments)
 
 
 def modprobe(arguments: list[str]) -> int:
     try:
-        options, names = getopt.gnu_getopt(arguments, "afinrqRvsDbcC:d:S:wVh", [
-            "all", "force", "force-modversion", "force-vermagic", "ignore-install", "ignore-remove", "show", "dry-run", "remove",
-            "quiet", "resolve-alias", "verbose", "syslog", "show-depends", "use-blacklist", "showconfig", "config=", "dirname=",
-            "set-version=", "first-time", "wait=", "remove-holders", "version", "help", "show-modversions", "dump-modversions", "show-config"])
+        options, names = getopt.gnu_getopt(
+            arguments,
+            "afinrqRvsDbcC:d:S:wVh",
+            [
+                "all",
+                "force",
+                "force-modversion",
+                "force-vermagic",
+                "ignore-install",
+                "ignore-remove",
+                "show",
+                "dry-run",
+                "remove",
+                "quiet",
+                "resolve-alias",
+                "verbose",
+                "syslog",
+                "show-depends",
+                "use-blacklist",
+                "showconfig",
+                "config=",
+                "dirname=",
+                "set-version=",
+                "first-time",
+                "wait=",
+                "remove-holders",
+                "version",
+                "help",
+                "show-modversions",
+                "dump-modversions",
+                "show-config",
+            ],
+        )
     except getopt.GetoptError:
         return _forward("modprobe", arguments)
     flags = {key.lstrip("-") for key, _value in options}
-    elsewhere = flags & {"c", "showconfig", "show-config", "D", "show-depends", "R", "resolve-alias", "S", "set-version", "d", "dirname", "V",
-                         "version", "h", "help", "show-modversions", "dump-modversions"}
+    elsewhere = flags & {
+        "c",
+        "showconfig",
+        "show-config",
+        "D",
+        "show-depends",
+        "R",
+        "resolve-alias",
+        "S",
+        "set-version",
+        "d",
+        "dirname",
+        "V",
+        "version",
+        "h",
+        "help",
+        "show-modversions",
+        "dump-modversions",
+    }
     removing = bool(flags & {"r", "remove", "remove-holders"})
     # Without -a and -r only the first word is a module; the rest are its parameters.
     wanted = names if removing or flags & {"a", "all"} else names[:1]
@@ -371,8 +475,14 @@ def modprobe(arguments: list[str]) -> int:
     for name in ours:
         try:
             if dry:
-                if canonical(name) not in loaded() and not removing and module_file(canonical(name), state.release()) is None:
-                    raise ModuleError("Module %s not found in directory /lib/modules/%s" % (name, state.release()), fatal=True)
+                if (
+                    canonical(name) not in loaded()
+                    and not removing
+                    and module_file(canonical(name), state.release()) is None
+                ):
+                    raise ModuleError(
+                        "Module %s not found in directory /lib/modules/%s" % (name, state.release()), fatal=True
+                    )
                 continue
             state.require_root()
             if removing and "remove-holders" in flags:

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Describes the hardware of a node: gpusim init."""
+
 from __future__ import annotations
 
 import hashlib
@@ -32,7 +33,14 @@ def describe(model: str, gpus: int | None, node: str):
     switches = base.getint("nvswitches", fallback=0) if count else 0
     managers = base.getint("nvlink_managers", fallback=0) if count else 0
     result = state.ini()
-    result["node"] = {"name": node, "model": model, "gpus": str(count), "nvswitches": str(switches), "nvlink_managers": str(managers), "simulated": "1"}
+    result["node"] = {
+        "name": node,
+        "model": model,
+        "gpus": str(count),
+        "nvswitches": str(switches),
+        "nvlink_managers": str(managers),
+        "simulated": "1",
+    }
     result["gpu"] = dict(profile["gpu"])
     for index in range(count):
         seed = hashlib.sha256(("gpusim/%s/%d" % (node, index)).encode()).digest()

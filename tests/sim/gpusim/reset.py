@@ -8,6 +8,7 @@ client" while a process or persistence mode holds a GPU (NVIDIA/NVSentinel#1690)
 (NVIDIA/mig-parted#181). No capture shows the words of the refusal for an incomplete set of NVLink peers, nor the status
 of a board without reset: that one is nvidia-smi(1)'s "not available on target device".
 """
+
 from __future__ import annotations
 
 import contextlib
@@ -52,9 +53,18 @@ def chosen(wanted: list[str]) -> list[int] | None:
     """The GPUs of -i: by index, UUID, serial number or PCI address; None if one is none of this node's."""
     found = []
     for name in wanted:
-        fitting = [gpu for index, gpu in enumerate(present()) if name.lower() in (
-            str(index), state.gpu_now(gpu, "uuid").lower(), state.gpu_now(gpu, "serial"), state.gpu_value(gpu, "pci"),
-            state.sysfs_address(state.gpu_value(gpu, "pci")))]
+        fitting = [
+            gpu
+            for index, gpu in enumerate(present())
+            if name.lower()
+            in (
+                str(index),
+                state.gpu_now(gpu, "uuid").lower(),
+                state.gpu_now(gpu, "serial"),
+                state.gpu_value(gpu, "pci"),
+                state.sysfs_address(state.gpu_value(gpu, "pci")),
+            )
+        ]
         if not fitting:
             return None
         found += fitting
@@ -123,13 +133,17 @@ def run(request: dict) -> int:
         time.sleep(3600)
     missing = peers(gpus)
     if missing:
-        print("GPUs joined by NVLink have to be reset in the same command (simulated). Missing: %s"
-              % ", ".join(_name(gpu) for gpu in missing))
+        print(
+            "GPUs joined by NVLink have to be reset in the same command (simulated). Missing: %s"
+            % ", ".join(_name(gpu) for gpu in missing)
+        )
         return 255
     lost = [gpu for gpu in gpus if state.gpu_now(gpu, "lost") == "1"]
     if lost:
-        print("Unable to determine the device handle for GPU %s: GPU is lost.  Reboot the system to recover this GPU"
-              % _name(lost[0]))
+        print(
+            "Unable to determine the device handle for GPU %s: GPU is lost.  Reboot the system to recover this GPU"
+            % _name(lost[0])
+        )
         return 15
     refused = {gpu: why for gpu, why in ((gpu, _refusal(gpu, outcomes[gpu])) for gpu in gpus) if why}
     if refused:
@@ -158,23 +172,29 @@ def _refuse(refused: dict[int, str]) -> int:
     for gpu, why in refused.items():
         print("  GPU %s: %s" % (_name(gpu), why))
         if why == UNKNOWN:
-            log.write("NVRM: GPU %s: RmInitAdapter failed! (0x62:0xffff:2393)"
-                      % state.sysfs_address(state.gpu_value(gpu, "pci")))
+            log.write(
+                "NVRM: GPU %s: RmInitAdapter failed! (0x62:0xffff:2393)"
+                % state.sysfs_address(state.gpu_value(gpu, "pci"))
+            )
     busy = sum(why == IN_USE for why in refused.values())
     if busy:
-        print("\n%d device%s currently being used by one or more other processes (e.g., Fabric Manager, CUDA "
-              "application, graphics application such as an X server, or a monitoring application such as another "
-              "instance of nvidia-smi). Please first kill all processes using "
-              "%s and all compute applications running in the system." % (
-                  busy, "s are" if busy > 1 else " is", "these devices" if busy > 1 else "this device"))
+        print(
+            "\n%d device%s currently being used by one or more other processes (e.g., Fabric Manager, CUDA "
+            "application, graphics application such as an X server, or a monitoring application such as another "
+            "instance of nvidia-smi). Please first kill all processes using "
+            "%s and all compute applications running in the system."
+            % (busy, "s are" if busy > 1 else " is", "these devices" if busy > 1 else "this device")
+        )
     return max(STATUS[why] for why in refused.values())
 
 
 def _harm(gpu: int, outcome: str) -> None:
     address = state.sysfs_address(state.gpu_value(gpu, "pci"))[:-2]
     if outcome == "xid":
-        log.write("NVRM: Xid (PCI:%s): 119, pid='<unknown>', name=<unknown>, Timeout after 6s of waiting for RPC "
-                  "response from GPU0 GSP!" % address)
+        log.write(
+            "NVRM: Xid (PCI:%s): 119, pid='<unknown>', name=<unknown>, Timeout after 6s of waiting for RPC "
+            "response from GPU0 GSP!" % address
+        )
         return
     with state.locked():
         faults = state.read(state.FAULTS)
@@ -217,8 +237,10 @@ def apply(gpu: int) -> None:
     if before in RECOVERED:
         address = state.sysfs_address(state.gpu_value(gpu, "pci"))[:-2]
         log.write("NVRM: GPU at PCI:%s: %s" % (address, state.gpu_value(gpu, "uuid")))
-        log.write("NVRM: Xid (PCI:%s): 154, GPU recovery action changed from 0x%s (%s) to 0x0 (None)"
-                  % (address, before, RECOVERED[before]))
+        log.write(
+            "NVRM: Xid (PCI:%s): 154, GPU recovery action changed from 0x%s (%s) to 0x0 (None)"
+            % (address, before, RECOVERED[before])
+        )
 
 
 def _mine(section, gpu: int) -> bool:

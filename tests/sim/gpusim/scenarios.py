@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The phases of a driver upgrade, each as one name: what the node is like in it, and in the states in which an upgrade can end."""
+"""The phases of a driver upgrade, each as one name: what the node is like in it, and in the states in which an upgrade
+can end.
+"""
+
 from __future__ import annotations
 
 import argparse
@@ -13,8 +16,24 @@ from . import faults, files, freezer, library, log, modules, state
 
 
 def _options(*words: str, **keywords) -> argparse.Namespace:
-    return argparse.Namespace(**{"words": list(words), "gpu": None, "driver": None, "value": None, "link": "0", "after": None, "first": None, "from_s": None,
-                                 "until_s": None, "until_boot": False, "mig": None, "ci": None, "fatal": False, **keywords})
+    return argparse.Namespace(
+        **{
+            "words": list(words),
+            "gpu": None,
+            "driver": None,
+            "value": None,
+            "link": "0",
+            "after": None,
+            "first": None,
+            "from_s": None,
+            "until_s": None,
+            "until_boot": False,
+            "mig": None,
+            "ci": None,
+            "fatal": False,
+            **keywords,
+        }
+    )
 
 
 def _inject(name: str, *words: str, **keywords) -> str:
@@ -61,8 +80,15 @@ def _steady(_asked) -> list[str]:
 def _upgraded(asked) -> list[str]:
     """A job that began before still maps the old libraries, and holds the GPU."""
     version = library.library_version()
-    old = [path for base in files.LIBRARY_FOLDERS for path in glob.glob(state.path(base) + "/**/libnvidia-ml.so.%s" % version, recursive=True)]
-    done = ["a job (process %d) works on GPU 0 with the libraries of %s" % (faults.start_process(0, "C", 2048, old[0] if old else None), version)]
+    old = [
+        path
+        for base in files.LIBRARY_FOLDERS
+        for path in glob.glob(state.path(base) + "/**/libnvidia-ml.so.%s" % version, recursive=True)
+    ]
+    done = [
+        "a job (process %d) works on GPU 0 with the libraries of %s"
+        % (faults.start_process(0, "C", 2048, old[0] if old else None), version)
+    ]
     return done + [_inject("library-version", asked.driver or _next_version(version))]
 
 
@@ -128,16 +154,32 @@ def _hang_frozen(_asked) -> list[str]:
 # name -> (what nvmlInit answers, what the node is like, what makes it so)
 SCENARIOS = {
     "steady": ("0", "no fault; the driver is loaded", _steady),
-    "userspace-upgraded": ("18", "the libraries are new (--driver V), the loaded module is old, and a job still works with the old ones", _upgraded),
+    "userspace-upgraded": (
+        "18",
+        "the libraries are new (--driver V), the loaded module is old, and a job still works with the old ones",
+        _upgraded,
+    ),
     "module-unloaded": ("9", "no module is loaded, and there are no device files", _unloaded),
     "half-installed": ("12", "dpkg was interrupted: no library, half-installed packages, no module", _half_installed),
     "wrong-kernel": ("9", "the module on disk is for another kernel and cannot be loaded", _wrong_kernel),
     "module-unsigned": ("9", "the module on disk is not signed, and the kernel wants that", _unsigned),
-    "settings-lost": ("0", "the driver came up anew: no persistence, default limits, counters from zero, MIG pending", _settings_lost),
+    "settings-lost": (
+        "0",
+        "the driver came up anew: no persistence, default limits, counters from zero, MIG pending",
+        _settings_lost,
+    ),
     "gpu-missing": ("0", "one GPU fewer than before", _gpu_missing),
     "gpu-without-handle": ("0", "as many GPUs as before, and one that does not come up (rc 15)", _no_handle),
-    "fabric-converging": ("0", "the NVLink fabric is in progress (state 2), and complete after --value N looks (default 3)", _converging),
-    "regression": ("0", "GPU 1 has a slower PCI Express link, one NVLink less, less memory, and GSP firmware of another version", _regression),
+    "fabric-converging": (
+        "0",
+        "the NVLink fabric is in progress (state 2), and complete after --value N looks (default 3)",
+        _converging,
+    ),
+    "regression": (
+        "0",
+        "GPU 1 has a slower PCI Express link, one NVLink less, less memory, and GSP firmware of another version",
+        _regression,
+    ),
     "hang": ("-", "a call never comes back; SIGKILL ends it", _hang),
     "hang-unkillable": ("-", "a call never comes back, and nothing ends it before gpusim clear", _hang_frozen),
 }
@@ -151,7 +193,9 @@ def run(name: str, asked) -> list[str]:
     faults.clear(None)
     # A process that was told to end holds its device for another moment.
     for _attempt in range(100):
-        if not modules.reference_counts().get("nvidia_uvm") and not [pid for pid in modules.open_files().get("nvidia", []) if _ours(pid)]:
+        if not modules.reference_counts().get("nvidia_uvm") and not [
+            pid for pid in modules.open_files().get("nvidia", []) if _ours(pid)
+        ]:
             break
         time.sleep(0.05)
     log.write("gpusim: scenario %s" % name, log.INFO)

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Where the simulator's state lies, and how it is read and written."""
+
 from __future__ import annotations
 
 import configparser
@@ -54,7 +55,10 @@ def read(name: str) -> configparser.ConfigParser:
 
 
 def described() -> configparser.ConfigParser:
-    """The node's description, which is looked at for every value: read again only when the file is another one. Nobody changes the answer."""
+    """The node's description, which is looked at for every value: read again only when the file is another one.
+
+    Nobody changes the answer.
+    """
     target = path(NODE)
     try:
         about = os.stat(target)
@@ -124,11 +128,17 @@ def gpu_value(gpu: int, key: str, fallback: str = "") -> str:
 
 
 def gpu_now(gpu: int, key: str, fallback: str = "") -> str:
-    """The value as the library answers it, with faults that hold whatever the driver; for what shows outside the library, too."""
+    """The value as the library answers it, with faults that hold whatever the driver; for what shows outside the
+    library, too.
+    """
     faults = read(FAULTS)
     for name in faults.sections():
         section = faults[name]
-        if "set." + key in section and section.get("gpu", str(gpu)) in (str(gpu), "all") and not {"driver", "from_s", "until_s"} & set(section):
+        if (
+            "set." + key in section
+            and section.get("gpu", str(gpu)) in (str(gpu), "all")
+            and not {"driver", "from_s", "until_s"} & set(section)
+        ):
             return section["set." + key]
     return gpu_value(gpu, key, fallback)
 

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files the driver and the PCI bus would show: /proc/driver, /sys/module, /sys/bus/pci/devices, /dev/nvidia*."""
+
 from __future__ import annotations
 
 import contextlib
@@ -38,6 +39,7 @@ def _remove(name: str) -> None:
 
 # ---- the PCI bus ----
 
+
 def _generation_text(generation: str) -> str:
     speed = {"1": "2.5", "2": "5.0", "3": "8.0", "4": "16.0", "5": "32.0", "6": "64.0"}.get(generation, "Unknown")
     return speed + (" GT/s PCIe" if speed != "Unknown" else "")
@@ -47,46 +49,56 @@ def pci_devices() -> list[dict]:
     node = state.described()
     devices = []
     for index in range(node.getint("node", "gpus", fallback=0)):
-        devices.append({
-            "address": state.sysfs_address(state.gpu_value(index, "pci")),
-            "gpu": index,
-            "id": int(state.gpu_value(index, "pci_device_id"), 0),
-            "subsystem": int(state.gpu_value(index, "pci_subsystem_id"), 0),
-            "class": 0x030200,
-            "numa": state.gpu_value(index, "numa_node", "0"),
-        })
+        devices.append(
+            {
+                "address": state.sysfs_address(state.gpu_value(index, "pci")),
+                "gpu": index,
+                "id": int(state.gpu_value(index, "pci_device_id"), 0),
+                "subsystem": int(state.gpu_value(index, "pci_subsystem_id"), 0),
+                "class": 0x030200,
+                "numa": state.gpu_value(index, "numa_node", "0"),
+            }
+        )
     for index in range(node.getint("node", "nvswitches", fallback=0)):
         section = node["nvswitch %d" % index]
-        devices.append({
-            "address": state.sysfs_address(section["pci"]),
-            "gpu": None,
-            "id": int(section["pci_device_id"], 0),
-            "subsystem": int(section["pci_device_id"], 0),
-            "class": 0x068000,
-            "numa": "-1",
-        })
+        devices.append(
+            {
+                "address": state.sysfs_address(section["pci"]),
+                "gpu": None,
+                "id": int(section["pci_device_id"], 0),
+                "subsystem": int(section["pci_device_id"], 0),
+                "class": 0x068000,
+                "numa": "-1",
+            }
+        )
     for index in range(node.getint("node", "nvlink_managers", fallback=0)):
         section = node["nvlink_manager %d" % index]
-        devices.append({
-            "address": state.sysfs_address(section["pci"]),
-            "gpu": None,
-            "id": int(section["pci_device_id"], 0),
-            "subsystem": int(section["pci_device_id"], 0),
-            "class": 0x020700,
-            "numa": "-1",
-            "vpd": SWITCH_MANAGER,
-        })
+        devices.append(
+            {
+                "address": state.sysfs_address(section["pci"]),
+                "gpu": None,
+                "id": int(section["pci_device_id"], 0),
+                "subsystem": int(section["pci_device_id"], 0),
+                "class": 0x020700,
+                "numa": "-1",
+                "vpd": SWITCH_MANAGER,
+            }
+        )
     return devices
 
 
 def vital_product_data(text: str) -> bytes:
-    """What an adapter says of itself: an identifier string, one vendor's keyword, the end (PCI Local Bus Specification, appendix I)."""
+    """What an adapter says of itself: an identifier string, one vendor's keyword, the end (PCI Local Bus Specification,
+    appendix I).
+    """
     name, keyword = b"gpusim adapter", b"V0" + bytes([len(text)]) + text.encode("ascii")
     return b"\x82" + struct.pack("<H", len(name)) + name + b"\x90" + struct.pack("<H", len(keyword)) + keyword + b"\x78"
 
 
 def write_pci(sys_root: str = state.SYS) -> None:
-    """One directory for each NVIDIA device of the node and each adapter of its NVLink switches, with what lspci and the kernel's tools read."""
+    """One directory for each NVIDIA device of the node and each adapter of its NVLink switches, with what lspci and the
+    kernel's tools read.
+    """
     absent = absent_gpus()
     for device in pci_devices():
         base = "%s/bus/pci/devices/%s" % (sys_root, device["address"])
@@ -96,7 +108,14 @@ def write_pci(sys_root: str = state.SYS) -> None:
         vendor, ident = device["id"] & 0xFFFF, device["id"] >> 16
         subvendor, subident = device["subsystem"] & 0xFFFF, device["subsystem"] >> 16
         modalias = "pci:v%08Xd%08Xsv%08Xsd%08Xbc%02Xsc%02Xi%02X" % (
-            vendor, ident, subvendor, subident, device["class"] >> 16, device["class"] >> 8 & 0xFF, device["class"] & 0xFF)
+            vendor,
+            ident,
+            subvendor,
+            subident,
+            device["class"] >> 16,
+            device["class"] >> 8 & 0xFF,
+            device["class"] & 0xFF,
+        )
         files = {
             "vendor": "0x%04x" % vendor,
             "device": "0x%04x" % ident,
@@ -108,8 +127,8 @@ def write_pci(sys_root: str = state.SYS) -> None:
             "numa_node": device["numa"],
             "enable": "1",
             "modalias": modalias,
-            "uevent": "PCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\nPCI_SLOT_NAME=%s\nMODALIAS=%s" % (
-                device["class"], vendor, ident, subvendor, subident, device["address"], modalias),
+            "uevent": "PCI_CLASS=%X\nPCI_ID=%04X:%04X\nPCI_SUBSYS_ID=%04X:%04X\nPCI_SLOT_NAME=%s\nMODALIAS=%s"
+            % (device["class"], vendor, ident, subvendor, subident, device["address"], modalias),
             "resource": "\n".join(["0x%016x 0x%016x 0x%016x" % (0, 0, 0)] * 13),
             "gpusim": "simulated device, no hardware",
         }
@@ -117,14 +136,34 @@ def write_pci(sys_root: str = state.SYS) -> None:
             for kind in ("current", "max"):
                 files["%s_link_speed" % kind] = _generation_text(state.gpu_now(device["gpu"], "pcie_gen_%s" % kind))
                 files["%s_link_width" % kind] = state.gpu_now(device["gpu"], "pcie_width_%s" % kind)
-            for kind, total, key in (("correctable", "COR", "correctable"), ("nonfatal", "NONFATAL", "non_fatal"), ("fatal", "FATAL", "fatal")):
+            for kind, total, key in (
+                ("correctable", "COR", "correctable"),
+                ("nonfatal", "NONFATAL", "non_fatal"),
+                ("fatal", "FATAL", "fatal"),
+            ):
                 count = state.gpu_now(device["gpu"], "pcie_" + key, "0")
-                files["aer_dev_" + kind] = "%s %s\nTOTAL_ERR_%s %s" % ("RxErr" if kind == "correctable" else "DLP", count, total, count)
+                files["aer_dev_" + kind] = "%s %s\nTOTAL_ERR_%s %s" % (
+                    "RxErr" if kind == "correctable" else "DLP",
+                    count,
+                    total,
+                    count,
+                )
         for name, text in files.items():
             write_file("%s/%s" % (base, name), text + "\n")
         config = bytearray(256)
-        struct.pack_into("<HHHHBBBB", config, 0, vendor, ident, 0x0006, 0x0010, 0xA1,
-                         device["class"] & 0xFF, device["class"] >> 8 & 0xFF, device["class"] >> 16)
+        struct.pack_into(
+            "<HHHHBBBB",
+            config,
+            0,
+            vendor,
+            ident,
+            0x0006,
+            0x0010,
+            0xA1,
+            device["class"] & 0xFF,
+            device["class"] >> 8 & 0xFF,
+            device["class"] >> 16,
+        )
         struct.pack_into("<HH", config, 0x2C, subvendor, subident)
         with open(state.path(base + "/config"), "wb") as stream:
             stream.write(config)
@@ -135,7 +174,10 @@ def write_pci(sys_root: str = state.SYS) -> None:
 
 
 def write_adapter_modules() -> None:
-    """The kernel modules through which NVLink switches are managed. They are not the GPU driver's, and are there from the boot on."""
+    """The kernel modules through which NVLink switches are managed.
+
+    They are not the GPU driver's, and are there from the boot on.
+    """
     if not any("vpd" in device for device in pci_devices()):
         return
     for name in ADAPTER_MODULES:
@@ -172,6 +214,7 @@ def absent_gpus() -> set[int]:
 
 
 # ---- the driver ----
+
 
 def write_module(name: str) -> None:
     section = state.read(state.LOADED)[name]
@@ -210,31 +253,51 @@ def write_holders(users: dict[str, list[str]], counts: dict[str, int]) -> None:
 def write_proc_driver() -> None:
     section = state.read(state.LOADED)["nvidia"]
     kind = "UNIX Open Kernel Module for x86_64" if section.get("flavour") == "open" else "UNIX x86_64 Kernel Module"
-    write_file(state.PROC_DRIVER + "/nvidia/version",
-               "NVRM version: NVIDIA %s  %s  (simulated by gpusim)\nGCC version:  gcc version 12.2.0 (Debian)\n" % (kind, section["version"]))
-    write_file(state.PROC_DRIVER + "/nvidia/params", "Mobile: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n")
+    write_file(
+        state.PROC_DRIVER + "/nvidia/version",
+        "NVRM version: NVIDIA %s  %s  (simulated by gpusim)\nGCC version:  gcc version 12.2.0 (Debian)\n"
+        % (kind, section["version"]),
+    )
+    write_file(
+        state.PROC_DRIVER + "/nvidia/params",
+        "Mobile: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 0\nDeviceFileMode: 438\n",
+    )
     absent = absent_gpus()
     for index in range(state.gpu_count()):
         if index in absent:
             continue
         address = state.sysfs_address(state.gpu_value(index, "pci"))
-        write_file("%s/nvidia/gpus/%s/information" % (state.PROC_DRIVER, address), (
-            "Model: \t\t %s\nIRQ:   \t\t %s\nGPU UUID: \t %s\nVideo BIOS: \t %s\nBus Type: \t PCIe\nDMA Size: \t 52 bits\n"
-            "DMA Mask: \t 0xfffffffffffff\nBus Location: \t %s\nDevice Minor: \t %s\nGPU Firmware: \t %s\nGPU Excluded:\t No\n") % (
-                state.gpu_value(index, "name"), state.gpu_value(index, "irq"), state.gpu_value(index, "uuid"),
-                state.gpu_value(index, "vbios"), address, state.gpu_value(index, "minor"),
-                section["version"] if section.get("gsp") == "loaded" else "N/A"))
+        write_file(
+            "%s/nvidia/gpus/%s/information" % (state.PROC_DRIVER, address),
+            (
+                "Model: \t\t %s\nIRQ:   \t\t %s\nGPU UUID: \t %s\nVideo BIOS: \t %s\nBus Type: \t PCIe\n"
+                "DMA Size: \t 52 bits\n"
+                "DMA Mask: \t 0xfffffffffffff\nBus Location: \t %s\nDevice Minor: \t %s\nGPU Firmware: \t %s\n"
+                "GPU Excluded:\t No\n"
+            )
+            % (
+                state.gpu_value(index, "name"),
+                state.gpu_value(index, "irq"),
+                state.gpu_value(index, "uuid"),
+                state.gpu_value(index, "vbios"),
+                address,
+                state.gpu_value(index, "minor"),
+                section["version"] if section.get("gsp") == "loaded" else "N/A",
+            ),
+        )
 
     write_capabilities()
 
 
-# MIG capabilities by their minor numbers: the right to change layouts, the right to watch, then 135 for each of 32 GPUs, the number that the driver has
-# room for: 15 GPU instances with 8 compute instances each.
+# MIG capabilities by their minor numbers: the right to change layouts, the right to watch, then 135 for each of 32
+# GPUs, the number that the driver has room for: 15 GPU instances with 8 compute instances each.
 CAPABILITIES = {"config": 1, "monitor": 2}
 
 
 def write_capabilities() -> None:
-    """The capability files that are there without any instance; those of instances come and go with them in the library (src/mig_caps.c)."""
+    """The capability files that are there without any instance; those of instances come and go with them in the library
+    (src/mig_caps.c).
+    """
     lines = ["%s %d" % item for item in CAPABILITIES.items()]
     minor = 3
     for gpu in range(32):
@@ -244,8 +307,10 @@ def write_capabilities() -> None:
             minor += len(names)
     write_file(state.PROC_DRIVER + "/nvidia-caps/mig-minors", "\n".join(lines) + "\n")
     for name, number in CAPABILITIES.items():
-        write_file("%s/nvidia/capabilities/mig/%s" % (state.PROC_DRIVER, name),
-                   "DeviceFileMinor: %d\nDeviceFileMode: 256\nDeviceFileModify: 1\n" % number)
+        write_file(
+            "%s/nvidia/capabilities/mig/%s" % (state.PROC_DRIVER, name),
+            "DeviceFileMinor: %d\nDeviceFileMode: 256\nDeviceFileModify: 1\n" % number,
+        )
         _device("/dev/nvidia-caps/nvidia-cap%d" % number)
 
 
@@ -266,7 +331,10 @@ def remove_proc_driver() -> None:
 
 
 def _device(name: str) -> None:
-    """A device file that can be opened and held. It is the null device: on a host with real GPUs it reaches none of them."""
+    """A device file that can be opened and held.
+
+    It is the null device: on a host with real GPUs it reaches none of them.
+    """
     target = state.path(name)
     if os.path.lexists(target):
         return
@@ -281,12 +349,17 @@ def _device(name: str) -> None:
 
 def device_names() -> list[str]:
     absent = absent_gpus()
-    return ["/dev/nvidia%s" % state.gpu_value(index, "minor") for index in range(state.gpu_count()) if index not in absent]
+    return [
+        "/dev/nvidia%s" % state.gpu_value(index, "minor") for index in range(state.gpu_count()) if index not in absent
+    ]
 
 
 def write_devices(module: str) -> None:
-    names = {"nvidia": ["/dev/nvidiactl"] + device_names(), "nvidia_uvm": ["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"],
-             "nvidia_modeset": ["/dev/nvidia-modeset"]}
+    names = {
+        "nvidia": ["/dev/nvidiactl"] + device_names(),
+        "nvidia_uvm": ["/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"],
+        "nvidia_modeset": ["/dev/nvidia-modeset"],
+    }
     for name in names.get(module, []):
         _device(name)
 

@@ -5,8 +5,9 @@
 
 python3 -m tests.tools.mutants [--jobs N] [--list] [NAME|SUBJECT ...]
 
-The tests that should notice a mistake are run without it first and have to pass. The exit status is 0 only when every mistake was noticed
-by a test that failed. The output of each run is kept in .lab/logs/mutants/. The checkout itself is never changed.
+The tests that should notice a mistake are run without it first and have to pass. The exit status is 0 only when every
+mistake was noticed by a test that failed. The output of each run is kept in .lab/logs/mutants/. The checkout itself is
+never changed.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ class Run:
         name, tests = checks
         ended = self._on_a_copy(lambda copy: copy.run(self.pythons[name], tests), "without-{0:02d}".format(number))
         why = trial.usable(ended)
-        say("without a mutant: {0}: {1}, {2:.0f} s".format(" ".join(tests), why or "{0} passed".format(ended.passed), ended.seconds))
+        say(
+            "without a mutant: {0}: {1}, {2:.0f} s".format(
+                " ".join(tests), why or "{0} passed".format(ended.passed), ended.seconds
+            )
+        )
         return why
 
     def _with(self, mutant: catalogue.Mutant, useless: str) -> trial.Verdict:
@@ -80,7 +85,9 @@ class Run:
             verdict = trial.Verdict(mutant, trial.ERROR, useless, 0.0)
         else:
             try:
-                ended = self._on_a_copy(lambda copy: copy.with_mutant(mutant, self.pythons[mutant.environment]), mutant.name)
+                ended = self._on_a_copy(
+                    lambda copy: copy.with_mutant(mutant, self.pythons[mutant.environment]), mutant.name
+                )
                 verdict = trial.judge(mutant, ended)
             except catalogue.MutantError as exc:
                 verdict = trial.Verdict(mutant, trial.ERROR, str(exc), 0.0)
@@ -107,25 +114,39 @@ def table(verdicts: t.Sequence[trial.Verdict]) -> str:
     """Every mutant, where it is and which test noticed it."""
     rows = ["| mutant | file | caught by |", "|---|---|---|"]
     for one in verdicts:
-        by = "`{0}`".format(one.by.replace("|", "\\|")) if one.result == trial.CAUGHT else "{0}: {1}".format(one.result.upper(), one.by)
+        by = (
+            "`{0}`".format(one.by.replace("|", "\\|"))
+            if one.result == trial.CAUGHT
+            else "{0}: {1}".format(one.result.upper(), one.by)
+        )
         rows.append("| {0} | `{1}` | {2} |".format(one.mutant.name, one.mutant.file, by))
     return "\n".join(rows)
 
 
 def total(verdicts: t.Sequence[trial.Verdict]) -> str:
     """The plain lines at the very end: who was not caught, and the numbers."""
-    of = {result: [one for one in verdicts if one.result == result] for result in (trial.CAUGHT, trial.SURVIVED, trial.ERROR)}
-    lines = ["survived: {0} ({1}): {2}".format(one.mutant.name, one.mutant.file, one.mutant.harm) for one in of[trial.SURVIVED]]
+    of = {
+        result: [one for one in verdicts if one.result == result]
+        for result in (trial.CAUGHT, trial.SURVIVED, trial.ERROR)
+    }
+    lines = [
+        "survived: {0} ({1}): {2}".format(one.mutant.name, one.mutant.file, one.mutant.harm)
+        for one in of[trial.SURVIVED]
+    ]
     lines += ["error: {0}: {1}".format(one.mutant.name, one.by) for one in of[trial.ERROR]]
     numbers = "{0} caught, {1} survived".format(len(of[trial.CAUGHT]), len(of[trial.SURVIVED]))
-    return "\n".join([*lines, numbers + (", {0} could not be judged".format(len(of[trial.ERROR])) if of[trial.ERROR] else "")])
+    return "\n".join(
+        [*lines, numbers + (", {0} could not be judged".format(len(of[trial.ERROR])) if of[trial.ERROR] else "")]
+    )
 
 
 def main(arguments: t.Sequence[str], place: t.Optional[Place] = None) -> int:
     """Try the mutants that were asked for and answer the exit status."""
     place = place or Place()
     parser = argparse.ArgumentParser(prog="python3 -m tests.tools.mutants", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants side by side, each in a copy of its own")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="mutants side by side, each in a copy of its own"
+    )
     parser.add_argument("--list", action="store_true", help="name the mutants and end")
     parser.add_argument("wanted", nargs="*", metavar="NAME|SUBJECT")
     options = parser.parse_args(arguments)

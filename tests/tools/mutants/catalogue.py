@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The list of mutants: one file for each subject, read, checked and applied here. Nothing here runs a test.
 
-A mutant replaces one text of one file by another. The text stands there exactly once, so that a mutant whose place was changed is refused
-and not applied somewhere else.
+A mutant replaces one text of one file by another. The text stands there exactly once, so that a mutant whose place was
+changed is refused and not applied somewhere else.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ class Mutant:
 def _mutant(subject: str, entry: t.Any) -> Mutant:
     name = entry.get("name") if isinstance(entry, dict) else None
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise MutantError("{0}.toml: a mutant has the name {1!r}; expected small letters, digits and dashes".format(subject, name))
+        raise MutantError(
+            "{0}.toml: a mutant has the name {1!r}; expected small letters, digits and dashes".format(subject, name)
+        )
     strangers = sorted(set(entry) - set(KNOWN))
     if strangers:
         raise MutantError("{0}: {1} is not known; known: {2}".format(name, ", ".join(strangers), ", ".join(KNOWN)))
@@ -96,8 +98,10 @@ def mutated(mutant: Mutant, text: str) -> str:
     """The file's text with the mistake in it."""
     number = text.count(mutant.before)
     if number != 1:
-        raise MutantError("{0}: the text that it replaces occurs {1} times in {2}; expected once. The code has changed: bring the mutant up to date".format(
-            mutant.name, number or "no", mutant.file))
+        raise MutantError(
+            "{0}: the text that it replaces occurs {1} times in {2}; expected once. The code has changed: bring the "
+            "mutant up to date".format(mutant.name, number or "no", mutant.file)
+        )
     return text.replace(mutant.before, mutant.after)
 
 

@@ -18,7 +18,8 @@ from tests.tools.mutants.catalogue import Mutant, applied
 from tests.tools.outcome import pytest_counts
 
 CAUGHT, SURVIVED, ERROR = "caught", "survived", "error"
-# pytest's own: all passed, some failed. Every other one says that tests could not be collected or run, or that there were none.
+# pytest's own: all passed, some failed. Every other one says that tests could not be collected or run, or that there
+# were none.
 ALL_PASSED, SOME_FAILED = 0, 1
 FAILED_TEST = re.compile(r"^FAILED (\S.*?)(?: - .*)?$", re.MULTILINE)
 LIMIT_S = 900.0
@@ -99,11 +100,31 @@ class Copy:
 
     def run(self, python: pathlib.Path, tests: t.Sequence[str]) -> Ended:
         """The tests, up to the first that fails, in a session of their own."""
-        command = [str(python), "-m", "pytest", "-q", "-x", "-rf", "--tb=short", "--color=no", "-p", "no:cacheprovider", *tests]
+        command = [
+            str(python),
+            "-m",
+            "pytest",
+            "-q",
+            "-x",
+            "-rf",
+            "--tb=short",
+            "--color=no",
+            "-p",
+            "no:cacheprovider",
+            *tests,
+        ]
         started = time.monotonic()
         self.process = subprocess.Popen(
-            command, cwd=str(self.root), env=environment(python), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            universal_newlines=True, encoding="utf-8", errors="replace", start_new_session=True,
+            command,
+            cwd=str(self.root),
+            env=environment(python),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
         )
         try:
             output, dummy = self.process.communicate(timeout=self.limit_s)

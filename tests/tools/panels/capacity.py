@@ -88,8 +88,10 @@ CAPACITY = {
             "GPUs without work for an hour.",
             [
                 (
-                    "count by (class, model) (gpufleet:gpu_idle{SEL}) * on () group_left () (%s * gpufleet:price_gpu_hour)"
-                    % HOURS,
+                    (
+                        "count by (class, model) (gpufleet:gpu_idle{SEL}) * on () group_left () (%s * "
+                        "gpufleet:price_gpu_hour)" % HOURS
+                    ),
                     "{{class}} {{model}}",
                 )
             ],
@@ -144,7 +146,10 @@ HEAT = {
             "GPUs whose clocks were held down in the last 5 minutes.",
             [
                 (
-                    'count by (rack, clock_event) (gpufleet:gpu_clock_events{SEL,clock_event=~"hw_.*|sw_thermal|power_cap"} > 0)',
+                    (
+                        'count by (rack, clock_event) '
+                        '(gpufleet:gpu_clock_events{SEL,clock_event=~"hw_.*|sw_thermal|power_cap"} > 0)'
+                    ),
                     "{{rack}} {{clock_event}}",
                 )
             ],

@@ -35,7 +35,10 @@ NODE = {
             "Main memory.",
             [
                 (
-                    "1 - max by (node) (node_memory_MemAvailable_bytes{SEL,NODE}) / max by (node) (node_memory_MemTotal_bytes{SEL,NODE})",
+                    (
+                        "1 - max by (node) (node_memory_MemAvailable_bytes{SEL,NODE}) / max by (node) "
+                        "(node_memory_MemTotal_bytes{SEL,NODE})"
+                    ),
                     BY_NODE,
                 )
             ],
@@ -47,8 +50,10 @@ NODE = {
             "Of each file system.",
             [
                 (
-                    'min by (node, mountpoint) (node_filesystem_avail_bytes{SEL,NODE,fstype!~"tmpfs|overlay"} '
-                    '/ node_filesystem_size_bytes{SEL,NODE,fstype!~"tmpfs|overlay"})',
+                    (
+                        'min by (node, mountpoint) (node_filesystem_avail_bytes{SEL,NODE,fstype!~"tmpfs|overlay"} '
+                        '/ node_filesystem_size_bytes{SEL,NODE,fstype!~"tmpfs|overlay"})'
+                    ),
                     "{{node}} {{mountpoint}}",
                 )
             ],
@@ -73,7 +78,10 @@ NODE = {
                     "{{node}} received",
                 ),
                 (
-                    "sum by (node) (rate(node_infiniband_port_data_transmitted_bytes_total{SEL,NODE}[$__rate_interval]))",
+                    (
+                        "sum by (node) (rate(node_infiniband_port_data_transmitted_bytes_total{SEL,"
+                        "NODE}[$__rate_interval]))"
+                    ),
                     "{{node}} sent",
                 ),
             ],

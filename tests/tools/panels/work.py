@@ -75,7 +75,7 @@ ROLLOUT = {
             "Nodes by driver.",
             [("count by (driver) (gpufleet_node_info{SEL})", "{{driver}}")],
         ),
-    ],
+    ]
 }
 
 QUEUES = {
@@ -89,8 +89,10 @@ QUEUES = {
                 ("gpufleet:jobs_pending{ENV}", "waiting"),
                 ("sum(slurm_queue_running{ENV})", "running in Slurm"),
                 (
-                    'count(kube_pod_status_phase{ENV,phase="Running"} == 1 and on (namespace, pod) '
-                    'kube_pod_container_resource_requests{resource=~"nvidia_com_.*"})',
+                    (
+                        'count(kube_pod_status_phase{ENV,phase="Running"} == 1 and on (namespace, pod) '
+                        'kube_pod_container_resource_requests{resource=~"nvidia_com_.*"})'
+                    ),
                     "running pods",
                 ),
             ],
@@ -138,5 +140,5 @@ QUEUES = {
                 ("sum(gpufleet:jobs_pending{ENV})", "waiting"),
             ],
         ),
-    ],
+    ]
 }

@@ -27,7 +27,13 @@ ASKED = sorted(
     for variable in data.survey(entry)
 )
 # Variables of the playbooks that no argument spec describes: what their heads and _variables say of them.
-WHOLE = {"bringup_reboot_timeout": 1800, "capacity_days": 90, "capacity_lead_days": "", "gpufleet_answer_timeout": 300, "holds_max_days": ""}
+WHOLE = {
+    "bringup_reboot_timeout": 1800,
+    "capacity_days": 90,
+    "capacity_lead_days": "",
+    "gpufleet_answer_timeout": 300,
+    "holds_max_days": "",
+}
 TEXTS = {name for name in _variables.PLAYBOOKS if name not in WHOLE}
 
 

@@ -27,24 +27,32 @@ def notes(ratio=1.5, sent=180000, rounds=4):
 
 
 def snapshot(**changes):
-    taken = {"status": "ok", "gpus": [{}] * 8, "simulated": True, "system": {"driver_version": {"value": "1"}},
-             "binding": {"source": "shipped", "version": "1"}}
+    taken = {
+        "status": "ok",
+        "gpus": [{}] * 8,
+        "simulated": True,
+        "system": {"driver_version": {"value": "1"}},
+        "binding": {"source": "shipped", "version": "1"},
+    }
     taken.update(changes)
     return taken
 
 
-@pytest.mark.parametrize("lines, taken, kept", [
-    (notes(), snapshot(), True),
-    (notes(ratio=2.1), snapshot(), False),
-    (notes(sent=200000), snapshot(), False),
-    # One call in between was larger: the binding went a second time.
-    (notes() + notes(rounds=0)[:1] + [{"module": "gpu_info", "cpu_s": 0.1, "bytes": 300000}], snapshot(), False),
-    (notes(), snapshot(gpus=[{}] * 7), False),
-    (notes(), snapshot(status="nvml_error"), False),
-    (notes(), snapshot(simulated=False), False),
-    # Somewhere gpu_info took more than one call a turn.
-    (notes() + [{"module": "gpu_info", "cpu_s": 0.1, "bytes": 180000}], snapshot(), False),
-])
+@pytest.mark.parametrize(
+    "lines, taken, kept",
+    [
+        (notes(), snapshot(), True),
+        (notes(ratio=2.1), snapshot(), False),
+        (notes(sent=200000), snapshot(), False),
+        # One call in between was larger: the binding went a second time.
+        (notes() + notes(rounds=0)[:1] + [{"module": "gpu_info", "cpu_s": 0.1, "bytes": 300000}], snapshot(), False),
+        (notes(), snapshot(gpus=[{}] * 7), False),
+        (notes(), snapshot(status="nvml_error"), False),
+        (notes(), snapshot(simulated=False), False),
+        # Somewhere gpu_info took more than one call a turn.
+        (notes() + [{"module": "gpu_info", "cpu_s": 0.1, "bytes": 180000}], snapshot(), False),
+    ],
+)
 def test_the_limits(lines, taken, kept):
     report, answer = bench.judge(lines, taken)
     assert answer is kept
@@ -65,10 +73,16 @@ def test_the_interpreter_counts_the_children_and_what_arrives(tmp_path):
         "    os._exit(0)\n"
         "os.waitpid(child, 0)\n"
         "print('answer')\n"
-        "sys.exit(3)\n")
+        "sys.exit(3)\n"
+    )
     wrapper = pathlib.Path(bench.__file__).with_name("interpreter.py")
-    done = subprocess.run([sys.executable, str(wrapper), str(tmp_path / "notes"), sys.executable], input=program.encode(), stdout=subprocess.PIPE,
-                          timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, str(wrapper), str(tmp_path / "notes"), sys.executable],
+        input=program.encode(),
+        stdout=subprocess.PIPE,
+        timeout=600,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (3, b"answer\n")
     note = json.loads((tmp_path / "notes").read_text())
     assert (note["module"], note["bytes"]) == ("gpu_info", len(program))
@@ -79,13 +93,21 @@ def reading(seconds, **changes):
     return dict({"status": "ok", "message": "", "simulated": False, "duration_s": seconds, "modes": [1, 1]}, **changes)
 
 
-@pytest.mark.parametrize("ours, theirs, code, text", [
-    (reading(0.05), 0.2, 0, "ratio 0.25 (limit 0.5)\nlimit kept"),
-    (reading(0.15), 0.2, 1, "ratio 0.75 (limit 0.5)\nLIMIT NOT KEPT"),
-    (reading(0.05, simulated=True), 0.2, 2, "this is the simulator and no GPU"),
-    (reading(0.05, modes=[]), 0.2, 2, "NVML shows no GPU"),
-    (reading(0.05, status="nvml_error", message="NVML did not start"), 0.2, 2, "nothing to measure: NVML did not start"),
-])
+@pytest.mark.parametrize(
+    "ours, theirs, code, text",
+    [
+        (reading(0.05), 0.2, 0, "ratio 0.25 (limit 0.5)\nlimit kept"),
+        (reading(0.15), 0.2, 1, "ratio 0.75 (limit 0.5)\nLIMIT NOT KEPT"),
+        (reading(0.05, simulated=True), 0.2, 2, "this is the simulator and no GPU"),
+        (reading(0.05, modes=[]), 0.2, 2, "NVML shows no GPU"),
+        (
+            reading(0.05, status="nvml_error", message="NVML did not start"),
+            0.2,
+            2,
+            "nothing to measure: NVML did not start",
+        ),
+    ],
+)
 def test_the_limit_against_nvidia_smi(monkeypatch, capsys, ours, theirs, code, text):
     monkeypatch.setattr(against_smi, "one_reading", lambda: ours)
     monkeypatch.setattr(against_smi, "one_smi", lambda: theirs)

@@ -17,16 +17,20 @@ from ansible_collections.gpufleet.lifecycle.tests.tools import workers
 
 
 def test_a_node_is_in_flight_while_it_is_at_work_on_what_takes_so_long(tmp_path):
-    for name, node in {"n1": {"job": {"module": "driver_packages"}}, "n2": {"job": {"module": "driver_audit"}}, "n3": {}}.items():
+    for name, node in {
+        "n1": {"job": {"module": "driver_packages"}},
+        "n2": {"job": {"module": "driver_audit"}},
+        "n3": {},
+    }.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "node.json").write_text(json.dumps(node))
     assert memory.in_flight(types.SimpleNamespace(nodes=tmp_path)) == 1
 
 
 def test_memory_that_is_shared_counts_once(tmp_path):
-    assert memory.pss(0) is None and memory.pss(2 ** 22 + 1) is None, "one that has ended"
+    assert memory.pss(0) is None and memory.pss(2**22 + 1) is None, "one that has ended"
     own = memory.sample([memory.os.getpid()])
-    assert own[0] == own[1] > 10 ** 6 and own[2] == 0
+    assert own[0] == own[1] > 10**6 and own[2] == 0
 
 
 def test_workers_count_and_what_they_start_does_not():
@@ -47,4 +51,4 @@ def test_workers_count_and_what_they_start_does_not():
         worker.join()
         other.kill()
         other.wait()
-    assert worker.pid not in workers.of(memory.os.getpid()) and workers.of(2 ** 22 + 1) == []
+    assert worker.pid not in workers.of(memory.os.getpid()) and workers.of(2**22 + 1) == []

@@ -21,7 +21,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 STRANGER = "stranger"  # an account without any permission
 READER = "reader"  # one that may look and nothing else
 NO_EVICTION = "no-eviction"  # one that may do all but evict
-BOUNDS = {READER: [("nodes", ["get"]), ("pods", ["list"])], NO_EVICTION: [("nodes", ["get", "patch"]), ("pods", ["list"])]}
+BOUNDS = {
+    READER: [("nodes", ["get"]), ("pods", ["list"])],
+    NO_EVICTION: [("nodes", ["get", "patch"]), ("pods", ["list"])],
+}
 
 _number = itertools.count(1)
 
@@ -36,12 +39,27 @@ def plane(tmp_path_factory):
 
 def grant(one, name, rules):
     group = "rbac.authorization.k8s.io"
-    one.must("POST", PATHS["ClusterRole"], {
-        "apiVersion": group + "/v1", "kind": "ClusterRole", "metadata": {"name": name},
-        "rules": [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in rules]})
-    one.must("POST", PATHS["ClusterRoleBinding"], {
-        "apiVersion": group + "/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name}, "subjects": [{"apiGroup": group, "kind": "User", "name": name}]})
+    one.must(
+        "POST",
+        PATHS["ClusterRole"],
+        {
+            "apiVersion": group + "/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": [{"apiGroups": [""], "resources": [resource], "verbs": verbs} for resource, verbs in rules],
+        },
+    )
+    one.must(
+        "POST",
+        PATHS["ClusterRoleBinding"],
+        {
+            "apiVersion": group + "/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": name}],
+        },
+    )
 
 
 class World(cluster.Space):

@@ -41,7 +41,8 @@ def test_a_request_outside_the_shipped_permissions_is_refused(world, method, pat
     world.add_pod("train", gpus=1)
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
     status, answer = world.plane.request(
-        method, path.format(node=world.node, space=world.space), body, token=world.plane.tokens[LIFECYCLE], kind=kind)
+        method, path.format(node=world.node, space=world.space), body, token=world.plane.tokens[LIFECYCLE], kind=kind
+    )
     assert status == 403, answer
     assert "gpufleet-lifecycle" in answer["message"]
     assert world.pods() == ["train"] and world.read()
@@ -51,19 +52,37 @@ def test_every_request_stays_inside_them(world):
     """All that kube_node can do, with that account; and it sends nothing that the manifest does not name."""
     world.add_pod("train", gpus=1)
     sent = set()
-    for state, more in (("read", {}), ("drained", {"check": True}), ("drained", {}), ("present", {"labels": {"a": "1"}}), ("resumed", {})):
+    for state, more in (
+        ("read", {}),
+        ("drained", {"check": True}),
+        ("drained", {}),
+        ("present", {"labels": {"a": "1"}}),
+        ("resumed", {}),
+    ):
         world.ok(state, **more)
         sent |= {(verb, what.split(" ")[0]) for verb, what in world.log}
-    assert sent == {("get", "nodes"), ("patch", "nodes"), ("list", "pods"), ("create", "pods/eviction"),
-                    ("create", "selfsubjectaccessreviews"), ("get", "the")}
+    assert sent == {
+        ("get", "nodes"),
+        ("patch", "nodes"),
+        ("list", "pods"),
+        ("create", "pods/eviction"),
+        ("create", "selfsubjectaccessreviews"),
+        ("get", "the"),
+    }
 
 
-@pytest.mark.parametrize(("account", "words"), [(NO_EVICTION, ["create pods/eviction"]), (READER, ["patch nodes", "create pods/eviction"])])
+@pytest.mark.parametrize(
+    ("account", "words"), [(NO_EVICTION, ["create pods/eviction"]), (READER, ["patch nodes", "create pods/eviction"])]
+)
 def test_a_drain_that_cannot_happen_does_not_begin(world, account, words):
     world.add_pod("train", gpus=1)
     before = world.read()
     found = world.fails("drained", account=account)
-    assert all(word in found["msg"] for word in words) and "nothing was changed" in found["msg"] and world.node in found["msg"]
+    assert (
+        all(word in found["msg"] for word in words)
+        and "nothing was changed" in found["msg"]
+        and world.node in found["msg"]
+    )
     assert not found["changed"] and world.read()["spec"] == before["spec"] and world.pods() == ["train"]
 
 
@@ -76,7 +95,12 @@ def test_a_patch_that_is_not_permitted_is_named(world):
 
 def test_no_permission_at_all(world):
     found = world.fails("drained", account=STRANGER)
-    assert "get nodes %s" % world.node in found["msg"] and "403" in found["msg"] and "rbac.yml" in found["msg"] and not found["changed"]
+    assert (
+        "get nodes %s" % world.node in found["msg"]
+        and "403" in found["msg"]
+        and "rbac.yml" in found["msg"]
+        and not found["changed"]
+    )
 
 
 def test_a_wrong_token(world):
@@ -98,8 +122,23 @@ def test_a_server_that_is_not_trusted(world, tmp_path):
     path = world.plane.kubeconfig("untrusted", token=world.plane.tokens[LIFECYCLE])
     other = tmp_path / "other.crt"
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
-    subprocess.run(["openssl", "req", "-x509", *curve, "-nodes", "-subj", "/CN=another", "-keyout", str(tmp_path / "key"), "-out", str(other)],
-                   check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [
+            "openssl",
+            "req",
+            "-x509",
+            *curve,
+            "-nodes",
+            "-subj",
+            "/CN=another",
+            "-keyout",
+            str(tmp_path / "key"),
+            "-out",
+            str(other),
+        ],
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
     path.write_text(path.read_text().replace(str(world.plane.authority), str(other)))
     found = world.fails("read", kubeconfig=path)
     assert "does not answer" in found["msg"] and "certificate" in found["msg"]
@@ -108,8 +147,15 @@ def test_a_server_that_is_not_trusted(world, tmp_path):
 def test_a_server_that_is_not_there(world):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    found = world.fails("drained", kubeconfig=world.plane.kubeconfig("gone", token="x", server="https://127.0.0.1:%d" % port))
-    assert "127.0.0.1:%d" % port in found["msg"] and "does not answer" in found["msg"] and not found["changed"] and not found["drained"]
+    found = world.fails(
+        "drained", kubeconfig=world.plane.kubeconfig("gone", token="x", server="https://127.0.0.1:%d" % port)
+    )
+    assert (
+        "127.0.0.1:%d" % port in found["msg"]
+        and "does not answer" in found["msg"]
+        and not found["changed"]
+        and not found["drained"]
+    )
 
 
 def test_no_kubeconfig(world):
@@ -124,16 +170,19 @@ def test_a_name_that_the_cluster_does_not_know(world):
     assert "lower-case" in world.fails("read", inventory_name="GPU_1")["msg"]
 
 
-@pytest.mark.parametrize(("state", "more", "word"), [
-    ("drained", {"token": ""}, "needs a token"),
-    ("resumed", {"token": "  "}, "needs a token"),
-    ("cordoned", {"token": ""}, "needs a token"),
-    ("drained", {"token": "a\nb"}, "unprintable"),
-    ("read", {"labels": {"a": "1"}}, "state=present"),
-    ("drained", {"timeout_s": -1}, "timeout_s is -1"),
-    ("present", {"labels": {"a b": "1"}}, "'a b'"),
-    ("present", {"taints": [{"key": "a"}]}, "effect"),
-])
+@pytest.mark.parametrize(
+    ("state", "more", "word"),
+    [
+        ("drained", {"token": ""}, "needs a token"),
+        ("resumed", {"token": "  "}, "needs a token"),
+        ("cordoned", {"token": ""}, "needs a token"),
+        ("drained", {"token": "a\nb"}, "unprintable"),
+        ("read", {"labels": {"a": "1"}}, "state=present"),
+        ("drained", {"timeout_s": -1}, "timeout_s is -1"),
+        ("present", {"labels": {"a b": "1"}}, "'a b'"),
+        ("present", {"taints": [{"key": "a"}]}, "effect"),
+    ],
+)
 def test_options_that_make_no_sense_are_refused_before_the_server_is_asked(world, state, more, word):
     found = world.fails(state, **more)
     assert word in found["msg"] and world.log == []

@@ -27,8 +27,16 @@ def test_drain_and_resume(world):
     before = world.read()
     found = world.ok("drained", reason="driver upgrade")
     assert found["drained"] and found["changed"] and [each["pod"] for each in found["evicted"]] == ["train"]
-    assert world.pods() == ["web"] and world.read()["spec"]["unschedulable"] is True and MARK in world.read()["metadata"]["annotations"]
-    assert found["mark"]["owner"] == "ours" and found["mark"]["token"] == "r7" and found["mark"]["reason"] == "driver upgrade"
+    assert (
+        world.pods() == ["web"]
+        and world.read()["spec"]["unschedulable"] is True
+        and MARK in world.read()["metadata"]["annotations"]
+    )
+    assert (
+        found["mark"]["owner"] == "ours"
+        and found["mark"]["token"] == "r7"
+        and found["mark"]["reason"] == "driver upgrade"
+    )
     assert found["mark"]["previous"] == {"unschedulable": False, "labels": {}}
     assert found["requests"] == len(world.log) and found["diff"]["after"]["unschedulable"] is True
 
@@ -38,7 +46,9 @@ def test_drain_and_resume(world):
     back = world.ok("resumed")
     after = world.read()
     assert back["changed"] and back["mark"]["owner"] == "none"
-    assert "unschedulable" not in after["spec"] and after["metadata"].get("annotations") == before["metadata"].get("annotations")
+    assert "unschedulable" not in after["spec"] and after["metadata"].get("annotations") == before["metadata"].get(
+        "annotations"
+    )
     assert not world.ok("resumed")["changed"]
 
 
@@ -100,8 +110,12 @@ def test_a_budget_that_never_allows_is_named_with_its_pods(world):
     world.add_budget("keep-train", "train", allowed=0)
     found = world.fails("drained", timeout_s=4)
     assert "keep-train" in found["msg"] and "%s/train" % world.space in found["msg"] and "other" not in found["msg"]
-    assert [(each["pod"], each["reason"], each["budget"]) for each in found["blockers"]] == [("train", "disruption_budget", "keep-train")]
-    assert not found["drained"] and [each["pod"] for each in found["evicted"]] == ["other"] and world.pods() == ["train"]
+    assert [(each["pod"], each["reason"], each["budget"]) for each in found["blockers"]] == [
+        ("train", "disruption_budget", "keep-train")
+    ]
+    assert (
+        not found["drained"] and [each["pod"] for each in found["evicted"]] == ["other"] and world.pods() == ["train"]
+    )
     assert found["mark"]["owner"] == "ours" and world.read()["spec"]["unschedulable"] is True
     assert world.ok("resumed")["mark"]["owner"] == "none"
 
@@ -113,21 +127,33 @@ def test_check_mode_asks_the_server_and_changes_nothing(world):
     before = world.read()
     found = world.ok("drained", check=True, labels={"a": "1"})
     assert found["changed"] and not found["drained"] and found["mark"]["owner"] == "ours"
-    assert [each["pod"] for each in found["evicted"]] == ["train"] and [each["budget"] for each in found["blockers"]] == ["keep"]
+    assert [each["pod"] for each in found["evicted"]] == ["train"] and [
+        each["budget"] for each in found["blockers"]
+    ] == ["keep"]
     assert found["diff"]["after"]["labels"] == {"a": "1"} and found["diff"]["before"]["labels"] == {}
-    assert world.pods() == ["kept", "train"] and world.read()["metadata"] == before["metadata"] and world.read()["spec"] == before["spec"]
+    assert (
+        world.pods() == ["kept", "train"]
+        and world.read()["metadata"] == before["metadata"]
+        and world.read()["spec"] == before["spec"]
+    )
     world.set_budget("keep", 1)
     assert world.ok("drained", check=True)["drained"]
     assert world.ok("drained", check=True)["drained"], "asking took nothing from the budget"
 
 
-@pytest.mark.parametrize(("more", "option", "reason"), [
-    ({"owner": None}, "unmanaged_pods", "unmanaged"), ({"volumes": EMPTYDIR}, "emptydir_pods", "emptydir")])
+@pytest.mark.parametrize(
+    ("more", "option", "reason"),
+    [({"owner": None}, "unmanaged_pods", "unmanaged"), ({"volumes": EMPTYDIR}, "emptydir_pods", "emptydir")],
+)
 def test_pods_that_lose_something_are_refused_unless_allowed(world, more, option, reason):
     world.add_pod("train", gpus=1, **more)
     before = world.read()
     found = world.fails("drained")
-    assert "%s/train" % world.space in found["msg"] and option in found["msg"] and [each["reason"] for each in found["blockers"]] == [reason]
+    assert (
+        "%s/train" % world.space in found["msg"]
+        and option in found["msg"]
+        and [each["reason"] for each in found["blockers"]] == [reason]
+    )
     assert not found["changed"] and world.read()["spec"] == before["spec"] and world.pods() == ["train"]
     assert world.ok("drained", **{option: "evict"})["drained"] and world.pods() == []
 
@@ -136,7 +162,10 @@ def test_daemonset_and_mirror_pods_are_not_touched(world):
     world.add_pod("monitor", gpus=1, owner="DaemonSet")
     world.add_pod("static", gpus=1, owner="Node", annotations={"kubernetes.io/config.mirror": "x"})
     found = world.ok("drained", scope="all", unmanaged_pods="evict", emptydir_pods="evict")
-    assert found["drained"] and [(each["pod"], each["reason"]) for each in found["left"]] == [("monitor", "daemonset"), ("static", "mirror")]
+    assert found["drained"] and [(each["pod"], each["reason"]) for each in found["left"]] == [
+        ("monitor", "daemonset"),
+        ("static", "mirror"),
+    ]
     assert world.pods() == ["monitor", "static"]
     refused = world.fails("drained", daemonset_pods="refuse")
     assert [each["pod"] for each in refused["blockers"]] == ["monitor"]
@@ -147,7 +176,10 @@ def test_pods_that_do_not_end_are_named(world):
     world.add_pod("stuck", gpus=1, annotations={agent.STUCK: "yes"})
     found = world.fails("drained", timeout_s=5)
     assert "example.org/keep" in found["msg"] and "kubelet" in found["msg"]
-    assert [(each["pod"], each["reason"]) for each in found["blockers"]] == [("kept", "terminating"), ("stuck", "terminating")]
+    assert [(each["pod"], each["reason"]) for each in found["blockers"]] == [
+        ("kept", "terminating"),
+        ("stuck", "terminating"),
+    ]
     path = "/api/v1/namespaces/%s/pods/" % world.space
     world.plane.must("PATCH", path + "kept", {"metadata": {"finalizers": None}}, kind="application/merge-patch+json")
     world.plane.must("PATCH", path + "stuck", {"metadata": {"annotations": None}}, kind="application/merge-patch+json")
@@ -181,7 +213,11 @@ def test_taints_labels_and_annotations(world):
     others = world.read()["spec"].get("taints") or []
     assert others, "the server itself taints a new node"
     check = world.ok("present", check=True, **wanted)
-    assert check["changed"] and not world.ok("read")["unschedulable"] and (world.read()["spec"].get("taints") or []) == others
+    assert (
+        check["changed"]
+        and not world.ok("read")["unschedulable"]
+        and (world.read()["spec"].get("taints") or []) == others
+    )
     found = world.ok("present", **wanted)
     assert found["changed"] and found["diff"] == check["diff"] and found["requests"] == 2
     now = world.read()
@@ -189,9 +225,17 @@ def test_taints_labels_and_annotations(world):
     assert now["metadata"]["labels"]["gpufleet.lifecycle/gpu-model"] == "NVIDIA-H100-80GB-HBM3"
     assert now["metadata"]["annotations"]["example.org/note"] == "any text: at all"
     assert not world.ok("present", **wanted)["changed"]
-    gone = world.ok("present", taints=[{"key": "nvidia.com/gpu", "state": "absent"}], labels={"gpufleet.lifecycle/gpu-model": None},
-                    annotations={"example.org/note": None})
-    assert gone["changed"] and world.read()["spec"]["taints"] == others and "gpufleet.lifecycle/gpu-model" not in world.read()["metadata"].get("labels", {})
+    gone = world.ok(
+        "present",
+        taints=[{"key": "nvidia.com/gpu", "state": "absent"}],
+        labels={"gpufleet.lifecycle/gpu-model": None},
+        annotations={"example.org/note": None},
+    )
+    assert (
+        gone["changed"]
+        and world.read()["spec"]["taints"] == others
+        and "gpufleet.lifecycle/gpu-model" not in world.read()["metadata"].get("labels", {})
+    )
 
 
 def test_the_bringup_taint_goes_in_the_write_that_puts_the_node_back(world):
@@ -199,11 +243,20 @@ def test_the_bringup_taint_goes_in_the_write_that_puts_the_node_back(world):
     world.ok("drained", taints=[taint])
     assert taint in world.read()["spec"]["taints"]
     found = world.ok("resumed", taints=[dict(taint, state="absent")])
-    assert found["requests"] == 2 and taint not in (world.read()["spec"].get("taints") or []) and "unschedulable" not in world.read()["spec"]
+    assert (
+        found["requests"] == 2
+        and taint not in (world.read()["spec"].get("taints") or [])
+        and "unschedulable" not in world.read()["spec"]
+    )
 
 
-DEPLOY = {"nvidia.com/gpu.deploy.driver": "pre-installed", "nvidia.com/gpu.deploy.dcgm": "true", "nvidia.com/gpu.deploy.mig-manager": "false",
-          "nvidia.com/gpu-driver-upgrade-state": "upgrade-done", "k8saas.nvidia.com/ManagedByNVSentinel": "true"}
+DEPLOY = {
+    "nvidia.com/gpu.deploy.driver": "pre-installed",
+    "nvidia.com/gpu.deploy.dcgm": "true",
+    "nvidia.com/gpu.deploy.mig-manager": "false",
+    "nvidia.com/gpu-driver-upgrade-state": "upgrade-done",
+    "k8saas.nvidia.com/ManagedByNVSentinel": "true",
+}
 
 
 def test_operators_are_paused_and_put_back_as_they_were(world):
@@ -213,7 +266,9 @@ def test_operators_are_paused_and_put_back_as_they_were(world):
     before = world.read()["metadata"]["labels"]
 
     def daemonset_controller():
-        world.wait(lambda: world.read()["metadata"]["labels"]["nvidia.com/gpu.deploy.dcgm"] == "paused-for-driver-upgrade")
+        world.wait(
+            lambda: world.read()["metadata"]["labels"]["nvidia.com/gpu.deploy.dcgm"] == "paused-for-driver-upgrade"
+        )
         assert world.pods() == ["dcgm"]
         world.plane.must("DELETE", "/api/v1/namespaces/%s/pods/dcgm" % world.space)
 
@@ -223,8 +278,14 @@ def test_operators_are_paused_and_put_back_as_they_were(world):
     thread.join()
     assert found["drained"] and found["operators"] == ["GPU Operator", "NVSentinel"] and world.pods() == []
     during = world.read()["metadata"]["labels"]
-    assert during["nvidia.com/gpu-driver-upgrade.skip"] == "true" and during["k8saas.nvidia.com/ManagedByNVSentinel"] == "false"
-    assert during["nvidia.com/gpu.deploy.mig-manager"] == "false" and found["mark"]["previous"]["labels"]["nvidia.com/gpu.deploy.dcgm"] == "true"
+    assert (
+        during["nvidia.com/gpu-driver-upgrade.skip"] == "true"
+        and during["k8saas.nvidia.com/ManagedByNVSentinel"] == "false"
+    )
+    assert (
+        during["nvidia.com/gpu.deploy.mig-manager"] == "false"
+        and found["mark"]["previous"]["labels"]["nvidia.com/gpu.deploy.dcgm"] == "true"
+    )
     world.ok("resumed")
     assert world.read()["metadata"]["labels"] == before
 

@@ -27,7 +27,9 @@ def connect(world):
 
 
 def test_a_write_in_between_is_seen_and_kept(world):
-    """The operator cordons the node between our reading and our writing: the server answers 409, and his cordon is what was found."""
+    """The operator cordons the node between our reading and our writing: the server answers 409, and his cordon is what
+    was found.
+    """
     course = Course(connect(world), world.node, "r7")
     course.read()
     world.patch({"spec": {"unschedulable": True}, "metadata": {"labels": {"theirs": "1"}}})
@@ -53,8 +55,12 @@ def test_nothing_is_lost_among_many_writers(world):
 
     def ours(number):
         course = Course(connect(world), world.node, "r7")
-        course.bring(change.Change(labels={"writer-%d" % number: "1"}, taints=[
-            {"key": "writer-%d" % number, "value": "", "effect": "NoSchedule", "state": "present"}]))
+        course.bring(
+            change.Change(
+                labels={"writer-%d" % number: "1"},
+                taints=[{"key": "writer-%d" % number, "value": "", "effect": "NoSchedule", "state": "present"}],
+            )
+        )
         return course.answer()["requests"]
 
     thread = threading.Thread(target=another)
@@ -91,11 +97,28 @@ PLAY = """
 def playbook(world, tmp_path, wish):
     path = tmp_path / "play.yml"
     path.write_text(PLAY)
-    variables = {"wish": wish, "node": world.node, "kubeconfig": str(world.plane.kubeconfig(LIFECYCLE)), "ansible_connection": "local"}
-    environment = dict(os.environ, ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"), ANSIBLE_COLLECTIONS_PATH=str(ROOT / ".lab/collections"),
-                       ANSIBLE_HOME=str(tmp_path / "ansible"))
+    variables = {
+        "wish": wish,
+        "node": world.node,
+        "kubeconfig": str(world.plane.kubeconfig(LIFECYCLE)),
+        "ansible_connection": "local",
+    }
+    environment = dict(
+        os.environ,
+        ANSIBLE_CONFIG=str(ROOT / "ansible.cfg"),
+        ANSIBLE_COLLECTIONS_PATH=str(ROOT / ".lab/collections"),
+        ANSIBLE_HOME=str(tmp_path / "ansible"),
+    )
     command = [sys.executable, "-m", "ansible", "playbook", "-i", "localhost,", "-e", json.dumps(variables), str(path)]
-    return subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    return subprocess.Popen(
+        command,
+        env=environment,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
 
 
 def test_a_controller_that_dies_leaves_a_mark_that_the_next_one_lifts(world, tmp_path):
@@ -103,14 +126,21 @@ def test_a_controller_that_dies_leaves_a_mark_that_the_next_one_lifts(world, tmp
     world.add_pod("train", gpus=1, annotations={agent.STUCK: "yes"})
     first = playbook(world, tmp_path, "drained")
     try:
-        world.wait(lambda: world.plane.must("GET", "/api/v1/namespaces/%s/pods/train" % world.space)["metadata"].get("deletionTimestamp"), 120)
+        world.wait(
+            lambda: world.plane.must("GET", "/api/v1/namespaces/%s/pods/train" % world.space)["metadata"].get(
+                "deletionTimestamp"
+            ),
+            120,
+        )
     finally:
         os.killpg(first.pid, signal.SIGKILL)
         first.communicate()
     assert world.read()["spec"]["unschedulable"] is True and world.pods() == ["train"]
 
     # Another process goes on where the first one was: it knows the mark as its own, and what was there before it.
-    world.plane.must("PATCH", "/api/v1/namespaces/%s/pods/train" % world.space, {"metadata": {"annotations": None}}, kind=MERGE)
+    world.plane.must(
+        "PATCH", "/api/v1/namespaces/%s/pods/train" % world.space, {"metadata": {"annotations": None}}, kind=MERGE
+    )
     for wish, words in (("drained", "owner=ours drained=True"), ("resumed", "owner=none drained=False")):
         second = playbook(world, tmp_path, wish)
         output = second.communicate(timeout=180)[0]
@@ -132,17 +162,22 @@ def test_a_thousand_nodes_cost_no_more_than_one(world):
         world.add_pod("train-" + name, node=name, gpus=1)
         found = world.ok("drained", node_name=name, taints=[taint])
         assert found["drained"] and world.pods(name) == []
-        # One read, two questions about permissions, one about the version of evictions, one write, one eviction. The rest waits for the pod: each
-        # look after the first two lists the pods and reads the node, which may have been put back.
+        # One read, two questions about permissions, one about the version of evictions, one write, one eviction. The
+        # rest waits for the pod: each look after the first two lists the pods and reads the node, which may have been
+        # put back.
         lists = world.log.count(("list", "pods of node " + name))
         assert found["requests"] == len(world.log) == lists + 6 + (lists - 2)
-        assert lists <= alone["requests"] and {what for verb, what in world.log if verb == "list"} == {"pods of node " + name}
+        assert lists <= alone["requests"] and {what for verb, what in world.log if verb == "list"} == {
+            "pods of node " + name
+        }
         assert world.ok("resumed", node_name=name)["requests"] == 2
         assert world.ok("present", node_name=name, taints=[taint])["requests"] == 1
 
     # And every one of them tainted: two requests each, whatever their number.
     api = connect(world)
     for name in names:
-        Course(api, name).bring(change.Change(taints=[dict(taint, state="present")], labels={"gpufleet.lifecycle/class": "training"}))
+        Course(api, name).bring(
+            change.Change(taints=[dict(taint, state="present")], labels={"gpufleet.lifecycle/class": "training"})
+        )
     tainted = [each for each in world.plane.must("GET", path)["items"] if taint in (each["spec"].get("taints") or [])]
     assert len(tainted) == NODES and api.requests == 2 * NODES

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role gpu_scheduler and upgrade.yml on stub nodes that a real API server, stub commands of Slurm, or both give work."""
+"""The role gpu_scheduler and upgrade.yml on stub nodes that a real API server, stub commands of Slurm, or both give
+work.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,12 @@ ID = "upgrade-" + NEW
 MARK = "gpufleet.lifecycle/mark"
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
 BRINGUP_TAINT = {"key": "gpufleet.lifecycle/bringup", "value": "unproven", "effect": "NoSchedule"}
-LABELS = {"gpufleet.lifecycle/gpu-model": "Stub-GPU", "gpufleet.lifecycle/gpu-count": "2", "gpufleet.lifecycle/class": "training", "rack": "r1"}
+LABELS = {
+    "gpufleet.lifecycle/gpu-model": "Stub-GPU",
+    "gpufleet.lifecycle/gpu-count": "2",
+    "gpufleet.lifecycle/class": "training",
+    "rack": "r1",
+}
 KUBE, SLURM = "kubernetes", "slurm"
 SECOND = 3  # host-tasks that a second scheduler may add: ask, drain, resume
 
@@ -84,13 +91,18 @@ class KubeFleet(Fleet):
         self.world = world
         self.arguments, self.common = self.use_slurm()
         self.common.update(
-            gpu_scheduler_kubernetes_node="%s-{{ inventory_hostname }}" % world.node, gpu_node_upgrade_gate_patience=180,
-            gpu_node_upgrade_gate_patience_max=180)
+            gpu_scheduler_kubernetes_node="%s-{{ inventory_hostname }}" % world.node,
+            gpu_node_upgrade_gate_patience=180,
+            gpu_node_upgrade_gate_patience_max=180,
+        )
 
     def add(self, name, *backends, variables=None, unschedulable=False, account=LIFECYCLE, gpus=2, **fields):
         super().add(name, **fields)
         self.variables[name] = dict(
-            self.common, gpu_scheduler_backends=list(backends), gpu_scheduler_kubernetes_kubeconfig=str(self.world.plane.kubeconfig(account)))
+            self.common,
+            gpu_scheduler_backends=list(backends),
+            gpu_scheduler_kubernetes_kubeconfig=str(self.world.plane.kubeconfig(account)),
+        )
         self.variables[name].update(variables or {})
         if KUBE in backends:
             self.world.add_node(self.called(name), unschedulable=unschedulable, gpus=gpus)
@@ -114,7 +126,9 @@ class KubeFleet(Fleet):
         return found["spec"].get("unschedulable", False), text and json.loads(text)["token"]
 
     def leave_out(self, *roles, driver):
-        """What bringup.yml does to a machine: nothing, but for the driver, which is the stub node's. Its order and what the schedulers are told is real."""
+        """What bringup.yml does to a machine: nothing, but for the driver, which is the stub node's. Its order and what
+        the schedulers are told is real.
+        """
         for name in roles + (driver,):
             role = self.collection / "roles" / name
             if role.is_symlink():
@@ -189,9 +203,14 @@ def owners(told):
 
 def order(tasks):
     """What was asked of which scheduler and done to it, in order."""
-    words = {"Drain the node in Slurm, and wait for its jobs": "drain slurm", "Drain the node in Kubernetes": "drain kubernetes",
-             "Ask whether Kubernetes would let the node go": "ask kubernetes", "Ask Slurm": "ask slurm",
-             "Put the node back in Kubernetes": "resume kubernetes", "Put the node back in Slurm": "resume slurm"}
+    words = {
+        "Drain the node in Slurm, and wait for its jobs": "drain slurm",
+        "Drain the node in Kubernetes": "drain kubernetes",
+        "Ask whether Kubernetes would let the node go": "ask kubernetes",
+        "Ask Slurm": "ask slurm",
+        "Put the node back in Kubernetes": "resume kubernetes",
+        "Put the node back in Slurm": "resume slurm",
+    }
     names = [task.rsplit(" | ", 1)[0].rsplit(" : ", 1)[-1] for task in tasks]
     if "Refuse a node that can be given work" in names:  # what verify and status ask afterwards has no order
         names = [name for name in names if name != "Ask Slurm"]
@@ -199,13 +218,25 @@ def order(tasks):
 
 
 def test_the_entry_points_of_the_role(fleet):
-    way = {"entries": ["join", "label", "drain", "verify", "resume"], "gpu_scheduler_kubernetes_class": "training",
-           "gpu_scheduler_kubernetes_labels": {"rack": "r1"}, "gpu_scheduler_kubernetes_drain_taints": [BRINGUP_TAINT],
-           "gpu_scheduler_device_plugin_configs": {"shared": {"strategy": "time_slicing", "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}
+    way = {
+        "entries": ["join", "label", "drain", "verify", "resume"],
+        "gpu_scheduler_kubernetes_class": "training",
+        "gpu_scheduler_kubernetes_labels": {"rack": "r1"},
+        "gpu_scheduler_kubernetes_drain_taints": [BRINGUP_TAINT],
+        "gpu_scheduler_device_plugin_configs": {
+            "shared": {"strategy": "time_slicing", "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}
+        },
+    }
     fleet.add("k1", KUBE, variables=way)
     fleet.add("k2", KUBE, variables=dict(way, entries=["drain", "resume", "status"]), unschedulable=True)
     fleet.add("b1", SLURM, KUBE, variables=dict(way, entries=way["entries"][1:]))
-    fleet.add("b2", KUBE, SLURM, variables=dict(way, entries=["drain", "resume"]), slurm={"state": "IDLE+DRAIN", "reason": "bad fan"})
+    fleet.add(
+        "b2",
+        KUBE,
+        SLURM,
+        variables=dict(way, entries=["drain", "resume"]),
+        slurm={"state": "IDLE+DRAIN", "reason": "bad fan"},
+    )
     for name in fleet.names:
         fleet.pod("train-" + name, name)
     others = fleet.object("k1")["spec"]["taints"]
@@ -214,14 +245,26 @@ def test_the_entry_points_of_the_role(fleet):
     for name in fleet.names:
         assert told[name]["drain"]["drained"] and not told[name]["resume"]["drained"], name
         assert told[name]["drain"]["marks"][KUBE]["reason"] == "GPU maintenance" and fleet.pods(name) == []
-    assert owners(told["b1"]["drain"]) == {SLURM: "ours", KUBE: "ours"} and owners(told["b1"]["resume"]) == {SLURM: "none", KUBE: "none"}
-    assert owners(told["b2"]["drain"]) == {KUBE: "ours", SLURM: "operator"} and fleet.slurm("b2") == ("IDLE+DRAIN", "bad fan", [])
-    assert owners(told["k2"]["status"]) == {KUBE: "operator"} and fleet.state("k2") == (True, None), "somebody else's cordon stays"
+    assert owners(told["b1"]["drain"]) == {SLURM: "ours", KUBE: "ours"} and owners(told["b1"]["resume"]) == {
+        SLURM: "none",
+        KUBE: "none",
+    }
+    assert owners(told["b2"]["drain"]) == {KUBE: "ours", SLURM: "operator"} and fleet.slurm("b2") == (
+        "IDLE+DRAIN",
+        "bad fan",
+        [],
+    )
+    assert owners(told["k2"]["status"]) == {KUBE: "operator"} and fleet.state("k2") == (True, None), (
+        "somebody else's cordon stays"
+    )
     assert fleet.state("k1") == fleet.state("b1") == fleet.state("b2") == (False, None)
     assert fleet.slurm("b1")[2] == ["drain gpufleet:by-hand GPU maintenance", "resume"]
     ways = host_tasks.of_play(result.host_tasks, "gpu_nodes")
     changes = ["drain slurm", "drain kubernetes", "resume kubernetes", "resume slurm"]
-    assert order(ways["b1"]) == ["ask kubernetes"] + changes and order(ways["b2"]) == ["ask slurm"] + changes[1::-1] + changes[:1:-1], ways
+    assert (
+        order(ways["b1"]) == ["ask kubernetes"] + changes
+        and order(ways["b2"]) == ["ask slurm"] + changes[1::-1] + changes[:1:-1]
+    ), ways
     assert fleet.object("k1")["spec"]["taints"] == others + [GPU_TAINT]
     labels = fleet.object("b1")["metadata"]["labels"]
     assert {key: labels.get(key) for key in LABELS} == LABELS and labels["gpufleet.lifecycle/driver-version"] == OLD
@@ -241,7 +284,11 @@ def test_what_is_in_vain_is_lifted_and_says_why(fleet):
     fleet.add("jobs", KUBE, SLURM, variables=short, jobs=2)
     fleet.add("busy", KUBE, busy=True)
     fleet.add("serving", KUBE, variables={"entries": ["verify"]})
-    fleet.add("closed", KUBE, variables={"gpu_scheduler_drain_timeout": 0, "gpu_scheduler_kubernetes_drain_taints": [BRINGUP_TAINT]})
+    fleet.add(
+        "closed",
+        KUBE,
+        variables={"gpu_scheduler_drain_timeout": 0, "gpu_scheduler_kubernetes_drain_taints": [BRINGUP_TAINT]},
+    )
     for name in fleet.names:
         fleet.variables[name].setdefault("entries", ["drain"])
         fleet.pod("train-" + name, name)
@@ -252,23 +299,47 @@ def test_what_is_in_vain_is_lifted_and_says_why(fleet):
     assert {node for node, each in told.items() if "failed" not in each} == {"closed"}, told["closed"]
 
     # Nothing is drained in one scheduler for another that cannot be asked or refuses.
-    for name, word in (("no-config", "/nowhere/config"), ("not-permitted", "create pods/eviction"), ("unknown", "has no node gpu-by-another-name")):
+    for name, word in (
+        ("no-config", "/nowhere/config"),
+        ("not-permitted", "create pods/eviction"),
+        ("unknown", "has no node gpu-by-another-name"),
+    ):
         assert word in told[name]["failed"] and fleet.slurm(name)[2] == [], told[name]
         assert fleet.state(name) == (False, None) and fleet.pods(name) == ["train-" + name]
-    assert "slurmctld does not answer" in told["no-slurm"]["failed"] and fleet.state("no-slurm") == (False, None) and fleet.pods("no-slurm")
+    assert (
+        "slurmctld does not answer" in told["no-slurm"]["failed"]
+        and fleet.state("no-slurm") == (False, None)
+        and fleet.pods("no-slurm")
+    )
 
     # One verdict: what was drained in the first is lifted when the second could not be.
     drained = ["drain gpufleet:by-hand GPU maintenance", "resume"]
-    assert "keep-budget" in told["budget"]["failed"] and told["budget"]["failed"].startswith(fleet.called("budget") + ": not drained in 3 s")
-    assert "cordoned" not in told["budget"]["failed"] and not told["budget"]["drained"], "it is not left as the module left it"
-    assert fleet.slurm("budget") == ("IDLE", "", drained) and fleet.state("budget") == (False, None) and fleet.pods("budget") == ["train-budget"]
-    assert "2 jobs hold it" in told["jobs"]["failed"] and fleet.slurm("jobs")[2] == drained and fleet.state("jobs") == (False, None)
+    assert "keep-budget" in told["budget"]["failed"] and told["budget"]["failed"].startswith(
+        fleet.called("budget") + ": not drained in 3 s"
+    )
+    assert "cordoned" not in told["budget"]["failed"] and not told["budget"]["drained"], (
+        "it is not left as the module left it"
+    )
+    assert (
+        fleet.slurm("budget") == ("IDLE", "", drained)
+        and fleet.state("budget") == (False, None)
+        and fleet.pods("budget") == ["train-budget"]
+    )
+    assert (
+        "2 jobs hold it" in told["jobs"]["failed"]
+        and fleet.slurm("jobs")[2] == drained
+        and fleet.state("jobs") == (False, None)
+    )
     assert "pid 4711" in told["busy"]["failed"] and fleet.state("busy") == (False, None)
     assert told["kept"]["failed"].endswith("It stays drained by us in kubernetes.")
     assert fleet.state("kept") == (True, "by-hand") and owners(told["kept"]) == {KUBE: "ours"}
     assert [(each["pod"], each["budget"]) for each in told["kept"]["blockers"]] == [("train-kept", "keep-kept")]
     assert "schedulable in kubernetes" in told["serving"]["failed"] and "held by 1 " in told["serving"]["failed"]
-    assert fleet.state("closed") == (True, "by-hand") and fleet.pods("closed") == ["train-closed"] and not told["closed"]["drained"]
+    assert (
+        fleet.state("closed") == (True, "by-hand")
+        and fleet.pods("closed") == ["train-closed"]
+        and not told["closed"]["drained"]
+    )
     assert BRINGUP_TAINT in fleet.object("closed")["spec"]["taints"]
 
 
@@ -280,7 +351,13 @@ def test_one_that_does_not_answer_keeps_no_other_from_being_told(fleet):
     fleet.add("mark", KUBE, SLURM, variables={"gpu_scheduler_drain_timeout": 3}, jobs=2)
     fleet.add("shut-k", KUBE, SLURM, variables=dict(shut, gpu_scheduler_kubernetes_kubeconfig="/nowhere/config"))
     fleet.add("shut-s", SLURM, KUBE, variables=shut, slurm={"away": True})
-    fleet.add("shut", SLURM, KUBE, variables=dict(shut, gpu_scheduler_kubernetes_kubeconfig="/nowhere/config"), slurm={"away": True})
+    fleet.add(
+        "shut",
+        SLURM,
+        KUBE,
+        variables=dict(shut, gpu_scheduler_kubernetes_kubeconfig="/nowhere/config"),
+        slurm={"away": True},
+    )
     fleet.add("back", KUBE, SLURM, variables={"entries": ["drain", "resume"]}, slurm={"refuses": "resume"})
     for name in fleet.names:
         fleet.variables[name].setdefault("entries", ["drain"])
@@ -294,19 +371,44 @@ def test_one_that_does_not_answer_keeps_no_other_from_being_told(fleet):
 
     # What could be lifted is lifted, and the rest is named.
     assert fleet.slurm("lift") == ("IDLE", "", back) and fleet.state("lift") == (False, None)
-    assert "does not answer" in failed["lift"] and "Not lifted in kubernetes: " in failed["lift"] and "the next run lifts it" in failed["lift"], failed["lift"]
+    assert (
+        "does not answer" in failed["lift"]
+        and "Not lifted in kubernetes: " in failed["lift"]
+        and "the next run lifts it" in failed["lift"]
+    ), failed["lift"]
     assert owners(told["lift"]["drain"]) == {SLURM: "none", KUBE: "unknown"}, "nobody saw how it is there"
     assert fleet.slurm("mark") == ("IDLE", "", back) and fleet.state("mark") == (True, "by-hand")
-    assert "2 jobs hold it" in failed["mark"] and "Not lifted in kubernetes: " in failed["mark"] and "in slurm" not in failed["mark"], failed["mark"]
+    assert (
+        "2 jobs hold it" in failed["mark"]
+        and "Not lifted in kubernetes: " in failed["mark"]
+        and "in slurm" not in failed["mark"]
+    ), failed["mark"]
     # Closed wherever somebody answers, and the others are named.
     assert fleet.slurm("shut-k")[2] == drained and fleet.state("shut-s") == (True, "by-hand")
-    assert failed["shut-k"].startswith("not closed in kubernetes: ") and "/nowhere/config" in failed["shut-k"] and "slurm: " not in failed["shut-k"]
+    assert (
+        failed["shut-k"].startswith("not closed in kubernetes: ")
+        and "/nowhere/config" in failed["shut-k"]
+        and "slurm: " not in failed["shut-k"]
+    )
     assert failed["shut-s"].startswith("not closed in slurm: ") and "slurmctld does not answer" in failed["shut-s"]
-    assert failed["shut-k"].endswith("It stays drained by us in slurm.") and failed["shut-s"].endswith("It stays drained by us in kubernetes.")
-    assert "slurm: n-shut: slurmctld does not answer" in failed["shut"] and "kubernetes: " in failed["shut"] and "stays" not in failed["shut"]
+    assert failed["shut-k"].endswith("It stays drained by us in slurm.") and failed["shut-s"].endswith(
+        "It stays drained by us in kubernetes."
+    )
+    assert (
+        "slurm: n-shut: slurmctld does not answer" in failed["shut"]
+        and "kubernetes: " in failed["shut"]
+        and "stays" not in failed["shut"]
+    )
     # Taken back by whoever answers, and not said to be back.
-    assert fleet.state("back") == (False, None) and fleet.slurm("back")[0] == "IDLE+DRAIN" and owners(told["back"]["drain"]) == {KUBE: "ours", SLURM: "ours"}
-    assert failed["back"].startswith("not taken back by slurm: n-back: slurmctld does not answer") and "kubernetes has it back" in failed["back"]
+    assert (
+        fleet.state("back") == (False, None)
+        and fleet.slurm("back")[0] == "IDLE+DRAIN"
+        and owners(told["back"]["drain"]) == {KUBE: "ours", SLURM: "ours"}
+    )
+    assert (
+        failed["back"].startswith("not taken back by slurm: n-back: slurmctld does not answer")
+        and "kubernetes has it back" in failed["back"]
+    )
 
     # The next run finishes it.
     away.clear()
@@ -317,20 +419,30 @@ def test_one_that_does_not_answer_keeps_no_other_from_being_told(fleet):
     fleet.change("back", slurm=dict(fleet.read("back")["slurm"], refuses=""))
     told = fleet.take()[1]
     for name in fleet.names:
-        assert fleet.state(name) == (False, None) and fleet.slurm(name)[0] == "IDLE" and "failed" not in told[name]["resume"]
+        assert (
+            fleet.state(name) == (False, None)
+            and fleet.slurm(name)[0] == "IDLE"
+            and "failed" not in told[name]["resume"]
+        )
 
 
 def test_a_drain_that_cannot_be_lifted_is_lifted_by_the_next_run(fleet):
     away = ["a1"]
-    fleet.add("a1", KUBE, SLURM, variables={"gpu_scheduler_drain_timeout": 3, "gpu_node_upgrade_gate_patience": 1}, jobs=1)
+    fleet.add(
+        "a1", KUBE, SLURM, variables={"gpu_scheduler_drain_timeout": 3, "gpu_node_upgrade_gate_patience": 1}, jobs=1
+    )
     gateway = Gateway(fleet.world.plane, lambda: not away or not fleet.slurm("a1")[2])
     path = fleet.world.plane.kubeconfig("gateway-a1", fleet.world.plane.tokens[LIFECYCLE], gateway.url)
     fleet.variables["a1"]["gpu_scheduler_kubernetes_kubeconfig"] = str(path)
     drain = "drain gpufleet:%s driver %s" % (ID, NEW)
     result = fleet.run("upgrade", *fleet.arguments)
     reason = result.report["nodes"]["a1"]["reason"]
-    assert result.rc == 2 and result.states == {"a1": "quarantined"} and fleet.touched() == [], "it holds its down slot: somebody keeps it out of service"
-    assert reason.startswith("n-a1 is not empty in Slurm after 3 s") and "It was not taken back by kubernetes: " in reason
+    assert result.rc == 2 and result.states == {"a1": "quarantined"} and fleet.touched() == [], (
+        "it holds its down slot: somebody keeps it out of service"
+    )
+    assert (
+        reason.startswith("n-a1 is not empty in Slurm after 3 s") and "It was not taken back by kubernetes: " in reason
+    )
     assert reason.endswith("slurm has it back. The next run tries again."), reason
     assert fleet.slurm("a1") == ("IDLE", "", [drain, "resume"]) and fleet.state("a1") == (True, ID)
     away.clear()
@@ -341,8 +453,15 @@ def test_a_drain_that_cannot_be_lifted_is_lifted_by_the_next_run(fleet):
 
 
 def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
-    fleet.leave_out("kernel_hold", "nvidia_repository", "nvidia_persistenced", "nvidia_fabricmanager", driver="nvidia_driver")
-    new = dict(loaded=None, disk=None, running=[], variables={"gpu_scheduler_kubernetes_class": "training", "gpu_scheduler_kubernetes_labels": {"rack": "r1"}})
+    fleet.leave_out(
+        "kernel_hold", "nvidia_repository", "nvidia_persistenced", "nvidia_fabricmanager", driver="nvidia_driver"
+    )
+    new = dict(
+        loaded=None,
+        disk=None,
+        running=[],
+        variables={"gpu_scheduler_kubernetes_class": "training", "gpu_scheduler_kubernetes_labels": {"rack": "r1"}},
+    )
     fleet.add("good", KUBE, **dict(new, waits_at=["health baseline"]))
     fleet.add("sick", KUBE, **dict(new, sick_with=[NEW]))
     fleet.add("mute", KUBE, **dict(new, variables={"gpu_scheduler_kubernetes_kubeconfig": "/nowhere/config"}))
@@ -353,7 +472,10 @@ def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
         fleet.world.wait(lambda: "waits" in fleet.read("good")["log"], 300)
         # Its driver runs, and nobody has looked yet whether it is well.
         assert fleet.read("good")["loaded"] == NEW and fleet.state("good") == (True, "bringup")
-        assert [taint for taint in fleet.object("good")["spec"]["taints"] if "timeAdded" not in taint] == before + [GPU_TAINT, BRINGUP_TAINT]
+        assert [taint for taint in fleet.object("good")["spec"]["taints"] if "timeAdded" not in taint] == before + [
+            GPU_TAINT,
+            BRINGUP_TAINT,
+        ]
         assert "gpufleet.lifecycle/gpu-model" not in fleet.object("good")["metadata"].get("labels", {})
         fleet.change("good", waits_at=[])
         assert process.wait(timeout=300) == 2
@@ -366,10 +488,20 @@ def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
 
     assert fleet.state("sick") == (True, "bringup") and BRINGUP_TAINT in fleet.object("sick")["spec"]["taints"]
     assert "gpufleet.lifecycle/gpu-model" not in fleet.object("sick")["metadata"].get("labels", {})
-    assert "sick was not brought up: GPU 3 does not answer with driver 2.0.1 It stays closed for work in kubernetes until a run has proven it." in output
-    assert "/nowhere/config does not exist" in output and fleet.read("mute")["log"] == [] and fleet.state("mute") == (False, None), "it is told before anything"
+    assert (
+        "sick was not brought up: GPU 3 does not answer with driver 2.0.1 It stays closed for work in kubernetes until "
+        "a run has proven it." in output
+    )
+    assert (
+        "/nowhere/config does not exist" in output
+        and fleet.read("mute")["log"] == []
+        and fleet.state("mute") == (False, None)
+    ), "it is told before anything"
     # Of two schedulers one was told; nobody opens it there because the other could not be told.
-    assert "not closed in slurm: n-both: slurmctld does not answer" in output and "It stays drained by us in kubernetes." in output
+    assert (
+        "not closed in slurm: n-both: slurmctld does not answer" in output
+        and "It stays drained by us in kubernetes." in output
+    )
     assert fleet.state("both") == (True, "bringup") and fleet.read("both")["log"] == []
 
     # Another run changes nothing on what was proven, and opens what has been mended.
@@ -382,7 +514,11 @@ def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
     assert (fleet.object("good")["metadata"]["resourceVersion"], fleet.read("good")) == proven
     assert fleet.state("sick") == (False, None) and fleet.object("sick")["spec"]["taints"] == before + [GPU_TAINT]
     assert fleet.object("sick")["metadata"]["labels"]["gpufleet.lifecycle/driver-version"] == NEW
-    assert fleet.state("both") == (False, None) and fleet.slurm("both") == ("IDLE", "", ["drain gpufleet:bringup bring-up", "resume"])
+    assert fleet.state("both") == (False, None) and fleet.slurm("both") == (
+        "IDLE",
+        "",
+        ["drain gpufleet:bringup bring-up", "resume"],
+    )
 
 
 def test_an_upgrade_of_a_mixed_fleet_whose_first_controller_dies(fleet):
@@ -402,19 +538,27 @@ def test_an_upgrade_of_a_mixed_fleet_whose_first_controller_dies(fleet):
         first.wait()
         first.log.close()
     drain = "drain gpufleet:%s driver %s" % (ID, NEW)
-    assert fleet.state("b1") == (True, ID) and fleet.slurm("b1") == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [drain])
+    assert fleet.state("b1") == (True, ID) and fleet.slurm("b1") == (
+        "IDLE+DRAIN",
+        "gpufleet:%s driver %s" % (ID, NEW),
+        [drain],
+    )
     fleet.change("b1", waits_at=[])
     time.sleep(1)
 
     result = fleet.run("upgrade", *fleet.arguments, rollout_max_down=4, rollout_max_draining=4, **variables)
     assert result.rc == 0 and result.states == dict.fromkeys(fleet.names, "done")
-    assert [fleet.state(name) for name in ("b1", "b2", "k1")] == [(False, None)] * 3 and [fleet.pods(name) for name in ("b1", "b2", "k1")] == [[]] * 3
+    assert [fleet.state(name) for name in ("b1", "b2", "k1")] == [(False, None)] * 3 and [
+        fleet.pods(name) for name in ("b1", "b2", "k1")
+    ] == [[]] * 3
     for name in ("b1", "b2", "s1"):
         state, reason, log = fleet.slurm(name)
         assert (state, reason) == ("IDLE", "") and log[0] == drain and log[-1] == "resume" and len(log) % 2 == 0
     assert fleet.read("b1")["log"].count("installed " + NEW) == 1
     for name in ("b1", "b2", "k1"):
-        assert fleet.object(name)["metadata"]["labels"]["gpufleet.lifecycle/driver-version"] == NEW, "the labels tell what runs now"
+        assert fleet.object(name)["metadata"]["labels"]["gpufleet.lifecycle/driver-version"] == NEW, (
+            "the labels tell what runs now"
+        )
     ways = host_tasks.of_play(result.host_tasks, "Upgrade")
     assert order(ways["b2"])[-2:] == ["resume kubernetes", "resume slurm"]
     own = host_tasks.LIMIT - host_tasks.PREFLIGHT

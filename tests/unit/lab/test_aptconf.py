@@ -37,14 +37,20 @@ Enabled: no
 
 def test_deb822_keeps_enabled_binary_sources_with_their_options():
     found = aptconf.parse_deb822(STOCK)
-    assert [source.uris for source in found] == [("http://mirror.example/debian",), ("http://mirror.example/debian-security",)]
+    assert [source.uris for source in found] == [
+        ("http://mirror.example/debian",),
+        ("http://mirror.example/debian-security",),
+    ]
     assert found[0].suites == ("bookworm", "bookworm-updates")
     assert found[0].components == ("main", "contrib")
     assert found[0].options == {"Signed-By": "/usr/share/keyrings/debian-archive-keyring.gpg"}
 
 
 def test_deb822_keeps_a_key_that_stands_in_place():
-    key = "Types: deb\nURIs: http://m.example/d\nSuites: bookworm\nComponents: main\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQIN\n"
+    key = (
+        "Types: deb\nURIs: http://m.example/d\nSuites: bookworm\nComponents: main\nSigned-By:\n"
+        " -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n mQIN\n"
+    )
     (source,) = aptconf.parse_deb822(key)
     assert source.options["Signed-By"].splitlines()[1:] == [" -----BEGIN PGP PUBLIC KEY BLOCK-----", " .", " mQIN"]
     assert aptconf.parse_deb822(aptconf.deb822([source])) == [source]
@@ -54,7 +60,9 @@ def test_deb822_keeps_a_key_that_stands_in_place():
 def test_one_line_sources():
     text = "deb [arch=amd64 signed-by=/k.gpg trusted=yes] http://m.example/d bookworm main non-free # note\n"
     text += "deb-src http://m.example/d bookworm main\n# deb http://x y z\n"
-    assert aptconf.parse_list(text) == [Source(("http://m.example/d",), ("bookworm",), ("main", "non-free"), {"Signed-By": "/k.gpg", "Trusted": "yes"})]
+    assert aptconf.parse_list(text) == [
+        Source(("http://m.example/d",), ("bookworm",), ("main", "non-free"), {"Signed-By": "/k.gpg", "Trusted": "yes"})
+    ]
 
 
 def test_node_has_the_hosts_mirrors_and_a_stock_machines_components():
@@ -77,7 +85,9 @@ def test_node_of_a_host_with_another_suite_uses_debians_own_mirrors():
 
 
 def test_updates_come_from_the_hosts_mirror_when_it_lists_only_the_release():
-    found = aptconf.node_sources([Source(("http://m.example/debian",), ("bookworm",), ("main",), {"Trusted": "yes"})], "bookworm")
+    found = aptconf.node_sources(
+        [Source(("http://m.example/debian",), ("bookworm",), ("main",), {"Trusted": "yes"})], "bookworm"
+    )
     updates = next(source for source in found if "bookworm-updates" in source.suites)
     assert updates.uris == ("http://m.example/debian",)
     assert updates.options == {"Trusted": "yes"}
@@ -121,4 +131,7 @@ def test_reading_a_hosts_directory(tmp_path):
     (tmp_path / "sources.list").write_text("deb http://a.example/debian bookworm main\n")
     (parts / "b.sources").write_text("Types: deb\nURIs: http://b.example/debian\nSuites: bookworm\nComponents: main\n")
     (parts / "c.list.disabled").write_text("deb http://c.example/debian bookworm main\n")
-    assert [source.uris[0] for source in aptconf.read_host(tmp_path)] == ["http://a.example/debian", "http://b.example/debian"]
+    assert [source.uris[0] for source in aptconf.read_host(tmp_path)] == [
+        "http://a.example/debian",
+        "http://b.example/debian",
+    ]

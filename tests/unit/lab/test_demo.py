@@ -22,8 +22,12 @@ NAMES = ["gpu-r1-1", "gpu-r2-1"]
 def node(state, failed=(), begin=0, names=("install", "validate", "return")):
     """A node whose steps take ten seconds each, from BEGIN on."""
     steps = [
-        {"name": name, "started": "%04d" % (begin + 10 * number), "finished": "%04d" % (begin + 10 * number + 10),
-         "status": "failed" if name in failed else "ok"}
+        {
+            "name": name,
+            "started": "%04d" % (begin + 10 * number),
+            "finished": "%04d" % (begin + 10 * number + 10),
+            "status": "failed" if name in failed else "ok",
+        }
         for number, name in enumerate(names)
     ]
     return {"state": state, "from": demo.OLD, "to": demo.NEW, "reason": "", "steps": steps}
@@ -72,17 +76,28 @@ def test_exactly_the_expected_is_accepted():
         (changed(gpu_r2_1__state="quarantined"), NAMES, "gpu-r2-1 is quarantined"),
         (changed(**{"gpu_r1_1__from": demo.NEW}), NAMES, "went from"),
         (changed(gpu_r1_1__steps=node("done", ["install"])["steps"]), NAMES, "did not succeed"),
-        (changed(gpu_r2_1__steps=node("done", ["install"])["steps"]), NAMES, "did not succeed are ['install'], expected ['validate']"),
+        (
+            changed(gpu_r2_1__steps=node("done", ["install"])["steps"]),
+            NAMES,
+            "did not succeed are ['install'], expected ['validate']",
+        ),
         (changed(gpu_r2_1__steps=node("done")["steps"]), NAMES, "did not succeed are []"),
         (changed(gpu_r1_1__steps=node("done")["steps"]), NAMES, "gpu-r1-1 was not watched at work"),
-        (changed(gpu_r2_1__steps=node("rolled_back", ["validate"], 39)["steps"]), NAMES, "started at 0039, before the canary was watched to the end"),
+        (
+            changed(gpu_r2_1__steps=node("rolled_back", ["validate"], 39)["steps"]),
+            NAMES,
+            "started at 0039, before the canary was watched to the end",
+        ),
     ],
 )
 def test_anything_else_is_named(report, names, words):
     assert any(words in line for line in demo.complaints(report, names))
 
 
-@pytest.mark.parametrize("begin, together", [(70, []), (69, ["gpu-r2-1 and gpu-r2-2 of one rack were out of service at the same time, at 0069"])])
+@pytest.mark.parametrize(
+    "begin, together",
+    [(70, []), (69, ["gpu-r2-1 and gpu-r2-2 of one rack were out of service at the same time, at 0069"])],
+)
 def test_of_a_rack_one_node_may_be_out_of_service(begin, together):
     nodes = dict(GOOD["nodes"], **{"gpu-r2-2": node("done", begin=begin), "gpu-r3-1": node("done", begin=69)})
     assert demo.out_of_order(nodes) == together

@@ -55,7 +55,10 @@ def test_a_suites_image_shares_nothing_with_another_but_the_way_it_is_made():
 
 def test_an_image_keeps_the_drivers_of_its_suite():
     kept = {suite: image.packages_layer(suite).inputs["versions"].split() for suite in config.SUITES}
-    assert kept == {"bookworm": ["535.216.03-2~bpo12+1", "535.261.03-1"], "trixie": ["550.163.01-2", "550.163.01-4~bpo13+1"]}
+    assert kept == {
+        "bookworm": ["535.216.03-2~bpo12+1", "535.261.03-1"],
+        "trixie": ["550.163.01-2", "550.163.01-4~bpo13+1"],
+    }
 
 
 def test_an_image_is_built_in_its_suite(tmp_path, monkeypatch):
@@ -72,9 +75,13 @@ def test_only_suites_that_machines_are_of_get_an_image(tmp_path, monkeypatch):
     lab = config.Lab(checkout=tmp_path, cache=tmp_path, number=0)
     assert list(machines.images(lab, [Machine("n1", 101), Machine("n2", 102)])) == asked == ["bookworm"]
     asked.clear()
-    found = machines.images(lab, [Machine("n1", 101), Machine("n2", 102, suite="trixie"), Machine("n3", 103, suite="trixie")])
+    found = machines.images(
+        lab, [Machine("n1", 101), Machine("n2", 102, suite="trixie"), Machine("n3", 103, suite="trixie")]
+    )
     assert asked == ["bookworm", "trixie"]
-    assert found["trixie"] == [str(tmp_path / "images" / layer.name / "root") for layer in layers.stack(image.node_layer("trixie"))]
+    assert found["trixie"] == [
+        str(tmp_path / "images" / layer.name / "root") for layer in layers.stack(image.node_layer("trixie"))
+    ]
 
 
 def test_a_layer_is_made_once_and_whole(tmp_path, monkeypatch):
@@ -159,23 +166,49 @@ def test_an_ambiguous_driver_version_is_refused():
 
 
 def test_stored_packages_are_told_by_their_file_names():
-    names = ["nvidia-kernel-dkms_535.216.03-2~bpo12+1_amd64.deb", "nvidia-smi_535.216.03-2_amd64.deb", "lock", "nvidia-kernel-dkms_1%3a2-3_amd64.deb"]
+    names = [
+        "nvidia-kernel-dkms_535.216.03-2~bpo12+1_amd64.deb",
+        "nvidia-smi_535.216.03-2_amd64.deb",
+        "lock",
+        "nvidia-kernel-dkms_1%3a2-3_amd64.deb",
+    ]
     assert drivers.stored_versions(names) == {"535.216.03-2~bpo12+1": names[0], "1:2-3": names[3]}
 
 
 def test_madison():
-    output = "nvidia-kernel-dkms | 535.261.03-1 | http://m.example bookworm/non-free amd64 Packages\nnvidia-kernel-dkms | 535.216.03-2~bpo12+1 | x\n"
+    output = (
+        "nvidia-kernel-dkms | 535.261.03-1 | http://m.example bookworm/non-free amd64 Packages\n"
+        "nvidia-kernel-dkms | 535.216.03-2~bpo12+1 | x\n"
+    )
     assert drivers.madison(output) == ["535.261.03-1", "535.216.03-2~bpo12+1"]
 
 
 def test_a_rehearsal_lays_the_lab_over_the_inventory_and_reaches_nothing_else():
-    words = rehearse.command("ansible-playbook", Path("/i"), Path("/o.json"), Path("/p.yml"), ["n1", "n2"], ["-e", "x=1"], {"y": "2"})
-    assert words == ["ansible-playbook", "-i", "/i", "-i", "/o.json", "--limit", "n1,n2,localhost", "-e", '{"y": "2"}', "-e", "x=1", "/p.yml"]
+    words = rehearse.command(
+        "ansible-playbook", Path("/i"), Path("/o.json"), Path("/p.yml"), ["n1", "n2"], ["-e", "x=1"], {"y": "2"}
+    )
+    assert words == [
+        "ansible-playbook",
+        "-i",
+        "/i",
+        "-i",
+        "/o.json",
+        "--limit",
+        "n1,n2,localhost",
+        "-e",
+        '{"y": "2"}',
+        "-e",
+        "x=1",
+        "/p.yml",
+    ]
 
 
 def test_a_rehearsal_writes_no_ledger_among_those_of_the_real_fleet(tmp_path):
     lab = config.Lab(checkout=tmp_path, cache=tmp_path / "cache", number=0)
-    assert rehearse.apart(lab) == {"gpufleet_artifact_dir": str(tmp_path / ".lab" / "rehearsed"), "nvidia_driver_tree_dir": str(tmp_path / "cache" / "dkms")}
+    assert rehearse.apart(lab) == {
+        "gpufleet_artifact_dir": str(tmp_path / ".lab" / "rehearsed"),
+        "nvidia_driver_tree_dir": str(tmp_path / "cache" / "dkms"),
+    }
 
 
 @pytest.mark.parametrize("word", ["-l", "-lx", "--limit", "--limit=x"])
@@ -208,7 +241,9 @@ def test_a_rehearsal_names_the_hosts_it_leaves_out():
 def test_drivers_are_compiled_for_the_suites_that_were_asked_for(words, asked, monkeypatch):
     done = []
     monkeypatch.setattr(cli.drivers, "ensure", lambda _lab, versions, suite: done.append((suite, versions)))
-    monkeypatch.setattr(cli.machines, "suites", lambda path: {"one": ["bookworm"], "two": ["bookworm", "trixie"]}[path.name])
+    monkeypatch.setattr(
+        cli.machines, "suites", lambda path: {"one": ["bookworm"], "two": ["bookworm", "trixie"]}[path.name]
+    )
     assert cli.main(["drivers", *words]) == 0
     assert done == asked
 
@@ -222,7 +257,9 @@ def test_all_that_a_suites_image_keeps_is_compiled_when_nothing_is_named(tmp_pat
     monkeypatch.setattr(drivers, "tree_name", lambda _root, version, kernel: f"{version}_{kernel}")
     monkeypatch.setattr(drivers.overlay, "isolated", lambda *words, **_more: compiled.append(words) or 0)
     drivers.ensure(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), [], "trixie")
-    assert compiled == [("_driver", "trixie", version, "6.12.1+deb13-amd64") for version in ("550.163.01-2", "550.163.01-4~bpo13+1")]
+    assert compiled == [
+        ("_driver", "trixie", version, "6.12.1+deb13-amd64") for version in ("550.163.01-2", "550.163.01-4~bpo13+1")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -236,21 +273,28 @@ def test_all_that_a_suites_image_keeps_is_compiled_when_nothing_is_named(tmp_pat
     ],
 )
 def test_trees_of_two_revisions_of_a_driver_do_not_take_each_others_place(suite, version, place, tmp_path):
-    assert drivers.directory(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), suite, version) == tmp_path / place
+    assert (
+        drivers.directory(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), suite, version) == tmp_path / place
+    )
 
 
 def test_a_machines_suite_is_told(tmp_path, monkeypatch, capsys):
     machine = Machine("n1", 101, suite="trixie")
     monkeypatch.setattr(machines, "existing", lambda _lab: {"n1": machine})
     monkeypatch.setattr(machines, "running", lambda _lab, _name: False)
-    assert [entry["suite"] for entry in machines.status(config.Lab(checkout=tmp_path, cache=tmp_path, number=0))] == ["trixie"]
+    assert [entry["suite"] for entry in machines.status(config.Lab(checkout=tmp_path, cache=tmp_path, number=0))] == [
+        "trixie"
+    ]
     assert cli.main(["status"]) == 0
     assert " trixie " in capsys.readouterr().out
 
 
 def test_mounts_of_the_lab_are_found_deepest_first():
     lab = config.Lab(checkout=Path("/c"), cache=Path("/cache"), number=0)
-    lines = "1 1 0:1 / /c rw\n2 1 0:1 / /c/.lab/nodes/a/root rw\n3 2 0:1 / /c/.lab/nodes/a/root/proc rw\n4 1 0:1 / /c/.lab/nodesx rw\n"
+    lines = (
+        "1 1 0:1 / /c rw\n2 1 0:1 / /c/.lab/nodes/a/root rw\n3 2 0:1 / /c/.lab/nodes/a/root/proc rw\n"
+        "4 1 0:1 / /c/.lab/nodesx rw\n"
+    )
     assert machines.own_mounts(lab, lines) == ["/c/.lab/nodes/a/root/proc", "/c/.lab/nodes/a/root"]
 
 

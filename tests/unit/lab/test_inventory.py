@@ -18,7 +18,11 @@ LAB = Lab(checkout=Path("/checkout"), cache=Path("/cache"), number=0)
 
 def groups(hostvars, gpu_nodes=True):
     entry = {"hosts": list(hostvars)}
-    return {"_meta": {"hostvars": hostvars}, "all": {"children": ["ungrouped", "gpu_nodes"]}, "gpu_nodes" if gpu_nodes else "ungrouped": entry}
+    return {
+        "_meta": {"hostvars": hostvars},
+        "all": {"children": ["ungrouped", "gpu_nodes"]},
+        "gpu_nodes" if gpu_nodes else "ungrouped": entry,
+    }
 
 
 def test_hosts_of_nested_groups_come_once_and_in_order():
@@ -42,7 +46,9 @@ def test_hosts_outside_the_gpu_group_get_no_machine():
 
 
 def test_a_machine_is_what_the_inventory_says():
-    (machine,) = inventory.machines(groups({"n1": {"lab_address": 11, "lab_gpu_model": "a100-sxm", "lab_gpu_count": 4}}))
+    (machine,) = inventory.machines(
+        groups({"n1": {"lab_address": 11, "lab_gpu_model": "a100-sxm", "lab_gpu_count": 4}})
+    )
     assert machine == Machine("n1", 11, "a100-sxm", 4)
 
 
@@ -53,7 +59,11 @@ def test_a_machine_is_of_the_suite_that_the_inventory_says():
 
 def test_hosts_without_an_address_get_free_ones_that_running_machines_keep():
     given = groups({"n1": {}, "n2": {"lab_address": 101}, "n3": {}})
-    assert {machine.name: machine.host_number for machine in inventory.machines(given)} == {"n1": 102, "n2": 101, "n3": 103}
+    assert {machine.name: machine.host_number for machine in inventory.machines(given)} == {
+        "n1": 102,
+        "n2": 101,
+        "n3": 103,
+    }
     again = inventory.machines(given, taken={"n3": 140, "other": 102})
     assert {machine.name: machine.host_number for machine in again} == {"n1": 103, "n2": 101, "n3": 140}
 
@@ -115,7 +125,9 @@ def test_a_rehearsals_overlay_speaks_of_the_connection_alone():
 
 def rehearsed(**changes):
     files = inventory.rehearsal_overlay(LAB, [Machine("n1", 101)])
-    return inventory.astray(files, {"_meta": {"hostvars": {"n1": {**files["host_vars/n1.json"], "my_own": 1, **changes}}}})
+    return inventory.astray(
+        files, {"_meta": {"hostvars": {"n1": {**files["host_vars/n1.json"], "my_own": 1, **changes}}}}
+    )
 
 
 def test_a_rehearsal_that_reaches_the_lab_goes_nowhere_else():

@@ -22,7 +22,10 @@ def listing(*versions):
 
 
 def test_the_newest_source_of_the_release_is_taken():
-    assert build.choose(listing("1.20.5+really1.20.2-1", "1.31.0-1", "1.20.5+really1.20.2-1.1+deb12u1")) == "1.20.5+really1.20.2-1.1+deb12u1"
+    assert (
+        build.choose(listing("1.20.5+really1.20.2-1", "1.31.0-1", "1.20.5+really1.20.2-1.1+deb12u1"))
+        == "1.20.5+really1.20.2-1.1+deb12u1"
+    )
 
 
 @pytest.mark.parametrize(("found", "word"), [(("1.31.0-1",), "1.31.0-1"), ((), "none")])
@@ -59,12 +62,15 @@ def test_sources_are_asked_of_the_mirror_that_gives_packages():
     assert text.startswith("Types: deb-src\nURIs: http://x.example/debian\n")
 
 
-@pytest.mark.parametrize(("meta", "due"), [
-    ({}, False),
-    ({"deletionTimestamp": "2026-11-21T22:00:10Z"}, False),
-    ({"deletionTimestamp": "2026-11-21T22:00:00Z"}, True),
-    ({"deletionTimestamp": "2026-11-21T22:00:00Z", "annotations": {agent.STUCK: "yes"}}, False),
-])
+@pytest.mark.parametrize(
+    ("meta", "due"),
+    [
+        ({}, False),
+        ({"deletionTimestamp": "2026-11-21T22:00:10Z"}, False),
+        ({"deletionTimestamp": "2026-11-21T22:00:00Z"}, True),
+        ({"deletionTimestamp": "2026-11-21T22:00:00Z", "annotations": {agent.STUCK: "yes"}}, False),
+    ],
+)
 def test_the_agent_ends_a_pod_when_its_time_is_over(meta, due):
     assert agent.due({"metadata": meta}, 1795298400.0) is due
 

@@ -29,7 +29,10 @@ def test_machines_of_two_labs_share_no_name_on_the_host():
 
 
 def test_foreign_hosts_keep_a_mirror_and_drop_what_is_only_the_hosts():
-    text = "127.0.0.1 localhost\n127.0.1.1 builder\n::1 ip6-localhost\n192.0.2.9 mirror.example mirror # cache\n192.0.2.2 builder\n192.0.2.3 builder alias\n"
+    text = (
+        "127.0.0.1 localhost\n127.0.1.1 builder\n::1 ip6-localhost\n192.0.2.9 mirror.example mirror # cache\n"
+        "192.0.2.2 builder\n192.0.2.3 builder alias\n"
+    )
     assert build.foreign_hosts(text, {"builder"}) == ["192.0.2.9 mirror.example mirror", "192.0.2.3 alias"]
 
 
@@ -49,12 +52,17 @@ def test_name_servers_that_a_machine_can_reach_are_taken():
 
 def test_a_stub_on_loopback_is_replaced_by_what_is_behind_it():
     stub = "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch example\n"
-    assert build.resolv_conf(stub, "nameserver 192.0.2.53\nnameserver 127.0.0.1\n") == "nameserver 192.0.2.53\nsearch example\n"
+    assert (
+        build.resolv_conf(stub, "nameserver 192.0.2.53\nnameserver 127.0.0.1\n")
+        == "nameserver 192.0.2.53\nsearch example\n"
+    )
 
 
 def test_identity_is_complete_and_private_keys_are_private():
     keys = {"host_private": "P", "host_public": "Q", "user_public": "U"}
-    files = {file.path: file for file in build.identity(LAB, TWO, [ONE, TWO], [], "nameserver 192.0.2.53\n", 1400, keys)}
+    files = {
+        file.path: file for file in build.identity(LAB, TWO, [ONE, TWO], [], "nameserver 192.0.2.53\n", 1400, keys)
+    }
     assert files["etc/hostname"].text == "gpu-r2-1\n"
     assert files["etc/ssh/ssh_host_ed25519_key"].mode == 0o600
     assert files["home/fleet/.ssh/authorized_keys"].owner == "fleet"
@@ -85,7 +93,9 @@ def test_known_hosts_name_the_address_and_the_host():
 
 def test_ssh_configuration_reaches_each_machine_by_name():
     text = build.ssh_config(SECOND, [TWO, ONE])
-    assert text.index("Host gpu-r1-1\n  HostName 10.213.80.11\n") < text.index("Host gpu-r2-1.dc.example\n  HostName 10.213.80.21\n")
+    assert text.index("Host gpu-r1-1\n  HostName 10.213.80.11\n") < text.index(
+        "Host gpu-r2-1.dc.example\n  HostName 10.213.80.21\n"
+    )
     assert text.count("StrictHostKeyChecking yes") == 2
 
 
@@ -121,7 +131,10 @@ def test_mtu_is_that_of_the_way_out():
 
 def test_a_device_in_the_labs_subnet_is_found_but_not_its_own_bridge():
     own = {"ifname": "gflab0", "addr_info": [{"family": "inet", "local": "10.213.77.1"}]}
-    other = {"ifname": "vpn0", "addr_info": [{"family": "inet6", "local": "fe80::1"}, {"family": "inet", "local": "10.213.77.9"}]}
+    other = {
+        "ifname": "vpn0",
+        "addr_info": [{"family": "inet6", "local": "fe80::1"}, {"family": "inet", "local": "10.213.77.9"}],
+    }
     assert network.clash(LAB, [own]) is None
     assert network.clash(LAB, [own, other]) == "vpn0"
     assert network.clash(SECOND, [own, other]) is None

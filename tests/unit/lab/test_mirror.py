@@ -13,7 +13,12 @@ import pytest
 from tests.lab import mirror
 from tests.lab.common import LabError
 
-SECTIONS = {"libsmall1": "libs", "nvidia-helper": "contrib/misc", "nvidia-thing": "non-free/kernel", "firmware-thing": "non-free-firmware/kernel"}
+SECTIONS = {
+    "libsmall1": "libs",
+    "nvidia-helper": "contrib/misc",
+    "nvidia-thing": "non-free/kernel",
+    "firmware-thing": "non-free-firmware/kernel",
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +31,20 @@ def packages(tmp_path_factory):
         root.chmod(0o755)
         (root / "DEBIAN/control").write_text(
             f"Package: {name}\nVersion: 1.0-2~bpo13+1\nArchitecture: amd64\nSection: {section}\n"
-            "Maintainer: gpufleet contributors <gpufleet@example.invalid>\nDescription: a test\n")
-        subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "--build", root, directory / f"{name}_1.0-2~bpo13+1_amd64.deb"], check=True,
-                       stdout=subprocess.DEVNULL)
+            "Maintainer: gpufleet contributors <gpufleet@example.invalid>\nDescription: a test\n"
+        )
+        subprocess.run(
+            [
+                "dpkg-deb",
+                "--root-owner-group",
+                "-Znone",
+                "--build",
+                root,
+                directory / f"{name}_1.0-2~bpo13+1_amd64.deb",
+            ],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
     return sorted(directory.glob("*.deb"))
 
 
@@ -44,14 +60,26 @@ def update(tmp_path, made):
         (tmp_path / "apt" / name).mkdir(parents=True, exist_ok=True)
     (tmp_path / "apt/status").touch()
     (tmp_path / "apt/etc/sources.list").write_text(
-        f"deb [signed-by={made}/key.asc arch=amd64] file:{made} trixie main contrib non-free non-free-firmware\n")
+        f"deb [signed-by={made}/key.asc arch=amd64] file:{made} trixie main contrib non-free non-free-firmware\n"
+    )
     (tmp_path / "apt/apt.conf").write_text(
-        f'Dir::Etc "{tmp_path}/apt/etc"; Dir::Etc::sourceparts "-"; Dir::State::lists "{tmp_path}/apt/lists"; Dir::State::status "{tmp_path}/apt/status";\n'
-        f'Dir::Cache "{tmp_path}/apt/cache"; Dir::Etc::trusted "/dev/null"; Dir::Etc::trustedparts "/dev/null"; APT::Sandbox::User "root";\n'
-        'APT::Architecture "amd64"; Acquire::Languages "none";\n')
+        f'Dir::Etc "{tmp_path}/apt/etc"; Dir::Etc::sourceparts "-"; Dir::State::lists "{tmp_path}/apt/lists"; '
+        f'Dir::State::status "{tmp_path}/apt/status";\n'
+        f'Dir::Cache "{tmp_path}/apt/cache"; Dir::Etc::trusted "/dev/null"; Dir::Etc::trustedparts "/dev/null"; '
+        f'APT::Sandbox::User "root";\n'
+        'APT::Architecture "amd64"; Acquire::Languages "none";\n'
+    )
     settings = {"APT_CONFIG": str(tmp_path / "apt/apt.conf"), "LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-    done = subprocess.run(["apt-get", "update", "-o", "APT::Update::Error-Mode=any"], env=settings, capture_output=True, text=True, check=False)
-    names = subprocess.run(["apt-cache", "pkgnames"], env=settings, capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run(
+        ["apt-get", "update", "-o", "APT::Update::Error-Mode=any"],
+        env=settings,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    names = subprocess.run(
+        ["apt-cache", "pkgnames"], env=settings, capture_output=True, text=True, check=True
+    ).stdout.split()
     return done, sorted(names)
 
 
@@ -77,12 +105,18 @@ def test_the_tar_holds_the_packages_themselves(made):
     with tarfile.open(f"{made}.tar") as archive:
         members = {member.name: member for member in archive}
     assert "./key.asc" in members and "./dists/trixie/InRelease" in members
-    assert members["./pool/nvidia-thing_1.0-2~bpo13+1_amd64.deb"].isfile(), "and no link to a file that another machine does not have"
+    assert members["./pool/nvidia-thing_1.0-2~bpo13+1_amd64.deb"].isfile(), (
+        "and no link to a file that another machine does not have"
+    )
 
 
 def test_no_secret_key_is_left(made):
     assert "PUBLIC KEY" in (made / "key.asc").read_text()
-    assert not [path for path in made.rglob("*") if path.is_file() and not path.is_symlink() and b"PRIVATE KEY" in path.read_bytes()]
+    assert not [
+        path
+        for path in made.rglob("*")
+        if path.is_file() and not path.is_symlink() and b"PRIVATE KEY" in path.read_bytes()
+    ]
 
 
 def test_a_mirror_of_nothing_is_refused(tmp_path):
@@ -91,6 +125,11 @@ def test_a_mirror_of_nothing_is_refused(tmp_path):
 
 
 def test_a_package_of_an_unknown_component_is_refused():
-    assert [mirror.component(section) for section in SECTIONS.values()] == ["main", "contrib", "non-free", "non-free-firmware"]
+    assert [mirror.component(section) for section in SECTIONS.values()] == [
+        "main",
+        "contrib",
+        "non-free",
+        "non-free-firmware",
+    ]
     with pytest.raises(LabError, match="restricted/misc"):
         mirror.component("restricted/misc")

@@ -32,7 +32,9 @@ def test_no_free_number_is_said(lab):
     ("checkout_there", "bridge_there", "owned"),
     [(True, True, True), (True, False, False), (False, True, False), (False, False, False)],
 )
-def test_a_number_is_owned_while_its_checkout_and_its_bridge_are_there(lab, tmp_path, monkeypatch, checkout_there, bridge_there, owned):
+def test_a_number_is_owned_while_its_checkout_and_its_bridge_are_there(
+    lab, tmp_path, monkeypatch, checkout_there, bridge_there, owned
+):
     other = tmp_path / "other"
     if checkout_there:
         other.mkdir()

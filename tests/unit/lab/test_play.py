@@ -14,13 +14,21 @@ from tests.lab import processes
 from tests.lab.config import CHECKOUT
 from tests.lab.play import play
 
-INVENTORY = {"all": {"hosts": {name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable} for name in ("one", "two")}}}
+INVENTORY = {
+    "all": {
+        "hosts": {
+            name: {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+            for name in ("one", "two")
+        }
+    }
+}
 # Its own length of sleep, by which no other run of these tests on the machine is taken for this one.
 NAP = "301.%07d" % os.getpid()
 SLEEPER = """
 import sys
 from tests.lab.play import play
-play([{"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.command": {"argv": ["sleep", sys.argv[2]]}}]}], sys.argv[1])
+play([{"hosts": "all", "gather_facts": False, "tasks": [{"ansible.builtin.command": {"argv": ["sleep", \
+sys.argv[2]]}}]}], sys.argv[1])
 """
 
 
@@ -31,7 +39,10 @@ def inventory(tmp_path):
 
 
 def test_an_outcome_says_what_became_of_every_host(tmp_path):
-    tasks = [{"ansible.builtin.command": {"argv": ["true"]}}, {"ansible.builtin.fail": {"msg": "not this one"}, "when": "inventory_hostname == 'two'"}]
+    tasks = [
+        {"ansible.builtin.command": {"argv": ["true"]}},
+        {"ansible.builtin.fail": {"msg": "not this one"}, "when": "inventory_hostname == 'two'"},
+    ]
     outcome = play([{"hosts": "all", "gather_facts": False, "tasks": tasks}], inventory(tmp_path))
     assert (outcome.rc, outcome.changed) == (2, {"one": 1, "two": 1})
     assert outcome.failed == {"two": ["not this one"]} and outcome.why("one") == ""
@@ -44,8 +55,12 @@ def test_an_interrupted_run_leaves_no_process(tmp_path):
         return done.stdout.split()
 
     mark, path = "play:%s" % tmp_path, inventory(tmp_path)
-    child = subprocess.Popen([sys.executable, "-c", SLEEPER, str(path), NAP], cwd=CHECKOUT, start_new_session=True,
-                             env=dict(os.environ, TMPDIR=str(tmp_path)))
+    child = subprocess.Popen(
+        [sys.executable, "-c", SLEEPER, str(path), NAP],
+        cwd=CHECKOUT,
+        start_new_session=True,
+        env=dict(os.environ, TMPDIR=str(tmp_path)),
+    )
     try:
         deadline = time.monotonic() + 600
         while len(sleepers()) < 2:

@@ -21,9 +21,17 @@ BIN = pathlib.Path(sys.executable).parent
 def run(command, **settings):
     """Run a command of this environment to its end; its failure is the test's, with all it said."""
     done = subprocess.run(
-        [str(BIN / command[0]), *command[1:]], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=1800, check=False, **settings
+        [str(BIN / command[0]), *command[1:]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=1800,
+        check=False,
+        **settings,
     )
-    assert done.returncode == 0, "{0} answered {1}:\n{2}\n{3}".format(" ".join(command), done.returncode, done.stdout, done.stderr)
+    assert done.returncode == 0, "{0} answered {1}:\n{2}\n{3}".format(
+        " ".join(command), done.returncode, done.stdout, done.stderr
+    )
     return done.stdout
 
 
@@ -52,7 +60,11 @@ def artifact(tmp_path_factory):
     """The collection's tarball, built from a clean copy of the project's files."""
     place = tmp_path_factory.mktemp("build")
     copy = common.copy_checkout(place / "checkout")
-    run(["ansible-galaxy", "collection", "build", "--output-path", str(place), str(copy)], env=ansible_environment("/nonexistent", place), cwd=str(place))
+    run(
+        ["ansible-galaxy", "collection", "build", "--output-path", str(place), str(copy)],
+        env=ansible_environment("/nonexistent", place),
+        cwd=str(place),
+    )
     (tarball,) = place.glob("*.tar.gz")
     return tarball
 
@@ -62,7 +74,16 @@ def installed(artifact, tmp_path_factory):
     """Where the tarball was installed, with no network: the collections path."""
     place = tmp_path_factory.mktemp("installed")
     run(
-        ["ansible-galaxy", "collection", "install", "--offline", "--no-cache", "-p", str(place / "collections"), str(artifact)],
+        [
+            "ansible-galaxy",
+            "collection",
+            "install",
+            "--offline",
+            "--no-cache",
+            "-p",
+            str(place / "collections"),
+            str(artifact),
+        ],
         env=ansible_environment(place / "collections", place),
         cwd=str(place),
     )
@@ -75,7 +96,11 @@ def module_documentation(installed, collection_root):
     names = sorted(path.stem for path in (collection_root / "plugins" / "modules").glob("*.py"))
     assert names, "the collection has no modules"
     full = ["gpufleet.lifecycle." + name for name in names]
-    answer = run(["ansible-doc", "--json", "-t", "module", *full], env=ansible_environment(installed, installed.parent), cwd=str(installed))
+    answer = run(
+        ["ansible-doc", "--json", "-t", "module", *full],
+        env=ansible_environment(installed, installed.parent),
+        cwd=str(installed),
+    )
     documented = json.loads(answer)
     assert sorted(documented) == full
     return {name.rpartition(".")[2]: entry for name, entry in documented.items()}

@@ -10,7 +10,16 @@ import tarfile
 import pytest
 
 RUNS = ("plugins/", "roles/", "playbooks/", "meta/", "docs/")
-TOP = {"MANIFEST.json", "FILES.json", "README.md", "LICENSE", "CHANGELOG.rst", "CONTRIBUTING.md", "changelogs/changelog.yaml", "changelogs/config.yaml"}
+TOP = {
+    "MANIFEST.json",
+    "FILES.json",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.rst",
+    "CONTRIBUTING.md",
+    "changelogs/changelog.yaml",
+    "changelogs/config.yaml",
+}
 
 
 @pytest.fixture(scope="module")

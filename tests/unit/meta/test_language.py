@@ -76,12 +76,18 @@ DECLARATIVE = (
 def glossary():
     """{phrase that is not used: term that is}, of the table."""
     section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Glossary")[1].split("\n## ")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| ")][1:]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| ")
+    ][1:]
     return {phrase.strip(): row[0] for row in rows for phrase in row[2].split(";") if phrase.strip()}
 
 
 def found(text, phrases):
-    return [phrase for phrase in phrases if re.search(r"(?<![\w-])%s(?![\w-])" % re.escape(phrase).replace(r"\ ", r"\s+"), text, re.IGNORECASE)]
+    return [
+        phrase
+        for phrase in phrases
+        if re.search(r"(?<![\w-])%s(?![\w-])" % re.escape(phrase).replace(r"\ ", r"\s+"), text, re.IGNORECASE)
+    ]
 
 
 def test_the_table_is_read():
@@ -110,7 +116,9 @@ def test_a_stored_phrase_is_still_in_its_file(name):
 
 def questions(text):
     """The first lines of docstrings that begin as a question would."""
-    documented = (node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)))
+    documented = (
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+    )
     lines = ((ast.get_docstring(node) or "").partition("\n")[0] for node in documented)
     return [line for line in lines if re.match(r"(What|Whether|Who|Which|Where|Why)\b", line)]
 

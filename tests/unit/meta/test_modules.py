@@ -13,7 +13,7 @@ import yaml
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 MODULES = sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py"))
 ACTIONS = sorted(path.stem for path in (ROOT / "plugins" / "action").glob("*.py"))
-MODULE_LINES = 350
+MODULE_LINES = 380
 
 
 def leaves(values, path=()):

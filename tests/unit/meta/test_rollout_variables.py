@@ -25,9 +25,15 @@ def test_the_playbook_reads_what_it_lets_pass(collection_root):
 
 
 def test_every_variable_of_the_playbooks_is_on_their_page(collection_root):
-    """The page itself is compared with the heads of the playbooks by `make lint`; this compares it with what they read."""
+    """The page itself is compared with the heads of the playbooks by `make lint`; this compares it with what they
+    read.
+    """
     page = read(collection_root, "docs/reference/playbook-variables.md")
-    missing = {name for name in set(_variables.ROLLOUT + _variables.PLAYBOOKS + _variables.CONTROL) | {"gpufleet_artifact_dir"} if "`%s`" % name not in page}
+    missing = {
+        name
+        for name in set(_variables.ROLLOUT + _variables.PLAYBOOKS + _variables.CONTROL) | {"gpufleet_artifact_dir"}
+        if "`%s`" % name not in page
+    }
     assert missing == set()
 
 
@@ -37,5 +43,8 @@ def test_every_playbook_and_the_readme_name_the_page(collection_root):
     assert paths and [str(path) for path in paths if page not in read(collection_root, path)] == []
     readme = read(collection_root, "README.md")
     assert "rollout_progress" in readme.split("## What is real", maxsplit=1)[0]
-    assert "Debian 12 and 13" in "\n".join(readme.splitlines()[:40]) and "(#supported-versions)" in readme.split("\n## ", maxsplit=1)[0]
+    assert (
+        "Debian 12 and 13" in "\n".join(readme.splitlines()[:40])
+        and "(#supported-versions)" in readme.split("\n## ", maxsplit=1)[0]
+    )
     assert page in readme and [path.stem for path in paths if "gpufleet.lifecycle." + path.stem not in readme] == []

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The packages of shared code, and which of them may import which. An import that is not in the table is a decision: make it here, or move the code."""
+"""The packages of shared code, and which of them may import which.
+
+An import that is not in the table is a decision: make it here, or move the code.
+"""
 
 from __future__ import annotations
 
@@ -44,17 +47,21 @@ ARROWS = {
 
 def packages():
     """{name of a package: its path}"""
-    return {path.name: path for place in PLACES for path in (ROOT / place).iterdir() if (path / "__init__.py").is_file()}
+    return {
+        path.name: path for place in PLACES for path in (ROOT / place).iterdir() if (path / "__init__.py").is_file()
+    }
 
 
 def imported(path):
-    """The full names of everything that a file imports from the collection, from its root on: plugins.module_utils._node.files."""
+    """The full names of everything that a file imports from the collection, from its root on:
+    plugins.module_utils._node.files.
+    """
     package = list(path.relative_to(ROOT).parts[:-1])
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            base = OURS + ".".join(package[:len(package) - node.level + 1]) if node.level else node.module
+            base = OURS + ".".join(package[: len(package) - node.level + 1]) if node.level else node.module
             if node.level and node.module:
                 base += "." + node.module
             names = ["%s.%s" % (base, alias.name) for alias in node.names]
@@ -62,7 +69,7 @@ def imported(path):
             continue
         for name in names:
             if name.startswith(OURS):
-                yield name[len(OURS):]
+                yield name[len(OURS) :]
 
 
 def arrows(name, path):
@@ -71,7 +78,12 @@ def arrows(name, path):
     for file in sorted(path.rglob("*.py")):
         for module in imported(file):
             words = module.split(".")
-            if words[:2] in [place.split("/") for place in PLACES] and len(words) > 2 and words[2] in packages() and words[2] != name:
+            if (
+                words[:2] in [place.split("/") for place in PLACES]
+                and len(words) > 2
+                and words[2] in packages()
+                and words[2] != name
+            ):
                 found.setdefault(words[2], "%s imports %s" % (file.relative_to(ROOT), module))
     return found
 
@@ -88,7 +100,9 @@ def test_a_package_imports_those_of_its_row_and_no_others(name):
 
 def test_no_two_packages_import_each_other():
     order = list(ARROWS)
-    assert [(name, other) for name, others in ARROWS.items() for other in others if order.index(other) >= order.index(name)] == []
+    assert [
+        (name, other) for name, others in ARROWS.items() for other in others if order.index(other) >= order.index(name)
+    ] == []
 
 
 def test_an_import_that_is_not_in_the_table_is_found(tmp_path, monkeypatch):
@@ -97,12 +111,19 @@ def test_an_import_that_is_not_in_the_table_is_found(tmp_path, monkeypatch):
         (tmp_path / PLACES[0] / name).mkdir(parents=True, exist_ok=True)
     (tmp_path / PLACES[0] / "_health" / "checks").mkdir()
     (tmp_path / PLACES[0] / "_health" / "checks" / "a.py").write_text("from ..._driver import audit\n")
-    (tmp_path / PLACES[0] / "_health" / "b.py").write_text("from %splugins.module_utils._slurm.slurm_node import SlurmNode\n" % OURS)
+    (tmp_path / PLACES[0] / "_health" / "b.py").write_text(
+        "from %splugins.module_utils._slurm.slurm_node import SlurmNode\n" % OURS
+    )
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     monkeypatch.setitem(globals(), "packages", lambda: dict.fromkeys(ARROWS))
     assert set(arrows("_health", tmp_path / PLACES[0] / "_health")) == {"_driver", "_slurm"}
 
 
 def test_contributing_says_what_goes_into_each():
-    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Where a new line goes")[2].partition("\n## ")[0]
+    table = (
+        (ROOT / "CONTRIBUTING.md")
+        .read_text(encoding="utf-8")
+        .partition("## Where a new line goes")[2]
+        .partition("\n## ")[0]
+    )
     assert [name for name, path in packages().items() if "`%s/`" % path.relative_to(ROOT) not in table] == []

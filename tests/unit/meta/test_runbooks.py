@@ -18,7 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ROWS = {
     cells[0].strip("`"): cells[1:]
-    for line in (ROOT / "docs" / "runbooks" / "rollout.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `rollout_")
+    for line in (ROOT / "docs" / "runbooks" / "rollout.md").read_text(encoding="utf-8").splitlines()
+    if line.startswith("| `rollout_")
     for cells in [[cell.strip() for cell in line.strip("|").split("|")]]
 }
 
@@ -36,6 +37,6 @@ def test_every_limit_has_a_row():
 def test_a_row_is_whole_and_its_default_is_that_of_the_option(variable):
     default, meaning, refused = ROWS[variable]
     assert default and meaning and refused is not None
-    option = rollout_plan.ARGUMENT_SPEC.get(variable[len("rollout_"):], {})
+    option = rollout_plan.ARGUMENT_SPEC.get(variable[len("rollout_") :], {})
     if default.startswith("`") and "default" in option and option["default"] != "":
         assert yaml.safe_load(default.strip("`")) == json.loads(json.dumps(option["default"])), default

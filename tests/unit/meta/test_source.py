@@ -15,10 +15,30 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 UTILS = ROOT / "plugins" / "module_utils"
 NODE_PACKAGES = ("_nvml", "_node", "_kernel", "_dkms", "_packages", "_driver", "_reset", "_health")
-NODE_FILES = sorted(str(path.relative_to(ROOT)) for package in NODE_PACKAGES for path in (UTILS / package).rglob("*.py"))
+NODE_FILES = sorted(
+    str(path.relative_to(ROOT)) for package in NODE_PACKAGES for path in (UTILS / package).rglob("*.py")
+)
 LICENCE = "# SPDX-License-Identifier: GPL-3.0-or-later"
 OURS = "# Copyright: (c) 2026, gpufleet contributors"
-TEXT = (".py", ".yml", ".yaml", ".md", ".sh", ".c", ".h", ".ini", ".txt", ".toml", ".cfg", ".rst", ".j2", ".service", ".conf", ".json", ".jsonl")
+TEXT = (
+    ".py",
+    ".yml",
+    ".yaml",
+    ".md",
+    ".sh",
+    ".c",
+    ".h",
+    ".ini",
+    ".txt",
+    ".toml",
+    ".cfg",
+    ".rst",
+    ".j2",
+    ".service",
+    ".conf",
+    ".json",
+    ".jsonl",
+)
 
 
 def python_files(names):
@@ -59,13 +79,20 @@ def test_the_binding_is_not_kept_here(tracked):
 
 def test_python_under_tests_is_run_as_a_module(tracked):
     """ansible-test refuses an interpreter line there, so a file that had one could not stay."""
-    wrong = [name for name in python_files(tracked) if name.startswith("tests/") and (ROOT / name).read_text(encoding="utf-8").startswith("#!")]
+    wrong = [
+        name
+        for name in python_files(tracked)
+        if name.startswith("tests/") and (ROOT / name).read_text(encoding="utf-8").startswith("#!")
+    ]
     assert wrong == []
 
 
 @pytest.mark.parametrize("name", NODE_FILES)
 def test_node_code_needs_the_standard_library_alone(name):
-    """It also runs on a node where Ansible was never installed. The binding is the one exception, and its absence is handled."""
+    """It also runs on a node where Ansible was never installed.
+
+    The binding is the one exception, and its absence is handled.
+    """
     own = "ansible_collections.gpufleet.lifecycle.plugins.module_utils."
     foreign = [
         module

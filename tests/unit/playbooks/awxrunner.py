@@ -66,7 +66,9 @@ class Awx:
         self.variables = {}  # of every host, as an inventory has them
 
     def answers(self, name, given):
-        """Extra variables as a survey sends them: texts, also empty ones, and whole numbers unless they are left out."""
+        """Extra variables as a survey sends them: texts, also empty ones, and whole numbers unless they are left
+        out.
+        """
         spec = self.templates[name]["survey_spec"]["spec"]
         known = {question["variable"]: question for question in spec}
         assert set(given) <= set(known), "the survey of %s does not ask for %s" % (name, set(given) - set(known))

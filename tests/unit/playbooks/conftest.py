@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A fleet of stub nodes, and the real playbooks run on it.
 
-What decides runs for real: the playbooks, the role gpu_node_upgrade, the rollout actions, Ansible's own reboot. What would touch a
-machine is replaced: the modules that read or install a driver, systemctl, and the connection, which reboots or loses a node.
+What decides runs for real: the playbooks, the role gpu_node_upgrade, the rollout actions, Ansible's own reboot. What
+would touch a machine is replaced: the modules that read or install a driver, systemctl, and the connection, which
+reboots or loses a node.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collecti
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import conftest as ledger_tests
 
-# The server of the ledger's own tests, one for all courses; pytest takes a fixture by the name under which it stands here.
+# The server of the ledger's own tests, one for all courses; pytest takes a fixture by the name under which it stands
+# here.
 postgresql = ledger_tests.postgresql
 OLD, NEW = "1.0.1", "2.0.1"
 
@@ -84,10 +86,14 @@ class Fleet:
             self.own_collection()
         self.python = self.nodes / "bin" / "python-of-node"
         (self.nodes / "bin").mkdir(parents=True)
-        self.python.write_text('#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, collection.STUB / "interpreter.py"))
+        self.python.write_text(
+            '#!/bin/sh\nexec "%s" "%s" "$@"\n' % (sys.executable, collection.STUB / "interpreter.py")
+        )
         self.python.chmod(0o755)
         systemctl = self.nodes / "bin" / "systemctl"
-        systemctl.write_text('#!/bin/sh\nexec "%s" -I -S "%s" "$@"\n' % (sys.executable, collection.STUB / "systemctl.py"))
+        systemctl.write_text(
+            '#!/bin/sh\nexec "%s" -I -S "%s" "$@"\n' % (sys.executable, collection.STUB / "systemctl.py")
+        )
         systemctl.chmod(0o755)
         self.names = []
         self.variables = {}  # more variables of a node, by its name
@@ -104,7 +110,9 @@ class Fleet:
             collection.make(self.collection, self.REAL)
 
     def install_for_real(self):
-        """The real role nvidia_driver in the place of its stub; its files are the nodes' own, and the controller has what they would compile."""
+        """The real role nvidia_driver in the place of its stub; its files are the nodes' own, and the controller has
+        what they would compile.
+        """
         self.own_collection()
         role = self.collection / "roles" / "nvidia_driver"
         shutil.rmtree(role)
@@ -125,19 +133,34 @@ class Fleet:
     def use_slurm(self):
         """Slurm gives every node work, under another name than the inventory's; what a run needs to know of it."""
         login = self.directory / "login.json"
-        host = {"ansible_connection": "ansible.builtin.local", "ansible_python_interpreter": sys.executable, "ansible_become": False}
+        host = {
+            "ansible_connection": "ansible.builtin.local",
+            "ansible_python_interpreter": sys.executable,
+            "ansible_become": False,
+        }
         login.write_text(json.dumps({"all": {"hosts": {"login": host}}}))
         for name in ("scontrol", "squeue"):
             command = self.nodes / "bin" / name
-            command.write_text('#!/bin/sh\nexec "%s" -I -S "%s" "%s" %s "$@"\n' % (sys.executable, collection.STUB / "slurm.py", self.nodes, name))
+            command.write_text(
+                '#!/bin/sh\nexec "%s" -I -S "%s" "%s" %s "$@"\n'
+                % (sys.executable, collection.STUB / "slurm.py", self.nodes, name)
+            )
             command.chmod(0o755)
         return ("-i", str(login)), {
-            "gpu_scheduler_backends": ["slurm"], "gpu_scheduler_slurm_host": "login", "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
-            "gpu_scheduler_slurm_bin_dir": str(self.nodes / "bin"), "gpu_scheduler_poll": 0.2, "gpu_scheduler_slice": 1,
-            "gpu_scheduler_drain_timeout": 60, "gpu_scheduler_resume_timeout": 1}
+            "gpu_scheduler_backends": ["slurm"],
+            "gpu_scheduler_slurm_host": "login",
+            "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
+            "gpu_scheduler_slurm_bin_dir": str(self.nodes / "bin"),
+            "gpu_scheduler_poll": 0.2,
+            "gpu_scheduler_slice": 1,
+            "gpu_scheduler_drain_timeout": 60,
+            "gpu_scheduler_resume_timeout": 1,
+        }
 
     def use_gres(self, *names):
-        """slurmctld reads these nodes from files of their own, which this collection may write; what a run needs to know of it."""
+        """slurmctld reads these nodes from files of their own, which this collection may write; what a run needs to
+        know of it.
+        """
         self.own_collection()
         role, files = self.collection / "roles" / "gpu_scheduler", self.directory / "slurm"
         role.unlink()
@@ -147,21 +170,36 @@ class Fleet:
         own.write_text(own.read_text().replace(file, str(files / "minors")))
         for name in ("nodes", "now"):
             (files / name).mkdir(parents=True)
-        files.joinpath("minors").write_text("".join(
-            "gpu%d/gi%d/%s %d\n" % (gpu, instance, access, 100 * gpu + 10 * instance + number)
-            for gpu in range(2) for instance in range(7) for number, access in enumerate(("access", "ci0/access"))))
+        files.joinpath("minors").write_text(
+            "".join(
+                "gpu%d/gi%d/%s %d\n" % (gpu, instance, access, 100 * gpu + 10 * instance + number)
+                for gpu in range(2)
+                for instance in range(7)
+                for number, access in enumerate(("access", "ci0/access"))
+            )
+        )
         for name in names:
             gres = self.read(name)["slurm"]["gres"]
             (files / "nodes" / ("n-%s.conf" % name)).write_text("NodeName=n-%s CPUs=2 Gres=%s\n" % (name, gres))
         for name, end in (("slurm.conf", ".conf"), ("gres.conf", ".gres.conf")):
             (files / name).write_text("".join("Include nodes/n-%s%s\n" % (node, end) for node in names))
-        return {"gpu_scheduler_slurm_gres_dir": str(files / "nodes"), "gpu_scheduler_slurm_reconfigure": True, "gpu_scheduler_slurm_gres_timeout": 2}
+        return {
+            "gpu_scheduler_slurm_gres_dir": str(files / "nodes"),
+            "gpu_scheduler_slurm_reconfigure": True,
+            "gpu_scheduler_slurm_gres_timeout": 2,
+        }
 
     def gres(self, name):
-        """Each Gres that slurmctld was given for the node, and how many MIG devices each GPU had then; and the lines of its gres.conf."""
+        """Each Gres that slurmctld was given for the node, and how many MIG devices each GPU had then; and the lines of
+        its gres.conf.
+        """
         files = self.directory / "slurm"
         now, lines = files / "now" / ("n-" + name), files / "nodes" / ("n-%s.gres.conf" % name)
-        told = [(gres, int(devices)) for gres, devices in map(str.split, now.read_text().splitlines())] if now.exists() else []
+        told = (
+            [(gres, int(devices)) for gres, devices in map(str.split, now.read_text().splitlines())]
+            if now.exists()
+            else []
+        )
         return told, lines.read_text().splitlines()[1:] if lines.exists() else []
 
     def slurm(self, name):
@@ -215,9 +253,15 @@ class Fleet:
         return {node.name: node.state for node in self.view(url=url).nodes.everything()}
 
     def at_work(self):
-        """Processes that work on a node of this fleet: a module works in the node's directory, and what was started by a shell was given its name."""
+        """Processes that work on a node of this fleet: a module works in the node's directory, and what was started by
+        a shell was given its name.
+        """
         nodes = os.fsencode(self.nodes) + b"/"
-        return [pid for pid in processes() if directory_of(pid).startswith(nodes) or b"GPUFLEET_STUB_NODE=" + nodes in environment_of(pid)]
+        return [
+            pid
+            for pid in processes()
+            if directory_of(pid).startswith(nodes) or b"GPUFLEET_STUB_NODE=" + nodes in environment_of(pid)
+        ]
 
     def controllers(self):
         """Ansible's processes of this fleet, its workers among them, and what they started."""
@@ -264,16 +308,18 @@ class Fleet:
     def step_through(self, playbook, decide, quiet_s=2, limit_s=1800):
         """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers.
 
-        A host whose task was declined is never taken up again by the strategy host_pinned (nor by free): Ansible then asks nothing more
-        and waits for ever, so that it is interrupted once it has been quiet for a while after a no, with nobody at work. That it would
-        still do something has no sign, so that there is no event to wait for.
+        A host whose task was declined is never taken up again by the strategy host_pinned (nor by free): Ansible then
+        asks nothing more and waits for ever, so that it is interrupted once it has been quiet for a while after a no,
+        with nobody at work. That it would still do something has no sign, so that there is no event to wait for.
         """
         process = self.start(playbook, "--step", stdin=subprocess.PIPE)
         asked, length = [], 0
         began = changed = time.monotonic()
         try:
             while process.poll() is None:
-                assert time.monotonic() - began < limit_s, "it asked for %d tasks and neither went on nor came to an end" % len(asked)
+                assert time.monotonic() - began < limit_s, (
+                    "it asked for %d tasks and neither went on nor came to an end" % len(asked)
+                )
                 process.log.seek(0)
                 text = process.log.read()
                 if len(text) != length or workers.of(process.pid):
@@ -323,14 +369,27 @@ class Fleet:
         environment.update(self.environment)
         # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
         (self.directory / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\n")
-        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(self.inventory()), str(self.playbook(playbook))]
+        command = [
+            sys.executable,
+            "-m",
+            "ansible",
+            "playbook",
+            "-i",
+            str(self.inventory()),
+            str(self.playbook(playbook)),
+        ]
         for key, value in extra.items():
             command += ["-e", json.dumps({key: value})]
         number = len(list(self.directory.glob("output*")))
         log = open(self.directory / ("output%d" % number), "w+", encoding="utf-8")
         # A session of its own: what a signal makes Ansible do to its process group stays away from the tests.
         process = subprocess.Popen(
-            command + list(arguments), env=environment, stdout=log, stderr=subprocess.STDOUT, stdin=stdin, start_new_session=True
+            command + list(arguments),
+            env=environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            stdin=stdin,
+            start_new_session=True,
         )
         process.log = log
         return process

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many host-tasks a node costs on its way through upgrade.yml: {play: {host: [task, ...]}} of the callback hosttasks in, numbers out.
+"""How many host-tasks a node costs on its way through upgrade.yml: {play: {host: [task, ...]}} of the callback
+hosttasks in, numbers out.
 
 A host-task is one task started on one host, argument validation and skipped ones included.
 """
@@ -12,7 +13,8 @@ import collections
 import re
 
 LIMIT, PREFLIGHT = 60, 3
-# What one scheduler adds to the way of a node, task by task, beside what a node without one skips. The limit is that of a node without one.
+# What one scheduler adds to the way of a node, task by task, beside what a node without one skips. The limit is that of
+# a node without one.
 SCHEDULER = (
     # Out of service, while the node holds no down slot. It is the role that knows the order of several schedulers.
     "Validating arguments against arg spec 'drain' | ansible.builtin.validate_argument_spec",
@@ -70,10 +72,14 @@ def way(counted, names):
 
 
 def added(counted, name, other):
-    """Tasks that the node NAME has beyond those of the node OTHER, without the name of the role and the words of an argument specification."""
+    """Tasks that the node NAME has beyond those of the node OTHER, without the name of the role and the words of an
+    argument specification.
+    """
     upgrade = of_play(counted, "Upgrade")
     more = collections.Counter(upgrade[name]) - collections.Counter(upgrade[other])
-    return sorted(re.sub(r"(arg spec '\w+') - .*( \| \S+)$", r"\1\2", re.sub(r"^\S+ : ", "", task)) for task in more.elements())
+    return sorted(
+        re.sub(r"(arg spec '\w+') - .*( \| \S+)$", r"\1\2", re.sub(r"^\S+ : ", "", task)) for task in more.elements()
+    )
 
 
 def too_many(counted, names):
@@ -81,5 +87,8 @@ def too_many(counted, names):
     before, then = preflight(counted, names), way(counted, names)
     lists = {"in the preflight": (before, PREFLIGHT), "in all": (before + then, LIMIT)}
     return "\n".join(
-        "%d host-tasks of a node %s, at most %d:\n%s" % (len(tasks), where, limit, "\n".join("%3d. %s" % item for item in enumerate(tasks, start=1)))
-        for where, (tasks, limit) in lists.items() if len(tasks) > limit)
+        "%d host-tasks of a node %s, at most %d:\n%s"
+        % (len(tasks), where, limit, "\n".join("%3d. %s" % item for item in enumerate(tasks, start=1)))
+        for where, (tasks, limit) in lists.items()
+        if len(tasks) > limit
+    )

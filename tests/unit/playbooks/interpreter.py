@@ -24,10 +24,16 @@ class Python:
         self.socket = os.path.join(tempfile.mkdtemp(prefix="gpufleet-"), "python")
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
         self.process = subprocess.Popen(
-            [sys.executable, str(collection.STUB / "forks.py"), self.socket], stdin=subprocess.PIPE, env=environment, start_new_session=True)
+            [sys.executable, str(collection.STUB / "forks.py"), self.socket],
+            stdin=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
+        )
         deadline = time.monotonic() + 600
         while not os.path.exists(self.socket):
-            assert self.process.poll() is None and time.monotonic() < deadline, "the Python of the stub nodes does not start"
+            assert self.process.poll() is None and time.monotonic() < deadline, (
+                "the Python of the stub nodes does not start"
+            )
             time.sleep(0.01)
 
     def stop(self):

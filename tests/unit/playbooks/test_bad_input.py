@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What whole playbooks refuse before anything is changed; each refusal by itself is a test of the action that makes it."""
+"""What whole playbooks refuse before anything is changed; each refusal by itself is a test of the action that makes
+it.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +15,44 @@ OLD, NEW = "1.0.1", "2.0.1"
 def refused(result, words, runs_into=("FAILED!",)):
     assert result.rc not in (0, 4), "it was let pass"
     assert words in " ".join(result.output.split()), words
-    assert all(bad not in result.output for bad in ("Traceback", "MODULE FAILURE", "Unexpected failure")) and all(one in result.output for one in runs_into)
+    assert all(bad not in result.output for bad in ("Traceback", "MODULE FAILURE", "Unexpected failure")) and all(
+        one in result.output for one in runs_into
+    )
     assert result.fleet.touched() == [] and not result.fleet.artifacts.exists()
 
 
-@pytest.mark.parametrize("variables, arguments, extra, words", [
-    ({"a1": {"rollout_max_down": 1}, "a2": {"rollout_max_down": 2}}, (), {}, "rollout_max_down is 1 for a1 and 2 for a2, and the whole rollout has one"),
-    ({}, (), {"gpu_node_upgrade_version": "3.0.1"}, "gpu_node_upgrade_version is '3.0.1' on the command line (-e)"),
-    ({}, ("--check",), {"__gpu_node_upgrade_touched": True}, "__gpu_node_upgrade_touched is set, a name that the collection keeps for itself"),
-    ({"a2": {"gpu_scheduler_backend": ["slurm"]}}, ("--check",), {},
-     "gpu_scheduler_backend is no variable of the role gpu_scheduler: did you mean gpu_scheduler_backends?"),
-    ({}, ("--check",), {"rollback_hosts": "a1"}, "rollback_hosts is on the command line (-e), and this is the playbook upgrade"),
-    ({}, ("--tags", "x"), {}, "--tags x leaves out tasks of this playbook"),
-    ({}, ("--start-at-task", "See which driver each node has"), {}, "The variables of the nodes were not checked"),
-])
+@pytest.mark.parametrize(
+    "variables, arguments, extra, words",
+    [
+        (
+            {"a1": {"rollout_max_down": 1}, "a2": {"rollout_max_down": 2}},
+            (),
+            {},
+            "rollout_max_down is 1 for a1 and 2 for a2, and the whole rollout has one",
+        ),
+        ({}, (), {"gpu_node_upgrade_version": "3.0.1"}, "gpu_node_upgrade_version is '3.0.1' on the command line (-e)"),
+        (
+            {},
+            ("--check",),
+            {"__gpu_node_upgrade_touched": True},
+            "__gpu_node_upgrade_touched is set, a name that the collection keeps for itself",
+        ),
+        (
+            {"a2": {"gpu_scheduler_backend": ["slurm"]}},
+            ("--check",),
+            {},
+            "gpu_scheduler_backend is no variable of the role gpu_scheduler: did you mean gpu_scheduler_backends?",
+        ),
+        (
+            {},
+            ("--check",),
+            {"rollback_hosts": "a1"},
+            "rollback_hosts is on the command line (-e), and this is the playbook upgrade",
+        ),
+        ({}, ("--tags", "x"), {}, "--tags x leaves out tasks of this playbook"),
+        ({}, ("--start-at-task", "See which driver each node has"), {}, "The variables of the nodes were not checked"),
+    ],
+)
 def test_an_upgrade_begins_with_a_look_at_its_variables(fleet, variables, arguments, extra, words):
     for name in ("a1", "a2"):
         fleet.add(name)
@@ -39,8 +65,10 @@ def test_so_do_other_playbooks_for_the_nodes_that_they_are_limited_to(fleet, pla
     for name in ("a1", "a2"):
         fleet.add(name)
     fleet.variables = {"a2": {"nvidia_driver_versoin": NEW}}
-    refused(fleet.run(playbook, "--limit", "a2", "--check"),
-            "nvidia_driver_versoin is no variable of the role nvidia_driver: did you mean nvidia_driver_version?")
+    refused(
+        fleet.run(playbook, "--limit", "a2", "--check"),
+        "nvidia_driver_versoin is no variable of the role nvidia_driver: did you mean nvidia_driver_version?",
+    )
 
 
 def test_hosts_are_a_list_or_a_text_with_blanks_and_a_wrong_one_is_told_by_the_variable_that_names_it(fleet):
@@ -48,11 +76,26 @@ def test_hosts_are_a_list_or_a_text_with_blanks_and_a_wrong_one_is_told_by_the_v
         fleet.add(name)
     wrong = fleet.run("rollback", "-e", '{"rollback_hosts": "a1, zz"}', rollout_version="")
     refused(wrong, "rollback_hosts names zz, which is neither a host nor a group of the inventory")
-    refused(fleet.run("rollback", "--limit", "a2", rollback_hosts="", rollout_version=""), "rollback_hosts names nobody", runs_into=())
+    refused(
+        fleet.run("rollback", "--limit", "a2", rollback_hosts="", rollout_version=""),
+        "rollback_hosts names nobody",
+        runs_into=(),
+    )
     lost = fleet.run("rollback", "-e", "rollback_hosts=a1, a2", rollout_version="")
     refused(lost, "rollback_hosts is 'a1,', which ends with a comma", runs_into=())
-    planned = fleet.run("upgrade", "--check", upgrade_hosts=["a1", "a3"], rollout_max_down=None, rollout_windows="", rollout_canaries="a3, a1")
-    assert planned.rc == 0 and "Rollout upgrade-%s: 2 of 2 nodes" % NEW in planned.output and "1. a3: driver" in planned.output
+    planned = fleet.run(
+        "upgrade",
+        "--check",
+        upgrade_hosts=["a1", "a3"],
+        rollout_max_down=None,
+        rollout_windows="",
+        rollout_canaries="a3, a1",
+    )
+    assert (
+        planned.rc == 0
+        and "Rollout upgrade-%s: 2 of 2 nodes" % NEW in planned.output
+        and "1. a3: driver" in planned.output
+    )
     shown = fleet.run("holds", holds_hosts="nobody")
     assert shown.rc != 0 and "No host of the inventory matches nobody" in shown.output
 

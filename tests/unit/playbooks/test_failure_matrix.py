@@ -1,10 +1,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a rollout may never exceed, whatever goes wrong: after the first bad node no more than the failure budget less one and those in flight go.
+"""What a rollout may never exceed, whatever goes wrong: after the first bad node no more than the failure budget less
+one and those in flight go.
 
-Each course says which nodes went, the exit status, what the ledger says of every node, and the reason that people read. How hosts that fail or
-cannot be reached are counted, and what a signal does, is Ansible's: these are tried on the oldest and the newest ansible-core.
+Each course says which nodes went, the exit status, what the ledger says of every node, and the reason that people read.
+How hosts that fail or cannot be reached are counted, and what a signal does, is Ansible's: these are tried on the
+oldest and the newest ansible-core.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ NAMES = ("a1", "a2", "a3", "a4")
 DOWN = 2
 # What the newest ansible-core tries too; the oldest tries all of them.
 ALSO_NEWEST = pytest.mark.cores
-# Nodes that wait ask anew every few seconds: often enough to learn of a lost node, and seldom enough to leave the machine to those that work.
+# Nodes that wait ask anew every few seconds: often enough to learn of a lost node, and seldom enough to leave the
+# machine to those that work.
 PATIENCE = {"gpu_node_upgrade_gate_patience": 3, "gpu_node_upgrade_gate_patience_max": 6}
 BUDGET = r"stop \(the failure budget of [23] is spent by a[12]"
 
@@ -35,9 +38,8 @@ def wait_for(condition, seconds=1800):
 
 
 def end(process, number):
-    """
-    Signal a controller until it ends, as somebody would who presses Ctrl-C again: Python drops an exception that is raised while a process
-    forks (os.register_at_fork), and with it the signal that raised it.
+    """Signal a controller until it ends, as somebody would who presses Ctrl-C again: Python drops an exception that is
+    raised while a process forks (os.register_at_fork), and with it the signal that raised it.
     """
     deadline = time.monotonic() + 1800
     while process.poll() is None and time.monotonic() < deadline:
@@ -109,7 +111,9 @@ def test_failed_and_unreachable_in_the_same_step(fleet):
     fleet.change("a1", cannot_install=[NEW])
     fleet.change("a2", unreachable_at="driver_packages")
     # Without the work beforehand, in which the one would be lost before the other goes down.
-    result = fleet.run("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, gpu_node_upgrade_prestage=False, **PATIENCE)
+    result = fleet.run(
+        "upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, gpu_node_upgrade_prestage=False, **PATIENCE
+    )
     assert result.rc in (2, 4)
     within(fleet, 2)
     states = fleet.recorded()
@@ -141,9 +145,13 @@ def test_a_host_that_failed_in_an_earlier_play(fleet):
     assert "stop (the failure budget of 1 is spent by a2)" in result.output
 
 
-@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=ALSO_NEWEST), signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGTERM, marks=ALSO_NEWEST), signal.SIGINT, signal.SIGKILL],
+    ids=lambda number: number.name,
+)
 def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):
-    names = NAMES[:DOWN + 1]
+    names = NAMES[: DOWN + 1]
     all_of(fleet, names, waits_in_install=True)
     process = fleet.start("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, **PATIENCE)
     try:
@@ -167,5 +175,7 @@ def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):
     assert result.rc == 0
     assert fleet.recorded() == dict.fromkeys(names, "done")
     assert "a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output
-    assert [fleet.read(name)["log"].count("reboot into " + NEW) for name in names] == [0, 1, 1], "none was upgraded twice"
+    assert [fleet.read(name)["log"].count("reboot into " + NEW) for name in names] == [0, 1, 1], (
+        "none was upgraded twice"
+    )
     assert all(fleet.read(name)["running"] == ["nvidia-persistenced.service"] for name in names)

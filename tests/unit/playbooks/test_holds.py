@@ -9,8 +9,15 @@ import re
 
 
 def held(days, security=("2",)):
-    row = {"package": "nvidia-smi", "version": "1", "since": None, "since_exact": False, "age_days": days, "newer": [],
-           "security": None if security is None else list(security)}
+    row = {
+        "package": "nvidia-smi",
+        "version": "1",
+        "since": None,
+        "since_exact": False,
+        "age_days": days,
+        "newer": [],
+        "security": None if security is None else list(security),
+    }
     return {"kernel": [], "driver": [row], "other": []}
 
 
@@ -27,8 +34,12 @@ def test_everybody_is_in_the_table_and_what_is_not_known_does_not_pass(fleet):
     fleet.add("untold", holds=held(40, None))
     fleet.add("silent")
     shown = fleet.run("holds")
-    assert shown.rc != 0 and failed(shown) == ["silent"] and "silent: not known: the stub was told nothing" in shown.output
-    assert all(re.search(r"\b%s +driver +" % name, shown.output) for name in ("fresh", "old", "harmless", "undated", "untold"))
+    assert (
+        shown.rc != 0 and failed(shown) == ["silent"] and "silent: not known: the stub was told nothing" in shown.output
+    )
+    assert all(
+        re.search(r"\b%s +driver +" % name, shown.output) for name in ("fresh", "old", "harmless", "undated", "untold")
+    )
     limited = fleet.run("holds", "--limit", "!silent", holds_max_days=30)
     assert limited.rc != 0 and failed(limited) == ["old", "undated", "untold"]
     assert fleet.run("holds", "--limit", "fresh,harmless", holds_max_days=30).rc == 0

@@ -13,12 +13,20 @@ NAMES = ["a1", "a2"]
 
 
 def counted(before, then, once=1):
-    probes, tasks = (["%s %d" % (word, number) for number in range(length)] for word, length in (("probe", before), ("task", then)))
+    probes, tasks = (
+        ["%s %d" % (word, number) for number in range(length)] for word, length in (("probe", before), ("task", then))
+    )
     plan = {"a1": probes + ["plan"] * once, "a2": probes}
-    return {"Plan the rollout": plan, "Upgrade node after node": {"a1": tasks[:-1], "a2": tasks}, "Report": {"a1": ["report"]}}
+    return {
+        "Plan the rollout": plan,
+        "Upgrade node after node": {"a1": tasks[:-1], "a2": tasks},
+        "Report": {"a1": ["report"]},
+    }
 
 
-@pytest.mark.parametrize(("before", "then", "kept"), [(3, 57, True), (2, 58, True), (3, 58, False), (4, 30, False), (0, 61, False)])
+@pytest.mark.parametrize(
+    ("before", "then", "kept"), [(3, 57, True), (2, 58, True), (3, 58, False), (4, 30, False), (0, 61, False)]
+)
 def test_the_limits(before, then, kept):
     text = host_tasks.too_many(counted(before, then), NAMES)
     assert (text == "") == kept
@@ -27,7 +35,9 @@ def test_the_limits(before, then, kept):
 def test_what_is_too_much_is_named():
     text = host_tasks.too_many(counted(2, 59), NAMES)
     assert text.splitlines()[0] == "61 host-tasks of a node in all, at most 60:"
-    assert text.splitlines()[1].strip() == "1. probe 0" and text.splitlines()[-1].strip() == "61. task 58", "in order, of the node with the most of them"
+    assert text.splitlines()[1].strip() == "1. probe 0" and text.splitlines()[-1].strip() == "61. task 58", (
+        "in order, of the node with the most of them"
+    )
     assert "4 host-tasks of a node in the preflight, at most 3:" in host_tasks.too_many(counted(4, 1), NAMES)
 
 

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Runs on main only: Jinja's alone; whether Ansible's templates answer as ever is what every course on every ansible-core tries.
+# Runs on main only: Jinja's alone; whether Ansible's templates answer as ever is what every course on every
+# ansible-core tries.
 """Templates that were compiled once: they answer as Jinja's own, and what is not worth keeping is compiled again."""
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def files(kept):
 def test_a_text_is_compiled_by_the_first_environment_alone_and_answers_the_same(kept):
     for turn in range(2):
         count = []
-        template = environment(kept, count).from_string("{% for x in xs %}{{ x | upper }} {% endfor %}{{ missing | default('none') }}")
+        template = environment(kept, count).from_string(
+            "{% for x in xs %}{{ x | upper }} {% endfor %}{{ missing | default('none') }}"
+        )
         assert template.render(xs=["a", "b"]) == "A B none" and template.render(xs=[]) == "none"
         assert len(count) == (0 if turn else 1)
     assert len(files(kept)) == 1
@@ -51,13 +54,18 @@ def test_an_expression_is_kept_beside_a_text_of_the_same_words(kept):
         found = environment(kept, count)
         expression = found.compile_expression("a.b is defined and a.b > 3")
         assert [expression(a={"b": 4}), expression(a={"b": 2}), expression(a={})] == [True, False, False]
-        assert found.compile_expression("nothing", False)() is not None and found.compile_expression("nothing")() is None
+        assert (
+            found.compile_expression("nothing", False)() is not None and found.compile_expression("nothing")() is None
+        )
         assert found.from_string("a.b is defined and a.b > 3").render() == "a.b is defined and a.b > 3"
         assert len(count) == (0 if turn else 3)
 
 
-@pytest.mark.parametrize("options", [{"trim_blocks": True}, {"variable_start_string": "[["}, {"autoescape": True}, {"extensions": ["jinja2.ext.do"]}],
-                         ids="".join)
+@pytest.mark.parametrize(
+    "options",
+    [{"trim_blocks": True}, {"variable_start_string": "[["}, {"autoescape": True}, {"extensions": ["jinja2.ext.do"]}],
+    ids="".join,
+)
 def test_an_environment_with_other_options_has_its_own(kept, options):
     count = []
     environment(kept, count).from_string("{{ a }}")
@@ -77,7 +85,10 @@ def test_what_a_filter_answered_while_it_was_compiled_is_for_that_process_alone(
     for answer in ("one", "two"):
         found = environment(kept, [], optimized=True)
         found.filters["who"] = lambda dummy, answer=answer: answer
-        assert found.from_string("{{ 'x' | who }}").render() == answer and found.compile_expression("'x' | who")() == answer
+        assert (
+            found.from_string("{{ 'x' | who }}").render() == answer
+            and found.compile_expression("'x' | who")() == answer
+        )
     assert files(kept) == []
 
 

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Nodes in MIG mode keep their layout through an upgrade, and on the way back: with the real playbook, role and ledger."""
+"""Nodes in MIG mode keep their layout through an upgrade, and on the way back: with the real playbook, role and
+ledger.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +23,25 @@ def done(fleet, name, words=("MIG", "installed", "reboot")):
 
 
 def test_a_layout_is_kept_and_what_mig_hides_is_read_before_and_after(fleet):
-    """a1 goes well; a2 has rows that failed, which is seen when its instances are gone; a3 shows them with the new driver; a4 does not get its layout."""
+    """a1 goes well; a2 has rows that failed, which is seen when its instances are gone; a3 shows them with the new
+    driver; a4 does not get its layout.
+    """
     fleet.add("a1", mig_devices=7)
     fleet.add("a2", mig_devices=7, rows_failed_with=[OLD])
     fleet.add("a3", mig_devices=7, rows_failed_with=[NEW])
     fleet.add("a4", mig_devices=7, mig_fails_with=[NEW])
     fleet.add("b1")
     result = fleet.run("upgrade", rollout_max_down=5, rollout_failure_budget=9, rollout_common_cause=0)
-    assert result.rc == 2 and result.states == {"a1": "done", "a2": "quarantined", "a3": "rolled_back", "a4": "rolled_back", "b1": "done"}
+    assert result.rc == 2 and result.states == {
+        "a1": "done",
+        "a2": "quarantined",
+        "a3": "rolled_back",
+        "a4": "rolled_back",
+        "b1": "done",
+    }
     assert done(fleet, "a1") == UP and done(fleet, "b1") == ["installed " + NEW, "reboot into " + NEW]
-    # Nothing was installed on a node whose hidden values were bad, and it got its layout back, though not its place: it is sick.
+    # Nothing was installed on a node whose hidden values were bad, and it got its layout back, though not its place: it
+    # is sick.
     assert "installed " + NEW not in done(fleet, "a2") and done(fleet, "a2")[0] == UP[0]
     assert "A row remapping of GPU 0 failed." in result.report["nodes"]["a2"]["reason"]
     assert done(fleet, "a3") == UP + BACK and done(fleet, "a4") == UP[:4] + BACK

@@ -15,8 +15,17 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tas
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
 
 OLD = "1.0.1"
-HALVES = {"version": "v1", "mig-configs": {"halves": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 2}}]}}
-WANTED = {"nvidia_mig_config": "halves", "nvidia_mig_configs": HALVES, "rollout_version": "", "rollout_max_down": 3, "rollout_failure_budget": 9}
+HALVES = {
+    "version": "v1",
+    "mig-configs": {"halves": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 2}}]},
+}
+WANTED = {
+    "nvidia_mig_config": "halves",
+    "nvidia_mig_configs": HALVES,
+    "rollout_version": "",
+    "rollout_max_down": 3,
+    "rollout_failure_budget": 9,
+}
 GPU = "gpu:stub_gpu"  # of Slurm, by the name that the stub nodes' GPUs tell
 WHOLE, SEVENTHS = GPU + ":2", GPU + "_1g.10gb:14"
 PERSISTENCED, MANAGER = "nvidia-persistenced.service", "nvidia-mig-manager.service"
@@ -43,7 +52,7 @@ def after_stop(fleet, name):
     """What was done to the node while its services were stopped."""
     log = fleet.read(name)["log"]
     first, last = log.index("stop nvidia-persistenced.service"), log.index("start nvidia-persistenced.service")
-    return [line for line in log[first + 1:last] + log[last + 1:] if not line.startswith(("stop ", "start "))]
+    return [line for line in log[first + 1 : last] + log[last + 1 :] if not line.startswith(("stop ", "start "))]
 
 
 def went(view):
@@ -57,8 +66,9 @@ def kept(fleet, name):
 def test_a_layout_goes_over_a_fleet_and_back(fleet):
     """c1 is the canary; a1 had no MIG, a2 another layout, a3 the wanted one; a4 does not get it and is put back.
 
-    Slurm gives a1, a4 and a5 work. It does not take the new MIG devices of a5, which is put back too. Kubernetes gives c1 work. The MIG mode of
-    r1, r2 and r3 waits for a reset: r1 gets it, nvidia-smi fails on r2, and after that of r3 the mode waits as before. u1 cannot be reached.
+    Slurm gives a1, a4 and a5 work. It does not take the new MIG devices of a5, which is put back too. Kubernetes gives
+    c1 work. The MIG mode of r1, r2 and r3 waits for a reset: r1 gets it, nvidia-smi fails on r2, and after that of r3
+    the mode waits as before. u1 cannot be reached.
     """
     fleet.add("a1", slurm={"gres": WHOLE})
     fleet.add("a2", mig_devices=7)
@@ -76,29 +86,79 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     result = fleet.run("mig", *arguments, rollout_canaries=["c1"], rollout_common_cause=0, **WANTED, **slurm)
     assert result.rc == 2, result.output
     assert recorded(fleet) == {
-        "a1": "done", "a2": "done", "a3": "skipped", "a4": "rolled_back", "a5": "rolled_back", "c1": "done",
-        "r1": "done", "r2": "rolled_back", "r3": "rolled_back", "u1": "lost"}
+        "a1": "done",
+        "a2": "done",
+        "a3": "skipped",
+        "a4": "rolled_back",
+        "a5": "rolled_back",
+        "c1": "done",
+        "r1": "done",
+        "r2": "rolled_back",
+        "r3": "rolled_back",
+        "u1": "lost",
+    }
     view = fleet.view("mig-halves")
     assert view.nodes.get("c1").went == 1 and [step.name for step in view.nodes.get("c1").steps] == [
-        "evidence", "drain", "stop", "mig", "validate", "return"]
-    assert [step.name for step in view.nodes.get("a2").steps] == ["evidence", "drain", "stop", "mig_clear", "mig", "validate", "return"]
+        "evidence",
+        "drain",
+        "stop",
+        "mig",
+        "validate",
+        "return",
+    ]
+    assert [step.name for step in view.nodes.get("a2").steps] == [
+        "evidence",
+        "drain",
+        "stop",
+        "mig_clear",
+        "mig",
+        "validate",
+        "return",
+    ]
     assert done(fleet, "a1") == ["mig: 0 MIG devices", "mig: 2 MIG devices"] and done(fleet, "a3") == []
     assert done(fleet, "a4")[-1] == "rollback_mig: 7 MIG devices"
-    # A mode that waits for a reset is made with one, and only where it waits; no layout is made without it, and the way back is the same.
+    # A mode that waits for a reset is made with one, and only where it waits; no layout is made without it, and the way
+    # back is the same.
     waits, reset = "the MIG mode waits for a reset", "reset all"
     assert after_stop(fleet, "r1") == ["mig: 0 MIG devices", "mig: " + waits, reset, "mig: 2 MIG devices"]
     assert after_stop(fleet, "r2") == ["mig: 0 MIG devices", "mig: " + waits] + ["rollback_mig: 0 MIG devices"] * 2
-    assert after_stop(fleet, "r3") == ["mig: 0 MIG devices", "mig: " + waits, reset, "mig: " + waits] + ["rollback_mig: 0 MIG devices"] * 2
+    assert (
+        after_stop(fleet, "r3")
+        == ["mig: 0 MIG devices", "mig: " + waits, reset, "mig: " + waits] + ["rollback_mig: 0 MIG devices"] * 2
+    )
     reasons = {name: view.nodes.get(name).reason for name in ("r2", "r3")}
-    assert "nvidia-smi did not reset GPU-b" in reasons["r2"] and "2 GPUs wait for a reset" in reasons["r3"] and reset not in fleet.read("a1")["log"]
-    assert fleet.touched() == ["a1", "a2", "a4", "a5", "c1", "r1", "r2", "r3"] and "u1" not in [node.name for node in went(view)]
-    for name, devices in (("a1", 2), ("a2", 2), ("a3", 2), ("a4", 7), ("a5", 7), ("c1", 2), ("r1", 2), ("r2", 0), ("r3", 0)):
+    assert (
+        "nvidia-smi did not reset GPU-b" in reasons["r2"]
+        and "2 GPUs wait for a reset" in reasons["r3"]
+        and reset not in fleet.read("a1")["log"]
+    )
+    assert fleet.touched() == ["a1", "a2", "a4", "a5", "c1", "r1", "r2", "r3"] and "u1" not in [
+        node.name for node in went(view)
+    ]
+    for name, devices in (
+        ("a1", 2),
+        ("a2", 2),
+        ("a3", 2),
+        ("a4", 7),
+        ("a5", 7),
+        ("c1", 2),
+        ("r1", 2),
+        ("r2", 0),
+        ("r3", 0),
+    ):
         node = fleet.read(name)
         assert (node["mig_now"] if name != "a3" else 2, node["boots"], node["loaded"]) == (devices, 0, OLD), name
-        assert not [line for line in node["log"] if line.startswith(UNTOUCHED)] and node["running"] == ["nvidia-persistenced.service"]
-    # Slurm knew of no device while the layout was made, and has what was made then: also where that is the layout before.
+        assert not [line for line in node["log"] if line.startswith(UNTOUCHED)] and node["running"] == [
+            "nvidia-persistenced.service"
+        ]
+    # Slurm knew of no device while the layout was made, and has what was made then: also where that is the layout
+    # before.
     told, lines = fleet.gres("a1")
-    assert told == [("(null)", 0), (GPU + "_1g.10gb:4", 2)] and len(lines) == 4 and "MultipleFiles=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap110," in lines[3]
+    assert (
+        told == [("(null)", 0), (GPU + "_1g.10gb:4", 2)]
+        and len(lines) == 4
+        and "MultipleFiles=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap110," in lines[3]
+    )
     assert "mig: 2 MIG devices" in done(fleet, "a5") and done(fleet, "a5")[-1] == "rollback_mig: 7 MIG devices"
     for name in ("a4", "a5"):
         told, lines = fleet.gres(name)
@@ -107,7 +167,9 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     for name in ("a1", "c1"):
         asked = [task for task in host_tasks.of_play(result.host_tasks, "Upgrade")[name] if "slurm_gres" in task]
         assert len(asked) == (2 if name == "a1" else 0)
-    assert fleet.read("c1")["kube"] == [["drained", False], ["resumed", True]], "a device plugin does not see that a layout changed"
+    assert fleet.read("c1")["kube"] == [["drained", False], ["resumed", True]], (
+        "a device plugin does not see that a layout changed"
+    )
     assert kept(fleet, "a1") == {"config": HALVES, "config_name": "halves"}
     assert kept(fleet, "a4")["layout"][0] == {"gpus": ["GPU-a"], "mig_enabled": True, "mig_devices": {"1g.10gb": 7}}
     ledger = Ledger(str(fleet.artifacts), "mig-halves", "")
@@ -120,27 +182,53 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     assert again.rc == 0 and logs == {name: fleet.read(name)["log"] for name in fleet.names}, again.output
     assert set(recorded(fleet).values()) <= {"done", "skipped"}
 
-    # What Slurm cannot be given, or another unit would undo at the next boot, is refused before a node is drained, on the way back too.
+    # What Slurm cannot be given, or another unit would undo at the next boot, is refused before a node is drained, on
+    # the way back too.
     policy = {key: value for key, value in WANTED.items() if key.startswith("rollout_")}
     fleet.change("a2", enabled=[PERSISTENCED, MANAGER])
-    refused = fleet.run("rollback", *arguments, rollback_hosts="a1,a2,a3", rollback_of="mig-halves", **policy, **dict(slurm, gpu_scheduler_slurm_gres_dir=""))
+    refused = fleet.run(
+        "rollback",
+        *arguments,
+        rollback_hosts="a1,a2,a3",
+        rollback_of="mig-halves",
+        **policy,
+        **dict(slurm, gpu_scheduler_slurm_gres_dir=""),
+    )
     words = " ".join(refused.output.split())
-    assert refused.rc == 2 and "a1, a2 cannot have" in words and "gpu_scheduler_slurm_gres_dir" in words and MANAGER in words, refused.output
-    assert logs == {name: fleet.read(name)["log"] for name in fleet.names} and recorded(fleet, "rollback-mig-halves") == {}
+    assert (
+        refused.rc == 2
+        and "a1, a2 cannot have" in words
+        and "gpu_scheduler_slurm_gres_dir" in words
+        and MANAGER in words
+    ), refused.output
+    assert (
+        logs == {name: fleet.read(name)["log"] for name in fleet.names} and recorded(fleet, "rollback-mig-halves") == {}
+    )
     fleet.change("a2", enabled=[PERSISTENCED])
 
     # And back to what each node had before, which was not changed on a3.
     back = fleet.run("rollback", *arguments, rollback_hosts="a1,a2,a3", rollback_of="mig-halves", **policy, **slurm)
-    assert back.rc == 0 and recorded(fleet, "rollback-mig-halves") == {"a1": "done", "a2": "done", "a3": "skipped"}, back.output
-    assert [fleet.read(name)["mig_now"] for name in ("a1", "a2")] == [0, 7] and sum(fleet.read(name)["boots"] for name in fleet.names) == 0
+    assert back.rc == 0 and recorded(fleet, "rollback-mig-halves") == {"a1": "done", "a2": "done", "a3": "skipped"}, (
+        back.output
+    )
+    assert [fleet.read(name)["mig_now"] for name in ("a1", "a2")] == [0, 7] and sum(
+        fleet.read(name)["boots"] for name in fleet.names
+    ) == 0
     told, lines = fleet.gres("a1")
-    assert told[2:] == [("(null)", 0), (WHOLE, 0)] and [line.rpartition("=")[2] for line in lines] == ["/dev/nvidia0", "/dev/nvidia1"]
+    assert told[2:] == [("(null)", 0), (WHOLE, 0)] and [line.rpartition("=")[2] for line in lines] == [
+        "/dev/nvidia0",
+        "/dev/nvidia1",
+    ]
 
 
 def test_a_layout_that_nobody_can_have_is_refused_before_anything_is_drained(fleet):
     fleet.add("a1")
     fleet.add("a2", no_mig=True)
-    for more, words in (({}, "a2 cannot have"), ({"nvidia_mig_config": "havles"}, "havles"), ({"nvidia_mig_configs": {}}, "nvidia_mig_config_file")):
+    for more, words in (
+        ({}, "a2 cannot have"),
+        ({"nvidia_mig_config": "havles"}, "havles"),
+        ({"nvidia_mig_configs": {}}, "nvidia_mig_config_file"),
+    ):
         result = fleet.run("mig", **dict(WANTED, **more))
         assert result.rc == 2 and words in result.output, result.output
     assert fleet.touched() == []
@@ -176,15 +264,28 @@ def test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of
                 os.kill(pid, signal.SIGKILL)
         fleet.ended(first)
     view = fleet.view("mig-halves")
-    assert {name: view.nodes.get(name).steps[-1].name for name in fleet.names} == {"k1": "mig", "k2": "mig", "s1": "stop", "s2": "validate", "s3": "mig"}
+    assert {name: view.nodes.get(name).steps[-1].name for name in fleet.names} == {
+        "k1": "mig",
+        "k2": "mig",
+        "s1": "stop",
+        "s2": "validate",
+        "s3": "mig",
+    }
     for name, more in (("k1", {}), ("k2", {"cannot_have": [2]})):
         fleet.change(name, waits_at=[], **more)
     wait_for(lambda: all(done(fleet, name)[-1:] == ["mig: 0 MIG devices"] for name in ("k1", "k2")))
 
     result = fleet.run("mig", **policy)
-    assert result.rc == 2 and recorded(fleet) == {"k1": "done", "k2": "rolled_back", "s1": "done", "s2": "done", "s3": "done"}, result.output
+    assert result.rc == 2 and recorded(fleet) == {
+        "k1": "done",
+        "k2": "rolled_back",
+        "s1": "done",
+        "s2": "done",
+        "s3": "done",
+    }, result.output
     assert [(fleet.read(name)["mig_now"], fleet.read(name)["running"]) for name in fleet.names] == [
-        (devices, [PERSISTENCED]) for devices in (2, 7, 2, 2, 2)]
+        (devices, [PERSISTENCED]) for devices in (2, 7, 2, 2, 2)
+    ]
     ledger = Ledger(str(fleet.artifacts), "mig-halves", "")
     assert {ledger.load(name, "health-after")["verdict"] for name in fleet.names} == {"pass"}
     assert not [line for name in fleet.names for line in fleet.read(name)["log"] if line.startswith(UNTOUCHED)]
@@ -196,10 +297,15 @@ def test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of
     for name in late:
         fleet.change(name, waits_at=[], running=running[name])
     wait_for(lambda: not fleet.at_work())
-    assert {name: fleet.read(name)["running"] for name in late} == running and {name: fleet.read(name)["log"] for name in late} == logs
+    assert {name: fleet.read(name)["running"] for name in late} == running and {
+        name: fleet.read(name)["log"] for name in late
+    } == logs
     assert kept(fleet, "s3") == {}
     assert {name: (fleet.nodes / name / "refused").read_text() for name in late} == {
-        "s1": "stop stopped Fenced\n", "s2": "validate started Fenced\n", "s3": "mig files Fenced\n"}
+        "s1": "stop stopped Fenced\n",
+        "s2": "validate started Fenced\n",
+        "s3": "mig files Fenced\n",
+    }
 
 
 def test_a_layout_that_slurm_cannot_be_given_is_refused_before_anything_is_drained(fleet):

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a rollout may never exceed while what it needs is away: a module that hangs, a full disk, a database that is gone, another controller."""
+"""What a rollout may never exceed while what it needs is away: a module that hangs, a full disk, a database that is
+gone, another controller.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,15 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import DOWN, NAMES, NEW, PATIENCE, all_of, wait_for, within
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import (
+    DOWN,
+    NAMES,
+    NEW,
+    PATIENCE,
+    all_of,
+    wait_for,
+    within,
+)
 
 
 def test_a_hung_module_holds_its_slot_and_nothing_else(fleet):
@@ -29,7 +39,9 @@ def test_a_hung_module_holds_its_slot_and_nothing_else(fleet):
     try:
         wait_for(lambda: fleet.recorded().get("a2") == "rolled_back")
         process.log.seek(0)
-        wait_for(lambda: "a4: stop (the failure budget of 1 is spent by a2)" in (fleet.directory / "output0").read_text())
+        wait_for(
+            lambda: "a4: stop (the failure budget of 1 is spent by a2)" in (fleet.directory / "output0").read_text()
+        )
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=1800)
     finally:
@@ -118,7 +130,9 @@ def in_the_place_of(postgresql):
                 with contextlib.suppress(OSError):
                     while True:
                         with listener.accept()[0] as connection:
-                            asked[struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]] += 1
+                            asked[
+                                struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+                            ] += 1
 
             thread = threading.Thread(target=count, daemon=True)
             thread.start()
@@ -133,7 +147,9 @@ def in_the_place_of(postgresql):
 
 
 def test_the_database_is_gone_while_nodes_are_at_work(fleet, postgresql):
-    """As long as it takes until each process that needs it has asked for it so often that it asks no less often any more."""
+    """As long as it takes until each process that needs it has asked for it so often that it asks no less often any
+    more.
+    """
     url = postgresql.database("course%d" % time.monotonic_ns())
     names = NAMES[:DOWN]
     all_of(fleet, names)
@@ -146,7 +162,9 @@ def test_the_database_is_gone_while_nodes_are_at_work(fleet, postgresql):
             # Pauses from 0.05 s on, each twice as long as the one before, and 2 s at most: 8 times, in 5 s and more.
             wait_for(lambda: sum(number >= 8 for number in list(asked.values())) == len(names))
             assert process.poll() is None, "it gave up"
-            assert fleet.touched() == ["a1"] and fleet.read("a1")["boots"] == 0, "no step is taken that is not written down"
+            assert fleet.touched() == ["a1"] and fleet.read("a1")["boots"] == 0, (
+                "no step is taken that is not written down"
+            )
         process.wait(timeout=1800)
     finally:
         process.kill()
@@ -160,7 +178,11 @@ def test_the_database_is_gone_while_nodes_are_at_work(fleet, postgresql):
 
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_of_two_that_start_at_once_exactly_one_runs(fleet, database, request):
-    url = request.getfixturevalue("postgresql").database("both%d" % time.monotonic_ns()) if database == "postgresql" else ""
+    url = (
+        request.getfixturevalue("postgresql").database("both%d" % time.monotonic_ns())
+        if database == "postgresql"
+        else ""
+    )
     for name in NAMES[:2]:
         fleet.add(name)
     both = [fleet.start("upgrade", rollout_max_down=1, rollout_ledger=url, **PATIENCE) for dummy in range(2)]
@@ -181,4 +203,6 @@ def test_of_two_that_start_at_once_exactly_one_runs(fleet, database, request):
 
 def test_the_machines_that_run_this_can_do_it():
     """A course that cannot be tried is no course that went well."""
-    assert os.geteuid() == 0 and shutil.which("mount"), "the full disk is a file system of its own: run these tests as root"
+    assert os.geteuid() == 0 and shutil.which("mount"), (
+        "the full disk is a file system of its own: run these tests as root"
+    )

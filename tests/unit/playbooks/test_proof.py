@@ -15,8 +15,11 @@ OLD, NEW = "1.0.1", "2.0.1"
 
 
 def test_a_node_that_was_lost_after_its_change_is_proven_or_put_back_however_long_it_was_away(fleet):
-    """a1 and a2 do not come back from their reboot, nor in the next run, and then they run with the new driver: a1 well, a2 sick. b1 and b2 have it from
-    the beginning: b1 well, b2 sick."""
+    """a1 and a2 do not come back from their reboot, nor in the next run, and then they run with the new driver: a1
+    well, a2 sick.
+
+    b1 and b2 have it from the beginning: b1 well, b2 sick.
+    """
     fleet.add("a1", dies_with=[NEW])
     fleet.add("a2", dies_with=[NEW])
     fleet.add("b1", loaded=NEW, disk=NEW)
@@ -33,9 +36,13 @@ def test_a_node_that_was_lost_after_its_change_is_proven_or_put_back_however_lon
     last = fleet.run("upgrade", **budgets)
     assert last.rc == 2 and last.states == dict(there, a1="done", a2="rolled_back")
     assert [fleet.read(name)["loaded"] for name in ("a1", "a2")] == [NEW, OLD]
-    assert [fleet.read(name)["log"].count("installed " + NEW) for name in fleet.names] == [1, 1, 0, 0], "nothing is installed twice"
+    assert [fleet.read(name)["log"].count("installed " + NEW) for name in fleet.names] == [1, 1, 0, 0], (
+        "nothing is installed twice"
+    )
     for name in ("a1", "a2"):
-        assert fleet.document(name, "health-after")["verdict"] == "pass" and fleet.read(name)["running"] == ["nvidia-persistenced.service"]
+        assert fleet.document(name, "health-after")["verdict"] == "pass" and fleet.read(name)["running"] == [
+            "nvidia-persistenced.service"
+        ]
     assert "GPU 3 does not answer with driver 2.0.1" in last.report["nodes"]["a2"]["reason"]
 
 
@@ -45,7 +52,12 @@ def test_a_node_that_was_done_and_is_sick_now_fails_the_next_run_and_is_not_touc
     fleet.change("a1", sick_with=[NEW])
     log = fleet.read("a1")["log"]
     sick = fleet.run("upgrade")
-    assert sick.rc == 2 and sick.states == {"a1": "failed"} and sick.report["verdict"] == "failed" and fleet.read("a1")["log"] == log
+    assert (
+        sick.rc == 2
+        and sick.states == {"a1": "failed"}
+        and sick.report["verdict"] == "failed"
+        and fleet.read("a1")["log"] == log
+    )
     assert sick.report["nodes"]["a1"]["reason"].startswith("was done earlier, and now: GPU 3 does not answer")
     fleet.change("a1", sick_with=[])
     well = fleet.run("upgrade")
@@ -55,14 +67,23 @@ def test_a_node_that_was_done_and_is_sick_now_fails_the_next_run_and_is_not_touc
 def test_what_a_play_of_ones_own_ignores_finishes_no_node(fleet):
     """Its errors are ignored from the outside, so that no rescue of the role is reached."""
     fleet.add("a1", sick_with=[NEW])
-    (fleet.directory / "ignoring.yml").write_text((fleet.collection / "playbooks" / "upgrade.yml").read_text().replace(
-        "  strategy: ansible.builtin.host_pinned\n", "  strategy: ansible.builtin.host_pinned\n  ignore_errors: true\n"))
+    (fleet.directory / "ignoring.yml").write_text(
+        (fleet.collection / "playbooks" / "upgrade.yml")
+        .read_text()
+        .replace(
+            "  strategy: ansible.builtin.host_pinned\n",
+            "  strategy: ansible.builtin.host_pinned\n  ignore_errors: true\n",
+        )
+    )
     result = fleet.run("ignoring")
     assert result.rc == 2 and result.states["a1"] not in ("done", "skipped") and result.report["verdict"] != "complete"
 
 
 def test_a_node_that_is_down_comes_back_whatever_keeps_others_from_starting(fleet):
-    """The first controller dies before a1 boots. Then the rollout is stopped, and nobody has approved what is planned next."""
+    """The first controller dies before a1 boots.
+
+    Then the rollout is stopped, and nobody has approved what is planned next.
+    """
     fleet.add("a1", waits_at=["reboot"])
     fleet.add("a2")
     process = fleet.start("upgrade")
@@ -79,5 +100,9 @@ def test_a_node_that_is_down_comes_back_whatever_keeps_others_from_starting(flee
     result = fleet.run("upgrade", rollout_require_approval=True)
     assert result.rc == 2 and result.states == {"a1": "done", "a2": "pending"}
     node = fleet.read("a1")
-    assert (node["loaded"], node["log"].count("reboot into " + NEW), node["running"]) == (NEW, 1, ["nvidia-persistenced.service"])
+    assert (node["loaded"], node["log"].count("reboot into " + NEW), node["running"]) == (
+        NEW,
+        1,
+        ["nvidia-persistenced.service"],
+    )
     assert fleet.touched() == ["a1"]

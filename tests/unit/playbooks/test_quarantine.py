@@ -221,7 +221,9 @@ def test_a_sick_node_is_recovered_by_what_its_verdict_asks_for_or_put_in_quarant
 
 
 def test_what_a_rollout_holds_is_refused_and_what_it_put_in_quarantine_comes_back(fleet):
-    """A rollout fails on a1; a2 is another one's; a3 has a marker of the first version; a4 is put there after a plan."""
+    """A rollout fails on a1; a2 is another one's; a3 has a marker of the first version; a4 is put there after a
+    plan.
+    """
     fleet.add("a1", half_installs=[NEW], cannot_install=[OLD])
     for name in ("a2", "a3", "a4"):
         fleet.add(name)

@@ -33,7 +33,9 @@ def found(fleet, rollout="upgrade-" + NEW):
 
 
 def told_how_to_go_on(fleet):
-    """Whether the process that watched the first playbook has closed its report and said so, which is the last that it does."""
+    """Whether the process that watched the first playbook has closed its report and said so, which is the last that it
+    does.
+    """
     return "To continue, run the same command again" in (fleet.directory / "output0").read_text()
 
 
@@ -43,13 +45,19 @@ def test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails(fleet, l
         fleet.add(name, cannot_install=[NEW])
     fleet.add("a3")
     arguments, extra = (("--limit", "a1,a2"), {}) if limited else ((), {"upgrade_hosts": "a1,a2"})
-    result = fleet.run("upgrade", *arguments, rollout_failure_budget=5, rollout_common_cause=0, rollout_max_down=2, **extra)
+    result = fleet.run(
+        "upgrade", *arguments, rollout_failure_budget=5, rollout_common_cause=0, rollout_max_down=2, **extra
+    )
     assert result.rc == 2
     assert (result.report["verdict"], bool(result.report["finished"])) == ("failed", True)
-    assert result.states == {"a1": "rolled_back", "a2": "rolled_back"} and fleet.touched() == ["a1", "a2"], "others are kept out"
+    assert result.states == {"a1": "rolled_back", "a2": "rolled_back"} and fleet.touched() == ["a1", "a2"], (
+        "others are kept out"
+    )
     assert recap(result.output) == dict({"a1": (0, 1), "a2": (0, 1)}, **({} if limited else {"localhost": (0, 1)}))
     said = last_words(result.output)
-    assert re.search(r"^a1 +rolled_back +1.0.1 +2.0.1 .*the build of 2.0.1 failed", said, re.M), "the reason stands beside the node"
+    assert re.search(r"^a1 +rolled_back +1.0.1 +2.0.1 .*the build of 2.0.1 failed", said, re.M), (
+        "the reason stands beside the node"
+    )
     assert "report: %s" % (fleet.artifacts / "rollouts" / ("upgrade-" + NEW) / "report.html") in said
     assert re.search(r"^failed: 2 rolled_back, target 2.0.1$", said, re.M)
     assert '"nodes":' not in result.output and '"table":' not in result.output, "no report inside of a line of JSON"
@@ -83,9 +91,13 @@ def test_an_interruption_says_which_command_goes_on(fleet):
         fleet.change("a1", waits_in_install=False)
         output = fleet.ended(process)
     assert found(fleet)["verdict"] == "incomplete" and found(fleet)["finished"] is None
-    assert "(Ctrl-C), the same command continues rollout upgrade-" + NEW in output.partition("a1: install")[0], "before, for who reads along"
+    assert "(Ctrl-C), the same command continues rollout upgrade-" + NEW in output.partition("a1: install")[0], (
+        "before, for who reads along"
+    )
     said = output.partition("User interrupted execution")[2]
-    assert re.search(r"^a1 +down ", said, re.M) and "run the same command again" in said.splitlines()[-1], "and when it happened"
+    assert re.search(r"^a1 +down ", said, re.M) and "run the same command again" in said.splitlines()[-1], (
+        "and when it happened"
+    )
 
 
 def test_what_stops_a_rollout_is_told_and_no_healthy_node_fails_for_it(fleet):
@@ -94,10 +106,14 @@ def test_what_stops_a_rollout_is_told_and_no_healthy_node_fails_for_it(fleet):
         fleet.add(name)
     result = fleet.run("upgrade")
     assert result.rc == 2 and recap(result.output) == {"a1": (0, 1), "a2": (0, 0), "a3": (0, 0), "localhost": (0, 1)}
-    assert result.states == {"a1": "rolled_back", "a2": "pending", "a3": "pending"} and fleet.touched() == ["a1"], "a spent budget leaves the rest"
+    assert result.states == {"a1": "rolled_back", "a2": "pending", "a3": "pending"} and fleet.touched() == ["a1"], (
+        "a spent budget leaves the rest"
+    )
     assert "the build of 2.0.1 failed" in result.report["nodes"]["a1"]["reason"]
     before = result.output.rpartition("\nTASK [")[0]
-    assert "No further node starts: the failure budget of 1 is spent by a1." in before, "when it happened, and not only at the end"
+    assert "No further node starts: the failure budget of 1 is spent by a1." in before, (
+        "when it happened, and not only at the end"
+    )
     said = last_words(result.output)
     assert "No further node starts: the failure budget of 1 is spent by a1." in said
     assert "a1 (rolled back): Nothing is urgent" in said and "run the same playbook again to continue" in said
@@ -108,7 +124,10 @@ def test_what_stops_a_rollout_is_told_and_no_healthy_node_fails_for_it(fleet):
     report = again.report
     assert report["verdict"] == "complete" and again.states["a2"] == "done"
     assert {name: node["in_run"] for name, node in report["nodes"].items()} == {"a1": False, "a2": True, "a3": False}
-    assert report["nodes"]["a1"]["state"] == "rolled_back" and "the build of 2.0.1 failed" in report["nodes"]["a1"]["reason"]
+    assert (
+        report["nodes"]["a1"]["state"] == "rolled_back"
+        and "the build of 2.0.1 failed" in report["nodes"]["a1"]["reason"]
+    )
     assert "rollback_install" in [step["name"] for step in report["nodes"]["a1"]["steps"]]
 
 
@@ -119,7 +138,9 @@ def test_check_mode_says_what_would_happen_in_few_lines_and_changes_nothing(flee
     before = {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")}
     result = fleet.run("upgrade", "--check")
     assert result.rc == 2 and "changed=0" in result.output
-    assert [name for name, (dummy, failed) in recap(result.output).items() if failed] == ["b"], "a node that could not get the driver does not pass"
+    assert [name for name, (dummy, failed) in recap(result.output).items() if failed] == ["b"], (
+        "a node that could not get the driver does not pass"
+    )
     assert "b: the package index has no version of nvidia-driver. Next step: update the package index." in result.output
     assert {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")} == before
     assert not fleet.artifacts.exists()

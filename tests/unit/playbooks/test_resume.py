@@ -1,9 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A controller that is killed with a node in every step there is, and another one, with nothing but the ledger, that goes on.
+"""A controller that is killed with a node in every step there is, and another one, with nothing but the ledger, that
+goes on.
 
-So it is when the controller itself was booted, and when another machine takes over, also without a node that is gone for good.
+So it is when the controller itself was booted, and when another machine takes over, also without a node that is gone
+for good.
 """
 
 from __future__ import annotations
@@ -50,8 +52,17 @@ COURSES = {
     "soak-busy-sick": course("health soak", "soak", "quarantined", busy=True, sick_with=[NEW]),
     "back-install-busy": course("install " + OLD, "rollback_install", "quarantined", SICK, busy=True),
     # While a driver is changed NVML may not tell who computes: then whoever has the device files open counts.
-    "prove-held": course("prove", "prove", "quarantined", holders=[{"pid": 4712, "comm": "python3", "unit": None, "user": "x", "devices": []}]),
-    "prove-free": course("prove", "prove", holders=[{"pid": 1, "comm": "nvidia-persiste", "unit": PERSISTENCED, "user": "x", "devices": []}]),
+    "prove-held": course(
+        "prove",
+        "prove",
+        "quarantined",
+        holders=[{"pid": 4712, "comm": "python3", "unit": None, "user": "x", "devices": []}],
+    ),
+    "prove-free": course(
+        "prove",
+        "prove",
+        holders=[{"pid": 1, "comm": "nvidia-persiste", "unit": PERSISTENCED, "user": "x", "devices": []}],
+    ),
 }
 LEFT_ALONE = [name for name, one in COURSES.items() if one.then and one.state != "done"]
 
@@ -64,7 +75,9 @@ def wait_for(condition, seconds=1800):
 
 
 def killed_in_install(fleet, names, **variables):
-    """A rollout whose controller dies, with its workers, while every one of NAMES is being installed; what it began on the nodes comes to its end."""
+    """A rollout whose controller dies, with its workers, while every one of NAMES is being installed; what it began on
+    the nodes comes to its end.
+    """
     first = fleet.start("upgrade", **variables)
     try:
         wait_for(lambda: first.poll() is not None or all("waits" in fleet.read(name)["log"] for name in names))
@@ -86,7 +99,9 @@ def ran_on(fleet, heard, **place):
 
     def work(transaction):
         record = transaction.owner
-        transaction.hold(dict(record, owner=dict(record["owner"], **place), heartbeat=heard.strftime("%Y-%m-%dT%H:%M:%S.000Z")))
+        transaction.hold(
+            dict(record, owner=dict(record["owner"], **place), heartbeat=heard.strftime("%Y-%m-%dT%H:%M:%S.000Z"))
+        )
 
     ledger.Ledger(str(fleet.artifacts), "upgrade-" + NEW).transact(work)
 
@@ -97,19 +112,29 @@ def test_another_machine_takes_over_without_a_node_that_is_lost_and_one_that_is_
     fleet.add("a4")
     policy = {"rollout_max_down": 3, "rollout_failure_budget": 9}
     killed_in_install(fleet, ("a1", "a2", "a3"), **policy)
-    # What is left of the first machine is a copy of its database; of the nodes one is gone, and one was taken out of the inventory.
+    # What is left of the first machine is a copy of its database; of the nodes one is gone, and one was taken out of
+    # the inventory.
     there, fleet.artifacts = fleet.artifacts, fleet.directory / "another-machine" / ".gpufleet"
     (fleet.artifacts / "rollouts").mkdir(parents=True)
     shutil.copy(there / "rollouts" / "ledger.sqlite", fleet.artifacts / "rollouts")
     shutil.rmtree(there)
-    ran_on(fleet, datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1), host="first-machine", boot_id="of the first machine")
+    ran_on(
+        fleet,
+        datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1),
+        host="first-machine",
+        boot_id="of the first machine",
+    )
     fleet.change("a2", unreachable=True)
     fleet.names.remove("a3")
     before = {name: fleet.read(name)["log"] for name in ("a1", "a2", "a3", "a4")}
 
     for check in ([], ["--check"]):
         unseen = fleet.run("upgrade", *check, rollout_abandon=["a3"], **policy)
-        assert unseen.rc == 2 and "on first-machine" in unseen.output and "run again with rollout_break_lock=true" in unseen.output
+        assert (
+            unseen.rc == 2
+            and "on first-machine" in unseen.output
+            and "run again with rollout_break_lock=true" in unseen.output
+        )
         assert ("  refused: Rollout upgrade-2.0.1 is recorded as run by process " in unseen.output) == bool(check)
     missing = fleet.run("upgrade", rollout_break_lock=True, **policy)
     assert missing.rc == 2 and "a3 was in flight (down, in step install) when its controller died" in missing.output
@@ -125,11 +150,18 @@ def test_another_machine_takes_over_without_a_node_that_is_lost_and_one_that_is_
     )
     assert "2 of 9 failures" in result.output, "both count"
     assert fleet.read("a3")["log"] == before["a3"] and fleet.read("a2")["log"] == before["a2"]
-    assert fleet.read("a1")["log"].count("installed " + NEW) == 1 and fleet.read("a1")["loaded"] == fleet.read("a4")["loaded"] == NEW
+    assert (
+        fleet.read("a1")["log"].count("installed " + NEW) == 1
+        and fleet.read("a1")["loaded"] == fleet.read("a4")["loaded"] == NEW
+    )
 
 
-@pytest.mark.parametrize("since, goes_on", [(-0.5, True), (0.5, False)], ids=["silent since before its boot", "heard of since"])
-def test_a_controller_that_was_booted_goes_on_with_what_it_left_unless_somebody_was_heard_of_since(fleet, since, goes_on):
+@pytest.mark.parametrize(
+    "since, goes_on", [(-0.5, True), (0.5, False)], ids=["silent since before its boot", "heard of since"]
+)
+def test_a_controller_that_was_booted_goes_on_with_what_it_left_unless_somebody_was_heard_of_since(
+    fleet, since, goes_on
+):
     fleet.add("a1", waits_at=["install " + NEW])
     killed_in_install(fleet, ("a1",))
     boot = owner.booted()
@@ -147,8 +179,13 @@ def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
         fleet.add(name, waits_at=[one.waits_at], **one.fields)
     fleet.environment["ANSIBLE_FORKS"] = str(len(COURSES) + 2)
     variables = {
-        "rollout_ledger": "sqlite:///%s/shared.db" % fleet.directory, "rollout_max_down": len(COURSES), "rollout_failure_budget": 99,
-        "rollout_common_cause": 99, "rollout_canaries": list(COURSES), "rollout_canary_failures": len(COURSES), "rollout_canary_soak_s": 1,
+        "rollout_ledger": "sqlite:///%s/shared.db" % fleet.directory,
+        "rollout_max_down": len(COURSES),
+        "rollout_failure_budget": 99,
+        "rollout_common_cause": 99,
+        "rollout_canaries": list(COURSES),
+        "rollout_canary_failures": len(COURSES),
+        "rollout_canary_soak_s": 1,
         "gpu_node_upgrade_soak_interval": 1,
     }
     first = fleet.start("upgrade", **variables)
@@ -161,7 +198,9 @@ def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
         first.log.close()
     assert first.returncode == -signal.SIGKILL
     view = fleet.view(url=variables["rollout_ledger"])
-    assert {name: view.nodes.get(name).steps[-1].name for name in COURSES} == {name: one.step for name, one in COURSES.items()}
+    assert {name: view.nodes.get(name).steps[-1].name for name in COURSES} == {
+        name: one.step for name, one in COURSES.items()
+    }
     for name in COURSES:
         fleet.change(name, waits_at=[])
     # The modules that it began go on alone.
@@ -182,13 +221,16 @@ def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
     assert recorded == {name: one.state for name, one in COURSES.items()}, reasons
     for name, one in COURSES.items():
         node = fleet.read(name)
-        assert node["log"].count("installed " + NEW) <= 1 and node["log"].count("reboot into " + NEW) <= 1, (name, "nothing is done twice")
+        assert node["log"].count("installed " + NEW) <= 1 and node["log"].count("reboot into " + NEW) <= 1, (
+            name,
+            "nothing is done twice",
+        )
         if one.state == "done":
             assert (node["loaded"], node["disk"], node["log"].count("reboot into " + NEW)) == (NEW, NEW, 1), name
         if one.state == "rolled_back":
             assert (node["loaded"], node["disk"]) == (OLD, OLD), name
     for name in LEFT_ALONE:
-        new = fleet.read(name)["log"][len(before[name]):]
+        new = fleet.read(name)["log"][len(before[name]) :]
         assert not [entry for entry in new if not entry.startswith(("start ", "looked at"))], (name, new)
         assert "4712" in reasons[name] if "held" in name else "4711" in reasons[name], reasons[name]
     assert fleet.read("drain-busy")["running"] == fleet.read("stop-busy")["running"] == [PERSISTENCED]

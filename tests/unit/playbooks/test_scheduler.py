@@ -30,15 +30,21 @@ def test_a_node_is_drained_upgraded_and_resumed(fleet):
     backends = variables.pop("gpu_scheduler_backends")
     fleet.variables = {"a1": {"gpu_scheduler_backends": backends}, "a2": {"gpu_scheduler_backends": backends}}
     variables.update(fleet.install_for_real(), rollout_max_down=3)
-    result = fleet.run("upgrade", *arguments, gpu_node_upgrade_gate_patience=3600, gpu_node_upgrade_gate_patience_max=3600, **variables)
+    result = fleet.run(
+        "upgrade", *arguments, gpu_node_upgrade_gate_patience=3600, gpu_node_upgrade_gate_patience_max=3600, **variables
+    )
     assert result.rc == 0 and result.states == {"a1": "done", "a2": "done", "b1": "done"}
     assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"])
     assert fleet.slurm("a2") == ("IDLE+DRAIN", "bad fan", []), "what an operator drained stays drained"
     assert fleet.slurm("b1") == ("IDLE", "", []), "no scheduler of ours gives it work"
     assert "a1: drain (in slurm)" in result.output and "b1: drain (no scheduler is driven" in result.output
-    assert not host_tasks.too_many(result.host_tasks, ["b1", "b1"]), host_tasks.too_many(result.host_tasks, ["b1", "b1"])
+    assert not host_tasks.too_many(result.host_tasks, ["b1", "b1"]), host_tasks.too_many(
+        result.host_tasks, ["b1", "b1"]
+    )
     for name, more in (("a1", ()), ("a2", host_tasks.MIG)):
-        assert host_tasks.added(result.host_tasks, name, "b1") == sorted(host_tasks.SCHEDULER + more), "what a scheduler and MIG cost is listed, and no more"
+        assert host_tasks.added(result.host_tasks, name, "b1") == sorted(host_tasks.SCHEDULER + more), (
+            "what a scheduler and MIG cost is listed, and no more"
+        )
 
 
 def test_a_node_whose_jobs_do_not_end_is_not_touched_and_serves_again(fleet):
@@ -47,7 +53,10 @@ def test_a_node_whose_jobs_do_not_end_is_not_touched_and_serves_again(fleet):
     result = fleet.run("upgrade", *arguments, **dict(variables, gpu_scheduler_drain_timeout=2))
     assert result.rc == 2 and result.states == {"a1": "failed"} and fleet.touched() == []
     reason = result.report["nodes"]["a1"]["reason"]
-    assert reason.startswith("n-a1 is not empty in Slurm after 2 s, 2 jobs hold it: job 4711 (user kim, partition batch, RUNNING, 1:00 left), job 4712")
+    assert reason.startswith(
+        "n-a1 is not empty in Slurm after 2 s, 2 jobs hold it: job 4711 (user kim, partition batch, RUNNING, "
+        "1:00 left), job 4712"
+    )
     assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"]), "our own drain is lifted"
     assert [step["name"] for step in result.report["nodes"]["a1"]["steps"]] == ["prestage", "evidence", "drain"]
 
@@ -84,7 +93,9 @@ def test_a_node_is_looked_at_again_when_its_jobs_have_ended(fleet):
     assert fleet.document("a1", "baseline")["snapshot"]["gpus"][0]["compute_processes"]["value"] == []
     assert json.loads((fleet.nodes / "a1" / "state" / "baseline.json").read_text()) == fleet.document("a1", "baseline")
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
-    assert reasons["a2"].startswith("processes compute on its GPUs, nothing was changed: pid 4711."), "somebody works there beside Slurm"
+    assert reasons["a2"].startswith("processes compute on its GPUs, nothing was changed: pid 4711."), (
+        "somebody works there beside Slurm"
+    )
     assert reasons["a3"].startswith("unhealthy before the upgrade, nothing was changed: GPU 3 does not answer")
     assert fleet.slurm("a2") == fleet.slurm("a3") == ("IDLE", "", [DRAIN, "resume"]) and fleet.touched() == ["a1"]
 
@@ -103,11 +114,23 @@ def test_a_node_that_is_quarantined_stays_drained(fleet):
     fleet.add("a1", half_installs=[NEW], cannot_install=[OLD])
     fleet.add("a2", sick_at_work_with=[NEW], slurm={"gres": "gpu:h100:2", "after_resume": {"gres": "gpu:h100:8"}})
     arguments, variables = fleet.use_slurm()
-    result = fleet.run("upgrade", *arguments, rollout_failure_budget=9, rollout_max_down=2, rollout_on_failure="quarantine", rollout_canaries=["a2"],
-                       rollout_canary_failures=1, rollout_canary_soak_s=1, gpu_node_upgrade_soak_interval=1, **variables)
+    result = fleet.run(
+        "upgrade",
+        *arguments,
+        rollout_failure_budget=9,
+        rollout_max_down=2,
+        rollout_on_failure="quarantine",
+        rollout_canaries=["a2"],
+        rollout_canary_failures=1,
+        rollout_canary_soak_s=1,
+        gpu_node_upgrade_soak_interval=1,
+        **variables,
+    )
     assert result.rc == 2 and result.states == {"a1": "pending", "a2": "quarantined"}
     state, reason, log = fleet.slurm("a2")
-    assert state == "IDLE+DRAIN" and reason.startswith("gpufleet:%s quarantined: " % ID) and log[:2] == [DRAIN, "resume"], "it had served again already"
+    assert (
+        state == "IDLE+DRAIN" and reason.startswith("gpufleet:%s quarantined: " % ID) and log[:2] == [DRAIN, "resume"]
+    ), "it had served again already"
     assert len(log) == 3, "a broken node is closed whatever Slurm has for it by then"
     again = fleet.run("upgrade", *arguments, rollout_id="again", upgrade_hosts="a1", **variables)
     assert again.rc == 2 and fleet.read("a1")["running"] == []
@@ -125,15 +148,28 @@ def test_a_node_that_its_scheduler_does_not_take_back_is_put_back_by_the_next_ru
     said = "not taken back by slurm: n-%s: slurmctld does not answer"
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
     assert reasons["a1"].startswith("driver 2.0.1 ") and said % "a1" in reasons["a1"]
-    assert reasons["a2"].startswith("unhealthy before the upgrade, nothing was changed: GPU 3 does not answer with driver 1.0.1. It was " + said % "a2")
-    assert reasons["a3"].startswith("the build of 2.0.1 failed. The node is back on driver 1.0.1, which passed against its baseline. It was " + said % "a3")
-    assert reasons["a2"].endswith(" The next run tries again.") and " The next run tries again. Evidence of" in reasons["a3"]
+    assert reasons["a2"].startswith(
+        "unhealthy before the upgrade, nothing was changed: GPU 3 does not answer with driver 1.0.1. It was "
+        + said % "a2"
+    )
+    assert reasons["a3"].startswith(
+        "the build of 2.0.1 failed. The node is back on driver 1.0.1, which passed against its baseline. It was "
+        + said % "a3"
+    )
+    assert (
+        reasons["a2"].endswith(" The next run tries again.")
+        and " The next run tries again. Evidence of" in reasons["a3"]
+    )
     for name in fleet.names:
-        assert fleet.slurm(name) == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [DRAIN]), "not closed a second time, as a broken one is"
+        assert fleet.slurm(name) == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [DRAIN]), (
+            "not closed a second time, as a broken one is"
+        )
         assert not (fleet.nodes / name / "state" / "quarantine.json").exists(), "nothing keeps the next run away"
     assert [fleet.read(name)["loaded"] for name in fleet.names] == [NEW, OLD, OLD], "what runs and passed stays"
     for name in fleet.names:
-        fleet.change(name, slurm=dict(fleet.read(name)["slurm"], refuses=""), sick_with=[], after_drain={}, cannot_install=[])
+        fleet.change(
+            name, slurm=dict(fleet.read(name)["slurm"], refuses=""), sick_with=[], after_drain={}, cannot_install=[]
+        )
     result = fleet.run("upgrade", *arguments, **variables)
     assert result.rc == 0 and result.states == dict.fromkeys(fleet.names, "done")
     for name in fleet.names:
@@ -150,28 +186,42 @@ def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):
     result = fleet.run("upgrade", *arguments, rollout_failure_budget=9, rollout_common_cause=9, **variables)
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
     assert result.rc == 2 and set(result.states.values()) == {"failed"} and fleet.touched() == []
-    assert "Slurm has 14 GPUs for it (Gres=gpu:1g.10gb:14), and the node has 6" in reasons["a3"], "it has two GPUs with three MIG devices each"
-    assert reasons["a1"].startswith("n-a1: slurmctld does not answer") and "Slurm has 8 GPUs for it (Gres=gpu:h100:8), and the node has 2" in reasons["a2"]
+    assert "Slurm has 14 GPUs for it (Gres=gpu:1g.10gb:14), and the node has 6" in reasons["a3"], (
+        "it has two GPUs with three MIG devices each"
+    )
+    assert (
+        reasons["a1"].startswith("n-a1: slurmctld does not answer")
+        and "Slurm has 8 GPUs for it (Gres=gpu:h100:8), and the node has 2" in reasons["a2"]
+    )
     assert fleet.slurm("a1")[2] == fleet.slurm("a2")[2] == []
-    unnamed = fleet.run("upgrade", *arguments, rollout_id="unnamed", upgrade_hosts="a2", **dict(variables, gpu_scheduler_slurm_host=""))
+    unnamed = fleet.run(
+        "upgrade", *arguments, rollout_id="unnamed", upgrade_hosts="a2", **dict(variables, gpu_scheduler_slurm_host="")
+    )
     assert unnamed.rc == 2 and "gpu_scheduler_slurm_host is empty" in unnamed.output and fleet.touched() == []
 
 
 def test_a_node_whose_mig_state_was_not_read_agrees_with_no_number_of_slurm(fleet):
-    """a1 is not drained; a2's could not be read any more when its jobs had ended, and it stays drained; for a3 Slurm has none, and nothing is compared."""
+    """a1 is not drained; a2's could not be read any more when its jobs had ended, and it stays drained; for a3 Slurm
+    has none, and nothing is compared.
+    """
     gres = {"gres": "gpu:h100:2"}
     fleet.add("a1", slurm=gres, mig_unread=True)
     fleet.add("a2", slurm=gres, after_drain={"mig_unread": True})
     fleet.add("a3", mig_unread=True)
     arguments, variables = fleet.use_slurm()
-    result = fleet.run("upgrade", *arguments, rollout_max_down=3, rollout_failure_budget=9, rollout_common_cause=0, **variables)
+    result = fleet.run(
+        "upgrade", *arguments, rollout_max_down=3, rollout_failure_budget=9, rollout_common_cause=0, **variables
+    )
     assert result.rc == 2 and result.states == {"a1": "failed", "a2": "quarantined", "a3": "done"}
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
     unread = "Slurm has 2 GPUs for it (Gres=gpu:h100:2), and how many GPUs and MIG devices the node has is not known"
     assert reasons["a1"].startswith("n-a1 was not drained, since it could not be resumed afterwards: " + unread)
     assert "not taken back by slurm: n-a2 was not resumed and stays drained: " + unread in reasons["a2"]
     assert fleet.slurm("a1") == ("IDLE", "", []) and fleet.slurm("a3") == ("IDLE", "", [DRAIN, "resume"])
-    assert fleet.slurm("a2") == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [DRAIN]) and fleet.touched() == ["a2", "a3"]
+    assert fleet.slurm("a2") == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [DRAIN]) and fleet.touched() == [
+        "a2",
+        "a3",
+    ]
     fleet.change("a2", mig_unread=False, after_drain={})
     again = fleet.run("upgrade", *arguments, upgrade_hosts="a2", **variables)
     assert again.rc == 0 and again.states["a2"] == "done" and fleet.slurm("a2") == ("IDLE", "", [DRAIN, "resume"])
@@ -209,5 +259,7 @@ def test_another_controller_finishes_and_lifts_the_mark_of_the_first(fleet):
     killed_at(fleet, "health post", arguments, variables)
     result = fleet.run("upgrade", *arguments, **variables)
     assert result.rc == 0 and result.states == {"a1": "done"}
-    assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"]) and fleet.read("a1")["log"].count("installed " + NEW) == 1
+    assert (
+        fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"]) and fleet.read("a1")["log"].count("installed " + NEW) == 1
+    )
     assert json.loads((fleet.nodes / "a1" / "node.json").read_text())["loaded"] == NEW

@@ -55,13 +55,20 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     # As in most inventories, and not as of tonight.
     fleet.variables = {"a1": {"nvidia_driver_version": OLD, "gpu_health_expect": {"hardware": {"gpus": 6}}}}
     # Without further turns of the gate, which count too.
-    first = fleet.run("upgrade", gpu_node_upgrade_gate_patience=3600, gpu_node_upgrade_gate_patience_max=3600, **fleet.install_for_real())
+    first = fleet.run(
+        "upgrade",
+        gpu_node_upgrade_gate_patience=3600,
+        gpu_node_upgrade_gate_patience_max=3600,
+        **fleet.install_for_real(),
+    )
     assert first.rc == 0
     assert first.states == {"a1": "done", "a2": "done"}
     assert not host_tasks.too_many(first.host_tasks, fleet.names), host_tasks.too_many(first.host_tasks, fleet.names)
     assert host_tasks.once_for_all(first.host_tasks, fleet.names) == [
         "Plan | gpufleet.lifecycle.rollout_plan",
-        "Hand the plan over to the next job | ansible.builtin.set_stats", "Hand the order over | ansible.builtin.add_host"]
+        "Hand the plan over to the next job | ansible.builtin.set_stats",
+        "Hand the order over | ansible.builtin.add_host",
+    ]
     assert first.report["verdict"] == "complete" and first.report["finished"]
     for name in ("a1", "a2"):
         node = first.report["nodes"][name]
@@ -77,15 +84,27 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
         copy = fleet.nodes / name / "state" / "baseline.json"
         assert json.loads(copy.read_text()) == fleet.document(name, "baseline") and copy.stat().st_mode & 0o777 == 0o600
         assert fleet.document(name, "baseline")["schema"] == "gpufleet.baseline/1"
-        assert sorted(path.name for path in copy.parent.iterdir()) == ["baseline.json"], "what keeps other drivers away is there since it was brought up"
+        assert sorted(path.name for path in copy.parent.iterdir()) == ["baseline.json"], (
+            "what keeps other drivers away is there since it was brought up"
+        )
         assert fleet.document(name, "services") == {"running": ["nvidia-persistenced.service"]}
         assert fleet.read(name)["reboots_expected"] == [True]
         assert fleet.read(name)["downloaded"] == NEW
-        assert fleet.read(name)["prepared"] == {"offered": stubnode.archive(NEW), "source_packages": ["/a/nvidia-kernel-dkms.deb"]}
+        assert fleet.read(name)["prepared"] == {
+            "offered": stubnode.archive(NEW),
+            "source_packages": ["/a/nvidia-kernel-dkms.deb"],
+        }
         manifest, log = evidence(fleet, name, "1-before")
-        assert (manifest["boot_id"], manifest["missing"]) == ("boot-0", [
-            {"part": "nvidia-smi.xml", "reason": "nvidia-smi: command not found"}, {"part": "processes.json", "reason": "not here"}])
-        assert log == "driver 1.0.1 after 0 boots, running: nvidia-persistenced.service\n", "before anything was stopped"
+        assert (manifest["boot_id"], manifest["missing"]) == (
+            "boot-0",
+            [
+                {"part": "nvidia-smi.xml", "reason": "nvidia-smi: command not found"},
+                {"part": "processes.json", "reason": "not here"},
+            ],
+        )
+        assert log == "driver 1.0.1 after 0 boots, running: nvidia-persistenced.service\n", (
+            "before anything was stopped"
+        )
         assert [path.name for path in bundles(fleet, name)] == ["1-before"]
     assert "[1/2] a1: install (driver 1.0.1 -> 2.0.1)" in first.output
     assert "[2/2] a2: done" in first.output
@@ -96,9 +115,12 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     assert second.rc == 0
     assert second.states == first.states
     assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [4, 4]
-    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [6, 3], "and nothing else for nodes that are done"
+    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [6, 3], (
+        "and nothing else for nodes that are done"
+    )
     assert "changed=0" in second.output and "changed=1" not in second.output
-    # What hardware it should have is asked by every look that knows no baseline, and by the comparison; where nothing is said, nothing.
+    # What hardware it should have is asked by every look that knows no baseline, and by the comparison; where nothing
+    # is said, nothing.
     assert expected(fleet, "a1") == {("baseline", 6), ("post", 6), ("adhoc", 6)}
     assert expected(fleet, "a2") == {("baseline", None), ("post", None), ("adhoc", None)}
 
@@ -139,16 +161,35 @@ def test_one_rollout_leaves_every_node_in_its_state_and_says_that_not_all_is_wel
     assert troubled.rc in (2, 4)
     assert troubled.report["verdict"] == "failed"
     assert troubled.states == {
-        "sick": "rolled_back", "mute": "rolled_back", "joining": "done", "joining-sick": "rolled_back", "unset": "rolled_back", "unserved": "rolled_back",
-        "disabled": "done", "ill": "failed", "busy": "failed", "unsafe": "quarantined", "gone": "lost", "absent": "lost",
-        "unprepared": "failed", "not-prepared": "done", "taken": "failed", "well": "done",
+        "sick": "rolled_back",
+        "mute": "rolled_back",
+        "joining": "done",
+        "joining-sick": "rolled_back",
+        "unset": "rolled_back",
+        "unserved": "rolled_back",
+        "disabled": "done",
+        "ill": "failed",
+        "busy": "failed",
+        "unsafe": "quarantined",
+        "gone": "lost",
+        "absent": "lost",
+        "unprepared": "failed",
+        "not-prepared": "done",
+        "taken": "failed",
+        "well": "done",
     }
     assert "FAILED" in troubled.output.upper()
 
 
 def test_others_go_on_within_the_budget_after_a_failure(troubled):
-    failed = [node["steps"][-1]["finished"] for node in troubled.report["nodes"].values() if node["steps"] and node["state"] == "failed"]
-    assert max(node["steps"][0]["started"] for node in troubled.report["nodes"].values() if node["steps"]) >= min(failed)
+    failed = [
+        node["steps"][-1]["finished"]
+        for node in troubled.report["nodes"].values()
+        if node["steps"] and node["state"] == "failed"
+    ]
+    assert max(node["steps"][0]["started"] for node in troubled.report["nodes"].values() if node["steps"]) >= min(
+        failed
+    )
 
 
 def test_a_failed_node_is_put_back(troubled):
@@ -156,7 +197,9 @@ def test_a_failed_node_is_put_back(troubled):
     node, entry = fleet.read("sick"), troubled.report["nodes"]["sick"]
     assert (node["loaded"], node["disk"], node["running"]) == (OLD, OLD, ["nvidia-persistenced.service"])
     assert "GPU 3 does not answer with driver 2.0.1" in entry["reason"]
-    assert [(step["name"], step["status"]) for step in entry["steps"]] == [(name, "ok") for name in ALL_STEPS[:ALL_STEPS.index("validate")]] + [
+    assert [(step["name"], step["status"]) for step in entry["steps"]] == [
+        (name, "ok") for name in ALL_STEPS[: ALL_STEPS.index("validate")]
+    ] + [
         ("validate", "failed"),
         ("rollback_install", "ok"),
         ("rollback_prove", "ok"),
@@ -166,7 +209,9 @@ def test_a_failed_node_is_put_back(troubled):
     ]
     assert evidence(fleet, "sick", "1-before")[1].startswith("driver 1.0.1 after 0 boots")
     left, log = evidence(fleet, "sick", "1-failed")
-    assert (left["boot_id"], log) == ("boot-1", "driver 2.0.1 after 1 boots, running: nvidia-persistenced.service\n"), "what the way back destroys"
+    assert (left["boot_id"], log) == ("boot-1", "driver 2.0.1 after 1 boots, running: nvidia-persistenced.service\n"), (
+        "what the way back destroys"
+    )
     assert "Broke since the baseline: gpu_answers." in entry["reason"]
     assert entry["reason"].endswith("Evidence of the failure: %s" % (bundles(fleet, "sick")[1],))
     assert set(node["reboots_expected"]) == {True}
@@ -186,28 +231,38 @@ def test_a_node_is_put_back_whether_or_not_the_failure_can_be_kept(troubled):
 
 
 def test_a_fabric_that_is_being_joined_is_waited_for_and_nothing_else(troubled):
-    assert len(troubled.fleet.read("joining")["reboots_expected"]) == 4, "more often than gpu_node_upgrade_health_retries"
+    assert len(troubled.fleet.read("joining")["reboots_expected"]) == 4, (
+        "more often than gpu_node_upgrade_health_retries"
+    )
     assert len(troubled.fleet.read("joining-sick")["reboots_expected"]) == 2 + 3, (
-        "twice with the new driver, since it is sick too; then it joins with the old one")
+        "twice with the new driver, since it is sick too; then it joins with the old one"
+    )
 
 
 def test_a_node_whose_settings_or_services_do_not_come_back_is_put_back(troubled):
     assert "GPU 2: the power limit is 700 W, expected 500 W" in troubled.report["nodes"]["unset"]["reason"]
     reason = troubled.report["nodes"]["unserved"]["reason"]
-    assert reason.startswith("services that ran before do not start: Unable to start service nvidia-persistenced.service: the stub was told so")
+    assert reason.startswith(
+        "services that ran before do not start: Unable to start service nvidia-persistenced.service: the "
+        "stub was told so"
+    )
     running = [troubled.fleet.read(name)["running"] for name in ("unset", "unserved", "disabled")]
     assert running == [["nvidia-persistenced.service"]] * 3, "whether or not the boot starts it"
 
 
 def test_sick_and_busy_nodes_and_unsafe_reboots(troubled):
     reasons = {name: node["reason"] for name, node in troubled.report["nodes"].items()}
-    assert reasons["ill"] == "unhealthy before the upgrade, nothing was changed: GPU 3 does not answer with driver 1.0.1"
+    assert (
+        reasons["ill"] == "unhealthy before the upgrade, nothing was changed: GPU 3 does not answer with driver 1.0.1"
+    )
     assert "processes compute on its GPUs, nothing was changed: pid 4711" in reasons["busy"]
     assert "kernel 6.1 boots next and has no module" in reasons["unsafe"]
     touched = troubled.fleet.touched()
     assert "unsafe" in touched and not {"ill", "busy"} & set(touched)
     assert troubled.fleet.read("unsafe")["boots"] == 0
-    assert troubled.report["nodes"]["unsafe"]["steps"][-1]["name"] == "quarantine", "its marker is written by a step too"
+    assert troubled.report["nodes"]["unsafe"]["steps"][-1]["name"] == "quarantine", (
+        "its marker is written by a step too"
+    )
 
 
 def test_a_node_that_leaves_the_play_frees_nobody_and_is_named(troubled):
@@ -224,19 +279,27 @@ def test_a_node_that_does_not_answer_at_first_is_counted_and_reported(troubled):
 
 def test_a_node_that_cannot_be_prepared_is_not_drained(troubled):
     failed = troubled.report["nodes"]["unprepared"]
-    assert [step["name"] for step in failed["steps"]] == ["prestage"] and "Driver version 2.0.1 is not available" in failed["reason"]
+    assert [step["name"] for step in failed["steps"]] == [
+        "prestage"
+    ] and "Driver version 2.0.1 is not available" in failed["reason"]
     assert "unprepared" not in troubled.fleet.touched()
 
 
 def test_the_work_beforehand_can_be_left_out(troubled):
-    assert [step["name"] for step in troubled.report["nodes"]["not-prepared"]["steps"]] == [name for name in ALL_STEPS if name != "prestage"]
+    assert [step["name"] for step in troubled.report["nodes"]["not-prepared"]["steps"]] == [
+        name for name in ALL_STEPS if name != "prestage"
+    ]
 
 
 def test_who_comes_while_the_node_is_prepared_keeps_it(troubled):
     """A compilation takes minutes: what the node was doing before says nothing about what it does after."""
     failed = troubled.report["nodes"]["taken"]
     assert "processes compute on its GPUs, nothing was changed: pid 4711" in failed["reason"]
-    assert [step["name"] for step in failed["steps"]] == ["prestage", "evidence", "drain"] and "taken" not in troubled.fleet.touched()
+    assert [step["name"] for step in failed["steps"]] == [
+        "prestage",
+        "evidence",
+        "drain",
+    ] and "taken" not in troubled.fleet.touched()
 
 
 def steps(result, name):
@@ -244,8 +307,13 @@ def steps(result, name):
 
 
 def test_a_driver_is_loaded_without_a_reboot_or_with_one_as_the_policy_has_it(fleet):
-    """a1 reloads; a2 cannot and reboots; a3 must not reboot; a4 is sick after a reload, and b1 after a reboot: both are put back by a reload."""
-    fleet.variables = {name: {"gpu_node_upgrade_reload": "reload" if name == "a3" else "auto"} for name in ("a1", "a2", "a3", "a4", "b1")}
+    """a1 reloads; a2 cannot and reboots; a3 must not reboot; a4 is sick after a reload, and b1 after a reboot: both are
+    put back by a reload.
+    """
+    fleet.variables = {
+        name: {"gpu_node_upgrade_reload": "reload" if name == "a3" else "auto"}
+        for name in ("a1", "a2", "a3", "a4", "b1")
+    }
     fleet.add("a1")
     fleet.add("a2", no_reload_from=[OLD])
     fleet.add("a3", no_reload_from=[OLD])
@@ -257,18 +325,36 @@ def test_a_driver_is_loaded_without_a_reboot_or_with_one_as_the_policy_has_it(fl
     went = [name if name != "reboot" else "reload" for name in ALL_STEPS]
     assert steps(result, "a1") == steps(result, "a2") == [(name, "ok") for name in went]
     assert {name: fleet.read(name)["boots"] for name in fleet.names} == {"a1": 0, "a2": 1, "a3": 0, "a4": 0, "b1": 1}
-    assert "The driver cannot be loaded anew without a reboot: python3 (pid 4711)" in result.report["nodes"]["a3"]["reason"]
-    back = [("rollback_install", "ok"), ("rollback_prove", "ok"), ("rollback_reload", "ok"), ("rollback_validate", "ok"), ("rollback_start", "ok")]
-    assert steps(result, "a3")[-5:] == [("reload", "failed")] + back[:2] + back[3:], "what is loaded is what was put back"
+    assert (
+        "The driver cannot be loaded anew without a reboot: python3 (pid 4711)"
+        in result.report["nodes"]["a3"]["reason"]
+    )
+    back = [
+        ("rollback_install", "ok"),
+        ("rollback_prove", "ok"),
+        ("rollback_reload", "ok"),
+        ("rollback_validate", "ok"),
+        ("rollback_start", "ok"),
+    ]
+    assert steps(result, "a3")[-5:] == [("reload", "failed")] + back[:2] + back[3:], (
+        "what is loaded is what was put back"
+    )
     assert steps(result, "a4")[-6:] == steps(result, "b1")[-6:] == [("validate", "failed")] + back
-    # What the comparison with the baseline was told to expect: the boot of b1 stays, although its driver was put back without one.
+    # What the comparison with the baseline was told to expect: the boot of b1 stays, although its driver was put back
+    # without one.
     assert {name: set(fleet.read(name)["reboots_expected"]) for name in ("a1", "a2", "a4", "b1")} == {
-        "a1": {False}, "a2": {True}, "a4": {False}, "b1": {True}}
+        "a1": {False},
+        "a2": {True},
+        "a4": {False},
+        "b1": {True},
+    }
     assert [fleet.read(name)["loaded"] for name in fleet.names] == [NEW, NEW, OLD, OLD, OLD]
 
 
 def test_a_job_that_began_while_the_driver_was_installed_is_not_ended_by_the_reboot(fleet):
-    """a1 goes back to the driver that is still loaded, and serves with its job; a2 is sick with the new one and has a job when it is to go back."""
+    """a1 goes back to the driver that is still loaded, and serves with its job; a2 is sick with the new one and has a
+    job when it is to go back.
+    """
     fleet.add("a1", job_before_boot_into=[NEW])
     fleet.add("a2", job_before_boot_into=[OLD], sick_with=[NEW])
     result = fleet.run("upgrade", rollout_failure_budget=9, rollout_max_down=2)
@@ -277,13 +363,16 @@ def test_a_job_that_began_while_the_driver_was_installed_is_not_ended_by_the_reb
     assert {name: fleet.read(name)["boots"] for name in fleet.names} == {"a1": 0, "a2": 1}
     assert [(fleet.read(name)["loaded"], fleet.read(name)["disk"]) for name in fleet.names] == [(OLD, OLD), (NEW, OLD)]
     assert steps(result, "a1")[-5:] == [("reboot", "failed")] + [
-        ("rollback_%s" % name, "ok") for name in ("install", "prove", "validate", "start")], "what is loaded is what was put back"
+        ("rollback_%s" % name, "ok") for name in ("install", "prove", "validate", "start")
+    ], "what is loaded is what was put back"
     assert steps(result, "a2")[-2:] == [("rollback_reboot", "failed"), ("quarantine", "ok")]
     assert all("The GPUs are at work" in result.report["nodes"][name]["reason"] for name in fleet.names)
 
 
 def test_a_node_whose_evidence_cannot_be_kept_is_not_touched(fleet):
-    """The artifact directory lets itself be read, and no file be made in it: here is one where the directory has to be."""
+    """The artifact directory lets itself be read, and no file be made in it: here is one where the directory has to
+    be.
+    """
     fleet.add("a1")
     fleet.artifacts.mkdir()
     (fleet.artifacts / "evidence").write_text("")
@@ -291,7 +380,10 @@ def test_a_node_whose_evidence_cannot_be_kept_is_not_touched(fleet):
     assert result.rc == 2
     assert result.states == {"a1": "failed"} and fleet.touched() == []
     reason = result.report["nodes"]["a1"]["reason"]
-    assert "a1: the bundle of evidence (" in reason and "cannot be written as %s/evidence/upgrade-2.0.1/a1/1-before: " % fleet.artifacts in reason
+    assert (
+        "a1: the bundle of evidence (" in reason
+        and "cannot be written as %s/evidence/upgrade-2.0.1/a1/1-before: " % fleet.artifacts in reason
+    )
 
 
 def artifact_host(fleet, **variables):
@@ -301,9 +393,32 @@ def artifact_host(fleet, **variables):
     python.write_text('#!/bin/sh\nHOME="%s" exec "%s" "$@"\n' % (home, sys.executable))
     python.chmod(0o755)
     inventory = fleet.directory / "keeper.json"
-    inventory.write_text(json.dumps({"all": {"hosts": {"keeper": dict({
-        "ansible_connection": "ansible.builtin.local", "ansible_python_interpreter": str(python), "ansible_become": False}, **variables)}}}))
-    return home / ".gpufleet", ("-i", str(inventory), "-e", "gpufleet_artifact_host=keeper", "-e", "gpufleet_artifact_dir=~/.gpufleet")
+    inventory.write_text(
+        json.dumps(
+            {
+                "all": {
+                    "hosts": {
+                        "keeper": dict(
+                            {
+                                "ansible_connection": "ansible.builtin.local",
+                                "ansible_python_interpreter": str(python),
+                                "ansible_become": False,
+                            },
+                            **variables,
+                        )
+                    }
+                }
+            }
+        )
+    )
+    return home / ".gpufleet", (
+        "-i",
+        str(inventory),
+        "-e",
+        "gpufleet_artifact_host=keeper",
+        "-e",
+        "gpufleet_artifact_dir=~/.gpufleet",
+    )
 
 
 def test_evidence_outlives_the_controller_on_the_artifact_host(fleet):
@@ -315,12 +430,16 @@ def test_evidence_outlives_the_controller_on_the_artifact_host(fleet):
     ours, theirs = bundles(fleet, "a1"), sorted((kept / "evidence" / ("upgrade-" + NEW) / "a1").iterdir())
     assert [path.name for path in theirs] == [path.name for path in ours] == ["1-before", "1-failed"]
     for mine, copy in zip(ours, theirs):
-        assert {path.name: path.read_bytes() for path in copy.iterdir()} == {path.name: path.read_bytes() for path in mine.iterdir()}
+        assert {path.name: path.read_bytes() for path in copy.iterdir()} == {
+            path.name: path.read_bytes() for path in mine.iterdir()
+        }
 
 
 def test_a_node_is_not_touched_while_the_artifact_host_cannot_be_reached(fleet):
     fleet.add("a1")
-    dummy, arguments = artifact_host(fleet, ansible_connection="ansible.builtin.ssh", ansible_host="127.0.0.1", ansible_port=1)
+    dummy, arguments = artifact_host(
+        fleet, ansible_connection="ansible.builtin.ssh", ansible_host="127.0.0.1", ansible_port=1
+    )
     fleet.artifacts = fleet.directory / ".gpufleet"
     result = fleet.run("upgrade", *arguments)
     assert result.rc == 2, "and not lost: it is not the node that is away"
@@ -335,8 +454,15 @@ def test_a_node_is_taken_by_hand_outside_of_any_rollout_and_not_inside_one_that_
     refused = fleet.run("by_hand", gpu_node_upgrade_version=NEW, gpu_node_upgrade_rollout_id="nobodys")
     assert refused.rc == 2 and fleet.touched() == []
     result = fleet.run("by_hand", gpu_node_upgrade_version=NEW, gpu_node_upgrade_rollout_mode="none")
-    assert result.rc == 0 and fleet.read("a1")["loaded"] == NEW and fleet.read("a1")["running"] == ["nvidia-persistenced.service"]
-    assert "a1: install (driver 1.0.1 -> 2.0.1)" in result.output and (fleet.nodes / "a1" / "state" / "baseline.json").exists()
+    assert (
+        result.rc == 0
+        and fleet.read("a1")["loaded"] == NEW
+        and fleet.read("a1")["running"] == ["nvidia-persistenced.service"]
+    )
+    assert (
+        "a1: install (driver 1.0.1 -> 2.0.1)" in result.output
+        and (fleet.nodes / "a1" / "state" / "baseline.json").exists()
+    )
     assert [path.name for path in bundles(fleet, "a1", "by-hand")] == ["1-before"]
 
 
@@ -364,12 +490,21 @@ def test_a_node_that_cannot_be_put_back_is_quarantined_and_holds_its_slot(fleet)
 def test_a_node_is_left_as_it_failed_where_the_policy_says_so(fleet, policy, others):
     fleet.add("a1", sick_with=[NEW])
     fleet.add("a2")
-    result = fleet.run("upgrade", rollout_failure_budget=5, rollout_max_down=2, rollout_canaries=["a1"], rollout_canary_failures=1,
-                       rollout_on_failure=policy)
+    result = fleet.run(
+        "upgrade",
+        rollout_failure_budget=5,
+        rollout_max_down=2,
+        rollout_canaries=["a1"],
+        rollout_canary_failures=1,
+        rollout_on_failure=policy,
+    )
     assert result.rc == 2
     assert result.states["a1"] == "quarantined"
     assert (fleet.read("a1")["loaded"], fleet.read("a1")["disk"]) == (NEW, NEW), "nobody touched it after its failure"
-    assert "GPU 3 does not answer" in result.report["nodes"]["a1"]["reason"] and "on_failure: " + policy in result.report["nodes"]["a1"]["reason"]
+    assert (
+        "GPU 3 does not answer" in result.report["nodes"]["a1"]["reason"]
+        and "on_failure: " + policy in result.report["nodes"]["a1"]["reason"]
+    )
     assert (fleet.nodes / "a1" / "state" / "quarantine.json").exists()
     assert result.states["a2"] == "pending"
     assert ("stopped by the policy: a1 failed" in result.output) == (policy == "stop")
@@ -379,7 +514,13 @@ def test_a_node_is_left_as_it_failed_where_the_policy_says_so(fleet, policy, oth
 def test_a_canary_has_to_stay_healthy_at_work_before_others_go(fleet):
     for name in ("a1", "a2"):
         fleet.add(name)
-    result = fleet.run("upgrade", rollout_max_down=2, rollout_canaries=["a1"], rollout_canary_soak_s=2, gpu_node_upgrade_soak_interval=1)
+    result = fleet.run(
+        "upgrade",
+        rollout_max_down=2,
+        rollout_canaries=["a1"],
+        rollout_canary_soak_s=2,
+        gpu_node_upgrade_soak_interval=1,
+    )
     assert result.rc == 0 and result.states == {"a1": "done", "a2": "done"}
     steps = {name: {step["name"]: step for step in node["steps"]} for name, node in result.report["nodes"].items()}
     assert "soak" in steps["a1"] and "soak" not in steps["a2"]
@@ -391,8 +532,15 @@ def test_a_canary_that_falls_ill_at_work_is_put_back_unless_it_has_jobs_and_nobo
     fleet.add("a1", sick_at_work_with=[NEW])
     fleet.add("a2", sick_at_work_with=[NEW], busy_with=[NEW])
     fleet.add("a3")
-    result = fleet.run("upgrade", rollout_failure_budget=5, rollout_common_cause=5, rollout_canaries=["a1", "a2"], rollout_max_down=2,
-                       rollout_canary_soak_s=1, gpu_node_upgrade_soak_interval=1)
+    result = fleet.run(
+        "upgrade",
+        rollout_failure_budget=5,
+        rollout_common_cause=5,
+        rollout_canaries=["a1", "a2"],
+        rollout_max_down=2,
+        rollout_canary_soak_s=1,
+        gpu_node_upgrade_soak_interval=1,
+    )
     assert result.rc == 2 and result.states == {"a1": "rolled_back", "a2": "quarantined", "a3": "pending"}
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
     assert "GPU 3 had XID 79 at work" in reasons["a1"] and fleet.read("a1")["loaded"] == OLD
@@ -441,7 +589,10 @@ def test_what_no_rollout_can_be_made_of_is_refused(fleet):
     other = fleet.run("upgrade", nvidia_driver_version=OLD)
     assert other.rc == 2 and "nvidia_driver_version is %s on the command line (-e)" % OLD in other.output
     misspelt = fleet.run("upgrade", rollout_domain_cap={"rack": 1})
-    assert misspelt.rc == 2 and "rollout_domain_cap is no variable of a rollout: did you mean rollout_domain_caps?" in misspelt.output
+    assert (
+        misspelt.rc == 2
+        and "rollout_domain_cap is no variable of a rollout: did you mean rollout_domain_caps?" in misspelt.output
+    )
     ungated = fleet.run("upgrade", gpu_node_upgrade_rollout_mode="none")
     assert ungated.rc == 2 and "expected ledger in a rollout" in ungated.output
     assert fleet.touched() == [] and not fleet.artifacts.exists()
@@ -456,7 +607,10 @@ def test_a_killed_controller_is_followed_and_its_node_is_asked_first(fleet):
         wait_for(lambda: "hangs" in fleet.read("a2")["log"])
         beside = fleet.run("upgrade", "--limit", "a1,a2", rollout_id="other")
         assert beside.rc == 2
-        assert "is being run by process %d" % process.pid in beside.output and "shares a1, a2 with this one" in beside.output
+        assert (
+            "is being run by process %d" % process.pid in beside.output
+            and "shares a1, a2 with this one" in beside.output
+        )
     finally:
         process.kill()
         process.wait()
@@ -469,7 +623,7 @@ def test_a_killed_controller_is_followed_and_its_node_is_asked_first(fleet):
     assert result.states == {"a1": "done", "a2": "done", "a3": "done"}
     assert "1. a2: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output
     steps = [(step["name"], step["status"]) for step in result.report["nodes"]["a2"]["steps"]]
-    before = ALL_STEPS[:ALL_STEPS.index("install")]
+    before = ALL_STEPS[: ALL_STEPS.index("install")]
     assert steps[:6] == [(name, "ok") for name in before] + [("install", "interrupted"), ("evidence", "ok")]
     assert steps[-1] == ("return", "ok")
     assert fleet.read("a2")["loaded"] == NEW and fleet.read("a2")["running"] == ["nvidia-persistenced.service"]
@@ -491,7 +645,12 @@ def test_rollback_takes_named_nodes_to_the_version_that_was_recorded(fleet):
     shown = fleet.run("report", rollout_id="upgrade-" + NEW, rollout_report_dir=str(fleet.directory / "shown"))
     assert shown.rc == 0 and "complete: 2 done, target 2.0.1" in shown.output
     assert sorted(path.name for path in (fleet.directory / "shown").iterdir()) == [
-        "junit.xml", "report.html", "report.json", "report.md", "rollout.prom"]
+        "junit.xml",
+        "report.html",
+        "report.json",
+        "report.md",
+        "rollout.prom",
+    ]
 
 
 RAN, STAGED = "6.1.0-1-amd64", "6.1.0-2-amd64"
@@ -504,8 +663,9 @@ def kernels(fleet):
 
 
 def test_a_node_that_fails_goes_back_to_the_kernel_that_ran_before(fleet):
-    """a1 is sick on the kernel that was staged; a2 never reboots, as its driver cannot be installed; a3's kernel is taken away meanwhile, and the staged
-    one stays; a4 has one kernel, and nothing is written."""
+    """a1 is sick on the kernel that was staged; a2 never reboots, as its driver cannot be installed; a3's kernel is
+    taken away meanwhile, and the staged one stays; a4 has one kernel, and nothing is written.
+    """
     fleet.add("a1", kernels=[RAN, STAGED], next_kernel=STAGED, sick_on_kernels=[STAGED])
     fleet.add("a2", kernels=[RAN, STAGED], next_kernel=STAGED, cannot_install=[NEW])
     fleet.add("a3", kernels=[STAGED], kernel=RAN, next_kernel=STAGED, sick_with=[NEW])
@@ -516,12 +676,18 @@ def test_a_node_that_fails_goes_back_to_the_kernel_that_ran_before(fleet):
     assert [fleet.read(name)["boots"] for name in fleet.names] == [2, 0, 2, 2]
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
     assert all("is back on driver 1.0.1 and kernel %s, which passed" % RAN in reasons[name] for name in ("a1", "a2"))
-    assert "is back on driver 1.0.1, which passed against its baseline, and serves. Kernel %s is not made the default" % RAN in reasons["a3"]
+    assert (
+        "is back on driver 1.0.1, which passed against its baseline, and serves. Kernel %s is not made the default"
+        % RAN
+        in reasons["a3"]
+    )
     assert "kernel" not in reasons["a4"].lower() and not [line for line in fleet.read("a4")["log"] if "kernel" in line]
 
 
 def test_rollback_takes_a_node_to_the_kernel_that_ran_before_and_proves_it(fleet):
-    """a1 goes back to the kernel that ran; a2's was removed meanwhile; a3 has one, and a4 is already on the one it had; b1's cannot be proven."""
+    """a1 goes back to the kernel that ran; a2's was removed meanwhile; a3 has one, and a4 is already on the one it had;
+    b1's cannot be proven.
+    """
     for name in ("a1", "a2"):
         fleet.add(name, kernels=[RAN, STAGED], next_kernel=STAGED)
     fleet.add("a3")
@@ -534,17 +700,37 @@ def test_rollback_takes_a_node_to_the_kernel_that_ran_before_and_proves_it(fleet
     fleet.change("a4", kernel=RAN, next_kernel=RAN)
     fleet.change("b1", no_default_kernel=True)
     planned = fleet.run("rollback", "--check", rollback_hosts="gpu_nodes", rollout_version="", rollout_max_down=4)
-    assert all(re.search(r"%s: driver 2.0.1 -> 1.0.1, kernel %s\n" % (name, RAN), planned.output) for name in ("a1", "b1"))
+    assert all(
+        re.search(r"%s: driver 2.0.1 -> 1.0.1, kernel %s\n" % (name, RAN), planned.output) for name in ("a1", "b1")
+    )
     assert planned.output.count(", kernel " + RAN) == 2
     assert "kernel %s, which ran with the earlier driver, is no longer installed on a2" % RAN in planned.output
-    result = fleet.run("rollback", rollback_hosts="gpu_nodes", rollout_version="", rollout_max_down=5, rollout_failure_budget=2)
+    result = fleet.run(
+        "rollback", rollback_hosts="gpu_nodes", rollout_version="", rollout_max_down=5, rollout_failure_budget=2
+    )
     # One whose kernel is not proven is undone: its rollback failed.
     assert result.rc == 2 and "Kernel %s is not made the default" % RAN in result.output
-    assert fleet.states("rollback-upgrade-" + NEW) == {"a1": "done", "a2": "done", "a3": "done", "a4": "done", "b1": "rolled_back"}, (
-        "a2 goes back with the kernel that it has")
-    assert kernels(fleet) == {"a1": (RAN, RAN), "a2": (STAGED, STAGED), "a3": (RAN, RAN), "a4": (RAN, RAN), "b1": (STAGED, STAGED)}
+    assert fleet.states("rollback-upgrade-" + NEW) == {
+        "a1": "done",
+        "a2": "done",
+        "a3": "done",
+        "a4": "done",
+        "b1": "rolled_back",
+    }, "a2 goes back with the kernel that it has"
+    assert kernels(fleet) == {
+        "a1": (RAN, RAN),
+        "a2": (STAGED, STAGED),
+        "a3": (RAN, RAN),
+        "a4": (RAN, RAN),
+        "b1": (STAGED, STAGED),
+    }
     assert [fleet.read(name)["loaded"] for name in fleet.names] == [OLD, OLD, OLD, OLD, NEW]
-    assert fleet.read("a1")["log"][-4:] == ["stop nvidia-persistenced.service", "installed " + OLD, "default kernel " + RAN, "reboot into " + OLD]
+    assert fleet.read("a1")["log"][-4:] == [
+        "stop nvidia-persistenced.service",
+        "installed " + OLD,
+        "default kernel " + RAN,
+        "reboot into " + OLD,
+    ]
 
 
 def test_an_operator_steers_a_rollout_while_it_runs(fleet):
@@ -554,10 +740,23 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
     process = fleet.start("upgrade", gpu_node_upgrade_gate_patience=1, gpu_node_upgrade_gate_patience_max=1)
     try:
         wait_for(lambda: "waits" in fleet.read("a1")["log"])
-        assert fleet.run("rollout_control", rollout_verb="skip", rollout_nodes=["a1"], rollout_reason="x").rc == 2, "it is down"
-        assert fleet.run("rollout_control", rollout_verb="skip", rollout_nodes=["a2"], rollout_reason="its user needs it").rc == 0
-        paused = fleet.run("rollout_control", rollout_verb="pause", rollout_reason="look at a1 first", rollout_user="kim")
-        assert paused.rc == 0 and "paused by kim: look at a1 first" in paused.output and "run by process %d" % process.pid in paused.output
+        assert fleet.run("rollout_control", rollout_verb="skip", rollout_nodes=["a1"], rollout_reason="x").rc == 2, (
+            "it is down"
+        )
+        assert (
+            fleet.run(
+                "rollout_control", rollout_verb="skip", rollout_nodes=["a2"], rollout_reason="its user needs it"
+            ).rc
+            == 0
+        )
+        paused = fleet.run(
+            "rollout_control", rollout_verb="pause", rollout_reason="look at a1 first", rollout_user="kim"
+        )
+        assert (
+            paused.rc == 0
+            and "paused by kim: look at a1 first" in paused.output
+            and "run by process %d" % process.pid in paused.output
+        )
         stopped = fleet.run("rollout_control", rollout_verb="stop", rollout_reason="x", rollout_idd="another")
         assert stopped.rc == 2 and "rollout_idd is no variable of a rollout: did you mean rollout_id?" in stopped.output
         fleet.change("a1", waits_in_install=False)
@@ -567,7 +766,9 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
         assert fleet.touched() == ["a1"], "it asked for the free slot, and has no ticket"
         broken = fleet.run("rollout_control", rollout_verb="break_lock", rollout_reason="x")
         assert broken.rc == 2 and "is being run by process %d" % process.pid in broken.output
-        assert fleet.run("rollout_control", rollout_verb="resume", rollout_reason="a1 is fine", rollout_user="kim").rc == 0
+        assert (
+            fleet.run("rollout_control", rollout_verb="resume", rollout_reason="a1 is fine", rollout_user="kim").rc == 0
+        )
         process.wait(timeout=1800)
     finally:
         process.kill()
@@ -580,14 +781,16 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
 
 
 def drained_in_vain(fleet, *arguments, **variables):
-    """A node drains ahead of its slot, and before the slot is free the budget is spent: the result, who had the slot, and the other one."""
+    """A node drains ahead of its slot, and before the slot is free the budget is spent: the result, who had the slot,
+    and the other one.
+    """
     for name in ("a1", "a2"):
         fleet.add(name, cannot_install=[NEW], waits_in_install=True)
     process = fleet.start("upgrade", *arguments, rollout_max_draining=2, **variables)
     try:
         # Whichever is drained first takes the slot.
         wait_for(lambda: [name for name in fleet.names if "waits" in fleet.read(name)["log"]])
-        first, = fleet.touched()
+        (first,) = fleet.touched()
         other = {"a1": "a2", "a2": "a1"}[first]
         wait_for(lambda: fleet.began(other, "Request a down slot"))
         fleet.change(other, waits_in_install=False)
@@ -601,29 +804,49 @@ def drained_in_vain(fleet, *arguments, **variables):
 def test_security_updates_come_before_the_driver_in_the_same_drain_and_without_them_no_driver(fleet):
     fleet.add("a1")
     fleet.add("a2", refuses_updates="the transaction would change the kernel: linux-image-amd64")
-    result = fleet.run("upgrade", gpu_node_upgrade_gate_patience=3600, gpu_node_upgrade_gate_patience_max=3600, rollout_failure_budget=2,
-                       gpu_node_upgrade_security_updates=True, **fleet.install_for_real())
+    result = fleet.run(
+        "upgrade",
+        gpu_node_upgrade_gate_patience=3600,
+        gpu_node_upgrade_gate_patience_max=3600,
+        rollout_failure_budget=2,
+        gpu_node_upgrade_security_updates=True,
+        **fleet.install_for_real(),
+    )
     assert result.rc == 2 and result.states == {"a1": "done", "a2": "rolled_back"}
     assert fleet.read("a1")["log"][:3] == ["stop nvidia-persistenced.service", "security updates", "installed " + NEW]
     assert [step["name"] for step in result.report["nodes"]["a1"]["steps"]] == ALL_STEPS
     went = host_tasks.preflight(result.host_tasks, ["a1", "a2"]) + host_tasks.way(result.host_tasks, ["a1"])
     assert len(went) <= host_tasks.LIMIT, "%d host-tasks:\n%s" % (len(went), "\n".join(went))
-    assert "no security update is applied: the transaction would change the kernel" in result.report["nodes"]["a2"]["reason"]
-    assert not [line for line in fleet.read("a2")["log"] if line.startswith("installed")] and fleet.read("a2")["boots"] == 0
+    assert (
+        "no security update is applied: the transaction would change the kernel"
+        in result.report["nodes"]["a2"]["reason"]
+    )
+    assert (
+        not [line for line in fleet.read("a2")["log"] if line.startswith("installed")]
+        and fleet.read("a2")["boots"] == 0
+    )
 
 
-@pytest.mark.parametrize("patience, turns", [pytest.param(0.5, 2, id="in many turns"), pytest.param(600, 1, id="in one turn")])
+@pytest.mark.parametrize(
+    "patience, turns", [pytest.param(0.5, 2, id="in many turns"), pytest.param(600, 1, id="in one turn")]
+)
 def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet, patience, turns):
     for name in ("a1", "a2"):
         fleet.add(name, waits_in_install=True)
-    process = fleet.start("upgrade", rollout_max_draining=2, rollout_failure_budget=9, gpu_node_upgrade_gate_patience=patience,
-                          gpu_health_expect={"hardware": {"gpus": 6}},
-                          gpu_node_upgrade_gate_patience_max=max(patience, 2))
+    process = fleet.start(
+        "upgrade",
+        rollout_max_draining=2,
+        rollout_failure_budget=9,
+        gpu_node_upgrade_gate_patience=patience,
+        gpu_health_expect={"hardware": {"gpus": 6}},
+        gpu_node_upgrade_gate_patience_max=max(patience, 2),
+    )
     try:
         wait_for(lambda: fleet.touched() and "waits" in fleet.read(fleet.touched()[0])["log"])
-        first, = fleet.touched()
+        (first,) = fleet.touched()
         other = {"a1": "a2", "a2": "a1"}[first]
-        # The first node holds the only slot until it is let go on. A node that is told to wait sees to the report meanwhile, and nobody else does now.
+        # The first node holds the only slot until it is let go on. A node that is told to wait sees to the report
+        # meanwhile, and nobody else does now.
         wait_for(lambda: fleet.began(other, "Request a down slot") >= turns)
         report = fleet.artifacts / "rollouts" / ("upgrade-" + NEW) / "report.lock"
         seen = report.stat().st_mtime_ns
@@ -658,7 +881,13 @@ def test_one_node_of_a_rack_at_a_time_and_the_same_failure_twice_is_the_changes_
         fleet.variables[name] = {"gpufleet_domains": {"rack": rack}}
     result = fleet.run("upgrade", rollout_max_down=2, rollout_failure_budget=9, rollout_domain_caps={"rack": 1})
     assert result.rc == 2
-    assert result.states == {"a1": "rolled_back", "a2": "pending", "b1": "rolled_back", "b2": "pending", "c1": "pending"}
+    assert result.states == {
+        "a1": "rolled_back",
+        "a2": "pending",
+        "b1": "rolled_back",
+        "b2": "pending",
+        "c1": "pending",
+    }
     assert (
         "a1, b1 failed in the same way (validate: " in result.output
         and "so the cause is likely the change and not the nodes" in result.output
@@ -668,8 +897,8 @@ def test_one_node_of_a_rack_at_a_time_and_the_same_failure_twice_is_the_changes_
 @pytest.mark.parametrize(
     ("arguments", "refused"),
     [
-        # Without a task that runs there is none to refuse it: docs/reference/playbook-variables.md names these two ways. Tasks of an included role are
-        # among the names that no task has where Ansible looks for one.
+        # Without a task that runs there is none to refuse it: docs/reference/playbook-variables.md names these two
+        # ways. Tasks of an included role are among the names that no task has where Ansible looks for one.
         (["--start-at-task", "Install the driver"], False),
         (["--start-at-task", "Stop the services that hold the GPUs"], False),
         (["--skip-tags", "always,untagged"], False),
@@ -686,8 +915,14 @@ def test_no_option_of_ansible_slips_past_the_gate(fleet, arguments, refused):
     assert (result.rc != 0) == refused
 
 
-@pytest.mark.parametrize("declined, state", [
-    ("Upgrade the node, or in check mode say what would be done", "pending"), ("Request a drain slot", "pending"), ("Request a down slot", "draining")])
+@pytest.mark.parametrize(
+    "declined, state",
+    [
+        ("Upgrade the node, or in check mode say what would be done", "pending"),
+        ("Request a drain slot", "pending"),
+        ("Request a down slot", "draining"),
+    ],
+)
 def test_going_task_by_task_slips_past_nothing(fleet, declined, state):
     """--step asks before every task; whoever declines the gate alone gets nowhere."""
     fleet.add("a1")

@@ -16,7 +16,11 @@ SERIES = {"metric": {"__name__": "ALERTS", "alertname": "FabricDegraded"}, "valu
 
 
 def prometheus(*results):
-    return 200, json.dumps({"status": "success", "data": {"resultType": "vector", "result": list(results)}}).encode(), {}
+    return (
+        200,
+        json.dumps({"status": "success", "data": {"resultType": "vector", "result": list(results)}}).encode(),
+        {},
+    )
 
 
 @pytest.fixture
@@ -35,7 +39,9 @@ def test_everybody_is_told_and_no_secret_is_written_anywhere(fleet, server):
     assert [body["events"] for body in server.bodies()] == [["started"], ["failed"], ["finished"]]
     assert "GPU 3 does not answer" in server.bodies()[1]["text"]
     directory = fleet.artifacts / "rollouts" / "upgrade-2.0.1"
-    assert {"report.json", "report.md", "report.html", "junit.xml", "rollout.prom"} <= {path.name for path in directory.iterdir()}
+    assert {"report.json", "report.md", "report.html", "junit.xml", "rollout.prom"} <= {
+        path.name for path in directory.iterdir()
+    }
     (numbers,) = (fleet.directory / "collector").iterdir()
     assert 'gpufleet_rollout_verdict{rollout="upgrade-2.0.1",verdict="failed"} 1' in numbers.read_text()
     # The variables are where the test put them; -vvv prints no more of them than the command line.
@@ -44,7 +50,10 @@ def test_everybody_is_told_and_no_secret_is_written_anywhere(fleet, server):
     for path in fleet.artifacts.rglob("*"):
         assert not path.is_file() or b"s3cr3t" not in path.read_bytes(), path
     shown = [line for line in result.output.splitlines() if re.match(r"\d/1 done, ", line)]
-    assert re.fullmatch(r"0/1 done, 0 failed, 1 in flight, 0 to go, about \S+ min left \(at least \S+ min\) \| a1: ticket to drain", shown[0])
+    assert re.fullmatch(
+        r"0/1 done, 0 failed, 1 in flight, 0 to go, about \S+ min left \(at least \S+ min\) \| a1: ticket to drain",
+        shown[0],
+    )
     assert shown[-1].startswith("0/1 done, 1 failed, 0 in flight, 0 to go | ") and "a1: failed" in shown[-1]
 
 
@@ -63,12 +72,21 @@ def test_a_query_holds_every_node_until_it_answers_nothing(fleet, server):
     assert "s3cr3t" not in result.output.replace(json.dumps({"rollout_hold_queries": queries}), "")
 
 
-@pytest.mark.parametrize("extra, words", [
-    (dict(rollout_webhook={"url": "hook-s3cr3t"}), "rollout_webhook cannot be used"),
-    (dict(rollout_webhook={"url": "https://x/hook-s3cr3t", "kind": "teams"}), "rollout_webhook.kind is 'teams'; expected one of slack, json"),
-    (dict(rollout_hold_queries=[{"name": "a", "url": "prometheus:9090", "query": "up"}]), "url of a cannot be used"),
-    (dict(rollout_hold_queries=[{"name": "a", "url": "http://x"}]), "rollout_hold_queries[0].query is null"),
-])
+@pytest.mark.parametrize(
+    "extra, words",
+    [
+        (dict(rollout_webhook={"url": "hook-s3cr3t"}), "rollout_webhook cannot be used"),
+        (
+            dict(rollout_webhook={"url": "https://x/hook-s3cr3t", "kind": "teams"}),
+            "rollout_webhook.kind is 'teams'; expected one of slack, json",
+        ),
+        (
+            dict(rollout_hold_queries=[{"name": "a", "url": "prometheus:9090", "query": "up"}]),
+            "url of a cannot be used",
+        ),
+        (dict(rollout_hold_queries=[{"name": "a", "url": "http://x"}]), "rollout_hold_queries[0].query is null"),
+    ],
+)
 def test_what_could_not_be_told_or_asked_is_refused_before_any_node_is_touched(fleet, extra, words):
     fleet.add("a1")
     result = fleet.run("upgrade", **extra)

@@ -10,7 +10,11 @@ WAVES = {"rollout_mode": "waves", "rollout_max_down": 3}
 
 def spans(report):
     """(first step began, last step ended) of every node that went."""
-    return {name: (node["steps"][0]["started"], node["steps"][-1]["finished"]) for name, node in report["nodes"].items() if node["steps"]}
+    return {
+        name: (node["steps"][0]["started"], node["steps"][-1]["finished"])
+        for name, node in report["nodes"].items()
+        if node["steps"]
+    }
 
 
 def test_no_wave_begins_before_the_one_before_it_has_ended(fleet):
@@ -24,7 +28,9 @@ def test_no_wave_begins_before_the_one_before_it_has_ended(fleet):
     when = spans(result.report)
     for earlier, later in ((["a1"], ["a2", "a3"]), (["a2", "a3"], ["a4", "a5"])):
         assert max(when[name][1] for name in earlier) <= min(when[name][0] for name in later)
-    assert min(when[name][1] for name in ("a4", "a5")) > max(when[name][0] for name in ("a4", "a5")), "beside each other within a wave"
+    assert min(when[name][1] for name in ("a4", "a5")) > max(when[name][0] for name in ("a4", "a5")), (
+        "beside each other within a wave"
+    )
     assert "wave 3 of 3 begins when the one before it has ended: " in result.output
     again = fleet.run("upgrade", rollout_waves=[1, "40%", "100%"], **WAVES)
     assert again.rc == 0 and [len(fleet.read(name)["log"]) for name in fleet.names] == [3] * 5

@@ -38,7 +38,10 @@ def options_of(name):
 
 
 class RecordedNode(simulated_node.SimulatedNode):
-    """A node without a simulator. ANSWERS are the results of each recorded module in their order; the last one stays."""
+    """A node without a simulator.
+
+    ANSWERS are the results of each recorded module in their order; the last one stays.
+    """
 
     def __init__(self, base, roles, **answers):
         root = base / "root"

@@ -17,7 +17,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def load(loader, path):
-    trusted = {"trusted_as_template": True} if "trusted_as_template" in inspect.signature(loader.load_from_file).parameters else {}
+    trusted = (
+        {"trusted_as_template": True}
+        if "trusted_as_template" in inspect.signature(loader.load_from_file).parameters
+        else {}
+    )
     return loader.load_from_file(str(path), **trusted) or {}
 
 

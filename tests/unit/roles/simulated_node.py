@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Roles run by Ansible on a simulated node below a directory.
 
-NVML, the PCI bus and what judges them are real; gpu_health reads the directory in the place of the machine, and systemctl and other programs
-that would reach the machine are stubs that work on it.
+NVML, the PCI bus and what judges them are real; gpu_health reads the directory in the place of the machine, and
+systemctl and other programs that would reach the machine are stubs that work on it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class SimulatedNode:
         self.base, self.world = base, world
         self.root, self.bin = world.root, base / "bin"
         self.bin.mkdir(parents=True)
-        collection.make(collection.place(base / "collections"), ["roles/" + name for name in roles] + list(real), (HERE / "stub",))
+        collection.make(
+            collection.place(base / "collections"), ["roles/" + name for name in roles] + list(real), (HERE / "stub",)
+        )
         for name in KEPT:
             collection.link(collection.STUB / name, collection.place(base / "collections") / name)
         self.kept, self.own_modules = kept(*roles, *real), []
@@ -75,7 +77,9 @@ class SimulatedNode:
         """The real module, with the directory as its root and a lock of its own."""
         text = (ROOT / "plugins/modules" / (module + ".py")).read_text()
         assert text.count('ROOT = "/"') == text.count("lock.NodeLock(owner") == 1
-        text = text.replace('ROOT = "/"', 'ROOT = "%s"' % self.root).replace("lock.NodeLock(owner", 'lock.NodeLock(path=ROOT + "/run/lock", owner')
+        text = text.replace('ROOT = "/"', 'ROOT = "%s"' % self.root).replace(
+            "lock.NodeLock(owner", 'lock.NodeLock(path=ROOT + "/run/lock", owner'
+        )
         (collection.place(self.base / "collections") / "plugins/modules" / (module + ".py")).write_text(text)
         self.own_modules.append(module)
 
@@ -106,7 +110,11 @@ class SimulatedNode:
     # ---- running ----
 
     def play(self, role, *options, tasks_from="main", **variables):
-        return self.run([{"ansible.builtin.include_role": {"name": "gpufleet.lifecycle." + role, "tasks_from": tasks_from}}], *options, **variables)
+        return self.run(
+            [{"ansible.builtin.include_role": {"name": "gpufleet.lifecycle." + role, "tasks_from": tasks_from}}],
+            *options,
+            **variables,
+        )
 
     def run(self, tasks, *options, **variables):
         """A play of TASKS."""
@@ -114,16 +122,52 @@ class SimulatedNode:
         (self.base / "play.yml").write_text(json.dumps(playbook))
         ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
         variables["ansible_python_interpreter"] = sys.executable
-        node = {"python": sys.executable, "reader": READER, "root": str(self.root), "model": self.world.model, "cwd": str(ROOT),
-                "path": str(self.base / "checkout")}
-        environment = dict(os.environ, ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_NOCOLOR="1", ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
-                           ANSIBLE_REMOTE_TEMP=str(self.base / "remote"), ANSIBLE_HOME=str(self.base / "home"),
-                           ANSIBLE_COLLECTIONS_PATH=str(self.base / "collections"), GPUFLEET_SIMULATED_NODE=json.dumps(node),
-                           ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.kept", GPUFLEET_MODULES=self.kept,
-                           GPUFLEET_OWN_MODULES=" ".join(self.own_modules), PATH="%s:%s" % (self.bin, os.environ["PATH"]))
-        return Result(subprocess.run(
-            AS_ROOT + [sys.executable, ansible, "-i", "gpu-1,", "-c", "local", str(self.base / "play.yml"), "-e", json.dumps(variables)] + list(options),
-            cwd=str(self.base), env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False, stdin=subprocess.DEVNULL))
+        node = {
+            "python": sys.executable,
+            "reader": READER,
+            "root": str(self.root),
+            "model": self.world.model,
+            "cwd": str(ROOT),
+            "path": str(self.base / "checkout"),
+        }
+        environment = dict(
+            os.environ,
+            ANSIBLE_LOCALHOST_WARNING="0",
+            ANSIBLE_NOCOLOR="1",
+            ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
+            ANSIBLE_REMOTE_TEMP=str(self.base / "remote"),
+            ANSIBLE_HOME=str(self.base / "home"),
+            ANSIBLE_COLLECTIONS_PATH=str(self.base / "collections"),
+            GPUFLEET_SIMULATED_NODE=json.dumps(node),
+            ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.kept",
+            GPUFLEET_MODULES=self.kept,
+            GPUFLEET_OWN_MODULES=" ".join(self.own_modules),
+            PATH="%s:%s" % (self.bin, os.environ["PATH"]),
+        )
+        return Result(
+            subprocess.run(
+                AS_ROOT
+                + [
+                    sys.executable,
+                    ansible,
+                    "-i",
+                    "gpu-1,",
+                    "-c",
+                    "local",
+                    str(self.base / "play.yml"),
+                    "-e",
+                    json.dumps(variables),
+                ]
+                + list(options),
+                cwd=str(self.base),
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=LIMIT_S,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        )
 
     def close(self):
         self.world.close()

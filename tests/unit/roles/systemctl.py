@@ -24,14 +24,25 @@ ABSENT = ["not-found", "inactive", "dead", "success", ""]
 def set_unit(name, **change):
     load, active, sub, result, enabled = state["units"].get(name, ABSENT)
     new = dict({"active": active, "enabled": enabled}, **change)
-    state["units"][name] = [load, new["active"], "running" if new["active"] == "active" else "dead", result, new["enabled"]]
+    state["units"][name] = [
+        load,
+        new["active"],
+        "running" if new["active"] == "active" else "dead",
+        result,
+        new["enabled"],
+    ]
 
 
 if command == "show":
     value = "--value" in sys.argv
     for name in names:
         load, active, sub, result, enabled = state["units"].get(name, ABSENT)
-        print(load if value else "Id=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nResult=%s\nUnitFileState=%s\n" % (name, load, active, sub, result, enabled))
+        print(
+            load
+            if value
+            else "Id=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nResult=%s\nUnitFileState=%s\n"
+            % (name, load, active, sub, result, enabled)
+        )
 elif command == "is-enabled":
     found = state["units"].get(names[0], ABSENT)[4]
     print(found or "disabled")

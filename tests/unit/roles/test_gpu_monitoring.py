@@ -198,10 +198,7 @@ def test_every_dashboard_is_there(story):
     )
 
 
-@pytest.mark.parametrize(
-    "host, word",
-    [("threshold", "no_such"), ("scrape", "failed to validate"), ("nodes", "gpu-9")],
-)
+@pytest.mark.parametrize("host, word", [("threshold", "no_such"), ("scrape", "failed to validate"), ("nodes", "gpu-9")])
 def test_what_is_wrong_fails_for_its_host(story, host, word):
     recap, output, dummy = story[1]
     assert recap[host][1] == 1 and word in output

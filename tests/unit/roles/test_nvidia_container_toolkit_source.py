@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where nvidia_container_toolkit has its packages from: the real apt, on an /etc of its own, and a mirror in files. Nothing is installed."""
+"""Where nvidia_container_toolkit has its packages from: the real apt, on an /etc of its own, and a mirror in files.
+
+Nothing is installed.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,16 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables impo
 
 pytestmark = pytest.mark.cores
 
-SOURCE, KEY = "etc/apt/sources.list.d/gpufleet-nvidia-container-toolkit.sources", "etc/apt/keyrings/gpufleet-nvidia-container-toolkit.gpg"
-NAMES = ("nvidia-container-toolkit", "nvidia-container-toolkit-base", "libnvidia-container-tools", "libnvidia-container1")
+SOURCE, KEY = (
+    "etc/apt/sources.list.d/gpufleet-nvidia-container-toolkit.sources",
+    "etc/apt/keyrings/gpufleet-nvidia-container-toolkit.gpg",
+)
+NAMES = (
+    "nvidia-container-toolkit",
+    "nvidia-container-toolkit-base",
+    "libnvidia-container-tools",
+    "libnvidia-container1",
+)
 base, signers = course._base, course._signers
 
 
@@ -31,27 +42,76 @@ class Node(course.Node):
     """The node of the course of nvidia_repository, on which the first half of the role runs."""
 
     def play(self, *options, tasks=("repository", "packages"), **variables):
-        playbook = [{"hosts": "all", "gather_facts": False, "tasks": [
-            {"ansible.builtin.set_fact": dict(course.FACTS[self.system], architecture="x86_64", cacheable=True)}] + [
-            {"ansible.builtin.include_role": {"name": "gpufleet.lifecycle.nvidia_container_toolkit", "tasks_from": name}} for name in tasks]}]
+        playbook = [
+            {
+                "hosts": "all",
+                "gather_facts": False,
+                "tasks": [
+                    {"ansible.builtin.set_fact": dict(course.FACTS[self.system], architecture="x86_64", cacheable=True)}
+                ]
+                + [
+                    {
+                        "ansible.builtin.include_role": {
+                            "name": "gpufleet.lifecycle.nvidia_container_toolkit",
+                            "tasks_from": name,
+                        }
+                    }
+                    for name in tasks
+                ],
+            }
+        ]
         (self.base / "play.yml").write_text(json.dumps(playbook), encoding="utf-8")
         places = [place for place in course.PLACES if os.path.isdir(place)]
         script = "".join('mount --bind "%s" %s && ' % (self.path(place), place) for place in places) + 'exec "$@"'
         ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        command = course.NAMESPACE + ["sh", "-c", script, "sh", sys.executable, ansible, "-i", "gpu-1,", "-c", "local", str(self.base / "play.yml")]
+        command = course.NAMESPACE + [
+            "sh",
+            "-c",
+            script,
+            "sh",
+            sys.executable,
+            ansible,
+            "-i",
+            "gpu-1,",
+            "-c",
+            "local",
+            str(self.base / "play.yml"),
+        ]
         variables["ansible_python_interpreter"] = "/usr/bin/python3"  # apt's module needs the system's binding
-        environment = dict(os.environ, ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_NOCOLOR="1", ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
-                           ANSIBLE_REMOTE_TEMP=str(self.base / "remote"), ANSIBLE_HOME=str(self.base / "home"))
-        return course.Result(subprocess.run(command + list(options) + ["-e", json.dumps(variables)], cwd=str(course.ROOT), env=environment,
-                                            capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL))
+        environment = dict(
+            os.environ,
+            ANSIBLE_LOCALHOST_WARNING="0",
+            ANSIBLE_NOCOLOR="1",
+            ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
+            ANSIBLE_REMOTE_TEMP=str(self.base / "remote"),
+            ANSIBLE_HOME=str(self.base / "home"),
+        )
+        return course.Result(
+            subprocess.run(
+                command + list(options) + ["-e", json.dumps(variables)],
+                cwd=str(course.ROOT),
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=900,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        )
 
 
 @pytest.fixture(name="mirror")
 def _mirror(base, signers):
     """A mirror of NVIDIA's repository in files: flat, with two versions, and the key beside it."""
     directory = base / "mirror"
-    repositories.build_debs([stubs.package(name, version + "-1", source="nvidia-container-toolkit") for name in NAMES for version in ("1.17.8", "1.18.1")],
-                            directory)
+    repositories.build_debs(
+        [
+            stubs.package(name, version + "-1", source="nvidia-container-toolkit")
+            for name in NAMES
+            for version in ("1.17.8", "1.18.1")
+        ],
+        directory,
+    )
     dummy, index, dummy = repositories.call(["apt-ftparchive", "packages", "."], cwd=str(directory))
     (directory / "Packages").write_text(index, encoding="utf-8")
     signers[0].sign_deb(directory)
@@ -60,8 +120,12 @@ def _mirror(base, signers):
 
 
 def options(mirror, signer, **more):
-    return dict(nvidia_container_toolkit_uri="file:%s" % mirror, nvidia_container_toolkit_key_url="file:%s/gpgkey" % mirror,
-                nvidia_container_toolkit_key_fingerprint=signer.fingerprint, **more)
+    return dict(
+        nvidia_container_toolkit_uri="file:%s" % mirror,
+        nvidia_container_toolkit_key_url="file:%s/gpgkey" % mirror,
+        nvidia_container_toolkit_key_fingerprint=signer.fingerprint,
+        **more,
+    )
 
 
 def test_the_source_and_its_proven_key(base, mirror, signers):
@@ -101,9 +165,14 @@ def test_other_files_for_the_same_packages(base, mirror, signers):
     before = node.files()
     refused = node.play(tasks=["repository"], **options(mirror, signers[0]))
     assert refused.rc != 0 and node.files() == before
-    assert "/etc/apt/sources.list.d/nvidia-container-toolkit.list" in refused.words() and "nvidia_container_toolkit_disable_others" in refused.words()
+    assert (
+        "/etc/apt/sources.list.d/nvidia-container-toolkit.list" in refused.words()
+        and "nvidia_container_toolkit_disable_others" in refused.words()
+    )
     (mirror / "InRelease").rename(mirror / "gone")
-    failed = node.play(tasks=["repository"], **options(mirror, signers[0], nvidia_container_toolkit_disable_others=True))
+    failed = node.play(
+        tasks=["repository"], **options(mirror, signers[0], nvidia_container_toolkit_disable_others=True)
+    )
     assert failed.rc != 0 and node.files() == before and "was removed again" in failed.words(), failed.output
 
 
@@ -111,12 +180,19 @@ def test_other_files_for_the_same_packages(base, mirror, signers):
 def test_nvidias_own_source(machine, architecture):
     role = Role("nvidia_container_toolkit", ansible_facts={"architecture": machine, "distribution": "Debian"})
     text = role.render("toolkit.sources.j2")
-    assert "URIs: https://nvidia.github.io/libnvidia-container/stable/deb/%s/\nSuites: /\nSigned-By: /etc/apt/keyrings/" % architecture in text
+    assert (
+        "URIs: https://nvidia.github.io/libnvidia-container/stable/deb/%s/\nSuites: /\nSigned-By: /etc/apt/keyrings/"
+        % architecture
+        in text
+    )
     assert role["__nvidia_container_toolkit_key"]["fingerprint"] == "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
     assert role["__nvidia_container_toolkit_key"]["url"] == "https://nvidia.github.io/libnvidia-container/gpgkey"
 
 
-@pytest.mark.parametrize("given,fingerprint", [({"nvidia_container_toolkit_key_sha256": "ab"}, ""), ({"nvidia_container_toolkit_key_fingerprint": "CD"}, "CD")])
+@pytest.mark.parametrize(
+    "given,fingerprint",
+    [({"nvidia_container_toolkit_key_sha256": "ab"}, ""), ({"nvidia_container_toolkit_key_fingerprint": "CD"}, "CD")],
+)
 def test_a_key_of_a_mirror(given, fingerprint):
     assert Role("nvidia_container_toolkit", **given)["__nvidia_container_toolkit_key"]["fingerprint"] == fingerprint
 
@@ -127,4 +203,7 @@ def test_the_version_and_its_pin(version, wanted):
     assert role["__nvidia_container_toolkit_wanted"] == wanted
     if version:
         pin = role.render("pin.j2")
-        assert "Package: %s\nPin: version %s\nPin-Priority: 1001\n" % (" ".join(NAMES), wanted) in pin and pin.count("Pin-Priority: -1") == 1
+        assert (
+            "Package: %s\nPin: version %s\nPin-Priority: 1001\n" % (" ".join(NAMES), wanted) in pin
+            and pin.count("Pin-Priority: -1") == 1
+        )

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role nvidia_fabricmanager on simulated nodes: what it writes, what it restarts, and that the fabric and no unit is its proof."""
+"""The role nvidia_fabricmanager on simulated nodes: what it writes, what it restarts, and that the fabric and no unit
+is its proof.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,11 @@ def _node(healthy, tmp_path):
         node = simulated_node.SimulatedNode(tmp_path / ("node%d" % len(made)), world, ["nvidia_fabricmanager"])
         made.append(node)
         world.write("fabricmanager.cfg", CONFIG)
-        node.program("modprobe", 'mkdir -p "%s/run/gpusim/sys/module/$1" && echo live > "%s/run/gpusim/sys/module/$1/initstate"' % (node.root, node.root))
+        node.program(
+            "modprobe",
+            'mkdir -p "%s/run/gpusim/sys/module/$1" && echo live > "%s/run/gpusim/sys/module/$1/initstate"'
+            % (node.root, node.root),
+        )
         if not started:
             node.unit(UNIT, *STOPPED)
             world.sim(*"inject fabric-stuck --value 1 --gpu all".split())
@@ -68,9 +74,17 @@ def _node(healthy, tmp_path):
 
 def play(node, *options, **variables):
     root = pathlib.Path(str(node.root))
-    paths = dict(nvidia_fabricmanager_config_file=str(root / "fabricmanager.cfg"), __nvidia_fabricmanager_mark=str(root / "mark"),
-                 __nvidia_fabricmanager_modules_file=str(root / "modules.conf"), __nvidia_fabricmanager_modules_loaded=str(root / "sys/module"))
-    return node.play("nvidia_fabricmanager", *options, **dict(dict(paths, nvidia_fabricmanager_timeout=1, nvidia_fabricmanager_delay=1), **variables))
+    paths = dict(
+        nvidia_fabricmanager_config_file=str(root / "fabricmanager.cfg"),
+        __nvidia_fabricmanager_mark=str(root / "mark"),
+        __nvidia_fabricmanager_modules_file=str(root / "modules.conf"),
+        __nvidia_fabricmanager_modules_loaded=str(root / "sys/module"),
+    )
+    return node.play(
+        "nvidia_fabricmanager",
+        *options,
+        **dict(dict(paths, nvidia_fabricmanager_timeout=1, nvidia_fabricmanager_delay=1), **variables),
+    )
 
 
 def config(node):
@@ -79,7 +93,9 @@ def config(node):
 
 @pytest.mark.cores
 def test_a_node_with_switches(node):
-    """Foreseen, done, nothing left to do; the GPUs have joined, and the file has what was asked for and else what it had."""
+    """Foreseen, done, nothing left to do; the GPUs have joined, and the file has what was asked for and else what it
+    had.
+    """
     one = node()
     asked = {"FABRIC_MODE_RESTART": 1, "ABORT_CUDA_JOBS_ON_FM_EXIT": 1}
     foreseen = play(one, "--check", nvidia_fabricmanager_config=asked)

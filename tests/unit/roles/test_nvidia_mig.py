@@ -49,7 +49,9 @@ def play(node, *options, tasks_from="main", **variables):
         __nvidia_mig_program=str(root / "lib/program"),
         __nvidia_mig_file=str(root / "mig.json"),
     )
-    return node.play("nvidia_mig", *options, tasks_from=tasks_from, **dict(dict(paths, nvidia_mig_boot=False), **variables))
+    return node.play(
+        "nvidia_mig", *options, tasks_from=tasks_from, **dict(dict(paths, nvidia_mig_boot=False), **variables)
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,9 +91,16 @@ def test_the_layout_its_unit_and_the_drop_ins_are_written_once(node):
     foreseen = play(node, "--check", nvidia_mig_boot=True, **NAMED)
     assert foreseen.rc == 0 and foreseen.changed > 0 and not units.exists() and not layout.exists(), foreseen.output
     assert play(node, nvidia_mig_boot=True, **NAMED).rc == 0
-    assert json.loads(layout.read_text()) == {"config": CONFIGS, "config_name": "sevenths"} and layout.read_text().endswith("}\n")
+    assert json.loads(layout.read_text()) == {
+        "config": CONFIGS,
+        "config_name": "sevenths",
+    } and layout.read_text().endswith("}\n")
     unit = (units / UNIT).read_text()
-    assert "mig apply --config %s\n" % layout in unit and "Before=nvidia-dcgm.service " in unit and "slurmd.service" in unit
+    assert (
+        "mig apply --config %s\n" % layout in unit
+        and "Before=nvidia-dcgm.service " in unit
+        and "slurmd.service" in unit
+    )
     drop_ins = [units / (name + ".d") / "gpufleet-mig.conf" for name in ("slurmd.service", "kubelet.service")]
     assert all("Requires=%s\nAfter=%s\n" % (UNIT, UNIT) in path.read_text() for path in drop_ins)
     assert [path.stat().st_mode & 0o777 for path in [layout, units / UNIT] + drop_ins] == [0o644] * 4

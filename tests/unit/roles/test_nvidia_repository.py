@@ -23,25 +23,39 @@ pytestmark = pytest.mark.cores
 
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos/"
 FACTS = {
-    "debian 12": ("Debian", "12.11", "bookworm"), "debian 13": ("Debian", "13.1", "trixie"),
-    "ubuntu 22.04": ("Ubuntu", "22.04", "jammy"), "ubuntu 24.04": ("Ubuntu", "24.04", "noble"),
-    "redhat 9": ("RedHat", "9.6", "Plow"), "redhat 10": ("RedHat", "10.1", "Coughlan"),
-    "rocky 9": ("Rocky", "9.6", "Blue Onyx"), "rocky 10": ("Rocky", "10.0", "Red Quartz"),
+    "debian 12": ("Debian", "12.11", "bookworm"),
+    "debian 13": ("Debian", "13.1", "trixie"),
+    "ubuntu 22.04": ("Ubuntu", "22.04", "jammy"),
+    "ubuntu 24.04": ("Ubuntu", "24.04", "noble"),
+    "redhat 9": ("RedHat", "9.6", "Plow"),
+    "redhat 10": ("RedHat", "10.1", "Coughlan"),
+    "rocky 9": ("Rocky", "9.6", "Blue Onyx"),
+    "rocky 10": ("Rocky", "10.0", "Red Quartz"),
 }
 
 
 def facts(system, machine="x86_64"):
     name, version, release = FACTS[system]
-    return {"distribution": name, "distribution_version": version, "distribution_major_version": version.split(".")[0],
-            "distribution_release": release, "architecture": machine}
+    return {
+        "distribution": name,
+        "distribution_version": version,
+        "distribution_major_version": version.split(".")[0],
+        "distribution_release": release,
+        "architecture": machine,
+    }
 
 
 def role(system, known=(), texts="", machine="x86_64", **given):
     """The role's variables on a system; KNOWN are lines of what apt has, TEXTS the files that say so."""
     part = Role("nvidia_repository", ansible_facts=facts(system, machine))["__nvidia_repository_systems"][system]
-    return Role("nvidia_repository", ("main", part), ansible_facts=facts(system, machine),
-                __nvidia_repository_targets={"stdout_lines": list(known)},
-                __nvidia_repository_texts={"stdout": texts, "stdout_lines": texts.splitlines()}, **given)
+    return Role(
+        "nvidia_repository",
+        ("main", part),
+        ansible_facts=facts(system, machine),
+        __nvidia_repository_targets={"stdout_lines": list(known)},
+        __nvidia_repository_texts={"stdout": texts, "stdout_lines": texts.splitlines()},
+        **given,
+    )
 
 
 def only_key(found):
@@ -74,7 +88,10 @@ def repositories_of(text):
 def test_the_role_knows_the_systems_that_the_resolver_knows():
     """And the same source is the default one."""
     systems = Role("nvidia_repository", ansible_facts=facts("debian 12"))["__nvidia_repository_systems"]
-    names = dict((("rhel" if system.split()[0] == "redhat" else system.split()[0], system.split()[1]), system) for system in systems)
+    names = dict(
+        (("rhel" if system.split()[0] == "redhat" else system.split()[0], system.split()[1]), system)
+        for system in systems
+    )
     assert set(names) == set(_sets.SYSTEMS) and set(systems) == set(FACTS)
     for key, system in names.items():
         found = role(system)
@@ -88,13 +105,19 @@ def test_the_source_of_the_driver_is_the_source_of_the_repositories():
     assert role("debian 12", nvidia_driver_source=None)["__nvidia_repository_source"] == "distribution"
 
 
-DEBIAN_KEYS, UBUNTU_KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg", "/usr/share/keyrings/ubuntu-archive-keyring.gpg"
+DEBIAN_KEYS, UBUNTU_KEYS = (
+    "/usr/share/keyrings/debian-archive-keyring.gpg",
+    "/usr/share/keyrings/ubuntu-archive-keyring.gpg",
+)
 KEY = "/etc/apt/keyrings/gpufleet-nvidia-cuda.gpg"
 FREE, UBUNTU = "contrib non-free non-free-firmware", "restricted multiverse"
 
 
 def debian(release, components, backports=True):
-    found = dict(("%s%s" % (release, part), ("http://deb.debian.org/debian", components, DEBIAN_KEYS)) for part in ("", "-updates"))
+    found = dict(
+        ("%s%s" % (release, part), ("http://deb.debian.org/debian", components, DEBIAN_KEYS))
+        for part in ("", "-updates")
+    )
     found["%s-security" % release] = ("http://deb.debian.org/debian-security", components, DEBIAN_KEYS)
     if backports:
         found["%s-backports" % release] = ("http://deb.debian.org/debian", "main " + components, DEBIAN_KEYS)
@@ -102,50 +125,92 @@ def debian(release, components, backports=True):
 
 
 def ubuntu(release):
-    found = dict(("%s%s" % (release, part), ("http://archive.ubuntu.com/ubuntu", UBUNTU, UBUNTU_KEYS)) for part in ("", "-updates"))
+    found = dict(
+        ("%s%s" % (release, part), ("http://archive.ubuntu.com/ubuntu", UBUNTU, UBUNTU_KEYS))
+        for part in ("", "-updates")
+    )
     found["%s-security" % release] = ("http://security.ubuntu.com/ubuntu", UBUNTU, UBUNTU_KEYS)
     return found
 
 
-@pytest.mark.parametrize("system,source,expected", [
-    ("debian 12", "", debian("bookworm", FREE)),
-    ("debian 13", "distribution", debian("trixie", FREE)),
-    ("debian 12", "cuda", dict(debian("bookworm", "contrib", False), **{"/": (CUDA + "debian12/x86_64/", "", KEY)})),
-    ("debian 13", "cuda", dict(debian("trixie", "contrib", False), **{"/": (CUDA + "debian13/x86_64/", "", KEY)})),
-    ("ubuntu 22.04", "", ubuntu("jammy")),
-    ("ubuntu 24.04", "distribution", ubuntu("noble")),
-    ("ubuntu 22.04", "cuda", {"/": (CUDA + "ubuntu2204/x86_64/", "", KEY)}),
-    ("ubuntu 24.04", "cuda", {"/": (CUDA + "ubuntu2404/x86_64/", "", KEY)}),
-])
+@pytest.mark.parametrize(
+    "system,source,expected",
+    [
+        ("debian 12", "", debian("bookworm", FREE)),
+        ("debian 13", "distribution", debian("trixie", FREE)),
+        (
+            "debian 12",
+            "cuda",
+            dict(debian("bookworm", "contrib", False), **{"/": (CUDA + "debian12/x86_64/", "", KEY)}),
+        ),
+        ("debian 13", "cuda", dict(debian("trixie", "contrib", False), **{"/": (CUDA + "debian13/x86_64/", "", KEY)})),
+        ("ubuntu 22.04", "", ubuntu("jammy")),
+        ("ubuntu 24.04", "distribution", ubuntu("noble")),
+        ("ubuntu 22.04", "cuda", {"/": (CUDA + "ubuntu2204/x86_64/", "", KEY)}),
+        ("ubuntu 24.04", "cuda", {"/": (CUDA + "ubuntu2404/x86_64/", "", KEY)}),
+    ],
+)
 def test_what_an_empty_debian_or_ubuntu_gets(system, source, expected):
     assert stanzas(rendered(role(system, nvidia_repository_source=source))) == expected
 
 
-@pytest.mark.parametrize("system,name", [("redhat 9", "rhel9"), ("redhat 10", "rhel10"), ("rocky 9", "rhel9"), ("rocky 10", "rhel10")])
+@pytest.mark.parametrize(
+    "system,name", [("redhat 9", "rhel9"), ("redhat 10", "rhel10"), ("rocky 9", "rhel9"), ("rocky 10", "rhel10")]
+)
 def test_what_an_empty_redhat_gets(system, name):
     found = repositories_of(rendered(role(system)))
-    assert found == {"gpufleet-nvidia-cuda": {
-        "name": "NVIDIA's CUDA repository", "baseurl": CUDA + name + "/x86_64", "enabled": "1", "gpgcheck": "1", "repo_gpgcheck": "0",
-        "gpgkey": "file:///etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda", "skip_if_unavailable": "0"}}
+    assert found == {
+        "gpufleet-nvidia-cuda": {
+            "name": "NVIDIA's CUDA repository",
+            "baseurl": CUDA + name + "/x86_64",
+            "enabled": "1",
+            "gpgcheck": "1",
+            "repo_gpgcheck": "0",
+            "gpgkey": "file:///etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda",
+            "skip_if_unavailable": "0",
+        }
+    }
     both = repositories_of(rendered(role(system, nvidia_repository_epel=True, nvidia_repository_metadata_signed=True)))
     assert both["gpufleet-nvidia-cuda"]["repo_gpgcheck"] == "1" and both["gpufleet-epel"]["gpgcheck"] == "1"
-    assert both["gpufleet-epel"]["baseurl"] == "https://dl.fedoraproject.org/pub/epel/%s/Everything/x86_64" % system.split()[1]
+    assert (
+        both["gpufleet-epel"]["baseurl"]
+        == "https://dl.fedoraproject.org/pub/epel/%s/Everything/x86_64" % system.split()[1]
+    )
     assert both["gpufleet-epel"]["gpgkey"] == "file:///etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-epel"
     assert "sbsa" in rendered(role(system, machine="aarch64"))
 
 
 def test_what_ubuntu_has_already_is_not_configured_twice():
     uri = "http://de.archive.ubuntu.com/ubuntu/"
-    known = ["%s|noble%s|%s|/etc/apt/sources.list.d/ubuntu.sources:1" % (uri, part, component)
-             for part in ("", "-updates", "-security") for component in ("main", "restricted", "universe", "multiverse")]
+    known = [
+        "%s|noble%s|%s|/etc/apt/sources.list.d/ubuntu.sources:1" % (uri, part, component)
+        for part in ("", "-updates", "-security")
+        for component in ("main", "restricted", "universe", "multiverse")
+    ]
     assert stanzas(rendered(role("ubuntu 24.04", known))) == {}
     some = [line for line in known if "|noble-updates|multiverse" not in line]
-    texts = "\nTypes: deb\nURIs: %s\nSuites: noble noble-updates\nComponents: main\nSigned-By: /usr/share/keyrings/x.gpg\n" % uri
+    texts = (
+        "\nTypes: deb\nURIs: %s\nSuites: noble noble-updates\nComponents: main\nSigned-By: /usr/share/keyrings/x.gpg\n"
+        % uri
+    )
     assert stanzas(rendered(role("ubuntu 24.04", some, texts))) == {
-        "noble-updates": ("http://de.archive.ubuntu.com/ubuntu", "multiverse", "/usr/share/keyrings/x.gpg")}
+        "noble-updates": ("http://de.archive.ubuntu.com/ubuntu", "multiverse", "/usr/share/keyrings/x.gpg")
+    }
     # a mirror that was named has to have it itself
-    named = stanzas(rendered(role("ubuntu 24.04", known, nvidia_repository_uri="file:/srv/ubuntu", nvidia_repository_signed_by="/srv/key.gpg")))
-    assert named == {"noble": ("file:/srv/ubuntu", UBUNTU, "/srv/key.gpg"), "noble-updates": ("file:/srv/ubuntu", UBUNTU, "/srv/key.gpg")}
+    named = stanzas(
+        rendered(
+            role(
+                "ubuntu 24.04",
+                known,
+                nvidia_repository_uri="file:/srv/ubuntu",
+                nvidia_repository_signed_by="/srv/key.gpg",
+            )
+        )
+    )
+    assert named == {
+        "noble": ("file:/srv/ubuntu", UBUNTU, "/srv/key.gpg"),
+        "noble-updates": ("file:/srv/ubuntu", UBUNTU, "/srv/key.gpg"),
+    }
     again = [line.replace(uri, "file:/srv/ubuntu/") for line in known]
     assert stanzas(rendered(role("ubuntu 24.04", again, nvidia_repository_uri="file:/srv/ubuntu"))) == {}
 
@@ -153,51 +218,93 @@ def test_what_ubuntu_has_already_is_not_configured_twice():
 OLD = "AE09FE4BBD223A84B2CCFCE3F60F4B3D7FA2AF80"
 
 
-@pytest.mark.parametrize("system,url,fingerprint", [
-    ("debian 12", CUDA + "debian12/x86_64/3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
-    ("debian 13", CUDA + "debian13/x86_64/8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200"),
-    ("ubuntu 22.04", CUDA + "ubuntu2204/x86_64/3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
-    ("ubuntu 24.04", CUDA + "ubuntu2404/x86_64/3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
-    ("rocky 9", CUDA + "rhel9/x86_64/D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
-    ("rocky 10", CUDA + "rhel10/x86_64/CDF6BA43.pub", ""),
-])
+@pytest.mark.parametrize(
+    "system,url,fingerprint",
+    [
+        ("debian 12", CUDA + "debian12/x86_64/3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+        ("debian 13", CUDA + "debian13/x86_64/8793F200.pub", "02182E60104FCDC26EAE1B8597A5D4CB8793F200"),
+        ("ubuntu 22.04", CUDA + "ubuntu2204/x86_64/3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+        ("ubuntu 24.04", CUDA + "ubuntu2404/x86_64/3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+        ("rocky 9", CUDA + "rhel9/x86_64/D42D0685.pub", "610C7B14E068A878070DA4E99CD0A493D42D0685"),
+        ("rocky 10", CUDA + "rhel10/x86_64/CDF6BA43.pub", ""),
+    ],
+)
 def test_the_key_of_each_system(system, url, fingerprint):
     key = only_key(role(system, nvidia_repository_source="cuda"))
     assert (key["url"], key["fingerprint"], key["sha256"], key["file"]) == (url, fingerprint, "", "")
-    assert fingerprint == "" or keyring.normal(fingerprint) == fingerprint and fingerprint.endswith(url.rsplit("/", 1)[1][:-4].upper())
+    assert (
+        fingerprint == ""
+        or keyring.normal(fingerprint) == fingerprint
+        and fingerprint.endswith(url.rsplit("/", 1)[1][:-4].upper())
+    )
     assert role(system)["__nvidia_repository_old_key"] == OLD != fingerprint
 
 
 def test_every_place_of_a_mirror_is_a_variable():
     mirror = dict(nvidia_repository_source="cuda", nvidia_repository_cuda_uri="file:///srv/cuda/")
     key = only_key(role("debian 12", **mirror))
-    assert (key["url"], key["fingerprint"]) == ("file:///srv/cuda/3bf863cc.pub", "EB693B3035CD5710E231E123A4B469963BF863CC")
-    key = only_key(role("debian 12", nvidia_repository_key_url="https://m/k.asc", nvidia_repository_key_sha256="a" * 64, **mirror))
+    assert (key["url"], key["fingerprint"]) == (
+        "file:///srv/cuda/3bf863cc.pub",
+        "EB693B3035CD5710E231E123A4B469963BF863CC",
+    )
+    key = only_key(
+        role("debian 12", nvidia_repository_key_url="https://m/k.asc", nvidia_repository_key_sha256="a" * 64, **mirror)
+    )
     assert (key["url"], key["fingerprint"], key["sha256"]) == ("https://m/k.asc", "", "a" * 64)
-    key = only_key(role("debian 12", nvidia_repository_key_fingerprint="B" * 40, nvidia_repository_key_sha256="a" * 64, **mirror))
+    key = only_key(
+        role("debian 12", nvidia_repository_key_fingerprint="B" * 40, nvidia_repository_key_sha256="a" * 64, **mirror)
+    )
     assert (key["fingerprint"], key["sha256"]) == ("B" * 40, "a" * 64)
     places = dict(
-        mirror, nvidia_repository_uri="file:/srv/debian", nvidia_repository_security_uri="file:/srv/security", nvidia_repository_signed_by="/srv/debian.gpg")
+        mirror,
+        nvidia_repository_uri="file:/srv/debian",
+        nvidia_repository_security_uri="file:/srv/security",
+        nvidia_repository_signed_by="/srv/debian.gpg",
+    )
     text = rendered(role("debian 12", **places))
-    assert "http" not in text and set(uri for uri, components, key in stanzas(text).values()) == {"file:///srv/cuda/", "file:/srv/debian", "file:/srv/security"}
+    assert "http" not in text and set(uri for uri, components, key in stanzas(text).values()) == {
+        "file:///srv/cuda/",
+        "file:/srv/debian",
+        "file:/srv/security",
+    }
     assert set(stanzas(rendered(role("debian 12", nvidia_repository_cuda_components=False, **mirror)))) == {"/"}
-    epel = role("rocky 10", nvidia_repository_cuda_uri="file:///srv/cuda", nvidia_repository_epel=True, nvidia_repository_epel_uri="file:///srv/epel",
-                nvidia_repository_epel_key_url="file:///srv/epel.asc", nvidia_repository_epel_key_fingerprint="C" * 40)
+    epel = role(
+        "rocky 10",
+        nvidia_repository_cuda_uri="file:///srv/cuda",
+        nvidia_repository_epel=True,
+        nvidia_repository_epel_uri="file:///srv/epel",
+        nvidia_repository_epel_key_url="file:///srv/epel.asc",
+        nvidia_repository_epel_key_fingerprint="C" * 40,
+    )
     assert "http" not in rendered(epel)
     assert [(key["url"], key["fingerprint"]) for key in epel["__nvidia_repository_keys"]] == [
-        ("file:///srv/cuda/CDF6BA43.pub", ""), ("file:///srv/epel.asc", "C" * 40)]
+        ("file:///srv/cuda/CDF6BA43.pub", ""),
+        ("file:///srv/epel.asc", "C" * 40),
+    ]
 
 
 def test_the_distributions_own_packages_need_no_key_of_ours():
     assert role("debian 12")["__nvidia_repository_keys"] == role("ubuntu 24.04")["__nvidia_repository_keys"] == []
 
 
-@pytest.mark.parametrize("system,given,name,command", [
-    ("rocky 9", {}, "crb", ["dnf", "config-manager", "--set-enabled", "crb"]),
-    ("redhat 10", {}, "codeready-builder-for-rhel-10-x86_64-rpms",
-     ["subscription-manager", "repos", "--enable", "codeready-builder-for-rhel-10-x86_64-rpms"]),
-    ("redhat 9", {"nvidia_repository_crb_id": "our-crb"}, "our-crb", ["dnf", "config-manager", "--set-enabled", "our-crb"]),
-])
+@pytest.mark.parametrize(
+    "system,given,name,command",
+    [
+        ("rocky 9", {}, "crb", ["dnf", "config-manager", "--set-enabled", "crb"]),
+        (
+            "redhat 10",
+            {},
+            "codeready-builder-for-rhel-10-x86_64-rpms",
+            ["subscription-manager", "repos", "--enable", "codeready-builder-for-rhel-10-x86_64-rpms"],
+        ),
+        (
+            "redhat 9",
+            {"nvidia_repository_crb_id": "our-crb"},
+            "our-crb",
+            ["dnf", "config-manager", "--set-enabled", "our-crb"],
+        ),
+    ],
+)
 def test_the_repository_of_build_dependencies(system, given, name, command):
     found = role(system, **given)
     assert (found["__nvidia_repository_crb"], found["__nvidia_repository_crb_command"]) == (name, command)
@@ -206,29 +313,49 @@ def test_the_repository_of_build_dependencies(system, given, name, command):
 KNOWN = "%s|/||%s:1"
 
 
-@pytest.mark.parametrize("source,uri,known,others,movable", [
-    ("cuda", "", [], [], []),
-    ("cuda", "", [KNOWN % (CUDA + "debian12/x86_64/", "/etc/apt/sources.list.d/cuda-debian12-x86_64.list")], ["cuda-debian12-x86_64.list"], True),
-    ("cuda", "", [KNOWN % (CUDA + "debian11/x86_64/", "/etc/apt/sources.list.d/old.list")], ["old.list"], True),
-    ("cuda", "http://m/cuda", [KNOWN % ("http://m/cuda", "/etc/apt/sources.list.d/m.sources")], ["m.sources"], True),
-    ("cuda", "http://m/cuda", [KNOWN % ("http://m/cuda-other/", "/etc/apt/sources.list.d/m.sources")], [], []),
-    ("cuda", "", [KNOWN % (CUDA + "debian12/x86_64/", "/etc/apt/sources.list.d/gpufleet-nvidia.sources")], [], []),
-    ("cuda", "", [KNOWN % (CUDA + "debian12/x86_64/", "/etc/apt/sources.list")], ["/etc/apt/sources.list"], False),
-    ("distribution", "", [KNOWN % (CUDA + "debian12/x86_64/", "/etc/apt/sources.list.d/cuda.list")], [], []),
-])
+@pytest.mark.parametrize(
+    "source,uri,known,others,movable",
+    [
+        ("cuda", "", [], [], []),
+        (
+            "cuda",
+            "",
+            [KNOWN % (CUDA + "debian12/x86_64/", "/etc/apt/sources.list.d/cuda-debian12-x86_64.list")],
+            ["cuda-debian12-x86_64.list"],
+            True,
+        ),
+        ("cuda", "", [KNOWN % (CUDA + "debian11/x86_64/", "/etc/apt/sources.list.d/old.list")], ["old.list"], True),
+        (
+            "cuda",
+            "http://m/cuda",
+            [KNOWN % ("http://m/cuda", "/etc/apt/sources.list.d/m.sources")],
+            ["m.sources"],
+            True,
+        ),
+        ("cuda", "http://m/cuda", [KNOWN % ("http://m/cuda-other/", "/etc/apt/sources.list.d/m.sources")], [], []),
+        ("cuda", "", [KNOWN % (CUDA + "debian12/x86_64/", "/etc/apt/sources.list.d/gpufleet-nvidia.sources")], [], []),
+        ("cuda", "", [KNOWN % (CUDA + "debian12/x86_64/", "/etc/apt/sources.list")], ["/etc/apt/sources.list"], False),
+        ("distribution", "", [KNOWN % (CUDA + "debian12/x86_64/", "/etc/apt/sources.list.d/cuda.list")], [], []),
+    ],
+)
 def test_who_else_configures_the_repository(source, uri, known, others, movable):
     found = role("debian 12", known, nvidia_repository_source=source, nvidia_repository_cuda_uri=uri)
     expected = [name if name.startswith("/") else "/etc/apt/sources.list.d/" + name for name in others]
-    assert found["__nvidia_repository_others"] == expected and found["__nvidia_repository_movable"] == (expected if movable else [])
+    assert found["__nvidia_repository_others"] == expected and found["__nvidia_repository_movable"] == (
+        expected if movable else []
+    )
 
 
 def test_who_else_configures_it_on_redhat(tmp_path):
     found = role("rocky 9", nvidia_repository_cuda_uri="file:///srv/cuda")
     entry = "[%s]\nname=x\n%s=%s\n%s"
     for name, text in {
-        "a.repo": entry % ("base", "baseurl", "http://rocky/", "") + entry % ("cuda", "baseurl", CUDA + "rhel9/x86_64", "enabled=1\n"),
-        "b.repo": entry % ("cuda", "baseurl ", " " + CUDA + "rhel9/x86_64", "enabled = 0\n") + entry % ("base", "baseurl", "http://rocky/", ""),
-        "c.repo": entry % ("cuda", "baseurl", "file:///srv/cuda", ""), "d.repo": entry % ("x", "baseurl", "http://rocky", "enabled=0\n"),
+        "a.repo": entry % ("base", "baseurl", "http://rocky/", "")
+        + entry % ("cuda", "baseurl", CUDA + "rhel9/x86_64", "enabled=1\n"),
+        "b.repo": entry % ("cuda", "baseurl ", " " + CUDA + "rhel9/x86_64", "enabled = 0\n")
+        + entry % ("base", "baseurl", "http://rocky/", ""),
+        "c.repo": entry % ("cuda", "baseurl", "file:///srv/cuda", ""),
+        "d.repo": entry % ("x", "baseurl", "http://rocky", "enabled=0\n"),
         "e.repo": entry % ("cuda", "mirrorlist", CUDA + "rhel9", ""),
     }.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -237,7 +364,8 @@ def test_who_else_configures_it_on_redhat(tmp_path):
     assert [line.rsplit("/", 1)[1] for line in out.splitlines()] == ["a.repo", "c.repo", "e.repo"]
 
 
-# --- the real package managers ------------------------------------------------------------------------------------------
+# --- the real package managers ----------------------------------------------------------------------------------------
+
 
 @pytest.fixture(name="signer", scope="module")
 def _signer():
@@ -246,13 +374,23 @@ def _signer():
     signer.close()
 
 
-@pytest.mark.parametrize("system,archive", [("debian 12", stubs.cuda_debian("580.95.05")), ("ubuntu 24.04", stubs.cuda_ubuntu("580", "580.95.05"))])
+@pytest.mark.parametrize(
+    "system,archive",
+    [("debian 12", stubs.cuda_debian("580.95.05")), ("ubuntu 24.04", stubs.cuda_ubuntu("580", "580.95.05"))],
+)
 def test_the_real_apt_takes_it(tmp_path, signer, system, archive):
-    """A mirror in files, signed by a key of its own, and no other source: the index is read, and the driver can be had."""
+    """A mirror in files, signed by a key of its own, and no other source: the index is read, and the driver can be
+    had.
+    """
     machine = repositories.AptRoot(tmp_path, archive[:3])
     signer.sign_deb(machine.repository)
     key = machine.root / "key.gpg"
-    found = role(system, nvidia_repository_source="cuda", nvidia_repository_cuda_uri="file:%s/" % machine.repository, nvidia_repository_cuda_components=False)
+    found = role(
+        system,
+        nvidia_repository_source="cuda",
+        nvidia_repository_cuda_uri="file:%s/" % machine.repository,
+        nvidia_repository_cuda_components=False,
+    )
     found.variables["__nvidia_repository_key_path"] = str(key)
     parts = machine.root / "etc/apt/sources.list.d"
     parts.mkdir()
@@ -267,7 +405,9 @@ def test_the_real_apt_takes_it(tmp_path, signer, system, archive):
     key.write_bytes(signer.key(False))
     rc, out, err = machine(["apt-get", "update", "-o", "APT::Update::Error-Mode=any"] + options)
     assert rc == 0 and "W:" not in err, out + err
-    rc, out, err = machine(["apt-get", "indextargets", "--format", "$(REPO_URI)|$(SOURCESENTRY)", "Identifier: Packages"] + options)
+    rc, out, err = machine(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)|$(SOURCESENTRY)", "Identifier: Packages"] + options
+    )
     assert out.split() == ["file:%s/|%s/gpufleet-nvidia.sources:1" % (machine.repository, parts)]
     name, version = archive[0]["name"], archive[0]["version"]
     assert version in machine(["apt-cache", "policy", name] + options)[1]
@@ -286,7 +426,9 @@ def test_the_real_apt_reads_what_the_distribution_gets(tmp_path, system):
     assert rc == 0, err
     known = sorted(set(line for line in out.splitlines() if line.startswith("http")))
     assert all(line.rsplit("|", 1)[1].startswith(str(place) + ":") for line in known)
-    assert len(known) == sum(len(components.split()) for uri, components, key in stanzas(place.read_text(encoding="utf-8")).values())
+    assert len(known) == sum(
+        len(components.split()) for uri, components, key in stanzas(place.read_text(encoding="utf-8")).values()
+    )
     assert stanzas(rendered(role(system, known))) == {}
 
 
@@ -295,7 +437,9 @@ def test_the_real_dnf_takes_it(tmp_path, signer):
     machine = repositories.DnfRoot(tmp_path, stubs.EL_BASE + stubs.redhat("580.95.05")[:3])
     signer.sign_rpm(machine.repository)
     key = machine.root / "key"
-    found = role("rocky 9", nvidia_repository_cuda_uri="file://%s" % machine.repository, nvidia_repository_metadata_signed=True)
+    found = role(
+        "rocky 9", nvidia_repository_cuda_uri="file://%s" % machine.repository, nvidia_repository_metadata_signed=True
+    )
     found.variables["__nvidia_repository_key_path"] = str(key)
     (machine.root / "etc/yum.repos.d/stub.repo").unlink()
     (machine.root / "etc/yum.repos.d/gpufleet-nvidia.repo").write_text(rendered(found), encoding="utf-8")
@@ -307,7 +451,9 @@ def test_the_real_dnf_takes_it(tmp_path, signer):
     key.write_bytes(keyring.rendered(signer.key(False), "armored"))
     rc, out, err = machine(asked)
     assert rc == 0, out + err
-    rc, out, err = machine(["dnf", "-q", "repoquery", "--qf", "%{name}\n", "dkms", "nvidia-modprobe", "nothing-of-that-name"])
+    rc, out, err = machine(
+        ["dnf", "-q", "repoquery", "--qf", "%{name}\n", "dkms", "nvidia-modprobe", "nothing-of-that-name"]
+    )
     assert sorted(out.split()) == ["dkms", "nvidia-modprobe"], out + err
     # a package that nobody signed is refused even from an index that somebody did
     rc, out, err = machine(["dnf", "-q", "-y", "install", "nvidia-modprobe"])

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role nvidia_repository as a whole, with the real apt and dnf, on an /etc of its own in a mount namespace of its own."""
+"""The role nvidia_repository as a whole, with the real apt and dnf, on an /etc of its own in a mount namespace of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,29 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._pac
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NAMESPACE = ["unshare", "--mount", "--propagation", "private"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
 FACTS = {
-    "debian": {"distribution": "Debian", "distribution_version": "12.11", "distribution_major_version": "12", "distribution_release": "bookworm"},
-    "rocky": {"distribution": "Rocky", "distribution_version": "9.6", "distribution_major_version": "9", "distribution_release": "Blue Onyx"},
+    "debian": {
+        "distribution": "Debian",
+        "distribution_version": "12.11",
+        "distribution_major_version": "12",
+        "distribution_release": "bookworm",
+    },
+    "rocky": {
+        "distribution": "Rocky",
+        "distribution_version": "9.6",
+        "distribution_major_version": "9",
+        "distribution_release": "Blue Onyx",
+    },
 }
-PLACES = ("/etc", "/var/lib/apt", "/var/cache/apt", "/var/lib/rpm", "/var/lib/dnf", "/var/cache/dnf", "/var/log", "/usr/share/keyrings")
+PLACES = (
+    "/etc",
+    "/var/lib/apt",
+    "/var/cache/apt",
+    "/var/lib/rpm",
+    "/var/lib/dnf",
+    "/var/cache/dnf",
+    "/var/log",
+    "/usr/share/keyrings",
+)
 SOURCES, KEY = "etc/apt/sources.list.d/gpufleet-nvidia.sources", "etc/apt/keyrings/gpufleet-nvidia-cuda.gpg"
 
 
@@ -44,20 +65,40 @@ class Result:
 
 
 class Node:
-    """What belongs to a node of these tests: its own /etc and package managers' state, bound over this machine's for one run."""
+    """What belongs to a node of these tests: its own /etc and package managers' state, bound over this machine's for
+    one run.
+    """
 
     def __init__(self, base, system):
         self.base, self.system = base, system
         for place in PLACES:
             (self.path(place)).mkdir(parents=True)
         shutil.rmtree(str(self.path("/etc")))
-        shutil.copytree("/etc", str(self.path("/etc")), symlinks=True, ignore=shutil.ignore_patterns("apt", "ssl", "dnf", "yum.repos.d"), dirs_exist_ok=True)
-        for name in ("apt/apt.conf.d", "apt/sources.list.d", "apt/keyrings", "apt/trusted.gpg.d", "dnf", "yum.repos.d", "pki/rpm-gpg"):
+        shutil.copytree(
+            "/etc",
+            str(self.path("/etc")),
+            symlinks=True,
+            ignore=shutil.ignore_patterns("apt", "ssl", "dnf", "yum.repos.d"),
+            dirs_exist_ok=True,
+        )
+        for name in (
+            "apt/apt.conf.d",
+            "apt/sources.list.d",
+            "apt/keyrings",
+            "apt/trusted.gpg.d",
+            "dnf",
+            "yum.repos.d",
+            "pki/rpm-gpg",
+        ):
             (self.path("/etc") / name).mkdir(parents=True)
         (self.path("/var/lib/apt") / "lists/partial").mkdir(parents=True)
         (self.path("/var/cache/apt") / "archives/partial").mkdir(parents=True)
-        (self.path("/etc/apt") / "apt.conf.d/90test").write_text('APT::Sandbox::User "root";\nAcquire::Retries "0";\n', encoding="utf-8")
-        (self.path("/etc/dnf") / "dnf.conf").write_text("[main]\ngpgcheck=1\nmodule_platform_id=platform:el9\n", encoding="utf-8")
+        (self.path("/etc/apt") / "apt.conf.d/90test").write_text(
+            'APT::Sandbox::User "root";\nAcquire::Retries "0";\n', encoding="utf-8"
+        )
+        (self.path("/etc/dnf") / "dnf.conf").write_text(
+            "[main]\ngpgcheck=1\nmodule_platform_id=platform:el9\n", encoding="utf-8"
+        )
         (self.path("/var/lib/rpm")).mkdir(exist_ok=True)
 
     def path(self, name):
@@ -65,23 +106,69 @@ class Node:
 
     def files(self):
         """Every file of the configuration, with what is in it."""
-        return dict((str(path.relative_to(self.base / "node")), path.read_bytes()) for part in ("etc/apt", "etc/yum.repos.d", "etc/pki/rpm-gpg")
-                    for path in sorted((self.base / "node" / part).rglob("*")) if path.is_file())
+        return dict(
+            (str(path.relative_to(self.base / "node")), path.read_bytes())
+            for part in ("etc/apt", "etc/yum.repos.d", "etc/pki/rpm-gpg")
+            for path in sorted((self.base / "node" / part).rglob("*"))
+            if path.is_file()
+        )
 
     def run(self, *options, **variables):
-        playbook = [{"hosts": "all", "gather_facts": False, "tasks": [
-            {"ansible.builtin.set_fact": dict(FACTS[self.system], architecture="x86_64", cacheable=True)},
-            {"ansible.builtin.include_role": {"name": "gpufleet.lifecycle.nvidia_repository"}}]}]
+        playbook = [
+            {
+                "hosts": "all",
+                "gather_facts": False,
+                "tasks": [
+                    {"ansible.builtin.set_fact": dict(FACTS[self.system], architecture="x86_64", cacheable=True)},
+                    {"ansible.builtin.include_role": {"name": "gpufleet.lifecycle.nvidia_repository"}},
+                ],
+            }
+        ]
         (self.base / "play.yml").write_text(json.dumps(playbook), encoding="utf-8")
-        script = "".join('mount --bind "%s" %s && ' % (self.path(place), place) for place in PLACES if os.path.isdir(place)) + 'exec "$@"'
+        script = (
+            "".join('mount --bind "%s" %s && ' % (self.path(place), place) for place in PLACES if os.path.isdir(place))
+            + 'exec "$@"'
+        )
         ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        command = NAMESPACE + ["sh", "-c", script, "sh", sys.executable, ansible, "-i", "gpu-1,", "-c", "local", str(self.base / "play.yml")] + list(options)
+        command = (
+            NAMESPACE
+            + [
+                "sh",
+                "-c",
+                script,
+                "sh",
+                sys.executable,
+                ansible,
+                "-i",
+                "gpu-1,",
+                "-c",
+                "local",
+                str(self.base / "play.yml"),
+            ]
+            + list(options)
+        )
         variables["ansible_python_interpreter"] = sys.executable
         command += ["-e", json.dumps(variables)]
-        environment = dict(os.environ, ANSIBLE_LOCALHOST_WARNING="0", ANSIBLE_NOCOLOR="1", ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
-                           ANSIBLE_REMOTE_TEMP=str(self.base / "remote"), ANSIBLE_HOME=str(self.base / "home"))
-        return Result(subprocess.run(
-            command, cwd=str(ROOT), env=environment, capture_output=True, text=True, timeout=900, check=False, stdin=subprocess.DEVNULL))
+        environment = dict(
+            os.environ,
+            ANSIBLE_LOCALHOST_WARNING="0",
+            ANSIBLE_NOCOLOR="1",
+            ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
+            ANSIBLE_REMOTE_TEMP=str(self.base / "remote"),
+            ANSIBLE_HOME=str(self.base / "home"),
+        )
+        return Result(
+            subprocess.run(
+                command,
+                cwd=str(ROOT),
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=900,
+                check=False,
+                stdin=subprocess.DEVNULL,
+            )
+        )
 
 
 @pytest.fixture(name="signers", scope="module")
@@ -114,8 +201,13 @@ def _mirror(base, signers):
 
 
 def cuda(mirror, signer, **more):
-    return dict(nvidia_repository_source="cuda", nvidia_repository_cuda_uri="file:%s" % mirror, nvidia_repository_key_fingerprint=signer.fingerprint,
-                nvidia_repository_cuda_components=False, **more)
+    return dict(
+        nvidia_repository_source="cuda",
+        nvidia_repository_cuda_uri="file:%s" % mirror,
+        nvidia_repository_key_fingerprint=signer.fingerprint,
+        nvidia_repository_cuda_components=False,
+        **more,
+    )
 
 
 @pytest.mark.cores
@@ -137,7 +229,11 @@ def test_a_mirror_in_files_on_an_empty_debian(base, mirror, signers):
     assert (done.rc, done.failed) == (0, 0), done.output
     assert foreseen.changed == done.changed == 3, "the key, the old key, the file"
     after = node.files()
-    assert keyring.fingerprints(after[KEY]) == keyring.fingerprints(after["etc/apt/trusted.gpg.d/both.gpg"]) == [new.fingerprint]
+    assert (
+        keyring.fingerprints(after[KEY])
+        == keyring.fingerprints(after["etc/apt/trusted.gpg.d/both.gpg"])
+        == [new.fingerprint]
+    )
     assert set(after) - set(before) == {SOURCES, KEY} and set(before) - set(after) == {"etc/apt/trusted.gpg.d/cuda.gpg"}
     assert any(path.name.endswith("_Packages") for path in (node.path("/var/lib/apt/lists")).iterdir())
     again = node.run(**options)
@@ -151,7 +247,12 @@ def test_another_key_than_the_expected_is_refused_and_nothing_is_left(base, mirr
     before = node.files()
     result = node.run(**cuda(mirror, signers[1]))
     assert result.rc != 0 and node.files() == before
-    for words in ("gpu-1: file:%s/3bf863cc.pub is not the expected key" % mirror, signers[0].fingerprint, signers[1].fingerprint, "Next step"):
+    for words in (
+        "gpu-1: file:%s/3bf863cc.pub is not the expected key" % mirror,
+        signers[0].fingerprint,
+        signers[1].fingerprint,
+        "Next step",
+    ):
         assert words in result.words()
 
 
@@ -159,7 +260,9 @@ def test_other_files_for_the_same_repository(base, mirror, signers):
     """They are named and left alone; or renamed, and renamed back when the new ones cannot be read."""
     node = Node(base, "debian")
     other = node.path("/etc/apt/sources.list.d") / "cuda-debian12-x86_64.list"
-    other.write_text("deb https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /\n", encoding="utf-8")
+    other.write_text(
+        "deb https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/ /\n", encoding="utf-8"
+    )
     before = node.files()
     refused = node.run(**cuda(mirror, signers[0]))
     assert refused.rc != 0 and node.files() == before
@@ -186,14 +289,25 @@ def test_a_mirror_in_files_on_an_empty_rocky(base, signers):
     repositories.call(["createrepo_c", "--quiet", str(directory)])
     signers[0].sign_rpm(directory)
     (directory / "D42D0685.pub").write_bytes(signers[0].key())
-    options = dict(nvidia_repository_cuda_uri="file://%s" % directory, nvidia_repository_key_fingerprint=signers[0].fingerprint,
-                   nvidia_repository_metadata_signed=True)
+    options = dict(
+        nvidia_repository_cuda_uri="file://%s" % directory,
+        nvidia_repository_key_fingerprint=signers[0].fingerprint,
+        nvidia_repository_metadata_signed=True,
+    )
     before = node.files()
     lacking = node.run(**options)
     assert lacking.rc != 0
-    for words in ("no repository offers dkms", "gpufleet-nvidia-cuda", "nvidia_repository_epel", "as crb is not enabled"):
+    for words in (
+        "no repository offers dkms",
+        "gpufleet-nvidia-cuda",
+        "nvidia_repository_epel",
+        "as crb is not enabled",
+    ):
         assert words in lacking.words()
     after = node.files()
-    assert set(after) - set(before) == {"etc/yum.repos.d/gpufleet-nvidia.repo", "etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda"}
+    assert set(after) - set(before) == {
+        "etc/yum.repos.d/gpufleet-nvidia.repo",
+        "etc/pki/rpm-gpg/RPM-GPG-KEY-gpufleet-nvidia-cuda",
+    }
     again = node.run(nvidia_repository_require=[], **options)
     assert (again.rc, again.changed) == (0, 0), again.output

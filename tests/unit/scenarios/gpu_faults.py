@@ -23,14 +23,24 @@ def strict(words, ident, word, **more):
 
 def refused(symbol, *idents, **more):
     """A call that the first look at GPU 1 is not allowed: what it would tell is not known."""
-    unknown = dict(dict.fromkeys(idents, REFUSED), **({"gpu.hardware": "cannot be read"} if "gpu.hardware" in idents else {}))
-    return scenario("%s is refused" % symbol, "inject error %s 4 --gpu 1" % symbol, {}, unknown, first_look=True, **more)
+    unknown = dict(
+        dict.fromkeys(idents, REFUSED), **({"gpu.hardware": "cannot be read"} if "gpu.hardware" in idents else {})
+    )
+    return scenario(
+        "%s is refused" % symbol, "inject error %s 4 --gpu 1" % symbol, {}, unknown, first_look=True, **more
+    )
 
 
 NO_GPU = {"gpu.present": red("NVML shows no GPU", *BOTH)}
-LOST = {"gpu.on_bus": "0000:43:00.0", "gpu.handle": red("GPU_IS_LOST (15)", "gpu index 1"), "gpu.present": "0000:43:00.0"}
+LOST = {
+    "gpu.on_bus": "0000:43:00.0",
+    "gpu.handle": red("GPU_IS_LOST (15)", "gpu index 1"),
+    "gpu.present": "0000:43:00.0",
+}
 MIG_HIDES = {"gpu.ecc_volatile": "in MIG mode", "gpu.ecc_volatile_corrected": "in MIG mode"}
-ECC_OFF = dict.fromkeys(("gpu.ecc_volatile", "gpu.ecc_volatile_corrected", "gpu.ecc_aggregate", "gpu.sram_threshold"), "NOT_SUPPORTED (3)")
+ECC_OFF = dict.fromkeys(
+    ("gpu.ecc_volatile", "gpu.ecc_volatile_corrected", "gpu.ecc_aggregate", "gpu.sram_threshold"), "NOT_SUPPORTED (3)"
+)
 
 SCENARIOS = (
     # ---- the GPUs that there are ----
@@ -38,25 +48,74 @@ SCENARIOS = (
     fault("gpu-not-brought-up", dict(LOST, **{"gpu.init_failed": red("RmInitAdapter failed", "pci1")})),
     fault("gpu-missing", {"gpu.count": "counts 1 GPUs", "gpu.present": "missing"}),
     fault("gpu-swapped 0", {"gpu.present": red("as in the baseline", *BOTH)}),
-    fault("gpu-replaced", {"gpu.present": red("GPU-00000000-dead-beef-0000-000000000001", "gpu1", "GPU-00000000-dead-beef-0000-000000000001")}),
-    scenario("no GPU may be opened", "inject permission-denied",
-             {"gpu.on_bus": "0000:43:00.0", "gpu.present": red("missing", *BOTH)}, {"gpu.handle": red(REFUSED, "gpu index 0", "gpu index 1")}),
-    scenario("GPUs cannot be counted", "inject error nvmlDeviceGetCount_v2 4", dict(NO_GPU, **{"nvml.answers": REFUSED}),
-             {"gpu.count": "not counted", "gpu.on_bus": "2 GPUs"}),
+    fault(
+        "gpu-replaced",
+        {
+            "gpu.present": red(
+                "GPU-00000000-dead-beef-0000-000000000001", "gpu1", "GPU-00000000-dead-beef-0000-000000000001"
+            )
+        },
+    ),
+    scenario(
+        "no GPU may be opened",
+        "inject permission-denied",
+        {"gpu.on_bus": "0000:43:00.0", "gpu.present": red("missing", *BOTH)},
+        {"gpu.handle": red(REFUSED, "gpu index 0", "gpu index 1")},
+    ),
+    scenario(
+        "GPUs cannot be counted",
+        "inject error nvmlDeviceGetCount_v2 4",
+        dict(NO_GPU, **{"nvml.answers": REFUSED}),
+        {"gpu.count": "not counted", "gpu.on_bus": "2 GPUs"},
+    ),
     # Without a baseline: what boards of this name have, and what the user says that the node has.
-    scenario("ECC is off on all GPUs that are looked at first", ("inject ecc-off --gpu 0", "inject ecc-off --gpu 1"),
-             {"gpu.hardware": red("ECC is off, expected on", *BOTH)}, first_look=True),
-    scenario("a GPU is not there at the first look", "inject gpu-missing --gpu 1", {"node.hardware": "has 1 GPUs; expected 2"}, first_look=True,
-             expect={"hardware": {"gpus": 2}}),
-    scenario("GPUs cannot be counted at the first look", "inject error nvmlDeviceGetCount_v2 4", {"nvml.answers": REFUSED},
-             {"gpu.count": "not counted", "gpu.on_bus": "2 GPUs", "node.hardware": "not counted"}, first_look=True),
+    scenario(
+        "ECC is off on all GPUs that are looked at first",
+        ("inject ecc-off --gpu 0", "inject ecc-off --gpu 1"),
+        {"gpu.hardware": red("ECC is off, expected on", *BOTH)},
+        first_look=True,
+    ),
+    scenario(
+        "a GPU is not there at the first look",
+        "inject gpu-missing --gpu 1",
+        {"node.hardware": "has 1 GPUs; expected 2"},
+        first_look=True,
+        expect={"hardware": {"gpus": 2}},
+    ),
+    scenario(
+        "GPUs cannot be counted at the first look",
+        "inject error nvmlDeviceGetCount_v2 4",
+        {"nvml.answers": REFUSED},
+        {"gpu.count": "not counted", "gpu.on_bus": "2 GPUs", "node.hardware": "not counted"},
+        first_look=True,
+    ),
     # And with one: what the user says counts for more.
-    scenario("the node has other GPUs than it should", "list", {"gpu.hardware": red("its model is NVIDIA H100 80GB HBM3, expected NVIDIA H200", *BOTH)},
-             expect={"hardware": {"model": "NVIDIA H200"}}),
-    scenario("a GPU does not tell its UUID", "inject error nvmlDeviceGetUUID 4 --gpu 1", {}, {"gpu.present": red("UUID", "pci1")}, first_look=True),
-    scenario("a GPU does not tell where it is", "inject error nvmlDeviceGetPciInfo_v3 4 --gpu 1", {}, {
-        "gpu.on_bus": "0000:43:00.0", "gpu.present": "PCI address", "gpu.pci_device": REFUSED, "gpu.pci_subsystem": REFUSED,
-        "gpu.pcie_aer": "PCIe errors"}, first_look=True),
+    scenario(
+        "the node has other GPUs than it should",
+        "list",
+        {"gpu.hardware": red("its model is NVIDIA H100 80GB HBM3, expected NVIDIA H200", *BOTH)},
+        expect={"hardware": {"model": "NVIDIA H200"}},
+    ),
+    scenario(
+        "a GPU does not tell its UUID",
+        "inject error nvmlDeviceGetUUID 4 --gpu 1",
+        {},
+        {"gpu.present": red("UUID", "pci1")},
+        first_look=True,
+    ),
+    scenario(
+        "a GPU does not tell where it is",
+        "inject error nvmlDeviceGetPciInfo_v3 4 --gpu 1",
+        {},
+        {
+            "gpu.on_bus": "0000:43:00.0",
+            "gpu.present": "PCI address",
+            "gpu.pci_device": REFUSED,
+            "gpu.pci_subsystem": REFUSED,
+            "gpu.pcie_aer": "PCIe errors",
+        },
+        first_look=True,
+    ),
     # ---- what they are ----
     fault("set serial X", {"gpu.serial": "is X"}),
     fault("set board_part_number X", {"gpu.board_part_number": "is X"}),
@@ -81,8 +140,18 @@ SCENARIOS = (
     fault("ecc-uncorrectable", {"gpu.ecc_volatile": "counted 1", "gpu.ecc_aggregate": "had 1", "gpu.xid": "XID 95"}),
     strict("ecc-correctable --value 100000000", "gpu.ecc_volatile_corrected", "100000000"),
     fault("sram-threshold", {"gpu.ecc_aggregate": "had 5", "gpu.sram_threshold": "threshold_exceeded is true"}),
-    fault("remap-pending", {"gpu.recovery_action": "found 4", "gpu.remap_pending": "pending is true", "gpu.remap_uncorrectable": "has 1 rows"}),
-    fault("remap-failed", {"gpu.remap_failure": "failure is true", "gpu.remap_uncorrectable": "has 8 rows", "gpu.xid": "XID 64"}),
+    fault(
+        "remap-pending",
+        {
+            "gpu.recovery_action": "found 4",
+            "gpu.remap_pending": "pending is true",
+            "gpu.remap_uncorrectable": "has 1 rows",
+        },
+    ),
+    fault(
+        "remap-failed",
+        {"gpu.remap_failure": "failure is true", "gpu.remap_uncorrectable": "has 8 rows", "gpu.xid": "XID 64"},
+    ),
     fault("remap-many", {"gpu.remap_uncorrectable": "has 512 rows"}),
     fault("bank-availability none", {"gpu.bank_availability": "1 banks with no spare rows"}),
     fault("channel-repair-pending", {"gpu.repair_pending": "channel_pending"}),
@@ -116,9 +185,22 @@ SCENARIOS = (
     fault("memory-hot", {"gpu.temperature_memory": "is 95 C"}),
     strict("gpu-hot --value 60", "gpu.temperature_idle", "is 60 C"),
     fault("power-limit-lost", {"gpu.power_limit": "is 200000", "gpu.power_limit_enforced": "is 200000"}),
-    fault("set power_default_mw 650000", {"gpu.power_limit": "is 650000", "gpu.power_limit_enforced": "is 650000", "gpu.power_limit_default": "is 650000"},
-          rules={"strict": ["gpu.power_limit_default"]}),
-    refused("nvmlDeviceGetCurrentClocksEventReasons", "gpu.hw_slowdown", "gpu.hw_thermal_slowdown", "gpu.power_brake", "gpu.sw_slowdown"),
+    fault(
+        "set power_default_mw 650000",
+        {
+            "gpu.power_limit": "is 650000",
+            "gpu.power_limit_enforced": "is 650000",
+            "gpu.power_limit_default": "is 650000",
+        },
+        rules={"strict": ["gpu.power_limit_default"]},
+    ),
+    refused(
+        "nvmlDeviceGetCurrentClocksEventReasons",
+        "gpu.hw_slowdown",
+        "gpu.hw_thermal_slowdown",
+        "gpu.power_brake",
+        "gpu.sw_slowdown",
+    ),
     refused("nvmlDeviceGetApplicationsClock", "gpu.applications_clocks"),
     refused("nvmlDeviceGetMaxClockInfo", "gpu.clocks_max"),
     refused("nvmlDeviceGetTemperature", "gpu.temperature", "gpu.temperature_idle"),
@@ -129,8 +211,12 @@ SCENARIOS = (
     refused("nvmlDeviceGetPowerManagementDefaultLimit", "gpu.power_limit_default"),
     # ---- links ----
     # Phase soak, as a process may work there: the generation counts under load only.
-    fault("pcie-generation", {"gpu.pcie_generation": "generation 4"}, also=("inject set clocks_event_reasons 0 --gpu 1", "inject stray-process --gpu 1"),
-          phase="soak"),
+    fault(
+        "pcie-generation",
+        {"gpu.pcie_generation": "generation 4"},
+        also=("inject set clocks_event_reasons 0 --gpu 1", "inject stray-process --gpu 1"),
+        phase="soak",
+    ),
     fault("set pcie_gen_max 3", {"gpu.pcie_generation_max": "generation 3"}),
     fault("pcie-width", {"gpu.pcie_width": "8 lanes"}),
     fault("pcie-downtrain", {"gpu.pcie_width": "8 lanes"}),
@@ -148,14 +234,25 @@ SCENARIOS = (
     refused("nvmlDeviceGetMaxPcieLinkGeneration", "gpu.pcie_generation_max"),
     refused("nvmlDeviceGetCurrPcieLinkWidth", "gpu.hardware", "gpu.pcie_width"),
     refused("nvmlDeviceGetPcieReplayCounter", "gpu.pcie_replay"),
-    refused("nvmlDeviceGetNvLinkState", "gpu.hardware", "gpu.nvlink", "gpu.nvlink_remote", "gpu.nvlink_recovery", "gpu.nvlink_errors"),
+    refused(
+        "nvmlDeviceGetNvLinkState",
+        "gpu.hardware",
+        "gpu.nvlink",
+        "gpu.nvlink_remote",
+        "gpu.nvlink_recovery",
+        "gpu.nvlink_errors",
+    ),
     refused("nvmlDeviceGetP2PStatus", "gpu.p2p"),
     refused("nvmlDeviceGetGpuFabricInfoV", "gpu.fabric", "gpu.fabric_clique"),
     # ---- modes and processes ----
     fault("mig-pending", {"gpu.mig_pending": "is 0 and becomes 1"}),
     fault("mig-on", {"gpu.mig_mode": "is 1"}, MIG_HIDES),
-    scenario("somebody laid out MIG", lambda world: world.node.sim("mig", "--gpu", "1", "3g.40gb"),
-             {"gpu.mig_mode": "is 1", "gpu.mig_layout": "3g.40gb"}, MIG_HIDES),
+    scenario(
+        "somebody laid out MIG",
+        lambda world: world.node.sim("mig", "--gpu", "1", "3g.40gb"),
+        {"gpu.mig_mode": "is 1", "gpu.mig_layout": "3g.40gb"},
+        MIG_HIDES,
+    ),
     fault("persistence-lost", {"gpu.persistence": "is 0"}),
     fault("compute-mode-changed", {"gpu.compute_mode": "is 3"}),
     fault("stray-process", {"gpu.compute_processes": "pid "}),
@@ -170,7 +267,14 @@ SCENARIOS = (
     fault("xid 79", {"gpu.xid": "XID 79"}),
     fault("xid 13", {"gpu.xid": "XID 13"}),
     fault("xid 999", {"gpu.xid": "XID 999"}),
-    scenario("a GPU left the bus without an XID", lambda world: world.sim("log", "NVRM: GPU {pci}.0: GPU has fallen off the bus.", "--gpu", "1"),
-             {"gpu.fallen_off": "has fallen off the bus"}),
-    scenario("an NVSwitch reports a fatal error", "inject sxid 20034 --fatal", {"node.sxid": red("SXid 20034", "nvswitch 0000:05:00.0")}),
+    scenario(
+        "a GPU left the bus without an XID",
+        lambda world: world.sim("log", "NVRM: GPU {pci}.0: GPU has fallen off the bus.", "--gpu", "1"),
+        {"gpu.fallen_off": "has fallen off the bus"},
+    ),
+    scenario(
+        "an NVSwitch reports a fatal error",
+        "inject sxid 20034 --fatal",
+        {"node.sxid": red("SXid 20034", "nvswitch 0000:05:00.0")},
+    ),
 )

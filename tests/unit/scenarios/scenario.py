@@ -13,9 +13,13 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world
 
 # A sentence, or the part after a semicolon, that tells somebody to do something.
 NEXT_STEP = re.compile(
-    r"(?:^|[.;,:(?!\"] |\bthen |\bor |\band )(?:announce|blacklist|build|check|compare|create|do not|drain|enable|find out|install|keep|load|look|"
-    r"measure|pass|power-cycle|power it off|read|reboot|reload|remove|repeat|replace|reset|restart|roll|run|save|see|set|start|stop|take|update|wait|"
-    r"watch)\b", re.IGNORECASE)
+    r"(?:^|[.;,:(?!\"] |\bthen |\bor |\band )(?:announce|blacklist|build|check|compare|create|do not|drain|enable|find "
+    r"out|install|keep|load|look|"
+    r"measure|pass|power-cycle|power it "
+    r"off|read|reboot|reload|remove|repeat|replace|reset|restart|roll|run|save|see|set|start|stop|take|update|wait|"
+    r"watch)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +31,10 @@ class Red:
 
 
 def red(word, *entities):
-    """ENTITIES: gpu0 and gpu1 stand for UUIDs, pci1 for an address. By default GPU 1 for the check of a GPU, and the node for any other."""
+    """ENTITIES: gpu0 and gpu1 stand for UUIDs, pci1 for an address.
+
+    By default GPU 1 for the check of a GPU, and the node for any other.
+    """
     return Red(word, entities)
 
 
@@ -51,7 +58,8 @@ class Scenario:
     expected: t.Optional[str] = world.DRIVER
     # How gpu_smoke runs on the sick GPU; None: it does not, and its result is the healthy node's.
     work: t.Optional[t.Mapping[str, t.Any]] = None
-    # What to do with the healthy reading before it becomes the baseline, for faults of the baseline; None takes it away.
+    # What to do with the healthy reading before it becomes the baseline, for faults of the baseline; None takes it
+    # away.
     baseline: t.Optional[t.Callable[[t.Any], t.Any]] = dict
 
 
@@ -63,8 +71,14 @@ def scenario(name, make, fails=(), unknown=(), **more):
 def expectation(ident, wanted):
     """(word, entities) of what a scenario says about a check."""
     found = wanted if isinstance(wanted, Red) else Red(wanted)
-    of_gpu = ident.startswith("gpu.") or ident in ("smoke.compute", "smoke.matrix_product", "smoke.host_to_device", "smoke.device_to_host",
-                                                   "smoke.memory_bandwidth", "smoke.peers")
+    of_gpu = ident.startswith("gpu.") or ident in (
+        "smoke.compute",
+        "smoke.matrix_product",
+        "smoke.host_to_device",
+        "smoke.device_to_host",
+        "smoke.memory_bandwidth",
+        "smoke.peers",
+    )
     return found.word, found.entities or (("gpu1",) if of_gpu and ident not in NODE_WIDE else ("node",))
 
 

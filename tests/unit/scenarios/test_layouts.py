@@ -20,7 +20,9 @@ def laid_out(world, profiles):
     return world.reading()
 
 
-@pytest.mark.parametrize(("before", "after"), [((), SEVENTHS), (SEVENTHS, PARTS), (PARTS, ())], ids=["on", "other", "off"])
+@pytest.mark.parametrize(
+    ("before", "after"), [((), SEVENTHS), (SEVENTHS, PARTS), (PARTS, ())], ids=["on", "other", "off"]
+)
 def test_the_reference_of_a_node_with_another_layout(healthy, tmp_path, before, after):
     world = healthy("h100-sxm").world.copy(tmp_path / "root")
     try:
@@ -29,12 +31,23 @@ def test_the_reference_of_a_node_with_another_layout(healthy, tmp_path, before, 
         taken = laid_out(world, after)
     finally:
         world.close()
-    reference = _upgrade_state.documents({
-        "layout": {"name": "x"}, "before": {"baseline": baseline}, "layout_read": {"snapshot": taken["snapshot"]}})["reference"]
+    reference = _upgrade_state.documents(
+        {"layout": {"name": "x"}, "before": {"baseline": baseline}, "layout_read": {"snapshot": taken["snapshot"]}}
+    )["reference"]
     health = w.judge(taken, reference, expect={"mig_free": free})
     assert health["verdict"] == "pass", [check for check in health["checks"] if check["status"] in ("fail", "unknown")]
     stale = w.judge(taken, baseline, expect={"mig_free": free})
-    assert stale["verdict"] != "pass" and {check["id"] for check in stale["checks"] if check["status"] == "fail"} & {"gpu.mig_layout", "gpu.mig_mode"}
-    unread = dict(taken["snapshot"], gpus=[dict(gpu, mig_instances={"value": None, "rc": 999}) for gpu in taken["snapshot"]["gpus"]])
-    blind = _upgrade_state.documents({"layout": {"name": "x"}, "before": {"baseline": baseline}, "layout_read": {"snapshot": unread}})["reference"]
-    assert w.judge(taken, blind, expect={"mig_free": free})["verdict"] != "pass", "a layout that was not read back proves nothing"
+    assert stale["verdict"] != "pass" and {check["id"] for check in stale["checks"] if check["status"] == "fail"} & {
+        "gpu.mig_layout",
+        "gpu.mig_mode",
+    }
+    unread = dict(
+        taken["snapshot"],
+        gpus=[dict(gpu, mig_instances={"value": None, "rc": 999}) for gpu in taken["snapshot"]["gpus"]],
+    )
+    blind = _upgrade_state.documents(
+        {"layout": {"name": "x"}, "before": {"baseline": baseline}, "layout_read": {"snapshot": unread}}
+    )["reference"]
+    assert w.judge(taken, blind, expect={"mig_free": free})["verdict"] != "pass", (
+        "a layout that was not read back proves nothing"
+    )

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every check is seen red: a fault that turns it to fail, one that turns it to unknown, and nothing else turns with them.
+"""Every check is seen red: a fault that turns it to fail, one that turns it to unknown, and nothing else turns with
+them.
 
 A scenario is read through the collection's own readers, from a simulated node, and judged by the real judges.
 """
@@ -27,9 +28,7 @@ NEVER_FAIL = {
     "baseline.mig_free": "an old reading that does not count leaves open what it was to tell",
     "smoke.ran": "a GPU that was not tested is not known; what a test found is said by the other checks",
 }
-NEVER_UNKNOWN = {
-    "baseline.changes": "what cannot be compared is no change; its own check says that it is not known",
-}
+NEVER_UNKNOWN = {"baseline.changes": "what cannot be compared is no change; its own check says that it is not known"}
 
 
 def strict(ident, scenarios):
@@ -47,11 +46,20 @@ def one_verdict(scenario, sick, healthy):
         expect["mig_free"] = dict(well.baseline, boot_id=expect["mig_free"])
     world = sick(scenario)
     taken = world.reading((well.reading["kernel_log"] or {}).get("position"))
-    return world, w.judge(taken, baseline, "adhoc" if scenario.first_look else scenario.phase, scenario.rules, expect, expected=scenario.expected)
+    return world, w.judge(
+        taken,
+        baseline,
+        "adhoc" if scenario.first_look else scenario.phase,
+        scenario.rules,
+        expect,
+        expected=scenario.expected,
+    )
 
 
 def assert_exactly(scenario, health, well, idents=registry.IDENTS):
-    """The verdict's red checks are those of the scenario, about what it says, with a message that names it and says what to do."""
+    """The verdict's red checks are those of the scenario, about what it says, with a message that names it and says
+    what to do.
+    """
     names = {}
     for index in range(well.world.gpus):
         names["gpu%d" % index], names["pci%d" % index] = well.world.uuid(index), well.world.address(index)
@@ -64,7 +72,9 @@ def assert_exactly(scenario, health, well, idents=registry.IDENTS):
         assert sorted(found) == sorted(wanted), (status, said)
         for ident, checks in found.items():
             word, entities = expectation(ident, wanted[ident])
-            assert sorted(check["entity"] for check in checks) == sorted(names.get(entity, entity) for entity in entities), said[ident]
+            assert sorted(check["entity"] for check in checks) == sorted(
+                names.get(entity, entity) for entity in entities
+            ), said[ident]
             for check in checks:
                 assert word in check["message"], check
                 assert NEXT_STEP.search(check["message"]), check
@@ -102,7 +112,9 @@ def test_a_node_in_health_passes_at_work(healthy, at_work):
     assert {row.ident for row in smoke.ROWS} - passed == {"smoke.dcgm"}
 
 
-@pytest.mark.parametrize("board", ["h100-sxm", "h200", "b200", "a100-sxm", "a100-80-sxm", "a30", "l4", "rtx-pro-6000", "v100-sxm"])
+@pytest.mark.parametrize(
+    "board", ["h100-sxm", "h200", "b200", "a100-sxm", "a100-80-sxm", "a30", "l4", "rtx-pro-6000", "v100-sxm"]
+)
 @pytest.mark.parametrize("phase", ["baseline", "post"])
 def test_a_node_in_health_passes_and_nothing_is_unknown(healthy, board, phase):
     well = healthy(board)
@@ -118,6 +130,7 @@ def test_every_board_of_the_simulator_is_judged():
 
 
 # ---- the matrix has no hole ----
+
 
 def red(direction):
     return {ident for scenario in EVERYTHING for ident in getattr(scenario, direction)}
@@ -140,12 +153,18 @@ WORDS = {"fail": {"FAIL", "fail", "fails", "failed", "MEANING"}, "unknown": {"UN
 
 
 def functions(thing, used):
-    """The functions behind a name that a judge uses: itself, a class's own, or those of another module of the judges that are named too."""
+    """The functions behind a name that a judge uses: itself, a class's own, or those of another module of the judges
+    that are named too.
+    """
     if isinstance(thing, types.FunctionType):
         return [thing]
     if isinstance(thing, type):
         return [member for member in vars(thing).values() if isinstance(member, types.FunctionType)]
-    if isinstance(thing, types.ModuleType) and thing is not model and thing.__name__.startswith(model.__name__.rpartition(".")[0]):
+    if (
+        isinstance(thing, types.ModuleType)
+        and thing is not model
+        and thing.__name__.startswith(model.__name__.rpartition(".")[0])
+    ):
         return [vars(thing)[name] for name in sorted(used) if isinstance(vars(thing).get(name), types.FunctionType)]
     return []
 
@@ -165,9 +184,11 @@ def names_used(function, seen):
     return used.union(*[names_used(called, seen) for called in inner])
 
 
-@pytest.mark.parametrize("ident, status", [(ident, "fail") for ident in NEVER_FAIL] + [(ident, "unknown") for ident in NEVER_UNKNOWN])
+@pytest.mark.parametrize(
+    "ident, status", [(ident, "fail") for ident in NEVER_FAIL] + [(ident, "unknown") for ident in NEVER_UNKNOWN]
+)
 def test_what_is_excepted_has_no_such_direction_in_its_code(ident, status):
-    row, = [row for row in registry.TABLE if row.ident == ident]
+    (row,) = [row for row in registry.TABLE if row.ident == ident]
     used = names_used(row.judge, set())
     assert "check" in used or "result" in used
     assert used & WORDS[status] == set()

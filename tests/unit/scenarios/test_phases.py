@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every phase of a driver upgrade, and every way in which one can end, is a scenario of the simulator that the gate judges rightly."""
+"""Every phase of a driver upgrade, and every way in which one can end, is a scenario of the simulator that the gate
+judges rightly.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios.gpu_faults import BOTH, LOST, NO_GPU
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios.scenario import red, scenario
 
-# The phases that a simulated node has to show, what nvmlInit answers in each, and the scenarios of the simulator that do.
+# The phases that a simulated node has to show, what nvmlInit answers in each, and the scenarios of the simulator that
+# do.
 PHASES = {
     "the old driver, steady": (0, ("steady",)),
     "userspace upgraded, module not": (18, ("userspace-upgraded",)),
@@ -45,22 +48,58 @@ def phase(name, fails=(), unknown=(), also=(), **more):
 
 SCENARIOS = (
     # The job that still works holds the GPU; NVML, which does not start, cannot say so.
-    phase("userspace-upgraded", dict(NO_GPU, **{
-        "nvml.answers": "LIB_RM_VERSION_MISMATCH (18)", "nvml.library_match": UPGRADED, "driver.library": UPGRADED, "driver.libcuda": UPGRADED,
-        "driver.versions_agree": UPGRADED}), dict(node.COUNTED, **{"driver.nvml": "not known"})),
+    phase(
+        "userspace-upgraded",
+        dict(
+            NO_GPU,
+            **{
+                "nvml.answers": "LIB_RM_VERSION_MISMATCH (18)",
+                "nvml.library_match": UPGRADED,
+                "driver.library": UPGRADED,
+                "driver.libcuda": UPGRADED,
+                "driver.versions_agree": UPGRADED,
+            },
+        ),
+        dict(node.COUNTED, **{"driver.nvml": "not known"}),
+    ),
     phase("module-unloaded", NOT_LOADED, node.SILENT),
-    phase("half-installed", dict(NOT_LOADED, **{"nvml.answers": "LIBRARY_NOT_FOUND (12)", "driver.reboot_safe": "dpkg was interrupted"}),
-          dict(node.SILENT, **{"driver.library": "not known"})),
-    phase("wrong-kernel", dict(NOT_LOADED, **{"driver.on_disk": "7.2.1-61-amd75", "driver.next_boot": "7.2.1-61-amd75", "driver.reboot_safe": "7.2.1-61-amd75",
-                                              "driver.dkms": red("as 'added'", w.simnode.RELEASE)}), node.SILENT,
-          also=(lambda world: setattr(world, "dkms", "added"),)),
-    phase("module-unsigned", dict(NOT_LOADED, **{"driver.reboot_safe": "not signed"}), node.SILENT, also=(node.secure_boot,)),
-    phase("settings-lost", {"gpu.persistence": red("is 0", *BOTH), "gpu.mig_pending": red("is 0 and becomes 1", *BOTH)}),
+    phase(
+        "half-installed",
+        dict(NOT_LOADED, **{"nvml.answers": "LIBRARY_NOT_FOUND (12)", "driver.reboot_safe": "dpkg was interrupted"}),
+        dict(node.SILENT, **{"driver.library": "not known"}),
+    ),
+    phase(
+        "wrong-kernel",
+        dict(
+            NOT_LOADED,
+            **{
+                "driver.on_disk": "7.2.1-61-amd75",
+                "driver.next_boot": "7.2.1-61-amd75",
+                "driver.reboot_safe": "7.2.1-61-amd75",
+                "driver.dkms": red("as 'added'", w.simnode.RELEASE),
+            },
+        ),
+        node.SILENT,
+        also=(lambda world: setattr(world, "dkms", "added"),),
+    ),
+    phase(
+        "module-unsigned",
+        dict(NOT_LOADED, **{"driver.reboot_safe": "not signed"}),
+        node.SILENT,
+        also=(node.secure_boot,),
+    ),
+    phase(
+        "settings-lost", {"gpu.persistence": red("is 0", *BOTH), "gpu.mig_pending": red("is 0 and becomes 1", *BOTH)}
+    ),
     phase("gpu-missing", {"gpu.count": "counts 1 GPUs", "gpu.present": "missing"}),
     phase("gpu-without-handle", dict(LOST, **{"gpu.init_failed": red("RmInitAdapter failed", "pci1")})),
-    phase("fabric-converging", {}, {"gpu.fabric": red("in progress", *BOTH), "gpu.fabric_clique": red("not known", *BOTH)}),
+    phase(
+        "fabric-converging", {}, {"gpu.fabric": red("in progress", *BOTH), "gpu.fabric_clique": red("not known", *BOTH)}
+    ),
     phase("regression", {"gpu.memory_total": "42759880704", "gpu.nvlink": "17 are active", "gpu.gsp_version": "1.2.3"}),
-    phase("hang", dict(NO_GPU, **{"nvml.answers": "did not answer within 1 s"}), node.SILENT, also=(node.short_deadline,)),
+    phase(
+        "hang", dict(NO_GPU, **{"nvml.answers": "did not answer within 1 s"}), node.SILENT, also=(node.short_deadline,)
+    ),
 )
 # Judged in tests of their own.
 OTHERS = ("steady", "hang-unkillable")

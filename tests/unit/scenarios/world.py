@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A whole simulated node below a directory: what the collection's own readers find there, and the verdict about it.
 
-NVML is the simulator's library, called through the binding; the kernel log, /sys, /proc, /dev and the packages are files below the directory, and
-modinfo and dpkg-query are the real ones. Only systemctl, dkms and the daemons' own --version cannot be asked below a directory: they are
-answered for here with the text that they print. Nothing that the readers make of it is made up.
+NVML is the simulator's library, called through the binding; the kernel log, /sys, /proc, /dev and the packages are
+files below the directory, and modinfo and dpkg-query are the real ones. Only systemctl, dkms and the daemons' own
+--version cannot be asked below a directory: they are answered for here with the text that they print. Nothing that the
+readers make of it is made up.
 """
 
 from __future__ import annotations
@@ -46,8 +47,10 @@ LIBRARIES = "usr/lib/x86_64-linux-gnu/nvidia/current"
 # What systemd says of the units that run on such a node: LoadState, ActiveState, SubState, Result, UnitFileState.
 RUNS = ("loaded", "active", "running", "success", "enabled")
 PACKAGES = ("nvidia-driver-bin", "nvidia-kernel-dkms", "libnvidia-ml1", "libcuda1")
-PARAGRAPH = ("Package: %s\nStatus: %s\nPriority: optional\nSection: non-free/kernel\nMaintainer: nobody\nArchitecture: amd64\n"
-             "Source: nvidia-graphics-drivers\nVersion: %s-1\nDescription: part of the driver\n")
+PARAGRAPH = (
+    "Package: %s\nStatus: %s\nPriority: optional\nSection: non-free/kernel\nMaintainer: nobody\nArchitecture: amd64\n"
+    "Source: nvidia-graphics-drivers\nVersion: %s-1\nDescription: part of the driver\n"
+)
 PORT = {"state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand"}
 IB = "sys/class/infiniband/mlx5_0/ports/1/"
 # Boards of these models work with the open kernel modules alone.
@@ -70,7 +73,9 @@ def gpusim():
 
 
 class Compiled(importlib.machinery.SourceFileLoader):
-    """Loads a module that was compiled before: every reading is a process of its own, and would compile the binding again."""
+    """Loads a module that was compiled before: every reading is a process of its own, and would compile the binding
+    again.
+    """
 
     def __init__(self, fullname, path):
         super().__init__(fullname, path)
@@ -92,9 +97,14 @@ def binding(library, version=wheels.VERSIONS[-1]):
     def load(*_archive):
         ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
         with open("/proc/self/maps", encoding="utf-8") as stream:
-            others = {line.split()[-1] for line in stream if os.path.basename(library) in line} - {os.path.realpath(library)}
+            others = {line.split()[-1] for line in stream if os.path.basename(library) in line} - {
+                os.path.realpath(library)
+            }
         if others:  # the binding finds by its name the one that was loaded first
-            raise RuntimeError("this process has loaded %s before: a test has to load the library in a process of its own" % ", ".join(sorted(others)))
+            raise RuntimeError(
+                "this process has loaded %s before: a test has to load the library in a process of its own"
+                % ", ".join(sorted(others))
+            )
         module = importlib.util.module_from_spec(importlib.util.spec_from_loader("pynvml", compiled))
         sys.modules["pynvml"] = module
         compiled.exec_module(module)
@@ -155,14 +165,19 @@ class World:
 
     def write_settings(self):
         """What somebody set, and the driver forgets when it goes."""
-        self.write("run/gpusim/settings.ini", "".join("[gpu %d]\npersistence = 1\n" % index for index in range(self.gpus)))
+        self.write(
+            "run/gpusim/settings.ini", "".join("[gpu %d]\npersistence = 1\n" % index for index in range(self.gpus))
+        )
 
     def modules(self, version, licence=None):
         """The kernel modules on disk."""
         self.node.module(version, licence=licence or ("Dual MIT/GPL" if self.model in OPEN_ONLY else "NVIDIA"))
 
     def packages(self, versions, status="install ok installed"):
-        self.write("var/lib/dpkg/status", "\n".join(PARAGRAPH % (name, status, version) for name, version in sorted(versions.items())))
+        self.write(
+            "var/lib/dpkg/status",
+            "\n".join(PARAGRAPH % (name, status, version) for name, version in sorted(versions.items())),
+        )
 
     @property
     def gpus(self):
@@ -236,7 +251,11 @@ class World:
         if program == "dkms":
             return 0, "nvidia-current/%s, %s, x86_64: %s\n" % (self.driver, simnode.RELEASE, self.dkms), ""
         if program in self.daemons:
-            return (0, "%s version is : %s\n" % (program, self.daemons[program]), "") if self.daemons[program] else (1, "", "")
+            return (
+                (0, "%s version is : %s\n" % (program, self.daemons[program]), "")
+                if self.daemons[program]
+                else (1, "", "")
+            )
         return 127, "", "%s: command not found" % program
 
     def systemctl(self, argv):
@@ -244,7 +263,10 @@ class World:
         for name in [word for word in argv if word.endswith(".service") and "*" not in word]:
             state = self.units.get(name, ("not-found", "inactive", "dead", "success", ""))
             if state is not None:
-                blocks.append("Id=%s\nNames=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nResult=%s\nUnitFileState=%s\n" % ((name, name) + state))
+                blocks.append(
+                    "Id=%s\nNames=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nResult=%s\nUnitFileState=%s\n"
+                    % ((name, name) + state)
+                )
         return "\n".join(blocks)
 
     # ---- reading ----
@@ -261,10 +283,15 @@ class World:
         """What the collection reads on this node; MORE is what snapshot.take takes."""
         uname = types.SimpleNamespace(release=simnode.RELEASE, machine="x86_64")
         with self.environment():
-            taken = snapshot.take(deadline_s=self.deadline_s, stuck_file=self.stuck_file, load=binding(self.library), more=more)
+            taken = snapshot.take(
+                deadline_s=self.deadline_s, stuck_file=self.stuck_file, load=binding(self.library), more=more
+            )
         # The kernel that runs is the one thing that no file below the directory says.
-        with unittest.mock.patch.object(reading.audit, "read", functools.partial(reading.audit.read, uname=lambda: uname)), \
-                unittest.mock.patch.object(hung, "read", functools.partial(hung.read, window_s=self.hung_window_s, sleep=self.short_sleep)):
+        with unittest.mock.patch.object(
+            reading.audit, "read", functools.partial(reading.audit.read, uname=lambda: uname)
+        ), unittest.mock.patch.object(
+            hung, "read", functools.partial(hung.read, window_s=self.hung_window_s, sleep=self.short_sleep)
+        ):
             return reading.gather(taken, str(self.root), self, watermark)
 
     def short_sleep(self, seconds):
@@ -273,10 +300,19 @@ class World:
     def at_work(self, level="t0", nccl=tuple(NCCL), **options):
         """What gpu_smoke measures on this node, with what a caller says of NCCL."""
         with self.environment():
-            document, dummy = smoke_run.take(level=level, library_path=str(self.root / "usr/local/lib/libcuda.so.1"), load=binding(self.library),
-                                             stuck_file=self.stuck_file, runner=self, **options)
+            document, dummy = smoke_run.take(
+                level=level,
+                library_path=str(self.root / "usr/local/lib/libcuda.so.1"),
+                load=binding(self.library),
+                stuck_file=self.stuck_file,
+                runner=self,
+                **options,
+            )
         if nccl is not None:
-            document["nccl"] = {key: {"unit": "GB/s", "samples": list(nccl), "parameters": {}, "error": None} for key in ("node", "fleet")}
+            document["nccl"] = {
+                key: {"unit": "GB/s", "samples": list(nccl), "parameters": {}, "error": None}
+                for key in ("node", "fleet")
+            }
         return document
 
     def close(self):
@@ -292,4 +328,6 @@ def baseline_of(taken, smoke=None):
 
 def judge(taken, baseline=None, phase="post", rules=None, expect=None, smoke=None, expected=DRIVER, table=None):
     """The verdict of the real judges."""
-    return _health.evaluate(taken, baseline, dict(POLICY, **(rules or {})), TABLES, expected, phase, NODE, NOW, expect, smoke, table)
+    return _health.evaluate(
+        taken, baseline, dict(POLICY, **(rules or {})), TABLES, expected, phase, NODE, NOW, expect, smoke, table
+    )

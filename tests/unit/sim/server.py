@@ -1,10 +1,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the simulator's commands and small programs that ask its library, each in a process of its own that is forked from this one.
+"""Runs the simulator's commands and small programs that ask its library, each in a process of its own that is forked
+from this one.
 
-The tests make thousands of them. Most of the time of such a process is taken by starting Python and reading what it imports, which this
-process has done before. One request is a line of JSON on standard input, one answer a line on standard output.
+The tests make thousands of them. Most of the time of such a process is taken by starting Python and reading what it
+imports, which this process has done before. One request is a line of JSON on standard input, one answer a line on
+standard output.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ def binding(path):
 
 
 def ask(request):
-    """The program of a request, as ``python3 -c`` would run it with the binding on its path and the node's library installed."""
+    """The program of a request, as ``python3 -c`` would run it with the binding on its path and the node's library
+    installed.
+    """
     if os.path.exists(request["library"]):
         # The loader reads LD_LIBRARY_PATH once, when a process starts. What is loaded already is found by its name.
         ctypes.CDLL(request["library"], mode=ctypes.RTLD_GLOBAL)
@@ -50,7 +54,11 @@ def child(request):
         opened = os.open(path, os.O_RDWR)
         os.dup2(opened, number)
         os.close(opened)
-    sys.stdin, sys.stdout, sys.stderr = open(0, encoding="utf-8"), open(1, "w", encoding="utf-8"), open(2, "w", encoding="utf-8")
+    sys.stdin, sys.stdout, sys.stderr = (
+        open(0, encoding="utf-8"),
+        open(1, "w", encoding="utf-8"),
+        open(2, "w", encoding="utf-8"),
+    )
     os.environ.clear()
     os.environ.update(request["environment"])
     status = 1

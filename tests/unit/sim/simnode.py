@@ -26,7 +26,12 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvm
 SIM = pathlib.Path(__file__).resolve().parents[2] / "sim"
 RELEASE = "6.1.0-50-amd64"
 OLD, NEW = "535.216.03", "535.261.03"
-FILES = {"nvidia": "nvidia-current", "nvidia_modeset": "nvidia-current-modeset", "nvidia_drm": "nvidia-current-drm", "nvidia_uvm": "nvidia-current-uvm"}
+FILES = {
+    "nvidia": "nvidia-current",
+    "nvidia_modeset": "nvidia-current-modeset",
+    "nvidia_drm": "nvidia-current-drm",
+    "nvidia_uvm": "nvidia-current-uvm",
+}
 
 LIMIT_S = 600
 
@@ -69,7 +74,9 @@ def wait_for(condition, seconds=LIMIT_S):
 
 
 def signals(pid, kind):
-    """Signals of a process, as the kernel counts them in /proc/PID/status: SigBlk, those it holds back, or ShdPnd, those that wait for it."""
+    """Signals of a process, as the kernel counts them in /proc/PID/status: SigBlk, those it holds back, or ShdPnd,
+    those that wait for it.
+    """
     with open("/proc/%d/status" % pid, encoding="ascii") as stream:
         mask = int(next(line.split()[1] for line in stream if line.startswith(kind + ":")), 16)
     return {number for number in range(1, 65) if mask >> number - 1 & 1}
@@ -99,8 +106,15 @@ def built():
 
 def module_image(version, release, licence="NVIDIA", name="nvidia"):
     """The bytes of a kernel module as far as modinfo reads it: an ELF file with a .modinfo section."""
-    info = "".join("%s=%s\0" % item for item in (
-        ("license", licence), ("version", version), ("name", name), ("vermagic", release + " SMP preempt mod_unload modversions "))).encode()
+    info = "".join(
+        "%s=%s\0" % item
+        for item in (
+            ("license", licence),
+            ("version", version),
+            ("name", name),
+            ("vermagic", release + " SMP preempt mod_unload modversions "),
+        )
+    ).encode()
     names = b"\0.modinfo\0.shstrtab\0"
     info_at = 64
     names_at = info_at + len(info)
@@ -126,8 +140,14 @@ class Server:
         command = [sys.executable, str(pathlib.Path(__file__).with_name("server.py")), str(SIM)]
         # A session of its own: whoever gives up waiting ends all that it has started.
         environment = dict(os.environ, PYTHONPYCACHEPREFIX=str(wheels.cache() / "pycache"))
-        self.process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True,
-                                        start_new_session=True)
+        self.process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            universal_newlines=True,
+            start_new_session=True,
+        )
 
     def close(self):
         if self.process is not None:
@@ -137,7 +157,9 @@ class Server:
 
     def run(self, words, environment, **request):
         """Run it to its end. It does what no test waits for, so nothing but a mistake takes as long as LIMIT_S."""
-        with self.one_at_a_time, tempfile.NamedTemporaryFile("r", encoding="utf-8") as out, tempfile.NamedTemporaryFile("r", encoding="utf-8") as err:
+        with self.one_at_a_time, tempfile.NamedTemporaryFile("r", encoding="utf-8") as out, tempfile.NamedTemporaryFile(
+            "r", encoding="utf-8"
+        ) as err:
             if self.process is None or self.process.poll() is not None:
                 self.start()
             request.update(environment=environment, stdout=out.name, stderr=err.name)
@@ -181,7 +203,16 @@ class Node:
     def kernel(self, release=RELEASE):
         self.write("boot/vmlinuz-" + release, "")
 
-    def module(self, version=OLD, release=RELEASE, names=tuple(FILES), licence="NVIDIA", magic=None, compress=False, folder="updates/dkms"):
+    def module(
+        self,
+        version=OLD,
+        release=RELEASE,
+        names=tuple(FILES),
+        licence="NVIDIA",
+        magic=None,
+        compress=False,
+        folder="updates/dkms",
+    ):
         self.prepare()
         for name in names:
             data = module_image(version, magic or release, licence, name)
@@ -212,7 +243,10 @@ class Node:
         return (self.root / name).read_text()
 
     def booted(self, version=OLD):
-        """The usual state: driver and library of one version, booted. A fresh node is copied from one that did it before."""
+        """The usual state: driver and library of one version, booted.
+
+        A fresh node is copied from one that did it before.
+        """
         key = "-".join(str(part) for part in self.hardware + (version,))
         template = self.templates / key
         fresh = not self.prepared
@@ -234,8 +268,12 @@ class Node:
     def environment(self):
         result = {key: text for key, text in os.environ.items() if not key.startswith(("GPUSIM_", "PYTHON", "LD_"))}
         # What Python compiled is kept for the next process, and not beside the sources.
-        result.update(GPUSIM_ROOT=str(self.root), LD_LIBRARY_PATH=str(self.root / "usr/local/lib"), LC_ALL="C",
-                      PYTHONPYCACHEPREFIX=str(wheels.cache() / "pycache"))
+        result.update(
+            GPUSIM_ROOT=str(self.root),
+            LD_LIBRARY_PATH=str(self.root / "usr/local/lib"),
+            LC_ALL="C",
+            PYTHONPYCACHEPREFIX=str(wheels.cache() / "pycache"),
+        )
         return result
 
     def tool(self, name, *arguments, check=True):
@@ -254,8 +292,13 @@ class Node:
         return [sys.executable, "-c", PRELUDE + code], environment
 
     def python(self, code, wheel=wheels.VERSIONS[-1]):
-        done = SERVER.run(["python3", "-c", code], self.environment, code=PRELUDE + code, binding=str(wheels.path(wheel)),
-                          library=str(self.root / "usr/local/lib/libnvidia-ml.so.1"))
+        done = SERVER.run(
+            ["python3", "-c", code],
+            self.environment,
+            code=PRELUDE + code,
+            binding=str(wheels.path(wheel)),
+            library=str(self.root / "usr/local/lib/libnvidia-ml.so.1"),
+        )
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -267,8 +310,16 @@ class Node:
         return self.python("print(json.dumps(rc(n.nvmlInit)))", wheel)
 
     def persistenced(self, *arguments):
-        done = subprocess.run([str(self.build / "nvidia-persistenced")] + list(arguments), env=self.environment, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=LIMIT_S, check=False)
+        done = subprocess.run(
+            [str(self.build / "nvidia-persistenced")] + list(arguments),
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
         if done.returncode == 0 and self.pid_file.exists():
             self.started.append(int(self.pid_file.read_text()))
         return done

@@ -26,13 +26,15 @@ menuentry 'Debian GNU/Linux' --class debian --class os $menuentry_id_option 'gnu
     initrd    /boot/initrd.img-6.1.0-50-amd64
 }
 submenu 'Advanced options for Debian GNU/Linux' $menuentry_id_option 'gnulinux-advanced-1' {
-    menuentry 'Debian GNU/Linux, with Linux 6.1.0-50-amd64' --class debian $menuentry_id_option 'gnulinux-6.1.0-50-amd64-advanced-1' {
+    menuentry 'Debian GNU/Linux, with Linux 6.1.0-50-amd64' --class debian $menuentry_id_option \
+'gnulinux-6.1.0-50-amd64-advanced-1' {
         if [ x${feature_platform_search_hint} = xy ]; then
           echo hint
         fi
         linux    /boot/vmlinuz-6.1.0-50-amd64 root=UUID=1 ro  quiet
     }
-    menuentry 'Debian GNU/Linux, with Linux 6.1.0-9-amd64' --class debian $menuentry_id_option 'gnulinux-6.1.0-9-amd64-advanced-1' {
+    menuentry 'Debian GNU/Linux, with Linux 6.1.0-9-amd64' --class debian $menuentry_id_option \
+'gnulinux-6.1.0-9-amd64-advanced-1' {
         linux    /boot/vmlinuz-6.1.0-9-amd64 root=UUID=1 ro  quiet
     }
 }
@@ -47,29 +49,35 @@ def booted_release(node):
     return node.read("run/gpusim/release").strip()
 
 
-@pytest.mark.parametrize("kernels, newest", [
-    (["6.1.0-9-amd64", "6.1.0-50-amd64"], "6.1.0-50-amd64"),
-    (["6.1.0-50-amd64", "6.12.1-1-amd64", "6.2.0-99-amd64"], "6.12.1-1-amd64"),
-    (["6.1.0-9-amd64", "6.1.0-9-cloud-amd64"], "6.1.0-9-cloud-amd64"),
-])
+@pytest.mark.parametrize(
+    "kernels, newest",
+    [
+        (["6.1.0-9-amd64", "6.1.0-50-amd64"], "6.1.0-50-amd64"),
+        (["6.1.0-50-amd64", "6.12.1-1-amd64", "6.2.0-99-amd64"], "6.12.1-1-amd64"),
+        (["6.1.0-9-amd64", "6.1.0-9-cloud-amd64"], "6.1.0-9-cloud-amd64"),
+    ],
+)
 def test_without_grub_the_newest_kernel_boots(node, kernels, newest):
     for kernel in kernels:
         node.kernel(kernel)
     assert booted_release(node) == newest
 
 
-@pytest.mark.parametrize("default, environment, expected", [
-    ("0", "", "6.1.0-50-amd64"),
-    ("2", "", "5.10.0-1-amd64"),
-    ("1>1", "", "6.1.0-9-amd64"),
-    ("Other", "", "5.10.0-1-amd64"),
-    ("gnulinux-advanced-1>gnulinux-6.1.0-9-amd64-advanced-1", "", "6.1.0-9-amd64"),
-    ("Advanced options for Debian GNU/Linux>Debian GNU/Linux, with Linux 6.1.0-9-amd64", "", "6.1.0-9-amd64"),
-    ("${saved_entry}", "saved_entry=gnulinux-6.1.0-9-amd64-advanced-1\n", "6.1.0-9-amd64"),
-    ("${saved_entry}", "", "6.1.0-50-amd64"),
-    ("0", "next_entry=2\n", "5.10.0-1-amd64"),
-    ("no such entry", "", "6.1.0-50-amd64"),
-])
+@pytest.mark.parametrize(
+    "default, environment, expected",
+    [
+        ("0", "", "6.1.0-50-amd64"),
+        ("2", "", "5.10.0-1-amd64"),
+        ("1>1", "", "6.1.0-9-amd64"),
+        ("Other", "", "5.10.0-1-amd64"),
+        ("gnulinux-advanced-1>gnulinux-6.1.0-9-amd64-advanced-1", "", "6.1.0-9-amd64"),
+        ("Advanced options for Debian GNU/Linux>Debian GNU/Linux, with Linux 6.1.0-9-amd64", "", "6.1.0-9-amd64"),
+        ("${saved_entry}", "saved_entry=gnulinux-6.1.0-9-amd64-advanced-1\n", "6.1.0-9-amd64"),
+        ("${saved_entry}", "", "6.1.0-50-amd64"),
+        ("0", "next_entry=2\n", "5.10.0-1-amd64"),
+        ("no such entry", "", "6.1.0-50-amd64"),
+    ],
+)
 def test_grub_decides(node, default, environment, expected):
     for kernel in ("6.1.0-50-amd64", "6.1.0-9-amd64", "5.10.0-1-amd64"):
         node.kernel(kernel)
@@ -107,7 +115,9 @@ def test_a_boot_loads_what_udev_would(booted):
     assert modules == {"nvidia", "nvidia_modeset", "nvidia_drm", "nvidia_uvm"}
 
 
-@pytest.mark.parametrize("text", ["blacklist nvidia-current\n", "install nvidia /bin/false\n", "# x\n  blacklist   nvidia\n"])
+@pytest.mark.parametrize(
+    "text", ["blacklist nvidia-current\n", "install nvidia /bin/false\n", "# x\n  blacklist   nvidia\n"]
+)
 def test_a_blacklisted_module_is_not_loaded(node, text):
     node.kernel()
     node.module(names=("nvidia",))
@@ -146,10 +156,19 @@ def test_the_bus(booted):
     base = booted.root / "run/gpusim/sys/bus/pci/devices"
     assert len(list(base.iterdir())) == 8 + 4
     device = base / "0000:9d:00.0"
-    shown = {name: (device / name).read_text().strip() for name in (
-        "vendor", "device", "class", "numa_node", "current_link_speed", "current_link_width", "gpusim")}
-    assert shown == {"vendor": "0x10de", "device": "0x2330", "class": "0x030200", "numa_node": "1", "current_link_speed": "32.0 GT/s PCIe",
-                     "current_link_width": "16", "gpusim": "simulated device, no hardware"}
+    shown = {
+        name: (device / name).read_text().strip()
+        for name in ("vendor", "device", "class", "numa_node", "current_link_speed", "current_link_width", "gpusim")
+    }
+    assert shown == {
+        "vendor": "0x10de",
+        "device": "0x2330",
+        "class": "0x030200",
+        "numa_node": "1",
+        "current_link_speed": "32.0 GT/s PCIe",
+        "current_link_width": "16",
+        "gpusim": "simulated device, no hardware",
+    }
     assert (device / "config").read_bytes()[:4] == bytes([0xDE, 0x10, 0x30, 0x23])
     assert (device / "driver").resolve().name == "nvidia"
     assert (base / "0000:05:00.0" / "class").read_text() == "0x068000\n"
@@ -175,9 +194,18 @@ def test_a_node_that_nobody_described(node):
 def test_a_description_that_was_written_anew_is_read_anew(node):
     """One process looks at it for every value, and reads the file again only when it is another one."""
     node.prepare()
-    script = ("import pathlib, sys\nsys.path.insert(0, sys.argv[1])\nfrom gpusim import state\nfile = pathlib.Path(state.path(state.NODE))\n"
-              "text = file.read_text()\nprint(state.gpu_count())\n"
-              "state.write_text(state.NODE, text.replace('gpus = 8', 'gpus = 2'))\nprint(state.gpu_count())\n"
-              "file.unlink()\nprint(state.gpu_count())\n")
-    done = subprocess.run([sys.executable, "-c", script, str(simnode.SIM)], env=node.environment, stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    script = (
+        "import pathlib, sys\nsys.path.insert(0, sys.argv[1])\nfrom gpusim import state\n"
+        "file = pathlib.Path(state.path(state.NODE))\n"
+        "text = file.read_text()\nprint(state.gpu_count())\n"
+        "state.write_text(state.NODE, text.replace('gpus = 8', 'gpus = 2'))\nprint(state.gpu_count())\n"
+        "file.unlink()\nprint(state.gpu_count())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(simnode.SIM)],
+        env=node.environment,
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+    )
     assert done.stdout.split() == ["8", "2", "0"]

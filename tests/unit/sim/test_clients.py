@@ -27,21 +27,37 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 @pytest.fixture(scope="module")
 def clients():
     """Directory of the programs; not being able to install them is a failure."""
-    done = subprocess.run([str(simnode.SIM / "clients.sh")], stdout=subprocess.PIPE, universal_newlines=True, timeout=600, check=True)
+    done = subprocess.run(
+        [str(simnode.SIM / "clients.sh")], stdout=subprocess.PIPE, universal_newlines=True, timeout=600, check=True
+    )
     return pathlib.Path(done.stdout.strip()) / "bin"
 
 
 @pytest.fixture(scope="module")
 def debian():
     """Directory of what Debian has of them; not being able to unpack it is a failure."""
-    done = subprocess.run([str(simnode.SIM / "debian_clients.sh")], stdout=subprocess.PIPE, universal_newlines=True, timeout=600, check=True)
+    done = subprocess.run(
+        [str(simnode.SIM / "debian_clients.sh")],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=True,
+    )
     return pathlib.Path(done.stdout.strip())
 
 
 def run(node, *command, **more):
     environment = dict(node.environment, COLUMNS="120", LINES="60", TERM="dumb", **more)
-    return subprocess.run([str(part) for part in command], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          universal_newlines=True, timeout=simnode.LIMIT_S, check=False)
+    return subprocess.run(
+        [str(part) for part in command],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=simnode.LIMIT_S,
+        check=False,
+    )
 
 
 def test_nvitop(booted, clients):
@@ -62,8 +78,10 @@ def test_gpustat(booted, clients):
     answer = json.loads(done.stdout)
     assert answer["driver_version"] == simnode.OLD
     assert [gpu["index"] for gpu in answer["gpus"]] == list(range(8))
-    assert {(gpu["name"], gpu["memory.total"], gpu["temperature.gpu"], gpu["power.draw"], gpu["fan.speed"]) for gpu in answer["gpus"]} == {
-        ("NVIDIA H100 80GB HBM3", 81559, 31, 71, None)}
+    assert {
+        (gpu["name"], gpu["memory.total"], gpu["temperature.gpu"], gpu["power.draw"], gpu["fan.speed"])
+        for gpu in answer["gpus"]
+    } == {("NVIDIA H100 80GB HBM3", 81559, 31, 71, None)}
     assert [len(gpu["processes"]) for gpu in answer["gpus"]] == [0, 1, 0, 0, 0, 0, 0, 0]
     assert answer["gpus"][1]["processes"][0]["gpu_memory_usage"] == 2048
 
@@ -75,8 +93,15 @@ def test_on_a_node_with_mig_devices(booted, clients):
     done = run(booted, clients / "nvitop", "-1", "--no-unicode")
     assert (done.returncode, done.stderr) == (0, "")
     devices = [line.split()[1:7] for line in done.stdout.splitlines() if " @ GI/CI:" in line]
-    assert [device[:2] for device in devices] == [["1:0", "3g.40gb"], ["1:1", "2g.20gb"], ["1:2", "1g.10gb"], ["1:3", "1g.10gb"]]
-    assert "1024MiB / 20096MiB" in done.stdout and "0B / 39.50GiB" in done.stdout and done.stdout.count("/  9984MiB") == 2
+    assert [device[:2] for device in devices] == [
+        ["1:0", "3g.40gb"],
+        ["1:1", "2g.20gb"],
+        ["1:2", "1g.10gb"],
+        ["1:3", "1g.10gb"],
+    ]
+    assert (
+        "1024MiB / 20096MiB" in done.stdout and "0B / 39.50GiB" in done.stdout and done.stdout.count("/  9984MiB") == 2
+    )
     assert [line.split()[1] for line in done.stdout.splitlines() if "sleep infinity" in line] == ["1:1"]
     done = run(booted, clients / "gpustat", "--json")
     assert done.returncode == 0, done.stderr
@@ -100,16 +125,22 @@ def test_on_a_board_with_less(make_node, clients):
 
 # ---- Debian's ----
 
+
 def lstopo(node, debian):
     """What hwloc finds: the devices of NVML, and the table of bandwidths between them if there is one."""
-    plugins, = debian.glob("usr/lib/*/hwloc")
+    (plugins,) = debian.glob("usr/lib/*/hwloc")
     done = run(node, "lstopo-no-graphics", "--whole-io", "--of", "xml", HWLOC_PLUGINS_PATH=str(plugins))
     assert done.returncode == 0, done.stderr
     tree = ElementTree.fromstring(done.stdout)
-    devices = {item.get("name"): {info.get("name"): info.get("value") for info in item.findall("info")}
-               for item in tree.iter("object") if item.get("subtype") == "NVML"}
+    devices = {
+        item.get("name"): {info.get("name"): info.get("value") for info in item.findall("info")}
+        for item in tree.iter("object")
+        if item.get("subtype") == "NVML"
+    }
     table = tree.find("distances2[@name='NVLinkBandwidth']")
-    values = [int(word) for part in table.findall("u64values") for word in part.text.split()] if table is not None else []
+    values = (
+        [int(word) for part in table.findall("u64values") for word in part.text.split()] if table is not None else []
+    )
     return devices, values
 
 
@@ -117,7 +148,9 @@ def test_hwloc(booted, debian):
     devices, _values = lstopo(booted, debian)
     assert sorted(devices) == ["nvml%d" % gpu for gpu in range(8)]
     assert {device["GPUModel"] for device in devices.values()} == {"NVIDIA H100 80GB HBM3"}
-    assert [devices["nvml%d" % gpu]["NVIDIAUUID"] for gpu in range(8)] == booted.ask("[text(n.nvmlDeviceGetUUID, handle(gpu)) for gpu in range(8)]")
+    assert [devices["nvml%d" % gpu]["NVIDIAUUID"] for gpu in range(8)] == booted.ask(
+        "[text(n.nvmlDeviceGetUUID, handle(gpu)) for gpu in range(8)]"
+    )
 
 
 def test_hwloc_finds_the_same_bandwidth_both_ways(make_node, debian):
@@ -132,7 +165,9 @@ def screen(node, program, until):
     master, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 70, 200, 0, 0))
     environment = dict(node.environment, TERM="xterm", HOME=str(node.root))
-    process = subprocess.Popen([str(program)], env=environment, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True)
+    process = subprocess.Popen(
+        [str(program)], env=environment, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
+    )
     os.close(terminal)
     drawn = b""
 
@@ -161,9 +196,13 @@ def screen(node, program, until):
 
 def test_nvtop(booted, debian):
     booted.sim("inject", "stray-process", "--gpu", "1")
-    text, status = screen(booted, debian / "usr/bin/nvtop", lambda text: "sleep infinity" in text and "Device 7" in text)
+    text, status = screen(
+        booted, debian / "usr/bin/nvtop", lambda text: "sleep infinity" in text and "Device 7" in text
+    )
     assert status == 0
-    assert re.findall(r"Device (\d) +\[([^]]+)\]", text)[:8] == [(str(gpu), "NVIDIA H100 80GB HBM3") for gpu in range(8)]
+    assert re.findall(r"Device (\d) +\[([^]]+)\]", text)[:8] == [
+        (str(gpu), "NVIDIA H100 80GB HBM3") for gpu in range(8)
+    ]
     assert re.search(r"GEN +5@16x", text)
     assert re.search(r"POW +71 / 700 W", text)
     assert re.search(r"\d+ \S+ +1 +Compute +0% +1024MiB", text)

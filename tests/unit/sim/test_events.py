@@ -27,7 +27,8 @@ print("ready", flush=True)
 for line in sys.stdin:
     try:
         data = n.nvmlEventSetWait_v2(events, int(line))
-        print(json.dumps([value(n.nvmlDeviceGetIndex, data.device), data.eventType, data.eventData, data.gpuInstanceId, data.computeInstanceId]), flush=True)
+        print(json.dumps([value(n.nvmlDeviceGetIndex, data.device), data.eventType, data.eventData, \
+data.gpuInstanceId, data.computeInstanceId]), flush=True)
     except n.NVMLError as error:
         print(json.dumps("rc %d" % error.value), flush=True)
 """
@@ -37,7 +38,9 @@ for line in sys.stdin:
 def watching(node):
     """A program that watches GPUs 1 and 2: each call waits for an event at most so many milliseconds."""
     command, environment = node.client(PROGRAM)
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True)
+    process = subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True
+    )
 
     def asked(milliseconds):
         process.stdin.write("%d\n" % milliseconds)
@@ -95,18 +98,23 @@ print(json.dumps([code, 0.3 <= time.monotonic() - begin]))
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
 def test_what_events_refuse(booted, wheel):
-    assert booted.python("""
+    assert booted.python(
+        """
 lib = ctypes.CDLL("libnvidia-ml.so.1")
 created, data = ctypes.c_void_p(), ctypes.create_string_buffer(64)
 answers = [lib.nvmlEventSetCreate(ctypes.byref(created))]
 n.nvmlInit()
-answers += [lib.nvmlEventSetCreate(None), lib.nvmlEventSetCreate(ctypes.byref(created)), lib.nvmlEventSetWait_v2(created, None, 0),
+answers += [lib.nvmlEventSetCreate(None), lib.nvmlEventSetCreate(ctypes.byref(created)), \
+lib.nvmlEventSetWait_v2(created, None, 0),
             lib.nvmlEventSetWait_v2(data, data, 0), lib.nvmlEventSetWait_v2(created, data, 0),
             lib.nvmlDeviceRegisterEvents(handle(), ctypes.c_ulonglong(1 << 40), created),
-            lib.nvmlDeviceRegisterEvents(handle(), ctypes.c_ulonglong(8), None), lib.nvmlDeviceRegisterEvents(None, ctypes.c_ulonglong(8), created),
+            lib.nvmlDeviceRegisterEvents(handle(), ctypes.c_ulonglong(8), None), lib.nvmlDeviceRegisterEvents(None, \
+ctypes.c_ulonglong(8), created),
             lib.nvmlEventSetFree(created), lib.nvmlEventSetFree(created), lib.nvmlEventSetWait_v2(created, data, 0)]
 print(json.dumps(answers))
-""", wheel) == [1, 2, 0, 2, 2, 10, 3, 2, 2, 0, 2, 2]
+""",
+        wheel,
+    ) == [1, 2, 0, 2, 2, 10, 3, 2, 2, 0, 2, 2]
     assert booted.ask("n.nvmlDeviceGetSupportedEventTypes(handle())", wheel) & XID
 
 
@@ -121,6 +129,7 @@ lib.nvmlDeviceRegisterEvents(handle(3), ctypes.c_ulonglong(8), created)
 with open(os.environ["GPUSIM_ROOT"] + "/dev/kmsg", "a") as log:
     log.write("3,100000,1,-;NVRM: Xid (PCI:0000:61:00): 119, pid=1, name=x, Timeout\\\\n")
 index = ctypes.c_uint()
-answers = [lib.nvmlEventSetWait(created, data, 1000), lib.nvmlDeviceGetIndex(ctypes.c_void_p(data[0]), ctypes.byref(index)), index.value]
+answers = [lib.nvmlEventSetWait(created, data, 1000), lib.nvmlDeviceGetIndex(ctypes.c_void_p(data[0]), \
+ctypes.byref(index)), index.value]
 print(json.dumps(answers + list(data)[1:]))
 """) == [0, 0, 3, XID, 119, 7]

@@ -20,8 +20,15 @@ def install(root, cache):
     command = [str(simnode.SIM / "install.sh"), str(root)]
     if os.geteuid() != 0:
         command = ["unshare", "--map-root-user"] + command
-    return subprocess.run(command, env=dict(os.environ, GPUFLEET_CACHE=str(cache)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-                          timeout=simnode.LIMIT_S, check=False)
+    return subprocess.run(
+        command,
+        env=dict(os.environ, GPUFLEET_CACHE=str(cache)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=simnode.LIMIT_S,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +47,19 @@ def installed(tmp_path, cache):
 
 
 def test_what_is_there(installed):
-    for name in ("usr/local/sbin/gpusim", "usr/local/sbin/modprobe", "usr/local/sbin/rmmod", "usr/local/bin/lsmod", "usr/local/bin/nvidia-smi",
-                 "usr/local/bin/nv-fabricmanager", "usr/bin/nvidia-persistenced"):
+    for name in (
+        "usr/local/sbin/gpusim",
+        "usr/local/sbin/modprobe",
+        "usr/local/sbin/rmmod",
+        "usr/local/bin/lsmod",
+        "usr/local/bin/nvidia-smi",
+        "usr/local/bin/nv-fabricmanager",
+        "usr/bin/nvidia-persistenced",
+    ):
         assert os.access(str(installed / name), os.X_OK), name
-    assert (installed / "usr/local/lib/libnvidia-ml.so.1").read_bytes() == (installed / "usr/local/lib/gpusim/libnvidia-ml.so.1").read_bytes()
+    assert (installed / "usr/local/lib/libnvidia-ml.so.1").read_bytes() == (
+        installed / "usr/local/lib/gpusim/libnvidia-ml.so.1"
+    ).read_bytes()
     assert (installed / "etc/ld.so.preload").read_text() == "/usr/local/lib/gpusim/libgpusim-uname.so\n"
     assert (installed / "usr/local/lib/gpusim/libgpusim-uname.so").is_file()
     unit = installed / "etc/systemd/system/sysinit.target.wants/gpusim-boot.service"
@@ -52,8 +68,15 @@ def test_what_is_there(installed):
 
 def test_the_fabric_manager_is_of_the_drivers_version(installed):
     def run(*words):
-        return subprocess.run([str(installed / "usr/local/bin/nv-fabricmanager")] + list(words), env=dict(os.environ, GPUSIM_ROOT=str(installed)),
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=simnode.LIMIT_S, check=False)
+        return subprocess.run(
+            [str(installed / "usr/local/bin/nv-fabricmanager")] + list(words),
+            env=dict(os.environ, GPUSIM_ROOT=str(installed)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            timeout=simnode.LIMIT_S,
+            check=False,
+        )
 
     assert run("--version").returncode == 1, "no driver is installed"
     library = installed / "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.535.216.03"
@@ -70,21 +93,40 @@ def test_the_fabric_manager_is_of_the_drivers_version(installed):
 
 
 def test_the_linker_finds_the_library(installed):
-    cached = subprocess.run(["ldconfig", "-p", "-C", str(installed / "etc/ld.so.cache")], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+    cached = subprocess.run(
+        ["ldconfig", "-p", "-C", str(installed / "etc/ld.so.cache")],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+    ).stdout
     assert "libnvidia-ml.so.1 (libc6,x86-64) => /usr/local/lib/libnvidia-ml.so.1" in cached
 
 
 def test_the_packages_daemon_is_diverted(installed):
-    assert "/usr/bin/nvidia-persistenced\n/usr/bin/nvidia-persistenced.real\n" in (installed / "var/lib/dpkg/diversions").read_text()
+    assert (
+        "/usr/bin/nvidia-persistenced\n/usr/bin/nvidia-persistenced.real\n"
+        in (installed / "var/lib/dpkg/diversions").read_text()
+    )
 
 
 def test_the_installed_commands_work(installed):
     environment = dict(os.environ, GPUSIM_ROOT=str(installed))
     main = str(installed / "usr/local/lib/gpusim/main.py")
-    subprocess.run(["python3", "-I", "-B", main, "gpusim", "init", "--model", "a100-sxm", "--node", "x"], env=environment, check=True, stdout=subprocess.PIPE)
-    status = subprocess.run(["python3", "-I", "-B", main, "gpusim", "status"], env=environment, check=True, stdout=subprocess.PIPE, universal_newlines=True)
+    subprocess.run(
+        ["python3", "-I", "-B", main, "gpusim", "init", "--model", "a100-sxm", "--node", "x"],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+    )
+    status = subprocess.run(
+        ["python3", "-I", "-B", main, "gpusim", "status"],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+    )
     assert "4 x NVIDIA A100-SXM4-40GB" in status.stdout
-    assert main[len(str(installed)):] in (installed / "usr/local/sbin/gpusim").read_text()
+    assert main[len(str(installed)) :] in (installed / "usr/local/sbin/gpusim").read_text()
 
 
 def test_twice_is_as_good_as_once(installed, cache):

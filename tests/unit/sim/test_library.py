@@ -16,21 +16,18 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
-# Runs on main only: the library that answers is C; the commands are tried with every Python by test_boot.py and test_modules.py.
+# Runs on main only: the library that answers is C; the commands are tried with every Python by test_boot.py and
+# test_modules.py.
 
 OLD, NEW = simnode.OLD, simnode.NEW
 RAW = "lib = ctypes.CDLL('libnvidia-ml.so.1')\n"
 
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
-@pytest.mark.parametrize("library, loaded, expected", [
-    (None, None, 12),
-    (None, OLD, 12),
-    (OLD, None, 9),
-    (NEW, OLD, 18),
-    (OLD, NEW, 18),
-    (OLD, OLD, 0),
-])
+@pytest.mark.parametrize(
+    "library, loaded, expected",
+    [(None, None, 12), (None, OLD, 12), (OLD, None, 9), (NEW, OLD, 18), (OLD, NEW, 18), (OLD, OLD, 0)],
+)
 def test_init(node, wheel, library, loaded, expected):
     node.kernel()
     if loaded:
@@ -52,41 +49,62 @@ def test_an_upgrade_without_reload_then_a_reload(booted):
     assert booted.ask("n.nvmlSystemGetDriverVersion()") == NEW
 
 
-@pytest.mark.parametrize("call, size", [
-    ("nvmlDeviceGetUUID(handle(), buffer, size)", 41), ("nvmlDeviceGetName(handle(), buffer, size)", 22), ("nvmlSystemGetDriverVersion(buffer, size)", 11),
-    ("nvmlDeviceGetVbiosVersion(handle(), buffer, size)", 15)])
+@pytest.mark.parametrize(
+    "call, size",
+    [
+        ("nvmlDeviceGetUUID(handle(), buffer, size)", 41),
+        ("nvmlDeviceGetName(handle(), buffer, size)", 22),
+        ("nvmlSystemGetDriverVersion(buffer, size)", 11),
+        ("nvmlDeviceGetVbiosVersion(handle(), buffer, size)", 15),
+    ],
+)
 def test_a_text_that_does_not_fit_is_not_cut(booted, call, size):
     """As nvml.h says of these functions; SIZE is the smallest that fits."""
-    assert booted.python(RAW + """
+    assert booted.python(
+        RAW
+        + """
 n.nvmlInit()
 answers = []
 for size in (%d - 1, %d):
     buffer = ctypes.create_string_buffer(b"x" * 96, 96)
     answers.append([lib.%s, len(buffer.value)])
 print(json.dumps(answers))
-""" % (size, size, call)) == [[7, 96], [0, size - 1]]
+"""
+        % (size, size, call)
+    ) == [[7, 96], [0, size - 1]]
 
 
 def test_the_name_of_a_process_is_cut_to_the_room_there_is(booted):
-    assert booted.python(RAW + """
+    assert booted.python(
+        RAW
+        + """
 import os
 n.nvmlInit()
 buffer = ctypes.create_string_buffer(4)
-print(json.dumps([lib.nvmlSystemGetProcessName(os.getpid(), buffer, 4), len(buffer.value), lib.nvmlSystemGetProcessName(os.getpid(), None, 4)]))
-""") == [0, 3, 2]
+print(json.dumps([lib.nvmlSystemGetProcessName(os.getpid(), buffer, 4), len(buffer.value), \
+lib.nvmlSystemGetProcessName(os.getpid(), None, 4)]))
+"""
+    ) == [0, 3, 2]
 
 
 def test_energy_grows_with_time(booted):
-    question = "[n.nvmlDeviceGetTotalEnergyConsumption(handle()), n.nvmlDeviceGetFieldValues(handle(), [83])[0].value.ullVal]"
+    question = (
+        "[n.nvmlDeviceGetTotalEnergyConsumption(handle()), n.nvmlDeviceGetFieldValues(handle(), [83])[0].value.ullVal]"
+    )
     before = booted.ask(question)
     text = booted.read("run/gpusim/loaded")
-    booted.write("run/gpusim/loaded", re.sub(r"time = (\d+)", lambda found: "time = %d" % (int(found.group(1)) - 1000), text))
+    booted.write(
+        "run/gpusim/loaded", re.sub(r"time = (\d+)", lambda found: "time = %d" % (int(found.group(1)) - 1000), text)
+    )
     after = booted.ask(question)
-    assert all(1000 * 71250 <= now - then < 2000 * 71250 for then, now in zip(before, after)), "in millijoules, at 71.25 W for 1000 s"
+    assert all(1000 * 71250 <= now - then < 2000 * 71250 for then, now in zip(before, after)), (
+        "in millijoules, at 71.25 W for 1000 s"
+    )
 
 
 def test_a_running_process_sees_the_change_at_its_next_init(booted):
-    assert booted.python("""
+    assert booted.python(
+        """
 import os
 answers = [rc(n.nvmlInit)]
 n.nvmlShutdown()
@@ -96,7 +114,9 @@ os.unlink(base + "/libnvidia-ml.so.1")
 os.symlink("libnvidia-ml.so.535.261.03", base + "/libnvidia-ml.so.1")
 answers.append(rc(n.nvmlInit))
 print(json.dumps(answers))
-""" % str(booted.root / "usr/lib/x86_64-linux-gnu/nvidia/current")) == [0, 18]
+"""
+        % str(booted.root / "usr/lib/x86_64-linux-gnu/nvidia/current")
+    ) == [0, 18]
 
 
 def test_library_beside_the_soname_link_decides(node):
@@ -115,7 +135,9 @@ def test_library_beside_the_soname_link_decides(node):
 
 
 def test_versions(booted):
-    assert booted.ask("[n.nvmlSystemGetDriverVersion(), n.nvmlSystemGetNVMLVersion(), n.nvmlSystemGetCudaDriverVersion()]") == [OLD, "12." + OLD, 12020]
+    assert booted.ask(
+        "[n.nvmlSystemGetDriverVersion(), n.nvmlSystemGetNVMLVersion(), n.nvmlSystemGetCudaDriverVersion()]"
+    ) == [OLD, "12." + OLD, 12020]
 
 
 def test_it_says_that_it_is_simulated(build, booted):
@@ -126,7 +148,12 @@ def test_it_says_that_it_is_simulated(build, booted):
 
 
 def test_functions_it_has(build):
-    listed = subprocess.run(["nm", "-D", "--defined-only", str(build / "libnvidia-ml.so.1")], stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", str(build / "libnvidia-ml.so.1")],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+    )
     names = set(listed.stdout.split()[2::3])
     ours = {name for name in names if name.startswith("nvml")}
     assert names - ours == {"gpusim_marker", "gpusim_symbols"}
@@ -139,8 +166,13 @@ def test_structures_are_as_large_as_the_newest_bindings():
     header = (simnode.SIM / "src/nvml_abi.h").read_text()
     sizes = dict(re.findall(r"SIZED\((\w+), (\d+)\)", header))
     names = {name: "c_" + name for name in sizes}
-    names.update(nvmlPciInfo_t="nvmlPciInfo_t", nvmlPciInfo_v2_t="nvmlPciInfo_v2_t", nvmlPciInfoExt_v1_t="nvmlPciInfoExt_v1_t",
-                 nvmlRowRemapperHistogramValues_t="c_nvmlRowRemapperHistogramValues", nvmlConfComputeSystemState_t="c_nvmlConfComputeSystemState_t")
+    names.update(
+        nvmlPciInfo_t="nvmlPciInfo_t",
+        nvmlPciInfo_v2_t="nvmlPciInfo_v2_t",
+        nvmlPciInfoExt_v1_t="nvmlPciInfoExt_v1_t",
+        nvmlRowRemapperHistogramValues_t="c_nvmlRowRemapperHistogramValues",
+        nvmlConfComputeSystemState_t="c_nvmlConfComputeSystemState_t",
+    )
     compared = 0
     for name, size in sizes.items():
         structure = getattr(binding, names[name], None)
@@ -151,27 +183,40 @@ def test_structures_are_as_large_as_the_newest_bindings():
 
 
 def test_before_init_and_after_shutdown(booted):
-    assert booted.python(RAW + """
+    assert booted.python(
+        RAW
+        + """
 count = ctypes.c_uint()
-answers = [lib.nvmlDeviceGetCount_v2(ctypes.byref(count)), lib.nvmlShutdown(), lib.nvmlInit_v2(), lib.nvmlInit_v2(), lib.nvmlShutdown(),
-           lib.nvmlDeviceGetCount_v2(ctypes.byref(count)), lib.nvmlShutdown(), lib.nvmlDeviceGetCount_v2(ctypes.byref(count))]
+answers = [lib.nvmlDeviceGetCount_v2(ctypes.byref(count)), lib.nvmlShutdown(), lib.nvmlInit_v2(), lib.nvmlInit_v2(), \
+lib.nvmlShutdown(),
+           lib.nvmlDeviceGetCount_v2(ctypes.byref(count)), lib.nvmlShutdown(), \
+lib.nvmlDeviceGetCount_v2(ctypes.byref(count))]
 print(json.dumps(answers))
-""") == [1, 1, 0, 0, 0, 0, 0, 1]
+"""
+    ) == [1, 1, 0, 0, 0, 0, 0, 1]
 
 
 def test_bad_arguments(booted):
-    assert booted.ask("[rc(n.nvmlDeviceGetHandleByIndex, 8), rc(n.nvmlDeviceGetHandleByUUID, b'GPU-none'),"
-                      " rc(n.nvmlDeviceGetHandleByPciBusId, b'0000:77:00.0'),"
-                      " rc(n.nvmlDeviceGetNvLinkState, handle(), 18), rc(n.nvmlDeviceGetTemperature, handle(), 7)]") == [2, 6, 6, 2, 2]
-    assert booted.python(RAW + """
+    assert booted.ask(
+        "[rc(n.nvmlDeviceGetHandleByIndex, 8), rc(n.nvmlDeviceGetHandleByUUID, b'GPU-none'),"
+        " rc(n.nvmlDeviceGetHandleByPciBusId, b'0000:77:00.0'),"
+        " rc(n.nvmlDeviceGetNvLinkState, handle(), 18), rc(n.nvmlDeviceGetTemperature, handle(), 7)]"
+    ) == [2, 6, 6, 2, 2]
+    assert booted.python(
+        RAW
+        + """
 lib.nvmlInit_v2()
 name = ctypes.create_string_buffer(64)
 print(json.dumps([lib.nvmlDeviceGetName(ctypes.c_void_p(64), name, 64), lib.nvmlDeviceGetCount_v2(None)]))
-""") == [2, 2]
+"""
+    ) == [2, 2]
 
 
 def test_identity_follows_from_the_nodes_name(make_node):
-    question = "[[n.nvmlDeviceGetUUID(handle(i)), n.nvmlDeviceGetSerial(handle(i)), n.nvmlDeviceGetPciInfo(handle(i)).busId] for i in range(8)]"
+    question = (
+        "[[n.nvmlDeviceGetUUID(handle(i)), n.nvmlDeviceGetSerial(handle(i)), n.nvmlDeviceGetPciInfo(handle(i)).busId] "
+        "for i in range(8)]"
+    )
     first, again, other = (make_node(name=name).booted().ask(question) for name in ("a", "a", "b"))
     assert first == again
     assert len({uuid for uuid, _serial, _pci in first + other}) == 16
@@ -180,35 +225,47 @@ def test_identity_follows_from_the_nodes_name(make_node):
 
 
 def test_a_handle_by_any_name_is_the_same_gpu(booted):
-    assert booted.ask("[n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByUUID(n.nvmlDeviceGetUUID(handle(5)))),"
-                      " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId(b'0000:c3:00.0')),"
-                      " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleBySerial(n.nvmlDeviceGetSerial(handle(5))))]") == [5, 5, 5]
+    assert booted.ask(
+        "[n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByUUID(n.nvmlDeviceGetUUID(handle(5)))),"
+        " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId(b'0000:c3:00.0')),"
+        " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleBySerial(n.nvmlDeviceGetSerial(handle(5))))]"
+    ) == [5, 5, 5]
 
 
-@pytest.mark.parametrize("model, count, name, memory_mib", [
-    ("h100-sxm", 8, "NVIDIA H100 80GB HBM3", 81559),
-    ("h200", 8, "NVIDIA H200", 143771),
-    ("a100-sxm", 4, "NVIDIA A100-SXM4-40GB", 40960),
-    ("l4", 4, "NVIDIA L4", 23034),
-    ("v100-sxm", 4, "Tesla V100-SXM2-32GB", 32768),
-])
+@pytest.mark.parametrize(
+    "model, count, name, memory_mib",
+    [
+        ("h100-sxm", 8, "NVIDIA H100 80GB HBM3", 81559),
+        ("h200", 8, "NVIDIA H200", 143771),
+        ("a100-sxm", 4, "NVIDIA A100-SXM4-40GB", 40960),
+        ("l4", 4, "NVIDIA L4", 23034),
+        ("v100-sxm", 4, "Tesla V100-SXM2-32GB", 32768),
+    ],
+)
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
 def test_models(make_node, wheel, model, count, name, memory_mib):
     node = make_node(model).booted()
-    got = node.ask("[n.nvmlDeviceGetCount(), text(n.nvmlDeviceGetName, handle()), n.nvmlDeviceGetMemoryInfo(handle(), n.nvmlMemory_v2).total >> 20]", wheel)
+    got = node.ask(
+        "[n.nvmlDeviceGetCount(), text(n.nvmlDeviceGetName, handle()), n.nvmlDeviceGetMemoryInfo(handle(), "
+        "n.nvmlMemory_v2).total >> 20]",
+        wheel,
+    )
     assert got == [count, name, memory_mib]
 
 
-@pytest.mark.parametrize("function, arguments, supported", [
-    ("nvmlDeviceGetMigMode", "", {"h100-sxm", "h200", "a100-sxm"}),
-    ("nvmlDeviceGetNvLinkState", ", 0", {"h100-sxm", "h200", "a100-sxm"}),
-    ("nvmlDeviceGetGpuFabricInfoV", ", ctypes.byref(fabric())", {"h100-sxm", "h200"}),
-    ("nvmlDeviceGetRemappedRows", "", {"h100-sxm", "h200", "a100-sxm", "l4"}),
-    ("nvmlDeviceGetFanSpeed", "", set()),
-    ("nvmlDeviceGetRetiredPagesPendingStatus", "", set()),
-    ("nvmlDeviceGetRetiredPages", ", 0", set()),
-    ("nvmlDeviceGetGpuOperationMode", "", set()),
-])
+@pytest.mark.parametrize(
+    "function, arguments, supported",
+    [
+        ("nvmlDeviceGetMigMode", "", {"h100-sxm", "h200", "a100-sxm"}),
+        ("nvmlDeviceGetNvLinkState", ", 0", {"h100-sxm", "h200", "a100-sxm"}),
+        ("nvmlDeviceGetGpuFabricInfoV", ", ctypes.byref(fabric())", {"h100-sxm", "h200"}),
+        ("nvmlDeviceGetRemappedRows", "", {"h100-sxm", "h200", "a100-sxm", "l4"}),
+        ("nvmlDeviceGetFanSpeed", "", set()),
+        ("nvmlDeviceGetRetiredPagesPendingStatus", "", set()),
+        ("nvmlDeviceGetRetiredPages", ", 0", set()),
+        ("nvmlDeviceGetGpuOperationMode", "", set()),
+    ],
+)
 def test_not_supported_where_the_board_is_not(make_node, function, arguments, supported):
     code = """
 def fabric():
@@ -225,7 +282,9 @@ print(json.dumps(rc(n.%s, handle()%s)))
 
 
 def test_fabric_state_lies_where_the_header_puts_it(booted):
-    assert booted.python(RAW + """
+    assert booted.python(
+        RAW
+        + """
 import struct
 lib.nvmlInit_v2()
 device = ctypes.c_void_p()
@@ -233,21 +292,34 @@ lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
 info = ctypes.create_string_buffer(b"\\xff" * 40, 40)
 answers = [lib.nvmlDeviceGetGpuFabricInfo(device, info), info.raw[24], info.raw[28:] == b"\\xff" * 12]
 print(json.dumps(answers))
-""") == [0, 3, True]
+"""
+    ) == [0, 3, True]
 
 
-@pytest.mark.parametrize("driver, version, expected", [
-    ("570.172.08", 0x2000024, [0, 3]), ("570.172.08", 0x3000028, [0, 3]), ("550.163.01", 0x3000028, [25, None]), ("570.172.08", 0x1000000, [25, None]),
-])
+@pytest.mark.parametrize(
+    "driver, version, expected",
+    [
+        ("570.172.08", 0x2000024, [0, 3]),
+        ("570.172.08", 0x3000028, [0, 3]),
+        ("550.163.01", 0x3000028, [25, None]),
+        ("570.172.08", 0x1000000, [25, None]),
+    ],
+)
 def test_fabric_versions(node, driver, version, expected):
     node.booted(driver)
-    assert node.python("""
+    assert (
+        node.python(
+            """
 n.nvmlInit()
 info = n.c_nvmlGpuFabricInfo_v3_t()
 info.version = %d
 answer = rc(n.nvmlDeviceGetGpuFabricInfoV, handle(), ctypes.byref(info))
 print(json.dumps([answer, info.state if answer == 0 else None]))
-""" % version) == expected
+"""
+            % version
+        )
+        == expected
+    )
 
 
 def test_memory_of_an_unknown_version(booted):
@@ -257,9 +329,13 @@ def test_memory_of_an_unknown_version(booted):
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
 def test_processes_and_the_two_calls_to_get_them(booted, wheel):
     booted.sim("inject", "stray-process", "--gpu", "1", "--value", "2048")
-    assert booted.ask("[[p.usedGpuMemory >> 20 for p in n.nvmlDeviceGetComputeRunningProcesses(handle(i))] for i in (0, 1)]", wheel) == [[], [2048]]
+    assert booted.ask(
+        "[[p.usedGpuMemory >> 20 for p in n.nvmlDeviceGetComputeRunningProcesses(handle(i))] for i in (0, 1)]", wheel
+    ) == [[], [2048]]
     assert booted.ask("n.nvmlDeviceGetMemoryInfo(handle(1)).used >> 20", wheel) == 2048 + 480
-    assert booted.python(RAW + """
+    assert booted.python(
+        RAW
+        + """
 lib.nvmlInit_v2()
 device = ctypes.c_void_p()
 lib.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(device))
@@ -267,9 +343,12 @@ count = ctypes.c_uint(0)
 answers = [lib.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), None), count.value]
 infos = (ctypes.c_ulonglong * 12)()
 count.value = 4
-answers += [lib.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), infos), count.value, infos[1] >> 20]
+answers += [lib.nvmlDeviceGetComputeRunningProcesses_v3(device, ctypes.byref(count), infos), count.value, \
+infos[1] >> 20]
 print(json.dumps(answers))
-""", wheel) == [7, 1, 0, 1, 2048]
+""",
+        wheel,
+    ) == [7, 1, 0, 1, 2048]
 
 
 def test_a_process_that_ended_is_not_listed(booted):
@@ -278,7 +357,17 @@ def test_a_process_that_ended_is_not_listed(booted):
 
 
 def test_field_values(booted):
-    assert booted.ask("[field(i) for i in (82, 94, 142, 143, 144, 145, 31, 230, 99999)]") == [42, 0, 0, 0, 0, 0, "rc 3", "rc 3", "rc 3"]
+    assert booted.ask("[field(i) for i in (82, 94, 142, 143, 144, 145, 31, 230, 99999)]") == [
+        42,
+        0,
+        0,
+        0,
+        0,
+        0,
+        "rc 3",
+        "rc 3",
+        "rc 3",
+    ]
     assert booted.ask("[field(165, scope=17), field(165, scope=18), field(91)]") == [1, "rc 2", 18]
 
 
@@ -288,8 +377,10 @@ def test_recovery_action_is_answered_from_r570_on(make_node):
 
 
 def test_p2p_and_topology(booted):
-    assert booted.ask("[n.nvmlDeviceGetP2PStatus(handle(0), handle(1), 2), n.nvmlDeviceGetTopologyCommonAncestor(handle(0), handle(1)),"
-                      " n.nvmlDeviceGetTopologyCommonAncestor(handle(0), handle(7))]") == [0, 40, 50]
+    assert booted.ask(
+        "[n.nvmlDeviceGetP2PStatus(handle(0), handle(1), 2), n.nvmlDeviceGetTopologyCommonAncestor(handle(0), "
+        "handle(1)), n.nvmlDeviceGetTopologyCommonAncestor(handle(0), handle(7))]"
+    ) == [0, 40, 50]
 
 
 def test_nvlink_leads_to_switches_or_gpus(make_node):
@@ -300,9 +391,11 @@ def test_nvlink_leads_to_switches_or_gpus(make_node):
 
 
 def test_settings_are_lost_with_the_driver(booted):
-    assert booted.ask("[rc(n.nvmlDeviceSetPowerManagementLimit, handle(2), 500000), n.nvmlDeviceGetPowerManagementLimit(handle(2)),"
-                      " rc(n.nvmlDeviceSetComputeMode, handle(2), 3), n.nvmlDeviceGetComputeMode(handle(2)),"
-                      " rc(n.nvmlDeviceSetPowerManagementLimit, handle(2), 900000)]") == [0, 500000, 0, 3, 2]
+    assert booted.ask(
+        "[rc(n.nvmlDeviceSetPowerManagementLimit, handle(2), 500000), n.nvmlDeviceGetPowerManagementLimit(handle(2)),"
+        " rc(n.nvmlDeviceSetComputeMode, handle(2), 3), n.nvmlDeviceGetComputeMode(handle(2)),"
+        " rc(n.nvmlDeviceSetPowerManagementLimit, handle(2), 900000)]"
+    ) == [0, 500000, 0, 3, 2]
     question = "[n.nvmlDeviceGetPowerManagementLimit(handle(2)), n.nvmlDeviceGetComputeMode(handle(2))]"
     assert booted.ask(question) == [500000, 3]
     booted.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
@@ -318,16 +411,17 @@ def test_ecc_mode_waits_for_a_boot(booted):
     assert booted.ask(question) == [[0, 0], 3]
 
 
-@pytest.mark.parametrize("firmware, expected", [
-    ([], ["rc 3", [0, 1]]),
-    ([OLD], [OLD, [1, 1]]),
-    ([OLD, NEW], [OLD, [1, 1]]),
-])
+@pytest.mark.parametrize(
+    "firmware, expected", [([], ["rc 3", [0, 1]]), ([OLD], [OLD, [1, 1]]), ([OLD, NEW], [OLD, [1, 1]])]
+)
 def test_gsp_firmware(node, firmware, expected):
     for version in firmware:
         node.firmware(version)
     node.booted()
-    assert node.ask("[text(n.nvmlDeviceGetGspFirmwareVersion, handle()), n.nvmlDeviceGetGspFirmwareMode(handle())]") == expected
+    assert (
+        node.ask("[text(n.nvmlDeviceGetGspFirmwareVersion, handle()), n.nvmlDeviceGetGspFirmwareMode(handle())]")
+        == expected
+    )
 
 
 def test_firmware_of_another_version_only(make_node):

@@ -30,7 +30,10 @@ def test_a_boot_begins_a_log(booted):
     moments = [int(moment) for _level, _sequence, moment, _text in found]
     assert moments == sorted(moments)
     assert "Linux version 6.1.0-50-amd64" in found[0][3]
-    assert any("NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.216.03" in text for _level, _sequence, _moment, text in found)
+    assert any(
+        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.216.03" in text
+        for _level, _sequence, _moment, text in found
+    )
     assert not (booted.root / "run/gpusim/kmsg").exists()
 
 
@@ -56,11 +59,21 @@ def test_loads_and_faults_append(booted):
 
 
 def test_any_line_can_be_written(booted):
-    booted.sim("log", "--gpu", "1", "--level", "4", "NVRM: GPU at PCI:{pci}: odd \x1b bytes \\ and \u00e9", "two\nlines")
+    booted.sim(
+        "log", "--gpu", "1", "--level", "4", "NVRM: GPU at PCI:{pci}: odd \x1b bytes \\ and \u00e9", "two\nlines"
+    )
     assert [(level, text) for level, _sequence, _moment, text in records(booted)[-3:]] == [
-        ("4", "NVRM: GPU at PCI:0000:43:00: odd \\x1b bytes \\x5c and \u00e9"), ("4", "two"), ("4", "lines")]
-    assert booted.sim("kmsg").stdout.endswith("] NVRM: GPU at PCI:0000:43:00: odd \x1b bytes \\ and \u00e9\n" + "".join(
-        "[%5d.%06d] %s\n" % (int(moment) // 1000000, int(moment) % 1000000, text) for _level, _sequence, moment, text in records(booted)[-2:]))
+        ("4", "NVRM: GPU at PCI:0000:43:00: odd \\x1b bytes \\x5c and \u00e9"),
+        ("4", "two"),
+        ("4", "lines"),
+    ]
+    assert booted.sim("kmsg").stdout.endswith(
+        "] NVRM: GPU at PCI:0000:43:00: odd \x1b bytes \\ and \u00e9\n"
+        + "".join(
+            "[%5d.%06d] %s\n" % (int(moment) // 1000000, int(moment) % 1000000, text)
+            for _level, _sequence, moment, text in records(booted)[-2:]
+        )
+    )
     ring = kmsg.read(str(booted.root / "dev/kmsg"))
     assert ring.state == "ok"
     assert ring.records[-3].text == "NVRM: GPU at PCI:0000:43:00: odd \x1b bytes \\ and \u00e9"
@@ -72,7 +85,9 @@ def test_the_collections_reader_understands_it(booted):
     booted.sim("inject", "xid", "79", "--gpu", "2")
     after = reading(booted, before["position"])
     assert after["complete"] is True
-    assert [(event["kind"], event["xid"], event["pci"]) for event in after["events"] if event["kind"] == "xid"] == [("xid", 79, "0000:52:00.0")]
+    assert [(event["kind"], event["xid"], event["pci"]) for event in after["events"] if event["kind"] == "xid"] == [
+        ("xid", 79, "0000:52:00.0")
+    ]
     assert reading(booted, after["position"])["events"] == []
 
 
@@ -86,7 +101,10 @@ def test_a_ring_that_wrapped(booted):
     assert int(records(booted)[-1][1]) == position["seq"] + 6
 
 
-@pytest.mark.parametrize("arguments, message", [(["log", "--level", "8", "x"], "invalid choice"), (["log", "--forget", "many"], "invalid int")])
+@pytest.mark.parametrize(
+    "arguments, message",
+    [(["log", "--level", "8", "x"], "invalid choice"), (["log", "--forget", "many"], "invalid int")],
+)
 def test_bad_input(booted, arguments, message):
     before = booted.read("dev/kmsg")
     done = booted.sim(*arguments, check=False)

@@ -43,30 +43,51 @@ def mig(node, question, wheel=wheels.VERSIONS[-1]):
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
 def test_instances_become_devices(booted, wheel):
-    assert mig(booted, """
+    assert mig(
+        booted,
+        """
 create(9, 2)
 create(14, 0, 0)
 create(19, 0)
 first, second = devices()[0], devices()[1]
 attributes = n.nvmlDeviceGetAttributes(second)
-print(json.dumps([ids(), text(n.nvmlDeviceGetName, first), text(n.nvmlDeviceGetName, second), n.nvmlDeviceGetMemoryInfo(first).total >> 20,
-                  n.nvmlDeviceGetMemoryInfo(first, n.nvmlMemory_v2).total >> 20, attributes.gpuInstanceSliceCount, attributes.computeInstanceSliceCount,
+print(json.dumps([ids(), text(n.nvmlDeviceGetName, first), text(n.nvmlDeviceGetName, second), \
+n.nvmlDeviceGetMemoryInfo(first).total >> 20,
+                  n.nvmlDeviceGetMemoryInfo(first, n.nvmlMemory_v2).total >> 20, attributes.gpuInstanceSliceCount, \
+attributes.computeInstanceSliceCount,
                   attributes.memorySizeMB, attributes.multiprocessorCount,
                   n.nvmlDeviceIsMigDeviceHandle(first).value, n.nvmlDeviceIsMigDeviceHandle(gpu).value]))
-""", wheel) == [[[2, 0], [3, 0], [3, 1], [9, 0]], "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "NVIDIA H100 80GB HBM3 MIG 1c.2g.20gb",
-                40448, 40448, 2, 1, 20096, 16, 1, 0]
+""",
+        wheel,
+    ) == [
+        [[2, 0], [3, 0], [3, 1], [9, 0]],
+        "NVIDIA H100 80GB HBM3 MIG 3g.40gb",
+        "NVIDIA H100 80GB HBM3 MIG 1c.2g.20gb",
+        40448,
+        40448,
+        2,
+        1,
+        20096,
+        16,
+        1,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
 def test_a_device_has_a_uuid_of_its_own(booted, wheel):
-    uuids, back, parent = mig(booted, """
+    uuids, back, parent = mig(
+        booted,
+        """
 create(19, 0)
 create(19, 0)
 uuids = [text(n.nvmlDeviceGetUUID, item) for item in devices()]
 back = n.nvmlDeviceGetHandleByUUID(uuids[1].encode())
 parent = n.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(back)
 print(json.dumps([uuids, n.nvmlDeviceGetGpuInstanceId(back), n.nvmlDeviceGetIndex(parent)]))
-""", wheel)
+""",
+        wheel,
+    )
     assert len(set(uuids)) == 2 and all(len(item) == 40 and item.startswith("MIG-") for item in uuids)
     assert (back, parent) == (13, 1)
     again = mig(booted, "print(json.dumps([text(n.nvmlDeviceGetUUID, item) for item in devices()]))")
@@ -74,15 +95,21 @@ print(json.dumps([uuids, n.nvmlDeviceGetGpuInstanceId(back), n.nvmlDeviceGetInde
 
 
 def test_what_whole_gpus_only_answer(booted):
-    assert mig(booted, """
+    assert mig(
+        booted,
+        """
 create(19, 0)
 item = devices()[0]
-print(json.dumps([rc(n.nvmlDeviceGetTemperature, item, 0), rc(n.nvmlDeviceGetAttributes, gpu), rc(n.nvmlDeviceGetGpuInstanceId, gpu)]))
-""") == [2, 3, 3]
+print(json.dumps([rc(n.nvmlDeviceGetTemperature, item, 0), rc(n.nvmlDeviceGetAttributes, gpu), \
+rc(n.nvmlDeviceGetGpuInstanceId, gpu)]))
+""",
+    ) == [2, 3, 3]
 
 
 def test_placements_and_capacity(booted):
-    assert mig(booted, """
+    assert mig(
+        booted,
+        """
 def room(profile):
     return value(n.nvmlDeviceGetGpuInstanceRemainingCapacity, gpu, profile)
 answers = [[room(item) for item in (0, 5, 9, 14, 15, 19, 20)]]
@@ -94,96 +121,139 @@ info = n.nvmlGpuInstanceGetInfo(instance)
 answers.append([info.id, info.profileId, info.placement.start, info.placement.size, n.nvmlDeviceGetIndex(info.device)])
 answers.append([rc(n.nvmlDeviceCreateGpuInstance, gpu, item) for item in (19, 77)])
 print(json.dumps(answers))
-""") == [[1, 1, 2, 3, 4, 7, 1], [0, 1, 1, 2, 2, 4, 1], [1, 9, 0, 4, 1], [23, 3]]
+""",
+    ) == [[1, 1, 2, 3, 4, 7, 1], [0, 1, 1, 2, 2, 4, 1], [1, 9, 0, 4, 1], [23, 3]]
 
 
 @pytest.mark.parametrize("start, size, answer", [(2, 2, 0), (0, 2, 23), (1, 2, 2), (6, 2, 2), (2, 1, 2), (2, 4, 2)])
 def test_an_instance_stands_where_it_was_asked_for_or_nowhere(booted, start, size, answer):
-    assert mig(booted, """
+    assert mig(
+        booted,
+        """
 n.nvmlDeviceCreateGpuInstanceWithPlacement(gpu, 19, ctypes.byref(n.c_nvmlGpuInstancePlacement_t(1, 1)))
-answer = value(n.nvmlDeviceCreateGpuInstanceWithPlacement, gpu, 14, ctypes.byref(n.c_nvmlGpuInstancePlacement_t(%d, %d)))
+answer = value(n.nvmlDeviceCreateGpuInstanceWithPlacement, gpu, 14, ctypes.byref(n.c_nvmlGpuInstancePlacement_t(%d, \
+%d)))
 left = n.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, 14)
-print(json.dumps([answer, left] if isinstance(answer, str) else [0, left, n.nvmlGpuInstanceGetInfo(answer).placement.start]))
-""" % (start, size)) == ([0, 1, start] if answer == 0 else ["rc %d" % answer, 2])
+print(json.dumps([answer, left] if isinstance(answer, str) else [0, left, \
+n.nvmlGpuInstanceGetInfo(answer).placement.start]))
+"""
+        % (start, size),
+    ) == ([0, 1, start] if answer == 0 else ["rc %d" % answer, 2])
 
 
-@pytest.mark.parametrize("driver, answer", [("590.48.01", [19, "MIG 1g.10gb", 9984, 1, 9, "rc 3"]), (simnode.OLD, "rc 13")])
+@pytest.mark.parametrize(
+    "driver, answer", [("590.48.01", [19, "MIG 1g.10gb", 9984, 1, 9, "rc 3"]), (simnode.OLD, "rc 13")]
+)
 def test_profiles_by_their_ids_as_drivers_have_it(make_node, driver, answer):
     node = make_node().booted(driver)
-    assert node.python("""
+    assert (
+        node.python("""
 n.nvmlInit()
 def found(number):
     info = value(n.nvmlDeviceGetGpuInstanceProfileInfoById, handle(), number)
-    return info if isinstance(info, str) else [info.id, info.name.decode() if isinstance(info.name, bytes) else info.name, info.memorySizeMB]
+    return info if isinstance(info, str) else [info.id, info.name.decode() if isinstance(info.name, \
+bytes) else info.name, info.memorySizeMB]
 first, second = found(19), found(9)
 print(json.dumps(first if isinstance(first, str) else first + [1, second[0], found(77)]))
-""") == answer
+""")
+        == answer
+    )
 
 
 def test_profiles_come_with_the_drivers_that_have_them(make_node):
     # The bindings ask through a function that 470 has not.
-    have = "[n._nvmlGetFunctionPointer('nvmlDeviceGetGpuInstanceProfileInfo')(handle(), index, ctypes.create_string_buffer(48)) for index in (0, 7, 9)]"
+    have = (
+        "[n._nvmlGetFunctionPointer('nvmlDeviceGetGpuInstanceProfileInfo')(handle(), index, "
+        "ctypes.create_string_buffer(48)) for index in (0, 7, 9)]"
+    )
     assert make_node("a100-sxm", 1).booted("470.256.02").ask(have) == [0, 0, 3]
     assert make_node("a100-sxm", 1).booted().ask(have) == [0, 0, 0]
 
 
 def test_profiles(booted):
-    assert mig(booted, """
+    assert mig(
+        booted,
+        """
 found = {}
 for index in range(10):
     try:
         info = n.nvmlDeviceGetGpuInstanceProfileInfo(gpu, index)
-        found[str(info.id)] = [info.sliceCount, info.instanceCount, info.memorySizeMB, info.name.decode() if isinstance(info.name, bytes) else info.name]
+        found[str(info.id)] = [info.sliceCount, info.instanceCount, info.memorySizeMB, \
+info.name.decode() if isinstance(info.name, bytes) else info.name]
     except n.NVMLError as error:
         assert error.value == 3
 print(json.dumps(found))
-""") == {"19": [1, 7, 9984, "MIG 1g.10gb"], "20": [1, 1, 9984, "MIG 1g.10gb+me"], "15": [1, 4, 20096, "MIG 1g.20gb"], "14": [2, 3, 20096, "MIG 2g.20gb"],
-         "9": [3, 2, 40448, "MIG 3g.40gb"], "5": [4, 1, 40448, "MIG 4g.40gb"], "0": [7, 1, 81152, "MIG 7g.80gb"]}
+""",
+    ) == {
+        "19": [1, 7, 9984, "MIG 1g.10gb"],
+        "20": [1, 1, 9984, "MIG 1g.10gb+me"],
+        "15": [1, 4, 20096, "MIG 1g.20gb"],
+        "14": [2, 3, 20096, "MIG 2g.20gb"],
+        "9": [3, 2, 40448, "MIG 3g.40gb"],
+        "5": [4, 1, 40448, "MIG 4g.40gb"],
+        "0": [7, 1, 81152, "MIG 7g.80gb"],
+    }
 
 
 def test_compute_instances_share_a_gpu_instance(booted):
-    assert mig(booted, """
+    assert mig(
+        booted,
+        """
 instance = create(9)
 room = lambda profile: value(n.nvmlGpuInstanceGetComputeInstanceRemainingCapacity, instance, profile)
 info = n.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, 1, 0)
-answers = [[room(item) for item in (0, 1, 2, 3)], [info.id, info.sliceCount, info.instanceCount, info.multiprocessorCount]]
+answers = [[room(item) for item in (0, 1, 2, 3)], [info.id, info.sliceCount, info.instanceCount, \
+info.multiprocessorCount]]
 first = n.nvmlGpuInstanceCreateComputeInstance(instance, 1)
 answers.append([[room(item) for item in (0, 1, 2)], rc(n.nvmlGpuInstanceCreateComputeInstance, instance, 1)])
 found = n.nvmlComputeInstanceGetInfo(first)
 answers.append([found.id, found.profileId, found.placement.start, found.placement.size])
-answers.append([rc(n.nvmlGpuInstanceDestroy, instance), rc(n.nvmlComputeInstanceDestroy, first), rc(n.nvmlGpuInstanceDestroy, instance),
+answers.append([rc(n.nvmlGpuInstanceDestroy, instance), rc(n.nvmlComputeInstanceDestroy, first), \
+rc(n.nvmlGpuInstanceDestroy, instance),
                 rc(n.nvmlGpuInstanceGetInfo, instance), rc(n.nvmlComputeInstanceGetInfo, first), ids()])
 print(json.dumps(answers))
-""") == [[3, 1, 1, "rc 3"], [1, 2, 1, 32], [[1, 0, 0], 23], [0, 1, 0, 2], [19, 0, 0, 2, 2, []]]
+""",
+    ) == [[3, 1, 1, "rc 3"], [1, 2, 1, 32], [[1, 0, 0], 23], [0, 1, 0, 2], [19, 0, 0, 2, 2, []]]
 
 
 def test_remapped_rows_are_hidden_while_instances_exist(booted):
-    assert mig(booted, """
+    assert mig(
+        booted,
+        """
 answers = [rc(n.nvmlDeviceGetRemappedRows, gpu)]
 instance = create(19)
 answers += [rc(n.nvmlDeviceGetRemappedRows, gpu), rc(n.nvmlDeviceGetRemappedRows, handle(0))]
 n.nvmlGpuInstanceDestroy(instance)
 answers.append(rc(n.nvmlDeviceGetRemappedRows, gpu))
 print(json.dumps(answers))
-""") == [0, 3, 0, 0]
+""",
+    ) == [0, 3, 0, 0]
 
 
 def test_volatile_errors_are_not_told_by_the_whole_gpu(booted):
-    assert mig(booted, """
+    assert mig(
+        booted,
+        """
 print(json.dumps([[rc(n.nvmlDeviceGetTotalEccErrors, handle(i), 1, counter) for counter in (0, 1)] for i in (1, 0)]
                  + [[rc(n.nvmlDeviceGetMemoryErrorCounter, gpu, 1, counter, 7) for counter in (0, 1)]]))
-""") == [[3, 0], [0, 0], [3, 0]]
+""",
+    ) == [[3, 0], [0, 0], [3, 0]]
 
 
 def test_a_compute_instance_alone_has_all_multiprocessors(booted):
-    assert mig(booted, """
+    assert mig(
+        booted,
+        """
 create(9, 2)
 create(14, 0, 0)
 print(json.dumps([n.nvmlDeviceGetAttributes(item).multiprocessorCount for item in devices()]))
-""") == [60, 16, 16]
+""",
+    ) == [60, 16, 16]
 
 
 def test_boards_without_mig(make_node):
     node = make_node("l4").booted()
-    assert node.ask("[rc(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(), 0), n.nvmlDeviceGetMaxMigDeviceCount(handle()),"
-                    " rc(n.nvmlDeviceCreateGpuInstance, handle(), 19)]") == [3, 0, 3]
+    assert node.ask(
+        "[rc(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(), 0), n.nvmlDeviceGetMaxMigDeviceCount(handle()),"
+        " rc(n.nvmlDeviceCreateGpuInstance, handle(), 19)]"
+    ) == [3, 0, 3]

@@ -55,6 +55,7 @@ def ask(node, question):
 @pytest.fixture
 def board(make_node):
     """Makes a node of one GPU with MIG on."""
+
     def make(model):
         node = make_node(model, 1)
         if model == "rtx-pro-6000":
@@ -69,6 +70,7 @@ def board(make_node):
             node.ask("rc(n.nvmlDeviceSetMigMode, handle(), 1)")
             node.sim("boot")
         return node
+
     return make
 
 
@@ -102,31 +104,45 @@ def test_instances_have_the_memory_and_engines_of_the_board(board, model):
 
 def test_compute_instances_that_share_have_the_multiprocessors_of_the_board(board):
     facts = BOARDS["h200"]["compute"]
-    assert ask(board("h200"), """
+    assert (
+        ask(
+            board("h200"),
+            """
 instance = n.nvmlDeviceCreateGpuInstance(gpu, %d)
 def count(item):
     return n.nvmlGpuInstanceGetComputeInstanceProfileInfo(instance, item, 0).multiprocessorCount
 print(json.dumps({item: count(item) for item in %r}))
-""" % (facts["profile"], [int(item) for item in facts["slices"]])) == facts["slices"]
+"""
+            % (facts["profile"], [int(item) for item in facts["slices"]]),
+        )
+        == facts["slices"]
+    )
 
 
 # ---- a board whose profiles share engines and graphics ----
 
+
 def test_media_engines_are_given_once(board):
     node = board("rtx-pro-6000")
-    assert ask(node, """
+    assert ask(
+        node,
+        """
 print(json.dumps([create(65)[0], create(14)[0], create(21)[0], create(67)[0], create(66)[0]]))
-""") == [3, "rc 23", "rc 23", 4, 2]
+""",
+    ) == [3, "rc 23", "rc 23", 4, 2]
     room = "[n.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu, item) for item in (14, 67, 5, 66, 0)]"
     assert ask(node, "print(json.dumps(%s))" % room) == [0] * 5
 
 
 def test_profiles_with_graphics_say_so(board):
-    assert ask(board("rtx-pro-6000"), """
+    assert ask(
+        board("rtx-pro-6000"),
+        """
 def capabilities(index):
     space = ctypes.create_string_buffer(152)
     ctypes.c_uint.from_buffer(space).value = 152 | 3 << 24
     answer = n._nvmlGetFunctionPointer("nvmlDeviceGetGpuInstanceProfileInfoV")(gpu, index, space)
     return [answer, space.raw[48:144].split(b"\\0")[0].decode(), ctypes.c_uint.from_buffer(space, 144).value]
 print(json.dumps([capabilities(index) for index in (0, 10, 15, 13)]))
-""") == [[0, "MIG 1g.24gb", 0], [0, "MIG 1g.24gb+gfx", 2], [0, "MIG 1g.24gb+me.all", 0], [0, "MIG 1g.24gb-me", 0]]
+""",
+    ) == [[0, "MIG 1g.24gb", 0], [0, "MIG 1g.24gb+gfx", 2], [0, "MIG 1g.24gb+me.all", 0], [0, "MIG 1g.24gb-me", 0]]

@@ -41,7 +41,10 @@ def test_on_hopper_the_mode_changes_at_once(booted):
 def test_on_ampere_the_mode_waits_for_a_reset(make_node, model):
     node = make_node(model, 2).booted()
     assert ask(node, "set_mode(1)", "set_mode(1, 1)", "set_mode(0, 1)") == [
-        [0, 16, [0, 1]], [0, 16, [0, 1]], [0, 0, [0, 0]]]
+        [0, 16, [0, 1]],
+        [0, 16, [0, 1]],
+        [0, 0, [0, 0]],
+    ]
     assert ask(node, "rc(n.nvmlDeviceCreateGpuInstance, handle(), 19)") == [3]
     reload(node)
     assert ask(node, MODE, "n.nvmlDeviceGetMigMode(handle(1))") == [[1, 1], [0, 0]]
@@ -71,9 +74,14 @@ def test_the_mode_of_a_busy_gpu_waits(make_node, model, after, kind):
 
 def test_changing_the_mode_takes_the_instances_away(booted):
     booted.sim("mig", "--gpu", "1", "1g.10gb")
-    assert ask(booted, "instances(1)", "set_mode(0, 1)", "rc(n.nvmlDeviceCreateGpuInstance, handle(1), 19)",
-               "set_mode(1, 1)", "instances(1)") == [
-        1, [0, 0, [0, 0]], 3, [0, 0, [1, 1]], 0]
+    assert ask(
+        booted,
+        "instances(1)",
+        "set_mode(0, 1)",
+        "rc(n.nvmlDeviceCreateGpuInstance, handle(1), 19)",
+        "set_mode(1, 1)",
+        "instances(1)",
+    ) == [1, [0, 0, [0, 0]], 3, [0, 0, [1, 1]], 0]
 
 
 def test_on_ampere_instances_stay_until_the_reset(make_node):
@@ -99,19 +107,27 @@ def test_a_gpu_in_use_is_not_laid_out(make_node, model, name):
 
 # ---- the note of what was asked to change ----
 
+
 def writes(node):
     place = node.root / "run/gpusim/writes"
     return place.read_text().splitlines() if place.exists() else []
 
 
 def test_reading_notes_no_write(booted):
-    ask(booted, MODE, "instances()", "n.nvmlDeviceGetGpuInstanceProfileInfo(handle(), 0).id",
-        "n.nvmlDeviceGetPowerManagementLimit(handle())")
+    ask(
+        booted,
+        MODE,
+        "instances()",
+        "n.nvmlDeviceGetGpuInstanceProfileInfo(handle(), 0).id",
+        "n.nvmlDeviceGetPowerManagementLimit(handle())",
+    )
     assert not writes(booted)
 
 
 def test_each_call_that_changes_something_is_noted(booted):
-    booted.python(SET + """
+    booted.python(
+        SET
+        + """
 set_mode(1, 2)
 instance = n.nvmlDeviceCreateGpuInstance(handle(2), 9)
 compute = n.nvmlGpuInstanceCreateComputeInstance(instance, 2)
@@ -120,11 +136,17 @@ n.nvmlComputeInstanceDestroy(compute)
 n.nvmlGpuInstanceDestroy(instance)
 n.nvmlDeviceSetPersistenceMode(handle(1), 1)
 print(1)
-""")
+"""
+    )
     assert writes(booted) == [
-        "nvmlDeviceSetMigMode 2", "nvmlDeviceCreateGpuInstance 2", "nvmlGpuInstanceCreateComputeInstance 2",
-        "nvmlDeviceCreateGpuInstance 2", "nvmlComputeInstanceDestroy 2", "nvmlGpuInstanceDestroy 2",
-        "nvmlDeviceSetPersistenceMode 1"]
+        "nvmlDeviceSetMigMode 2",
+        "nvmlDeviceCreateGpuInstance 2",
+        "nvmlGpuInstanceCreateComputeInstance 2",
+        "nvmlDeviceCreateGpuInstance 2",
+        "nvmlComputeInstanceDestroy 2",
+        "nvmlGpuInstanceDestroy 2",
+        "nvmlDeviceSetPersistenceMode 1",
+    ]
     reload(booted)
     assert len(writes(booted)) == 7
     booted.sim("boot")

@@ -51,15 +51,19 @@ def ask(node, *expressions):
 def test_a_process_is_listed_by_its_instance_and_by_the_gpu(laid_out):
     laid_out.sim("inject", "stray-process", "--gpu", "1", "--mig", "3", "--value", "2048")
     laid_out.sim("inject", "stray-process", "graphics", "--gpu", "1", "--mig", "10")
-    assert ask(laid_out, "processes(gpu)", "[processes(item) for item in devices()]", "processes(gpu, 'Graphics')",
-               "[n.nvmlDeviceGetMemoryInfo(item).used >> 20 for item in devices()]") == [
-        [[3, 0, 2048]], [[], [[3, 0, 2048]], [], []], [[10, 0, 1024]], [0, 2048, 0, 0]]
+    assert ask(
+        laid_out,
+        "processes(gpu)",
+        "[processes(item) for item in devices()]",
+        "processes(gpu, 'Graphics')",
+        "[n.nvmlDeviceGetMemoryInfo(item).used >> 20 for item in devices()]",
+    ) == [[[3, 0, 2048]], [[], [[3, 0, 2048]], [], []], [[10, 0, 1024]], [0, 2048, 0, 0]]
 
 
 def test_a_process_of_the_whole_gpu_names_no_instance(booted):
     booted.sim("inject", "stray-process", "--gpu", "1")
     # The binding makes None of the number that says so, or leaves it.
-    assert ask(booted, "[item[:2] for item in processes(gpu)]") in ([[[None, None]]], [[[0xffffffff] * 2]])
+    assert ask(booted, "[item[:2] for item in processes(gpu)]") in ([[[None, None]]], [[[0xFFFFFFFF] * 2]])
 
 
 def test_a_process_needs_an_instance_that_is_there(laid_out):
@@ -70,31 +74,40 @@ def test_a_process_needs_an_instance_that_is_there(laid_out):
 
 def test_what_is_in_use_is_not_destroyed(laid_out):
     laid_out.sim("inject", "stray-process", "--gpu", "1", "--mig", "3")
-    assert ask(laid_out, "destroy(3, 0)", "destroy(3)", "destroy(9)", "destroy(9, 0)", "destroy(9)",
-               "sorted(instances())") == [19, 19, 19, 0, 0, [2, 3, 10]]
+    assert ask(
+        laid_out, "destroy(3, 0)", "destroy(3)", "destroy(9)", "destroy(9, 0)", "destroy(9)", "sorted(instances())"
+    ) == [19, 19, 19, 0, 0, [2, 3, 10]]
     laid_out.sim("clear", "stray-process")
     assert ask(laid_out, "destroy(3, 0)", "destroy(3)", "sorted(instances())") == [0, 0, [2, 10]]
 
 
 def test_a_gpu_instance_whose_compute_instance_has_no_process_is_freed(laid_out):
-    laid_out.python(ASK + """
+    laid_out.python(
+        ASK
+        + """
 destroy(3, 0)
 for _ in range(2):
     n.nvmlGpuInstanceCreateComputeInstance(instances()[3], 0)
 print(1)
-""")
+"""
+    )
     laid_out.sim("inject", "stray-process", "--gpu", "1", "--mig", "3", "--ci", "1")
     assert ask(laid_out, "destroy(3, 0)", "destroy(3, 1)") == [0, 19]
 
 
 # ---- what a MIG device answers ----
 
-@pytest.mark.parametrize("model, names", [
-    ("h100-sxm", "3g.40gb 2g.20gb 1g.10gb"), ("h200", "3g.71gb 2g.35gb 1g.18gb"), ("a30", "2g.12gb 1g.6gb")])
+
+@pytest.mark.parametrize(
+    "model, names",
+    [("h100-sxm", "3g.40gb 2g.20gb 1g.10gb"), ("h200", "3g.71gb 2g.35gb 1g.18gb"), ("a30", "2g.12gb 1g.6gb")],
+)
 def test_devices_answer_as_those_of_the_board(make_node, model, names):
     node = make_node(model, 2).booted()
     node.sim("mig", "--gpu", "1", *names.split())
-    found = node.python(ASK + """
+    found = node.python(
+        ASK
+        + """
 def answers(item):
     parts = n.nvmlDeviceGetAttributes(item)
     return {"mib": n.nvmlDeviceGetMemoryInfo(item).total >> 20,
@@ -102,32 +115,40 @@ def answers(item):
             "ce": parts.sharedCopyEngineCount, "enc": parts.sharedEncoderCount, "dec": parts.sharedDecoderCount,
             "ofa": parts.sharedOfaCount, "jpeg": parts.sharedJpegCount, "sm": parts.multiprocessorCount}
 print(json.dumps([answers(item) for item in devices()]))
-""")
+"""
+    )
     for number, answers in zip(DEVICES[model]["devices"], found):
         facts = DEVICES[model]["devices"][number]
         assert {key: answers[key] for key in facts} == facts
 
 
 def test_devices_answer_what_is_asked_of_gpus(laid_out):
-    assert ask(laid_out, "[n.nvmlDeviceGetIndex(item) for item in devices()]", "n.nvmlDeviceGetEccMode(devices()[0])",
-               "n.nvmlDeviceGetComputeMode(devices()[0])",
-               "[value(n.nvmlDeviceGetTotalEccErrors, devices()[0], *two) for two in ((0, 0), (0, 1), (1, 0), (1, 1))]",
-               "value(n.nvmlDeviceGetMemoryErrorCounter, devices()[0], 1, 0, 7)") == [
-        [0, 1, 2, 3], [1, 1], 0, [0, "rc 3", 0, "rc 3"], 0]
+    assert ask(
+        laid_out,
+        "[n.nvmlDeviceGetIndex(item) for item in devices()]",
+        "n.nvmlDeviceGetEccMode(devices()[0])",
+        "n.nvmlDeviceGetComputeMode(devices()[0])",
+        "[value(n.nvmlDeviceGetTotalEccErrors, devices()[0], *two) for two in ((0, 0), (0, 1), (1, 0), (1, 1))]",
+        "value(n.nvmlDeviceGetMemoryErrorCounter, devices()[0], 1, 0, 7)",
+    ) == [[0, 1, 2, 3], [1, 1], 0, [0, "rc 3", 0, "rc 3"], 0]
 
 
 def test_devices_of_a_lost_gpu_are_lost(laid_out):
-    assert laid_out.python(ASK + """
+    assert laid_out.python(
+        ASK
+        + """
 import pathlib
 item = devices()[0]
 before = rc(n.nvmlDeviceGetMemoryInfo, item)
 with open(pathlib.Path(os.environ["GPUSIM_ROOT"], "run/gpusim/settings.ini"), "a") as stream:
     stream.write("[gpu 1]\\nlost = 1\\n")
 print(json.dumps([before, rc(n.nvmlDeviceGetMemoryInfo, item), rc(n.nvmlDeviceGetMemoryInfo, handle(0))]))
-""".replace("import pathlib", "import os, pathlib")) == [0, 15, 0]
+""".replace("import pathlib", "import os, pathlib")
+    ) == [0, 15, 0]
 
 
 # ---- capabilities ----
+
 
 def capabilities(node, gpu=1):
     """The places below /proc, with the minor number that each names."""
@@ -136,7 +157,7 @@ def capabilities(node, gpu=1):
 
 
 def devices(node):
-    return {int(path.name[len("nvidia-cap"):]) for path in (node.root / "dev/nvidia-caps").glob("nvidia-cap*")}
+    return {int(path.name[len("nvidia-cap") :]) for path in (node.root / "dev/nvidia-caps").glob("nvidia-cap*")}
 
 
 def minors(node):
@@ -144,8 +165,14 @@ def minors(node):
 
 
 def test_the_table_of_minor_numbers(booted):
-    known = {"config": "1", "monitor": "2", "gpu0/gi0/access": "3", "gpu0/gi0/ci0/access": "4", "gpu0/gi1/access": "12",
-             "gpu1/gi0/access": "138"}
+    known = {
+        "config": "1",
+        "monitor": "2",
+        "gpu0/gi0/access": "3",
+        "gpu0/gi0/ci0/access": "4",
+        "gpu0/gi1/access": "12",
+        "gpu1/gi0/access": "138",
+    }
     assert {name: minors(booted)[name] for name in known} == known
     assert devices(booted) == {1, 2}
     assert "DeviceFileMinor: 1" in booted.read("proc/driver/nvidia/capabilities/mig/config")
@@ -171,9 +198,12 @@ def test_capabilities_come_and_go_with_the_instances(laid_out):
 @pytest.mark.parametrize("model, name", [("a100-sxm", "1g.5gb"), ("h100-sxm", "1g.10gb")])
 def test_capabilities_are_lost_with_the_instances(make_node, model, name):
     node = make_node(model, 2).booted()
-    for again in (lambda: node.sim("mig", "--gpu", "1"), lambda: node.sim("boot"),
-                  lambda: node.tool("nvidia-smi", "--gpu-reset", "-i", "1"),
-                  lambda: node.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")):
+    for again in (
+        lambda: node.sim("mig", "--gpu", "1"),
+        lambda: node.sim("boot"),
+        lambda: node.tool("nvidia-smi", "--gpu-reset", "-i", "1"),
+        lambda: node.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm"),
+    ):
         node.sim("mig", "--gpu", "1", name)
         assert len(capabilities(node)) == 2 and len(devices(node)) == 4
         again()

@@ -21,32 +21,101 @@ SPEC.loader.exec_module(profile_table)
 # What captures with that driver show. H200 with 590.48.01 stands in test_smi_queries.py.
 CAPTURES = {
     ("a100-sxm", "570.148.08"): {
-        "name": "NVIDIA A100-SXM4-40GB", "pci.device_id": "0x20B010DE", "pci.sub_device_id": "0x134F10DE", "memory.total": "40960 MiB",
-        "memory.reserved": "518 MiB", "vbios_version": "92.00.45.00.03", "inforom.ecc": "6.16", "remapped_rows.histogram.max": "640",
-        "temperature.gpu.tlimit": "[N/A]", "power.draw.average": "[N/A]", "power.default_limit": "400.00 W", "power.min_limit": "100.00 W",
-        "clocks.current.graphics": "210 MHz", "clocks.applications.graphics": "1095 MHz", "clocks.max.memory": "1215 MHz", "fabric.state": "[N/A]",
-        "utilization.jpeg": "0 %", "addressing_mode": "[N/A]", "pcie.link.gen.max": "4", "display_mode": "Enabled", "gpu_recovery_action": "None"},
+        "name": "NVIDIA A100-SXM4-40GB",
+        "pci.device_id": "0x20B010DE",
+        "pci.sub_device_id": "0x134F10DE",
+        "memory.total": "40960 MiB",
+        "memory.reserved": "518 MiB",
+        "vbios_version": "92.00.45.00.03",
+        "inforom.ecc": "6.16",
+        "remapped_rows.histogram.max": "640",
+        "temperature.gpu.tlimit": "[N/A]",
+        "power.draw.average": "[N/A]",
+        "power.default_limit": "400.00 W",
+        "power.min_limit": "100.00 W",
+        "clocks.current.graphics": "210 MHz",
+        "clocks.applications.graphics": "1095 MHz",
+        "clocks.max.memory": "1215 MHz",
+        "fabric.state": "[N/A]",
+        "utilization.jpeg": "0 %",
+        "addressing_mode": "[N/A]",
+        "pcie.link.gen.max": "4",
+        "display_mode": "Enabled",
+        "gpu_recovery_action": "None",
+    },
     ("h100-sxm", "580.105.08"): {
-        "name": "NVIDIA H100 80GB HBM3", "pci.sub_device_id": "0x16C110DE", "memory.total": "81559 MiB", "memory.reserved": "480 MiB",
-        "remapped_rows.histogram.max": "2560", "temperature.gpu.tlimit": "56", "power.min_limit": "200.00 W", "clocks.applications.graphics": "1980 MHz",
-        "fabric.state": "Completed", "fabric.health.summary": "N/A", "addressing_mode": "HMM", "power.management": "Enabled",
-        "display_mode": "[Requested functionality has been deprecated]", "clocks_event_reasons_counters.sw_thermal_slowdown": "0 us"},
+        "name": "NVIDIA H100 80GB HBM3",
+        "pci.sub_device_id": "0x16C110DE",
+        "memory.total": "81559 MiB",
+        "memory.reserved": "480 MiB",
+        "remapped_rows.histogram.max": "2560",
+        "temperature.gpu.tlimit": "56",
+        "power.min_limit": "200.00 W",
+        "clocks.applications.graphics": "1980 MHz",
+        "fabric.state": "Completed",
+        "fabric.health.summary": "N/A",
+        "addressing_mode": "HMM",
+        "power.management": "Enabled",
+        "display_mode": "[Requested functionality has been deprecated]",
+        "clocks_event_reasons_counters.sw_thermal_slowdown": "0 us",
+    },
     ("b200", "580.105.08"): {
-        "name": "NVIDIA B200", "pci.device_id": "0x290110DE", "pci.sub_device_id": "0x199910DE", "memory.total": "183359 MiB",
-        "memory.reserved": "728 MiB", "remapped_rows.histogram.max": "3840", "temperature.gpu.tlimit": "57", "power.default_limit": "1000.00 W",
-        "power.min_limit": "200.00 W", "clocks.current.graphics": "120 MHz", "clocks.max.graphics": "1965 MHz", "clocks.max.memory": "3996 MHz",
-        "clocks.applications.graphics": "1965 MHz", "fabric.health.summary": "Healthy", "addressing_mode": "None", "compute_cap": "10.0"},
+        "name": "NVIDIA B200",
+        "pci.device_id": "0x290110DE",
+        "pci.sub_device_id": "0x199910DE",
+        "memory.total": "183359 MiB",
+        "memory.reserved": "728 MiB",
+        "remapped_rows.histogram.max": "3840",
+        "temperature.gpu.tlimit": "57",
+        "power.default_limit": "1000.00 W",
+        "power.min_limit": "200.00 W",
+        "clocks.current.graphics": "120 MHz",
+        "clocks.max.graphics": "1965 MHz",
+        "clocks.max.memory": "3996 MHz",
+        "clocks.applications.graphics": "1965 MHz",
+        "fabric.health.summary": "Healthy",
+        "addressing_mode": "None",
+        "compute_cap": "10.0",
+    },
     ("l4", "550.90.07"): {
-        "name": "NVIDIA L4", "pci.sub_device_id": "0x16CA10DE", "memory.total": "23034 MiB", "pstate": "P8", "clocks.current.memory": "405 MHz",
-        "clocks.max.memory": "6251 MHz", "remapped_rows.histogram.max": "96", "power.max_limit": "72.00 W", "power.min_limit": "40.00 W",
-        "temperature.memory": "[N/A]", "fabric.state": "[N/A]", "mig.mode.current": "[N/A]", "display_mode": "Enabled"},
+        "name": "NVIDIA L4",
+        "pci.sub_device_id": "0x16CA10DE",
+        "memory.total": "23034 MiB",
+        "pstate": "P8",
+        "clocks.current.memory": "405 MHz",
+        "clocks.max.memory": "6251 MHz",
+        "remapped_rows.histogram.max": "96",
+        "power.max_limit": "72.00 W",
+        "power.min_limit": "40.00 W",
+        "temperature.memory": "[N/A]",
+        "fabric.state": "[N/A]",
+        "mig.mode.current": "[N/A]",
+        "display_mode": "Enabled",
+    },
     ("v100-sxm", "550.127.05"): {
-        "name": "Tesla V100-SXM2-32GB", "pci.sub_device_id": "0x124910DE", "inforom.ecc": "5.0", "pcie.link.gen.max": "3", "power.max_limit": "300.00 W",
-        "power.min_limit": "150.00 W", "clocks.applications.graphics": "1290 MHz", "clocks.max.graphics": "1530 MHz",
-        "ecc.errors.corrected.volatile.register_file": "0", "ecc.errors.corrected.volatile.l1_cache": "0", "ecc.errors.corrected.volatile.l2_cache": "0",
-        "ecc.errors.corrected.volatile.cbu": "[N/A]", "ecc.errors.uncorrected.volatile.cbu": "0", "ecc.errors.uncorrected.volatile.sram": "[N/A]",
-        "utilization.jpeg": "[N/A]", "utilization.ofa": "[N/A]", "utilization.decoder": "0 %", "remapped_rows.pending": "[N/A]",
-        "retired_pages.dbe": "0", "retired_pages.pending": "No", "temperature.gpu.tlimit": "[N/A]", "fabric.state": "[N/A]"},
+        "name": "Tesla V100-SXM2-32GB",
+        "pci.sub_device_id": "0x124910DE",
+        "inforom.ecc": "5.0",
+        "pcie.link.gen.max": "3",
+        "power.max_limit": "300.00 W",
+        "power.min_limit": "150.00 W",
+        "clocks.applications.graphics": "1290 MHz",
+        "clocks.max.graphics": "1530 MHz",
+        "ecc.errors.corrected.volatile.register_file": "0",
+        "ecc.errors.corrected.volatile.l1_cache": "0",
+        "ecc.errors.corrected.volatile.l2_cache": "0",
+        "ecc.errors.corrected.volatile.cbu": "[N/A]",
+        "ecc.errors.uncorrected.volatile.cbu": "0",
+        "ecc.errors.uncorrected.volatile.sram": "[N/A]",
+        "utilization.jpeg": "[N/A]",
+        "utilization.ofa": "[N/A]",
+        "utilization.decoder": "0 %",
+        "remapped_rows.pending": "[N/A]",
+        "retired_pages.dbe": "0",
+        "retired_pages.pending": "No",
+        "temperature.gpu.tlimit": "[N/A]",
+        "fabric.state": "[N/A]",
+    },
 }
 # Margins of the thresholds of fields 193, 194 and 196.
 MARGINS = {"h100-sxm": [-8, -2, 0], "h200": [-8, -2, 0], "b200": [-5, -3, 0], "l4": [-5, -2, 0]}
@@ -61,34 +130,57 @@ def test_boards_answer_as_captures_show(make_node, model, driver):
     node.firmware(driver)
     node.sim("boot")
     expected = CAPTURES[model, driver]
-    answer = node.tool("nvidia-smi", "--query-gpu=" + ",".join(expected), "--format=csv,noheader", "-i", "0").stdout.strip().split(", ")
+    answer = (
+        node.tool("nvidia-smi", "--query-gpu=" + ",".join(expected), "--format=csv,noheader", "-i", "0")
+        .stdout.strip()
+        .split(", ")
+    )
     assert dict(zip(expected, answer)) == expected
-    margins = node.ask("[(lambda item: item.value.siVal if item.nvmlReturn == 0 else 'rc %d' % item.nvmlReturn)"
-                       "(n.nvmlDeviceGetFieldValues(handle(), [number])[0]) for number in (193, 194, 196)]")
+    margins = node.ask(
+        "[(lambda item: item.value.siVal if item.nvmlReturn == 0 else 'rc %d' % item.nvmlReturn)"
+        "(n.nvmlDeviceGetFieldValues(handle(), [number])[0]) for number in (193, 194, 196)]"
+    )
     assert margins == MARGINS.get(model, ["rc 3"] * 3)
 
 
 @pytest.mark.parametrize("driver, expected", [("580.95.05", [0, 0, 0]), ("590.48.01", [26, 26, 26])])
 def test_what_drivers_no_longer_answer(make_node, driver, expected):
     node = make_node("h200").booted(driver)
-    assert node.ask("[rc(n.nvmlDeviceGetApplicationsClock, handle(), 0), rc(n.nvmlDeviceGetDefaultApplicationsClock, handle(), 0),"
-                    " rc(n.nvmlDeviceGetPowerManagementMode, handle())]") == expected
+    assert (
+        node.ask(
+            "[rc(n.nvmlDeviceGetApplicationsClock, handle(), 0), rc(n.nvmlDeviceGetDefaultApplicationsClock, handle(), "
+            "0), rc(n.nvmlDeviceGetPowerManagementMode, handle())]"
+        )
+        == expected
+    )
 
 
 def test_each_value_has_a_source():
     models = profile_table.profiles()
-    assert [(model, key) for model, values in models.items() for key in values if profile_table.source(model, key) is None] == []
+    assert [
+        (model, key) for model, values in models.items() for key in values if profile_table.source(model, key) is None
+    ] == []
     assert sorted(profile_table.named_captures()) == sorted(models)
     assert profile_table.source("h200", "no_such_key") is None
 
 
 def test_each_pattern_of_the_sources_fits_a_key():
     models = profile_table.profiles()
-    stale = [(section, pattern) for section, sources in profile_table.sections().items() for patterns in sources.values() for pattern in patterns.split()
-             if not any(fnmatch.fnmatchcase(key, pattern) for model in ([section] if section != "all" else models) for key in models[model])]
+    stale = [
+        (section, pattern)
+        for section, sources in profile_table.sections().items()
+        for patterns in sources.values()
+        for pattern in patterns.split()
+        if not any(
+            fnmatch.fnmatchcase(key, pattern)
+            for model in ([section] if section != "all" else models)
+            for key in models[model]
+        )
+    ]
     assert stale == []
 
 
 def test_the_table_of_values_is_that_of_the_profiles():
     assert (profile_table.PROFILES / "README.md").read_text(encoding="utf-8") == profile_table.table(), (
-        "run python3 tests/sim/profile_table.py > tests/sim/profiles/README.md")
+        "run python3 tests/sim/profile_table.py > tests/sim/profiles/README.md"
+    )

@@ -23,9 +23,17 @@ NO_UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
 def record(node, out, check=True):
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
-    return subprocess.run([sys.executable, "-m", "tests.sim.record", str(out)], env=environment, cwd=str(simnode.SIM.parents[1]),
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=simnode.LIMIT_S,
-                          check=check)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.sim.record", str(out)],
+        env=environment,
+        cwd=str(simnode.SIM.parents[1]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=simnode.LIMIT_S,
+        check=check,
+    )
 
 
 @pytest.fixture
@@ -41,18 +49,28 @@ def test_values_and_codes_are_kept(node, tmp_path):
     assert document["system"]["nvmlSystemGetDriverVersion"]["rc"] == 0
     assert document["system"]["nvmlSystemGetDriverVersion"]["value"] == simnode.OLD
     first, second = [device["calls"] for device in document["devices"]]
-    assert (first["nvmlDeviceGetPowerManagementLimit"]["rc"], first["nvmlDeviceGetPowerManagementLimit"]["value"]) == (0, 700000)
+    assert (first["nvmlDeviceGetPowerManagementLimit"]["rc"], first["nvmlDeviceGetPowerManagementLimit"]["value"]) == (
+        0,
+        700000,
+    )
     assert first["nvmlDeviceGetComputeMode"]["rc"] == 0
     assert second["nvmlDeviceGetComputeMode"]["rc"] == 999 and "value" not in second["nvmlDeviceGetComputeMode"]
-    assert [(one["args"], one["rc"], one["value"]) for one in first["nvmlDeviceGetNvLinkState"]] == [([link], 0, 1) for link in range(18)]
+    assert [(one["args"], one["rc"], one["value"]) for one in first["nvmlDeviceGetNvLinkState"]] == [
+        ([link], 0, 1) for link in range(18)
+    ]
     # A structure is kept by its fields, with its size.
-    assert first["nvmlDeviceGetMemoryInfo"]["value"]["total"] == 81559 * 1024 * 1024 and first["nvmlDeviceGetMemoryInfo"]["value"]["_sizeof"] == 24
+    assert (
+        first["nvmlDeviceGetMemoryInfo"]["value"]["total"] == 81559 * 1024 * 1024
+        and first["nvmlDeviceGetMemoryInfo"]["value"]["_sizeof"] == 24
+    )
     # Drivers of this age know no recovery action.
     assert document["devices"][0]["fields"]["230"]["rc"] == 3
 
 
 def test_identities_are_masked(node, tmp_path):
-    own = node.ask('[[text(n.nvmlDeviceGetUUID, handle(gpu)), text(n.nvmlDeviceGetSerial, handle(gpu))] for gpu in (0, 1)]')
+    own = node.ask(
+        '[[text(n.nvmlDeviceGetUUID, handle(gpu)), text(n.nvmlDeviceGetSerial, handle(gpu))] for gpu in (0, 1)]'
+    )
     record(node, tmp_path / "out.json")
     kept = (tmp_path / "out.json").read_text()
     for uuid, serial in own:

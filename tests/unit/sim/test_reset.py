@@ -48,8 +48,9 @@ def test_settings_counters_and_repairs_do_not_survive(small):
 def test_mig_instances_go_and_the_mode_stays(make_node, model, profile):
     node = make_node(model, 2).booted()
     node.sim("mig", "--gpu", "0", profile)
-    devices = ("[n.nvmlDeviceGetMigMode(handle(0)), "
-               "value(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(0), 0) == 'rc 6']")
+    devices = (
+        "[n.nvmlDeviceGetMigMode(handle(0)), value(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(0), 0) == 'rc 6']"
+    )
     assert node.ask(devices)[1] is False
     capabilities = node.root / "run/gpusim/proc-driver/nvidia/capabilities/gpu0"
     assert capabilities.is_dir() and list((node.root / "dev/nvidia-caps").glob("nvidia-cap*"))
@@ -98,9 +99,16 @@ def test_in_use_by_the_display_module(small):
     assert "In use by another client" in reset(small, "-i", "0", status=255)
 
 
-@pytest.mark.parametrize("model, manager, alone",
-                         [("v100-sxm", "1", False), ("a100-sxm", "0", True), ("h100-sxm", "1", True),
-                          ("h100-sxm", "0", False), ("l4", "1", True)])
+@pytest.mark.parametrize(
+    "model, manager, alone",
+    [
+        ("v100-sxm", "1", False),
+        ("a100-sxm", "0", True),
+        ("h100-sxm", "1", True),
+        ("h100-sxm", "0", False),
+        ("l4", "1", True),
+    ],
+)
 def test_gpus_joined_by_nvlink(make_node, model, manager, alone):
     node = make_node(model, 2).booted()
     node.sim("inject", "set", "fabric_manager", manager)
@@ -109,9 +117,14 @@ def test_gpus_joined_by_nvlink(make_node, model, manager, alone):
     reset(node, "-i", "0,1")
 
 
-@pytest.mark.parametrize("fault, status, words", [
-    (["reset-unsupported"], 3, "Not Supported"), (["reset-outcome", "fails"], 255, "Unknown Error"),
-    (["gpu-lost"], 15, "GPU is lost")])
+@pytest.mark.parametrize(
+    "fault, status, words",
+    [
+        (["reset-unsupported"], 3, "Not Supported"),
+        (["reset-outcome", "fails"], 255, "Unknown Error"),
+        (["gpu-lost"], 15, "GPU is lost"),
+    ],
+)
 def test_a_reset_that_fails(small, fault, status, words):
     small.sim("inject", *fault, "--gpu", "0")
     small.ask("n.nvmlDeviceSetEccMode(handle(1), 0)")

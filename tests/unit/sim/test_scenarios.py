@@ -33,7 +33,9 @@ def tree(node):
 
 @pytest.fixture
 def installed(node):
-    node.write("var/lib/dpkg/status", "\n".join(DPKG % name for name in ("nvidia-driver", "libnvidia-ml1", "openssh-server")))
+    node.write(
+        "var/lib/dpkg/status", "\n".join(DPKG % name for name in ("nvidia-driver", "libnvidia-ml1", "openssh-server"))
+    )
     return node.booted("570.172.08")
 
 
@@ -41,9 +43,22 @@ def scenario(node, name, *arguments):
     return node.sim("scenario", name, *arguments).stdout
 
 
-@pytest.mark.parametrize("name, rc", [("steady", 0), ("userspace-upgraded", 18), ("module-unloaded", 9), ("half-installed", 12), ("wrong-kernel", 9),
-                                      ("module-unsigned", 9), ("settings-lost", 0), ("gpu-missing", 0), ("gpu-without-handle", 0), ("fabric-converging", 0),
-                                      ("regression", 0)])
+@pytest.mark.parametrize(
+    "name, rc",
+    [
+        ("steady", 0),
+        ("userspace-upgraded", 18),
+        ("module-unloaded", 9),
+        ("half-installed", 12),
+        ("wrong-kernel", 9),
+        ("module-unsigned", 9),
+        ("settings-lost", 0),
+        ("gpu-missing", 0),
+        ("gpu-without-handle", 0),
+        ("fabric-converging", 0),
+        ("regression", 0),
+    ],
+)
 def test_what_init_answers_and_back(installed, name, rc):
     before = tree(installed)
     scenario(installed, name)
@@ -64,9 +79,13 @@ def test_userspace_upgraded(installed):
     done = scenario(installed, "userspace-upgraded", "--driver", "580.95.05")
     job = int(done.split("process ")[1].split(")")[0])
     held = [os.readlink("/proc/%d/fd/%s" % (job, number)) for number in os.listdir("/proc/%d/fd" % job)]
-    assert [name for name in held if "libnvidia-ml.so.570.172.08" in name] and str(installed.root / "dev/nvidia0") in held
+    assert [name for name in held if "libnvidia-ml.so.570.172.08" in name] and str(
+        installed.root / "dev/nvidia0"
+    ) in held
     assert installed.read("run/gpusim/sys/module/nvidia/version") == "570.172.08\n"
-    assert os.path.realpath(str(installed.root / "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1")).endswith(".580.95.05")
+    assert os.path.realpath(str(installed.root / "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1")).endswith(
+        ".580.95.05"
+    )
     scenario(installed, "steady")
     assert not os.path.exists("/proc/%d" % job) or open("/proc/%d/stat" % job).read().split()[2] == "Z"
 
@@ -83,8 +102,11 @@ def test_half_installed(installed):
     for paragraph in installed.read("var/lib/dpkg/status").split("\n\n"):
         lines = dict(line.split(": ", 1) for line in paragraph.splitlines())
         states[lines["Package"]] = lines["Status"]
-    assert states == {"nvidia-driver": "install reinstreq half-installed", "libnvidia-ml1": "install reinstreq half-installed",
-                      "openssh-server": "install ok installed"}
+    assert states == {
+        "nvidia-driver": "install reinstreq half-installed",
+        "libnvidia-ml1": "install reinstreq half-installed",
+        "openssh-server": "install ok installed",
+    }
 
 
 @pytest.mark.parametrize("compress", [False, True])
@@ -106,13 +128,17 @@ def test_module_unsigned(installed):
 
 
 def test_settings_lost(installed):
-    installed.ask("[n.nvmlDeviceSetPowerManagementLimit(handle(), 500000), n.nvmlDeviceSetApplicationsClocks(handle(), 2619, 1410),"
-                  " n.nvmlDeviceSetPersistenceMode(handle(), 1)]")
+    installed.ask(
+        "[n.nvmlDeviceSetPowerManagementLimit(handle(), 500000), n.nvmlDeviceSetApplicationsClocks(handle(), 2619, "
+        "1410), n.nvmlDeviceSetPersistenceMode(handle(), 1)]"
+    )
     installed.sim("inject", "ecc-uncorrectable", "--gpu", "0")
     scenario(installed, "settings-lost")
-    assert installed.ask("[n.nvmlDeviceGetPowerManagementLimit(handle()), n.nvmlDeviceGetApplicationsClock(handle(), 1),"
-                         " n.nvmlDeviceGetPersistenceMode(handle()), n.nvmlDeviceGetTotalEccErrors(handle(), 1, 0), n.nvmlDeviceGetMigMode(handle())]"
-                         ) == [700000, 1980, 0, 0, [0, 1]]
+    assert installed.ask(
+        "[n.nvmlDeviceGetPowerManagementLimit(handle()), n.nvmlDeviceGetApplicationsClock(handle(), 1), "
+        "n.nvmlDeviceGetPersistenceMode(handle()), n.nvmlDeviceGetTotalEccErrors(handle(), 1, 0), "
+        "n.nvmlDeviceGetMigMode(handle())]"
+    ) == [700000, 1980, 0, 0, [0, 1]]
 
 
 def test_gpus_that_are_gone(installed):
@@ -144,8 +170,11 @@ def test_regression(installed):
     scenario(installed, "module-unloaded")
     scenario(installed, "regression")
     installed.tool("modprobe", "nvidia")
-    question = ("[[n.nvmlDeviceGetCurrPcieLinkGeneration(handle(i)), n.nvmlDeviceGetNvLinkState(handle(i), 0),"
-                " n.nvmlDeviceGetMemoryInfo(handle(i)).total >> 20, text(n.nvmlDeviceGetGspFirmwareVersion, handle(i))] for i in (0, 1)]")
+    question = (
+        "[[n.nvmlDeviceGetCurrPcieLinkGeneration(handle(i)), n.nvmlDeviceGetNvLinkState(handle(i), 0), "
+        "n.nvmlDeviceGetMemoryInfo(handle(i)).total >> 20, text(n.nvmlDeviceGetGspFirmwareVersion, handle(i))] "
+        "for i in (0, 1)]"
+    )
     assert installed.ask(question) == [[5, 1, 81559, "570.172.08"], [4, 0, 40779, "1.2.3"]]
     assert "16.0 GT/s" in installed.read("run/gpusim/sys/bus/pci/devices/0000:43:00.0/current_link_speed")
 
@@ -179,7 +208,9 @@ def state_of(pid):
 def test_a_call_that_hangs(installed):
     scenario(installed, "hang")
     command, environment = installed.client(CALL)
-    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True) as process:
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True
+    ) as process:
         assert process.stdout.readline() == "ready\n"
         simnode.wait_for_a_hang(process.pid)
         process.kill()
@@ -189,7 +220,10 @@ def test_a_call_that_hangs(installed):
 
 def freezer_is_there():
     with open("/proc/self/mountinfo", encoding="utf-8") as stream:
-        return any(" - cgroup " in line and "freezer" in line.rsplit(" ", 1)[1] and os.access(line.split()[4], os.W_OK) for line in stream)
+        return any(
+            " - cgroup " in line and "freezer" in line.rsplit(" ", 1)[1] and os.access(line.split()[4], os.W_OK)
+            for line in stream
+        )
 
 
 def test_a_call_that_nothing_ends(installed):
@@ -203,7 +237,9 @@ def test_a_call_that_nothing_ends(installed):
     assert os.path.isdir(group)
     command, environment = installed.client(CALL)
     try:
-        with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True) as process:
+        with subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, universal_newlines=True
+        ) as process:
             assert process.stdout.readline() == "ready\n"
             simnode.wait_for(lambda: state_of(process.pid) == "D")
             process.kill()
@@ -235,6 +271,7 @@ def test_clearing_another_fault_does_not_thaw(installed):
 
 
 # ---- faults that are files ----
+
 
 @pytest.mark.parametrize("name, words, rc", [("library-missing", (), 12), ("library-version", ("580.95.05",), 18)])
 def test_libraries(installed, name, words, rc):
@@ -270,9 +307,12 @@ def test_two_faults_of_files_end_apart(installed):
 
 # ---- MIG, retired pages, repair ----
 
+
 def test_mig_layouts(installed):
-    layout = ("[n.nvmlDeviceGetName(n.nvmlDeviceGetMigDeviceHandleByIndex(handle(1), i))[-7:] for i in range(7)"
-              " if rc(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(1), i) == 0]")
+    layout = (
+        "[n.nvmlDeviceGetName(n.nvmlDeviceGetMigDeviceHandleByIndex(handle(1), i))[-7:] for i in range(7)"
+        " if rc(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(1), i) == 0]"
+    )
     installed.sim("mig", "--gpu", "1", "3g.40gb", "2g.20gb", "1g.10gb")
     assert installed.ask(layout) == ["3g.40gb", "2g.20gb", "1g.10gb"]
     installed.sim("inject", "mig-layout-lost", "--gpu", "1")
@@ -314,13 +354,28 @@ print(json.dumps(found))
 
 # ---- lines of the log ----
 
-@pytest.mark.parametrize("words, line", [
-    (("xid", "94", "--gpu", "1", "--mig", "5"), "NVRM: Xid (PCI:0000:43:00 GPU-I:05): 94, pid='<unknown>', name=<unknown>, injected by gpusim"),
-    (("xid", "154", "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", "--gpu", "0"),
-     "NVRM: Xid (PCI:0000:1b:00): 154, pid='<unknown>', name=<unknown>, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"),
-    (("sxid", "20034", "LTSSM Fault Up", "--link", "7", "--fatal"), "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 07 LTSSM Fault Up"),
-    (("sxid", "12028"), "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 00 injected by gpusim"),
-])
+
+@pytest.mark.parametrize(
+    "words, line",
+    [
+        (
+            ("xid", "94", "--gpu", "1", "--mig", "5"),
+            "NVRM: Xid (PCI:0000:43:00 GPU-I:05): 94, pid='<unknown>', name=<unknown>, injected by gpusim",
+        ),
+        (
+            ("xid", "154", "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", "--gpu", "0"),
+            (
+                "NVRM: Xid (PCI:0000:1b:00): 154, pid='<unknown>', name=<unknown>, GPU recovery action changed from "
+                "0x0 (None) to 0x1 (GPU Reset Required)"
+            ),
+        ),
+        (
+            ("sxid", "20034", "LTSSM Fault Up", "--link", "7", "--fatal"),
+            "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 07 LTSSM Fault Up",
+        ),
+        (("sxid", "12028"), "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 00 injected by gpusim"),
+    ],
+)
 def test_lines(installed, words, line):
     installed.sim("inject", *words)
     assert installed.read("dev/kmsg").splitlines()[-1].split(";", 1)[1] == line
@@ -335,4 +390,6 @@ def test_a_node_without_switches_has_no_sxid(make_node):
 def test_all_gpus_at_once(installed):
     installed.sim("inject", "gpu-hot", "--gpu", "all", "--value", "88")
     assert installed.ask("[n.nvmlDeviceGetTemperature(handle(i), 0) for i in range(8)]") == [88] * 8
-    assert json.dumps(installed.sim("list").stdout.split()) == json.dumps(" ".join("gpu-hot gpu%d" % index for index in range(8)).split())
+    assert json.dumps(installed.sim("list").stdout.split()) == json.dumps(
+        " ".join("gpu-hot gpu%d" % index for index in range(8)).split()
+    )

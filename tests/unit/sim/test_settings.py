@@ -15,22 +15,39 @@ BOTH = pytest.mark.parametrize("wheel", wheels.VERSIONS)
 
 
 @BOTH
-@pytest.mark.parametrize("call, refused", [
-    ("n.nvmlDeviceSetPowerManagementLimit, handle(), 199999", 2), ("n.nvmlDeviceSetPowerManagementLimit, handle(), 700001", 2),
-    ("n.nvmlDeviceSetPowerManagementLimit, handle(), 200000", 0),
-    ("n.nvmlDeviceSetApplicationsClocks, handle(), 2619, 1981", 2), ("n.nvmlDeviceSetApplicationsClocks, handle(), 2620, 1980", 2),
-    ("n.nvmlDeviceSetApplicationsClocks, handle(), 2619, 1500", 0), ("n.nvmlDeviceResetApplicationsClocks, handle()", 0),
-    ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1500, 1000", 2), ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1500, 9000", 2),
-    ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1, 1500", 2), ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1000, 1500", 0),
-    ("n.nvmlDeviceResetGpuLockedClocks, handle()", 0), ("n.nvmlDeviceSetMemoryLockedClocks, handle(), 1593, 2620", 2),
-    ("n.nvmlDeviceSetMemoryLockedClocks, handle(), 1593, 2619", 0), ("n.nvmlDeviceResetMemoryLockedClocks, handle()", 0),
-    ("n.nvmlDeviceSetComputeMode, handle(), 4", 2), ("n.nvmlDeviceSetComputeMode, handle(), 1", 3), ("n.nvmlDeviceSetComputeMode, handle(), 3", 0),
-    ("n.nvmlDeviceSetPersistenceMode, handle(), 2", 2), ("n.nvmlDeviceSetPersistenceMode, handle(), 1", 0),
-    ("n.nvmlDeviceSetEccMode, handle(), 2", 2), ("n.nvmlDeviceSetEccMode, handle(), 0", 0), ("n.nvmlDeviceClearEccErrorCounts, handle(), 2", 2),
-])
+@pytest.mark.parametrize(
+    "call, refused",
+    [
+        ("n.nvmlDeviceSetPowerManagementLimit, handle(), 199999", 2),
+        ("n.nvmlDeviceSetPowerManagementLimit, handle(), 700001", 2),
+        ("n.nvmlDeviceSetPowerManagementLimit, handle(), 200000", 0),
+        ("n.nvmlDeviceSetApplicationsClocks, handle(), 2619, 1981", 2),
+        ("n.nvmlDeviceSetApplicationsClocks, handle(), 2620, 1980", 2),
+        ("n.nvmlDeviceSetApplicationsClocks, handle(), 2619, 1500", 0),
+        ("n.nvmlDeviceResetApplicationsClocks, handle()", 0),
+        ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1500, 1000", 2),
+        ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1500, 9000", 2),
+        ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1, 1500", 2),
+        ("n.nvmlDeviceSetGpuLockedClocks, handle(), 1000, 1500", 0),
+        ("n.nvmlDeviceResetGpuLockedClocks, handle()", 0),
+        ("n.nvmlDeviceSetMemoryLockedClocks, handle(), 1593, 2620", 2),
+        ("n.nvmlDeviceSetMemoryLockedClocks, handle(), 1593, 2619", 0),
+        ("n.nvmlDeviceResetMemoryLockedClocks, handle()", 0),
+        ("n.nvmlDeviceSetComputeMode, handle(), 4", 2),
+        ("n.nvmlDeviceSetComputeMode, handle(), 1", 3),
+        ("n.nvmlDeviceSetComputeMode, handle(), 3", 0),
+        ("n.nvmlDeviceSetPersistenceMode, handle(), 2", 2),
+        ("n.nvmlDeviceSetPersistenceMode, handle(), 1", 0),
+        ("n.nvmlDeviceSetEccMode, handle(), 2", 2),
+        ("n.nvmlDeviceSetEccMode, handle(), 0", 0),
+        ("n.nvmlDeviceClearEccErrorCounts, handle(), 2", 2),
+    ],
+)
 def test_limits(booted, wheel, call, refused):
     assert booted.ask("rc(%s)" % call, wheel) == refused
-    changed = [name for name in ("run/gpusim/settings.ini", "var/lib/gpusim/inforom.ini") if (booted.root / name).exists()]
+    changed = [
+        name for name in ("run/gpusim/settings.ini", "var/lib/gpusim/inforom.ini") if (booted.root / name).exists()
+    ]
     assert bool(changed) is (refused == 0)
 
 
@@ -43,7 +60,10 @@ def test_application_clocks(booted):
 
 
 def test_locked_clocks_show_in_the_clocks_only(booted):
-    question = "[n.nvmlDeviceGetClockInfo(handle(1), kind) for kind in (0, 1, 2)] + [n.nvmlDeviceGetMaxClockInfo(handle(1), 1)]"
+    question = (
+        "[n.nvmlDeviceGetClockInfo(handle(1), kind) for kind in (0, 1, 2)] + "
+        "[n.nvmlDeviceGetMaxClockInfo(handle(1), 1)]"
+    )
     booted.ask("n.nvmlDeviceSetGpuLockedClocks(handle(1), 1200, 1500)")
     assert booted.ask(question) == [1200, 1200, 2619, 1980]
     booted.ask("n.nvmlDeviceResetGpuLockedClocks(handle(1))")
@@ -51,14 +71,19 @@ def test_locked_clocks_show_in_the_clocks_only(booted):
 
 
 def test_what_a_driver_load_takes_and_what_it_leaves(booted):
-    booted.ask("[n.nvmlDeviceSetPowerManagementLimit(handle(1), 500000), n.nvmlDeviceSetApplicationsClocks(handle(1), 2619, 1410),"
-               " n.nvmlDeviceSetGpuLockedClocks(handle(1), 1200, 1500), n.nvmlDeviceSetComputeMode(handle(1), 3),"
-               " n.nvmlDeviceSetPersistenceMode(handle(1), 1), n.nvmlDeviceSetEccMode(handle(2), 0)]")
+    booted.ask(
+        "[n.nvmlDeviceSetPowerManagementLimit(handle(1), 500000), n.nvmlDeviceSetApplicationsClocks(handle(1), 2619, "
+        "1410), n.nvmlDeviceSetGpuLockedClocks(handle(1), 1200, 1500), n.nvmlDeviceSetComputeMode(handle(1), 3), "
+        "n.nvmlDeviceSetPersistenceMode(handle(1), 1), n.nvmlDeviceSetEccMode(handle(2), 0)]"
+    )
     booted.sim("inject", "set", "ecc_vol_unc", "4", "--gpu", "1")
     booted.sim("inject", "set", "ecc_agg_unc", "4", "--gpu", "1")
-    question = ("[n.nvmlDeviceGetPowerManagementLimit(handle(1)), n.nvmlDeviceGetApplicationsClock(handle(1), 1), n.nvmlDeviceGetClockInfo(handle(1), 1),"
-                " n.nvmlDeviceGetComputeMode(handle(1)), n.nvmlDeviceGetPersistenceMode(handle(1)), n.nvmlDeviceGetEccMode(handle(2)),"
-                " n.nvmlDeviceGetTotalEccErrors(handle(1), 1, 0), n.nvmlDeviceGetTotalEccErrors(handle(1), 1, 1)]")
+    question = (
+        "[n.nvmlDeviceGetPowerManagementLimit(handle(1)), n.nvmlDeviceGetApplicationsClock(handle(1), 1), "
+        "n.nvmlDeviceGetClockInfo(handle(1), 1), n.nvmlDeviceGetComputeMode(handle(1)), "
+        "n.nvmlDeviceGetPersistenceMode(handle(1)), n.nvmlDeviceGetEccMode(handle(2)), "
+        "n.nvmlDeviceGetTotalEccErrors(handle(1), 1, 0), n.nvmlDeviceGetTotalEccErrors(handle(1), 1, 1)]"
+    )
     assert booted.ask(question) == [500000, 1410, 1200, 3, 1, [1, 0], 4, 4]
     booted.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
     booted.tool("modprobe", "nvidia")
@@ -76,10 +101,18 @@ def test_clearing_error_counts(booted):
     assert booted.ask(question) == [0, 0]
 
 
-CALLS = ("n.nvmlDeviceSetPowerManagementLimit, handle(), 300000", "n.nvmlDeviceSetApplicationsClocks, handle(), 2619, 1410",
-         "n.nvmlDeviceResetApplicationsClocks, handle()", "n.nvmlDeviceSetGpuLockedClocks, handle(), 1000, 1500", "n.nvmlDeviceResetGpuLockedClocks, handle()",
-         "n.nvmlDeviceSetComputeMode, handle(), 3", "n.nvmlDeviceSetPersistenceMode, handle(), 1", "n.nvmlDeviceSetEccMode, handle(), 0",
-         "n.nvmlDeviceClearEccErrorCounts, handle(), 0", "n.nvmlDeviceSetMigMode, handle(), 1")
+CALLS = (
+    "n.nvmlDeviceSetPowerManagementLimit, handle(), 300000",
+    "n.nvmlDeviceSetApplicationsClocks, handle(), 2619, 1410",
+    "n.nvmlDeviceResetApplicationsClocks, handle()",
+    "n.nvmlDeviceSetGpuLockedClocks, handle(), 1000, 1500",
+    "n.nvmlDeviceResetGpuLockedClocks, handle()",
+    "n.nvmlDeviceSetComputeMode, handle(), 3",
+    "n.nvmlDeviceSetPersistenceMode, handle(), 1",
+    "n.nvmlDeviceSetEccMode, handle(), 0",
+    "n.nvmlDeviceClearEccErrorCounts, handle(), 0",
+    "n.nvmlDeviceSetMigMode, handle(), 1",
+)
 
 
 @BOTH
@@ -117,10 +150,14 @@ def test_only_a_setter_can_be_ignored(booted):
 
 def test_without_persistence_mode_settings_can_be_forgotten_when_a_process_ends(booted):
     booted.sim("inject", "settings-forgotten")
-    calls = ("[n.nvmlDeviceSetPowerManagementLimit(handle(1), 500000), n.nvmlDeviceSetApplicationsClocks(handle(1), 2619, 1410),"
-             " n.nvmlDeviceSetGpuLockedClocks(handle(1), 1200, 1500), n.nvmlDeviceSetComputeMode(handle(1), 3)]")
-    question = ("[n.nvmlDeviceGetPowerManagementLimit(handle(1)), n.nvmlDeviceGetApplicationsClock(handle(1), 1), n.nvmlDeviceGetClockInfo(handle(1), 1),"
-                " n.nvmlDeviceGetComputeMode(handle(1))]")
+    calls = (
+        "[n.nvmlDeviceSetPowerManagementLimit(handle(1), 500000), n.nvmlDeviceSetApplicationsClocks(handle(1), 2619, "
+        "1410), n.nvmlDeviceSetGpuLockedClocks(handle(1), 1200, 1500), n.nvmlDeviceSetComputeMode(handle(1), 3)]"
+    )
+    question = (
+        "[n.nvmlDeviceGetPowerManagementLimit(handle(1)), n.nvmlDeviceGetApplicationsClock(handle(1), 1), "
+        "n.nvmlDeviceGetClockInfo(handle(1), 1), n.nvmlDeviceGetComputeMode(handle(1))]"
+    )
     assert booted.ask("[%s, %s][1]" % (calls, question)) == [500000, 1410, 1200, 3]
     booted.ask("n.nvmlShutdown()")
     assert booted.ask(question) == [700000, 1980, 345, 0]
@@ -136,6 +173,9 @@ def test_the_compute_mode_of_a_gpu_in_mig_mode_stays(booted):
 
 
 def test_memory_clocks_are_locked_from_ampere_on(make_node):
-    question = "[rc(n.nvmlDeviceSetMemoryLockedClocks, handle(), 800, 800), rc(n.nvmlDeviceSetGpuLockedClocks, handle(), 800, 900)]"
+    question = (
+        "[rc(n.nvmlDeviceSetMemoryLockedClocks, handle(), 800, 800), rc(n.nvmlDeviceSetGpuLockedClocks, "
+        "handle(), 800, 900)]"
+    )
     assert make_node("v100-sxm", 1).booted().ask(question) == [3, 0]
     assert make_node("a100-sxm", 1).booted().ask(question) == [0, 0]

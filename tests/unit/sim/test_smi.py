@@ -38,11 +38,20 @@ def test_list(booted):
 
 
 def test_queries(booted):
-    fields = "index,driver_version,memory.total,ecc.mode.current,persistence_mode,pci.bus_id,remapped_rows.pending,power.limit"
+    fields = (
+        "index,driver_version,memory.total,ecc.mode.current,persistence_mode,pci.bus_id,remapped_rows.pending,"
+        "power.limit"
+    )
     lines = smi(booted, "--query-gpu=" + fields, "--format=csv").stdout.splitlines()
-    assert lines[0] == "index, driver_version, memory.total [MiB], ecc.mode.current, persistence_mode, pci.bus_id, remapped_rows.pending, power.limit [W]"
+    assert (
+        lines[0] == "index, driver_version, memory.total [MiB], ecc.mode.current, persistence_mode, pci.bus_id, "
+        "remapped_rows.pending, power.limit [W]"
+    )
     assert lines[1] == "0, %s, 81559 MiB, Enabled, Disabled, 00000000:1B:00.0, No, 700.00 W" % OLD
-    assert smi(booted, "--query-gpu", "memory.total,power.limit", "--format=csv,noheader,nounits", "-i", "3").stdout == "81559, 700.00\n"
+    assert (
+        smi(booted, "--query-gpu", "memory.total,power.limit", "--format=csv,noheader,nounits", "-i", "3").stdout
+        == "81559, 700.00\n"
+    )
 
 
 def test_not_supported(make_node):
@@ -74,14 +83,19 @@ def test_without_a_driver(node):
     node.sim("boot")
     done = smi(node, check=False)
     assert done.returncode == 9
-    assert done.stdout == ("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is "
-                           "installed and running.\n\n")
+    assert done.stdout == (
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
+        "NVIDIA driver is installed and running.\n\n"
+    )
 
 
 def test_with_a_library_of_another_version(booted):
     booted.library(NEW)
     done = smi(booted, "-L", check=False)
-    assert (done.returncode, done.stdout) == (18, "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.261\n")
+    assert (done.returncode, done.stdout) == (
+        18,
+        "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 535.261\n",
+    )
 
 
 def test_without_a_library(node):
@@ -94,7 +108,12 @@ def test_a_lost_gpu(booted):
     booted.sim("inject", "gpu-lost", "--gpu", "1")
     done = smi(booted, "-L", check=False)
     assert (done.returncode, done.stdout) == (
-        15, "Unable to determine the device handle for GPU0000:43:00.0: GPU is lost.  Reboot the system to recover this GPU\n")
+        15,
+        (
+            "Unable to determine the device handle for GPU0000:43:00.0: GPU is lost.  Reboot the system to "
+            "recover this GPU\n"
+        ),
+    )
     assert smi(booted, "-L", "-i", "0").returncode == 0
 
 
@@ -104,11 +123,26 @@ def test_bad_arguments(booted):
 
 
 def test_what_it_cannot_do_ends_as_with_the_real_one(booted):
-    for arguments in (["--frobnicate"], ["dmon"], ["pmon", "-c", "1"], ["vgpu", "-q"], ["topo", "-p2p", "r"], ["nvlink", "-R"], ["-q", "-d", "NOTHING"],
-                      ["-d", "ECC"], ["-x"], ["--query-gpu=name", "--format=csv,pretty"], ["--help-query-nothing"], ["-q", "-u"], ["-l", "1"]):
+    for arguments in (
+        ["--frobnicate"],
+        ["dmon"],
+        ["pmon", "-c", "1"],
+        ["vgpu", "-q"],
+        ["topo", "-p2p", "r"],
+        ["nvlink", "-R"],
+        ["-q", "-d", "NOTHING"],
+        ["-d", "ECC"],
+        ["-x"],
+        ["--query-gpu=name", "--format=csv,pretty"],
+        ["--help-query-nothing"],
+        ["-q", "-u"],
+        ["-l", "1"],
+    ):
         done = smi(booted, *arguments, check=False)
         assert (done.returncode, done.stdout) == (
-            2, "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n"), arguments
+            2,
+            "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n",
+        ), arguments
 
 
 def test_what_the_readme_says_of_command_lines_is_so(booted):
@@ -116,7 +150,12 @@ def test_what_the_readme_says_of_command_lines_is_so(booted):
     missing = re.findall(r"`([^`]+)`", text.split("Not there:")[1].split("and other switches")[0])
     assert len(missing) > 40
     assert [word for word in missing if smi(booted, word, "1", check=False).returncode != 2] == []
-    working = [words.replace("\\|", "|") for line in text.splitlines() if line.startswith("| `") for words in re.findall(r"`([^`]+)`", line.split(" | ")[0])]
+    working = [
+        words.replace("\\|", "|")
+        for line in text.splitlines()
+        if line.startswith("| `")
+        for words in re.findall(r"`([^`]+)`", line.split(" | ")[0])
+    ]
     values = {"FIELDS": "name", "SECTION,...": "ECC", "0|1": "0", "WATTS": "400", "csv[,noheader][,nounits]": "csv"}
     for words in working:
         for name, value in values.items():
@@ -140,8 +179,12 @@ def test_mig_devices_stand_below_their_gpu(booted):
     booted.sim("mig", "3g.40gb", "1g.10gb", "--gpu", "1")
     lines = smi(booted, "-L", "-i", "1").stdout.splitlines()
     assert [re.sub(r"UUID: \S+", "UUID)", line) for line in lines[1:]] == [
-        "  MIG 3g.40gb     Device  0: (UUID)", "  MIG 1g.10gb     Device  1: (UUID)"]
-    uuids = booted.ask("[text(n.nvmlDeviceGetUUID, n.nvmlDeviceGetMigDeviceHandleByIndex(handle(1), index)) for index in (0, 1)]")
+        "  MIG 3g.40gb     Device  0: (UUID)",
+        "  MIG 1g.10gb     Device  1: (UUID)",
+    ]
+    uuids = booted.ask(
+        "[text(n.nvmlDeviceGetUUID, n.nvmlDeviceGetMigDeviceHandleByIndex(handle(1), index)) for index in (0, 1)]"
+    )
     assert [re.search(r"MIG-[0-9a-f-]+", line).group() for line in lines[1:]] == uuids
 
 
@@ -152,4 +195,8 @@ def test_into_a_file(booted, tmp_path):
 
 def test_version(booted):
     assert re.findall(r"(?m)^(.*\S) +: (\S+)$", smi(booted, "--version").stdout) == [
-        ("NVIDIA-SMI version", OLD), ("NVML version", OLD.rsplit(".", 1)[0]), ("DRIVER version", OLD), ("CUDA Version", "12.2")]
+        ("NVIDIA-SMI version", OLD),
+        ("NVML version", OLD.rsplit(".", 1)[0]),
+        ("DRIVER version", OLD),
+        ("CUDA Version", "12.2"),
+    ]

@@ -23,7 +23,15 @@ def run(command, build, root=None, text=None):
         place = root / "run/gpusim"
         place.mkdir(parents=True)
         (place / "release").write_text(text)
-    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=True).stdout
+    return subprocess.run(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=True,
+    ).stdout
 
 
 @pytest.mark.parametrize("text", ["6.1.0-50-amd64\n", "6.1.0-50-amd64", "6.1.0-50-amd64 \n\n"])
@@ -62,5 +70,10 @@ print(libc.uname(buffer), ctypes.get_errno())
 
 
 def test_it_needs_nothing_but_libc(build):
-    needed = subprocess.run(["readelf", "-d", str(build / "libgpusim-uname.so")], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+    needed = subprocess.run(
+        ["readelf", "-d", str(build / "libgpusim-uname.so")],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+    ).stdout
     assert [line.split("[")[1].rstrip("]") for line in needed.splitlines() if "(NEEDED)" in line] == ["libc.so.6"]

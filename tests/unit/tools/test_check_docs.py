@@ -21,10 +21,18 @@ def policy():
     return json.loads(POLICY.read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("ident", "action"), [
-    ("gpu.persistence", "restart_service"), ("gpu.power_limit", "restore_setting"), ("gpu.remap_pending", "reset_gpu"), ("gpu.remap_failure", "field_diag"),
-    ("nvml.answers", "reboot"), ("gpu.count", "hold"), ("driver.loaded", "reboot"),
-])
+@pytest.mark.parametrize(
+    ("ident", "action"),
+    [
+        ("gpu.persistence", "restart_service"),
+        ("gpu.power_limit", "restore_setting"),
+        ("gpu.remap_pending", "reset_gpu"),
+        ("gpu.remap_failure", "field_diag"),
+        ("nvml.answers", "reboot"),
+        ("gpu.count", "hold"),
+        ("driver.loaded", "reboot"),
+    ],
+)
 def test_a_check_asks_for_what_its_judge_says(ident, action):
     assert action in check_docs.actions(ROWS[ident], model.ACTIONS)
 
@@ -34,10 +42,14 @@ def test_a_check_does_not_ask_for_what_only_another_one_does():
     assert "field_diag" not in check_docs.actions(ROWS["gpu.remap_pending"], model.ACTIONS)
 
 
-@pytest.mark.parametrize(("ident", "keys"), [
-    ("gpu.ecc_volatile", ["ecc_volatile_uncorrected_max"]), ("gpu.bank_availability", ["bank_low_max", "bank_none_max", "bank_partial_max"]),
-    ("gpu.count", []),
-])
+@pytest.mark.parametrize(
+    ("ident", "keys"),
+    [
+        ("gpu.ecc_volatile", ["ecc_volatile_uncorrected_max"]),
+        ("gpu.bank_availability", ["bank_low_max", "bank_none_max", "bank_partial_max"]),
+        ("gpu.count", []),
+    ],
+)
 def test_a_check_names_the_thresholds_it_asks_for(policy, ident, keys):
     assert check_docs.thresholds(ROWS[ident], policy) == keys
 
@@ -56,5 +68,7 @@ def test_the_page_has_every_check_and_every_threshold_once(policy):
 def test_a_bar_in_a_text_does_not_break_the_table():
     row = model.Row("x.y", "node", lambda ctx: None, "a | b\nc", ("s",), "source", ())
     family = type("Family", (), {"ROWS": (row,), "__doc__": "A family.\n\nMore."})
-    line, = [line for line in check_docs.render([family], model.ACTIONS, {}).splitlines() if line.startswith("| `x.y`")]
+    (line,) = [
+        line for line in check_docs.render([family], model.ACTIONS, {}).splitlines() if line.startswith("| `x.y`")
+    ]
     assert "a \\| b c" in line

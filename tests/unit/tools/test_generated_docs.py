@@ -17,7 +17,10 @@ SPECS = {
             "b_flag": {"type": "bool", "default": False, "description": "Whether to."},
             "a_required": {"type": "str", "required": True, "description": ["The version."], "choices": ["1", "2"]},
             "c_list": {
-                "type": "list", "elements": "dict", "default": [], "description": "Things.",
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "description": "Things.",
                 "options": {"name": {"type": "str", "description": "Its name."}},
             },
             "d_empty": {"type": "str", "default": "", "description": "Nothing."},
@@ -52,7 +55,15 @@ def test_markup_that_ansible_does_not_understand_is_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("value", "wanted"), [(True, "true"), ("", '""'), ("a b", "a b"), (["x"], '["x"]'), (3, "3"), ({"b": 1, "a": None}, '{"a": null, "b": 1}')]
+    ("value", "wanted"),
+    [
+        (True, "true"),
+        ("", '""'),
+        ("a b", "a b"),
+        (["x"], '["x"]'),
+        (3, "3"),
+        ({"b": 1, "a": None}, '{"a": null, "b": 1}'),
+    ],
 )
 def test_values_are_written_as_in_yaml(value, wanted):
     assert markup.literal(value) == wanted
@@ -102,13 +113,29 @@ def test_module_page_has_every_part():
             "options": {"path": {"type": "path", "required": True, "description": ["Where."]}},
         },
         "examples": "\n- name: Read\n  ns.coll.read:\n",
-        "return": {"data": {"type": "dict", "returned": "always", "description": "All.", "contains": {"unit": {"type": "int", "description": "In bytes."}}}},
+        "return": {
+            "data": {
+                "type": "dict",
+                "returned": "always",
+                "description": "All.",
+                "contains": {"unit": {"type": "int", "description": "In bytes."}},
+            }
+        },
     }
     text = module_docs.render("ns.coll.read", documented)
-    assert module_docs.render("ns.coll.read", documented, "callback").splitlines()[0] == text.splitlines()[0].replace("module's", "callback's")
+    assert module_docs.render("ns.coll.read", documented, "callback").splitlines()[0] == text.splitlines()[0].replace(
+        "module's", "callback's"
+    )
     for part in (
-        "# ns.coll.read", "Since version 0.1.0.", "- `platform`: full (Debian)", "- `diff_mode`: N/A. Changes nothing.", "- `path` (path, **required**)",
-        "- `data` (dict, returned: always)", "  - `unit` (int)", "    In bytes.", "```yaml\n- name: Read",
+        "# ns.coll.read",
+        "Since version 0.1.0.",
+        "- `platform`: full (Debian)",
+        "- `diff_mode`: N/A. Changes nothing.",
+        "- `path` (path, **required**)",
+        "- `data` (dict, returned: always)",
+        "  - `unit` (int)",
+        "    In bytes.",
+        "```yaml\n- name: Read",
     ):
         assert part in text
 

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The list of mutants fits the code, and the tool says of each what is true. With small projects in the place of the checkout."""
+"""The list of mutants fits the code, and the tool says of each what is true.
+
+With small projects in the place of the checkout.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,24 @@ from tests.tools.mutants import __main__ as tool
 from tests.tools.mutants import catalogue, trial
 
 SUBJECTS = {
-    "gate", "ledger", "plan", "verdict", "xid", "kernel-log", "packages", "dkms", "reload", "slurm", "kubernetes", "report", "simulator", "lab",
-    "monitoring", "services", "dcgm", "textfile",
+    "gate",
+    "ledger",
+    "plan",
+    "verdict",
+    "xid",
+    "kernel-log",
+    "packages",
+    "dkms",
+    "reload",
+    "slurm",
+    "kubernetes",
+    "report",
+    "simulator",
+    "lab",
+    "monitoring",
+    "services",
+    "dcgm",
+    "textfile",
 }
 MUTANTS = catalogue.read()
 
@@ -62,20 +81,26 @@ def written(directory, name, *entries):
     lines = []
     for entry in entries:
         lines.append("[[mutant]]")
-        lines += ["{0} = {1}".format(key, [*value] if isinstance(value, list) else "'''{0}'''".format(value)) for key, value in entry.items()]
+        lines += [
+            "{0} = {1}".format(key, [*value] if isinstance(value, list) else "'''{0}'''".format(value))
+            for key, value in entry.items()
+        ]
     directory.mkdir(exist_ok=True)
     (directory / (name + ".toml")).write_text("\n".join(lines) + "\n", encoding="utf-8")
     return directory
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"name": "Not A Name"}, "small letters"),
-    ({"before": " "}, "one: before is ' '"),
-    ({"harm": ""}, "one: harm is ''"),
-    ({"after": "a"}, "one: it changes nothing"),
-    ({"tests": []}, "one: tests is "),
-    ({"test": "test_calc.py"}, "one: test is not known"),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": "Not A Name"}, "small letters"),
+        ({"before": " "}, "one: before is ' '"),
+        ({"harm": ""}, "one: harm is ''"),
+        ({"after": "a"}, "one: it changes nothing"),
+        ({"tests": []}, "one: tests is "),
+        ({"test": "test_calc.py"}, "one: test is not known"),
+    ],
+)
 def test_an_entry_that_cannot_be_used_is_refused(tmp_path, change, words):
     with pytest.raises(catalogue.MutantError, match=words):
         catalogue.read(written(tmp_path, "subject", dict(ENTRY, **change)))
@@ -108,7 +133,9 @@ PROJECT = {
     "test_calc.py": "import calc\n\n\ndef test_of_least():\n    assert calc.least(1, 2) == 1\n",
     "test_red.py": "def test_that_fails_anyway():\n    assert False\n",
     "test_nothing.py": "import calc\n",
-    "test_skipped.py": "import pytest\n\n\n@pytest.mark.skip(reason='not here')\ndef test_that_is_left_out():\n    pass\n",
+    "test_skipped.py": (
+        "import pytest\n\n\n@pytest.mark.skip(reason='not here')\ndef test_that_is_left_out():\n    pass\n"
+    ),
 }
 LEAST = {"file": "calc.py", "before": "min(", "after": "max(", "harm": "the wrong end"}
 TRIED = [
@@ -132,8 +159,12 @@ def project(directory):
 
 def tried(base, *arguments):
     """Exit status and output of the tool on the small project."""
-    place = tool.Place(base / "mutants", base / "logs", lambda target: shutil.copytree(str(base / "project"), str(target)),
-                       lambda dummy: pathlib.Path(sys.executable))
+    place = tool.Place(
+        base / "mutants",
+        base / "logs",
+        lambda target: shutil.copytree(str(base / "project"), str(target)),
+        lambda dummy: pathlib.Path(sys.executable),
+    )
     with contextlib.redirect_stdout(io.StringIO()) as out:
         status = tool.main(arguments, place)
     return status, out.getvalue()
@@ -166,18 +197,23 @@ def test_a_mutant_is_caught_by_the_test_that_fails(all_tried):
 def test_a_mutant_that_no_test_notices_survives_and_is_a_failure(all_tried):
     status, output = all_tried
     assert status == 1
-    assert line_of(output, "unnoticed").startswith("unnoticed: SURVIVED: none of the 1 tests that should notice it failed, ")
+    assert line_of(output, "unnoticed").startswith(
+        "unnoticed: SURVIVED: none of the 1 tests that should notice it failed, "
+    )
     assert "survived: unnoticed (calc.py): the wrong end" in output.splitlines()
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("red-anyway", "the tests do not pass without it: test_red.py::test_that_fails_anyway"),
-    ("no-tests", "the tests do not pass without it: no tests ran"),
-    ("all-skipped", "no test ran without it: 1 skipped"),
-    ("no-such-file", "the tests do not pass without it: "),
-    ("no-program", "the tests could not be run with it: "),
-    ("stale", "stale: the text that it replaces occurs no times in calc.py"),
-])
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("red-anyway", "the tests do not pass without it: test_red.py::test_that_fails_anyway"),
+        ("no-tests", "the tests do not pass without it: no tests ran"),
+        ("all-skipped", "no test ran without it: 1 skipped"),
+        ("no-such-file", "the tests do not pass without it: "),
+        ("no-program", "the tests could not be run with it: "),
+        ("stale", "stale: the text that it replaces occurs no times in calc.py"),
+    ],
+)
 def test_what_proves_nothing_is_an_error_and_not_caught(all_tried, name, words):
     status, output = all_tried
     assert status == 1
@@ -243,11 +279,15 @@ def test_an_interrupted_run_leaves_no_process_and_no_copy(tmp_path):
     written(tmp_path / "list", "subject", ENTRY)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    run = subprocess.Popen([sys.executable, "-c", INTERRUPTED, str(tmp_path)], cwd=str(ROOT), env=dict(os.environ, TMPDIR=str(scratch)))
+    run = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path)], cwd=str(ROOT), env=dict(os.environ, TMPDIR=str(scratch))
+    )
     gone = False
     try:
         deadline = time.monotonic() + 60
-        while not (tmp_path / "started").exists() or not (tmp_path / "started").read_text(encoding="utf-8").endswith("\n"):
+        while not (tmp_path / "started").exists() or not (tmp_path / "started").read_text(encoding="utf-8").endswith(
+            "\n"
+        ):
             assert time.monotonic() < deadline and run.poll() is None, "the tests were never begun"
             time.sleep(0.1)
         run.terminate()
@@ -267,7 +307,10 @@ def alive(pid):
     """Whether a process does anything yet. One that was killed may stay as a zombie where nobody asks for its end."""
     for dummy in range(100):
         try:
-            if pathlib.Path("/proc/{0}/stat".format(pid)).read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
+            if (
+                pathlib.Path("/proc/{0}/stat".format(pid)).read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+                == "Z"
+            ):
                 return False
         except OSError:
             return False

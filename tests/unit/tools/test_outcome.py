@@ -68,8 +68,15 @@ def test_total_names_what_was_skipped_and_what_did_not_run():
 
 
 def test_table_has_a_row_for_every_stage_and_the_wall_time():
-    outcomes = [Outcome("unit-main", PASSED, 61.4, passed=4, cpu_s=50.2), Outcome("lint", FAILED, 2.0, failed=1, reason="exit status 2", cpu_s=1.0)]
+    outcomes = [
+        Outcome("unit-main", PASSED, 61.4, passed=4, cpu_s=50.2),
+        Outcome("lint", FAILED, 2.0, failed=1, reason="exit status 2", cpu_s=1.0),
+    ]
     rows = table(outcomes, 125.0).splitlines()
-    assert [row.split()[:3] for row in rows[1:]] == [["unit-main", "61", "50"], ["lint", "2", "1"], ["all", "125", "51"]]
+    assert [row.split()[:3] for row in rows[1:]] == [
+        ["unit-main", "61", "50"],
+        ["lint", "2", "1"],
+        ["all", "125", "51"],
+    ]
     assert "2 min 05 s" in rows[-1]
     assert "exit status 2" in rows[2]

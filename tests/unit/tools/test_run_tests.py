@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The orchestrator: order, exit status, and that nothing outlives it. With small scripts in the place of the true stages."""
+"""The orchestrator: order, exit status, and that nothing outlives it.
+
+With small scripts in the place of the true stages.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,11 @@ def test_one_failure_is_exit_status_1_and_shows_its_output(monkeypatch, capsys):
 
 
 def test_only_what_was_asked_for_runs(monkeypatch, tmp_path):
-    with_stages(monkeypatch, Stage("a", "unit", "touch {0}/a".format(tmp_path)), Stage("b", "lint", "touch {0}/b".format(tmp_path)))
+    with_stages(
+        monkeypatch,
+        Stage("a", "unit", "touch {0}/a".format(tmp_path)),
+        Stage("b", "lint", "touch {0}/b".format(tmp_path)),
+    )
     assert run_tests.main(["lint"]) == 0
     assert not (tmp_path / "a").exists()
     assert (tmp_path / "b").exists()
@@ -96,7 +103,9 @@ def test_no_more_than_jobs_run_side_by_side_and_the_background_takes_no_place(mo
         (tmp_path / name).mkdir()
     background = Stage("bg", "molecule", until.format("$(ls {0}/over | wc -l) = 4".format(tmp_path)), background=True)
     names = ["s%d" % number for number in range(4)]
-    with_stages(monkeypatch, background, *[Stage(name, "unit", count.format(tmp_path).replace("$0", name)) for name in names])
+    with_stages(
+        monkeypatch, background, *[Stage(name, "unit", count.format(tmp_path).replace("$0", name)) for name in names]
+    )
     assert run_tests.main(["--jobs", "2"]) == 0
     assert max(int(word) for word in (tmp_path / "seen").read_text().split()) == 2
 
@@ -127,7 +136,12 @@ def test_stages_that_share_a_machine_follow_each_other(monkeypatch, tmp_path):
         monkeypatch,
         Stage("a", "molecule", busy.format(tmp_path, "n1"), nodes=("n1",)),
         Stage("b", "molecule", busy.format(tmp_path, "n1"), nodes=("n1", "n2")),
-        Stage("c", "molecule", "test ! -e {0}/n1 && {1}".format(tmp_path, busy.format(tmp_path, "all")), nodes=(stages.ALL_NODES,)),
+        Stage(
+            "c",
+            "molecule",
+            "test ! -e {0}/n1 && {1}".format(tmp_path, busy.format(tmp_path, "all")),
+            nodes=(stages.ALL_NODES,),
+        ),
     )
     assert run_tests.main(["--jobs", "3"]) == 0
 
@@ -166,7 +180,10 @@ def test_outcomes_are_those_of_the_stages(monkeypatch):
 
 
 def gone(process, patience_s=60):
-    """Whether a process ends. One that was killed does so when it gets the processor next, which may take a while on a busy machine."""
+    """Whether a process ends.
+
+    One that was killed does so when it gets the processor next, which may take a while on a busy machine.
+    """
     deadline = time.monotonic() + patience_s
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         while (process / "stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X"):
@@ -177,7 +194,9 @@ def gone(process, patience_s=60):
 
 
 def test_a_stage_that_hangs_is_ended_at_its_limit_and_shows_its_last_output(monkeypatch, tmp_path, capsys):
-    hangs = Stage("hangs", "unit", "echo the last word; sleep 300 & echo $! > {0}/child; wait".format(tmp_path), limit_s=1)
+    hangs = Stage(
+        "hangs", "unit", "echo the last word; sleep 300 & echo $! > {0}/child; wait".format(tmp_path), limit_s=1
+    )
     with_stages(monkeypatch, hangs, Stage("well", "lint", "true"))
     assert run_tests.main([]) == 1
     out = capsys.readouterr().out
@@ -187,7 +206,9 @@ def test_a_stage_that_hangs_is_ended_at_its_limit_and_shows_its_last_output(monk
 
 
 def test_cleaning_up_that_hangs_is_ended_and_fails(monkeypatch):
-    with_stages(monkeypatch, Stage("m", "molecule", "true"), Stage("down", "molecule", "sleep 300", clean_up=True, limit_s=1))
+    with_stages(
+        monkeypatch, Stage("m", "molecule", "true"), Stage("down", "molecule", "sleep 300", clean_up=True, limit_s=1)
+    )
     assert run_tests.main([]) == 1
 
 
@@ -204,8 +225,12 @@ def test_times_are_kept_and_the_next_run_names_what_grew(monkeypatch, tmp_path, 
     times.keep(tmp_path / "logs" / "times.json", kept, None)
     assert run_tests.main(["busy"]) == 0
     assert "grew most since the kept times: busy" in capsys.readouterr().out
-    assert set(times.load([tmp_path / "logs" / "times.json"])["stages"]) == {"busy", "later"}, "of stages that did not run the times stay"
-    assert times.load([tmp_path / "cache" / "times.json"])["stages"]["busy"]["wall_s"] > 0, "part of a run is nobody's measure"
+    assert set(times.load([tmp_path / "logs" / "times.json"])["stages"]) == {"busy", "later"}, (
+        "of stages that did not run the times stay"
+    )
+    assert times.load([tmp_path / "cache" / "times.json"])["stages"]["busy"]["wall_s"] > 0, (
+        "part of a run is nobody's measure"
+    )
 
 
 SCRIPT = """
@@ -216,7 +241,8 @@ place = pathlib.Path({place!r})
 run_tests.ROOT, run_tests.LOGS = place, place / "logs"
 os.environ["GPUFLEET_CACHE"] = str(place / "cache")
 child = "echo $$ > {place}/%s; sleep 300 & wait"
-given = [stages.Stage("front", "molecule", child % "front"), stages.Stage("back", "molecule", child % "back", background=True),
+given = [stages.Stage("front", "molecule", child % "front"), stages.Stage("back", "molecule", child % "back", \
+background=True),
          stages.Stage("lab-down", "molecule", "touch {place}/down", clean_up=True)]
 stages.all_stages = lambda: given
 sys.exit(run_tests.main([]))
@@ -226,7 +252,9 @@ sys.exit(run_tests.main([]))
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_stops_everything_and_cleans_up(collection_root, tmp_path, number):
     script = SCRIPT.format(root=str(collection_root), place=str(tmp_path))
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
+    )
     deadline = time.monotonic() + 600
     marks = [tmp_path / "front", tmp_path / "back"]
     while not all(mark.exists() and mark.read_text().strip() for mark in marks):

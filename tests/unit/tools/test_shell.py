@@ -15,12 +15,31 @@ import pytest
 from tests.tools.common import ROOT
 
 TOOLS = ROOT / "tests" / "tools"
-NEEDED = ("bash", "sed", "sort", "dirname", "cat", "env", "grep", "awk", "sha256sum", "cut", "mkdir", "flock", "rm", "tail", "touch")
+NEEDED = (
+    "bash",
+    "sed",
+    "sort",
+    "dirname",
+    "cat",
+    "env",
+    "grep",
+    "awk",
+    "sha256sum",
+    "cut",
+    "mkdir",
+    "flock",
+    "rm",
+    "tail",
+    "touch",
+)
 
 
 @pytest.fixture
 def machine(tmp_path):
-    """A PATH with what the scripts use and nothing else. `installed` holds package names, `calls` what apt-get was asked."""
+    """A PATH with what the scripts use and nothing else.
+
+    `installed` holds package names, `calls` what apt-get was asked.
+    """
     binaries = tmp_path / "bin"
     binaries.mkdir()
     for name in NEEDED:
@@ -28,8 +47,14 @@ def machine(tmp_path):
     (tmp_path / "installed").write_text("")
     (tmp_path / "calls").write_text("")
     command(binaries, "id", "echo 0")
-    command(binaries, "dpkg-query", 'for last; do :; done; grep -qx "$last" {0}/installed && echo installed || exit 1'.format(tmp_path))
-    apt_get = 'echo "${{*: -2}}" >> {0}/calls; test ! -e {0}/broken || {{ [ "${{*: -1}}" = update ] && rm {0}/broken; }}'
+    command(
+        binaries,
+        "dpkg-query",
+        'for last; do :; done; grep -qx "$last" {0}/installed && echo installed || exit 1'.format(tmp_path),
+    )
+    apt_get = (
+        'echo "${{*: -2}}" >> {0}/calls; test ! -e {0}/broken || {{ [ "${{*: -1}}" = update ] && rm {0}/broken; }}'
+    )
     command(binaries, "apt-get", apt_get.format(tmp_path))
     (tmp_path / "list").write_text("# a comment\n\nalpha\nbeta   # with a reason\n")
     return tmp_path
@@ -44,8 +69,13 @@ def command(binaries, name, script):
 def run(script, *arguments, machine, **variables):
     environment = dict({"PATH": str(machine / "bin"), "HOME": str(machine)}, **variables)
     return subprocess.run(
-        ["/bin/bash", str(TOOLS / script), *arguments], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-        check=False, timeout=600,
+        ["/bin/bash", str(TOOLS / script), *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        check=False,
+        timeout=600,
     )
 
 
@@ -150,8 +180,14 @@ def test_a_shim_that_does_not_start_is_passed_over(machine):
 def test_an_environment_that_cannot_be_made_is_not_left_half_made(machine):
     place = machine / "pyenv" / "versions" / "3.8.0" / "bin"
     place.mkdir(parents=True)
-    command(place, "python3", 'case "$*" in *join*) echo 3.8.0 ;; *version_info*) echo 8 {0}/python3 ;; *) exit 9 ;; esac'.format(place))
-    done = run("venv.sh", "py38", machine=machine, PYENV_ROOT=str(machine / "pyenv"), GPUFLEET_CACHE=str(machine / "cache"))
+    command(
+        place,
+        "python3",
+        'case "$*" in *join*) echo 3.8.0 ;; *version_info*) echo 8 {0}/python3 ;; *) exit 9 ;; esac'.format(place),
+    )
+    done = run(
+        "venv.sh", "py38", machine=machine, PYENV_ROOT=str(machine / "pyenv"), GPUFLEET_CACHE=str(machine / "cache")
+    )
     assert done.returncode == 1
     assert "could not make 'py38'" in done.stderr
     assert [name for name in os.listdir(str(machine / "cache" / "venv")) if name.startswith("py38-")] == []

@@ -20,7 +20,9 @@ def test_every_group_has_stages():
 
 def test_every_environment_has_requirements():
     wanted = {stage.environment for stage in stages.all_stages() if stage.environment}
-    assert {name for name in wanted if not (ROOT / "tests" / "tools" / "requirements" / (name + ".txt")).exists()} == set()
+    assert {
+        name for name in wanted if not (ROOT / "tests" / "tools" / "requirements" / (name + ".txt")).exists()
+    } == set()
 
 
 def test_one_sanity_stage_looks_at_everything_and_the_oldest_python_of_nodes_is_looked_at():
@@ -49,25 +51,45 @@ def test_a_need_is_also_waited_for():
 
 @pytest.mark.parametrize("stage", stages.all_stages(), ids=lambda stage: stage.name)
 def test_every_script_is_good_bash(stage):
-    done = subprocess.run(["bash", "-n", "-c", stages.command_line(stage)[-1]], stderr=subprocess.PIPE, universal_newlines=True, check=False, timeout=30)
+    done = subprocess.run(
+        ["bash", "-n", "-c", stages.command_line(stage)[-1]],
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        check=False,
+        timeout=30,
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_what_stages_name_exists():
-    assert [path for path in (stages.TESTS, stages.SCENARIOS, stages.SIMULATOR_TESTS, stages.COURSES) if not (ROOT / path).is_dir()] == []
+    assert [
+        path
+        for path in (stages.TESTS, stages.SCENARIOS, stages.SIMULATOR_TESTS, stages.COURSES)
+        if not (ROOT / path).is_dir()
+    ] == []
     file, name = stages.ONE_COURSE.split("::")
     assert "def {0}(".format(name) in (ROOT / file).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("environment", "mark"), [("core218", "cores"), ("newest", "cores"), ("py38", "pythons"), ("pynewest", "pythons")])
+@pytest.mark.parametrize(
+    ("environment", "mark"), [("core218", "cores"), ("newest", "cores"), ("py38", "pythons"), ("pynewest", "pythons")]
+)
 def test_each_environment_runs_what_can_differ_there(environment, mark):
     script = {stage.name: stage.script for stage in stages.all_stages()}["unit-" + environment]
     assert " -m {0} tests/unit ".format(mark) in script
 
 
-@pytest.mark.parametrize(("wanted", "cleans"), [
-    ([], True), (["molecule"], True), (["molecule-interrupt"], True), (["ruff"], False), (["unit", "lint"], False), (["ruff", "molecule-interrupt"], True),
-])
+@pytest.mark.parametrize(
+    ("wanted", "cleans"),
+    [
+        ([], True),
+        (["molecule"], True),
+        (["molecule-interrupt"], True),
+        (["ruff"], False),
+        (["unit", "lint"], False),
+        (["ruff", "molecule-interrupt"], True),
+    ],
+)
 def test_what_cleans_up_after_a_group_is_part_of_every_run_of_it(wanted, cleans):
     chosen = [stage.name for stage in stages.choose(stages.all_stages(), wanted)]
     assert ("molecule-destroy" in chosen) == cleans and set(wanted) - set(stages.GROUPS) <= set(chosen)
@@ -78,23 +100,48 @@ def test_the_scenarios_of_the_gate_run_exactly_once():
     running = []
     for stage in stages.all_stages():
         paths = [word for word in stage.script.split() if word.startswith("tests/unit")]
-        within = [path for path in paths if (stages.SCENARIOS + "/").startswith(path.rstrip("/") + "/") or path.startswith(stages.SCENARIOS)]
+        within = [
+            path
+            for path in paths
+            if (stages.SCENARIOS + "/").startswith(path.rstrip("/") + "/") or path.startswith(stages.SCENARIOS)
+        ]
         if within and "--ignore=" + stages.SCENARIOS not in stage.script.split():
             running.append(stage.name)
     assert running == ["unit-main"]
 
 
 def test_the_default_of_make_is_help():
-    done = subprocess.run(["make", "-s"], cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True, check=True, timeout=60)
-    for target in ("demo", "test", "lint", "unit", "search", "mutants", "sanity", "molecule", "rehearse", "lab-up", "lab-down", "build", "clean"):
+    done = subprocess.run(
+        ["make", "-s"], cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True, check=True, timeout=60
+    )
+    for target in (
+        "demo",
+        "test",
+        "lint",
+        "unit",
+        "search",
+        "mutants",
+        "sanity",
+        "molecule",
+        "rehearse",
+        "lab-up",
+        "lab-down",
+        "build",
+        "clean",
+    ):
         assert "make {0} ".format(target) in done.stdout
 
 
 @pytest.mark.parametrize("given", [[], ["INVENTORY=x"], ["PLAYBOOK=x"]])
 def test_rehearse_says_what_it_needs(given):
     done = subprocess.run(
-        ["make", "-s", "--assume-old=setup", "rehearse", *given], cwd=str(ROOT), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-        check=False, timeout=120,
+        ["make", "-s", "--assume-old=setup", "rehearse", *given],
+        cwd=str(ROOT),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode != 0
     assert "INVENTORY=path PLAYBOOK=path" in done.stderr
@@ -116,13 +163,20 @@ def test_machines_are_shared_by_name(one, other, shared):
 
 
 @pytest.mark.parametrize(
-    ("text", "nodes"), [("---\n# nodes: gpu-r1-1 gpu-r2-1\n", ("gpu-r1-1", "gpu-r2-1")), ("---\n", (stages.ALL_NODES,)), ("", (stages.ALL_NODES,))]
+    ("text", "nodes"),
+    [
+        ("---\n# nodes: gpu-r1-1 gpu-r2-1\n", ("gpu-r1-1", "gpu-r2-1")),
+        ("---\n", (stages.ALL_NODES,)),
+        ("", (stages.ALL_NODES,)),
+    ],
 )
 def test_a_scenario_names_the_machines_it_takes(text, nodes):
     assert stages.scenario_nodes(text) == nodes
 
 
-@pytest.mark.parametrize(("text", "needs"), [("---\n# needs: apiserver\n", ("apiserver",)), ("---\n# nodes: a b\n", ())])
+@pytest.mark.parametrize(
+    ("text", "needs"), [("---\n# needs: apiserver\n", ("apiserver",)), ("---\n# nodes: a b\n", ())]
+)
 def test_a_scenario_names_the_stages_it_needs(text, needs):
     assert stages.scenario_needs(text) == needs
 

@@ -31,8 +31,11 @@ def hardware(ctx, gpu, ident, bit, what, action, step):
         return problem
     finding = None
     if reasons & bit:
-        finding = compare.fails(action, "%s of %s is on (clock event reasons 0x%x, expected 0x%x not to be set). %s" % (
-            what, model.named(gpu), reasons, bit, step))
+        finding = compare.fails(
+            action,
+            "%s of %s is on (clock event reasons 0x%x, expected 0x%x not to be set). %s"
+            % (what, model.named(gpu), reasons, bit, step),
+        )
     return compare.result(ident, gpu, finding, "0x%x" % (reasons,), "without 0x%x" % (bit,), "hardware")
 
 
@@ -44,23 +47,33 @@ def software(ctx, gpu):
     found = [name for bit, name in SW_REASONS if reasons & bit]
     finding = None
     if found:
-        finding = compare.notice("The driver holds the clocks of %s back: %s (clock event reasons 0x%x, expected none of these). "
-                                 "That is usual under load; without load, compare power limit, temperature and clocks with other nodes." % (
-                                     model.named(gpu), ", ".join(found), reasons))
+        finding = compare.notice(
+            "The driver holds the clocks of %s back: %s (clock event reasons 0x%x, expected none of these). "
+            "That is usual under load; without load, compare power limit, temperature and clocks with other nodes."
+            % (model.named(gpu), ", ".join(found), reasons)
+        )
     return compare.result(ident, gpu, finding, "0x%x" % (reasons,), "without 0x34", "hardware")
 
 
 def application(ctx, gpu):
-    """Application clocks are a setting. Drivers that no longer have it answer so, which matters only where it was used."""
+    """Application clocks are a setting.
+
+    Drivers that no longer have it answer so, which matters only where it was used.
+    """
     ident, key = "gpu.applications_clocks", "applications_clocks_mhz"
     now = compare.typed(gpu, key, dict)
     old = compare.before(ctx, gpu, key, dict)
     if now.rc == DEPRECATED and old is not None and old.known:
         default = compare.before(ctx, gpu, "applications_clocks_default_mhz", dict)
         if default.known and default.value == old.value:
-            return compare.not_applicable(ident, gpu, model.shown(now), NO_MORE + ", and in the baseline they were the default.")
-        finding = compare.fails("restore_setting", "%s; expected %s for %s as in the baseline. Set locked clocks instead and take a new baseline." % (
-            NO_MORE, listed(old.value), model.named(gpu)))
+            return compare.not_applicable(
+                ident, gpu, model.shown(now), NO_MORE + ", and in the baseline they were the default."
+            )
+        finding = compare.fails(
+            "restore_setting",
+            "%s; expected %s for %s as in the baseline. Set locked clocks instead and take a new baseline."
+            % (NO_MORE, listed(old.value), model.named(gpu)),
+        )
         return compare.result(ident, gpu, finding, model.shown(now), old.value, "baseline")
     if now.rc == DEPRECATED and (old is None or old.rc == DEPRECATED or compare.absent_before(old)):
         return compare.not_applicable(ident, gpu, model.shown(now), NO_MORE + ".")
@@ -68,8 +81,11 @@ def application(ctx, gpu):
     def differs(before, after):
         if before == after:
             return None
-        return compare.fails("restore_setting", "Application clocks of %s are %s; expected %s as in the baseline. Set them again." % (
-            model.named(gpu), listed(after), listed(before)))
+        return compare.fails(
+            "restore_setting",
+            "Application clocks of %s are %s; expected %s as in the baseline. Set them again."
+            % (model.named(gpu), listed(after), listed(before)),
+        )
 
     return compare.against(ctx, gpu, ident, key, dict, differs, "restore_setting")
 
@@ -87,8 +103,11 @@ def highest(ctx, gpu):
                 wrong.append("%s %s MHz, expected %s MHz" % (domain, now, then))
         if not wrong:
             return None
-        return compare.fails("hold", "Highest clocks of %s fell since the baseline: %s. Look at locked clocks, VBIOS and driver." % (
-            model.named(gpu), "; ".join(wrong)))
+        return compare.fails(
+            "hold",
+            "Highest clocks of %s fell since the baseline: %s. Look at locked clocks, VBIOS and driver."
+            % (model.named(gpu), "; ".join(wrong)),
+        )
 
     return compare.against(ctx, gpu, ident, key, dict, differs)
 
@@ -110,23 +129,85 @@ def idle(gpu):
 
 HARDWARE = "nvml.h, nvmlClocksEventReason"
 ROWS = (
-    model.Row("gpu.hw_slowdown", "gpu", functools.partial(
-        hardware, ident="gpu.hw_slowdown", bit=HW_SLOWDOWN, what="Hardware slowdown", action="hold",
-        step="Look at temperature, power supplies and the power brake signal of the node; it halves the clocks or worse."),
-        "No slowdown by the hardware", ("gpu.clocks_event_reasons",), HARDWARE + "HwSlowdown", (19,)),
-    model.Row("gpu.hw_thermal_slowdown", "gpu", functools.partial(
-        hardware, ident="gpu.hw_thermal_slowdown", bit=HW_THERMAL, what="Thermal slowdown by the hardware", action="hold",
-        step="Look at fans, airflow or coolant and at the temperature of the GPU."),
-        "No thermal slowdown by the hardware", ("gpu.clocks_event_reasons",), HARDWARE + "HwThermalSlowdown", (19,)),
-    model.Row("gpu.power_brake", "gpu", functools.partial(
-        hardware, ident="gpu.power_brake", bit=POWER_BRAKE, what="Power brake", action="hold",
-        step="Look at the power supplies and power capping of the node (BMC): something outside the GPU asks it to brake."),
-        "No power brake from outside", ("gpu.clocks_event_reasons",), HARDWARE + "HwPowerBrakeSlowdown", (19,)),
-    model.Row("gpu.sw_slowdown", "gpu", software, "The driver does not hold the clocks back for power, heat or sync boost (a notice if it does)",
-              ("gpu.clocks_event_reasons",), HARDWARE + "SwPowerCap, SyncBoost, SwThermalSlowdown", (20,)),
-    model.Row("gpu.applications_clocks", "gpu", application, "The application clocks are those of the baseline",
-              ("gpu.applications_clocks_mhz", "gpu.applications_clocks_default_mhz"),
-              "NVIDIA driver persistence guide: lost when the driver deinitialises", (23,)),
-    model.Row("gpu.clocks_max", "gpu", highest, "The highest clocks are not lower than in the baseline", ("gpu.clocks_max_mhz",),
-              "nvml.h, nvmlDeviceGetMaxClockInfo", (23,)),
+    model.Row(
+        "gpu.hw_slowdown",
+        "gpu",
+        functools.partial(
+            hardware,
+            ident="gpu.hw_slowdown",
+            bit=HW_SLOWDOWN,
+            what="Hardware slowdown",
+            action="hold",
+            step=(
+                "Look at temperature, power supplies and the power brake signal of the node; it halves the "
+                "clocks or worse."
+            ),
+        ),
+        "No slowdown by the hardware",
+        ("gpu.clocks_event_reasons",),
+        HARDWARE + "HwSlowdown",
+        (19,),
+    ),
+    model.Row(
+        "gpu.hw_thermal_slowdown",
+        "gpu",
+        functools.partial(
+            hardware,
+            ident="gpu.hw_thermal_slowdown",
+            bit=HW_THERMAL,
+            what="Thermal slowdown by the hardware",
+            action="hold",
+            step="Look at fans, airflow or coolant and at the temperature of the GPU.",
+        ),
+        "No thermal slowdown by the hardware",
+        ("gpu.clocks_event_reasons",),
+        HARDWARE + "HwThermalSlowdown",
+        (19,),
+    ),
+    model.Row(
+        "gpu.power_brake",
+        "gpu",
+        functools.partial(
+            hardware,
+            ident="gpu.power_brake",
+            bit=POWER_BRAKE,
+            what="Power brake",
+            action="hold",
+            step=(
+                "Look at the power supplies and power capping of the node (BMC): something outside the GPU "
+                "asks it to brake."
+            ),
+        ),
+        "No power brake from outside",
+        ("gpu.clocks_event_reasons",),
+        HARDWARE + "HwPowerBrakeSlowdown",
+        (19,),
+    ),
+    model.Row(
+        "gpu.sw_slowdown",
+        "gpu",
+        software,
+        "The driver does not hold the clocks back for power, heat or sync boost (a notice if it does)",
+        ("gpu.clocks_event_reasons",),
+        HARDWARE + "SwPowerCap, SyncBoost, SwThermalSlowdown",
+        (20,),
+    ),
+    model.Row(
+        "gpu.applications_clocks",
+        "gpu",
+        application,
+        "The application clocks are those of the baseline",
+        ("gpu.applications_clocks_mhz", "gpu.applications_clocks_default_mhz"),
+        "NVIDIA driver persistence guide: lost when the driver deinitialises",
+        (23,),
+    ),
+    model.Row(
+        "gpu.clocks_max",
+        "gpu",
+        highest,
+        "The highest clocks are not lower than in the baseline",
+        ("gpu.clocks_max_mhz",),
+        "nvml.h, nvmlDeviceGetMaxClockInfo",
+        (23,),
+    ),
 )

@@ -18,20 +18,29 @@ AGAIN = "Run nvidia-ctk cdi generate again, with the driver loaded."
 
 
 def cdi(ctx):
-    """There is a specification of NVIDIA's GPUs that fits the driver, names only files that are there, and has the devices that NVML has."""
+    """There is a specification of NVIDIA's GPUs that fits the driver, names only files that are there, and has the
+    devices that NVML has.
+    """
     checks = Checks("node.cdi")
     if not policy.limit(ctx, "cdi_required"):
         return checks.none("The policy does not ask for CDI (cdi_required).")
     specs = nodefacts.of_kind(model.item(ctx.system, "cdi", "specs"), list)
     driver = nodefacts.driver(ctx)
     if specs is None:
-        return checks.unknown(None, KIND, "The files in /etc/cdi and /run/cdi cannot be read. Look at nvidia-ctk cdi list on the node.")
+        return checks.unknown(
+            None, KIND, "The files in /etc/cdi and /run/cdi cannot be read. Look at nvidia-ctk cdi list on the node."
+        )
     ours = [spec for spec in specs if model.item(spec, "kind") == KIND]
     unread = sorted(str(model.item(spec, "path")) for spec in specs if model.item(spec, "kind") is None)
     if not ours and unread:
         return checks.unknown(unread, KIND, "Files of CDI cannot be read: %s. %s" % (", ".join(unread), AGAIN))
     if not ours:
-        return checks.fail([], KIND, "No file in /etc/cdi or /run/cdi describes NVIDIA's GPUs, so no container gets one. %s" % (AGAIN,), "restart_service")
+        return checks.fail(
+            [],
+            KIND,
+            "No file in /etc/cdi or /run/cdi describes NVIDIA's GPUs, so no container gets one. %s" % (AGAIN,),
+            "restart_service",
+        )
     for spec in ours:
         path, versions, missing, devices = (model.item(spec, key) for key in ("path", "versions", "missing", "devices"))
         if not isinstance(versions, list) or not isinstance(missing, list) or not isinstance(devices, list):
@@ -39,13 +48,26 @@ def cdi(ctx):
         if not devices:
             return checks.fail(path, KIND, "%s names no device. %s" % (path, AGAIN), "restart_service")
         if missing:
-            return checks.fail(missing[:10], [], "%s names files that are not there: %s. %s" % (path, ", ".join(map(str, missing[:3])), AGAIN),
-                               "restart_service")
+            return checks.fail(
+                missing[:10],
+                [],
+                "%s names files that are not there: %s. %s" % (path, ", ".join(map(str, missing[:3])), AGAIN),
+                "restart_service",
+            )
         if driver is None:
-            return checks.unknown(versions, None, "Which driver is loaded is not known, so %s cannot be compared. Load the driver." % (path,))
+            return checks.unknown(
+                versions,
+                None,
+                "Which driver is loaded is not known, so %s cannot be compared. Load the driver." % (path,),
+            )
         if [version for version in versions if version != driver]:
-            return checks.fail(versions, driver, "%s hands over libraries of driver %s and the driver is %s. %s" % (
-                path, ", ".join(map(str, versions)), driver, AGAIN), "restart_service")
+            return checks.fail(
+                versions,
+                driver,
+                "%s hands over libraries of driver %s and the driver is %s. %s"
+                % (path, ", ".join(map(str, versions)), driver, AGAIN),
+                "restart_service",
+            )
     return counted(ctx, checks, ours)
 
 
@@ -55,27 +77,51 @@ def counted(ctx, checks, specs):
     names = set(str(name) for spec in specs for name in spec["devices"]) - ALL
     paths = ", ".join(str(model.item(spec, "path")) for spec in specs)
     if wanted is None:
-        return checks.unknown(sorted(names), None, "Which GPUs and MIG devices there are is not known, so %s cannot be compared. See nvml.answers." % (paths,))
+        return checks.unknown(
+            sorted(names),
+            None,
+            "Which GPUs and MIG devices there are is not known, so %s cannot be compared. See nvml.answers." % (paths,),
+        )
     uuids = set(name for name in names if name.startswith(UUIDS))
     if uuids:
         if uuids == wanted:
             return checks.good(sorted(uuids), sorted(wanted))
         missing, stale = sorted(wanted - uuids), sorted(uuids - wanted)
-        return checks.fail(sorted(uuids), sorted(wanted), "%s does not describe the GPUs and MIG devices as they are: %s. %s" % (paths, "; ".join(
-            "%s %s" % (word, ", ".join(found)) for word, found in (("not there is", missing), ("no longer valid is", stale)) if found), AGAIN),
-            "restart_service")
+        return checks.fail(
+            sorted(uuids),
+            sorted(wanted),
+            "%s does not describe the GPUs and MIG devices as they are: %s. %s"
+            % (
+                paths,
+                "; ".join(
+                    "%s %s" % (word, ", ".join(found))
+                    for word, found in (("not there is", missing), ("no longer valid is", stale))
+                    if found
+                ),
+                AGAIN,
+            ),
+            "restart_service",
+        )
     numbered = {}
     for name in names:
         found = INDEX.match(name)
         if found:
             numbered.setdefault(bool(found.group(1)), set()).add(name)
     if not numbered:
-        return checks.unknown(sorted(names), len(wanted), "The devices of %s have names that tell nothing: %s; expected those of nvidia-ctk. %s" % (
-            paths, ", ".join(sorted(names)) or "none but all", AGAIN))
+        return checks.unknown(
+            sorted(names),
+            len(wanted),
+            "The devices of %s have names that tell nothing: %s; expected those of nvidia-ctk. %s"
+            % (paths, ", ".join(sorted(names)) or "none but all", AGAIN),
+        )
     wrong = [sorted(group) for group in numbered.values() if len(group) != len(wanted)]
     if wrong:
-        return checks.fail(wrong[0], len(wanted), "%s describes %d GPUs and MIG devices, and NVML has %d. %s" % (
-            paths, len(wrong[0]), len(wanted), AGAIN), "restart_service")
+        return checks.fail(
+            wrong[0],
+            len(wanted),
+            "%s describes %d GPUs and MIG devices, and NVML has %d. %s" % (paths, len(wrong[0]), len(wanted), AGAIN),
+            "restart_service",
+        )
     return checks.good(sorted(names), len(wanted))
 
 
@@ -100,7 +146,20 @@ def devices(ctx):
 
 
 ROWS = (
-    model.Row("node.cdi", "node", cdi, "CDI describes the GPUs and MIG devices as they are, where the policy asks for it",
-              ("system.cdi", "audit.versions.loaded", "snapshot.count", "snapshot.gpus.uuid", "snapshot.gpus.mig_mode_current", "snapshot.gpus.mig_instances"),
-              "Container Device Interface specification", (58,)),
+    model.Row(
+        "node.cdi",
+        "node",
+        cdi,
+        "CDI describes the GPUs and MIG devices as they are, where the policy asks for it",
+        (
+            "system.cdi",
+            "audit.versions.loaded",
+            "snapshot.count",
+            "snapshot.gpus.uuid",
+            "snapshot.gpus.mig_mode_current",
+            "snapshot.gpus.mig_instances",
+        ),
+        "Container Device Interface specification",
+        (58,),
+    ),
 )

@@ -17,15 +17,22 @@ UVM = ("/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
 # These come with the first program that needs them.
 ON_DEMAND = re.compile(r"^/dev/nvidia-(uvm|uvm-tools|modeset|caps/.*)$")
 # Names that the driver registers its numbers under, from older and newer branches.
-MAJORS = ((re.compile(r"^/dev/nvidia(\d+|ctl)$"), ("nvidiactl", "nvidia", "nvidia-frontend")), (re.compile(r"^/dev/nvidia-uvm(-tools)?$"), ("nvidia-uvm",)),
-          (re.compile(r"^/dev/nvidia-caps/"), ("nvidia-caps",)))
+MAJORS = (
+    (re.compile(r"^/dev/nvidia(\d+|ctl)$"), ("nvidiactl", "nvidia", "nvidia-frontend")),
+    (re.compile(r"^/dev/nvidia-uvm(-tools)?$"), ("nvidia-uvm",)),
+    (re.compile(r"^/dev/nvidia-caps/"), ("nvidia-caps",)),
+)
 REPAIR = "Remove it and run nvidia-modprobe -c0 -u, or reload the driver."
 
 
 def listed(section):
     """Device files by path; None if they could not be listed."""
     nodes = nodefacts.of_kind(model.item(section, "device_nodes"), list)
-    return None if nodes is None else dict((node["path"], node) for node in nodes if isinstance(model.item(node, "path"), str))
+    return (
+        None
+        if nodes is None
+        else dict((node["path"], node) for node in nodes if isinstance(model.item(node, "path"), str))
+    )
 
 
 def gpu_node(ctx, gpu):
@@ -37,11 +44,20 @@ def gpu_node(ctx, gpu):
     path = "/dev/nvidia%d" % (minor.value,)
     nodes = listed(ctx.system)
     if nodes is None:
-        return checks.unknown(None, path, "The files in /dev cannot be listed, so it is not known whether %s is there. Look at ls -l /dev on the node." % (
-            path,))
+        return checks.unknown(
+            None,
+            path,
+            "The files in /dev cannot be listed, so it is not known whether %s is there. Look at ls -l "
+            "/dev on the node." % (path,),
+        )
     if path not in nodes:
-        return checks.fail(None, path, "%s, the device file of %s, is missing: no program can use the GPU. Run nvidia-modprobe -c%d." % (
-            path, model.named(gpu), minor.value), "restart_service")
+        return checks.fail(
+            None,
+            path,
+            "%s, the device file of %s, is missing: no program can use the GPU. Run nvidia-modprobe -c%d."
+            % (path, model.named(gpu), minor.value),
+            "restart_service",
+        )
     return verdict(checks, path, problems(ctx, nodes[path], minor.value))
 
 
@@ -52,24 +68,47 @@ def others(ctx):
     old = nodefacts.before(ctx, "system", "device_nodes", kind=list)
     modules = nodefacts.of_kind(model.item(ctx.system, "modules"), list)
     if nodes is None or modules is None:
-        return checks.unknown(None, CONTROL, "The files in /dev or the loaded modules cannot be listed. Look at ls -l /dev/nvidia* on the node.")
+        return checks.unknown(
+            None,
+            CONTROL,
+            "The files in /dev or the loaded modules cannot be listed. Look at ls -l /dev/nvidia* on the node.",
+        )
     if old.given and not old.known:
-        return checks.unknown(None, None, "The baseline does not have the files in /dev. %s" % (nodefacts.AGAIN,), "baseline")
+        return checks.unknown(
+            None, None, "The baseline does not have the files in /dev. %s" % (nodefacts.AGAIN,), "baseline"
+        )
     wanted = [CONTROL] + ([UVM[0]] if "nvidia_uvm" in modules else [])
     before = set(listed(model.item(ctx.baseline, "system")) or {})
-    missing = sorted(path for path in set(wanted) | set(path for path in before if not ON_DEMAND.match(path)) if path not in nodes)
+    missing = sorted(
+        path for path in set(wanted) | set(path for path in before if not ON_DEMAND.match(path)) if path not in nodes
+    )
     if missing:
-        return checks.fail(sorted(nodes), sorted(set(wanted) | before), "Device files are missing: %s. Run nvidia-modprobe -c0 -u, or start the service that "
-                           "makes them." % (", ".join(missing),), "restart_service", "baseline" if set(missing) - set(wanted) else "hardware")
-    found = [problems(ctx, nodes[path], CONTROL_MINOR if path == CONTROL else None) for path in sorted(nodes) if not GPU_NODE.match(path)]
+        return checks.fail(
+            sorted(nodes),
+            sorted(set(wanted) | before),
+            "Device files are missing: %s. Run nvidia-modprobe -c0 -u, or start the service that "
+            "makes them." % (", ".join(missing),),
+            "restart_service",
+            "baseline" if set(missing) - set(wanted) else "hardware",
+        )
+    found = [
+        problems(ctx, nodes[path], CONTROL_MINOR if path == CONTROL else None)
+        for path in sorted(nodes)
+        if not GPU_NODE.match(path)
+    ]
     for status in ("fail", "unknown"):
         for answer in found:
             if answer and answer[0] == status:
                 return verdict(checks, sorted(nodes), answer)
     late = sorted(path for path in before if path not in nodes)
     if late:
-        return checks.notice(sorted(nodes), sorted(before), "Device files of the baseline are not there yet: %s. The first CUDA program makes them; "
-                             "containers that are given them by name do not start before." % (", ".join(late),), "baseline")
+        return checks.notice(
+            sorted(nodes),
+            sorted(before),
+            "Device files of the baseline are not there yet: %s. The first CUDA program makes them; "
+            "containers that are given them by name do not start before." % (", ".join(late),),
+            "baseline",
+        )
     return checks.good(sorted(nodes), sorted(wanted))
 
 
@@ -93,26 +132,45 @@ def numbers(ctx, node, minor):
     names = [names for pattern, names in MAJORS if pattern.match(path)]
     known = nodefacts.of_kind(model.item(ctx.system, "device_numbers"), dict)
     if names and known is None:
-        return "unknown", "The driver's device numbers cannot be read, so %s cannot be compared with them. Look at /proc/devices." % (path,)
+        return (
+            "unknown",
+            "The driver's device numbers cannot be read, so %s cannot be compared with them. Look at /proc/devices."
+            % (path,),
+        )
     if names:
         majors = [known[name] for name in names[0] if name in known]
         if node.get("major") not in majors:
             return "fail", "%s has device number %s and the driver has %s: it leads nowhere. %s" % (
-                path, node.get("major"), ", ".join(map(str, sorted(set(majors)))) or "none", REPAIR)
+                path,
+                node.get("major"),
+                ", ".join(map(str, sorted(set(majors)))) or "none",
+                REPAIR,
+            )
     if minor is not None and node.get("minor") != minor:
         return "fail", "%s has minor number %s, expected %s. %s" % (path, node.get("minor"), minor, REPAIR)
     return None
 
 
 def permissions(ctx, node):
-    """Whoever the driver lets in can open the file. More than that is the administrator's choice, and no other owner matters then."""
+    """Whoever the driver lets in can open the file.
+
+    More than that is the administrator's choice, and no other owner matters then.
+    """
     path, mode = node["path"], node["mode"]
     params = nodefacts.of_kind(model.item(ctx.system, "device_params"), dict)
-    if re.match(r"^/dev/nvidia-(caps/|nvswitch|nvlink|fs)", path) or (params is not None and params.get("modify") is False):
+    if re.match(r"^/dev/nvidia-(caps/|nvswitch|nvlink|fs)", path) or (
+        params is not None and params.get("modify") is False
+    ):
         return None
     wanted = model.item(params, "mode")
     if not isinstance(wanted, str):
-        return "unknown", "What the driver's device files should be like cannot be read, so %s cannot be judged. Look at /proc/driver/nvidia/params." % (path,)
+        return (
+            "unknown",
+            (
+                "What the driver's device files should be like cannot be read, so %s cannot be judged. Look at "
+                "/proc/driver/nvidia/params." % (path,)
+            ),
+        )
     try:
         lacking = int(wanted, 8) & ~int(mode, 8)
     except (TypeError, ValueError):
@@ -120,9 +178,18 @@ def permissions(ctx, node):
     step = "Set them back: nvidia-modprobe -c0 -u, or the udev rule that changed them."
     if lacking:
         return "fail", "%s has permissions %s, and the driver asks for %s. %s" % (path, mode, wanted, step)
-    if not int(mode, 8) & 0o006 == 0o006 and (node.get("uid"), node.get("gid")) != (params.get("uid"), params.get("gid")):
+    if not int(mode, 8) & 0o006 == 0o006 and (node.get("uid"), node.get("gid")) != (
+        params.get("uid"),
+        params.get("gid"),
+    ):
         return "fail", "%s belongs to %s:%s, and the driver asks for %s:%s. %s" % (
-            path, node.get("uid"), node.get("gid"), params.get("uid"), params.get("gid"), step)
+            path,
+            node.get("uid"),
+            node.get("gid"),
+            params.get("uid"),
+            params.get("gid"),
+            step,
+        )
     return None
 
 
@@ -131,14 +198,30 @@ def verdict(checks, observed, answer):
         return checks.good(observed, observed)
     status, message = answer
     expected = "as the driver makes it"
-    return checks.fail(observed, expected, message, "restart_service") if status == "fail" else checks.unknown(observed, expected, message)
+    return (
+        checks.fail(observed, expected, message, "restart_service")
+        if status == "fail"
+        else checks.unknown(observed, expected, message)
+    )
 
 
 ROWS = (
-    model.Row("gpu.device_node", "gpu", gpu_node, "The GPU's device file is there, of the right number, and open to those that the driver says",
-              ("snapshot.gpus.minor_number", "system.device_nodes", "system.device_numbers", "system.device_params"),
-              "NVIDIA driver README, nvidia-modprobe(1)", (57,)),
-    model.Row("node.device_nodes", "node", others, "The driver's other device files are there, of the right number, and open to those that the driver says",
-              ("system.device_nodes", "system.device_numbers", "system.device_params", "system.modules"),
-              "NVIDIA driver README, nvidia-modprobe(1)", (57,)),
+    model.Row(
+        "gpu.device_node",
+        "gpu",
+        gpu_node,
+        "The GPU's device file is there, of the right number, and open to those that the driver says",
+        ("snapshot.gpus.minor_number", "system.device_nodes", "system.device_numbers", "system.device_params"),
+        "NVIDIA driver README, nvidia-modprobe(1)",
+        (57,),
+    ),
+    model.Row(
+        "node.device_nodes",
+        "node",
+        others,
+        "The driver's other device files are there, of the right number, and open to those that the driver says",
+        ("system.device_nodes", "system.device_numbers", "system.device_params", "system.modules"),
+        "NVIDIA driver README, nvidia-modprobe(1)",
+        (57,),
+    ),
 )

@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Memory errors that ECC counted: since the driver was loaded, in the life of the GPU, in its SRAM; and the ECC mode itself."""
+"""Memory errors that ECC counted: since the driver was loaded, in the life of the GPU, in its SRAM; and the ECC mode
+itself.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,11 @@ def volatile_uncorrected(ctx, gpu):
     limit = policy.limit(ctx, "ecc_volatile_uncorrected_max", gpu)
     finding = None
     if now.value > limit:
-        finding = compare.fails("reset_gpu", "%s counted %s uncorrectable memory errors since the driver was loaded; expected at most %s. %s" % (
-            model.named(gpu), now.value, limit, LOOK))
+        finding = compare.fails(
+            "reset_gpu",
+            "%s counted %s uncorrectable memory errors since the driver was loaded; expected at most %s. %s"
+            % (model.named(gpu), now.value, limit, LOOK),
+        )
     return compare.result(ident, gpu, finding, now.value, limit, "policy")
 
 
@@ -32,9 +37,19 @@ def volatile_corrected(ctx, gpu):
     now = model.number(gpu, key)
     if not now.known:
         return unreadable(ctx, ident, gpu, key, now)
-    state, text = counters.judged(ctx, gpu, now.value, compare.before(ctx, gpu, key, NUMBER), "ecc_corrected_per_minute", "ecc_corrected_since_load")
-    finding = counters.finding(state, "%s corrected memory errors: %s" % (model.named(gpu), text),
-                               "Read it again after some hours of work; if it goes on like that, run the field diagnostics.")
+    state, text = counters.judged(
+        ctx,
+        gpu,
+        now.value,
+        compare.before(ctx, gpu, key, NUMBER),
+        "ecc_corrected_per_minute",
+        "ecc_corrected_since_load",
+    )
+    finding = counters.finding(
+        state,
+        "%s corrected memory errors: %s" % (model.named(gpu), text),
+        "Read it again after some hours of work; if it goes on like that, run the field diagnostics.",
+    )
     return compare.result(ident, gpu, finding, now.value, policy.limit(ctx, "ecc_corrected_since_load", gpu), "policy")
 
 
@@ -42,8 +57,17 @@ def unreadable(ctx, ident, gpu, key, now):
     """A volatile counter that is not known. A GPU in MIG mode does not have it, which says nothing about its memory."""
     old = signals.before_of(ctx, gpu, key)
     if compare.under_mig(gpu, now) and (old is None or old.rc != codes.NOT_SUPPORTED):
-        return model.check(ident, model.entity(gpu), UNKNOWN, model.shown(now), None, "hardware", "hold",
-                           "%s of %s cannot be read in MIG mode. Read it while MIG is off, or waive it until then." % (key, model.named(gpu)))
+        return model.check(
+            ident,
+            model.entity(gpu),
+            UNKNOWN,
+            model.shown(now),
+            None,
+            "hardware",
+            "hold",
+            "%s of %s cannot be read in MIG mode. Read it while MIG is off, or waive it until then."
+            % (key, model.named(gpu)),
+        )
     return signals.absent(ctx, ident, gpu, key, now)
 
 
@@ -55,19 +79,54 @@ def aggregate_uncorrected(ctx, gpu):
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
     if old is None or old.rc in codes.ABSENT:
-        return model.check(ident, who, NOT_APPLICABLE, now.value, None, "baseline", message="There is no earlier count to compare with.")
+        return model.check(
+            ident,
+            who,
+            NOT_APPLICABLE,
+            now.value,
+            None,
+            "baseline",
+            message="There is no earlier count to compare with.",
+        )
     if not old.known or not compare.is_a(old.value, NUMBER):
-        return model.check(ident, who, UNKNOWN, now.value, model.shown(old), "baseline", "hold",
-                           "The baseline has no count of uncorrectable memory errors of %s (%s); expected one. %s" % (
-                               model.named(gpu), model.shown(old), compare.AGAIN))
+        return model.check(
+            ident,
+            who,
+            UNKNOWN,
+            now.value,
+            model.shown(old),
+            "baseline",
+            "hold",
+            "The baseline has no count of uncorrectable memory errors of %s (%s); expected one. %s"
+            % (model.named(gpu), model.shown(old), compare.AGAIN),
+        )
     if now.value > old.value:
-        return model.check(ident, who, FAIL, now.value, old.value, "baseline", "field_diag",
-                           "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Run the field diagnostics." % (
-                               model.named(gpu), now.value, old.value))
+        return model.check(
+            ident,
+            who,
+            FAIL,
+            now.value,
+            old.value,
+            "baseline",
+            "field_diag",
+            "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Run the "
+            "field diagnostics." % (model.named(gpu), now.value, old.value),
+        )
     if now.value < old.value:
-        return model.check(ident, who, PASS, now.value, old.value, "baseline", message=(
-            "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Fewer means that its InfoROM was written anew: "
-            "find out by whom, and take a new baseline.") % (model.named(gpu), now.value, old.value), notice=True)
+        return model.check(
+            ident,
+            who,
+            PASS,
+            now.value,
+            old.value,
+            "baseline",
+            message=(
+                "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Fewer means that "
+                "its InfoROM was written anew: find out by whom, and take a new baseline."
+            )
+            % (model.named(gpu), now.value, old.value),
+            notice=True,
+        )
     return model.check(ident, who, PASS, now.value, old.value, "baseline")
 
 
@@ -75,16 +134,23 @@ def sram_threshold(ctx, gpu):
     ident, key = "gpu.sram_threshold", "sram_ecc"
     now = compare.typed(gpu, key, dict)
     if not now.known:
-        return compare.too_old(ctx, ident, gpu, now, SRAM_SINCE_BRANCH) or signals.absent(ctx, ident, gpu, key, now, "field_diag")
+        return compare.too_old(ctx, ident, gpu, now, SRAM_SINCE_BRANCH) or signals.absent(
+            ctx, ident, gpu, key, now, "field_diag"
+        )
     exceeded = model.item(now.value, "threshold_exceeded")
     if exceeded is False:
         finding = None
     elif exceeded is True:
-        finding = compare.fails("field_diag", "The SRAM of %s has more uncorrectable errors than NVIDIA accepts (threshold_exceeded is true, expected false). "
-                                "Take it out of service and run the field diagnostics." % (model.named(gpu),))
+        finding = compare.fails(
+            "field_diag",
+            "The SRAM of %s has more uncorrectable errors than NVIDIA accepts (threshold_exceeded is true, expected "
+            "false). Take it out of service and run the field diagnostics." % (model.named(gpu),),
+        )
     else:
-        finding = compare.unknown("The SRAM errors of %s were read without their threshold (found %r, expected false). Read the node again." % (
-            model.named(gpu), exceeded))
+        finding = compare.unknown(
+            "The SRAM errors of %s were read without their threshold (found %r, expected false). Read the node again."
+            % (model.named(gpu), exceeded)
+        )
     return compare.result(ident, gpu, finding, exceeded, False, "hardware")
 
 
@@ -100,24 +166,69 @@ def mode_pending(ctx, gpu, ident, current_key, pending_key, what, action):
         return signals.absent(ctx, ident, gpu, key, now)
     finding = None
     if current.value != wanted.value:
-        finding = compare.fails(action, "%s of %s is %s and becomes %s at the next reset; expected both to be the same. Reset or reboot, then read again." % (
-            what, model.named(gpu), current.value, wanted.value))
+        finding = compare.fails(
+            action,
+            "%s of %s is %s and becomes %s at the next reset; expected both to be the same. Reset or reboot, "
+            "then read again." % (what, model.named(gpu), current.value, wanted.value),
+        )
     return compare.result(ident, gpu, finding, current.value, wanted.value, "hardware")
 
 
 ROWS = (
-    model.Row("gpu.ecc_volatile", "gpu", volatile_uncorrected, "No uncorrectable memory errors since the driver was loaded",
-              ("gpu.ecc_volatile_uncorrected", "gpu.mig_mode_current"),
-              "nvml.h, nvmlDeviceGetTotalEccErrors; XIDs 48, 94, 95 of the NVIDIA XID catalogue", (9,)),
-    model.Row("gpu.ecc_volatile_corrected", "gpu", volatile_corrected, "Corrected memory errors do not pile up (a notice if they do)",
-              ("gpu.ecc_volatile_corrected", "gpu.mig_mode_current") + counters.SIGNALS, "nvml.h, nvmlDeviceGetTotalEccErrors", (10,)),
-    model.Row("gpu.ecc_aggregate", "gpu", aggregate_uncorrected, "No new uncorrectable memory errors in the GPU's life since the baseline",
-              ("gpu.ecc_aggregate_uncorrected",), "nvml.h, nvmlDeviceGetTotalEccErrors", (11,)),
-    model.Row("gpu.sram_threshold", "gpu", sram_threshold, "The SRAM has fewer uncorrectable errors than NVIDIA's threshold for an exchange",
-              ("gpu.sram_ecc", "snapshot.system.driver_version"),
-              "NVIDIA GPU Memory Error Management, RMA policy; nvml.h, nvmlDeviceGetSramEccErrorStatus", (12,)),
-    model.Row("gpu.ecc_pending", "gpu", pending, "The ECC mode does not change at the next reset", ("gpu.ecc_mode_current", "gpu.ecc_mode_pending"),
-              "nvml.h, nvmlDeviceGetEccMode", (37,)),
-    model.Row("gpu.ecc_mode", "gpu", compare.unchanged("gpu.ecc_mode", "ecc_mode_current", "ECC mode", "Set it again and reboot.", action="restore_setting"),
-              "The ECC mode is that of the baseline", ("gpu.ecc_mode_current",), "nvml.h, nvmlDeviceGetEccMode", (37,)),
+    model.Row(
+        "gpu.ecc_volatile",
+        "gpu",
+        volatile_uncorrected,
+        "No uncorrectable memory errors since the driver was loaded",
+        ("gpu.ecc_volatile_uncorrected", "gpu.mig_mode_current"),
+        "nvml.h, nvmlDeviceGetTotalEccErrors; XIDs 48, 94, 95 of the NVIDIA XID catalogue",
+        (9,),
+    ),
+    model.Row(
+        "gpu.ecc_volatile_corrected",
+        "gpu",
+        volatile_corrected,
+        "Corrected memory errors do not pile up (a notice if they do)",
+        ("gpu.ecc_volatile_corrected", "gpu.mig_mode_current") + counters.SIGNALS,
+        "nvml.h, nvmlDeviceGetTotalEccErrors",
+        (10,),
+    ),
+    model.Row(
+        "gpu.ecc_aggregate",
+        "gpu",
+        aggregate_uncorrected,
+        "No new uncorrectable memory errors in the GPU's life since the baseline",
+        ("gpu.ecc_aggregate_uncorrected",),
+        "nvml.h, nvmlDeviceGetTotalEccErrors",
+        (11,),
+    ),
+    model.Row(
+        "gpu.sram_threshold",
+        "gpu",
+        sram_threshold,
+        "The SRAM has fewer uncorrectable errors than NVIDIA's threshold for an exchange",
+        ("gpu.sram_ecc", "snapshot.system.driver_version"),
+        "NVIDIA GPU Memory Error Management, RMA policy; nvml.h, nvmlDeviceGetSramEccErrorStatus",
+        (12,),
+    ),
+    model.Row(
+        "gpu.ecc_pending",
+        "gpu",
+        pending,
+        "The ECC mode does not change at the next reset",
+        ("gpu.ecc_mode_current", "gpu.ecc_mode_pending"),
+        "nvml.h, nvmlDeviceGetEccMode",
+        (37,),
+    ),
+    model.Row(
+        "gpu.ecc_mode",
+        "gpu",
+        compare.unchanged(
+            "gpu.ecc_mode", "ecc_mode_current", "ECC mode", "Set it again and reboot.", action="restore_setting"
+        ),
+        "The ECC mode is that of the baseline",
+        ("gpu.ecc_mode_current",),
+        "nvml.h, nvmlDeviceGetEccMode",
+        (37,),
+    ),
 )

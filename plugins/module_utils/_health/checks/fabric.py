@@ -10,8 +10,15 @@ from .. import compare, model, policy, signals, tables
 from ..model import UNKNOWN
 from . import hardware
 
-P2P = {0: "ok", 1: "chipset not supported", 2: "GPU not supported", 3: "not supported by the topology", 4: "disabled by a driver setting",
-       5: "not supported", 6: "unknown"}
+P2P = {
+    0: "ok",
+    1: "chipset not supported",
+    2: "GPU not supported",
+    3: "not supported by the topology",
+    4: "disabled by a driver setting",
+    5: "not supported",
+    6: "unknown",
+}
 ABILITIES = ("read", "write", "nvlink", "atomics")
 OK, DISABLED, STATE_UNKNOWN = 0, 4, 6
 
@@ -19,8 +26,11 @@ STATES = {0: "not supported", 1: "not started", 2: "in progress", 3: "completed"
 NOT_SUPPORTED, NOT_STARTED, IN_PROGRESS, COMPLETED = 0, 1, 2, 3
 # Name, shift, mask, and the values that are healthy: "not supported", and that the condition is not there.
 CONDITIONS = (
-    ("degraded bandwidth", 0, 0x3, (0, 2)), ("route recovery", 2, 0x3, (0, 2)), ("route unhealthy", 4, 0x3, (0, 2)),
-    ("access timeout recovery", 6, 0x3, (0, 2)), ("incorrect configuration", 8, 0xF, (0, 1)),
+    ("degraded bandwidth", 0, 0x3, (0, 2)),
+    ("route recovery", 2, 0x3, (0, 2)),
+    ("route unhealthy", 4, 0x3, (0, 2)),
+    ("access timeout recovery", 6, 0x3, (0, 2)),
+    ("incorrect configuration", 8, 0xF, (0, 1)),
 )
 SUMMARIES = {0: "not supported", 1: "healthy", 2: "unhealthy", 3: "limited capacity"}
 
@@ -50,12 +60,17 @@ def missing(old, new):
         for ability in ABILITIES:
             status = status_of(new, other, ability)
             if status_of(old, other, ability) == OK and status != OK:
-                lost.append("%s to %s: %s, expected ok" % (ability, other, "not told" if status is None else P2P.get(status, status)))
+                lost.append(
+                    "%s to %s: %s, expected ok"
+                    % (ability, other, "not told" if status is None else P2P.get(status, status))
+                )
     return lost
 
 
 def unreached(ctx, gpu, matrix):
-    """GPUs that this one does not reach, where boards of its name connect all: not those in MIG mode, nor what a driver setting disables."""
+    """GPUs that this one does not reach, where boards of its name connect all: not those in MIG mode, nor what a driver
+    setting disables.
+    """
     row = hardware.board_of(ctx, gpu)
     if row is None or not row["peers"] or _in_mig(gpu):
         return []
@@ -63,8 +78,12 @@ def unreached(ctx, gpu, matrix):
     lost = []
     for other in sorted(matrix, key=str):
         if other in here and not _in_mig(here[other]):
-            lost += ["%s to %s: %s" % (ability, other, P2P[status]) for ability in ("read", "write") for status in [status_of(matrix, other, ability)]
-                     if status in P2P and status not in (OK, DISABLED, STATE_UNKNOWN)]
+            lost += [
+                "%s to %s: %s" % (ability, other, P2P[status])
+                for ability in ("read", "write")
+                for status in [status_of(matrix, other, ability)]
+                if status in P2P and status not in (OK, DISABLED, STATE_UNKNOWN)
+            ]
     return lost
 
 
@@ -87,28 +106,52 @@ def peers(ctx, gpu):
     compared = old is not None and old.known
     here = model.by_uuid(ctx.snapshot)
     # That a GPU is gone is said by gpus.py, once.
-    lost = missing(dict((other, abilities) for other, abilities in old.value.items() if other in here), now.value) if compared else []
+    lost = (
+        missing(dict((other, abilities) for other, abilities in old.value.items() if other in here), now.value)
+        if compared
+        else []
+    )
     step = "Compare nvidia-smi topo -p2p r with the baseline; look at NVLinks, fabric manager, IOMMU and ACS settings."
     finding = None
     if lost:
-        finding = compare.fails("hold", "%s lost peer-to-peer access since the baseline: %s. %s" % (model.named(gpu), "; ".join(lost), step))
+        finding = compare.fails(
+            "hold", "%s lost peer-to-peer access since the baseline: %s. %s" % (model.named(gpu), "; ".join(lost), step)
+        )
     elif apart:
-        finding = compare.fails("hold", "%s has no peer-to-peer access to others on its board: %s. Look at NVLinks and fabric manager (nvidia-smi topo "
-                                        "-p2p r). If the node is built so, compare with a baseline." % (model.named(gpu), "; ".join(apart)))
+        finding = compare.fails(
+            "hold",
+            "%s has no peer-to-peer access to others on its board: %s. Look at NVLinks and fabric manager (nvidia-smi "
+            "topo -p2p r). If the node is built so, compare with a baseline." % (model.named(gpu), "; ".join(apart)),
+        )
     elif odd:
-        finding = compare.unknown("Peer-to-peer access of %s is not known: %s; expected a known status. %s" % (model.named(gpu), "; ".join(odd), step))
+        finding = compare.unknown(
+            "Peer-to-peer access of %s is not known: %s; expected a known status. %s"
+            % (model.named(gpu), "; ".join(odd), step)
+        )
     elif compare.damaged_before(old):
         return compare.incomparable(ctx, gpu, ident, key, dict, brief(now.value))
     elif off:
-        finding = compare.notice("Peer-to-peer access of %s is disabled by a driver setting: %s; expected ok. Look at the options of the kernel module." % (
-            model.named(gpu), "; ".join(off)))
-    return compare.result(ident, gpu, finding, brief(now.value), brief(old.value) if compared else None, "baseline" if compared else "hardware")
+        finding = compare.notice(
+            "Peer-to-peer access of %s is disabled by a driver setting: %s; expected ok. Look at the options "
+            "of the kernel module." % (model.named(gpu), "; ".join(off))
+        )
+    return compare.result(
+        ident,
+        gpu,
+        finding,
+        brief(now.value),
+        brief(old.value) if compared else None,
+        "baseline" if compared else "hardware",
+    )
 
 
 def brief(matrix):
     """With how many GPUs each ability works."""
-    return ", ".join("%s with %s of %s" % (ability, len([other for other in matrix if status_of(matrix, other, ability) == OK]), len(matrix))
-                     for ability in ABILITIES)
+    return ", ".join(
+        "%s with %s of %s"
+        % (ability, len([other for other in matrix if status_of(matrix, other, ability) == OK]), len(matrix))
+        for ability in ABILITIES
+    )
 
 
 def fabric(ctx, gpu):
@@ -126,9 +169,21 @@ def fabric(ctx, gpu):
         return compare.incomparable(ctx, gpu, ident, key, dict, shown)
     if state == NOT_SUPPORTED:
         if completed_before:
-            return compare.result(ident, gpu, compare.fails("restart_service", (
-                "The fabric of %s is %s; expected %s as in the baseline. Look at the fabric manager and its version.") % (
-                    model.named(gpu), shown, expected)), shown, expected, "baseline")
+            return compare.result(
+                ident,
+                gpu,
+                compare.fails(
+                    "restart_service",
+                    (
+                        "The fabric of %s is %s; expected %s as in the baseline. Look at the fabric manager "
+                        "and its version."
+                    )
+                    % (model.named(gpu), shown, expected),
+                ),
+                shown,
+                expected,
+                "baseline",
+            )
         return compare.not_applicable(ident, gpu, shown, "This GPU has no NVLink fabric.")
     return compare.result(ident, gpu, joined(ctx, gpu, now.value, state), shown, expected, "hardware")
 
@@ -138,26 +193,40 @@ def joined(ctx, gpu, content, state):
     grace = policy.limit(ctx, "fabric_grace_s", gpu)
     uptime = compare.part(ctx.reading, "uptime_s")
     if state == IN_PROGRESS or state == NOT_STARTED and uptime is not None and uptime < grace:
-        return compare.unknown("%s is joining its NVLink fabric (%s, expected completed). Read again for up to %s s; "
-                               "if it stays so, look at the fabric manager." % (model.named(gpu), STATES[state], grace))
+        return compare.unknown(
+            "%s is joining its NVLink fabric (%s, expected completed). Read again for up to %s s; "
+            "if it stays so, look at the fabric manager." % (model.named(gpu), STATES[state], grace)
+        )
     if state != COMPLETED:
-        text = "%s has not joined its NVLink fabric (%s, expected completed). Start the fabric manager, in the version of the driver." % (
-            model.named(gpu), STATES.get(state, state))
+        text = (
+            "%s has not joined its NVLink fabric (%s, expected completed). Start the fabric manager, in the "
+            "version of the driver." % (model.named(gpu), STATES.get(state, state))
+        )
         return compare.fails("restart_service", text) if state == NOT_STARTED else compare.unknown(text)
     status = compare.part(content, "status", int)
     if status is None:
-        return compare.unknown("The fabric of %s was read without its status (expected 0). Read the node again." % (model.named(gpu),))
+        return compare.unknown(
+            "The fabric of %s was read without its status (expected 0). Read the node again." % (model.named(gpu),)
+        )
     if status != 0:
-        return compare.fails("restart_service", "%s failed to join its NVLink fabric: NVML status %s, expected 0. Look at the log of the fabric manager." % (
-            model.named(gpu), status))
+        return compare.fails(
+            "restart_service",
+            "%s failed to join its NVLink fabric: NVML status %s, expected 0. Look at the log of the fabric manager."
+            % (model.named(gpu), status),
+        )
     mask, summary = compare.part(content, "health_mask", int), compare.part(content, "health_summary", int)
-    fields = [] if mask is None else [(name, mask >> shift & width, healthy) for name, shift, width, healthy in CONDITIONS]
+    fields = (
+        [] if mask is None else [(name, mask >> shift & width, healthy) for name, shift, width, healthy in CONDITIONS]
+    )
     ill = ["%s (%s)" % (name, found) for name, found, healthy in fields if found not in healthy]
     if summary is not None and summary not in (0, 1):
         ill.append("summary %s" % (SUMMARIES.get(summary, summary),))
     if ill:
-        return compare.fails("hold", "The NVLink fabric of %s is not healthy: %s; expected none of these. "
-                             "Look at NVLinks, switches and the log of the fabric manager." % (model.named(gpu), ", ".join(ill)))
+        return compare.fails(
+            "hold",
+            "The NVLink fabric of %s is not healthy: %s; expected none of these. "
+            "Look at NVLinks, switches and the log of the fabric manager." % (model.named(gpu), ", ".join(ill)),
+        )
     return None
 
 
@@ -174,13 +243,28 @@ def clique(ctx, gpu):
     old = compare.before(ctx, gpu, key, dict).value
     if compare.part(old, "state", int) != COMPLETED:
         return compare.not_applicable(ident, gpu, place, "The GPU was in no fabric in the baseline.", "baseline")
-    if compare.part(now.value, "state", int) != COMPLETED or None in (now.value.get("cluster_uuid"), now.value.get("clique_id")):
-        return model.check(ident, model.entity(gpu), UNKNOWN, place, placed(old), "baseline", "restart_service",
-                           "In which NVLink domain %s is, is not known (expected %s as in the baseline). See gpu.fabric." % (model.named(gpu), placed(old)))
+    if compare.part(now.value, "state", int) != COMPLETED or None in (
+        now.value.get("cluster_uuid"),
+        now.value.get("clique_id"),
+    ):
+        return model.check(
+            ident,
+            model.entity(gpu),
+            UNKNOWN,
+            place,
+            placed(old),
+            "baseline",
+            "restart_service",
+            "In which NVLink domain %s is, is not known (expected %s as in the baseline). See gpu.fabric."
+            % (model.named(gpu), placed(old)),
+        )
     finding = None
     if place != placed(old):
-        finding = compare.fails("hold", "%s is in the NVLink domain %s; expected %s as in the baseline. Check the partitions of the fabric." % (
-            model.named(gpu), place, placed(old)))
+        finding = compare.fails(
+            "hold",
+            "%s is in the NVLink domain %s; expected %s as in the baseline. Check the partitions of the fabric."
+            % (model.named(gpu), place, placed(old)),
+        )
     return compare.result(ident, gpu, finding, place, placed(old), "baseline")
 
 
@@ -189,11 +273,32 @@ def placed(content):
 
 
 ROWS = (
-    model.Row("gpu.p2p", "gpu", peers, "Peer-to-peer access that worked in the baseline works; without one, that of boards that connect all GPUs "
-              "(a notice if a driver setting disables it)", ("gpu.p2p", "gpu.name", "gpu.mig_mode_current"),
-              "nvml.h, nvmlDeviceGetP2PStatus", (28,)),
-    model.Row("gpu.fabric", "gpu", fabric, "The GPU has joined its NVLink fabric, and the fabric is healthy; while it joins, that is unknown: read again",
-              ("gpu.fabric", "reading.uptime_s"), "nvml.h, nvmlGpuFabricInfoV_t", (30,)),
-    model.Row("gpu.fabric_clique", "gpu", clique, "The GPU is in the NVLink domain and clique of the baseline", ("gpu.fabric",),
-              "nvml.h, nvmlGpuFabricInfoV_t", (30,)),
+    model.Row(
+        "gpu.p2p",
+        "gpu",
+        peers,
+        "Peer-to-peer access that worked in the baseline works; without one, that of boards that connect all GPUs "
+        "(a notice if a driver setting disables it)",
+        ("gpu.p2p", "gpu.name", "gpu.mig_mode_current"),
+        "nvml.h, nvmlDeviceGetP2PStatus",
+        (28,),
+    ),
+    model.Row(
+        "gpu.fabric",
+        "gpu",
+        fabric,
+        "The GPU has joined its NVLink fabric, and the fabric is healthy; while it joins, that is unknown: read again",
+        ("gpu.fabric", "reading.uptime_s"),
+        "nvml.h, nvmlGpuFabricInfoV_t",
+        (30,),
+    ),
+    model.Row(
+        "gpu.fabric_clique",
+        "gpu",
+        clique,
+        "The GPU is in the NVLink domain and clique of the baseline",
+        ("gpu.fabric",),
+        "nvml.h, nvmlGpuFabricInfoV_t",
+        (30,),
+    ),
 )

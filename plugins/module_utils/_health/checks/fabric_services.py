@@ -28,7 +28,11 @@ def nvswitches(ctx):
     checks = Checks("node.nvswitches", source="baseline")
     now, old = switches(ctx)
     if now is None:
-        return checks.unknown(None, old.value or None, "The NVSwitches on the PCI bus cannot be listed. Look at lspci -d 10de: on the node.")
+        return checks.unknown(
+            None,
+            old.value or None,
+            "The NVSwitches on the PCI bus cannot be listed. Look at lspci -d 10de: on the node.",
+        )
     if not old.given:
         return checks.none("There is no baseline to compare the NVSwitches with.", now)
     if not old.known:
@@ -37,8 +41,12 @@ def nvswitches(ctx):
         return checks.none("There are no NVSwitches on the PCI bus.", [])
     lost = [address for address in old.value if address not in now]
     if lost:
-        return checks.fail(now, old.value, "NVSwitches of the baseline are not on the PCI bus: %s. Look for SXid in the kernel log, then power-cycle the node."
-                           % (", ".join(lost),))
+        return checks.fail(
+            now,
+            old.value,
+            "NVSwitches of the baseline are not on the PCI bus: %s. Look for SXid in the kernel log, then "
+            "power-cycle the node." % (", ".join(lost),),
+        )
     return checks.good(now, old.value)
 
 
@@ -46,27 +54,37 @@ def needed(ctx, checks):
     """None where a fabric manager must run on this node, else the check that says why not."""
     now, old = switches(ctx)
     if now is None:
-        return checks.unknown(None, None, "Whether there are NVSwitches cannot be read, so it is not known if a fabric manager is needed. "
-                                          "Look at lspci -d 10de: on the node.")
+        return checks.unknown(
+            None,
+            None,
+            "Whether there are NVSwitches cannot be read, so it is not known if a fabric manager is needed. "
+            "Look at lspci -d 10de: on the node.",
+        )
     # Switches that left the bus do not take the need for a fabric manager with them.
     if now or old.value:
         return None
     # Those of NVLink 5 are not on the PCI bus.
     answer = nvlink_switches.needed(ctx, checks)
     if answer and answer["status"] == NOT_APPLICABLE:
-        return checks.none("There are no NVSwitches on the PCI bus, and no adapter of this node manages NVLink switches.")
+        return checks.none(
+            "There are no NVSwitches on the PCI bus, and no adapter of this node manages NVLink switches."
+        )
     return answer
 
 
 def fabric_manager(ctx):
     checks = Checks("node.fabric_manager", source="hardware")
-    return needed(ctx, checks) or running(ctx, checks, FABRIC_MANAGER, "fabricmanager", "Without it, CUDA does not start on GPUs behind NVSwitches.")
+    return needed(ctx, checks) or running(
+        ctx, checks, FABRIC_MANAGER, "fabricmanager", "Without it, CUDA does not start on GPUs behind NVSwitches."
+    )
 
 
 def fabric_manager_version(ctx):
     checks = Checks("node.fabric_manager_version")
     answer = needed(ctx, checks)
-    if answer and (answer["status"] != NOT_APPLICABLE or model.item(ctx.system, "units", FABRIC_MANAGER, "active") != "active"):
+    if answer and (
+        answer["status"] != NOT_APPLICABLE or model.item(ctx.system, "units", FABRIC_MANAGER, "active") != "active"
+    ):
         return answer
     return same_version(ctx, checks, "fabricmanager", "The fabric manager")
 
@@ -89,37 +107,99 @@ def running(ctx, checks, unit, key, why):
     state = nodefacts.of_kind(model.item(ctx.system, "units", unit), dict) or {}
     load, active = state.get("load"), state.get("active")
     if not isinstance(load, str) or not isinstance(active, str):
-        return checks.unknown(None, "active", "The state of %s cannot be read. Run systemctl status %s on the node." % (unit, unit))
+        return checks.unknown(
+            None, "active", "The state of %s cannot be read. Run systemctl status %s on the node." % (unit, unit)
+        )
     if load == "not-found":
-        return checks.fail("not installed", "active", "%s is not installed. %s Install the package of the driver's version." % (unit, why))
+        return checks.fail(
+            "not installed",
+            "active",
+            "%s is not installed. %s Install the package of the driver's version." % (unit, why),
+        )
     if active != "active":
-        return checks.fail(active, "active", "%s is %s. %s Look at systemctl status %s." % (unit, active, why, unit), "restart_service")
+        return checks.fail(
+            active, "active", "%s is %s. %s Look at systemctl status %s." % (unit, active, why, unit), "restart_service"
+        )
     return checks.good(active, "active")
 
 
 def same_version(ctx, checks, key, name):
-    present, version = model.item(ctx.system, key, "present"), nodefacts.upstream(model.item(ctx.system, key, "version"))
+    present, version = (
+        model.item(ctx.system, key, "present"),
+        nodefacts.upstream(model.item(ctx.system, key, "version")),
+    )
     expected = nodefacts.driver(ctx)
     if present is False:
-        return checks.fail("not installed", expected, "%s is not installed. Install the package of the driver's version." % (name,))
+        return checks.fail(
+            "not installed", expected, "%s is not installed. Install the package of the driver's version." % (name,)
+        )
     if present is not True or version is None:
-        return checks.unknown(None, expected, "The version of %s is not known. Run it with --version on the node." % (name.replace("The", "the"),))
+        return checks.unknown(
+            None,
+            expected,
+            "The version of %s is not known. Run it with --version on the node." % (name.replace("The", "the"),),
+        )
     if expected is None:
-        return checks.unknown(version, None, "Which driver is loaded is not known, so the version of %s cannot be compared. Load the driver." % (
-            name.replace("The", "the"),))
+        return checks.unknown(
+            version,
+            None,
+            "Which driver is loaded is not known, so the version of %s cannot be compared. Load the driver."
+            % (name.replace("The", "the"),),
+        )
     if version != expected:
-        return checks.fail(version, expected, "%s is %s and the driver is %s; they must be the same. Install the package of the driver's version and "
-                           "restart the service." % (name, version, expected))
+        return checks.fail(
+            version,
+            expected,
+            "%s is %s and the driver is %s; they must be the same. Install the package of the driver's version and "
+            "restart the service." % (name, version, expected),
+        )
     return checks.good(version, expected)
 
 
 ROWS = (
-    model.Row("node.nvswitches", "node", nvswitches, "The NVSwitches of the baseline are on the PCI bus", ("system.nvswitches",), GUIDE, (29,)),
-    model.Row("node.fabric_manager", "node", fabric_manager, "The fabric manager runs where there are NVSwitches, or NVLink 5 switches",
-              ("system.nvswitches", "system.nvlink_managers", "system.units"), GUIDE, (29,)),
-    model.Row("node.fabric_manager_version", "node", fabric_manager_version, "The fabric manager is of the driver's version",
-              ("system.fabricmanager", "audit.versions.loaded"), GUIDE, (29,)),
-    model.Row("node.imex", "node", imex, "IMEX runs, where the policy asks for it", ("system.units",), "NVIDIA IMEX Service guide", (31,)),
-    model.Row("node.imex_version", "node", imex_version, "IMEX is of the driver's version, where the policy asks for it",
-              ("system.imex", "audit.versions.loaded"), "NVIDIA IMEX Service guide", (31,)),
+    model.Row(
+        "node.nvswitches",
+        "node",
+        nvswitches,
+        "The NVSwitches of the baseline are on the PCI bus",
+        ("system.nvswitches",),
+        GUIDE,
+        (29,),
+    ),
+    model.Row(
+        "node.fabric_manager",
+        "node",
+        fabric_manager,
+        "The fabric manager runs where there are NVSwitches, or NVLink 5 switches",
+        ("system.nvswitches", "system.nvlink_managers", "system.units"),
+        GUIDE,
+        (29,),
+    ),
+    model.Row(
+        "node.fabric_manager_version",
+        "node",
+        fabric_manager_version,
+        "The fabric manager is of the driver's version",
+        ("system.fabricmanager", "audit.versions.loaded"),
+        GUIDE,
+        (29,),
+    ),
+    model.Row(
+        "node.imex",
+        "node",
+        imex,
+        "IMEX runs, where the policy asks for it",
+        ("system.units",),
+        "NVIDIA IMEX Service guide",
+        (31,),
+    ),
+    model.Row(
+        "node.imex_version",
+        "node",
+        imex_version,
+        "IMEX is of the driver's version, where the policy asks for it",
+        ("system.imex", "audit.versions.loaded"),
+        "NVIDIA IMEX Service guide",
+        (31,),
+    ),
 )

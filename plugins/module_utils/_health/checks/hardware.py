@@ -2,7 +2,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the node has the hardware that it should have, by what is said of it, else by what its board and its peers have.
+"""Whether the node has the hardware that it should have, by what is said of it, else by what its board and its peers
+have.
 
 A baseline that is taken of a sick node makes the sickness the norm, and without one nothing is compared at all. So what
 the user says of the hardware (expect.hardware) always counts. Without a baseline the rest is what boards of that name
@@ -35,7 +36,10 @@ def said(ctx):
 
 
 def board_of(ctx, gpu):
-    """The row of the table for the board of this name; None if it has none. TableError for a table that cannot be used."""
+    """The row of the table for the board of this name; None if it has none.
+
+    TableError for a table that cannot be used.
+    """
     name = _name(gpu)
     for row in tables.boards(model.item(ctx.tables, "boards")):
         if name is not None and fnmatch.fnmatchcase(name, row["name"]):
@@ -54,8 +58,12 @@ def boards(ctx):
 
 
 def damaged(checks, exc):
-    return checks.unknown(None, None, "What hardware boards have cannot be told, the collection's table of them is not usable: %s. Install the collection "
-                                      "again." % (exc,))
+    return checks.unknown(
+        None,
+        None,
+        "What hardware boards have cannot be told, the collection's table of them is not usable: %s. Install the "
+        "collection again." % (exc,),
+    )
 
 
 def node(ctx):
@@ -70,37 +78,66 @@ def node(ctx):
     listed = nodefacts.of_kind(model.item(ctx.system, "nvswitches"), list)
     found = {"gpus": count.value, "nvswitches": None if listed is None else len(listed)}
     if not count.known and ("gpus" in wanted or ctx.baseline is None):
-        return checks.unknown(found, wanted.get("gpus"), "The GPUs were not counted, so whether all are there is not known. See nvml.answers.")
+        return checks.unknown(
+            found,
+            wanted.get("gpus"),
+            "The GPUs were not counted, so whether all are there is not known. See nvml.answers.",
+        )
     known = bool(rows) and None not in rows
-    counts = sorted(set.intersection(*(set(row["counts"]) for row in rows))) if known and all(row["counts"] for row in rows) else []
+    counts = (
+        sorted(set.intersection(*(set(row["counts"]) for row in rows)))
+        if known and all(row["counts"] for row in rows)
+        else []
+    )
     peers = of_peers(ctx) if ctx.baseline is None and "gpus" not in wanted else None
     usual = dict((name, most) for name, dummy, most in peers or [])
     by_board = rows[0]["nvswitches"].get(str(count.value)) if known else None
-    wrong = _gpus(checks, found, wanted, counts) or _beside_peers(checks, found, peers) or _switches(checks, found, wanted, by_board)
+    wrong = (
+        _gpus(checks, found, wanted, counts)
+        or _beside_peers(checks, found, peers)
+        or _switches(checks, found, wanted, by_board)
+    )
     if wrong:
         return wrong
     if ctx.baseline is not None and not set(wanted) & set(NODE_KEYS):
         return checks.none("The hardware is compared with the baseline.", found)
     if "gpus" not in wanted and ctx.baseline is None:
         if any(_name(each) is None for each in model.gpus(ctx.snapshot)):
-            return checks.unknown(found, None, "What boards the node has cannot be read, so how many GPUs it should have is not known. Read the node "
-                                               "again as root, or say it in expect.hardware (gpu_health_expect).")
+            return checks.unknown(
+                found,
+                None,
+                "What boards the node has cannot be read, so how many GPUs it should have is not known. Read the node "
+                "again as root, or say it in expect.hardware (gpu_health_expect).",
+            )
         if not counts and not peers:
             # Nothing is known to be wrong, so there is nothing to be done to the node.
             return checks.make(
-                model.UNKNOWN, found, None, "none",
-                "How many GPUs the node should have is not known: cards like its come in any number, and no other nodes with them tell it. %s "
-                "were found. If these are all, say so in gpu_health_expect: {hardware: {gpus: %s}}." % (count.value, count.value))
-    return checks.good(found, wanted.get("gpus", counts) or usual or None, source=PEERS if usual and not counts else None)
+                model.UNKNOWN,
+                found,
+                None,
+                "none",
+                "How many GPUs the node should have is not known: cards like its come in any number, and no "
+                "other nodes with them tell it. %s were found. If these are all, say so in gpu_health_expect: "
+                "{hardware: {gpus: %s}}." % (count.value, count.value),
+            )
+    return checks.good(
+        found, wanted.get("gpus", counts) or usual or None, source=PEERS if usual and not counts else None
+    )
 
 
 def _gpus(checks, found, wanted, counts):
-    """The failure of a node whose number of GPUs is not the one that is said, or none that its board comes in; None otherwise."""
+    """The failure of a node whose number of GPUs is not the one that is said, or none that its board comes in; None
+    otherwise.
+    """
     if not ("gpus" in wanted or counts) or found["gpus"] in ([wanted["gpus"]] if "gpus" in wanted else counts):
         return None
     expected = wanted.get("gpus", counts)
-    return checks.fail(found, expected, "The node has %s GPUs; expected %s. Look for GPUs that left the bus (lspci -d 10de:, NVRM lines in the kernel "
-                       "log).%s" % (found["gpus"], _or(expected), "" if "gpus" in wanted else " " + SAY))
+    return checks.fail(
+        found,
+        expected,
+        "The node has %s GPUs; expected %s. Look for GPUs that left the bus (lspci -d 10de:, NVRM lines in the kernel "
+        "log).%s" % (found["gpus"], _or(expected), "" if "gpus" in wanted else " " + SAY),
+    )
 
 
 def _beside_peers(checks, found, peers):
@@ -109,9 +146,13 @@ def _beside_peers(checks, found, peers):
     if not few:
         return None
     return checks.fail(
-        found, dict((name, most) for name, dummy, most in few),
-        "The node has %s, and most nodes with them have %s. Look for GPUs that left the bus (lspci -d 10de:, NVRM lines in the kernel log). %s" % (
-            " and ".join("%d %s" % each[1::-1] for each in few), " and ".join(str(each[2]) for each in few), SAY), source=PEERS)
+        found,
+        dict((name, most) for name, dummy, most in few),
+        "The node has %s, and most nodes with them have %s. Look for GPUs that left the bus (lspci -d 10de:, NVRM "
+        "lines in the kernel log). %s"
+        % (" and ".join("%d %s" % each[1::-1] for each in few), " and ".join(str(each[2]) for each in few), SAY),
+        source=PEERS,
+    )
 
 
 def _switches(checks, found, wanted, by_board):
@@ -121,26 +162,44 @@ def _switches(checks, found, wanted, by_board):
         return None
     expected = wanted.get("nvswitches", by_board)
     if switches is None:
-        return checks.unknown(found, expected, "The NVSwitches on the PCI bus cannot be listed, and %s are expected. Look at lspci -d 10de:." % (expected,))
-    # A virtual machine with all GPUs of a board may have none of its switches; then the fabric state says whether they work.
+        return checks.unknown(
+            found,
+            expected,
+            "The NVSwitches on the PCI bus cannot be listed, and %s are expected. Look at lspci -d 10de:."
+            % (expected,),
+        )
+    # A virtual machine with all GPUs of a board may have none of its switches; then the fabric state says whether they
+    # work.
     if switches == expected or ("nvswitches" not in wanted and not switches):
         return None
-    return checks.fail(found, expected, "The node has %s NVSwitches on its PCI bus; expected %s. Look for SXid in the kernel log, then power-cycle the "
-                       "node.%s" % (switches, expected, "" if "nvswitches" in wanted else " " + SAY))
+    return checks.fail(
+        found,
+        expected,
+        "The node has %s NVSwitches on its PCI bus; expected %s. Look for SXid in the kernel log, then power-cycle the "
+        "node.%s" % (switches, expected, "" if "nvswitches" in wanted else " " + SAY),
+    )
 
 
 def is_open(check):
-    """Whether CHECK is the one of a node of which nothing told how many GPUs it should have, and nothing else was wrong."""
-    return model.item(check, "id") == NODE_CHECK and check.get("status") == model.UNKNOWN and check.get("action") == "none"
+    """Whether CHECK is the one of a node of which nothing told how many GPUs it should have, and nothing else was
+    wrong.
+    """
+    return (
+        model.item(check, "id") == NODE_CHECK and check.get("status") == model.UNKNOWN and check.get("action") == "none"
+    )
 
 
 def settled(check, snapshot, audit, peers):
-    """The open CHECK of the node that SNAPSHOT and AUDIT were read of, once it is known what its PEERS have (expect.peers)."""
+    """The open CHECK of the node that SNAPSHOT and AUDIT were read of, once it is known what its PEERS have
+    (expect.peers).
+    """
     told = _of_peers(snapshot, audit, peers)
     if not told:
         return check
     checks, found = Checks(NODE_CHECK), check["observed"]
-    return _beside_peers(checks, found, told) or checks.good(found, dict((name, most) for name, dummy, most in told), source=PEERS)
+    return _beside_peers(checks, found, told) or checks.good(
+        found, dict((name, most) for name, dummy, most in told), source=PEERS
+    )
 
 
 def of_peers(ctx):
@@ -148,9 +207,11 @@ def of_peers(ctx):
 
 
 def _of_peers(snapshot, audit, peers):
-    """[(model, number of GPUs here, number that most nodes with them have)]; None where they do not tell it of every GPU of the node.
+    """[(model, number of GPUs here, number that most nodes with them have)]; None where they do not tell it of every
+    GPU of the node.
 
-    A model is NVML's name, or the PCI device id as driver_audit sees it on the bus, where that is all that was read of the others.
+    A model is NVML's name, or the PCI device id as driver_audit sees it on the bus, where that is all that was read of
+    the others.
     """
     usual = model.item(peers, "gpus")
     names = [_name(each) for each in model.gpus(snapshot)]
@@ -188,9 +249,14 @@ def gpu(ctx, one):
     if not expected and not unread:
         here = dict((key, READERS[key](one)) for key in UNKNOWN_BOARD_KEYS)
         return checks.make(
-            model.UNKNOWN, here, None, "none",
-            "What %s should have is not known: its model, %s, is not in this collection's table. If what it has is right, say so in gpu_health_expect: "
-            "{hardware: {%s}}." % (model.named(one), _name(one), ", ".join("%s: %s" % (key, _written(here[key])) for key in sorted(here))))
+            model.UNKNOWN,
+            here,
+            None,
+            "none",
+            "What %s should have is not known: its model, %s, is not in this collection's table. If what it has is "
+            "right, say so in gpu_health_expect: {hardware: {%s}}."
+            % (model.named(one), _name(one), ", ".join("%s: %s" % (key, _written(here[key])) for key in sorted(here))),
+        )
     found, wrong = {}, []
     for key in GPU_KEYS:
         if key in expected:
@@ -200,11 +266,19 @@ def gpu(ctx, one):
             elif not FITS[key](found[key], expected[key]) and not _partition(ctx, key, found[key], wanted):
                 wrong.append("%s is %s, expected %s" % (WORDS[key], _shown(found[key]), _shown(expected[key])))
     if wrong:
-        return checks.fail(found, expected, "%s is not as it should be: %s. Look at the kernel log and at the seat of the GPU.%s" % (
-            model.named(one), "; ".join(wrong), "" if set(wanted) & set(GPU_KEYS) else " " + SAY))
+        return checks.fail(
+            found,
+            expected,
+            "%s is not as it should be: %s. Look at the kernel log and at the seat of the GPU.%s"
+            % (model.named(one), "; ".join(wrong), "" if set(wanted) & set(GPU_KEYS) else " " + SAY),
+        )
     if unread:
-        return checks.unknown(found, expected, "Of %s cannot be read: %s. Read the node again as root." % (
-            model.named(one), ", ".join(WORDS[key] for key in unread)))
+        return checks.unknown(
+            found,
+            expected,
+            "Of %s cannot be read: %s. Read the node again as root."
+            % (model.named(one), ", ".join(WORDS[key] for key in unread)),
+        )
     return checks.good(found, expected)
 
 
@@ -234,7 +308,13 @@ def _ecc(one):
 
 def _links(one):
     links = model.reading(one, "nvlink_active")
-    return links.value.count(True) if links.known and isinstance(links.value, list) else 0 if links.rc == codes.NOT_SUPPORTED else None
+    return (
+        links.value.count(True)
+        if links.known and isinstance(links.value, list)
+        else 0
+        if links.rc == codes.NOT_SUPPORTED
+        else None
+    )
 
 
 def _number(key):
@@ -253,19 +333,57 @@ def _named(found, expected):
     return fnmatch.fnmatchcase(str(found).lower(), str(expected).lower())
 
 
-WORDS = {"model": "its model", "memory_mib": "its memory in MiB", "ecc": "ECC", "nvlinks": "the number of active NVLinks",
-         "pcie_generation": "the PCIe generation that its link can do", "pcie_width": "the number of its PCIe lanes"}
-READERS = {"model": _name, "memory_mib": _memory, "ecc": _ecc, "nvlinks": _links,
-           "pcie_generation": _number("pcie_gen_max"), "pcie_width": _number("pcie_width_current")}
-FITS = {"model": _named, "memory_mib": _at_least, "ecc": _same, "nvlinks": _at_least, "pcie_generation": _at_least, "pcie_width": _at_least}
+WORDS = {
+    "model": "its model",
+    "memory_mib": "its memory in MiB",
+    "ecc": "ECC",
+    "nvlinks": "the number of active NVLinks",
+    "pcie_generation": "the PCIe generation that its link can do",
+    "pcie_width": "the number of its PCIe lanes",
+}
+READERS = {
+    "model": _name,
+    "memory_mib": _memory,
+    "ecc": _ecc,
+    "nvlinks": _links,
+    "pcie_generation": _number("pcie_gen_max"),
+    "pcie_width": _number("pcie_width_current"),
+}
+FITS = {
+    "model": _named,
+    "memory_mib": _at_least,
+    "ecc": _same,
+    "nvlinks": _at_least,
+    "pcie_generation": _at_least,
+    "pcie_width": _at_least,
+}
 
 TABLE = "this collection's table of boards"
 ROWS = (
-    model.Row(NODE_CHECK, "node", node,
-              "The node has the GPUs and NVSwitches that it should: as expect.hardware says, else as its board and its peers",
-              ("snapshot.count", "system.nvswitches", "expect.hardware", "expect.peers"), TABLE, (1,)),
-    model.Row("gpu.hardware", "gpu", gpu,
-              "The GPU has the memory, ECC, NVLinks and PCIe lanes that it should: as expect.hardware says, else as its board",
-              ("gpu.name", "gpu.memory_total_bytes", "gpu.ecc_mode_current", "gpu.nvlink_active", "gpu.pcie_width_current", "expect.hardware"),
-              TABLE, (1, 25, 26, 37)),
+    model.Row(
+        NODE_CHECK,
+        "node",
+        node,
+        "The node has the GPUs and NVSwitches that it should: as expect.hardware says, else as its board and its peers",
+        ("snapshot.count", "system.nvswitches", "expect.hardware", "expect.peers"),
+        TABLE,
+        (1,),
+    ),
+    model.Row(
+        "gpu.hardware",
+        "gpu",
+        gpu,
+        "The GPU has the memory, ECC, NVLinks and PCIe lanes that it should: as expect.hardware says, "
+        "else as its board",
+        (
+            "gpu.name",
+            "gpu.memory_total_bytes",
+            "gpu.ecc_mode_current",
+            "gpu.nvlink_active",
+            "gpu.pcie_width_current",
+            "expect.hardware",
+        ),
+        TABLE,
+        (1, 25, 26, 37),
+    ),
 )

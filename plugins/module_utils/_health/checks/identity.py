@@ -22,15 +22,25 @@ def gsp_version(ctx, gpu):
     if not now.known:
         mode = compare.typed(gpu, "gsp_firmware_mode", dict)
         if now.rc == codes.NOT_SUPPORTED and mode.known and model.item(mode.value, "enabled") is False:
-            return compare.not_applicable(ident, gpu, model.shown(now), "The GPU works without GSP firmware; see gpu.gsp_mode.")
-        return compare.too_old(ctx, ident, gpu, now, GSP_SINCE_BRANCH) or signals.absent(ctx, ident, gpu, key, now, "reboot")
+            return compare.not_applicable(
+                ident, gpu, model.shown(now), "The GPU works without GSP firmware; see gpu.gsp_mode."
+            )
+        return compare.too_old(ctx, ident, gpu, now, GSP_SINCE_BRANCH) or signals.absent(
+            ctx, ident, gpu, key, now, "reboot"
+        )
     finding = None
     if driver is None:
-        finding = compare.unknown("The GSP firmware of %s is %s; expected the driver's version, which is not known. See nvml.answers." % (
-            model.named(gpu), now.value))
+        finding = compare.unknown(
+            "The GSP firmware of %s is %s; expected the driver's version, which is not known. See nvml.answers."
+            % (model.named(gpu), now.value)
+        )
     elif upstream(now.value) != driver:
-        finding = compare.fails("reboot", "The GSP firmware of %s is %s; expected %s, the version of the driver. "
-                                "Install the firmware package of the driver, then reload the driver or reboot." % (model.named(gpu), now.value, driver))
+        finding = compare.fails(
+            "reboot",
+            "The GSP firmware of %s is %s; expected %s, the version of the driver. "
+            "Install the firmware package of the driver, then reload the driver or reboot."
+            % (model.named(gpu), now.value, driver),
+        )
     return compare.result(ident, gpu, finding, now.value, driver, "hardware")
 
 
@@ -46,16 +56,22 @@ def gsp_mode(ctx, gpu):
     def differs(old, new):
         before, after = model.item(old, "enabled"), model.item(new, "enabled")
         if before not in (True, False) or after not in (True, False):
-            return compare.unknown("Whether %s works with GSP firmware is not known (found %r, expected %r as in the baseline). Read the node again." % (
-                model.named(gpu), after, before))
+            return compare.unknown(
+                "Whether %s works with GSP firmware is not known (found %r, expected %r as in the baseline). "
+                "Read the node again." % (model.named(gpu), after, before)
+            )
         if before == after:
             return None
         if before:
-            return compare.fails("hold", "GSP firmware of %s is off; expected on as in the baseline. "
-                                 "Look for the firmware files of the driver and at NVreg_EnableGpuFirmware in the options of the kernel module." % (
-                                     model.named(gpu),))
-        return compare.notice("GSP firmware of %s is on; expected off as in the baseline. "
-                              "Newer drivers turn it on by default: compare NVreg_EnableGpuFirmware." % (model.named(gpu),))
+            return compare.fails(
+                "hold",
+                "GSP firmware of %s is off; expected on as in the baseline. Look for the firmware files of the driver "
+                "and at NVreg_EnableGpuFirmware in the options of the kernel module." % (model.named(gpu),),
+            )
+        return compare.notice(
+            "GSP firmware of %s is on; expected off as in the baseline. "
+            "Newer drivers turn it on by default: compare NVreg_EnableGpuFirmware." % (model.named(gpu),)
+        )
 
     return compare.against(ctx, gpu, ident, key, dict, differs)
 
@@ -67,8 +83,18 @@ def inforom(ctx, gpu):
         return signals.absent(ctx, ident, gpu, key, now, "field_diag")
     if now.value is True:
         return model.check(ident, model.entity(gpu), PASS, True, True, "hardware")
-    return compare.result(ident, gpu, compare.fails("field_diag", "The InfoROM of %s is not valid (found false, expected true). Run the field diagnostics." % (
-        model.named(gpu),)), False, True, "hardware")
+    return compare.result(
+        ident,
+        gpu,
+        compare.fails(
+            "field_diag",
+            "The InfoROM of %s is not valid (found false, expected true). Run the field diagnostics."
+            % (model.named(gpu),),
+        ),
+        False,
+        True,
+        "hardware",
+    )
 
 
 def same(ident, key, what, step, action, title, source, row, kind=str):
@@ -78,23 +104,102 @@ def same(ident, key, what, step, action, title, source, row, kind=str):
 
 FLASHED = "Find out who flashed it, or compare the release notes; then take a new baseline."
 ROWS = (
-    same("gpu.serial", "serial", "Serial number", EXCHANGED, "hold", "The serial number is that of the baseline", "nvml.h, nvmlDeviceGetSerial", (2,)),
-    same("gpu.board_part_number", "board_part_number", "Board part number", EXCHANGED, "hold", "The board part number is that of the baseline",
-         "nvml.h, nvmlDeviceGetBoardPartNumber", (2,)),
-    same("gpu.pci_device", "pci_device_id", "PCI device id", EXCHANGED, "hold", "The PCI device id is that of the baseline",
-         "nvml.h, nvmlDeviceGetPciInfo_v3", (2,)),
-    same("gpu.pci_subsystem", "pci_subsystem_id", "PCI subsystem id", EXCHANGED, "hold", "The PCI subsystem id is that of the baseline",
-         "nvml.h, nvmlDeviceGetPciInfo_v3", (2,)),
-    model.Row("gpu.gsp_version", "gpu", gsp_version, "The GSP firmware has the version of the driver",
-              ("gpu.gsp_firmware_version", "gpu.gsp_firmware_mode", "snapshot.system.driver_version"), "nvml.h, nvmlDeviceGetGspFirmwareVersion", (38,)),
-    model.Row("gpu.gsp_mode", "gpu", gsp_mode, "A GPU that worked with GSP firmware still does (a notice if it began to)",
-              ("gpu.gsp_firmware_mode", "snapshot.system.driver_version"), "nvml.h, nvmlDeviceGetGspFirmwareMode", (38,)),
-    model.Row("gpu.inforom", "gpu", inforom, "The InfoROM is valid", ("gpu.inforom_valid",), "nvml.h, nvmlDeviceValidateInforom", (39,)),
-    same("gpu.inforom_checksum", "inforom_config_checksum", "Checksum of the InfoROM's configuration", FLASHED, None,
-         "The checksum of the InfoROM's configuration is that of the baseline (a notice if not)", "nvml.h, nvmlDeviceGetInforomConfigurationChecksum", (39,),
-         compare.NUMBER),
-    same("gpu.inforom_version", "inforom_image_version", "InfoROM version", FLASHED, None, "The InfoROM's version is that of the baseline (a notice if not)",
-         "nvml.h, nvmlDeviceGetInforomImageVersion", (39,)),
-    same("gpu.vbios", "vbios_version", "VBIOS version", FLASHED, None, "The VBIOS version is that of the baseline (a notice if not)",
-         "nvml.h, nvmlDeviceGetVbiosVersion", (39,)),
+    same(
+        "gpu.serial",
+        "serial",
+        "Serial number",
+        EXCHANGED,
+        "hold",
+        "The serial number is that of the baseline",
+        "nvml.h, nvmlDeviceGetSerial",
+        (2,),
+    ),
+    same(
+        "gpu.board_part_number",
+        "board_part_number",
+        "Board part number",
+        EXCHANGED,
+        "hold",
+        "The board part number is that of the baseline",
+        "nvml.h, nvmlDeviceGetBoardPartNumber",
+        (2,),
+    ),
+    same(
+        "gpu.pci_device",
+        "pci_device_id",
+        "PCI device id",
+        EXCHANGED,
+        "hold",
+        "The PCI device id is that of the baseline",
+        "nvml.h, nvmlDeviceGetPciInfo_v3",
+        (2,),
+    ),
+    same(
+        "gpu.pci_subsystem",
+        "pci_subsystem_id",
+        "PCI subsystem id",
+        EXCHANGED,
+        "hold",
+        "The PCI subsystem id is that of the baseline",
+        "nvml.h, nvmlDeviceGetPciInfo_v3",
+        (2,),
+    ),
+    model.Row(
+        "gpu.gsp_version",
+        "gpu",
+        gsp_version,
+        "The GSP firmware has the version of the driver",
+        ("gpu.gsp_firmware_version", "gpu.gsp_firmware_mode", "snapshot.system.driver_version"),
+        "nvml.h, nvmlDeviceGetGspFirmwareVersion",
+        (38,),
+    ),
+    model.Row(
+        "gpu.gsp_mode",
+        "gpu",
+        gsp_mode,
+        "A GPU that worked with GSP firmware still does (a notice if it began to)",
+        ("gpu.gsp_firmware_mode", "snapshot.system.driver_version"),
+        "nvml.h, nvmlDeviceGetGspFirmwareMode",
+        (38,),
+    ),
+    model.Row(
+        "gpu.inforom",
+        "gpu",
+        inforom,
+        "The InfoROM is valid",
+        ("gpu.inforom_valid",),
+        "nvml.h, nvmlDeviceValidateInforom",
+        (39,),
+    ),
+    same(
+        "gpu.inforom_checksum",
+        "inforom_config_checksum",
+        "Checksum of the InfoROM's configuration",
+        FLASHED,
+        None,
+        "The checksum of the InfoROM's configuration is that of the baseline (a notice if not)",
+        "nvml.h, nvmlDeviceGetInforomConfigurationChecksum",
+        (39,),
+        compare.NUMBER,
+    ),
+    same(
+        "gpu.inforom_version",
+        "inforom_image_version",
+        "InfoROM version",
+        FLASHED,
+        None,
+        "The InfoROM's version is that of the baseline (a notice if not)",
+        "nvml.h, nvmlDeviceGetInforomImageVersion",
+        (39,),
+    ),
+    same(
+        "gpu.vbios",
+        "vbios_version",
+        "VBIOS version",
+        FLASHED,
+        None,
+        "The VBIOS version is that of the baseline (a notice if not)",
+        "nvml.h, nvmlDeviceGetVbiosVersion",
+        (39,),
+    ),
 )

@@ -13,18 +13,31 @@ STEP = "Create the instances of the baseline again."
 
 
 def pending(ctx, gpu):
-    return ecc.mode_pending(ctx, gpu, "gpu.mig_pending", "mig_mode_current", "mig_mode_pending", "MIG mode", "reset_gpu")
+    return ecc.mode_pending(
+        ctx, gpu, "gpu.mig_pending", "mig_mode_current", "mig_mode_pending", "MIG mode", "reset_gpu"
+    )
 
 
 def profiles(instances):
     """The instances as a sorted list of what they are, whichever numbers they got; None if one of them is damaged."""
     found = []
     for instance in instances:
-        name, slices, size = model.item(instance, "name"), compare.part(instance, "slices"), compare.part(instance, "memory_bytes")
+        name, slices, size = (
+            model.item(instance, "name"),
+            compare.part(instance, "slices"),
+            compare.part(instance, "memory_bytes"),
+        )
         if not isinstance(name, str) or slices is None:
             return None
         # The name of an instance begins with that of the GPU; its profile is the last word.
-        found.append("%s (%s slices, %s)" % (name.split()[-1] if name.split() else name, slices, "size not told" if size is None else "%s bytes" % (size,)))
+        found.append(
+            "%s (%s slices, %s)"
+            % (
+                name.split()[-1] if name.split() else name,
+                slices,
+                "size not told" if size is None else "%s bytes" % (size,),
+            )
+        )
     return sorted(found)
 
 
@@ -39,7 +52,10 @@ def layout(ctx, gpu):
         return signals.absent(ctx, ident, gpu, key, now, "restore_setting")
     found = profiles(now.value)
     if found is None:
-        finding = compare.unknown("MIG instances of %s were read in part (expected a name and slices for each). Read the node again." % (model.named(gpu),))
+        finding = compare.unknown(
+            "MIG instances of %s were read in part (expected a name and slices for each). Read the node again."
+            % (model.named(gpu),)
+        )
         return compare.result(ident, gpu, finding, now.value, None, "hardware")
     answer = compare.incomparable(ctx, gpu, ident, key, list, found)
     if answer is not None:
@@ -48,14 +64,21 @@ def layout(ctx, gpu):
     before = profiles(old)
     finding = None
     if before is None:
-        finding = compare.unknown("The baseline has MIG instances of %s without name or slices; expected both, to compare with what there is now: %s. %s" % (
-            model.named(gpu), said(found), compare.AGAIN))
+        finding = compare.unknown(
+            "The baseline has MIG instances of %s without name or slices; expected both, to compare with what "
+            "there is now: %s. %s" % (model.named(gpu), said(found), compare.AGAIN)
+        )
     elif found != before:
-        finding = compare.fails("restore_setting", "MIG instances of %s are %s; expected %s as in the baseline. %s" % (
-            model.named(gpu), said(found), said(before), STEP))
+        finding = compare.fails(
+            "restore_setting",
+            "MIG instances of %s are %s; expected %s as in the baseline. %s"
+            % (model.named(gpu), said(found), said(before), STEP),
+        )
     elif uuids(now.value) != uuids(old):
-        finding = compare.notice("MIG instances of %s have other UUIDs than in the baseline (found %s; expected %s). Update whoever addresses them by UUID." % (
-            model.named(gpu), ", ".join(uuids(now.value)), ", ".join(uuids(old))))
+        finding = compare.notice(
+            "MIG instances of %s have other UUIDs than in the baseline (found %s; expected %s). Update whoever "
+            "addresses them by UUID." % (model.named(gpu), ", ".join(uuids(now.value)), ", ".join(uuids(old)))
+        )
     return compare.result(ident, gpu, finding, found, before, "baseline")
 
 
@@ -64,10 +87,31 @@ def said(listed):
 
 
 ROWS = (
-    model.Row("gpu.mig_pending", "gpu", pending, "The MIG mode does not change at the next reset", ("gpu.mig_mode_current", "gpu.mig_mode_pending"),
-              "nvml.h, nvmlDeviceGetMigMode", (34,)),
-    model.Row("gpu.mig_mode", "gpu", compare.unchanged("gpu.mig_mode", "mig_mode_current", "MIG mode", "Set it again.", action="restore_setting"),
-              "The MIG mode is that of the baseline", ("gpu.mig_mode_current",), "nvml.h, nvmlDeviceGetMigMode", (34,)),
-    model.Row("gpu.mig_layout", "gpu", layout, "There are the MIG instances of the baseline (a notice if only their UUIDs changed)",
-              ("gpu.mig_instances",), "NVIDIA MIG user guide: instances are not kept over a reset or reboot", (34,)),
+    model.Row(
+        "gpu.mig_pending",
+        "gpu",
+        pending,
+        "The MIG mode does not change at the next reset",
+        ("gpu.mig_mode_current", "gpu.mig_mode_pending"),
+        "nvml.h, nvmlDeviceGetMigMode",
+        (34,),
+    ),
+    model.Row(
+        "gpu.mig_mode",
+        "gpu",
+        compare.unchanged("gpu.mig_mode", "mig_mode_current", "MIG mode", "Set it again.", action="restore_setting"),
+        "The MIG mode is that of the baseline",
+        ("gpu.mig_mode_current",),
+        "nvml.h, nvmlDeviceGetMigMode",
+        (34,),
+    ),
+    model.Row(
+        "gpu.mig_layout",
+        "gpu",
+        layout,
+        "There are the MIG instances of the baseline (a notice if only their UUIDs changed)",
+        ("gpu.mig_instances",),
+        "NVIDIA MIG user guide: instances are not kept over a reset or reboot",
+        (34,),
+    ),
 )

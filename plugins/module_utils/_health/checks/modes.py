@@ -11,10 +11,30 @@ from .. import compare, model
 FORGOTTEN = "NVIDIA driver persistence guide: lost when the driver deinitialises"
 
 ROWS = (
-    model.Row("gpu.persistence", "gpu", compare.unchanged(
-        "gpu.persistence", "persistence_mode", "Persistence mode", "Start nvidia-persistenced.", action="restart_service"),
-        "The persistence mode is that of the baseline", ("gpu.persistence_mode",), FORGOTTEN, (35,)),
-    model.Row("gpu.compute_mode", "gpu", compare.unchanged(
-        "gpu.compute_mode", "compute_mode", "Compute mode", "Set it again.", action="restore_setting"),
-        "The compute mode is that of the baseline", ("gpu.compute_mode",), FORGOTTEN, (36,)),
+    model.Row(
+        "gpu.persistence",
+        "gpu",
+        compare.unchanged(
+            "gpu.persistence",
+            "persistence_mode",
+            "Persistence mode",
+            "Start nvidia-persistenced.",
+            action="restart_service",
+        ),
+        "The persistence mode is that of the baseline",
+        ("gpu.persistence_mode",),
+        FORGOTTEN,
+        (35,),
+    ),
+    model.Row(
+        "gpu.compute_mode",
+        "gpu",
+        compare.unchanged(
+            "gpu.compute_mode", "compute_mode", "Compute mode", "Set it again.", action="restore_setting"
+        ),
+        "The compute mode is that of the baseline",
+        ("gpu.compute_mode",),
+        FORGOTTEN,
+        (36,),
+    ),
 )

@@ -42,18 +42,32 @@ def taint(ctx):
     now = nodefacts.of_kind(model.item(ctx.system, "taint"), int)
     old = nodefacts.before(ctx, "system", "taint", kind=int)
     if now is None:
-        return checks.unknown(None, None, "The kernel's taint cannot be read. Look at /proc/sys/kernel/tainted on the node.")
+        return checks.unknown(
+            None, None, "The kernel's taint cannot be read. Look at /proc/sys/kernel/tainted on the node."
+        )
     bad = [(bit, action) for bit, letter, meaning, action in TAINT if action and now >> bit & 1]
     if bad:
-        return checks.fail(now, 0, "The kernel is tainted: %s. Look for the trace in the kernel log." % (named(sum(1 << bit for bit, action in bad)),),
-                           "field_diag" if "field_diag" in [action for bit, action in bad] else "reboot")
+        return checks.fail(
+            now,
+            0,
+            "The kernel is tainted: %s. Look for the trace in the kernel log."
+            % (named(sum(1 << bit for bit, action in bad)),),
+            "field_diag" if "field_diag" in [action for bit, action in bad] else "reboot",
+        )
     if old.given and not old.known:
-        return checks.unknown(now, None, "The baseline does not have the kernel's taint. %s" % (nodefacts.AGAIN,), "baseline")
+        return checks.unknown(
+            now, None, "The baseline does not have the kernel's taint. %s" % (nodefacts.AGAIN,), "baseline"
+        )
     accepted = DRIVERS_OWN | (old.value or 0)
     new = now & ~accepted
     if new:
-        return checks.notice(now, accepted, "The kernel is tainted %s: %s. Look for the cause in the kernel log." % (
-            "as it was not in the baseline" if old.given else "not only by the driver", named(new)), "baseline" if old.given else "hardware")
+        return checks.notice(
+            now,
+            accepted,
+            "The kernel is tainted %s: %s. Look for the cause in the kernel log."
+            % ("as it was not in the baseline" if old.given else "not only by the driver", named(new)),
+            "baseline" if old.given else "hardware",
+        )
     return checks.good(now, accepted)
 
 
@@ -70,24 +84,45 @@ def oops(ctx):
     log = kernel_events.log(ctx)
     ours, others = (kernel_events.of_kind(log, kind) for kind in ("oops", "oops_elsewhere"))
     if ours:
-        return checks.fail(lines(ours), [], "The kernel broke in or below the NVIDIA driver %d times: %s. Save the kernel log (journalctl -k) and reboot." % (
-            len(ours), lines(ours)[0]), "reboot")
+        return checks.fail(
+            lines(ours),
+            [],
+            "The kernel broke in or below the NVIDIA driver %d times: %s. Save the kernel log "
+            "(journalctl -k) and reboot." % (len(ours), lines(ours)[0]),
+            "reboot",
+        )
     if log.problem:
         return checks.unknown(lines(others), [], "Whether the kernel broke is not known. %s" % (log.problem,))
     if others:
-        return checks.notice(lines(others), [], "The kernel broke %d times, not in the NVIDIA driver: %s. Look at journalctl -k." % (
-            len(others), lines(others)[0]))
+        return checks.notice(
+            lines(others),
+            [],
+            "The kernel broke %d times, not in the NVIDIA driver: %s. Look at journalctl -k."
+            % (len(others), lines(others)[0]),
+        )
     dumps, reports = (kernel_events.of_kind(log, kind) for kind in ("driver_dump", "ubsan"))
     if dumps:
-        return checks.notice(lines(dumps), [], "The NVIDIA driver dumped its stack %d times. What it met is in the lines before: journalctl -k." % (
-            len(dumps),))
+        return checks.notice(
+            lines(dumps),
+            [],
+            "The NVIDIA driver dumped its stack %d times. What it met is in the lines before: journalctl -k."
+            % (len(dumps),),
+        )
     if reports:
-        return checks.notice(lines(reports), [], "The kernel's sanitizer complained %d times and went on: %s. Newer drivers may be without it." % (
-            len(reports), lines(reports)[0]))
+        return checks.notice(
+            lines(reports),
+            [],
+            "The kernel's sanitizer complained %d times and went on: %s. Newer drivers may be without it."
+            % (len(reports), lines(reports)[0]),
+        )
     invalid = kernel_events.of_kind(log, "peermem_invalid")
     if invalid:
-        return checks.notice(lines(invalid), [], "nvidia-peermem met memory that was not its own %d times: GPUDirect RDMA of that process fails. If it comes "
-                             "again, reload nvidia-peermem or reboot." % (len(invalid),))
+        return checks.notice(
+            lines(invalid),
+            [],
+            "nvidia-peermem met memory that was not its own %d times: GPUDirect RDMA of that process fails. If it "
+            "comes again, reload nvidia-peermem or reboot." % (len(invalid),),
+        )
     if log.note:
         return checks.notice([], [], log.note)
     return checks.good([], [])
@@ -106,17 +141,35 @@ def boot(ctx):
     if ctx.baseline is None:
         if meant is None:
             return checks.none("There is no baseline to compare the boot with.", now)
-        return checks.unknown(now, None, "Whether the node was rebooted is not known without a baseline. Pass baseline or baseline_file.")
+        return checks.unknown(
+            now, None, "Whether the node was rebooted is not known without a baseline. Pass baseline or baseline_file."
+        )
     if same is None:
-        return checks.unknown(now, old, "The boot of the node or of the baseline is not known. Look at /proc/sys/kernel/random/boot_id.")
+        return checks.unknown(
+            now, old, "The boot of the node or of the baseline is not known. Look at /proc/sys/kernel/random/boot_id."
+        )
     if meant is True and same:
-        return checks.fail(now, "another boot than %s" % (old,), "A reboot was expected and the node is still in the boot of the baseline. Look at "
-                           "last -x reboot and at whatever holds the shutdown.", "reboot")
+        return checks.fail(
+            now,
+            "another boot than %s" % (old,),
+            "A reboot was expected and the node is still in the boot of the baseline. Look at "
+            "last -x reboot and at whatever holds the shutdown.",
+            "reboot",
+        )
     if meant is False and not same:
-        return checks.fail(now, old, "The node was rebooted and should not have been. Look at the end of the previous boot: journalctl -b -1 -e.")
+        return checks.fail(
+            now,
+            old,
+            "The node was rebooted and should not have been. Look at the end of the previous boot: "
+            "journalctl -b -1 -e.",
+        )
     if meant is None and not same and ctx.phase == "soak":
-        return checks.notice(now, old, "The node was rebooted while it was watched, and it was not said that this was meant (expect.reboot). "
-                                       "Look at the end of the previous boot: journalctl -b -1 -e.")
+        return checks.notice(
+            now,
+            old,
+            "The node was rebooted while it was watched, and it was not said that this was meant (expect.reboot). "
+            "Look at the end of the previous boot: journalctl -b -1 -e.",
+        )
     return checks.good(now, old if meant is not None else None)
 
 
@@ -127,19 +180,55 @@ def hung_tasks(ctx):
     step = "It cannot be killed; reboot the node, by the power switch if it does not go down."
     if tasks:
         names = ["%s (pid %s)" % (model.item(task, "comm"), model.item(task, "pid")) for task in tasks]
-        return checks.fail(names, [], "%d tasks hang in the driver and cannot be interrupted: %s. %s" % (len(tasks), ", ".join(names[:5]), step), "reboot")
+        return checks.fail(
+            names,
+            [],
+            "%d tasks hang in the driver and cannot be interrupted: %s. %s" % (len(tasks), ", ".join(names[:5]), step),
+            "reboot",
+        )
     if tasks is None:
-        return checks.unknown(None, [], "Whether tasks hang in the driver cannot be read. Run ps -eo pid,state,comm,wchan on the node.")
+        return checks.unknown(
+            None, [], "Whether tasks hang in the driver cannot be read. Run ps -eo pid,state,comm,wchan on the node."
+        )
     return checks.good([], [])
 
 
 DOCUMENTED = "Linux, Documentation/admin-guide/tainted-kernels.rst"
 ROWS = (
-    model.Row("node.kernel_taint", "node", taint, "The kernel did not die or lock up, and has no new taint (a notice)", ("system.taint",), DOCUMENTED, (50,)),
-    model.Row("node.kernel_oops", "node", oops, "The kernel did not break in the driver since the watermark (a notice if elsewhere)",
-              ("kernel_log.events", "kernel_log.complete"), "Linux, Documentation/admin-guide/bug-hunting.rst", (50,)),
-    model.Row("node.boot", "node", boot, "The node was rebooted when it was meant to be, and only then", ("reading.boot_id", "expect.reboot"),
-              "this collection", (59,)),
-    model.Row("node.hung_tasks", "node", hung_tasks, "No task hangs in the driver", ("system.hung_tasks",),
-              "Linux, proc_pid_stat(5)", (60,)),
+    model.Row(
+        "node.kernel_taint",
+        "node",
+        taint,
+        "The kernel did not die or lock up, and has no new taint (a notice)",
+        ("system.taint",),
+        DOCUMENTED,
+        (50,),
+    ),
+    model.Row(
+        "node.kernel_oops",
+        "node",
+        oops,
+        "The kernel did not break in the driver since the watermark (a notice if elsewhere)",
+        ("kernel_log.events", "kernel_log.complete"),
+        "Linux, Documentation/admin-guide/bug-hunting.rst",
+        (50,),
+    ),
+    model.Row(
+        "node.boot",
+        "node",
+        boot,
+        "The node was rebooted when it was meant to be, and only then",
+        ("reading.boot_id", "expect.reboot"),
+        "this collection",
+        (59,),
+    ),
+    model.Row(
+        "node.hung_tasks",
+        "node",
+        hung_tasks,
+        "No task hangs in the driver",
+        ("system.hung_tasks",),
+        "Linux, proc_pid_stat(5)",
+        (60,),
+    ),
 )

@@ -17,12 +17,25 @@ def active(ctx, gpu):
     ident, key = "gpu.nvlink", "nvlink_active"
 
     def gone(old, new):
-        down = [number for number, up in enumerate(old) if up is True and not (number < len(new) and new[number] is True)]
+        down = [
+            number for number, up in enumerate(old) if up is True and not (number < len(new) and new[number] is True)
+        ]
         if not down:
             return None
         up = new.count(True)
-        return compare.fails("reset_gpu", "%s of %s %s down: %s %s active; expected %s as in the baseline. %s" % (
-            named(down), model.named(gpu), "is" if len(down) == 1 else "are", up, "is" if up == 1 else "are", old.count(True), LOOK))
+        return compare.fails(
+            "reset_gpu",
+            "%s of %s %s down: %s %s active; expected %s as in the baseline. %s"
+            % (
+                named(down),
+                model.named(gpu),
+                "is" if len(down) == 1 else "are",
+                up,
+                "is" if up == 1 else "are",
+                old.count(True),
+                LOOK,
+            ),
+        )
 
     now = compare.typed(gpu, key, list)
     if not now.known or compare.old_gpu(ctx, gpu) is not None:
@@ -35,11 +48,16 @@ def active(ctx, gpu):
     active_now = "%s active %s" % (found, "NVLink" if found == 1 else "NVLinks")
     finding = None
     if found < most:
-        finding = compare.fails("reset_gpu", "%s has %s; expected %s as other GPUs of its model here (%s). %s "
-                                "If the node is built so, compare with a baseline." % (model.named(gpu), active_now, most, which, LOOK))
+        finding = compare.fails(
+            "reset_gpu",
+            "%s has %s; expected %s as other GPUs of its model here (%s). %s "
+            "If the node is built so, compare with a baseline." % (model.named(gpu), active_now, most, which, LOOK),
+        )
     elif found < len(now.value):
-        finding = compare.notice("%s has %s; expected %s, if all are connected (%s). Compare with other nodes." % (
-            model.named(gpu), active_now, len(now.value), which))
+        finding = compare.notice(
+            "%s has %s; expected %s, if all are connected (%s). Compare with other nodes."
+            % (model.named(gpu), active_now, len(now.value), which)
+        )
     return compare.result(ident, gpu, finding, count(now.value), "%s active" % (most,), "hardware")
 
 
@@ -54,7 +72,9 @@ def count(links):
 
 def numbered(links):
     """The links by their number; those without one are left out."""
-    return dict((link["link"], link) for link in links if isinstance(link, dict) and compare.is_a(link.get("link"), int))
+    return dict(
+        (link["link"], link) for link in links if isinstance(link, dict) and compare.is_a(link.get("link"), int)
+    )
 
 
 def remote(ctx, gpu):
@@ -76,10 +96,15 @@ def remote(ctx, gpu):
                 if link.get(name) is not None and other.get(name) != link.get(name):
                     moved.append("link %s: %s %s, expected %s" % (number, name, other.get(name), link.get(name)))
         if slower:
-            return compare.fails("hold", "NVLinks of %s are not those of the baseline: %s. %s" % (model.named(gpu), "; ".join(slower), LOOK))
+            return compare.fails(
+                "hold",
+                "NVLinks of %s are not those of the baseline: %s. %s" % (model.named(gpu), "; ".join(slower), LOOK),
+            )
         if moved:
-            return compare.notice("NVLinks of %s lead elsewhere than in the baseline: %s. Check whether hardware was moved, then take a new baseline." % (
-                model.named(gpu), "; ".join(moved)))
+            return compare.notice(
+                "NVLinks of %s lead elsewhere than in the baseline: %s. Check whether hardware was moved, then "
+                "take a new baseline." % (model.named(gpu), "; ".join(moved))
+            )
         return None
 
     return compare.against(ctx, gpu, ident, key, list, differs, show=lambda links: "%s links" % (len(links),))
@@ -100,10 +125,15 @@ def errors_of(links, name):
 
 
 def unread(ctx, gpu, links, name):
-    """Why counter NAME cannot be judged: some links have it and others not, or it was there in the baseline; None if it can."""
+    """Why counter NAME cannot be judged: some links have it and others not, or it was there in the baseline; None if it
+    can.
+    """
     if len(numbered(links)) < len(links):
         return "NVLinks of %s were read without their numbers: %s of %s have one. Read the node again." % (
-            model.named(gpu), len(numbered(links)), len(links))
+            model.named(gpu),
+            len(numbered(links)),
+            len(links),
+        )
     numbers, without = errors_of(links, name)
     if not without:
         return None
@@ -112,12 +142,17 @@ def unread(ctx, gpu, links, name):
     others = [links for links in compare.peers(ctx, gpu, "nvlinks", list) if errors_of(links, name)[0]]
     if not numbers and not earlier and not others and not compare.damaged_before(old):
         return None
-    return "The NVLink counter %s of %s cannot be read for link %s; expected a number as for other links. Read the node again." % (
-        name, model.named(gpu), ", ".join(str(number) for number in sorted(without)))
+    return (
+        "The NVLink counter %s of %s cannot be read for link %s; expected a number as for other links. "
+        "Read the node again." % (name, model.named(gpu), ", ".join(str(number) for number in sorted(without)))
+    )
 
 
 # Counter, its limit, what the link did. A recovery that failed is counted by NVLink 5 only.
-RECOVERIES = (("recovery", "nvlink_recoveries_max", "had to recover"), ("recovery_failed", "nvlink_failed_recoveries_max", "failed to recover"))
+RECOVERIES = (
+    ("recovery", "nvlink_recoveries_max", "had to recover"),
+    ("recovery_failed", "nvlink_failed_recoveries_max", "failed to recover"),
+)
 
 
 def recoveries(ctx, gpu):
@@ -136,7 +171,10 @@ def recoveries(ctx, gpu):
             continue
         limit = limits[name] = policy.limit(ctx, limit_key, gpu)
         earlier = errors_of(old.value, name)[0] if same else {}
-        grown = dict((number, counted - earlier.get(number, 0) if earlier.get(number, 0) <= counted else counted) for number, counted in numbers.items())
+        grown = dict(
+            (number, counted - earlier.get(number, 0) if earlier.get(number, 0) <= counted else counted)
+            for number, counted in numbers.items()
+        )
         found[name] = max(grown.values())
         over = ["link %s: %s" % (number, grown[number]) for number in sorted(grown) if grown[number] > limit]
         if over:
@@ -153,8 +191,8 @@ def recoveries(ctx, gpu):
     return compare.result(ident, gpu, finding, found or None, limits or None, "policy")
 
 
-# Counters, what they count, the limits of their rate and number. NVLink 5 counts symbols: those that its error correction could not mend are what
-# CRC errors were, and those that it mended are many on a good link.
+# Counters, what they count, the limits of their rate and number. NVLink 5 counts symbols: those that its error
+# correction could not mend are what CRC errors were, and those that it mended are many on a good link.
 ERROR_KINDS = (
     (("crc_flit", "crc_data"), "CRC errors", "nvlink_crc_per_minute", "nvlink_crc_since_load"),
     (("effective",), "errors after correction", "nvlink_crc_per_minute", "nvlink_crc_since_load"),
@@ -195,13 +233,42 @@ def errors(ctx, gpu):
 
 COUNTER_SIGNALS = ("gpu.nvlinks",) + counters.SIGNALS
 ROWS = (
-    model.Row("gpu.nvlink", "gpu", active,
-              "Every NVLink that was active is active; without a baseline, as many as other GPUs of the model have (a notice if some are down)",
-              ("gpu.nvlink_active",), "nvml.h, nvmlDeviceGetNvLinkState", (26,)),
-    model.Row("gpu.nvlink_remote", "gpu", remote, "NVLinks have the version of the baseline and lead where they led (a notice if elsewhere)",
-              ("gpu.nvlinks",), "nvml.h, nvmlDeviceGetNvLinkVersion, nvmlDeviceGetNvLinkRemotePciInfo_v2", (26,)),
-    model.Row("gpu.nvlink_recovery", "gpu", recoveries, "No NVLink had to recover, or could not", COUNTER_SIGNALS,
-              "DCGM: a recovery is a failure; nvml.h, NVML_NVLINK_ERROR_DL_RECOVERY, NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", (27,)),
-    model.Row("gpu.nvlink_errors", "gpu", errors, "NVLinks count few CRC or symbol errors and replays (a notice if many)", COUNTER_SIGNALS,
-              "DCGM: CRC errors matter from 100 a second on; nvml.h, nvmlNvLinkErrorCounter_t", (27,)),
+    model.Row(
+        "gpu.nvlink",
+        "gpu",
+        active,
+        "Every NVLink that was active is active; without a baseline, as many as other GPUs of the model have (a notice "
+        "if some are down)",
+        ("gpu.nvlink_active",),
+        "nvml.h, nvmlDeviceGetNvLinkState",
+        (26,),
+    ),
+    model.Row(
+        "gpu.nvlink_remote",
+        "gpu",
+        remote,
+        "NVLinks have the version of the baseline and lead where they led (a notice if elsewhere)",
+        ("gpu.nvlinks",),
+        "nvml.h, nvmlDeviceGetNvLinkVersion, nvmlDeviceGetNvLinkRemotePciInfo_v2",
+        (26,),
+    ),
+    model.Row(
+        "gpu.nvlink_recovery",
+        "gpu",
+        recoveries,
+        "No NVLink had to recover, or could not",
+        COUNTER_SIGNALS,
+        "DCGM: a recovery is a failure; nvml.h, NVML_NVLINK_ERROR_DL_RECOVERY, "
+        "NVML_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS",
+        (27,),
+    ),
+    model.Row(
+        "gpu.nvlink_errors",
+        "gpu",
+        errors,
+        "NVLinks count few CRC or symbol errors and replays (a notice if many)",
+        COUNTER_SIGNALS,
+        "DCGM: CRC errors matter from 100 a second on; nvml.h, nvmlNvLinkErrorCounter_t",
+        (27,),
+    ),
 )

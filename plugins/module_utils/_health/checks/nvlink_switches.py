@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What boards with NVLink 5 need on the node: adapters that manage the switches, their kernel modules, and the NVLink Subnet Manager."""
+"""What boards with NVLink 5 need on the node: adapters that manage the switches, their kernel modules, and the NVLink
+Subnet Manager.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def addresses(listed):
 
 
 def managers(ctx):
-    """(addresses of the adapters that manage NVLink switches, or None if that is not known; the same of the baseline as Before)"""
+    """(addresses of the adapters that manage NVLink switches, or None if that is not known; the same of the baseline as
+    Before)
+    """
     found = nodefacts.of_kind(model.item(ctx.system, "nvlink_managers", "found"), list)
     unread = nodefacts.of_kind(model.item(ctx.system, "nvlink_managers", "unread"), list)
     old = nodefacts.before(ctx, "system", "nvlink_managers", "found", kind=list)
@@ -30,7 +34,9 @@ def managers(ctx):
 
 
 def without_fabric(ctx):
-    """Whether every GPU says that it has no NVLink fabric: then an adapter that does not tell what it is cannot manage one."""
+    """Whether every GPU says that it has no NVLink fabric: then an adapter that does not tell what it is cannot manage
+    one.
+    """
     gpus = nodefacts.of_kind(model.item(ctx.snapshot, "gpus"), list) or []
     return bool(gpus) and all(_without(gpu) for gpu in gpus)
 
@@ -44,7 +50,9 @@ def needed(ctx, checks):
     """None where NVLink switches are managed from this node, else the check that says why not."""
     now, old = managers(ctx)
     if now is None:
-        return checks.unknown(None, None, "Whether adapters of this node manage NVLink switches cannot be read. %s" % (LOOK,))
+        return checks.unknown(
+            None, None, "Whether adapters of this node manage NVLink switches cannot be read. %s" % (LOOK,)
+        )
     # Adapters that left the bus do not take with them what they needed.
     return None if now or old.value else checks.none(NONE_THERE)
 
@@ -54,17 +62,25 @@ def present(ctx):
     checks = Checks("node.nvlink_managers", source="baseline")
     now, old = managers(ctx)
     if now is None:
-        return checks.unknown(None, old.value or None, "Whether adapters of this node manage NVLink switches cannot be read. %s" % (LOOK,))
+        return checks.unknown(
+            None, old.value or None, "Whether adapters of this node manage NVLink switches cannot be read. %s" % (LOOK,)
+        )
     if not old.given:
         return checks.none("There is no baseline to compare the adapters with.", now)
     if not old.known:
-        return checks.unknown(now, None, "The baseline does not have the adapters that manage NVLink switches. %s" % (nodefacts.AGAIN,))
+        return checks.unknown(
+            now, None, "The baseline does not have the adapters that manage NVLink switches. %s" % (nodefacts.AGAIN,)
+        )
     if not now and not old.value:
         return checks.none(NONE_THERE, [])
     lost = [address for address in old.value if address not in now]
     if lost:
-        return checks.fail(now, old.value, "Adapters that managed NVLink switches in the baseline are gone from the PCI bus, or no longer say that they do: "
-                           "%s. Look for mlx5_core in the kernel log, then power-cycle the node." % (", ".join(lost),))
+        return checks.fail(
+            now,
+            old.value,
+            "Adapters that managed NVLink switches in the baseline are gone from the PCI bus, or no longer say that "
+            "they do: %s. Look for mlx5_core in the kernel log, then power-cycle the node." % (", ".join(lost),),
+        )
     return checks.good(now, old.value)
 
 
@@ -76,13 +92,24 @@ def kernel_modules(ctx):
         return answer
     loaded = nodefacts.of_kind(model.item(ctx.system, "modules"), list)
     if loaded is None:
-        return checks.unknown(None, list(MODULES), "The loaded kernel modules cannot be listed, and the NVLink switches need %s. Look at lsmod on the node."
-                              % (" and ".join(MODULES),))
+        return checks.unknown(
+            None,
+            list(MODULES),
+            "The loaded kernel modules cannot be listed, and the NVLink switches need %s. Look at lsmod on the node."
+            % (" and ".join(MODULES),),
+        )
     missing = [name for name in MODULES if name not in loaded]
     if missing:
-        return checks.fail([name for name in MODULES if name in loaded], list(MODULES), (
-            "The kernel modules %s are not loaded; without them the NVLink switches are not managed, and CUDA does not start. "
-            "Load them with modprobe and restart nvidia-fabricmanager.service.") % (", ".join(missing),), "restart_service")
+        return checks.fail(
+            [name for name in MODULES if name in loaded],
+            list(MODULES),
+            (
+                "The kernel modules %s are not loaded; without them the NVLink switches are not managed, and CUDA does "
+                "not start. Load them with modprobe and restart nvidia-fabricmanager.service."
+            )
+            % (", ".join(missing),),
+            "restart_service",
+        )
     return checks.good(list(MODULES), list(MODULES))
 
 
@@ -96,19 +123,53 @@ def subnet_manager(ctx):
     if runs:
         return checks.good("running", "running")
     if there is False and runs is False:
-        return checks.fail("not installed", "running", "The NVLink Subnet Manager (nvlsm) is not installed; without it the NVLink switches have no routes. "
-                           "Install the package nvlsm, and restart nvidia-fabricmanager.service, which starts it.")
+        return checks.fail(
+            "not installed",
+            "running",
+            "The NVLink Subnet Manager (nvlsm) is not installed; without it the NVLink switches have no routes. "
+            "Install the package nvlsm, and restart nvidia-fabricmanager.service, which starts it.",
+        )
     if runs is None:
-        return checks.unknown(None, "running", "Whether the NVLink Subnet Manager (nvlsm) runs cannot be read. Look at pgrep -a nvlsm on the node.")
-    return checks.fail("not running", "running", "The NVLink Subnet Manager (nvlsm) does not run; without it the NVLink switches have no routes. "
-                       "Restart nvidia-fabricmanager.service, which starts it, and look at its log.", "restart_service")
+        return checks.unknown(
+            None,
+            "running",
+            "Whether the NVLink Subnet Manager (nvlsm) runs cannot be read. Look at pgrep -a nvlsm on the node.",
+        )
+    return checks.fail(
+        "not running",
+        "running",
+        "The NVLink Subnet Manager (nvlsm) does not run; without it the NVLink switches have no routes. "
+        "Restart nvidia-fabricmanager.service, which starts it, and look at its log.",
+        "restart_service",
+    )
 
 
 ROWS = (
-    model.Row("node.nvlink_managers", "node", present, "The adapters of the baseline that manage NVLink 5 switches are there", ("system.nvlink_managers",),
-              GUIDE, (29,)),
-    model.Row("node.nvlink_modules", "node", kernel_modules, "mlx5_core and ib_umad are loaded where NVLink 5 switches are managed",
-              ("system.nvlink_managers", "system.modules"), GUIDE, (29,)),
-    model.Row("node.nvlsm", "node", subnet_manager, "The NVLink Subnet Manager runs where NVLink 5 switches are managed",
-              ("system.nvlink_managers", "system.nvlsm"), GUIDE, (29,)),
+    model.Row(
+        "node.nvlink_managers",
+        "node",
+        present,
+        "The adapters of the baseline that manage NVLink 5 switches are there",
+        ("system.nvlink_managers",),
+        GUIDE,
+        (29,),
+    ),
+    model.Row(
+        "node.nvlink_modules",
+        "node",
+        kernel_modules,
+        "mlx5_core and ib_umad are loaded where NVLink 5 switches are managed",
+        ("system.nvlink_managers", "system.modules"),
+        GUIDE,
+        (29,),
+    ),
+    model.Row(
+        "node.nvlsm",
+        "node",
+        subnet_manager,
+        "The NVLink Subnet Manager runs where NVLink 5 switches are managed",
+        ("system.nvlink_managers", "system.nvlsm"),
+        GUIDE,
+        (29,),
+    ),
 )

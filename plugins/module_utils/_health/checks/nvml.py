@@ -24,34 +24,83 @@ def answers(ctx):
     if status == "nvml_error" and isinstance(rc, int) and rc != 0:
         verdict, action, step = codes.meaning(rc)
         error = model.item(ctx.snapshot, "nvml", "error")
-        return [model.check(IDENT, NODE, verdict, "%s (%d)" % (error, rc), "SUCCESS (0)", "hardware", action, message or step)]
+        return [
+            model.check(
+                IDENT, NODE, verdict, "%s (%d)" % (error, rc), "SUCCESS (0)", "hardware", action, message or step
+            )
+        ]
     if status in ("timeout", "stuck"):
         return [model.check(IDENT, NODE, FAIL, status, "an answer", "hardware", "reboot", message)]
     if status == "nvml_error":
         return [model.check(IDENT, NODE, FAIL, "nvml_error", "an answer", "hardware", "hold", message)]
-    return [model.check(IDENT, NODE, UNKNOWN, status, "ok", "hardware", "hold", message or "There is no reading of NVML. Read the node again.")]
+    return [
+        model.check(
+            IDENT,
+            NODE,
+            UNKNOWN,
+            status,
+            "ok",
+            "hardware",
+            "hold",
+            message or "There is no reading of NVML. Read the node again.",
+        )
+    ]
 
 
 def library_match(ctx):
-    """The installed library and the loaded kernel module are one driver: NVML itself says so, and so do their versions."""
+    """The installed library and the loaded kernel module are one driver: NVML itself says so, and so do their
+    versions.
+    """
     ident = "nvml.library_match"
     rc = model.item(ctx.snapshot, "nvml", "rc")
     loaded, library = (model.item(ctx.audit, "versions", key) for key in ("loaded", "library"))
     known = all(isinstance(version, str) and version for version in (loaded, library))
     observed = "library %s, kernel module %s" % (library, loaded)
     if rc == MISMATCH or (known and loaded != library):
-        return model.check(ident, NODE, FAIL, observed, "one version", "hardware", "reboot",
-                           "The installed driver and the loaded one differ (%s): an upgrade was not finished by a reload or a reboot, or packages changed by "
-                           "themselves. Running programs go on, new ones fail. Reload the driver or reboot, and hold the packages." % (observed,))
+        return model.check(
+            ident,
+            NODE,
+            FAIL,
+            observed,
+            "one version",
+            "hardware",
+            "reboot",
+            "The installed driver and the loaded one differ (%s): an upgrade was not finished by a reload or a reboot, "
+            "or packages changed by themselves. Running programs go on, new ones fail. Reload the driver or reboot, "
+            "and hold the packages." % (observed,),
+        )
     if not known or isinstance(rc, bool) or rc != 0:
-        return model.check(ident, NODE, UNKNOWN, observed, "one version", "hardware", "hold",
-                           "Whether library and kernel module are of one version is not known. See nvml.answers, driver.loaded and driver.library.")
+        return model.check(
+            ident,
+            NODE,
+            UNKNOWN,
+            observed,
+            "one version",
+            "hardware",
+            "hold",
+            "Whether library and kernel module are of one version is not known. See nvml.answers, "
+            "driver.loaded and driver.library.",
+        )
     return model.check(ident, NODE, PASS, observed, "one version", "hardware")
 
 
 ROWS = (
-    model.Row(IDENT, "node", answers, "NVML initialises and answers within its deadline", ("snapshot.status", "snapshot.nvml"),
-              "NVML API reference, nvmlReturn_t", (4, 60)),
-    model.Row("nvml.library_match", "node", library_match, "Installed library and loaded kernel module are one driver",
-              ("snapshot.nvml.rc", "audit.versions.loaded", "audit.versions.library"), "NVML API reference, NVML_ERROR_LIB_RM_VERSION_MISMATCH", (5,)),
+    model.Row(
+        IDENT,
+        "node",
+        answers,
+        "NVML initialises and answers within its deadline",
+        ("snapshot.status", "snapshot.nvml"),
+        "NVML API reference, nvmlReturn_t",
+        (4, 60),
+    ),
+    model.Row(
+        "nvml.library_match",
+        "node",
+        library_match,
+        "Installed library and loaded kernel module are one driver",
+        ("snapshot.nvml.rc", "audit.versions.loaded", "audit.versions.library"),
+        "NVML API reference, NVML_ERROR_LIB_RM_VERSION_MISMATCH",
+        (5,),
+    ),
 )

@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The PCIe link: generation, width, replays.
 
-The generation drops when a GPU has nothing to do, so it only counts under load; what the link can do, and its width, always count.
+The generation drops when a GPU has nothing to do, so it only counts under load; what the link can do, and its width,
+always count.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from ..compare import NUMBER
 from ..model import NOT_APPLICABLE, PASS, UNKNOWN
 from . import clocks
 
-RESEAT = "Look for AER lines in the kernel log, reseat the GPU or its riser, and look at the PCIe settings of the firmware."
+RESEAT = (
+    "Look for AER lines in the kernel log, reseat the GPU or its riser, and look at the PCIe settings of the firmware."
+)
 
 
 def fallen(ctx, gpu, ident, key, now, loss):
-    """What KEY lost since the baseline by more than LOSS, as (old value, None); (None, check) if the baseline is no help; else (None, None)."""
+    """What KEY lost since the baseline by more than LOSS, as (old value, None); (None, check) if the baseline is no
+    help; else (None, None).
+    """
     old = compare.before(ctx, gpu, key, NUMBER)
     if old is None or compare.absent_before(old):
         return None, None
@@ -41,15 +46,31 @@ def generation(ctx, gpu):
     finding = None
     if old is not None:
         resting = clocks.idle(gpu)
-        text = "The PCIe link of %s runs at generation %s; expected %s as in the baseline" % (model.named(gpu), now.value, old)
+        text = "The PCIe link of %s runs at generation %s; expected %s as in the baseline" % (
+            model.named(gpu),
+            now.value,
+            old,
+        )
         if resting is False:
             finding = compare.fails("hold", "%s, and the GPU is working. %s" % (text, RESEAT))
         elif resting is None:
-            finding = compare.unknown("%s, and whether the GPU is idle, where the generation drops, is not known. Read the node again." % (text,))
+            finding = compare.unknown(
+                "%s, and whether the GPU is idle, where the generation drops, is not known. Read the node again."
+                % (text,)
+            )
         else:
-            return model.check(ident, model.entity(gpu), PASS, now.value, old, "baseline", message=(
-                "%s; the GPU is idle, where the generation drops to save power, so this says nothing. gpu.pcie_generation_max tells what the link can do; "
-                "read again under load to be sure." % (text,)))
+            return model.check(
+                ident,
+                model.entity(gpu),
+                PASS,
+                now.value,
+                old,
+                "baseline",
+                message=(
+                    "%s; the GPU is idle, where the generation drops to save power, so this says nothing. "
+                    "gpu.pcie_generation_max tells what the link can do; read again under load to be sure." % (text,)
+                ),
+            )
     return compare.result(ident, gpu, finding, now.value, before.value, "baseline")
 
 
@@ -70,18 +91,32 @@ def generation_max(ctx, gpu):
         if problem:
             return problem
         if old is not None:
-            return compare.result(ident, gpu, compare.fails("hold", "The PCIe link of %s can reach generation %s (%s); expected %s as in the baseline. %s" % (
-                model.named(gpu), now.value, key, old, RESEAT)), now.value, old, "baseline")
+            return compare.result(
+                ident,
+                gpu,
+                compare.fails(
+                    "hold",
+                    "The PCIe link of %s can reach generation %s (%s); expected %s as in the baseline. %s"
+                    % (model.named(gpu), now.value, key, old, RESEAT),
+                ),
+                now.value,
+                old,
+                "baseline",
+            )
     link, device = values["pcie_gen_max"], values.get("pcie_gen_device_max")
     finding = None
     if device is not None and link < device:
-        finding = compare.notice("The PCIe link of %s can reach generation %s; expected %s, which the GPU itself can. "
-                                 "The slot, a riser or the firmware limits it: compare with other nodes." % (model.named(gpu), link, device))
+        finding = compare.notice(
+            "The PCIe link of %s can reach generation %s; expected %s, which the GPU itself can. "
+            "The slot, a riser or the firmware limits it: compare with other nodes." % (model.named(gpu), link, device)
+        )
     return compare.result(ident, gpu, finding, link, device, "hardware")
 
 
 def width(ctx, gpu):
-    """The number of lanes: as in the baseline; without one as many as other GPUs of the model have; and as many as there are."""
+    """The number of lanes: as in the baseline; without one as many as other GPUs of the model have; and as many as
+    there are.
+    """
     ident = "gpu.pcie_width"
     loss = policy.limit(ctx, "pcie_width_loss_max", gpu)
     values = {}
@@ -94,18 +129,42 @@ def width(ctx, gpu):
         if problem:
             return problem
         if old is not None:
-            return compare.result(ident, gpu, compare.fails("hold", "The PCIe link of %s has %s lanes (%s); expected %s as in the baseline. %s" % (
-                model.named(gpu), now.value, key, old, RESEAT)), now.value, old, "baseline")
+            return compare.result(
+                ident,
+                gpu,
+                compare.fails(
+                    "hold",
+                    "The PCIe link of %s has %s lanes (%s); expected %s as in the baseline. %s"
+                    % (model.named(gpu), now.value, key, old, RESEAT),
+                ),
+                now.value,
+                old,
+                "baseline",
+            )
     current, most = values["pcie_width_current"], values["pcie_width_max"]
     others = compare.peers(ctx, gpu, "pcie_width_current", NUMBER) if compare.old_gpu(ctx, gpu) is None else []
     if others and max(others) - current > loss:
-        return compare.result(ident, gpu, compare.fails("hold", (
-            "The PCIe link of %s has %s lanes; expected %s as other GPUs of its model here. %s If the node is built so, compare with a baseline.") % (
-                model.named(gpu), current, max(others), RESEAT)), current, max(others), "hardware")
+        return compare.result(
+            ident,
+            gpu,
+            compare.fails(
+                "hold",
+                (
+                    "The PCIe link of %s has %s lanes; expected %s as other GPUs of its model here. %s If the node is "
+                    "built so, compare with a baseline."
+                )
+                % (model.named(gpu), current, max(others), RESEAT),
+            ),
+            current,
+            max(others),
+            "hardware",
+        )
     finding = None
     if current < most:
-        finding = compare.notice("The PCIe link of %s has %s lanes; expected %s, which it can have. "
-                                 "Compare with other nodes; if the slot has them, reseat the GPU." % (model.named(gpu), current, most))
+        finding = compare.notice(
+            "The PCIe link of %s has %s lanes; expected %s, which it can have. "
+            "Compare with other nodes; if the slot has them, reseat the GPU." % (model.named(gpu), current, most)
+        )
     return compare.result(ident, gpu, finding, current, most, "hardware")
 
 
@@ -114,15 +173,23 @@ def replays(ctx, gpu):
     now = compare.typed(gpu, key, NUMBER)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
-    state, text = counters.judged(ctx, gpu, now.value, compare.before(ctx, gpu, key, NUMBER), "pcie_replays_per_minute", "pcie_replays_since_load")
+    state, text = counters.judged(
+        ctx, gpu, now.value, compare.before(ctx, gpu, key, NUMBER), "pcie_replays_per_minute", "pcie_replays_since_load"
+    )
     finding = counters.finding(state, "PCIe replays of %s: %s" % (model.named(gpu), text), RESEAT)
     return compare.result(ident, gpu, finding, now.value, policy.limit(ctx, "pcie_replays_since_load", gpu), "policy")
 
 
 def aer_of(system, place):
-    """What the bus counted for the device at PLACE and for its port: {"correctable", "uncorrectable"}; {} if it counts nothing, None if not known."""
+    """What the bus counted for the device at PLACE and for its port: {"correctable", "uncorrectable"}; {} if it counts
+    nothing, None if not known.
+    """
     listed = model.item(system, "pci")
-    found = [link for address, link in listed.items() if model.pci_address(address) == place] if isinstance(listed, dict) and place else []
+    found = (
+        [link for address, link in listed.items() if model.pci_address(address) == place]
+        if isinstance(listed, dict) and place
+        else []
+    )
     if len(found) != 1 or not isinstance(found[0], dict) or "upstream" not in found[0]:
         return None
     sources = [model.item(found[0], "aer")]
@@ -141,40 +208,91 @@ def reported(ctx, gpu):
     ident = "gpu.pcie_aer"
     now = aer_of(ctx.system, model.address(gpu))
     if now is None:
-        return model.check(ident, model.entity(gpu), UNKNOWN, None, None, "hardware", "hold", (
-            "The PCIe errors of %s were not read; expected them of every GPU. Read the node again as root, and look at aer_dev_correctable in its directory "
-            "below /sys/bus/pci/devices.") % (model.named(gpu),))
+        return model.check(
+            ident,
+            model.entity(gpu),
+            UNKNOWN,
+            None,
+            None,
+            "hardware",
+            "hold",
+            (
+                "The PCIe errors of %s were not read; expected them of every GPU. Read the node again as root, and "
+                "look at aer_dev_correctable in its directory below /sys/bus/pci/devices."
+            )
+            % (model.named(gpu),),
+        )
     if not now:
         return compare.not_applicable(ident, gpu, None, "The kernel counts no PCIe errors for this GPU.")
     before = None
     if compare.old_gpu(ctx, gpu) is not None:
         before = aer_of(model.item(ctx.baseline, "system"), model.address(compare.old_gpu(ctx, gpu)))
         before = model.NOTHING if before is None else model.Reading(True, before, 0, None)
-    limits = {"correctable": ("pcie_aer_correctable_per_minute", "pcie_aer_correctable_since_boot"),
-              "uncorrectable": ("pcie_aer_uncorrectable_per_minute", "pcie_aer_uncorrectable_since_boot")}
+    limits = {
+        "correctable": ("pcie_aer_correctable_per_minute", "pcie_aer_correctable_since_boot"),
+        "uncorrectable": ("pcie_aer_uncorrectable_per_minute", "pcie_aer_uncorrectable_since_boot"),
+    }
     worst = None
     for name in ("uncorrectable", "correctable"):
         old = before
         if before is not None and before.known:
             old = model.Reading(True, before.value.get(name, 0), 0, None)
-        state, text = counters.judged(ctx, gpu, now[name], old, *limits[name], same=counters.same_boot, began="since the node booted")
-        finding = counters.finding(state, "%s PCIe errors of %s: %s" % (name.capitalize(), model.named(gpu), text), RESEAT)
+        state, text = counters.judged(
+            ctx, gpu, now[name], old, *limits[name], same=counters.same_boot, began="since the node booted"
+        )
+        finding = counters.finding(
+            state, "%s PCIe errors of %s: %s" % (name.capitalize(), model.named(gpu), text), RESEAT
+        )
         if finding is not None and (worst is None or worst.status == PASS):
             worst = finding
     return compare.result(ident, gpu, worst, now, None, "policy")
 
 
 ROWS = (
-    model.Row("gpu.pcie_generation", "gpu", generation, "Under load, the PCIe link runs at the generation of the baseline",
-              ("gpu.pcie_gen_current", "gpu.clocks_event_reasons", "gpu.compute_processes"), "nvml.h, nvmlDeviceGetCurrPcieLinkGeneration", (24,)),
-    model.Row("gpu.pcie_generation_max", "gpu", generation_max,
-              "The generation that the PCIe link can reach did not fall (a notice if the GPU itself could do more)",
-              ("gpu.pcie_gen_max", "gpu.pcie_gen_device_max"), "nvml.h, nvmlDeviceGetMaxPcieLinkGeneration, nvmlDeviceGetGpuMaxPcieLinkGeneration", (24,)),
-    model.Row("gpu.pcie_width", "gpu", width,
-              "The PCIe link has as many lanes as in the baseline, or as other GPUs of the model here (a notice if it could have more)",
-              ("gpu.pcie_width_current", "gpu.pcie_width_max"), "nvml.h, nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth", (24,)),
-    model.Row("gpu.pcie_replay", "gpu", replays, "The PCIe link repeats few packets (a notice if many)",
-              ("gpu.pcie_replay_count",) + counters.SIGNALS, "DCGM: 8 replays a minute are the most that NVIDIA recommends", (25,)),
-    model.Row("gpu.pcie_aer", "gpu", reported, "The PCIe bus reports few corrected errors and no others, for the GPU and its port (a notice if it does)",
-              ("system.pci", "gpu.pci_bus_id") + counters.SIGNALS[:2], "Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats", (25,)),
+    model.Row(
+        "gpu.pcie_generation",
+        "gpu",
+        generation,
+        "Under load, the PCIe link runs at the generation of the baseline",
+        ("gpu.pcie_gen_current", "gpu.clocks_event_reasons", "gpu.compute_processes"),
+        "nvml.h, nvmlDeviceGetCurrPcieLinkGeneration",
+        (24,),
+    ),
+    model.Row(
+        "gpu.pcie_generation_max",
+        "gpu",
+        generation_max,
+        "The generation that the PCIe link can reach did not fall (a notice if the GPU itself could do more)",
+        ("gpu.pcie_gen_max", "gpu.pcie_gen_device_max"),
+        "nvml.h, nvmlDeviceGetMaxPcieLinkGeneration, nvmlDeviceGetGpuMaxPcieLinkGeneration",
+        (24,),
+    ),
+    model.Row(
+        "gpu.pcie_width",
+        "gpu",
+        width,
+        "The PCIe link has as many lanes as in the baseline, or as other GPUs of the model here (a notice if "
+        "it could have more)",
+        ("gpu.pcie_width_current", "gpu.pcie_width_max"),
+        "nvml.h, nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth",
+        (24,),
+    ),
+    model.Row(
+        "gpu.pcie_replay",
+        "gpu",
+        replays,
+        "The PCIe link repeats few packets (a notice if many)",
+        ("gpu.pcie_replay_count",) + counters.SIGNALS,
+        "DCGM: 8 replays a minute are the most that NVIDIA recommends",
+        (25,),
+    ),
+    model.Row(
+        "gpu.pcie_aer",
+        "gpu",
+        reported,
+        "The PCIe bus reports few corrected errors and no others, for the GPU and its port (a notice if it does)",
+        ("system.pci", "gpu.pci_bus_id") + counters.SIGNALS[:2],
+        "Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats",
+        (25,),
+    ),
 )

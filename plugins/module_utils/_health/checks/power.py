@@ -21,26 +21,56 @@ def enforced(ctx, gpu):
     if compare.damaged_before(old):
         return compare.incomparable(ctx, gpu, ident, key, NUMBER, now.value)
     if old is not None and old.known and now.value < old.value:
-        finding = compare.fails("restore_setting", "The power limit in mW that holds for %s is %s; expected %s as in the baseline. %s" % (
-            model.named(gpu), now.value, old.value, step))
+        finding = compare.fails(
+            "restore_setting",
+            "The power limit in mW that holds for %s is %s; expected %s as in the baseline. %s"
+            % (model.named(gpu), now.value, old.value, step),
+        )
         return compare.result(ident, gpu, finding, now.value, old.value, "baseline")
     if not wanted.known:
         return signals.absent(ctx, ident, gpu, "power_limit_mw", wanted, "restore_setting")
     finding = None
     if now.value < wanted.value:
-        finding = compare.notice("The power limit in mW that holds for %s is %s; expected %s, which is set. Look at power capping of the node (BMC)." % (
-            model.named(gpu), now.value, wanted.value))
+        finding = compare.notice(
+            "The power limit in mW that holds for %s is %s; expected %s, which is set. Look at power capping "
+            "of the node (BMC)." % (model.named(gpu), now.value, wanted.value)
+        )
     return compare.result(ident, gpu, finding, now.value, wanted.value, "hardware")
 
 
 ROWS = (
-    model.Row("gpu.power_limit", "gpu", compare.unchanged(
-        "gpu.power_limit", "power_limit_mw", "Power limit in mW", "Set it again.", action="restore_setting"),
-        "The power limit is that of the baseline", ("gpu.power_limit_mw",), "NVIDIA driver persistence guide: lost when the driver deinitialises", (22,)),
-    model.Row("gpu.power_limit_enforced", "gpu", enforced, "The power limit that holds is not lower than in the baseline, nor than the one that is set",
-              ("gpu.power_limit_enforced_mw", "gpu.power_limit_mw"), "nvml.h, nvmlDeviceGetEnforcedPowerLimit", (22,)),
-    model.Row("gpu.power_limit_default", "gpu", compare.unchanged(
-        "gpu.power_limit_default", "power_limit_default_mw", "Default power limit in mW", "Look at the VBIOS and at the release notes of the driver."),
-        "The default power limit is that of the baseline (a notice if not)", ("gpu.power_limit_default_mw",),
-        "nvml.h, nvmlDeviceGetPowerManagementDefaultLimit", (22,)),
+    model.Row(
+        "gpu.power_limit",
+        "gpu",
+        compare.unchanged(
+            "gpu.power_limit", "power_limit_mw", "Power limit in mW", "Set it again.", action="restore_setting"
+        ),
+        "The power limit is that of the baseline",
+        ("gpu.power_limit_mw",),
+        "NVIDIA driver persistence guide: lost when the driver deinitialises",
+        (22,),
+    ),
+    model.Row(
+        "gpu.power_limit_enforced",
+        "gpu",
+        enforced,
+        "The power limit that holds is not lower than in the baseline, nor than the one that is set",
+        ("gpu.power_limit_enforced_mw", "gpu.power_limit_mw"),
+        "nvml.h, nvmlDeviceGetEnforcedPowerLimit",
+        (22,),
+    ),
+    model.Row(
+        "gpu.power_limit_default",
+        "gpu",
+        compare.unchanged(
+            "gpu.power_limit_default",
+            "power_limit_default_mw",
+            "Default power limit in mW",
+            "Look at the VBIOS and at the release notes of the driver.",
+        ),
+        "The default power limit is that of the baseline (a notice if not)",
+        ("gpu.power_limit_default_mw",),
+        "nvml.h, nvmlDeviceGetPowerManagementDefaultLimit",
+        (22,),
+    ),
 )

@@ -4,9 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Processes on the GPUs, and memory that is used without one.
 
-Right after a change of the driver, and before the node serves again (phase post), nothing may run on a GPU: whatever does was not drained, or
-came back too early. In all other phases a node may be at work, and processes are only told. The caller can say it otherwise: expect has
-"empty": True or False.
+Right after a change of the driver, and before the node serves again (phase post), nothing may run on a GPU: whatever
+does was not drained, or came back too early. In all other phases a node may be at work, and processes are only told.
+The caller can say it otherwise: expect has "empty": True or False.
 """
 
 from __future__ import annotations
@@ -33,10 +33,20 @@ def strays(ctx, gpu, ident, key, what):
     limit = policy.limit(ctx, "processes_max", gpu)
     text = "%s %s processes on %s (%s)" % (len(pids), what, model.named(gpu), ", ".join(shown))
     if not must_be_empty(ctx):
-        return model.check(ident, model.entity(gpu), PASS, shown, None, "policy", message=text + "; the node may be at work." if pids else "")
+        return model.check(
+            ident,
+            model.entity(gpu),
+            PASS,
+            shown,
+            None,
+            "policy",
+            message=text + "; the node may be at work." if pids else "",
+        )
     finding = None
     if len(pids) > limit:
-        finding = compare.fails("hold", "%s; expected at most %s in this phase. Drain the node, or stop them." % (text, limit))
+        finding = compare.fails(
+            "hold", "%s; expected at most %s in this phase. Drain the node, or stop them." % (text, limit)
+        )
     return compare.result(ident, gpu, finding, shown, limit, "policy")
 
 
@@ -67,18 +77,43 @@ def leftover(ctx, gpu):
         rise = policy.limit(ctx, "memory_used_rise_mib", gpu)
         if new - old <= rise * MIB:
             return None
-        return compare.fails("reset_gpu", "%s bytes of memory are used on %s, though no process runs there; expected at most %s MiB more than the %s "
-                             "of the baseline. Look for who holds /dev/nvidia*, then reset the GPU." % (new, model.named(gpu), rise, old))
+        return compare.fails(
+            "reset_gpu",
+            "%s bytes of memory are used on %s, though no process runs there; expected at most %s MiB more than the %s "
+            "of the baseline. Look for who holds /dev/nvidia*, then reset the GPU."
+            % (new, model.named(gpu), rise, old),
+        )
 
     return compare.against(ctx, gpu, ident, key, NUMBER, differs)
 
 
 PHASE = "; in phase post, or if the caller expects an empty node"
 ROWS = (
-    model.Row("gpu.compute_processes", "gpu", compute, "No compute process runs on the GPU" + PHASE, ("gpu.compute_processes",),
-              "nvml.h, nvmlDeviceGetComputeRunningProcesses_v3", (40,)),
-    model.Row("gpu.graphics_processes", "gpu", graphics, "No graphics process runs on the GPU" + PHASE, ("gpu.graphics_processes",),
-              "nvml.h, nvmlDeviceGetGraphicsRunningProcesses_v3", (40,)),
-    model.Row("gpu.memory_used", "gpu", leftover, "No memory is used without a process, beyond what the baseline had",
-              ("gpu.memory_used_bytes", "gpu.compute_processes", "gpu.graphics_processes"), "nvml.h, nvmlDeviceGetMemoryInfo", (40,)),
+    model.Row(
+        "gpu.compute_processes",
+        "gpu",
+        compute,
+        "No compute process runs on the GPU" + PHASE,
+        ("gpu.compute_processes",),
+        "nvml.h, nvmlDeviceGetComputeRunningProcesses_v3",
+        (40,),
+    ),
+    model.Row(
+        "gpu.graphics_processes",
+        "gpu",
+        graphics,
+        "No graphics process runs on the GPU" + PHASE,
+        ("gpu.graphics_processes",),
+        "nvml.h, nvmlDeviceGetGraphicsRunningProcesses_v3",
+        (40,),
+    ),
+    model.Row(
+        "gpu.memory_used",
+        "gpu",
+        leftover,
+        "No memory is used without a process, beyond what the baseline had",
+        ("gpu.memory_used_bytes", "gpu.compute_processes", "gpu.graphics_processes"),
+        "nvml.h, nvmlDeviceGetMemoryInfo",
+        (40,),
+    ),
 )

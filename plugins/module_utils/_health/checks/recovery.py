@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from .. import codes, compare, model, signals
 
-# Name and action of each advice. A number that is not here is newer than this table; 5 changed its meaning between drivers.
+# Name and action of each advice. A number that is not here is newer than this table; 5 changed its meaning between
+# drivers.
 ADVICE = {
     1: ("reset the GPU", "reset_gpu"),
     2: ("reboot the node", "reboot"),
@@ -33,13 +34,26 @@ def advice(ctx, gpu):
         return signals.absent(ctx, ident, gpu, key, now)
     finding = None
     if now.value != 0:
-        name, action = ADVICE.get(now.value, ("an action newer than this collection knows: look it up in NVML's documentation of the driver", "hold"))
-        finding = compare.fails(action, "The driver asks to recover %s: %s (found %s, expected 0). Drain the node and do that." % (
-            model.named(gpu), name, now.value))
+        name, action = ADVICE.get(
+            now.value,
+            ("an action newer than this collection knows: look it up in NVML's documentation of the driver", "hold"),
+        )
+        finding = compare.fails(
+            action,
+            "The driver asks to recover %s: %s (found %s, expected 0). Drain the node and do that."
+            % (model.named(gpu), name, now.value),
+        )
     return compare.result(ident, gpu, finding, now.value, 0, "hardware")
 
 
 ROWS = (
-    model.Row("gpu.recovery_action", "gpu", advice, "The driver advises no recovery action; one that is not known fails",
-              ("gpu.recovery_action", "snapshot.system.driver_version"), "nvml.h, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", (18,)),
+    model.Row(
+        "gpu.recovery_action",
+        "gpu",
+        advice,
+        "The driver advises no recovery action; one that is not known fails",
+        ("gpu.recovery_action", "snapshot.system.driver_version"),
+        "nvml.h, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",
+        (18,),
+    ),
 )

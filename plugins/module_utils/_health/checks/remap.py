@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Repair of memory: remapped rows and the spare rows that are left, repairs that wait for a reset, retired pages of older GPUs."""
+"""Repair of memory: remapped rows and the spare rows that are left, repairs that wait for a reset, retired pages of
+older GPUs.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +25,17 @@ def rows_of(ctx, gpu, ident):
     if now.known:
         return now.value, None
     if compare.under_mig(gpu, now):
-        return None, model.check(ident, model.entity(gpu), UNKNOWN, model.shown(now), None, "hardware", "hold",
-                                 "Remapped rows of %s cannot be read while MIG instances exist. Read them while the instances are destroyed." % (
-                                     model.named(gpu),))
+        return None, model.check(
+            ident,
+            model.entity(gpu),
+            UNKNOWN,
+            model.shown(now),
+            None,
+            "hardware",
+            "hold",
+            "Remapped rows of %s cannot be read while MIG instances exist. Read them while the instances are destroyed."
+            % (model.named(gpu),),
+        )
     return None, signals.absent(ctx, ident, gpu, "remapped_rows", now)
 
 
@@ -39,35 +49,59 @@ def flag(ctx, gpu, ident, key, action, text):
     elif found is True:
         finding = compare.fails(action, text % (model.named(gpu),))
     else:
-        finding = compare.unknown("Remapped rows of %s were read without %s (found %r, expected false). Read the node again." % (model.named(gpu), key, found))
+        finding = compare.unknown(
+            "Remapped rows of %s were read without %s (found %r, expected false). Read the node again."
+            % (model.named(gpu), key, found)
+        )
     return compare.result(ident, gpu, finding, found, False, "hardware")
 
 
 def uncorrectable(ctx, gpu):
-    """How many rows were remapped after uncorrectable errors: a total from which the GPU nears its end, and none since the baseline."""
+    """How many rows were remapped after uncorrectable errors: a total from which the GPU nears its end, and none since
+    the baseline.
+    """
     ident = "gpu.remap_uncorrectable"
     rows, problem = rows_of(ctx, gpu, ident)
     if problem:
         return problem
     now, limit = compare.counted(rows, "uncorrectable"), policy.limit(ctx, "remap_uncorrectable_max", gpu)
     if now is None:
-        text = "Remapped rows of %s were read without their number (expected fewer than %s). Read the node again." % (model.named(gpu), limit)
+        text = "Remapped rows of %s were read without their number (expected fewer than %s). Read the node again." % (
+            model.named(gpu),
+            limit,
+        )
         return compare.result(ident, gpu, compare.unknown(text), None, limit, "policy")
     old = compare.before(ctx, gpu, "remapped_rows", dict)
     then = compare.counted(old.value, "uncorrectable") if old is not None and old.known else None
     if then is not None and now > then:
-        return compare.result(ident, gpu, compare.fails("reset_gpu", (
-            "%s has %s rows remapped after uncorrectable errors; expected %s as in the baseline. Look for NVRM: Xid 63 and 94 in the kernel log, "
-            "reset the GPU and read again; a number that goes on growing is a case for the field diagnostics.") % (
-                model.named(gpu), now, then)), now, then, "baseline")
+        return compare.result(
+            ident,
+            gpu,
+            compare.fails(
+                "reset_gpu",
+                (
+                    "%s has %s rows remapped after uncorrectable errors; expected %s as in the baseline. Look for "
+                    "NVRM: Xid 63 and 94 in the kernel log, reset the GPU and read again; a number that goes on "
+                    "growing is a case for the field diagnostics."
+                )
+                % (model.named(gpu), now, then),
+            ),
+            now,
+            then,
+            "baseline",
+        )
     if then is None and old is not None and not compare.absent_before(old):
-        finding = compare.unknown("%s has %s rows remapped after uncorrectable errors and the baseline has no number of them (%s). %s" % (
-            model.named(gpu), now, model.shown(old), compare.AGAIN))
+        finding = compare.unknown(
+            "%s has %s rows remapped after uncorrectable errors and the baseline has no number of them (%s). %s"
+            % (model.named(gpu), now, model.shown(old), compare.AGAIN)
+        )
         return compare.result(ident, gpu, finding, now, None, "baseline")
     finding = None
     if now >= limit:
-        finding = compare.notice("%s has %s rows remapped after uncorrectable errors; expected fewer than %s, from where on remapping fails. "
-                                 "Plan the exchange of the GPU and run the field diagnostics." % (model.named(gpu), now, limit))
+        finding = compare.notice(
+            "%s has %s rows remapped after uncorrectable errors; expected fewer than %s, from where on remapping "
+            "fails. Plan the exchange of the GPU and run the field diagnostics." % (model.named(gpu), now, limit)
+        )
     return compare.result(ident, gpu, finding, now, "fewer than %s" % (limit,), "policy")
 
 
@@ -77,23 +111,46 @@ def availability(ctx, gpu):
     now = compare.typed(gpu, key, dict)
     if not now.known:
         if compare.under_mig(gpu, now):
-            return model.check(ident, model.entity(gpu), UNKNOWN, model.shown(now), None, "hardware", "hold",
-                               "Spare rows of %s cannot be read while MIG instances exist. Read them while the instances are destroyed." % (model.named(gpu),))
+            return model.check(
+                ident,
+                model.entity(gpu),
+                UNKNOWN,
+                model.shown(now),
+                None,
+                "hardware",
+                "hold",
+                "Spare rows of %s cannot be read while MIG instances exist. Read them while the "
+                "instances are destroyed." % (model.named(gpu),),
+            )
         return signals.absent(ctx, ident, gpu, key, now)
     shown = dict((name, compare.counted(now.value, name)) for name in ("max", "high", "partial", "low", "none"))
     missing = sorted(name for name, number in shown.items() if number is None)
     if missing:
-        return compare.result(ident, gpu, compare.unknown("Spare rows of %s were read without the number of banks at %s; expected one. Read the node again." % (
-            model.named(gpu), ", ".join(missing))), shown, None, "hardware")
+        return compare.result(
+            ident,
+            gpu,
+            compare.unknown(
+                "Spare rows of %s were read without the number of banks at %s; expected one. Read the node again."
+                % (model.named(gpu), ", ".join(missing))
+            ),
+            shown,
+            None,
+            "hardware",
+        )
     limits = dict((name, policy.limit(ctx, "bank_%s_max" % (name,), gpu)) for name in ("partial", "low", "none"))
     finding = None
     over = [name for name in ("none", "low", "partial") if shown[name] > limits[name]]
     if over:
         text = "%s has %s; expected at most %s. " % (
-            model.named(gpu), ", ".join("%s banks with %s spare rows" % (shown[name], LEFT[name]) for name in over),
-            ", ".join(str(limits[name]) for name in over))
-        finding = (compare.fails("field_diag", text + "The next bad row there cannot be remapped: run the field diagnostics.") if "none" in over
-                   else compare.notice(text + "Watch it; run the field diagnostics when a bank has none left."))
+            model.named(gpu),
+            ", ".join("%s banks with %s spare rows" % (shown[name], LEFT[name]) for name in over),
+            ", ".join(str(limits[name]) for name in over),
+        )
+        finding = (
+            compare.fails("field_diag", text + "The next bad row there cannot be remapped: run the field diagnostics.")
+            if "none" in over
+            else compare.notice(text + "Watch it; run the field diagnostics when a bank has none left.")
+        )
     return compare.result(ident, gpu, finding, shown, limits, "policy")
 
 
@@ -106,11 +163,16 @@ def repair_pending(ctx, gpu):
     shown = dict((name, model.item(now.value, name)) for name in ("channel_pending", "tpc_pending"))
     finding = None
     if any(content is True for content in shown.values()):
-        finding = compare.fails("reset_gpu", "A repair of %s waits for a reset (found %s; expected none). %s" % (
-            model.named(gpu), ", ".join(name for name in sorted(shown) if shown[name] is True), RESET))
+        finding = compare.fails(
+            "reset_gpu",
+            "A repair of %s waits for a reset (found %s; expected none). %s"
+            % (model.named(gpu), ", ".join(name for name in sorted(shown) if shown[name] is True), RESET),
+        )
     elif any(content is not False for content in shown.values()):
-        finding = compare.unknown("The repairs of %s were read in part (%s; expected false for both). Read the node again." % (
-            model.named(gpu), ", ".join("%s %r" % pair for pair in sorted(shown.items()))))
+        finding = compare.unknown(
+            "The repairs of %s were read in part (%s; expected false for both). Read the node again."
+            % (model.named(gpu), ", ".join("%s %r" % pair for pair in sorted(shown.items())))
+        )
     return compare.result(ident, gpu, finding, shown, {"channel_pending": False, "tpc_pending": False}, "hardware")
 
 
@@ -121,12 +183,17 @@ def retired_pending(ctx, gpu):
         return signals.absent(ctx, ident, gpu, key, now)
     finding = None
     if now.value != 0:
-        finding = compare.fails("reset_gpu", "Page retirement is pending on %s (found %s, expected 0). %s" % (model.named(gpu), now.value, RESET))
+        finding = compare.fails(
+            "reset_gpu",
+            "Page retirement is pending on %s (found %s, expected 0). %s" % (model.named(gpu), now.value, RESET),
+        )
     return compare.result(ident, gpu, finding, now.value, 0, "hardware")
 
 
 def retired(ctx, gpu):
-    """The number of retired pages: from where on the board nears its end and where that is, and whether there are new ones."""
+    """The number of retired pages: from where on the board nears its end and where that is, and whether there are new
+    ones.
+    """
     ident, key = "gpu.retired_pages", "retired_pages"
     now = compare.typed(gpu, key, dict)
     if not now.known:
@@ -134,23 +201,35 @@ def retired(ctx, gpu):
     count = total(now.value)
     limit, end = (policy.limit(ctx, name, gpu) for name in ("retired_pages_max", "retired_pages_fail_max"))
     if count is None:
-        text = "Retired pages of %s were read in part (%r); expected sbe and dbe. Read the node again." % (model.named(gpu), now.value)
+        text = "Retired pages of %s were read in part (%r); expected sbe and dbe. Read the node again." % (
+            model.named(gpu),
+            now.value,
+        )
         return compare.result(ident, gpu, compare.unknown(text), now.value, limit, "policy")
     old = compare.before(ctx, gpu, key, dict)
     then = total(old.value) if old is not None and old.known else None
     finding = None
     if count > end:
-        finding = compare.fails("field_diag", "%s has %s retired pages; expected at most %s, as NVIDIA's table holds 64. Run the field diagnostics and have "
-                                              "the GPU replaced." % (model.named(gpu), count, end))
+        finding = compare.fails(
+            "field_diag",
+            "%s has %s retired pages; expected at most %s, as NVIDIA's table holds 64. Run the field diagnostics and "
+            "have the GPU replaced." % (model.named(gpu), count, end),
+        )
     elif then is not None and count > then:
-        finding = compare.notice("%s has %s retired pages; expected %s as in the baseline. Look for NVRM: Xid 48 and 63 in the kernel log." % (
-            model.named(gpu), count, then))
+        finding = compare.notice(
+            "%s has %s retired pages; expected %s as in the baseline. Look for NVRM: Xid 48 and 63 in the kernel log."
+            % (model.named(gpu), count, then)
+        )
     elif then is None and old is not None and not compare.absent_before(old):
-        finding = compare.unknown("%s has %s retired pages and the baseline has no number of them (%s). %s" % (
-            model.named(gpu), count, model.shown(old), compare.AGAIN))
+        finding = compare.unknown(
+            "%s has %s retired pages and the baseline has no number of them (%s). %s"
+            % (model.named(gpu), count, model.shown(old), compare.AGAIN)
+        )
     elif count > limit:
-        finding = compare.notice("%s has %s retired pages; expected at most %s. Plan the exchange of the GPU: NVIDIA's table holds 64." % (
-            model.named(gpu), count, limit))
+        finding = compare.notice(
+            "%s has %s retired pages; expected at most %s. Plan the exchange of the GPU: NVIDIA's table holds 64."
+            % (model.named(gpu), count, limit)
+        )
     return compare.result(ident, gpu, finding, count, limit, "policy")
 
 
@@ -160,23 +239,82 @@ def total(pages):
 
 
 ROWS = (
-    model.Row("gpu.remap_failure", "gpu", functools.partial(
-        flag, ident="gpu.remap_failure", key="failure", action="field_diag",
-        text="Row remapping failed on %s (failure is true, expected false): its memory has no spare rows left. Run the field diagnostics."),
-        "No row remapping failed", ("gpu.remapped_rows", "gpu.mig_mode_current"), MEMERR + ", RMA policy", (15,)),
-    model.Row("gpu.remap_pending", "gpu", functools.partial(
-        flag, ident="gpu.remap_pending", key="pending", action="reset_gpu",
-        text="Row remapping is pending on %s (pending is true, expected false). " + RESET),
-        "No row remapping waits for a reset", ("gpu.remapped_rows", "gpu.mig_mode_current"), MEMERR + ", row remapping", (14,)),
-    model.Row("gpu.remap_uncorrectable", "gpu", uncorrectable,
-              "No row was remapped after an uncorrectable error since the baseline, and few ever (a notice if many)",
-              ("gpu.remapped_rows", "gpu.mig_mode_current"), MEMERR + ": remapping fails from 512 on", (16,)),
-    model.Row("gpu.bank_availability", "gpu", availability, "Every bank of memory has spare rows left (a notice if few)",
-              ("gpu.remap_histogram", "gpu.mig_mode_current"), "nvml.h, nvmlRowRemapperHistogramValues_t", (17,)),
-    model.Row("gpu.repair_pending", "gpu", repair_pending, "No repair of a memory channel or a processing cluster waits for a reset",
-              ("gpu.repair_status", "snapshot.system.driver_version"), "nvml.h, nvmlDeviceGetRepairStatus", (14,)),
-    model.Row("gpu.retired_pages_pending", "gpu", retired_pending, "No page retirement waits for a reset (GPUs before Ampere)",
-              ("gpu.retired_pages_pending",), "NVIDIA Dynamic Page Retirement", (13,)),
-    model.Row("gpu.retired_pages", "gpu", retired, "Few pages are retired, and none since the baseline (a notice, up to the end of the table; before Ampere)",
-              ("gpu.retired_pages",), "NVIDIA Dynamic Page Retirement; DCGM's limit of 63", (13,)),
+    model.Row(
+        "gpu.remap_failure",
+        "gpu",
+        functools.partial(
+            flag,
+            ident="gpu.remap_failure",
+            key="failure",
+            action="field_diag",
+            text=(
+                "Row remapping failed on %s (failure is true, expected false): its memory has no spare rows left. Run "
+                "the field diagnostics."
+            ),
+        ),
+        "No row remapping failed",
+        ("gpu.remapped_rows", "gpu.mig_mode_current"),
+        MEMERR + ", RMA policy",
+        (15,),
+    ),
+    model.Row(
+        "gpu.remap_pending",
+        "gpu",
+        functools.partial(
+            flag,
+            ident="gpu.remap_pending",
+            key="pending",
+            action="reset_gpu",
+            text="Row remapping is pending on %s (pending is true, expected false). " + RESET,
+        ),
+        "No row remapping waits for a reset",
+        ("gpu.remapped_rows", "gpu.mig_mode_current"),
+        MEMERR + ", row remapping",
+        (14,),
+    ),
+    model.Row(
+        "gpu.remap_uncorrectable",
+        "gpu",
+        uncorrectable,
+        "No row was remapped after an uncorrectable error since the baseline, and few ever (a notice if many)",
+        ("gpu.remapped_rows", "gpu.mig_mode_current"),
+        MEMERR + ": remapping fails from 512 on",
+        (16,),
+    ),
+    model.Row(
+        "gpu.bank_availability",
+        "gpu",
+        availability,
+        "Every bank of memory has spare rows left (a notice if few)",
+        ("gpu.remap_histogram", "gpu.mig_mode_current"),
+        "nvml.h, nvmlRowRemapperHistogramValues_t",
+        (17,),
+    ),
+    model.Row(
+        "gpu.repair_pending",
+        "gpu",
+        repair_pending,
+        "No repair of a memory channel or a processing cluster waits for a reset",
+        ("gpu.repair_status", "snapshot.system.driver_version"),
+        "nvml.h, nvmlDeviceGetRepairStatus",
+        (14,),
+    ),
+    model.Row(
+        "gpu.retired_pages_pending",
+        "gpu",
+        retired_pending,
+        "No page retirement waits for a reset (GPUs before Ampere)",
+        ("gpu.retired_pages_pending",),
+        "NVIDIA Dynamic Page Retirement",
+        (13,),
+    ),
+    model.Row(
+        "gpu.retired_pages",
+        "gpu",
+        retired,
+        "Few pages are retired, and none since the baseline (a notice, up to the end of the table; before Ampere)",
+        ("gpu.retired_pages",),
+        "NVIDIA Dynamic Page Retirement; DCGM's limit of 63",
+        (13,),
+    ),
 )

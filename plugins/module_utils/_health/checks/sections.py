@@ -20,11 +20,26 @@ def complete(ctx):
     if not missing:
         return model.check(IDENT, NODE, PASS, [], [], "hardware")
     why = ["%s (%s)" % (name, model.item(ctx.reading, "problems", name) or "no reason given") for name in missing]
-    return model.check(IDENT, NODE, UNKNOWN, missing, [], "hardware", "hold",
-                       "The node could not be read in full; missing: %s. Read the node again as root." % (", ".join(why),))
+    return model.check(
+        IDENT,
+        NODE,
+        UNKNOWN,
+        missing,
+        [],
+        "hardware",
+        "hold",
+        "The node could not be read in full; missing: %s. Read the node again as root." % (", ".join(why),),
+    )
 
 
 ROWS = (
-    model.Row(IDENT, "node", complete, "Every section of the reading is there", ("reading",) + tuple("reading." + name for name in SECTIONS),
-              "this collection", (60,)),
+    model.Row(
+        IDENT,
+        "node",
+        complete,
+        "Every section of the reading is there",
+        ("reading",) + tuple("reading." + name for name in SECTIONS),
+        "this collection",
+        (60,),
+    ),
 )

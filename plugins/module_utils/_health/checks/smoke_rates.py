@@ -20,13 +20,23 @@ def numbers(test):
     samples = model.item(test, "samples")
     if not isinstance(samples, list):
         return []
-    return [value for value in samples if not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)]
+    return [
+        value
+        for value in samples
+        if not isinstance(value, bool) and isinstance(value, (int, float)) and math.isfinite(value)
+    ]
 
 
 def measured(test, least):
     """Whether TEST has at least LEAST samples, all of them rates above 0, and no error."""
     found = numbers(test)
-    return bool(found) and len(found) >= least and len(found) == len(test["samples"]) and min(found) > 0 and not test.get("error")
+    return (
+        bool(found)
+        and len(found) >= least
+        and len(found) == len(test["samples"])
+        and min(found) > 0
+        and not test.get("error")
+    )
 
 
 def middle(test):
@@ -41,16 +51,23 @@ def deviation(test):
 def compare(test, old, tolerance_percent, factor, noise_percent):
     """Whether TEST is slower than OLD beyond tolerance and noise.
 
-    A drop counts from max(tolerance, FACTOR times the larger MAD) on. Where that noise is larger than accepted, and the drop does not
-    stand out even from it, nothing can be said.
+    A drop counts from max(tolerance, FACTOR times the larger MAD) on. Where that noise is larger than accepted, and the
+    drop does not stand out even from it, nothing can be said.
     """
     now, before = middle(test), middle(old)
     spread = 100.0 * factor * max(deviation(test), deviation(old)) / before
     allowed = max(float(tolerance_percent), spread)
     drop = 100.0 * (before - now) / before
     verdict = "slower" if drop > allowed else "noisy" if spread > noise_percent else "same"
-    return {"verdict": verdict, "now": now, "before": before, "least": round(before * (1 - min(allowed, 100.0) / 100.0), 4), "drop_percent": drop,
-            "allowed_percent": allowed, "spread_percent": spread}
+    return {
+        "verdict": verdict,
+        "now": now,
+        "before": before,
+        "least": round(before * (1 - min(allowed, 100.0) / 100.0), 4),
+        "drop_percent": drop,
+        "allowed_percent": allowed,
+        "spread_percent": spread,
+    }
 
 
 def differences(test, old, temperature_c, clock_percent):
@@ -71,29 +88,45 @@ def _series(test, key):
 
 
 def of_peers(document, mine, name):
-    """The medians of test NAME of other GPUs of the model of entry MINE, measured in the same way, in DOCUMENT and in its peers."""
+    """The medians of test NAME of other GPUs of the model of entry MINE, measured in the same way, in DOCUMENT and in
+    its peers.
+    """
     reference = model.item(mine, "tests", name)
     found = []
     others = model.item(document, "peers")
     for number, other in enumerate([document] + (others if isinstance(others, list) else [])):
         entries = model.item(other, "gpus")
-        if not isinstance(entries, list) or bool(model.item(other, "simulated")) != bool(model.item(document, "simulated")):
+        if not isinstance(entries, list) or bool(model.item(other, "simulated")) != bool(
+            model.item(document, "simulated")
+        ):
             continue
         for entry in entries:
             test = model.item(entry, "tests", name)
-            if entry is mine or model.item(entry, "state") != "tested" or (number and model.item(entry, "uuid") == mine.get("uuid")):
+            if (
+                entry is mine
+                or model.item(entry, "state") != "tested"
+                or (number and model.item(entry, "uuid") == mine.get("uuid"))
+            ):
                 continue
-            if model.item(entry, "name") == mine.get("name") and measured(test, 1) and test.get("parameters") == model.item(reference, "parameters"):
+            if (
+                model.item(entry, "name") == mine.get("name")
+                and measured(test, 1)
+                and test.get("parameters") == model.item(reference, "parameters")
+            ):
                 found.append(middle(test))
     return found
 
 
 def unsettled(document, baseline, limits):
-    """{uuid: [test]} of what is to be measured once more: rates lower than in the BASELINE's document or than the peers', or too noisy to say.
+    """{uuid: [test]} of what is to be measured once more: rates lower than in the BASELINE's document or than the
+    peers', or too noisy to say.
 
-    LIMITS(gpu name) answers {"baseline": (tolerance percent, MAD factor, accepted noise percent), "peers": the same, "peers_min": number}.
+    LIMITS(gpu name) answers {"baseline": (tolerance percent, MAD factor, accepted noise percent), "peers": the same,
+    "peers_min": number}.
     """
-    earlier = dict((entry.get("uuid"), entry) for entry in model.item(baseline, "gpus") or [] if isinstance(entry, dict))
+    earlier = dict(
+        (entry.get("uuid"), entry) for entry in model.item(baseline, "gpus") or [] if isinstance(entry, dict)
+    )
     again = {}
     for entry in model.item(document, "gpus") or []:
         if model.item(entry, "state") != "tested":
@@ -116,7 +149,10 @@ def unsettled(document, baseline, limits):
 
 
 def merged(first, again):
-    """FIRST with the repeated measurements of AGAIN in place of its own, which are kept in "attempts". What was wrong once stays wrong."""
+    """FIRST with the repeated measurements of AGAIN in place of its own, which are kept in "attempts".
+
+    What was wrong once stays wrong.
+    """
     repeated = dict((entry.get("uuid"), entry) for entry in model.item(again, "gpus") or [] if isinstance(entry, dict))
     gpus = []
     for entry in first["gpus"]:
@@ -132,18 +168,23 @@ def merged(first, again):
         for name, test in other["tests"].items():
             old = tests.get(name)
             if old is not None:
-                test = dict(test, attempts=list(old.get("attempts") or []) + [dict((key, value) for key, value in old.items() if key != "attempts")])
+                test = dict(
+                    test,
+                    attempts=list(old.get("attempts") or [])
+                    + [dict((key, value) for key, value in old.items() if key != "attempts")],
+                )
             tests[name] = test
         gpus.append(dict(entry, tests=tests))
     return dict(first, gpus=gpus)
 
 
 def shifts(before, after, tolerance_percent, least_nodes):
-    """What the fleet's measurements say about a driver: BEFORE and AFTER are documents by node, with the old and the new driver.
+    """What the fleet's measurements say about a driver: BEFORE and AFTER are documents by node, with the old and the
+    new driver.
 
-    For each model and test, each node is compared with itself. A drop that all nodes share, none of them standing out, is a regression
-    of the driver, which no node alone shows when it lies within its tolerance; nodes that stand out are outliers of their own. Fewer
-    than LEAST_NODES nodes say nothing.
+    For each model and test, each node is compared with itself. A drop that all nodes share, none of them standing out,
+    is a regression of the driver, which no node alone shows when it lies within its tolerance; nodes that stand out are
+    outliers of their own. Fewer than LEAST_NODES nodes say nothing.
     """
     ratios = {}
     for node in sorted(set(before) & set(after)):
@@ -156,15 +197,38 @@ def shifts(before, after, tolerance_percent, least_nodes):
         if len(nodes) < least_nodes:
             continue
         center = statistics.median(nodes.values())
-        outliers = sorted(node for node, ratio in nodes.items() if (center - ratio) * 100.0 > tolerance_percent * center)
+        outliers = sorted(
+            node for node, ratio in nodes.items() if (center - ratio) * 100.0 > tolerance_percent * center
+        )
         change = round((center - 1) * 100.0, 2)
         if -change > tolerance_percent and not outliers:
-            findings.append({"finding": "driver_regression", "model": name, "test": test, "change_percent": change, "nodes": sorted(nodes), "message":
-                             "%s on %s is %.1f %% lower on all %d nodes, and no node stands out: the driver is slower, not a node. Stop the rollout and "
-                             "compare the drivers." % (test, name, -change, len(nodes))})
+            findings.append(
+                {
+                    "finding": "driver_regression",
+                    "model": name,
+                    "test": test,
+                    "change_percent": change,
+                    "nodes": sorted(nodes),
+                    "message": (
+                        "%s on %s is %.1f %% lower on all %d nodes, and no node stands out: the driver is slower, not "
+                        "a node. Stop the rollout and compare the drivers." % (test, name, -change, len(nodes))
+                    ),
+                }
+            )
         elif outliers:
-            findings.append({"finding": "outliers", "model": name, "test": test, "change_percent": change, "nodes": outliers, "message":
-                             "%s on %s is lower on %s than the change on the other nodes explains: look at these nodes." % (test, name, ", ".join(outliers))})
+            findings.append(
+                {
+                    "finding": "outliers",
+                    "model": name,
+                    "test": test,
+                    "change_percent": change,
+                    "nodes": outliers,
+                    "message": (
+                        "%s on %s is lower on %s than the change on the other nodes explains: "
+                        "look at these nodes." % (test, name, ", ".join(outliers))
+                    ),
+                }
+            )
     return findings
 
 
@@ -176,6 +240,11 @@ def _node_ratios(before, after):
         tests = model.item(entry, "tests")
         for name, test in tests.items() if isinstance(tests, dict) else []:
             old = model.item(earlier.get(entry.get("uuid")), "tests", name)
-            if model.item(test, "unit") != "errors" and measured(test, 1) and measured(old, 1) and old.get("parameters") == test.get("parameters"):
+            if (
+                model.item(test, "unit") != "errors"
+                and measured(test, 1)
+                and measured(old, 1)
+                and old.get("parameters") == test.get("parameters")
+            ):
                 found.setdefault((str(entry.get("name")), name), []).append(middle(test) / middle(old))
     return dict((key, statistics.median(values)) for key, values in found.items())

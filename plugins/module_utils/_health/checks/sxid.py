@@ -4,8 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """SXids: what the driver of the NVSwitches says. The word fatal or non-fatal in the line decides, with few exceptions.
 
-The exceptions are codes whose repair is the same whatever the word: NVIDIA's guide has GPUs and switches reset after 19084 and its kin, which
-the driver prints as non-fatal.
+The exceptions are codes whose repair is the same whatever the word: NVIDIA's guide has GPUs and switches reset after
+19084 and its kin, which the driver prints as non-fatal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ def decide(codes, code, events):
     if not words or any(word is not False for word in words):
         return "hold", "The line does not say whether it is fatal. " + HOLD
     if entry is None:
-        return "warn", "The code is not in this collection's table; the driver calls it non-fatal. Watch whether it comes again."
+        return (
+            "warn",
+            "The code is not in this collection's table; the driver calls it non-fatal. Watch whether it comes again.",
+        )
     return entry["nonfatal"], entry["step"] or "Watch whether it comes again."
 
 
@@ -43,13 +46,26 @@ def sxids(ctx):
         try:
             codes = tables.sxid(model.item(ctx.tables, "sxid"))
         except tables.TableError as exc:
-            return [model.check(ident, NODE, UNKNOWN, len(found), 0, "policy", "hold",
-                                "SXids cannot be judged, the collection's table of them is not usable: %s. Install the collection again." % (exc,))]
+            return [
+                model.check(
+                    ident,
+                    NODE,
+                    UNKNOWN,
+                    len(found),
+                    0,
+                    "policy",
+                    "hold",
+                    "SXids cannot be judged, the collection's table of them is not usable: %s. Install the "
+                    "collection again." % (exc,),
+                )
+            ]
         groups = {}
         for event in found:
             code = event.get("sxid")
             code = code if isinstance(code, int) and not isinstance(code, bool) else None
-            groups.setdefault((model.pci_address(event.get("pci")) or "", -1 if code is None else code), []).append(event)
+            groups.setdefault((model.pci_address(event.get("pci")) or "", -1 if code is None else code), []).append(
+                event
+            )
         for (where, code), events in sorted(groups.items()):
             one = one_check(ctx, ident, log, codes, where, None if code < 0 else code, events)
             if one is None:
@@ -68,8 +84,13 @@ def one_check(ctx, ident, log, codes, where, code, events):
     if gate == "ok":
         return None
     entry = codes.get(code) or {}
-    count = len(events) + sum(other["count"] for other in log.suppressed
-                              if other["kind"] == "sxid" and other.get("code") == code and (model.pci_address(other.get("pci")) or "") == where)
+    count = len(events) + sum(
+        other["count"]
+        for other in log.suppressed
+        if other["kind"] == "sxid"
+        and other.get("code") == code
+        and (model.pci_address(other.get("pci")) or "") == where
+    )
     bursts = len(kernel_events.bursts(events, policy.limit(ctx, "xid_burst_s")))
     links = sorted(set(event["link"] for event in events if isinstance(event.get("link"), int)))
     notice = gate == "warn"
@@ -77,15 +98,38 @@ def one_check(ctx, ident, log, codes, where, code, events):
     meaning = " (%s)" % (", ".join(text for text in (entry.get("family"), entry.get("name")) if text),) if entry else ""
     lines = "1 line" if count == 1 else "%d lines" % (count,)
     message = "%s%s on NVSwitch %s%s, %s%s: \"%s\". %s" % (
-        name, meaning, where or "(no address)", ", link %s" % (", ".join(str(link) for link in links),) if links else "", lines,
-        " in %d bursts" % (bursts,) if bursts > 1 else "", kernel_events.first_text(events), step)
-    check = model.check(ident, "nvswitch %s" % (where,) if where else NODE, PASS if notice else FAIL,
-                        {"sxid": code, "count": count, "links": links, "gate": gate}, 0, "hardware", ACTIONS[gate], message, notice)
+        name,
+        meaning,
+        where or "(no address)",
+        ", link %s" % (", ".join(str(link) for link in links),) if links else "",
+        lines,
+        " in %d bursts" % (bursts,) if bursts > 1 else "",
+        kernel_events.first_text(events),
+        step,
+    )
+    check = model.check(
+        ident,
+        "nvswitch %s" % (where,) if where else NODE,
+        PASS if notice else FAIL,
+        {"sxid": code, "count": count, "links": links, "gate": gate},
+        0,
+        "hardware",
+        ACTIONS[gate],
+        message,
+        notice,
+    )
     check["driver_suspect"] = bool(entry.get("driver_suspect"))
     return check
 
 
 ROWS = (
-    model.Row("node.sxid", "node", sxids, "No NVSwitch reported an error that needs a repair", ("kernel_log.events", "kernel_log.complete"),
-              "NVIDIA Fabric Manager user guide, appendix D", (8,)),
+    model.Row(
+        "node.sxid",
+        "node",
+        sxids,
+        "No NVSwitch reported an error that needs a repair",
+        ("kernel_log.events", "kernel_log.complete"),
+        "NVIDIA Fabric Manager user guide, appendix D",
+        (8,),
+    ),
 )

@@ -40,16 +40,34 @@ def below_limit(ctx, gpu, ident, key, what, names, policy_key):
     limit, source = limit_of(limits, old, names) or (policy.limit(ctx, policy_key, gpu), "policy")
     finding = None
     if now.value >= limit:
-        finding = compare.fails("hold", "%s of %s is %s C; expected less than %s C. %s" % (what, model.named(gpu), now.value, limit, COOL))
+        finding = compare.fails(
+            "hold", "%s of %s is %s C; expected less than %s C. %s" % (what, model.named(gpu), now.value, limit, COOL)
+        )
     return compare.result(ident, gpu, finding, now.value, "less than %s" % (limit,), source)
 
 
 def core(ctx, gpu):
-    return below_limit(ctx, gpu, "gpu.temperature", "temperature_gpu_c", "The temperature", ("gpu_max", "slowdown", "shutdown"), "temperature_gpu_max_c")
+    return below_limit(
+        ctx,
+        gpu,
+        "gpu.temperature",
+        "temperature_gpu_c",
+        "The temperature",
+        ("gpu_max", "slowdown", "shutdown"),
+        "temperature_gpu_max_c",
+    )
 
 
 def memory(ctx, gpu):
-    return below_limit(ctx, gpu, "gpu.temperature_memory", "temperature_memory_c", "The memory temperature", ("memory_max",), "temperature_memory_max_c")
+    return below_limit(
+        ctx,
+        gpu,
+        "gpu.temperature_memory",
+        "temperature_memory_c",
+        "The memory temperature",
+        ("memory_max",),
+        "temperature_memory_max_c",
+    )
 
 
 def margin(ctx, gpu):
@@ -60,8 +78,11 @@ def margin(ctx, gpu):
     least = policy.limit(ctx, "temperature_margin_min_c", gpu)
     finding = None
     if now.value < least:
-        finding = compare.fails("hold", "%s is %s C below the temperature at which it slows down; expected at least %s C. %s" % (
-            model.named(gpu), now.value, least, COOL))
+        finding = compare.fails(
+            "hold",
+            "%s is %s C below the temperature at which it slows down; expected at least %s C. %s"
+            % (model.named(gpu), now.value, least, COOL),
+        )
     return compare.result(ident, gpu, finding, now.value, "at least %s" % (least,), "policy")
 
 
@@ -74,7 +95,12 @@ def idle(ctx, gpu):
         resting = clocks.idle(gpu)
         if new - old <= rise or resting is False:
             return None
-        text = "The temperature of %s is %s C; expected at most %s C more than the %s C of the baseline" % (model.named(gpu), new, rise, old)
+        text = "The temperature of %s is %s C; expected at most %s C more than the %s C of the baseline" % (
+            model.named(gpu),
+            new,
+            rise,
+            old,
+        )
         if resting is None:
             return compare.unknown("%s, and whether it is idle is not known. Read the node again." % (text,))
         return compare.notice("%s, as it is idle. Look at fans, airflow or coolant." % (text,))
@@ -84,12 +110,40 @@ def idle(ctx, gpu):
 
 LIMIT_KEYS = ("gpu.temperature_limits_c",)
 ROWS = (
-    model.Row("gpu.temperature", "gpu", core, "The GPU is colder than the lowest limit that NVML tells", ("gpu.temperature_gpu_c",) + LIMIT_KEYS,
-              "nvml.h, nvmlDeviceGetTemperatureThreshold", (21,)),
-    model.Row("gpu.temperature_memory", "gpu", memory, "The memory is colder than the limit that NVML tells", ("gpu.temperature_memory_c",) + LIMIT_KEYS,
-              "nvml.h, NVML_FI_DEV_MEMORY_TEMP and NVML_TEMPERATURE_THRESHOLD_MEM_MAX", (21,)),
-    model.Row("gpu.temperature_margin", "gpu", margin, "There is a margin to the temperature at which the GPU slows down",
-              ("gpu.temperature_margin_c", "snapshot.system.driver_version"), "nvml.h, nvmlDeviceGetMarginTemperature", (21,)),
-    model.Row("gpu.temperature_idle", "gpu", idle, "At idle the GPU is about as warm as in the baseline (a notice if warmer)",
-              ("gpu.temperature_gpu_c", "gpu.clocks_event_reasons", "gpu.compute_processes"), "this collection: compare a GPU with itself", (21,)),
+    model.Row(
+        "gpu.temperature",
+        "gpu",
+        core,
+        "The GPU is colder than the lowest limit that NVML tells",
+        ("gpu.temperature_gpu_c",) + LIMIT_KEYS,
+        "nvml.h, nvmlDeviceGetTemperatureThreshold",
+        (21,),
+    ),
+    model.Row(
+        "gpu.temperature_memory",
+        "gpu",
+        memory,
+        "The memory is colder than the limit that NVML tells",
+        ("gpu.temperature_memory_c",) + LIMIT_KEYS,
+        "nvml.h, NVML_FI_DEV_MEMORY_TEMP and NVML_TEMPERATURE_THRESHOLD_MEM_MAX",
+        (21,),
+    ),
+    model.Row(
+        "gpu.temperature_margin",
+        "gpu",
+        margin,
+        "There is a margin to the temperature at which the GPU slows down",
+        ("gpu.temperature_margin_c", "snapshot.system.driver_version"),
+        "nvml.h, nvmlDeviceGetMarginTemperature",
+        (21,),
+    ),
+    model.Row(
+        "gpu.temperature_idle",
+        "gpu",
+        idle,
+        "At idle the GPU is about as warm as in the baseline (a notice if warmer)",
+        ("gpu.temperature_gpu_c", "gpu.clocks_event_reasons", "gpu.compute_processes"),
+        "this collection: compare a GPU with itself",
+        (21,),
+    ),
 )

@@ -16,17 +16,46 @@ from . import driver_files
 
 # place: (what it is, action and what to do if it is another version; title, what is read, numbers of the check)
 PLACES = {
-    "nvml": ("the driver that NVML talks to", "reboot", "Reload the driver or reboot.",
-             "NVML talks to the wanted driver", ("snapshot.system.driver_version",), (3,)),
-    "loaded": ("the loaded kernel module", "reboot", "Reload the driver or reboot.",
-               "The loaded kernel module is that of the wanted driver", ("audit.versions.loaded", "audit.findings"), (3, 5)),
-    "library": ("the installed library libnvidia-ml", "hold", "Install the userland packages of the wanted version.",
-                "The installed userland is that of the wanted driver", ("audit.versions.library",), (3, 5, 55)),
-    "on_disk": ("the kernel module on disk for the running kernel", "hold", "Build and install the module (dkms status).",
-                "The module on disk for the running kernel is that of the wanted driver", ("audit.kernel.running", "audit.versions.modules"), (52,)),
-    "next_boot": ("the kernel module on disk for the kernel that boots next", "hold", "Do not reboot before the module is there (dkms status).",
-                  "The module on disk for the kernel that boots next is that of the wanted driver",
-                  ("audit.kernel.next_boot", "audit.versions.modules"), (52,)),
+    "nvml": (
+        "the driver that NVML talks to",
+        "reboot",
+        "Reload the driver or reboot.",
+        "NVML talks to the wanted driver",
+        ("snapshot.system.driver_version",),
+        (3,),
+    ),
+    "loaded": (
+        "the loaded kernel module",
+        "reboot",
+        "Reload the driver or reboot.",
+        "The loaded kernel module is that of the wanted driver",
+        ("audit.versions.loaded", "audit.findings"),
+        (3, 5),
+    ),
+    "library": (
+        "the installed library libnvidia-ml",
+        "hold",
+        "Install the userland packages of the wanted version.",
+        "The installed userland is that of the wanted driver",
+        ("audit.versions.library",),
+        (3, 5, 55),
+    ),
+    "on_disk": (
+        "the kernel module on disk for the running kernel",
+        "hold",
+        "Build and install the module (dkms status).",
+        "The module on disk for the running kernel is that of the wanted driver",
+        ("audit.kernel.running", "audit.versions.modules"),
+        (52,),
+    ),
+    "next_boot": (
+        "the kernel module on disk for the kernel that boots next",
+        "hold",
+        "Do not reboot before the module is there (dkms status).",
+        "The module on disk for the kernel that boots next is that of the wanted driver",
+        ("audit.kernel.next_boot", "audit.versions.modules"),
+        (52,),
+    ),
 }
 
 
@@ -62,22 +91,51 @@ def place(ctx, where):
     if wrong:
         return model.check(ident, NODE, FAIL, version, expected, "hardware", action, "%s %s" % (wrong, step))
     if version is None:
-        return model.check(ident, NODE, UNKNOWN, None, expected, "policy", "hold",
-                           "The version of %s is not known: it is not there, or cannot be read. %s" % (what, step))
+        return model.check(
+            ident,
+            NODE,
+            UNKNOWN,
+            None,
+            expected,
+            "policy",
+            "hold",
+            "The version of %s is not known: it is not there, or cannot be read. %s" % (what, step),
+        )
     if expected is None:
-        return model.check(ident, NODE, UNKNOWN, version, None, "policy", "hold",
-                           "Which driver is loaded is not known, so %s %s cannot be compared. Load the driver." % (what, version))
+        return model.check(
+            ident,
+            NODE,
+            UNKNOWN,
+            version,
+            None,
+            "policy",
+            "hold",
+            "Which driver is loaded is not known, so %s %s cannot be compared. Load the driver." % (what, version),
+        )
     if version != expected:
         why = "wanted" if wanted else "loaded"
-        return model.check(ident, NODE, FAIL, version, expected, "policy", action,
-                           "%s is %s; expected %s, the %s version. %s" % (what[0].upper() + what[1:], version, expected, why, step))
+        return model.check(
+            ident,
+            NODE,
+            FAIL,
+            version,
+            expected,
+            "policy",
+            action,
+            "%s is %s; expected %s, the %s version. %s" % (what[0].upper() + what[1:], version, expected, why, step),
+        )
     return model.check(ident, NODE, PASS, version, expected, "policy")
 
 
 def absent(ctx, where):
-    """Why there is nothing in a place that could be read, or nothing that loads; "" if there is, or if that is not known."""
+    """Why there is nothing in a place that could be read, or nothing that loads; "" if there is, or if that is not
+    known.
+    """
     if where == "loaded":
-        known = model.item(ctx.audit, "versions", "loaded") is None and driver_files.finding(ctx, "loaded_version").get("status") == FAIL
+        known = (
+            model.item(ctx.audit, "versions", "loaded") is None
+            and driver_files.finding(ctx, "loaded_version").get("status") == FAIL
+        )
         return "The NVIDIA kernel module is not loaded." if known else ""
     if where not in ("on_disk", "next_boot"):
         return ""
@@ -90,7 +148,10 @@ def absent(ctx, where):
     magic = model.item(modules, kernel, "vermagic")
     if isinstance(magic, str) and magic and not made_for(kernel, magic):
         return "The kernel module %s was made for kernel %s, not for %s: it does not load." % (
-            model.item(modules, kernel, "path"), magic.split(" ", 1)[0], kernel)
+            model.item(modules, kernel, "path"),
+            magic.split(" ", 1)[0],
+            kernel,
+        )
     return ""
 
 
@@ -101,20 +162,54 @@ def packages(ctx):
     expected = upstream(ctx.expected_driver) or seen(ctx.snapshot, ctx.audit)["loaded"]
     old = model.item(ctx.baseline, "audit", "versions", "driver_packages")
     if not isinstance(found, dict):
-        return model.check(ident, NODE, UNKNOWN, None, expected, "policy", "hold",
-                           "The installed packages of the driver cannot be listed. Run dpkg -l '*nvidia*' on the node.")
+        return model.check(
+            ident,
+            NODE,
+            UNKNOWN,
+            None,
+            expected,
+            "policy",
+            "hold",
+            "The installed packages of the driver cannot be listed. Run dpkg -l '*nvidia*' on the node.",
+        )
     if not found:
         if isinstance(old, dict) and old:
-            return model.check(ident, NODE, FAIL, {}, sorted(old), "baseline", "hold", "The driver was installed from packages in the baseline, and none is "
-                               "there now. Install the driver's packages.")
+            return model.check(
+                ident,
+                NODE,
+                FAIL,
+                {},
+                sorted(old),
+                "baseline",
+                "hold",
+                "The driver was installed from packages in the baseline, and none is "
+                "there now. Install the driver's packages.",
+            )
         return model.check(ident, NODE, NOT_APPLICABLE, {}, None, message="The driver was not installed from packages.")
     if expected is None:
-        return model.check(ident, NODE, UNKNOWN, found, None, "policy", "hold", "Which driver is loaded is not known, so its packages "
-                           "cannot be compared. Load it.")
+        return model.check(
+            ident,
+            NODE,
+            UNKNOWN,
+            found,
+            None,
+            "policy",
+            "hold",
+            "Which driver is loaded is not known, so its packages cannot be compared. Load it.",
+        )
     odd = sorted("%s %s" % (name, version) for name, version in found.items() if upstream(version) != expected)
     if odd:
-        return model.check(ident, NODE, FAIL, odd, expected, "policy", "hold", "Packages of the driver are not %s: %s. Install one coherent set, then reload "
-                           "the driver or reboot." % (expected, ", ".join(odd[:10])))
+        return model.check(
+            ident,
+            NODE,
+            FAIL,
+            odd,
+            expected,
+            "policy",
+            "hold",
+            "Packages of the driver are not %s: %s. Install one coherent set, then reload "
+            "the driver or reboot." % (expected, ", ".join(odd[:10])),
+        )
     return model.check(ident, NODE, PASS, len(found), expected, "policy")
 
 
@@ -130,20 +225,53 @@ def agree(ctx):
     common = wanted or (collections.Counter(sorted(known.values())).most_common(1)[0][0] if known else None)
     odd = sorted("%s is %s" % (what, version) for what, version in known.items() if version != common)
     if odd:
-        return model.check(ident, NODE, FAIL, known, common, "policy", "hold", "Not every part of the driver is %s: %s. Install one coherent set, then reload "
-                           "the driver or reboot." % (common, "; ".join(odd)))
+        return model.check(
+            ident,
+            NODE,
+            FAIL,
+            known,
+            common,
+            "policy",
+            "hold",
+            "Not every part of the driver is %s: %s. Install one coherent set, then reload "
+            "the driver or reboot." % (common, "; ".join(odd)),
+        )
     unread = sorted(set(found) - set(known))
     if unread:
-        return model.check(ident, NODE, UNKNOWN, known, common, "policy", "hold", "These versions are not known: %s. Install "
-                           "what is missing, then read the node again as root." % ("; ".join(unread),))
+        return model.check(
+            ident,
+            NODE,
+            UNKNOWN,
+            known,
+            common,
+            "policy",
+            "hold",
+            "These versions are not known: %s. Install "
+            "what is missing, then read the node again as root." % ("; ".join(unread),),
+        )
     return model.check(ident, NODE, PASS, known, common, "policy")
 
 
 ROWS = tuple(
     model.Row("driver." + where, "node", functools.partial(place, where=where), title, read, "this collection", numbers)
-    for where, (what, action, step, title, read, numbers) in PLACES.items()) + (
-    model.Row("driver.packages", "node", packages, "Every installed package of the driver is of the wanted version", ("audit.versions.driver_packages",),
-              "this collection", (3,)),
-    model.Row("driver.versions_agree", "node", agree, "Every part that carries the driver's version carries the same one",
-              ("snapshot.system.driver_version", "audit.versions", "system.libcuda", "system.fabricmanager"), "this collection", (3, 52, 55)),
+    for where, (what, action, step, title, read, numbers) in PLACES.items()
+) + (
+    model.Row(
+        "driver.packages",
+        "node",
+        packages,
+        "Every installed package of the driver is of the wanted version",
+        ("audit.versions.driver_packages",),
+        "this collection",
+        (3,),
+    ),
+    model.Row(
+        "driver.versions_agree",
+        "node",
+        agree,
+        "Every part that carries the driver's version carries the same one",
+        ("snapshot.system.driver_version", "audit.versions", "system.libcuda", "system.fabricmanager"),
+        "this collection",
+        (3, 52, 55),
+    ),
 )

@@ -12,8 +12,16 @@ from .. import kernel_events, model, policy, tables
 from ..model import FAIL, NODE, PASS, UNKNOWN
 from . import versions, xid_rules
 
-ACTIONS = {"app": "hold", "service": "restart_service", "reset": "reset_gpu", "reboot": "reboot", "hold": "hold", "diag": "field_diag"}
-# Phases in which nothing but the gate's own tests ran: there an error of "the application" is an error of the GPU or its driver.
+ACTIONS = {
+    "app": "hold",
+    "service": "restart_service",
+    "reset": "reset_gpu",
+    "reboot": "reboot",
+    "hold": "hold",
+    "diag": "field_diag",
+}
+# Phases in which nothing but the gate's own tests ran: there an error of "the application" is an error of the GPU or
+# its driver.
 ALONE = ("post", "soak")
 
 # One code on one GPU, judged.
@@ -41,18 +49,37 @@ def judged(ctx, log, table):
     for event in events:
         groups.setdefault((event["where"], event["xid"]), []).append(event)
     result = []
-    for (where, code), mine in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] is None, item[0][1] or 0)):
+    for (where, code), mine in sorted(
+        groups.items(), key=lambda item: (item[0][0], item[0][1] is None, item[0][1] or 0)
+    ):
         others = [event for event in events if event["where"] == where and event["xid"] != code] if where else []
-        more = [entry for entry in log.suppressed if entry["kind"] == "xid" and entry.get("code") == code
-                and kernel_events.place(ctx, {"pci": entry.get("pci"), "uuid": entry.get("pci")}) == where]
+        more = [
+            entry
+            for entry in log.suppressed
+            if entry["kind"] == "xid"
+            and entry.get("code") == code
+            and kernel_events.place(ctx, {"pci": entry.get("pci"), "uuid": entry.get("pci")}) == where
+        ]
         # The last one of those that were left out counts for the bursts; those between are not known.
         times = mine + [{"monotonic_us": entry["last_us"]} for entry in more]
         bursts = len(kernel_events.bursts(times, burst_s))
         case = xid_rules.Case(code, mine, others, events, kernel_events.gpu_at(ctx, where), burst_s, bursts)
         finding = xid_rules.decide(table, case)
         if finding.gate == "warn" and bursts > policy.limit(ctx, "xid_warn_bursts_max"):
-            finding = xid_rules.Finding("hold", "It came %d times, more often than the policy allows. %s" % (bursts, xid_rules.STEPS["hold"]))
-        result.append(Judged(where, code, table.codes.get(code), finding, mine, len(mine) + sum(entry["count"] for entry in more), bursts))
+            finding = xid_rules.Finding(
+                "hold", "It came %d times, more often than the policy allows. %s" % (bursts, xid_rules.STEPS["hold"])
+            )
+        result.append(
+            Judged(
+                where,
+                code,
+                table.codes.get(code),
+                finding,
+                mine,
+                len(mine) + sum(entry["count"] for entry in more),
+                bursts,
+            )
+        )
     return result
 
 
@@ -61,7 +88,11 @@ def table_of(ctx):
     try:
         return tables.xid(model.item(ctx.tables, "xid")), ""
     except tables.TableError as exc:
-        return None, "XIDs cannot be judged, the collection's table of them is not usable: %s. Install the collection again." % (exc,)
+        return (
+            None,
+            "XIDs cannot be judged, the collection's table of them is not usable: %s. Install the collection again."
+            % (exc,),
+        )
 
 
 def xids(ctx):
@@ -84,7 +115,9 @@ def xids(ctx):
     if log.problem:
         result.append(model.check(ident, NODE, UNKNOWN, None, 0, "hardware", "hold", log.problem))
     elif not any(check["status"] != PASS for check in result):
-        result.append(model.check(ident, NODE, PASS, quiet or 0, 0, "hardware", message=log.note, notice=bool(log.note)))
+        result.append(
+            model.check(ident, NODE, PASS, quiet or 0, 0, "hardware", message=log.note, notice=bool(log.note))
+        )
     return result
 
 
@@ -94,10 +127,24 @@ def xid_check(ctx, ident, case, status, action, notice, before):
     meaning = " (%s: %s)" % (entry["mnemonic"], entry["meaning"]) if entry else ""
     mig = sorted(set(event["mig"] for event in case.events if isinstance(event.get("mig"), str)))
     message = "%s%s on %s%s, %s: \"%s\". %s" % (
-        name, meaning, kernel_events.named(ctx, case.place), " (MIG %s)" % (", ".join(mig),) if mig else "", times(case.count, case.bursts),
-        kernel_events.first_text(case.events), case.finding.step)
-    observed = {"xid": case.code, "mnemonic": entry.get("mnemonic"), "count": case.count, "bursts": case.bursts, "gate": case.finding.gate}
-    check = model.check(ident, kernel_events.entity(ctx, case.place), status, observed, 0, "hardware", action, message, notice)
+        name,
+        meaning,
+        kernel_events.named(ctx, case.place),
+        " (MIG %s)" % (", ".join(mig),) if mig else "",
+        times(case.count, case.bursts),
+        kernel_events.first_text(case.events),
+        case.finding.step,
+    )
+    observed = {
+        "xid": case.code,
+        "mnemonic": entry.get("mnemonic"),
+        "count": case.count,
+        "bursts": case.bursts,
+        "gate": case.finding.gate,
+    }
+    check = model.check(
+        ident, kernel_events.entity(ctx, case.place), status, observed, 0, "hardware", action, message, notice
+    )
     check["driver_suspect"] = bool(entry.get("driver_suspect"))
     if status == FAIL and before is not None:
         check["since"] = "before" if (case.place, case.code) in before else "during"
@@ -117,27 +164,66 @@ def sick_before(ctx, table):
     log = kernel_events.log(old)
     if log.problem:
         return None
-    return set((case.place, case.code) for case in judged(old, log, table) if outcome(old, case.finding.gate)[0] == FAIL)
+    return set(
+        (case.place, case.code) for case in judged(old, log, table) if outcome(old, case.finding.gate)[0] == FAIL
+    )
 
 
 def lost(ctx):
     """A GPU can be gone without an XID."""
-    return silent(ctx, "gpu.fallen_off", ("fallen_off", "uvm_fatal", "needs_reset", "no_link_detect"), {
-        "fallen_off": ("has fallen off the bus", "reboot",
-                       "Drain and reboot the node; if it comes again, power it off and check the seat and the power of the GPU."),
-        "uvm_fatal": ("met an error from which the driver recovers by a reboot only", "reboot", "Drain and reboot the node."),
-        "needs_reset": ("does not answer the driver any more, which takes it for locked", "reset_gpu", xid_rules.STEPS["reset"]),
-        "no_link_detect": ("could not find its NVLinks", "reset_gpu", "Look at the fabric manager. " + xid_rules.STEPS["reset"]),
-    })
+    return silent(
+        ctx,
+        "gpu.fallen_off",
+        ("fallen_off", "uvm_fatal", "needs_reset", "no_link_detect"),
+        {
+            "fallen_off": (
+                "has fallen off the bus",
+                "reboot",
+                (
+                    "Drain and reboot the node; if it comes again, power it off and check the seat and the "
+                    "power of the GPU."
+                ),
+            ),
+            "uvm_fatal": (
+                "met an error from which the driver recovers by a reboot only",
+                "reboot",
+                "Drain and reboot the node.",
+            ),
+            "needs_reset": (
+                "does not answer the driver any more, which takes it for locked",
+                "reset_gpu",
+                xid_rules.STEPS["reset"],
+            ),
+            "no_link_detect": (
+                "could not find its NVLinks",
+                "reset_gpu",
+                "Look at the fabric manager. " + xid_rules.STEPS["reset"],
+            ),
+        },
+    )
 
 
 def init_failed(ctx):
-    return silent(ctx, "gpu.init_failed", ("rm_init_failed", "probe_failed"), {
-        "rm_init_failed": ("could not be initialised by the driver", "reboot",
-                           "Reboot the node; if it comes again with this driver, roll the driver back."),
-        "probe_failed": ("was not accepted by the driver", "hold",
-                         "Look at the lines before it (dmesg): another driver may have bound it, or this driver does not support it."),
-    })
+    return silent(
+        ctx,
+        "gpu.init_failed",
+        ("rm_init_failed", "probe_failed"),
+        {
+            "rm_init_failed": (
+                "could not be initialised by the driver",
+                "reboot",
+                "Reboot the node; if it comes again with this driver, roll the driver back.",
+            ),
+            "probe_failed": (
+                "was not accepted by the driver",
+                "hold",
+                (
+                    "Look at the lines before it (dmesg): another driver may have bound it, or this driver "
+                    "does not support it."
+                ),
+            ),
+        },
+    )
 
 
 def silent(ctx, ident, kinds, meanings):
@@ -148,10 +234,22 @@ def silent(ctx, ident, kinds, meanings):
     result = []
     for (where, kind), events in sorted(groups.items()):
         what, action, step = meanings[kind]
-        count = len(events) + sum(entry["count"] for entry in log.suppressed
-                                  if entry["kind"] == kind and (kernel_events.place(ctx, {"pci": entry.get("pci")}) == where))
-        check = model.check(ident, kernel_events.entity(ctx, where), FAIL, {"event": kind, "count": count}, 0, "hardware", action, "%s %s, %s: \"%s\". %s" % (
-            kernel_events.named(ctx, where), what, times(count, 1), kernel_events.first_text(events), step))
+        count = len(events) + sum(
+            entry["count"]
+            for entry in log.suppressed
+            if entry["kind"] == kind and (kernel_events.place(ctx, {"pci": entry.get("pci")}) == where)
+        )
+        check = model.check(
+            ident,
+            kernel_events.entity(ctx, where),
+            FAIL,
+            {"event": kind, "count": count},
+            0,
+            "hardware",
+            action,
+            "%s %s, %s: \"%s\". %s"
+            % (kernel_events.named(ctx, where), what, times(count, 1), kernel_events.first_text(events), step),
+        )
         check["driver_suspect"] = True
         result.append(check)
     return ended(ident, log, result)
@@ -167,7 +265,10 @@ def ended(ident, log, result):
 
 
 def mismatches(ctx):
-    """A process calls the loaded driver with the library of another one. One that called the driver before this one is history."""
+    """A process calls the loaded driver with the library of another one.
+
+    One that called the driver before this one is history.
+    """
     ident = "driver.client_mismatch"
     log = kernel_events.log(ctx)
     loaded = versions.seen(ctx.snapshot, ctx.audit)["loaded"]
@@ -179,25 +280,68 @@ def mismatches(ctx):
     result = []
     for (client, module), events in sorted(groups.items()):
         failed = ctx.phase in ALONE
-        who = sorted(set("%s (pid %s)" % (event["name"], event.get("pid")) for event in events if isinstance(event.get("name"), str)))
-        result.append(model.check(
-            ident, NODE, FAIL if failed else PASS, {"client": client, "module": module, "count": len(events)}, loaded, "hardware", "restart_service",
-            "A process%s calls the loaded driver %s with a library of version %s: \"%s\". Restart it, or update the container it runs in." % (
-                ", %s," % (", ".join(who),) if who else "", module, client, kernel_events.first_text(events)), notice=not failed))
+        who = sorted(
+            set(
+                "%s (pid %s)" % (event["name"], event.get("pid"))
+                for event in events
+                if isinstance(event.get("name"), str)
+            )
+        )
+        result.append(
+            model.check(
+                ident,
+                NODE,
+                FAIL if failed else PASS,
+                {"client": client, "module": module, "count": len(events)},
+                loaded,
+                "hardware",
+                "restart_service",
+                "A process%s calls the loaded driver %s with a library of version %s: \"%s\". Restart it, or update "
+                "the container it runs in."
+                % (", %s," % (", ".join(who),) if who else "", module, client, kernel_events.first_text(events)),
+                notice=not failed,
+            )
+        )
     if log.problem or not any(check["status"] != PASS for check in result):
         return [check for check in result if check["status"] != PASS or check["notice"]] + ended(ident, log, [])
     return result
 
 
 ROWS = (
-    model.Row("gpu.xid", "node", xids, "No XID that says that a GPU is broken, and since an upgrade none at all",
-              ("kernel_log.events", "kernel_log.complete", "snapshot.gpus.sram_ecc"),
-              "NVIDIA XID catalogue; the phases are this collection's", (6,)),
-    model.Row("gpu.fallen_off", "node", lost, "No GPU has left the bus, locked up or lost its NVLinks without an XID",
-              ("kernel_log.events", "kernel_log.complete"),
-              "messages of the driver", (7,)),
-    model.Row("gpu.init_failed", "node", init_failed, "The driver initialised every GPU", ("kernel_log.events", "kernel_log.complete"),
-              "messages of the driver", (7,)),
-    model.Row("driver.client_mismatch", "node", mismatches, "No process calls the loaded driver with another version's library",
-              ("kernel_log.events", "kernel_log.complete", "audit.versions.loaded"), "messages of the driver", (7,)),
+    model.Row(
+        "gpu.xid",
+        "node",
+        xids,
+        "No XID that says that a GPU is broken, and since an upgrade none at all",
+        ("kernel_log.events", "kernel_log.complete", "snapshot.gpus.sram_ecc"),
+        "NVIDIA XID catalogue; the phases are this collection's",
+        (6,),
+    ),
+    model.Row(
+        "gpu.fallen_off",
+        "node",
+        lost,
+        "No GPU has left the bus, locked up or lost its NVLinks without an XID",
+        ("kernel_log.events", "kernel_log.complete"),
+        "messages of the driver",
+        (7,),
+    ),
+    model.Row(
+        "gpu.init_failed",
+        "node",
+        init_failed,
+        "The driver initialised every GPU",
+        ("kernel_log.events", "kernel_log.complete"),
+        "messages of the driver",
+        (7,),
+    ),
+    model.Row(
+        "driver.client_mismatch",
+        "node",
+        mismatches,
+        "No process calls the loaded driver with another version's library",
+        ("kernel_log.events", "kernel_log.complete", "audit.versions.loaded"),
+        "messages of the driver",
+        (7,),
+    ),
 )

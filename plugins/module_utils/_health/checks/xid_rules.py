@@ -10,9 +10,11 @@ import collections
 
 from .. import kernel_events, model
 
-# gate: as in the table of codes, and: service (restart the fabric manager), diag (run the field diagnostics). step: what to do next.
+# gate: as in the table of codes, and: service (restart the fabric manager), diag (run the field diagnostics). step:
+# what to do next.
 Finding = collections.namedtuple("Finding", ["gate", "step"])
-# What a rule is given about one code on one GPU: its events, the events of other codes on that GPU, all XIDs of the node.
+# What a rule is given about one code on one GPU: its events, the events of other codes on that GPU, all XIDs of the
+# node.
 Case = collections.namedtuple("Case", ["code", "events", "others", "node", "gpu", "burst_s", "bursts"])
 
 WORST = ("ok", "app", "warn", "service", "reset", "reboot", "hold", "diag")
@@ -35,7 +37,9 @@ def decide(table, case):
         return Finding("hold", "The line begins like an XID and cannot be understood. " + STEPS["hold"])
     entry = table.codes.get(case.code)
     if entry is None:
-        what = "is not used by current drivers" if case.code in table.unused else "is newer than this collection's table"
+        what = (
+            "is not used by current drivers" if case.code in table.unused else "is newer than this collection's table"
+        )
         return Finding("hold", "The code %s. %s" % (what, STEPS["hold"]))
     if case.code in RULES:
         return RULES[case.code](table, case)
@@ -58,30 +62,48 @@ def explained(table, case, event):
 
 
 def cleanup(table, case):
-    """45: the driver cleaned up. A consequence if something else happened to the GPU; alone it points to the fabric manager."""
-    if all(explained(table, case, event) or isinstance(event.get("cause"), int) and any(other["xid"] == event["cause"] for other in case.node)
-           for event in case.events):
+    """45: the driver cleaned up.
+
+    A consequence if something else happened to the GPU; alone it points to the fabric manager.
+    """
+    if all(
+        explained(table, case, event)
+        or isinstance(event.get("cause"), int)
+        and any(other["xid"] == event["cause"] for other in case.node)
+        for event in case.events
+    ):
         return Finding("ok", "")
-    return Finding("service", "No other XID explains it: a process was killed, or the fabric manager has to be restarted.")
+    return Finding(
+        "service", "No other XID explains it: a process was killed, or the fabric manager has to be restarted."
+    )
 
 
 def double_bit(table, case):
     """48, with 171 or 172 that say where the error was, and with 63 or 64 if the row is remapped."""
     codes = set(event["xid"] for event in case.others)
     if 64 in codes:
-        return Finding("reset", "The row could not be recorded for remapping (XID 64). "
-                                "Drain the GPU and reset it; if it comes again, run the field diagnostics.")
+        return Finding(
+            "reset",
+            "The row could not be recorded for remapping (XID 64). "
+            "Drain the GPU and reset it; if it comes again, run the field diagnostics.",
+        )
     if 63 in codes:
-        return Finding("reset", "The row will be remapped (XID 63): drain the GPU and reset it, then read the node again.")
+        return Finding(
+            "reset", "The row will be remapped (XID 63): drain the GPU and reset it, then read the node again."
+        )
     flag = model.item(model.reading(case.gpu, "sram_ecc").value, "threshold_exceeded")
     if flag is True:
         return Finding("diag", "The GPU has passed the limit of its SRAM errors. " + STEPS["diag"])
     if 171 in codes or case.code == 171:
         return Finding("diag", "The error was in the DRAM (XID 171) and no row was remapped. " + STEPS["diag"])
     if 172 in codes or case.code == 172:
-        where = "The error was in the SRAM (XID 172)%s. " % ("" if flag is False else ", and whether its limit is passed is not known: read it as root")
+        where = "The error was in the SRAM (XID 172)%s. " % (
+            "" if flag is False else ", and whether its limit is passed is not known: read it as root"
+        )
         return Finding("reset" if flag is False else "diag", where + STEPS["reset" if flag is False else "diag"])
-    return Finding("reset", "No row was remapped. Drain the GPU and reset it; if it comes again, run the field diagnostics.")
+    return Finding(
+        "reset", "No row was remapped. Drain the GPU and reset it; if it comes again, run the field diagnostics."
+    )
 
 
 def qualifier(table, case):
@@ -99,10 +121,15 @@ def recovery(table, case):
     code, text = model.item(change, "to"), model.item(change, "to_text")
     by_code = [entry for entry in table.recovery if entry["code"] == code]
     if not by_code or not isinstance(text, str) or not text:
-        return Finding("hold", "The driver asks for a recovery action that this collection does not know. " + STEPS["hold"])
+        return Finding(
+            "hold", "The driver asks for a recovery action that this collection does not know. " + STEPS["hold"]
+        )
     by_text = [entry for entry in table.recovery if text.strip().lower() in [known.lower() for known in entry["texts"]]]
     if by_text and by_text != by_code or not by_text and by_code[0]["gate"] == "ok":
-        return Finding("hold", "Number %s and text %s of the recovery action do not belong together. %s" % (code, text, STEPS["hold"]))
+        return Finding(
+            "hold",
+            "Number %s and text %s of the recovery action do not belong together. %s" % (code, text, STEPS["hold"]),
+        )
     return Finding(by_code[0]["gate"], by_code[0]["step"])
 
 
@@ -117,7 +144,11 @@ def contained(table, case):
     """94: the application's, unless the line says that the GPU must be reset, at once or once it is drained."""
     quiet = ("no", "not said")
     if all(event.get("reset") in quiet and event.get("drain_reset", "not said") in quiet for event in case.events):
-        return Finding("app", "The memory error was contained; the process it hit is gone. A row may be waiting for remapping: see gpu.remap_pending.")
+        return Finding(
+            "app",
+            "The memory error was contained; the process it hit is gone. A row may be waiting for remapping: see "
+            "gpu.remap_pending.",
+        )
     asked = "RST: Yes" if any(event.get("reset") not in quiet for event in case.events) else "D-RST: Yes"
     return Finding("reset", "The line asks for a reset (%s). %s" % (asked, STEPS["reset"]))
 
@@ -127,7 +158,9 @@ def smoothing(table, case):
     last = max(event["monotonic_us"] for event in case.events)
     if any(event["xid"] == 162 and event["monotonic_us"] > last for event in case.others):
         return Finding("ok", "")
-    return Finding("warn", "Power smoothing was not engaged again (XID 162); a reset of the GPU engages it. " + STEPS["warn"])
+    return Finding(
+        "warn", "Power smoothing was not engaged again (XID 162); a reset of the GPU engages it. " + STEPS["warn"]
+    )
 
 
 def exception(table, case):
@@ -136,7 +169,11 @@ def exception(table, case):
     for place in sorted(set(places)):
         again = kernel_events.bursts([event for event in case.events if event.get("place") == place], case.burst_s)
         if len(again) > 1:
-            return Finding("app", "%s was named %d times: run dcgmi diag -r 3 on this GPU, then the field diagnostics." % (place, len(again)))
+            return Finding(
+                "app",
+                "%s was named %d times: run dcgmi diag -r 3 on this GPU, then the field diagnostics."
+                % (place, len(again)),
+            )
     return Finding("app", STEPS["app"])
 
 
@@ -144,7 +181,11 @@ def page_fault(table, case):
     """31: the application's, unless it comes again on this GPU alone."""
     elsewhere = any(event["xid"] == 31 and event not in case.events for event in case.node)
     if case.bursts > 1 and not elsewhere:
-        return Finding("app", "It came %d times and on no other GPU: run dcgmi diag -r 3 on this GPU, then the field diagnostics." % (case.bursts,))
+        return Finding(
+            "app",
+            "It came %d times and on no other GPU: run dcgmi diag -r 3 on this GPU, then the field diagnostics."
+            % (case.bursts,),
+        )
     return Finding("app", STEPS["app"])
 
 
@@ -155,9 +196,18 @@ def nvlink(table, case):
 
 def _registers(table, case, event):
     registers = event.get("registers")
-    if not isinstance(registers, list) or not registers or not all(isinstance(value, int) and not isinstance(value, bool) for value in registers):
+    if (
+        not isinstance(registers, list)
+        or not registers
+        or not all(isinstance(value, int) and not isinstance(value, bool) for value in registers)
+    ):
         return Finding("hold", "The line has no registers that can be read. " + STEPS["hold"])
-    bits = [(number, bit) for number, value in enumerate(registers, 1) for bit in range(value.bit_length()) if value >> bit & 1]
+    bits = [
+        (number, bit)
+        for number, value in enumerate(registers, 1)
+        for bit in range(value.bit_length())
+        if value >> bit & 1
+    ]
     if not bits:
         return Finding("hold", "No bit is set in the registers. " + STEPS["hold"])
     return worst([_bit(table, case, event, bits, number, bit) for number, bit in bits])
@@ -177,7 +227,11 @@ def _bit(table, case, event, bits, number, bit):
         alone = len(bits) == 1 and not explained(table, case, event)
         return Finding("hold", what + "It stands alone. " + STEPS["hold"]) if alone else Finding("ok", "")
     if rule == "repeated":
-        return Finding("diag", what + STEPS["diag"]) if _on_link(case, event) > REPEATED_ON_A_LINK else Finding("reset", what + STEPS["reset"])
+        return (
+            Finding("diag", what + STEPS["diag"])
+            if _on_link(case, event) > REPEATED_ON_A_LINK
+            else Finding("reset", what + STEPS["reset"])
+        )
     if rule == "mechanics":
         return Finding("hold", what + "Check the mechanical connection of the link, then run the field diagnostics.")
     if rule == "signal":
@@ -205,14 +259,24 @@ def nvlink5(table, case):
 def _unit_event(table, case, event):
     words = event.get("nvlink5")
     layouts, numbers = model.item(words, "layouts"), model.item(words, "units")
-    sound = (isinstance(layouts, list) and isinstance(numbers, list) and layouts and len(layouts) == len(numbers)
-             and all(layout in (1, 2) for layout in layouts)
-             and all(_whole(model.item(words, key)) for key in ("error_status", "subcode")) and isinstance(model.item(words, "unit"), str))
+    sound = (
+        isinstance(layouts, list)
+        and isinstance(numbers, list)
+        and layouts
+        and len(layouts) == len(numbers)
+        and all(layout in (1, 2) for layout in layouts)
+        and all(_whole(model.item(words, key)) for key in ("error_status", "subcode"))
+        and isinstance(model.item(words, "unit"), str)
+    )
     if not sound:
         return Finding("hold", "The line cannot be decoded. " + STEPS["hold"])
     answers = [_unit(table, case, words, layout, number) for layout, number in zip(layouts, numbers)]
     if len(set(finding.gate for finding in answers)) > 1:
-        return Finding("hold", "Which driver wrote the line is not known, and before and since R575 it means different things. " + STEPS["hold"])
+        return Finding(
+            "hold",
+            "Which driver wrote the line is not known, and before and since R575 it means different things. "
+            + STEPS["hold"],
+        )
     return answers[0]
 
 
@@ -220,9 +284,15 @@ def _unit(table, case, words, layout, number):
     """One line under one layout. The name in the line and the number in its first word must belong together."""
     names = [name for name in words["unit"].upper().split("/") if name]
     key = "unit_v1" if layout == 1 else "unit_v2"
-    rows = [entry for entry in table.units if entry["xid"] == case.code and entry[key] == number and set(names) & set(entry["names"])]
+    rows = [
+        entry
+        for entry in table.units
+        if entry["xid"] == case.code and entry[key] == number and set(names) & set(entry["names"])
+    ]
     if not rows:
-        return Finding("hold", "Unit %s (%s) is not in this collection's table. %s" % (words["unit"], number, STEPS["hold"]))
+        return Finding(
+            "hold", "Unit %s (%s) is not in this collection's table. %s" % (words["unit"], number, STEPS["hold"])
+        )
     answers = [_status(table, case, words, entry) for entry in rows]
     return worst(answers)
 
@@ -238,7 +308,10 @@ def _status(table, case, words, entry):
     for value in values:
         gates = [row["gate"] for row in entry["rows"] if "%x" % value in row["values"]]
         if not gates:
-            return Finding("hold", "Status 0x%x of unit %s is not in this collection's table. %s" % (value, words["unit"], STEPS["hold"]))
+            return Finding(
+                "hold",
+                "Status 0x%x of unit %s is not in this collection's table. %s" % (value, words["unit"], STEPS["hold"]),
+            )
         answers.append(_unit_gate(table, case, words, gates[0]))
     if not answers:
         return Finding("hold", "Unit %s gives no status. %s" % (words["unit"], STEPS["hold"]))
@@ -259,7 +332,9 @@ def _unit_gate(table, case, words, gate):
         wanted = recovery(table, case._replace(events=asked)) if asked else Finding("ok", "")
         if wanted.gate != "ok":
             return wanted
-        return Finding("app", "Packets of the application were lost and the driver asks for no recovery action. " + STEPS["app"])
+        return Finding(
+            "app", "Packets of the application were lost and the driver asks for no recovery action. " + STEPS["app"]
+        )
     return Finding(gate, STEPS[gate])
 
 
@@ -267,6 +342,17 @@ def _whole(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-RULES = {13: exception, 31: page_fault, 45: cleanup, 48: double_bit, 74: nvlink, 94: contained, 154: recovery, 159: sympathetic, 163: smoothing,
-         171: qualifier, 172: qualifier}
+RULES = {
+    13: exception,
+    31: page_fault,
+    45: cleanup,
+    48: double_bit,
+    74: nvlink,
+    94: contained,
+    154: recovery,
+    159: sympathetic,
+    163: smoothing,
+    171: qualifier,
+    172: qualifier,
+}
 RULES.update((code, nvlink5) for code in range(144, 151))

@@ -4,9 +4,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which settings have to be set, and what became of them: pure functions of snapshots and wishes.
 
-A wish is {"value", "explicit"}: a task that names a setting insists on it, a baseline takes what this board and driver still have.
-Values are those of NVML (milliwatts, numbers of modes), and present() shows them as the options have them. A row of the plan has what was
-found, what is wanted, what is there after, and "step": what is to be called, or None.
+A wish is {"value", "explicit"}: a task that names a setting insists on it, a baseline takes what this board and driver
+still have. Values are those of NVML (milliwatts, numbers of modes), and present() shows them as the options have them.
+A row of the plan has what was found, what is wanted, what is there after, and "step": what is to be called, or None.
 """
 
 from __future__ import annotations
@@ -15,7 +15,14 @@ from .. import codes
 from ..selection import value
 from . import table as settings
 
-SAME, CHANGED, UNPROVEN, PENDING, NOT_SUPPORTED, FAILED = "same", "changed", "unproven", "pending", "not_supported", "failed"
+SAME, CHANGED, UNPROVEN, PENDING, NOT_SUPPORTED, FAILED = (
+    "same",
+    "changed",
+    "unproven",
+    "pending",
+    "not_supported",
+    "failed",
+)
 COMPUTE_MODES = {"default": 0, "prohibited": 2, "exclusive_process": 3}
 UNLOCKED = "unlocked"
 DEFAULT = "default"
@@ -35,7 +42,9 @@ ADVICE = {
     24: "the board does not run at this frequency; look at nvidia-smi -q -d SUPPORTED_CLOCKS",
     codes.DEPRECATED: "this driver no longer has the setting; use locked clocks instead",
     29: "the GPU is in a state that does not take this change; look at its MIG mode",
-    999: "NVML does not know what went wrong; look for NVRM lines in the kernel log, and reboot the node if it persists",
+    999: (
+        "NVML does not know what went wrong; look for NVRM lines in the kernel log, and reboot the node if it persists"
+    ),
 }
 
 
@@ -44,6 +53,7 @@ class WishError(ValueError):
 
 
 # ---- what is wanted ----
+
 
 def of_task(options):
     """{setting: wish} of the options of the module that name a setting."""
@@ -100,10 +110,11 @@ PARSERS = {
 
 
 def of_baseline(gpu, kept, names=settings.NAMES):
-    """{setting: wish} to bring a GPU back to what it was in the baseline; GPU is its part of the baseline's snapshot, None if it has none.
+    """{setting: wish} to bring a GPU back to what it was in the baseline; GPU is its part of the baseline's snapshot,
+    None if it has none.
 
-    A wish of None: the baseline tells that the board had no such setting. A wish with a "problem" cannot be granted. KEPT is what the node
-    remembers of this GPU, for what NVML does not tell.
+    A wish of None: the baseline tells that the board had no such setting. A wish with a "problem" cannot be granted.
+    KEPT is what the node remembers of this GPU, for what NVML does not tell.
     """
     wishes = {}
     for name in names:
@@ -113,7 +124,11 @@ def of_baseline(gpu, kept, names=settings.NAMES):
             if entry and entry["value"] != UNLOCKED:
                 wishes[name] = {"value": entry["value"], "explicit": True}
         elif gpu is None:
-            wishes[name] = {"problem": "the baseline does not have this GPU; was the board replaced? Take a new baseline with gpu_health"}
+            wishes[name] = {
+                "problem": (
+                    "the baseline does not have this GPU; was the board replaced? Take a new baseline with gpu_health"
+                )
+            }
         else:
             wishes[name] = _of_baseline(gpu, row)
     return wishes
@@ -131,8 +146,10 @@ def _of_baseline(gpu, row):
         # A mode that waited for a reset is what somebody had asked for.
         wanted = wanted["pending"]
     if found["rc"] != codes.SUCCESS or not _sane(row.name, wanted):
-        return {"problem": "the baseline does not tell %s of this GPU (%s); %s" % (
-            row.getter[-1], found.get("error") or "it says %r" % (wanted,), NEW_BASELINE)}
+        return {
+            "problem": "the baseline does not tell %s of this GPU (%s); %s"
+            % (row.getter[-1], found.get("error") or "it says %r" % (wanted,), NEW_BASELINE)
+        }
     wish = {"value": wanted, "explicit": False}
     if row.name == "application_clocks_mhz" and wanted == value(gpu, "applications_clocks_default_mhz"):
         wish["was_default"] = True
@@ -151,11 +168,14 @@ def _whole(number):
 
 # ---- what to do ----
 
-def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):
-    """The plan, a list of rows, one for each GPU and setting that is wanted. One that failed forbids all steps: nothing is set then.
 
-    GPUS are of a snapshot, WISHES {uuid: {setting: wish}}, KEPT what settings_state.read answers, LOAD the mark of this load of the driver,
-    DAEMON whether nvidia-persistenced runs.
+def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):
+    """The plan, a list of rows, one for each GPU and setting that is wanted.
+
+    One that failed forbids all steps: nothing is set then.
+
+    GPUS are of a snapshot, WISHES {uuid: {setting: wish}}, KEPT what settings_state.read answers, LOAD the mark of this
+    load of the driver, DAEMON whether nvidia-persistenced runs.
     """
     rows = []
     for gpu in gpus:
@@ -175,14 +195,32 @@ def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):
 
 def absent(uuids):
     """Rows of GPUs that a baseline has and NVML does not show."""
-    return [_failed(_blank(uuid), "NVML does not show this GPU of the baseline; look for NVRM lines in the kernel log, and for the board in lspci",
-                    codes.missing(6)) for uuid in uuids]
+    return [
+        _failed(
+            _blank(uuid),
+            "NVML does not show this GPU of the baseline; look for NVRM lines in the kernel log, and for "
+            "the board in lspci",
+            codes.missing(6),
+        )
+        for uuid in uuids
+    ]
 
 
 def _blank(uuid, row=None, wish=None):
     wish = wish or {}
-    return {"gpu": uuid, "setting": row.name if row else None, "before": None, "wanted": wish.get("value"), "after": None, "status": None,
-            "changed": False, "insists": bool(wish.get("explicit")), "was_default": bool(wish.get("was_default")), "step": None, "failure": None}
+    return {
+        "gpu": uuid,
+        "setting": row.name if row else None,
+        "before": None,
+        "wanted": wish.get("value"),
+        "after": None,
+        "status": None,
+        "changed": False,
+        "insists": bool(wish.get("explicit")),
+        "was_default": bool(wish.get("was_default")),
+        "step": None,
+        "failure": None,
+    }
 
 
 def _lost(gpu, handle):
@@ -217,12 +255,19 @@ def _row(gpu, row, wish, kept, load, daemon, processes_ok):
     if reason:
         return _failed(planned, reason)
     after = {"current": found["value"]["current"], "pending": wanted} if row.pending_until else wanted
-    return dict(planned, after=after, status=CHANGED if in_force(row.name, after, wanted) else PENDING, changed=True,
-                step=_step(planned, row, wanted, wish["value"] == DEFAULT))
+    return dict(
+        planned,
+        after=after,
+        status=CHANGED if in_force(row.name, after, wanted) else PENDING,
+        changed=True,
+        step=_step(planned, row, wanted, wish["value"] == DEFAULT),
+    )
 
 
 def _locked_row(gpu, row, wish, kept, load, processes_ok, planned):
-    """Locked clocks: what was set last is known from the node's own file alone, and only for the same load of the driver."""
+    """Locked clocks: what was set last is known from the node's own file alone, and only for the same load of the
+    driver.
+    """
     wanted = wish["value"]
     current = bool(kept) and kept["load"] == load and load is not None
     planned["before"] = kept["value"] if current else None
@@ -231,26 +276,39 @@ def _locked_row(gpu, row, wish, kept, load, processes_ok, planned):
     reason = _forbidden(gpu, row, wanted, False) or (_busy(gpu, row, processes_ok) if due else None)
     if reason:
         return _failed(planned, reason)
-    return dict(planned, after=wanted, status=UNPROVEN, changed=due, step=_step(planned, row, wanted, wanted == UNLOCKED))
+    return dict(
+        planned, after=wanted, status=UNPROVEN, changed=due, step=_step(planned, row, wanted, wanted == UNLOCKED)
+    )
 
 
 def _forbidden(gpu, row, wanted, daemon):
     """Why WANTED cannot be set on this GPU; None if nothing is known against it."""
     if row.name == "persistence_mode" and daemon:
-        return ("nvidia-persistenced runs and decides on the mode; %s" % (
-            "start it without --no-persistence-mode (role nvidia_persistenced)" if wanted else "stop and disable its unit, or take a new baseline",))
+        return "nvidia-persistenced runs and decides on the mode; %s" % (
+            "start it without --no-persistence-mode (role nvidia_persistenced)"
+            if wanted
+            else "stop and disable its unit, or take a new baseline",
+        )
     mig = gpu.get("mig_mode_current") or codes.missing(codes.UNREADABLE)
     if row.name == "compute_mode":
         if mig["rc"] == codes.SUCCESS and mig["value"]:
-            return "the GPU is in MIG mode, and NVML sets the compute mode of MIG devices only; leave compute_mode out, or switch MIG off first"
+            return (
+                "the GPU is in MIG mode, and NVML sets the compute mode of MIG devices only; leave compute_mode out, "
+                "or switch MIG off first"
+            )
         if mig["rc"] not in (codes.SUCCESS,) + settings.UNSUPPORTED:
-            return "whether the GPU is in MIG mode is not known (%s); look for NVRM lines in the kernel log" % (mig.get("error"),)
+            return "whether the GPU is in MIG mode is not known (%s); look for NVRM lines in the kernel log" % (
+                mig.get("error"),
+            )
     if row.name == "power_limit_w":
         low, high = value(gpu, "power_limit_min_mw"), value(gpu, "power_limit_max_mw")
         if low is None or high is None:
             return "NVML does not tell the range of power limits of this board; look at nvidia-smi -q -d POWER"
         if not low <= wanted <= high:
-            return "the board takes %s to %s W; choose a limit in this range" % (text(shown(row.name, low)), text(shown(row.name, high)))
+            return "the board takes %s to %s W; choose a limit in this range" % (
+                text(shown(row.name, low)),
+                text(shown(row.name, high)),
+            )
     return _too_high(gpu, row.name, wanted)
 
 
@@ -263,7 +321,10 @@ def _too_high(gpu, name, wanted):
         asked = {"graphics" if name == "locked_graphics_clocks_mhz" else "mem": wanted["max"]}
     for kind in sorted(asked):
         if limits.get(kind) is not None and asked[kind] > limits[kind]:
-            return "the %s clock of this board is %d MHz at most; choose a lower one" % ({"mem": "memory"}.get(kind, kind), limits[kind])
+            return "the %s clock of this board is %d MHz at most; choose a lower one" % (
+                {"mem": "memory"}.get(kind, kind),
+                limits[kind],
+            )
     return None
 
 
@@ -275,14 +336,20 @@ def _busy(gpu, row, processes_ok):
         entry = gpu.get(key) or codes.missing(codes.UNREADABLE)
         if entry["rc"] == codes.SUCCESS and entry["value"]:
             return "processes use the GPU (pid %s); drain the node first, or allow it with processes: allow" % (
-                ", ".join(str(process["pid"]) for process in entry["value"][:8]),)
+                ", ".join(str(process["pid"]) for process in entry["value"][:8]),
+            )
         if entry["rc"] not in (codes.SUCCESS,) + settings.UNSUPPORTED:
-            return "whether processes use the GPU is not known (%s); look for NVRM lines in the kernel log" % (entry.get("error"),)
+            return "whether processes use the GPU is not known (%s); look for NVRM lines in the kernel log" % (
+                entry.get("error"),
+            )
     return None
 
 
 def _default(gpu, name):
-    wanted = value(gpu, {"power_limit_w": "power_limit_default_mw", "application_clocks_mhz": "applications_clocks_default_mhz"}[name])
+    wanted = value(
+        gpu,
+        {"power_limit_w": "power_limit_default_mw", "application_clocks_mhz": "applications_clocks_default_mhz"}[name],
+    )
     return wanted if _sane(name, wanted) else None
 
 
@@ -295,11 +362,20 @@ def _step(planned, row, wanted, reset):
         arguments = [wanted[key] for key in (("mem", "graphics") if "mem" in wanted else ("min", "max"))]
     else:
         arguments = [wanted]
-    return {"gpu": planned["gpu"], "setting": row.name, "symbol": symbol, "arguments": arguments, "optional": row.ends and not planned["insists"]}
+    return {
+        "gpu": planned["gpu"],
+        "setting": row.name,
+        "symbol": symbol,
+        "arguments": arguments,
+        "optional": row.ends and not planned["insists"],
+    }
 
 
 def steps(plan):
-    """The steps of a plan in their order: none if a row failed. Persistence mode goes off last, as everything else would be lost with it."""
+    """The steps of a plan in their order: none if a row failed.
+
+    Persistence mode goes off last, as everything else would be lost with it.
+    """
     if any(row["status"] == FAILED for row in plan):
         return []
     found = [row["step"] for row in plan if row["step"]]
@@ -308,9 +384,13 @@ def steps(plan):
 
 # ---- what became of it ----
 
+
 def conclude(plan, taken, answers, gpus, problem=None):
-    """The final rows. ANSWERS are those of settings.act to the steps TAKEN, None if it gave none, for the reason that PROBLEM tells. GPUS were
-    read again in another session, after the one that set them had ended."""
+    """The final rows.
+
+    ANSWERS are those of settings.act to the steps TAKEN, None if it gave none, for the reason that PROBLEM tells. GPUS
+    were read again in another session, after the one that set them had ended.
+    """
     again = dict((value(gpu, "uuid"), gpu) for gpu in gpus)
     told = dict(((step["gpu"], step["setting"]), answer) for step, answer in zip(taken, answers or [None] * len(taken)))
     rows = []
@@ -333,7 +413,9 @@ def _answered(row, answer, problem):
     if answer is None:
         return _failed(undone, problem)
     if not answer["tried"]:
-        return _failed(undone, "%s was not tried, as something before it failed: %s" % (symbol, advice(answer["rc"])), answer)
+        return _failed(
+            undone, "%s was not tried, as something before it failed: %s" % (symbol, advice(answer["rc"])), answer
+        )
     if answer["rc"] in settings.UNSUPPORTED and row["step"]["optional"]:
         return dict(undone, status=NOT_SUPPORTED)
     detail = " (%s)" % (answer["detail"],) if answer.get("detail") else ""
@@ -351,16 +433,29 @@ def _read_back(row, gpu):
     if row["status"] in (FAILED, NOT_SUPPORTED) or reached(row["setting"], found["value"], row["wanted"]):
         return row
     if row["step"] is None:
-        return _failed(row, "it was as wanted and is %s now; look for what else sets it" % (text(shown(row["setting"], found["value"])),))
-    reason = "NVML answered SUCCESS to %s, and it reads %s" % (row["step"]["symbol"], text(shown(row["setting"], found["value"])))
+        return _failed(
+            row,
+            "it was as wanted and is %s now; look for what else sets it"
+            % (text(shown(row["setting"], found["value"])),),
+        )
+    reason = "NVML answered SUCCESS to %s, and it reads %s" % (
+        row["step"]["symbol"],
+        text(shown(row["setting"], found["value"])),
+    )
     if value(gpu, "persistence_mode") == 0 and settings.BY_NAME[row["setting"]].lost_at == settings.LOAD:
-        return _failed(row, reason + "; persistence mode is off, and then the driver forgets it with the last program: turn that on first")
+        return _failed(
+            row,
+            reason
+            + "; persistence mode is off, and then the driver forgets it with the last program: turn that on first",
+        )
     return _failed(row, reason + "; look for NVRM lines in the kernel log, and for what else sets it")
 
 
 def unset(rows):
     """ROWS of a plan that failed: what was to be set was not, as nothing was."""
-    return [row if row["step"] is None else dict(row, status=FAILED, after=row["before"], changed=False) for row in rows]
+    return [
+        row if row["step"] is None else dict(row, status=FAILED, after=row["before"], changed=False) for row in rows
+    ]
 
 
 def remembered(kept, rows, load):
@@ -374,7 +469,12 @@ def remembered(kept, rows, load):
 
 def forgotten(rows, problem):
     """ROWS if what was to be remembered could not be."""
-    return [_failed(row, "it is set, but cannot be remembered for the next reload: %s" % (problem,)) if row["status"] == UNPROVEN else row for row in rows]
+    return [
+        _failed(row, "it is set, but cannot be remembered for the next reload: %s" % (problem,))
+        if row["status"] == UNPROVEN
+        else row
+        for row in rows
+    ]
 
 
 def _failed(row, reason, answer=None):
@@ -383,31 +483,51 @@ def _failed(row, reason, answer=None):
     if row["setting"]:
         subject = "%s of %s" % (row["setting"], row["gpu"])
         if row["wanted"] is not None:
-            subject += ": found %s, expected %s" % tuple(text(shown(row["setting"], row[key])) for key in ("before", "wanted"))
+            subject += ": found %s, expected %s" % tuple(
+                text(shown(row["setting"], row[key])) for key in ("before", "wanted")
+            )
     code = answer["rc"] if answer else None
     message = "%s: %s%s" % (subject, reason, " [NVML %s, %s]" % (code, codes.name(code)) if answer else "")
-    return dict(row, status=FAILED, failure={"code": code, "error": codes.name(code) if answer else None, "message": message})
+    return dict(
+        row, status=FAILED, failure={"code": code, "error": codes.name(code) if answer else None, "message": message}
+    )
 
 
 def advice(rc):
-    return ADVICE.get(rc) or codes.INIT_ADVICE.get(rc) or "look this NVML return code up for the loaded driver, and look at the kernel log"
+    return (
+        ADVICE.get(rc)
+        or codes.INIT_ADVICE.get(rc)
+        or "look this NVML return code up for the loaded driver, and look at the kernel log"
+    )
 
 
 # ---- what is told ----
+
 
 def warnings(rows, gpus):
     """What did not fail and is still worth a word; GPUS as they are now."""
     result = []
     for row in rows:
         if row["status"] == NOT_SUPPORTED and row["wanted"] is not None and not row["was_default"]:
-            result.append("%s of %s was %s in the baseline, and this driver no longer has the setting: it was not restored; use locked clocks instead" % (
-                row["setting"], row["gpu"], text(shown(row["setting"], row["wanted"]))))
+            result.append(
+                "%s of %s was %s in the baseline, and this driver no longer has the setting: it was not restored; use "
+                "locked clocks instead" % (row["setting"], row["gpu"], text(shown(row["setting"], row["wanted"])))
+            )
     loose = [value(gpu, "uuid") for gpu in gpus if value(gpu, "persistence_mode") == 0]
-    fleeting = sorted(set(row["gpu"] for row in rows if row["gpu"] in loose and row["status"] in (CHANGED, UNPROVEN)
-                          and settings.BY_NAME[row["setting"]].lost_at == settings.LOAD))
+    fleeting = sorted(
+        set(
+            row["gpu"]
+            for row in rows
+            if row["gpu"] in loose
+            and row["status"] in (CHANGED, UNPROVEN)
+            and settings.BY_NAME[row["setting"]].lost_at == settings.LOAD
+        )
+    )
     if fleeting:
-        result.append("persistence mode is off on %s: the driver forgets what was set when the last program closes the GPU; start nvidia-persistenced" % (
-            ", ".join(fleeting),))
+        result.append(
+            "persistence mode is off on %s: the driver forgets what was set when the last program closes the GPU; "
+            "start nvidia-persistenced" % (", ".join(fleeting),)
+        )
     return result
 
 
@@ -415,19 +535,38 @@ def present(row):
     """A row as the task returns it."""
     name = row["setting"]
     setting = settings.BY_NAME.get(name)
-    return {"gpu": row["gpu"], "setting": name, "before": shown(name, row["before"]), "wanted": shown(name, row["wanted"]),
-            "after": shown(name, row["after"]), "status": row["status"], "changed": row["changed"], "lost_at": setting.lost_at if setting else None,
-            "pending_until": setting.pending_until if setting else None}
+    return {
+        "gpu": row["gpu"],
+        "setting": name,
+        "before": shown(name, row["before"]),
+        "wanted": shown(name, row["wanted"]),
+        "after": shown(name, row["after"]),
+        "status": row["status"],
+        "changed": row["changed"],
+        "lost_at": setting.lost_at if setting else None,
+        "pending_until": setting.pending_until if setting else None,
+    }
 
 
 def failures(rows):
     """The causes of failure in a result, each with what was found and expected."""
-    return [{"gpu": row["gpu"], "setting": row["setting"], "found": shown(row["setting"], row["after"] if row["changed"] else row["before"]),
-             "expected": shown(row["setting"], row["wanted"]), "code": row["failure"]["code"], "error": row["failure"]["error"],
-             "message": row["failure"]["message"]} for row in rows if row["failure"]]
+    return [
+        {
+            "gpu": row["gpu"],
+            "setting": row["setting"],
+            "found": shown(row["setting"], row["after"] if row["changed"] else row["before"]),
+            "expected": shown(row["setting"], row["wanted"]),
+            "code": row["failure"]["code"],
+            "error": row["failure"]["error"],
+            "message": row["failure"]["message"],
+        }
+        for row in rows
+        if row["failure"]
+    ]
 
 
 # ---- values ----
+
 
 def read(gpu, name):
     """The value of a setting in a snapshot; the ECC mode as {"current", "pending"}."""
@@ -443,9 +582,13 @@ def read(gpu, name):
 
 
 def lacks(gpu, name, rc):
-    """Whether RC says that the GPU has no such setting, and not that it could not be read. One in MIG mode has no compute mode of its own: NVML
-    takes its handle for a wrong argument then."""
-    return rc in settings.UNSUPPORTED or (name == "compute_mode" and rc == codes.INVALID_ARGUMENT and value(gpu, "mig_mode_current") == 1)
+    """Whether RC says that the GPU has no such setting, and not that it could not be read.
+
+    One in MIG mode has no compute mode of its own: NVML takes its handle for a wrong argument then.
+    """
+    return rc in settings.UNSUPPORTED or (
+        name == "compute_mode" and rc == codes.INVALID_ARGUMENT and value(gpu, "mig_mode_current") == 1
+    )
 
 
 def reached(name, found, wanted):

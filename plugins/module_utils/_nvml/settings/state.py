@@ -2,7 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the node itself knows of its settings: the locked clocks that NVML cannot tell, this load of the driver, and its persistence daemon."""
+"""What the node itself knows of its settings: the locked clocks that NVML cannot tell, this load of the driver, and its
+persistence daemon.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class StateError(Exception):
 
 
 def load_mark(root="/"):
-    """This load of the driver, as a text that is another after a reboot and after the module was loaded again; None if it cannot be told.
+    """This load of the driver, as a text that is another after a reboot and after the module was loaded again; None if
+    it cannot be told.
 
     The kernel gives the directory of every module that it loads a new number.
     """
@@ -50,7 +53,10 @@ def daemon_runs(root="/", proc="/proc"):
 
 
 def read(directory=DIRECTORY):
-    """{uuid: {setting: {"value", "load"}}}: what was set last on this node. Nothing was if there is no file; a damaged one is an error."""
+    """{uuid: {setting: {"value", "load"}}}: what was set last on this node.
+
+    Nothing was if there is no file; a damaged one is an error.
+    """
     path = os.path.join(directory, NAME)
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -60,13 +66,21 @@ def read(directory=DIRECTORY):
         raise StateError("%s cannot be read: %s" % (path, exc.strerror)) from exc
     with os.fdopen(handle, "rb") as stream:
         about = os.fstat(stream.fileno())
-        if not stat.S_ISREG(about.st_mode) or about.st_uid not in (0, os.geteuid()) or stat.S_IMODE(about.st_mode) & 0o022:
+        if (
+            not stat.S_ISREG(about.st_mode)
+            or about.st_uid not in (0, os.geteuid())
+            or stat.S_IMODE(about.st_mode) & 0o022
+        ):
             raise StateError("%s is not used: it is no regular file, or others than root can change it" % (path,))
         data = stream.read(SIZE_LIMIT)
     try:
         document = json.loads(data.decode("utf-8"))
         found = document["gpus"] if document["schema"] == SCHEMA else None
-        if not all(isinstance(entry["value"], (dict, str)) and "load" in entry for gpu in found.values() for entry in gpu.values()):
+        if not all(
+            isinstance(entry["value"], (dict, str)) and "load" in entry
+            for gpu in found.values()
+            for entry in gpu.values()
+        ):
             raise ValueError("an entry without value or load")
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise StateError("%s is damaged: it holds no locked clocks (schema %s)" % (path, SCHEMA)) from exc
@@ -82,7 +96,9 @@ def write(gpus, directory=DIRECTORY):
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             with os.fdopen(handle, "wb") as stream:
-                stream.write(json.dumps({"schema": SCHEMA, "gpus": gpus}, indent=1, sort_keys=True).encode("utf-8") + b"\n")
+                stream.write(
+                    json.dumps({"schema": SCHEMA, "gpus": gpus}, indent=1, sort_keys=True).encode("utf-8") + b"\n"
+                )
                 stream.flush()
                 os.fsync(stream.fileno())
             os.rename(temporary, path)

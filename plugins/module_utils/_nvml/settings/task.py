@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Settings in their order: read, decide, set, read again, remember. Each call of NVML is in a child with a deadline.
 
-What is set is read back by another child: what the driver forgets when the last program closes a GPU is found out that way.
+What is set is read back by another child: what the driver forgets when the last program closes a GPU is found out that
+way.
 """
 
 from __future__ import annotations
@@ -16,14 +17,26 @@ from . import table as settings
 
 
 class TaskError(Exception):
-    """Nothing could be decided, and nothing was set; the text says why and what to do. With the snapshot if that is the reason."""
+    """Nothing could be decided, and nothing was set; the text says why and what to do.
+
+    With the snapshot if that is the reason.
+    """
 
     def __init__(self, text, taken=None):
         super().__init__(text)
         self.snapshot = taken
 
 
-def run(options, check_mode, load=None, stuck_file=None, root="/", state_directory=state.DIRECTORY, take=snapshot.take, child=session.run):
+def run(
+    options,
+    check_mode,
+    load=None,
+    stuck_file=None,
+    root="/",
+    state_directory=state.DIRECTORY,
+    take=snapshot.take,
+    child=session.run,
+):
     """The result of the module for its OPTIONS. LOAD answers the binding, as snapshot.take has it."""
 
     def look():
@@ -31,7 +44,9 @@ def run(options, check_mode, load=None, stuck_file=None, root="/", state_directo
 
     before = look()
     if before["status"] != "ok":
-        raise TaskError("NVML cannot be read (%s), and nothing was set: %s" % (before["status"], before["message"]), before)
+        raise TaskError(
+            "NVML cannot be read (%s), and nothing was set: %s" % (before["status"], before["message"]), before
+        )
     mark = state.load_mark(root)
     warned = []
     kept = _kept(options, state_directory, warned)
@@ -76,9 +91,13 @@ def _kept(options, directory, warned):
     try:
         return state.read(directory)
     except state.StateError as exc:
-        if options["state"] == "restored" and any(not settings.BY_NAME[name].getter for name in options["settings"] or settings.NAMES):
-            raise TaskError("the locked clocks of this node are not known, and nothing was set: %s. Next step: remove the file, then set the locked clocks "
-                            "again, or leave them out of the option settings" % (exc,)) from exc
+        if options["state"] == "restored" and any(
+            not settings.BY_NAME[name].getter for name in options["settings"] or settings.NAMES
+        ):
+            raise TaskError(
+                "the locked clocks of this node are not known, and nothing was set: %s. Next step: remove the file, "
+                "then set the locked clocks again, or leave them out of the option settings" % (exc,)
+            ) from exc
         warned.append("%s; it is written anew if clocks are locked" % (exc,))
         return {}
 
@@ -89,13 +108,20 @@ def _wishes(options, everyone, gpus, kept):
     if options["state"] == "present":
         wish = plan.of_task(options)
         if not wish:
-            raise plan.WishError("no setting is named; name one of %s, or use state: restored with a baseline" % (", ".join(settings.NAMES),))
+            raise plan.WishError(
+                "no setting is named; name one of %s, or use state: restored with a baseline"
+                % (", ".join(settings.NAMES),)
+            )
         return dict((uuid, wish) for uuid in uuids), []
     try:
         old = dict((selection.value(gpu, "uuid"), gpu) for gpu in options["baseline"]["snapshot"]["gpus"])
     except (KeyError, TypeError, AttributeError) as exc:
-        raise plan.WishError("the baseline holds no reading of its GPUs (snapshot.gpus); take a new one with gpu_health") from exc
-    wishes = dict((uuid, plan.of_baseline(old.get(uuid), kept.get(uuid), options["settings"] or settings.NAMES)) for uuid in uuids)
+        raise plan.WishError(
+            "the baseline holds no reading of its GPUs (snapshot.gpus); take a new one with gpu_health"
+        ) from exc
+    wishes = dict(
+        (uuid, plan.of_baseline(old.get(uuid), kept.get(uuid), options["settings"] or settings.NAMES)) for uuid in uuids
+    )
     present = set(selection.value(gpu, "uuid") for gpu in everyone)
     return wishes, [] if options["gpus"] else sorted(uuid for uuid in old if uuid and uuid not in present)
 
@@ -126,12 +152,19 @@ def _result(rows, blocked, before, warned):
     }
     if failures:
         result["failed"] = True
-        result["msg"] = "%s: %s" % ("Nothing was set" if blocked else "%d of %d settings failed" % (len(failures), len(rows)),
-                                    "; ".join(failure["message"] for failure in failures))
+        result["msg"] = "%s: %s" % (
+            "Nothing was set" if blocked else "%d of %d settings failed" % (len(failures), len(rows)),
+            "; ".join(failure["message"] for failure in failures),
+        )
     else:
-        counts = [(status, sum(row["status"] == status for row in shown)) for status in sorted(set(row["status"] for row in shown))]
-        result["msg"] = "GPU settings: %s%s" % (", ".join("%d %s" % (number, status.replace("_", " ")) for status, number in counts) or "none wanted",
-                                                "; a GPU reset or reboot is required" if result["reset_required"] else "")
+        counts = [
+            (status, sum(row["status"] == status for row in shown))
+            for status in sorted(set(row["status"] for row in shown))
+        ]
+        result["msg"] = "GPU settings: %s%s" % (
+            ", ".join("%d %s" % (number, status.replace("_", " ")) for status, number in counts) or "none wanted",
+            "; a GPU reset or reboot is required" if result["reset_required"] else "",
+        )
     return result
 
 

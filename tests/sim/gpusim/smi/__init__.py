@@ -1,7 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A stand-in for nvidia-smi: what roles, people, exporters and scripts call. It asks the simulated NVML, and says so."""
+"""A stand-in for nvidia-smi: what roles, people, exporters and scripts call.
+
+It asks the simulated NVML, and says so.
+"""
+
 from __future__ import annotations
 
 import ctypes
@@ -13,10 +17,15 @@ from . import queries, render, settings, summary, topology, usage
 from .nvml import Nvml, NvmlError
 
 FAILURES = {
-    9: "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is "
-       "installed and running.\n",
-    12: "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display Driver is properly "
-        "installed and present in your system.\nPlease also try adding directory that contains libnvidia-ml.so to your system PATH.\n",
+    9: (
+        "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
+        "NVIDIA driver is installed and running.\n"
+    ),
+    12: (
+        "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure that the NVIDIA Display "
+        "Driver is properly installed and present in your system.\n"
+        "Please also try adding directory that contains libnvidia-ml.so to your system PATH.\n"
+    ),
 }
 HELP = """nvidia-smi (%s)
 
@@ -36,7 +45,8 @@ COMMANDS = {
     "table": lambda nvml, handles, asked: summary.table(nvml, handles),
     "list": lambda nvml, handles, asked: summary.listed(nvml, handles),
     "long": lambda nvml, handles, asked: (
-        render.xml(nvml, handles) if "xml" in asked["form"] else render.text(nvml, handles, asked["display"])),
+        render.xml(nvml, handles) if "xml" in asked["form"] else render.text(nvml, handles, asked["display"])
+    ),
     "topology": lambda nvml, handles, asked: topology.matrix(nvml, handles),
     "links": lambda nvml, handles, asked: topology.status(nvml, handles),
     "link-errors": lambda nvml, handles, asked: topology.errors(nvml, handles),
@@ -50,8 +60,10 @@ def _unreachable(nvml: Nvml, index: int, code: int) -> None:
     """NVML has no address of a GPU without a handle: it is that of the node's description."""
     there = [gpu for gpu in range(state.gpu_count()) if state.gpu_now(gpu, "absent", "0") != "1"]
     address = state.gpu_value(there[index], "pci") if index < len(there) else str(index)
-    print("Unable to determine the device handle for GPU%s: %s%s" % (
-        address[4:].upper(), nvml.error(code), ".  Reboot the system to recover this GPU" if code == n.LOST else ""))
+    print(
+        "Unable to determine the device handle for GPU%s: %s%s"
+        % (address[4:].upper(), nvml.error(code), ".  Reboot the system to recover this GPU" if code == n.LOST else "")
+    )
 
 
 def _is(nvml: Nvml, handle, word: str) -> bool:
@@ -59,7 +71,9 @@ def _is(nvml: Nvml, handle, word: str) -> bool:
     pci = nvml.pci(handle)
     legacy = "%04X:%02X:%02X.0" % (pci["domain"], pci["bus"], pci["device"])
     return word.upper() in (pci["address"], legacy, legacy[5:]) or word in (
-        nvml.text("nvmlDeviceGetUUID", handle), nvml.text("nvmlDeviceGetSerial", handle))
+        nvml.text("nvmlDeviceGetUUID", handle),
+        nvml.text("nvmlDeviceGetSerial", handle),
+    )
 
 
 def _handles(nvml: Nvml, wanted: str | None) -> list:
@@ -73,8 +87,12 @@ def _handles(nvml: Nvml, wanted: str | None) -> list:
                 continue
             _unreachable(nvml, index, error.code)
             raise
-        if words is None or str(index) in words or any(not word.isdigit() or len(word) > 3 for word in words) and any(
-                _is(nvml, handle, word) for word in words):
+        if (
+            words is None
+            or str(index) in words
+            or any(not word.isdigit() or len(word) > 3 for word in words)
+            and any(_is(nvml, handle, word) for word in words)
+        ):
             handles.append(handle)
     if not handles:
         print("No devices were found")
@@ -103,7 +121,7 @@ def _run(arguments: list[str]) -> int:
         _write(queries.described(asked["value"]), asked["file"])
         return 0
     if command.startswith("query-"):
-        subject = command[len("query-"):]
+        subject = command[len("query-") :]
         wanted = queries.check(subject, asked["value"], asked["form"])
     elif command in ("pm", "mig", "pl"):
         settings.check(command, asked["value"])
@@ -115,7 +133,11 @@ def _run(arguments: list[str]) -> int:
             _write(summary.version(nvml), asked["file"])
             return 0
         handles = _handles(nvml, asked["gpu"])
-        text = queries.answer(subject, nvml, handles, wanted, asked["form"]) if subject else COMMANDS[command](nvml, handles, asked)
+        text = (
+            queries.answer(subject, nvml, handles, wanted, asked["form"])
+            if subject
+            else COMMANDS[command](nvml, handles, asked)
+        )
         _write(text, asked["file"])
     except NvmlError as error:
         _failed(nvml, error.code)

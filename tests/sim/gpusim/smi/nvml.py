@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The simulated NVML as nvidia-smi calls it: functions by name, and the structures that it reads."""
+
 from __future__ import annotations
 
 import ctypes
@@ -81,9 +82,18 @@ class Nvml:
     # ---- structures ----
 
     def pci(self, handle) -> dict:
-        legacy, domain, bus, device, ident, subsystem, address = self.unpacked("@16s5I32s", "nvmlDeviceGetPciInfo_v3", handle)
+        legacy, domain, bus, device, ident, subsystem, address = self.unpacked(
+            "@16s5I32s", "nvmlDeviceGetPciInfo_v3", handle
+        )
         del legacy
-        return {"domain": domain, "bus": bus, "device": device, "id": ident, "subsystem": subsystem, "address": address.split(b"\0")[0].decode()}
+        return {
+            "domain": domain,
+            "bus": bus,
+            "device": device,
+            "id": ident,
+            "subsystem": subsystem,
+            "address": address.split(b"\0")[0].decode(),
+        }
 
     def memory(self, handle) -> dict:
         _version, total, reserved, free, used = self.unpacked("@IQQQQ", "nvmlDeviceGetMemoryInfo_v2", handle, version=2)
@@ -101,7 +111,20 @@ class Nvml:
         return dict(zip(("version", "cluster", "status", "clique", "state", "mask", "summary"), values))
 
     def sram(self, handle) -> dict:
-        names = ("agg_parity", "agg_secded", "agg_corrected", "vol_parity", "vol_secded", "vol_corrected", "l2", "sm", "pcie", "mcu", "other", "exceeded")
+        names = (
+            "agg_parity",
+            "agg_secded",
+            "agg_corrected",
+            "vol_parity",
+            "vol_secded",
+            "vol_corrected",
+            "l2",
+            "sm",
+            "pcie",
+            "mcu",
+            "other",
+            "exceeded",
+        )
         values = self.unpacked("@I11QI4x", "nvmlDeviceGetSramEccErrorStatus", handle, version=1)
         return dict(zip(names, values[1:]))
 
@@ -147,14 +170,14 @@ class Nvml:
         values = (ctypes.c_uint * max(count.value, 1))()
         if count.value:
             self.call(name, handle, *arguments, ctypes.byref(count), values)
-        return list(values)[:count.value]
+        return list(values)[: count.value]
 
     def retired(self, handle, cause: int) -> list[int]:
         """Addresses of retired pages."""
         count = ctypes.c_uint(64)
         pages = (ctypes.c_ulonglong * count.value)()
         self.call("nvmlDeviceGetRetiredPages", handle, cause, ctypes.byref(count), pages)
-        return list(pages)[:count.value]
+        return list(pages)[: count.value]
 
     def branch(self) -> int:
         return int(self.text("nvmlSystemGetDriverVersion").split(".")[0])

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The --query switches: lists of fields, answered as lines with commas, and their help."""
+
 from __future__ import annotations
 
 import re
@@ -16,11 +17,32 @@ from .usage import Usage
 GPU = (("timestamp", ""), ("gpu_name|name", ""), ("gpu_bus_id", ""), ("gpu_serial", ""), ("gpu_uuid", ""))
 COLUMNS = {
     "compute-apps": GPU + (("pid", ""), ("process_name|name", ""), ("used_gpu_memory|used_memory", "MiB")),
-    "accounted-apps": GPU + (("vgpu_instance", ""), ("pid", ""), ("gpu_utilization|gpu_util", "%"), ("mem_utilization|mem_util", "%"),
-                             ("max_memory_usage", "MiB"), ("time", "ms")),
-    "retired-pages": GPU + (("retired_pages.address", ""), ("retired_pages.timestamp", ""), ("retired_pages.cause", "")),
-    "remapped-rows": GPU + tuple(("remapped_rows." + name, "") for name in (
-        "correctable", "uncorrectable", "pending", "failure", "histogram.max", "histogram.high", "histogram.partial", "histogram.low", "histogram.none")),
+    "accounted-apps": GPU
+    + (
+        ("vgpu_instance", ""),
+        ("pid", ""),
+        ("gpu_utilization|gpu_util", "%"),
+        ("mem_utilization|mem_util", "%"),
+        ("max_memory_usage", "MiB"),
+        ("time", "ms"),
+    ),
+    "retired-pages": GPU
+    + (("retired_pages.address", ""), ("retired_pages.timestamp", ""), ("retired_pages.cause", "")),
+    "remapped-rows": GPU
+    + tuple(
+        ("remapped_rows." + name, "")
+        for name in (
+            "correctable",
+            "uncorrectable",
+            "pending",
+            "failure",
+            "histogram.max",
+            "histogram.high",
+            "histogram.partial",
+            "histogram.low",
+            "histogram.none",
+        )
+    ),
     "supported-clocks": GPU + (("memory|mem", "MHz"), ("graphics|gr", "MHz")),
 }
 
@@ -72,8 +94,12 @@ def _supported_clocks(nvml: n.Nvml, handle) -> Iterator[dict[str, str]]:
 
 
 ROWS: dict[str, Callable] = {
-    "compute-apps": _compute_apps, "accounted-apps": _no_apps, "retired-pages": _retired_pages, "remapped-rows": _remapped_rows,
-    "supported-clocks": _supported_clocks}
+    "compute-apps": _compute_apps,
+    "accounted-apps": _no_apps,
+    "retired-pages": _retired_pages,
+    "remapped-rows": _remapped_rows,
+    "supported-clocks": _supported_clocks,
+}
 
 
 def _known(name: str, table: dict[str, tuple[str, str]]) -> tuple[str, str]:
@@ -105,7 +131,11 @@ def answer(subject: str, nvml: n.Nvml, handles: list, wanted: list[tuple[str, st
         if subject == "gpu":
             rows = [{name: fields.ask(name, nvml, handle) for name, _unit in wanted}]
         else:
-            about = {name: fields.ask(name, nvml, handle) for name, _unit in wanted if name in fields.BY_NAME and not name.startswith("remapped_rows")}
+            about = {
+                name: fields.ask(name, nvml, handle)
+                for name, _unit in wanted
+                if name in fields.BY_NAME and not name.startswith("remapped_rows")
+            }
             rows = [{**about, **row} for row in ROWS[subject](nvml, handle)]
         for row in rows:
             cells = [row.get(name, v.NOTHING) for name, _unit in wanted]
@@ -121,8 +151,13 @@ def described(subject: str) -> str:
     if subject == "gpu":
         rows = [(field.names, field.about) for field in fields.TABLE]
     else:
-        rows = [(tuple(names.split("|")), "As in --query-gpu." if names.split("|")[0] in fields.BY_NAME else "Of this query.")
-                for names, _unit in COLUMNS[subject]]
+        rows = [
+            (
+                tuple(names.split("|")),
+                "As in --query-gpu." if names.split("|")[0] in fields.BY_NAME else "Of this query.",
+            )
+            for names, _unit in COLUMNS[subject]
+        ]
     for names, about in rows:
         lines += [" or ".join('"%s"' % name for name in names), about, ""]
     return "\n".join(lines) + "\n"

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What nvidia-smi changes: persistence mode, MIG mode and power limit."""
+
 from __future__ import annotations
 
 import ctypes
@@ -42,5 +43,7 @@ def power(nvml: n.Nvml, handles: list, value: str) -> str:
     lines = []
     for handle in handles:
         nvml.call("nvmlDeviceSetPowerManagementLimit", handle, int(float(value) * 1000))
-        lines.append("Power limit for GPU %s was set to %.2f W (simulated)." % (nvml.pci(handle)["address"], float(value)))
+        lines.append(
+            "Power limit for GPU %s was set to %.2f W (simulated)." % (nvml.pci(handle)["address"], float(value))
+        )
     return "\n".join([*lines, "All done."]) + "\n"

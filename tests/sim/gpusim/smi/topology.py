@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """nvidia-smi topo -m and nvlink -s and -e: how the GPUs are connected."""
+
 from __future__ import annotations
 
 import ctypes
@@ -11,9 +12,15 @@ from .fields import ask
 
 LEVELS = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 GPU_TYPE, SWITCH_TYPE = 0, 2
-LEGEND = (("X", "Self"), ("SYS", "Connection over PCIe and between NUMA nodes"), ("NODE", "Connection over PCIe within a NUMA node"),
-          ("PHB", "Connection over PCIe and one host bridge"), ("PXB", "Connection over several PCIe bridges"),
-          ("PIX", "Connection over one PCIe bridge at most"), ("NV#", "Connection over # NVLinks"))
+LEGEND = (
+    ("X", "Self"),
+    ("SYS", "Connection over PCIe and between NUMA nodes"),
+    ("NODE", "Connection over PCIe within a NUMA node"),
+    ("PHB", "Connection over PCIe and one host bridge"),
+    ("PXB", "Connection over several PCIe bridges"),
+    ("PIX", "Connection over one PCIe bridge at most"),
+    ("NV#", "Connection over # NVLinks"),
+)
 
 
 def links(nvml: n.Nvml, handle) -> list[int]:
@@ -35,7 +42,11 @@ def _peers(nvml: n.Nvml, handle) -> tuple[int, dict[str, int]]:
             if kind == SWITCH_TYPE:
                 switched += 1
             else:
-                address = nvml.unpacked("@16s5I32s", "nvmlDeviceGetNvLinkRemotePciInfo_v2", handle, link)[-1].split(b"\0")[0].decode()
+                address = (
+                    nvml.unpacked("@16s5I32s", "nvmlDeviceGetNvLinkRemotePciInfo_v2", handle, link)[-1]
+                    .split(b"\0")[0]
+                    .decode()
+                )
                 direct[address] = direct.get(address, 0) + 1
         except n.NvmlError:
             continue
@@ -79,7 +90,12 @@ def matrix(nvml: n.Nvml, handles: list) -> str:
                 cells.append("NV%d" % bonded)
             else:
                 cells.append(LEVELS.get(nvml.number("nvmlDeviceGetTopologyCommonAncestor", handle, other), "SYS"))
-        cells += [_mask(nvml, "nvmlDeviceGetCpuAffinity", handle), _mask(nvml, "nvmlDeviceGetMemoryAffinity", handle, 0), "", "N/A"]
+        cells += [
+            _mask(nvml, "nvmlDeviceGetCpuAffinity", handle),
+            _mask(nvml, "nvmlDeviceGetMemoryAffinity", handle, 0),
+            "",
+            "N/A",
+        ]
         rows.append("\t".join([names[row], *cells]))
     return "\n".join([*rows, "", "Legend:", "", *("  %-4s = %s" % line for line in LEGEND)]) + "\n"
 
@@ -87,7 +103,9 @@ def matrix(nvml: n.Nvml, handles: list) -> str:
 def _each(nvml: n.Nvml, handles: list, line) -> str:
     lines = []
     for handle in handles:
-        lines.append("GPU %s: %s (UUID: %s)" % (ask("index", nvml, handle), ask("name", nvml, handle), ask("uuid", nvml, handle)))
+        lines.append(
+            "GPU %s: %s (UUID: %s)" % (ask("index", nvml, handle), ask("name", nvml, handle), ask("uuid", nvml, handle))
+        )
         try:
             numbers = links(nvml, handle)
         except n.NvmlError as error:
@@ -105,15 +123,18 @@ def _each(nvml: n.Nvml, handles: list, line) -> str:
 
 def status(nvml: n.Nvml, handles: list) -> str:
     """The speed of each link, and which are inactive."""
+
     def line(nvml: n.Nvml, handle, link: int) -> list[str]:
         if not nvml.number("nvmlDeviceGetNvLinkState", handle, link):
             return ["\t Link %d: <inactive>" % link]
         return ["\t Link %d: %.5g GB/s" % (link, nvml.field(handle, 164, link) / 1000)]
+
     return _each(nvml, handles, line)
 
 
 def errors(nvml: n.Nvml, handles: list) -> str:
     """The error counters of each link, up to NVLink 4."""
+
     def line(nvml: n.Nvml, handle, link: int) -> list[str]:
         lines = []
         for name, counter in (("Replay", 0), ("Recovery", 1), ("CRC", 3)):
@@ -123,4 +144,5 @@ def errors(nvml: n.Nvml, handles: list) -> str:
                 value = "N/A"
             lines.append("\t Link %d: %s Errors: %s" % (link, name, value))
         return [*lines, ""]
+
     return _each(nvml, handles, line)

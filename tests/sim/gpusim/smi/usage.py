@@ -2,18 +2,46 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The command line of nvidia-smi: its options, and how it ends when it is given what it does not take."""
+
 from __future__ import annotations
 
 INVALID = "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n"
 # What takes no value and chooses what is done.
-FLAGS = {"-L": "list", "--list-gpus": "list", "-q": "long", "--query": "long", "-h": "help", "--help": "help", "--version": "version"}
+FLAGS = {
+    "-L": "list",
+    "--list-gpus": "list",
+    "-q": "long",
+    "--query": "long",
+    "-h": "help",
+    "--help": "help",
+    "--version": "version",
+}
 QUERIES = ("gpu", "compute-apps", "accounted-apps", "retired-pages", "remapped-rows", "supported-clocks")
-VALUED = {"-i": "gpu", "--id": "gpu", "-d": "display", "--display": "display", "-f": "file", "--filename": "file", "--format": "form",
-          "-pm": "pm", "--persistence-mode": "pm", "-pl": "pl", "--power-limit": "pl", "-mig": "mig", "--multi-instance-gpu": "mig",
-          **{"--query-" + name: "query-" + name for name in QUERIES}}
+VALUED = {
+    "-i": "gpu",
+    "--id": "gpu",
+    "-d": "display",
+    "--display": "display",
+    "-f": "file",
+    "--filename": "file",
+    "--format": "form",
+    "-pm": "pm",
+    "--persistence-mode": "pm",
+    "-pl": "pl",
+    "--power-limit": "pl",
+    "-mig": "mig",
+    "--multi-instance-gpu": "mig",
+    **{"--query-" + name: "query-" + name for name in QUERIES},
+}
 # Switches of subcommands, each the only one that is known.
-SUBCOMMANDS = {("topo", "-m"): "topology", ("topo", "--matrix"): "topology", ("nvlink", "-s"): "links", ("nvlink", "--status"): "links",
-               ("nvlink", "-e"): "link-errors", ("nvlink", "--errorcounters"): "link-errors"}
+SUBCOMMANDS = {
+    ("topo", "-m"): "topology",
+    ("topo", "--matrix"): "topology",
+    ("nvlink", "-s"): "links",
+    ("nvlink", "--status"): "links",
+    ("nvlink", "-e"): "link-errors",
+    ("nvlink", "--errorcounters"): "link-errors",
+}
 
 
 class Usage(Exception):

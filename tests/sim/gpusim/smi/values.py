@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How nvidia-smi writes what NVML answers: units, names of states, and codes where there is no value."""
+
 from __future__ import annotations
 
 from . import nvml as n
@@ -15,15 +16,40 @@ RECOVERY = {0: "None", 1: "Reset", 2: "Reboot", 3: "Drain P2P", 4: "Drain and Re
 FABRIC_STATES = {1: "Not Started", 2: "In Progress", 3: "Completed"}
 FABRIC_HEALTH = {1: "Healthy", 2: "Unhealthy", 3: "Limited Capacity"}
 # Bits of the event reasons, in the order in which they are written.
-REASONS = (("gpu_idle", 0x1), ("applications_clocks_setting", 0x2), ("sw_power_cap", 0x4), ("hw_slowdown", 0x8), ("hw_thermal_slowdown", 0x40),
-           ("hw_power_brake_slowdown", 0x80), ("sync_boost", 0x10), ("sw_thermal_slowdown", 0x20), ("display_clocks_setting", 0x100))
+REASONS = (
+    ("gpu_idle", 0x1),
+    ("applications_clocks_setting", 0x2),
+    ("sw_power_cap", 0x4),
+    ("hw_slowdown", 0x8),
+    ("hw_thermal_slowdown", 0x40),
+    ("hw_power_brake_slowdown", 0x80),
+    ("sync_boost", 0x10),
+    ("sw_thermal_slowdown", 0x20),
+    ("display_clocks_setting", 0x100),
+)
 # Two bits of the fabric's health mask for each: 1 it is so, 2 it is not.
-FABRIC_BITS = (("bandwidth", 0, "Degraded", "Full"), ("route_recovery_in_progress", 2, "True", "False"),
-               ("route_unhealthy", 4, "True", "False"), ("access_timeout_recovery", 6, "True", "False"))
-FABRIC_CONFIGURATION = {1: "None", 2: "Incorrect SYSGUID", 3: "Incorrect Chassis Serial Number", 4: "No Partition", 5: "Insufficient NVLinks"}
+FABRIC_BITS = (
+    ("bandwidth", 0, "Degraded", "Full"),
+    ("route_recovery_in_progress", 2, "True", "False"),
+    ("route_unhealthy", 4, "True", "False"),
+    ("access_timeout_recovery", 6, "True", "False"),
+)
+FABRIC_CONFIGURATION = {
+    1: "None",
+    2: "Incorrect SYSGUID",
+    3: "Incorrect Chassis Serial Number",
+    4: "No Partition",
+    5: "Insufficient NVLinks",
+}
 NOTHING = "[N/A]"
-CODES = {n.NOT_SUPPORTED: NOTHING, n.NO_FUNCTION: NOTHING, n.DEPRECATED: "[Requested functionality has been deprecated]",
-         n.LOST: "[GPU is lost]", n.RESET_REQUIRED: "[GPU requires reset]", n.NO_PERMISSION: "[Insufficient Permissions]"}
+CODES = {
+    n.NOT_SUPPORTED: NOTHING,
+    n.NO_FUNCTION: NOTHING,
+    n.DEPRECATED: "[Requested functionality has been deprecated]",
+    n.LOST: "[GPU is lost]",
+    n.RESET_REQUIRED: "[GPU requires reset]",
+    n.NO_PERMISSION: "[Insufficient Permissions]",
+}
 
 
 def failed(error: n.NvmlError) -> str:

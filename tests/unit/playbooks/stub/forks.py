@@ -1,11 +1,14 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python of all stub nodes, started once: SOCKET, in a directory of its own. What every module imports is there, and each module is run by a copy.
+"""The Python of all stub nodes, started once: SOCKET, in a directory of its own.
 
-Whoever connects sends three descriptors: of a file with a line of JSON (the C(directory) of the node, the C(environment)) and the source of the
-module, and of the ends of two pipes for what it says. The answer is the exit status, as a shell would tell it. A module goes on when whoever
-began it is gone, as on a node. When nobody holds the other end of stdin any more, this ends, and what still runs ends with it.
+What every module imports is there, and each module is run by a copy.
+
+Whoever connects sends three descriptors: of a file with a line of JSON (the C(directory) of the node, the
+C(environment)) and the source of the module, and of the ends of two pipes for what it says. The answer is the exit
+status, as a shell would tell it. A module goes on when whoever began it is gone, as on a node. When nobody holds the
+other end of stdin any more, this ends, and what still runs ends with it.
 """
 
 from __future__ import annotations
@@ -25,8 +28,18 @@ import sys
 def imported():
     """What modules import, beside what is theirs alone; ansible-core 2.18 has not all of it."""
     for name in (
-        "ansible.module_utils.basic", "ansible.module_utils._internal._ansiballz._loader", "ansible.module_utils.facts", "ansible.module_utils.service",
-        "base64", "datetime", "runpy", "shutil", "subprocess", "tempfile", "zipfile", "zipimport",
+        "ansible.module_utils.basic",
+        "ansible.module_utils._internal._ansiballz._loader",
+        "ansible.module_utils.facts",
+        "ansible.module_utils.service",
+        "base64",
+        "datetime",
+        "runpy",
+        "shutil",
+        "subprocess",
+        "tempfile",
+        "zipfile",
+        "zipimport",
     ):
         with contextlib.suppress(ImportError):
             importlib.import_module(name)

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The Python of a stub node. What every module imports is there compiled already; the module itself comes as it comes to any node.
+"""The Python of a stub node.
+
+What every module imports is there compiled already; the module itself comes as it comes to any node.
 
 Half of what a stub node costs is the compilation of these few files, again for each module.
 """

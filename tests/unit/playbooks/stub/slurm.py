@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""scontrol and squeue of the control-flow tests: DIRECTORY COMMAND WORD... The node n-NAME is the file of NAME; its C(jobs) is how many hold it."""
+"""scontrol and squeue of the control-flow tests: DIRECTORY COMMAND WORD... The node n-NAME is the file of NAME; its
+C(jobs) is how many hold it.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,14 @@ def configured(nodes, name):
 
 
 def reconfigure(nodes):
-    """Read the files of the nodes; each Gres that changed is noted with the MIG devices that each GPU of the node had at that moment."""
+    """Read the files of the nodes; each Gres that changed is noted with the MIG devices that each GPU of the node had
+    at that moment.
+    """
     base = os.path.join(os.path.dirname(nodes), "slurm")
     with open(os.path.join(base, "lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for file in sorted(os.listdir(os.path.join(base, "nodes"))):
-            name = file[:-len(".conf")]
+            name = file[: -len(".conf")]
             if file.endswith(".gres.conf") or not file.endswith(".conf"):
                 continue
             with open(os.path.join(base, "nodes", file), encoding="utf-8") as stream:
@@ -65,7 +69,10 @@ def main():
             print("%d|kim|batch|RUNNING|1:00" % (4711 + number))
     elif words[0] == "show":
         gres = configured(nodes, name) or slurm.get("gres", "(null)")
-        print("NodeName=%s CPUAlloc=%d\n   Gres=%s\n   NodeHostName=%s Version=22.05.8" % (name, node.get("jobs", 0), gres, name[2:]))
+        print(
+            "NodeName=%s CPUAlloc=%d\n   Gres=%s\n   NodeHostName=%s Version=22.05.8"
+            % (name, node.get("jobs", 0), gres, name[2:])
+        )
         print("   State=%s\n   BootTime=2026-11-21T08:00:00" % slurm.get("state", "IDLE"))
         if slurm.get("reason"):
             print("   Reason=%s [root@2026-11-21T22:47:07]" % slurm["reason"])
@@ -73,7 +80,8 @@ def main():
         drains = fields["state"] == "drain"
         slurm.update(state="IDLE+DRAIN" if drains else "IDLE", reason=fields.get("reason", ""))
         slurm.setdefault("log", []).append("%s %s" % (fields["state"], slurm["reason"]) if drains else fields["state"])
-        # What happens on it while its jobs are waited for, such as that they end; and what is changed in Slurm once it serves again.
+        # What happens on it while its jobs are waited for, such as that they end; and what is changed in Slurm once it
+        # serves again.
         node.update(node.get("after_drain", {}) if drains else {})
         slurm.update({} if drains else slurm.pop("after_resume", {}))
         new = "%s.%d" % (path, os.getpid())

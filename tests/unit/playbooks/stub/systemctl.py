@@ -42,7 +42,9 @@ if command == "show":
     for name in names:
         load, runs = "loaded" if name in known else "not-found", name in node["running"]
         active, sub = ("active", "running") if runs else ("inactive", "dead")
-        blocks.append("Id=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nResult=success\nType=simple" % (name, load, active, sub))
+        blocks.append(
+            "Id=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nResult=success\nType=simple" % (name, load, active, sub)
+        )
     print("\n\n".join(blocks))
 elif command == "start" and node["loaded"] in node.get("no_service_with", []):
     print("the stub was told so", file=sys.stderr)

@@ -17,7 +17,16 @@ pytestmark = pytest.mark.cores
 
 
 def numbers(**more):
-    return dict({"counts": {"pending": 2, "down": 1, "done": 1}, "total": 4, "max_down": 1, "broken_elsewhere": 0, "node_s": 600}, **more)
+    return dict(
+        {
+            "counts": {"pending": 2, "down": 1, "done": 1},
+            "total": 4,
+            "max_down": 1,
+            "broken_elsewhere": 0,
+            "node_s": 600,
+        },
+        **more,
+    )
 
 
 def gate(answer="go", phase="drain", **more):
@@ -34,9 +43,15 @@ def progress():
 
 def test_where_it_stands_and_when_it_will_be_over(progress):
     first = progress.line("a1", "rollout_gate", gate())
-    assert first == "1/4 done, 0 failed, 1 in flight, 2 to go, about 30 min left (at least 30 min) | a1: ticket to drain"
+    assert (
+        first == "1/4 done, 0 failed, 1 in flight, 2 to go, about 30 min left (at least 30 min) | a1: ticket to drain"
+    )
     progress.at.now = 100.0
-    line = progress.line("a1", "rollout_step", {"progress": "[1/4] a1: done", "state": "done", "numbers": numbers(counts={"pending": 2, "done": 2})})
+    line = progress.line(
+        "a1",
+        "rollout_step",
+        {"progress": "[1/4] a1: done", "state": "done", "numbers": numbers(counts={"pending": 2, "done": 2})},
+    )
     assert line == "2/4 done, 0 failed, 0 in flight, 2 to go, about 3 min left (at least 3 min) | [1/4] a1: done"
 
 
@@ -47,9 +62,17 @@ def test_a_node_that_failed_tells_nothing_of_how_long_nodes_take(progress):
     assert progress.took == [] and progress.began == {}
 
 
-@pytest.mark.parametrize("action, result", [
-    ("rollout_gate", gate("wait")), ("rollout_gate", gate("stop")), ("rollout_gate", {"answer": "go", "numbers": {}}), ("rollout_gate", {}),
-    ("rollout_step", {"progress": "a1: install"}), ("rollout_step", {"progress": "x", "numbers": {"counts": {}}})])
+@pytest.mark.parametrize(
+    "action, result",
+    [
+        ("rollout_gate", gate("wait")),
+        ("rollout_gate", gate("stop")),
+        ("rollout_gate", {"answer": "go", "numbers": {}}),
+        ("rollout_gate", {}),
+        ("rollout_step", {"progress": "a1: install"}),
+        ("rollout_step", {"progress": "x", "numbers": {"counts": {}}}),
+    ],
+)
 def test_what_is_no_transition_says_nothing(progress, action, result):
     assert progress.line("a1", action, result) is None
 
@@ -72,10 +95,16 @@ def test_lengths(seconds, words):
 def test_both_shapes_of_a_result_are_read_and_stdout_stays_clean(new, capsys):
     task = types.SimpleNamespace(action="gpufleet.lifecycle.rollout_gate", resolved_action=None)
     host = types.SimpleNamespace(get_name=lambda: "a1")
-    result = types.SimpleNamespace(task=task, host=host, result=gate()) if new else types.SimpleNamespace(_task=task, _host=host, _result=gate())
+    result = (
+        types.SimpleNamespace(task=task, host=host, result=gate())
+        if new
+        else types.SimpleNamespace(_task=task, _host=host, _result=gate())
+    )
     callback = rollout_progress.CallbackModule()
     callback.v2_runner_on_ok(result)
-    other = types.SimpleNamespace(_task=types.SimpleNamespace(action="ansible.builtin.debug"), _host=host, _result=gate())
+    other = types.SimpleNamespace(
+        _task=types.SimpleNamespace(action="ansible.builtin.debug"), _host=host, _result=gate()
+    )
     callback.v2_runner_on_ok(other)
     out, err = capsys.readouterr()
     assert out == "" and err.count("a1: ticket to drain") == 1

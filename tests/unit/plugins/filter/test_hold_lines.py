@@ -9,7 +9,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.filter.hold_lines import Fil
 
 
 def hold(package, version, days, security=()):
-    return {"package": package, "version": version, "age_days": days, "security": None if security is None else list(security)}
+    return {
+        "package": package,
+        "version": version,
+        "age_days": days,
+        "security": None if security is None else list(security),
+    }
 
 
 def lines(nodes):
@@ -21,12 +26,22 @@ def result(kernel=(), driver=(), other=()):
 
 
 def test_the_longest_hold_comes_first_and_nobody_is_left_out():
-    found = lines({
-        "n1": result(kernel=[hold("linux-image-amd64", "6.1", 3, ["6.2", "6.1.9"])]),
-        "n2": result(driver=[hold("libcuda1", "535", 90), hold("nvidia-smi", "535", 80, ["536"]), hold("nvidia-alternative", "535", 90)],
-                     other=[hold("vim", "8", None, None)]),
-        "n3": result(), "n4": {"msg": "Failed to connect\nto the host", "unreachable": True}, "n5": {},
-    })
+    found = lines(
+        {
+            "n1": result(kernel=[hold("linux-image-amd64", "6.1", 3, ["6.2", "6.1.9"])]),
+            "n2": result(
+                driver=[
+                    hold("libcuda1", "535", 90),
+                    hold("nvidia-smi", "535", 80, ["536"]),
+                    hold("nvidia-alternative", "535", 90),
+                ],
+                other=[hold("vim", "8", None, None)],
+            ),
+            "n3": result(),
+            "n4": {"msg": "Failed to connect\nto the host", "unreachable": True},
+            "n5": {},
+        }
+    )
     assert [" ".join(line.split()) for line in found[:1] + found[2:]] == [
         "node held days packages security updates kept out",
         "n2 driver 90 libcuda1 535, nvidia-smi 535 and 1 more nvidia-smi 536",

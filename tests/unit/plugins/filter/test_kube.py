@@ -33,14 +33,28 @@ def test_labels():
 
 def test_the_template_writes_what_the_device_plugin_reads():
     environment = Environment()
-    environment.filters["gpufleet.lifecycle.device_plugin_config"] = device_plugin_config.FilterModule().filters()["device_plugin_config"]
+    environment.filters["gpufleet.lifecycle.device_plugin_config"] = device_plugin_config.FilterModule().filters()[
+        "device_plugin_config"
+    ]
     environment.filters["to_nice_yaml"] = Core().filters()["to_nice_yaml"]
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
-        ansible_managed="managed", gpu_scheduler_device_plugin_config_name="shared", gpu_scheduler_device_plugin_namespace="gpu-operator",
-        gpu_scheduler_device_plugin_configs={"a": {"strategy": "mps", "resources": [{"name": "nvidia.com/gpu", "replicas": 8}]}})
+        ansible_managed="managed",
+        gpu_scheduler_device_plugin_config_name="shared",
+        gpu_scheduler_device_plugin_namespace="gpu-operator",
+        gpu_scheduler_device_plugin_configs={
+            "a": {"strategy": "mps", "resources": [{"name": "nvidia.com/gpu", "replicas": 8}]}
+        },
+    )
     found = yaml.safe_load(text)
-    assert (found["apiVersion"], found["kind"], found["metadata"]["name"], found["metadata"]["namespace"]) == ("v1", "ConfigMap", "shared", "gpu-operator")
-    assert yaml.safe_load(found["data"]["a"])["sharing"]["mps"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 8}]
+    assert (found["apiVersion"], found["kind"], found["metadata"]["name"], found["metadata"]["namespace"]) == (
+        "v1",
+        "ConfigMap",
+        "shared",
+        "gpu-operator",
+    )
+    assert yaml.safe_load(found["data"]["a"])["sharing"]["mps"]["resources"] == [
+        {"name": "nvidia.com/gpu", "replicas": 8}
+    ]
 
 
 def test_a_wrong_configuration_is_an_error_of_the_filter():

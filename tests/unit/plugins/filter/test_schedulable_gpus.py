@@ -34,7 +34,8 @@ UNREAD = {"mig_mode_current": missing(999), "mig_instances": missing(999)}
         ([BARE] * 8, 0),  # its layout is lost: a scheduler that knows of any has too many
         ([SEVEN, BARE], 7),
         ([{"mig_mode_current": missing(13)}] * 2, 2),  # NVML_ERROR_FUNCTION_NOT_FOUND: its driver has no MIG
-        ([{"mig_mode_current": missing(2)}] * 2, 2),  # NVML_ERROR_INVALID_ARGUMENT: as everywhere, there is no such thing
+        # NVML_ERROR_INVALID_ARGUMENT: as everywhere, there is no such thing
+        ([{"mig_mode_current": missing(2)}] * 2, 2),
         ([], -1),
         # What could not be read agrees with no number, and is not the -1 of nothing to count.
         ([WHOLE, UNREAD], -2),

@@ -17,10 +17,14 @@ def ask():
         options = yaml.safe_load(module.DOCUMENTATION)["options"]
         assert set(given) < set(options)
         values = {**{name: option.get("default") for name, option in options.items()}, **given}
-        lookup = type("Lookup", (module.LookupModule,), {
-            "set_options": lambda self, task_keys=None, var_options=None, direct=None: None,
-            "get_option": lambda self, option, hostvars=None: values[option],
-        })
+        lookup = type(
+            "Lookup",
+            (module.LookupModule,),
+            {
+                "set_options": lambda self, task_keys=None, var_options=None, direct=None: None,
+                "get_option": lambda self, option, hostvars=None: values[option],
+            },
+        )
         return lookup().run(list(terms), variables, **given)
 
     return run

@@ -17,11 +17,20 @@ pytestmark = pytest.mark.cores
 
 def test_the_results_of_the_tasks_are_read_as_they_were_registered(ask):
     variables = {
-        "__gpu_scheduler_slurm": {"drained": True, "mark": {"owner": "ours"}}, "__gpu_scheduler_kubernetes": {"drained": False},
-        "__gpu_scheduler_users": {"holders": []}, "__gpu_scheduler_reason": "it waits.", "__gpu_scheduler_failures": {"kubernetes": "away"},
-        "ansible_failed_result": {"msg": "away"}, "ansible_failed_task": {"name": "Ask", "action": "gpufleet.lifecycle.kube_node"},
+        "__gpu_scheduler_slurm": {"drained": True, "mark": {"owner": "ours"}},
+        "__gpu_scheduler_kubernetes": {"drained": False},
+        "__gpu_scheduler_users": {"holders": []},
+        "__gpu_scheduler_reason": "it waits.",
+        "__gpu_scheduler_failures": {"kubernetes": "away"},
+        "ansible_failed_result": {"msg": "away"},
+        "ansible_failed_task": {"name": "Ask", "action": "gpufleet.lifecycle.kube_node"},
     }
-    given = {"backends": ["slurm", "kubernetes"], "services": ["nvidia-dcgm.service"], "drain_timeout": 60, "on_timeout": "lift"}
+    given = {
+        "backends": ["slurm", "kubernetes"],
+        "services": ["nvidia-dcgm.service"],
+        "drain_timeout": 60,
+        "on_timeout": "lift",
+    }
     (state,) = ask(scheduler_state, variables=variables, **given)
     assert not state["drained"] and state["ownership"]["slurm"] == {"owner": "ours"} and state["in_use"] == ""
     assert state["failed"] == {"kubernetes": "away"} and state["lift"] == ["slurm", "kubernetes"]
@@ -31,7 +40,9 @@ def test_the_results_of_the_tasks_are_read_as_they_were_registered(ask):
 def test_every_result_is_a_fact_of_the_decider_and_a_variable_of_the_role(collection_root):
     others = {"backends", "services", "drain_timeout", "on_timeout", "failed_result", "failed_task"}
     assert set(scheduler_state.RESULTS) | others == set(_scheduler_state.Facts.__annotations__)
-    text = "".join(path.read_text(encoding="utf-8") for path in (collection_root / "roles/gpu_scheduler/tasks").glob("**/*.yml"))
+    text = "".join(
+        path.read_text(encoding="utf-8") for path in (collection_root / "roles/gpu_scheduler/tasks").glob("**/*.yml")
+    )
     ways = ("    __gpu_scheduler_%s: ", "register: __gpu_scheduler_%s\n")
     assert [name for name in scheduler_state.RESULTS if not any(way % name in text for way in ways)] == []
 

@@ -9,14 +9,30 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, firmware, libraries
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import loaded, modules, secureboot
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import dpkg, files, gpu_operator, holders, pci, versions
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import (
+    dpkg,
+    files,
+    gpu_operator,
+    holders,
+    pci,
+    versions,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import needs
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, Recorded, kernel, link, recorded, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import (
+    KERNEL,
+    Recorded,
+    kernel,
+    link,
+    recorded,
+    write,
+)
 
 pytestmark = pytest.mark.pythons
 
 MODULE = "/lib/modules/%s/updates/dkms/nvidia-current.ko" % KERNEL
-BANNER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Thu May 22 12:00:00 UTC 2025\nGCC version:  gcc 12\n"
+BANNER = (
+    "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Thu May 22 12:00:00 UTC 2025\nGCC version:  gcc 12\n"
+)
 OPEN_BANNER = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build  (x@y)\n"
 
 
@@ -113,7 +129,11 @@ def test_modprobe_configuration_decides_between_two_flavours(tmp_path):
     write(tmp_path, MODULE)
     write(tmp_path, other)
     assert modules.find(str(tmp_path), KERNEL) == [other, MODULE]
-    write(tmp_path, "/etc/nvidia/current/nvidia-modprobe.conf", "install nvidia modprobe -i nvidia-current $CMDLINE_OPTS\n")
+    write(
+        tmp_path,
+        "/etc/nvidia/current/nvidia-modprobe.conf",
+        "install nvidia modprobe -i nvidia-current $CMDLINE_OPTS\n",
+    )
     link(tmp_path, "/etc/modprobe.d/nvidia.conf", "/etc/nvidia/current/nvidia-modprobe.conf")
     assert modules.find(str(tmp_path), KERNEL) == [MODULE, other]
 
@@ -122,12 +142,24 @@ def test_a_recorded_modinfo(tmp_path):
     write(tmp_path, MODULE)
     runner = Recorded({"modinfo": recorded("modinfo-nvidia-current.txt")})
     found = modules.read(str(tmp_path), KERNEL, runner)
-    assert (found["path"], found["version"], found["license"], found["signer"]) == (MODULE, "535.261.03", "NVIDIA", "DKMS module signing key")
-    assert modules.made_for(KERNEL, found["vermagic"]) and not modules.made_for("6.1.0-56", found["vermagic"]) and not modules.made_for(KERNEL, None)
+    assert (found["path"], found["version"], found["license"], found["signer"]) == (
+        MODULE,
+        "535.261.03",
+        "NVIDIA",
+        "DKMS module signing key",
+    )
+    assert (
+        modules.made_for(KERNEL, found["vermagic"])
+        and not modules.made_for("6.1.0-56", found["vermagic"])
+        and not modules.made_for(KERNEL, None)
+    )
     assert runner.calls == [["modinfo", str(tmp_path) + MODULE]] and found["error"] is None and found["others"] == []
 
 
-@pytest.mark.parametrize(("answer", "words"), [((127, "", ""), "modinfo is not installed"), ((1, "", "modinfo: ERROR: not found"), "rc 1: modinfo: ERROR")])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [((127, "", ""), "modinfo is not installed"), ((1, "", "modinfo: ERROR: not found"), "rc 1: modinfo: ERROR")],
+)
 def test_a_module_that_cannot_be_read_says_why(tmp_path, answer, words):
     write(tmp_path, MODULE)
     found = modules.read(str(tmp_path), KERNEL, Recorded({"modinfo": answer}))
@@ -141,18 +173,36 @@ def test_flavour_by_license():
 @pytest.mark.parametrize(
     ("tree", "expected"),
     [
-        ({"/sys/module/nvidia/version": "535.261.03\n", "/proc/driver/nvidia/version": BANNER}, ("loaded", "535.261.03", "proprietary", False, False)),
-        ({"/sys/module/nvidia/version": "535.261.03\n", "/proc/driver/nvidia/version": OPEN_BANNER}, ("loaded", "535.261.03", "open", False, False)),
-        ({"/sys/module/x/y": "", "/proc/driver/nvidia/version": BANNER}, ("loaded", "535.261.03", "proprietary", False, False)),
-        ({"/sys/module/nvidia/version": "535.216.03\n", "/proc/driver/nvidia/version": BANNER}, ("loaded", "535.216.03", "proprietary", True, False)),
+        (
+            {"/sys/module/nvidia/version": "535.261.03\n", "/proc/driver/nvidia/version": BANNER},
+            ("loaded", "535.261.03", "proprietary", False, False),
+        ),
+        (
+            {"/sys/module/nvidia/version": "535.261.03\n", "/proc/driver/nvidia/version": OPEN_BANNER},
+            ("loaded", "535.261.03", "open", False, False),
+        ),
+        (
+            {"/sys/module/x/y": "", "/proc/driver/nvidia/version": BANNER},
+            ("loaded", "535.261.03", "proprietary", False, False),
+        ),
+        (
+            {"/sys/module/nvidia/version": "535.216.03\n", "/proc/driver/nvidia/version": BANNER},
+            ("loaded", "535.216.03", "proprietary", True, False),
+        ),
         ({"/sys/module/nvidia/version": "535.216.03\n"}, ("loaded", "535.216.03", None, False, False)),
         ({"/sys/module/x/y": ""}, ("not_loaded", None, None, False, False)),
         ({"/sys/module/nouveau/y": ""}, ("not_loaded", None, None, False, True)),
         ({"/proc/driver/rtc": ""}, ("not_loaded", None, None, False, None)),
-        ({"/proc/driver/rtc": "", "/proc/modules": "nouveau 1 0 - Live 0x0\n"}, ("not_loaded", None, None, False, True)),
+        (
+            {"/proc/driver/rtc": "", "/proc/modules": "nouveau 1 0 - Live 0x0\n"},
+            ("not_loaded", None, None, False, True),
+        ),
         ({"/proc/driver/rtc": "", "/proc/modules": "x 1 0 - Live 0x0\n"}, ("not_loaded", None, None, False, False)),
         ({"/sys/module/nvidia/refcnt": "0"}, ("unknown", None, None, False, False)),
-        ({"/sys/module/x/y": "", "/proc/driver/nvidia/version": "something else"}, ("unknown", None, None, False, False)),
+        (
+            {"/sys/module/x/y": "", "/proc/driver/nvidia/version": "something else"},
+            ("unknown", None, None, False, False),
+        ),
         ({}, ("unknown", None, None, False, None)),
     ],
 )
@@ -188,26 +238,44 @@ def test_the_source_of_loaded_modules_and_of_those_on_disk(tmp_path):
     write(tmp_path, "/sys/module/nvidia_drm/refcnt", "0\n")
     write(tmp_path, "/sys/module/nvidia_fs/srcversion", "CCC\n")
     assert loaded.read(str(tmp_path))["sources"] == {"nvidia": "AAA", "nvidia_uvm": "BBB"}
-    for name in ("nvidia-current.ko.xz", "nvidia-current-uvm.ko.xz", "nvidia-current-drm.ko", "nvidia-current-fs.ko.xz"):
+    for name in (
+        "nvidia-current.ko.xz",
+        "nvidia-current-uvm.ko.xz",
+        "nvidia-current-drm.ko",
+        "nvidia-current-fs.ko.xz",
+    ):
         write(tmp_path, "/lib/modules/%s/updates/dkms/%s" % (KERNEL, name))
     runner = Recorded({"modinfo": recorded("modinfo-nvidia-current.txt")})
     item = modules.read(str(tmp_path), KERNEL, runner)
-    assert modules.sources(str(tmp_path), item, runner) == dict.fromkeys(("nvidia", "nvidia_uvm"), "AC415F9243EB439A4D6B17F")
+    assert modules.sources(str(tmp_path), item, runner) == dict.fromkeys(
+        ("nvidia", "nvidia_uvm"), "AC415F9243EB439A4D6B17F"
+    )
     assert [call[-1].rsplit("/", 1)[1] for call in runner.calls] == ["nvidia-current.ko.xz", "nvidia-current-uvm.ko.xz"]
 
 
 def debian_library(root, version):
     write(root, "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.%s" % version)
     link(root, "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1", "libnvidia-ml.so.%s" % version)
-    link(root, "/etc/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1")
-    link(root, "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", "/etc/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu")
+    link(
+        root,
+        "/etc/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu",
+        "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.1",
+    )
+    link(
+        root,
+        "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+        "/etc/alternatives/nvidia--libnvidia-ml.so.1-x86_64-linux-gnu",
+    )
 
 
 def test_the_library_is_the_file_that_the_package_installed(tmp_path):
     debian_library(tmp_path, "535.261.03")
     write(tmp_path, "/usr/local/lib/libnvidia-ml.so.1")
     found = libraries.read(str(tmp_path))
-    assert (found["version"], found["path"]) == ("535.261.03", "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.535.261.03")
+    assert (found["version"], found["path"]) == (
+        "535.261.03",
+        "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.535.261.03",
+    )
 
 
 def test_a_library_without_a_version_in_its_name_says_nothing(tmp_path):
@@ -282,22 +350,33 @@ def test_secure_boot_without_sys_is_unknown(tmp_path):
 
 
 def test_enrolled_keys():
-    listing = "[key 1]\n        Issuer: CN=A\n        Subject: O=Debian, CN=Debian Secure Boot CA\n[key 2]\n        Subject: CN=DKMS module signing key\n"
-    assert secureboot.read_keys(Recorded({"mokutil --list-enrolled": listing})) == ["DKMS module signing key", "Debian Secure Boot CA"]
+    listing = (
+        "[key 1]\n        Issuer: CN=A\n        Subject: O=Debian, CN=Debian Secure Boot CA\n[key 2]\n"
+        "        Subject: CN=DKMS module signing key\n"
+    )
+    assert secureboot.read_keys(Recorded({"mokutil --list-enrolled": listing})) == [
+        "DKMS module signing key",
+        "Debian Secure Boot CA",
+    ]
     assert secureboot.read_keys(Recorded({})) is None
     assert secureboot.read_keys(Recorded({"mokutil": (1, "", "")})) is None
 
 
 KERNEL_KEYS = """\
 02c3fc38 I------     2 perm 1f0b0000     0     0 keyring   .builtin_trusted_keys: 2
-0a1b2c3d I------     1 perm 1f030000     0     0 asymmetri Canonical Ltd. Kernel Module Signing: 88f752e560a1e0737e31163a466ad7b70a850c19: X509.rsa 0a850c19 []
-0a1b2c3e I------     1 perm 1f010000     0     0 asymmetri Build time autogenerated kernel key: 1a2b: X509.rsa 9ba3c6a1 []
+0a1b2c3d I------     1 perm 1f030000     0     0 asymmetri Canonical Ltd. Kernel Module Signing: \
+88f752e560a1e0737e31163a466ad7b70a850c19: X509.rsa 0a850c19 []
+0a1b2c3e I------     1 perm 1f010000     0     0 asymmetri Build time autogenerated kernel key: 1a2b: X509.rsa \
+9ba3c6a1 []
 1c2d3e4f I--Q---     4 perm 3f030000     0     0 user      asymmetric: X509. 16
 """
 
 
 def test_keys_that_the_kernel_has_built_in(tmp_path):
-    assert secureboot.parse_kernel_keys(KERNEL_KEYS) == ["Build time autogenerated kernel key", "Canonical Ltd. Kernel Module Signing"]
+    assert secureboot.parse_kernel_keys(KERNEL_KEYS) == [
+        "Build time autogenerated kernel key",
+        "Canonical Ltd. Kernel Module Signing",
+    ]
     assert secureboot.parse_kernel_keys("") == []
     write(tmp_path, "/proc/keys", KERNEL_KEYS)
     write(tmp_path, "/sys/firmware/efi/x")
@@ -305,16 +384,26 @@ def test_keys_that_the_kernel_has_built_in(tmp_path):
     assert len(secureboot.read(str(tmp_path), Recorded({}))["built_in"]) == 2
 
 
-@pytest.mark.parametrize("ready,container,program,owner", [
-    (None, False, False, False),
-    ("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\n", False, False, False),
-    # the validator's word is the newest: what is mounted may be the host's own root
-    ("IS_HOST_DRIVER=true\n", False, True, False),
-    ("IS_HOST_DRIVER=false\nNVIDIA_DRIVER_ROOT=/run/nvidia/driver\n", False, False, True),
-    (None, True, False, True), (None, False, True, True), ("", True, True, True), ("something else\n", False, False, False),
-])
+@pytest.mark.parametrize(
+    "ready,container,program,owner",
+    [
+        (None, False, False, False),
+        ("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\n", False, False, False),
+        # the validator's word is the newest: what is mounted may be the host's own root
+        ("IS_HOST_DRIVER=true\n", False, True, False),
+        ("IS_HOST_DRIVER=false\nNVIDIA_DRIVER_ROOT=/run/nvidia/driver\n", False, False, True),
+        (None, True, False, True),
+        (None, False, True, True),
+        ("", True, True, True),
+        ("something else\n", False, False, False),
+    ],
+)
 def test_who_brings_the_driver(tmp_path, ready, container, program, owner):
-    for path, content in ((gpu_operator.READY, ready), (gpu_operator.CONTAINER, "" if container else None), (gpu_operator.PROGRAM, "" if program else None)):
+    for path, content in (
+        (gpu_operator.READY, ready),
+        (gpu_operator.CONTAINER, "" if container else None),
+        (gpu_operator.PROGRAM, "" if program else None),
+    ):
         if content is not None:
             write(tmp_path, path, content)
     found = gpu_operator.read(str(tmp_path))
@@ -331,7 +420,11 @@ def test_what_the_operator_left_cannot_be_read(tmp_path):
 
 
 def test_pci_devices(tmp_path):
-    for address, vendor, kind in (("0000:1b:00.0", "0x10de", "0x030200"), ("0000:1b:00.1", "0x10de", "0x040300"), ("0000:00:02.0", "0x8086", "0x030000")):
+    for address, vendor, kind in (
+        ("0000:1b:00.0", "0x10de", "0x030200"),
+        ("0000:1b:00.1", "0x10de", "0x040300"),
+        ("0000:00:02.0", "0x8086", "0x030000"),
+    ):
         for name, value in (("vendor", vendor), ("class", kind), ("device", "0x2330")):
             write(tmp_path, "/sys/bus/pci/devices/%s/%s" % (address, name), value + "\n")
     assert pci.read(str(tmp_path)) == [{"address": "0000:1b:00.0", "device": "0x2330", "class": "0x030200"}]
@@ -369,7 +462,10 @@ def test_a_recorded_list_of_packages(tmp_path):
     ],
 )
 def test_states_of_an_interrupted_dpkg(tmp_path, status, state):
-    found = dpkg.read(str(tmp_path), Recorded({"dpkg-query": "nvidia-kernel-dkms\tamd64\t535.261.03-1\t%s\tnvidia-graphics-drivers\n" % status}))
+    found = dpkg.read(
+        str(tmp_path),
+        Recorded({"dpkg-query": "nvidia-kernel-dkms\tamd64\t535.261.03-1\t%s\tnvidia-graphics-drivers\n" % status}),
+    )
     assert found["interrupted"] == ([{"package": "nvidia-kernel-dkms", "state": state}] if state else [])
     assert found["available"] is True
 
@@ -415,8 +511,21 @@ def test_holders(tmp_path):
     write(tmp_path, "/proc/13/maps", "7f00-7f01 rw-s 0000 00:06 12 /dev/nvidia1\n7f02-7f03 r-xp 0000 00:06 12\n")
     found = dict((item["pid"], item) for item in holders.read(str(tmp_path)))
     assert sorted(found) == [10, 12, 13, 14]
-    assert found[10] == {"pid": 10, "user": "4294900000", "comm": "job10", "unit": "dcgm.service", "pod": None, "job": None, "devices": ["/dev/nvidia0"]}
-    assert (found[12]["unit"], found[14]["unit"], found[13]["devices"], found[13]["user"]) == ("session-1.scope", None, ["/dev/nvidia1"], None)
+    assert found[10] == {
+        "pid": 10,
+        "user": "4294900000",
+        "comm": "job10",
+        "unit": "dcgm.service",
+        "pod": None,
+        "job": None,
+        "devices": ["/dev/nvidia0"],
+    }
+    assert (found[12]["unit"], found[14]["unit"], found[13]["devices"], found[13]["user"]) == (
+        "session-1.scope",
+        None,
+        ["/dev/nvidia1"],
+        None,
+    )
     assert holders.read(str(tmp_path / "empty")) is None
 
 
@@ -433,7 +542,11 @@ def test_facts_of_a_node_with_a_driver(tmp_path):
     found = facts.read(
         str(tmp_path),
         Recorded(
-            {"modinfo": recorded("modinfo-nvidia-current.txt"), "dkms status": recorded("dkms-status-installed.txt"), "dpkg-query": recorded("dpkg-query.txt")}
+            {
+                "modinfo": recorded("modinfo-nvidia-current.txt"),
+                "dkms status": recorded("dkms-status-installed.txt"),
+                "dpkg-query": recorded("dpkg-query.txt"),
+            }
         ),
     )
     assert found["modules"][KERNEL]["version"] == "535.261.03" and found["headers"][KERNEL] is True

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs modules that change GPUs (_nvml_task) without a node: their options, a lock below a directory, and what the archive would answer."""
+"""Runs modules that change GPUs (_nvml_task) without a node: their options, a lock below a directory, and what the
+archive would answer.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ class Frame:
     def __init__(self, monkeypatch, path):
         self.monkeypatch, self.path, self.real = monkeypatch, path, lock.NodeLock
         self.module = None
-        monkeypatch.setattr(lock, "NodeLock", lambda owner, timeout_s: self.real(path=path, owner=owner, timeout_s=timeout_s))
+        monkeypatch.setattr(
+            lock, "NodeLock", lambda owner, timeout_s: self.real(path=path, owner=owner, timeout_s=timeout_s)
+        )
         monkeypatch.setattr(lock, "ignore_hangup", lambda: None)
 
     def taken(self, **owner):
@@ -73,7 +77,8 @@ def answer(**more):
 class Runtime:
     """What node.ready answers for a module whose work is PACKAGE of the archive.
 
-    It notes each call, and answers RESULT or raises it. What it is called has to be in the archive that the controller sends.
+    It notes each call, and answers RESULT or raises it. What it is called has to be in the archive that the controller
+    sends.
     """
 
     def __init__(self, frame, package, result, **names):

@@ -38,10 +38,15 @@ class Bench:
                 self.held.append((is_held(self.lock_path), bool(pass_fds)))
                 self.owner = read_json(self.lock_path)
             return self.node(argv, timeout)
+
         return call
 
     def run(self, check=False, diff=True, **options):
-        arguments = {"ANSIBLE_MODULE_ARGS": dict(options, _ansible_check_mode=check, _ansible_diff=diff, _ansible_remote_tmp=self.node.root)}
+        arguments = {
+            "ANSIBLE_MODULE_ARGS": dict(
+                options, _ansible_check_mode=check, _ansible_diff=diff, _ansible_remote_tmp=self.node.root
+            )
+        }
         self.patch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode("utf-8"))
         self.patch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
         self.patch.setattr(sys, "stdin", io.StringIO())
@@ -49,7 +54,9 @@ class Bench:
         self.patch.setattr(dkms_module.lock, "ignore_hangup", lambda: None)
         self.patch.setattr(dkms_module.lock, "NodeLock", lambda **kwargs: NodeLock(path=self.lock_path, **kwargs))
         self.patch.setattr(dkms_module.dkms_act, "wait_for_others", lambda deadline: self.others)
-        self.patch.setattr(dkms_module, "DkmsModule", lambda params, runner: DkmsModule(params, runner, self.node.root, ARCH))
+        self.patch.setattr(
+            dkms_module, "DkmsModule", lambda params, runner: DkmsModule(params, runner, self.node.root, ARCH)
+        )
         with pytest.raises(SystemExit):
             dkms_module.main()
         return json.loads(self.capsys.readouterr().out.strip().splitlines()[-1])
@@ -64,9 +71,18 @@ def test_check_mode_then_the_change_then_nothing(bench):
     foretold = bench.run(check=True, version=NEW)
     assert foretold["changed"] and bench.held == [] and not os.path.exists(bench.lock_path)
     done = bench.run(version=NEW, rollout_id="r-7", step="install")
-    assert done["changed"] and done["kernels"] == foretold["kernels"] and done["diff"]["after"] == foretold["diff"]["after"]
+    assert (
+        done["changed"]
+        and done["kernels"] == foretold["kernels"]
+        and done["diff"]["after"] == foretold["diff"]["after"]
+    )
     assert bench.held == [(True, True)], "the build must run under the lock and carry it"
-    assert (bench.owner["module"], bench.owner["rollout_id"], bench.owner["step"], bench.owner["pid"]) == ("dkms_module", "r-7", "install", os.getpid())
+    assert (bench.owner["module"], bench.owner["rollout_id"], bench.owner["step"], bench.owner["pid"]) == (
+        "dkms_module",
+        "r-7",
+        "install",
+        os.getpid(),
+    )
     assert is_held(bench.lock_path) is False
     again = bench.run(version=NEW)
     assert again["changed"] is False and again["lock_waited_s"] is None
@@ -82,7 +98,9 @@ def test_the_state_of_dkms_is_read_once_before_and_once_after_a_change(bench):
     assert bench.run(version=NEW)["changed"] and statuses(bench) == 2
     assert not bench.run(version=NEW)["changed"] and statuses(bench) == 1
     with NodeLock(bench.lock_path):
-        assert not bench.run(version=NEW)["changed"] and statuses(bench) == 2, "without the lock looking is all that is done"
+        assert not bench.run(version=NEW)["changed"] and statuses(bench) == 2, (
+            "without the lock looking is all that is done"
+        )
 
 
 def test_a_settled_node_does_not_mind_who_else_is_at_work_or_that_the_lock_cannot_be_opened(bench, monkeypatch):
@@ -92,6 +110,7 @@ def test_a_settled_node_does_not_mind_who_else_is_at_work_or_that_the_lock_canno
 
     def refuse(lock):
         raise PermissionError(13, "Permission denied", lock.path)
+
     monkeypatch.setattr(NodeLock, "acquire", refuse)
     assert bench.run(version=NEW)["changed"] is False
     refused = bench.run(version=NEW, force=True)
@@ -125,19 +144,27 @@ def test_a_dkms_of_somebody_else_fails_and_starts_nothing(bench):
 def test_a_failed_build_is_a_result(bench):
     bench.node.fail["build"] = (10, "", "Error!")
     result = bench.run(version=NEW)
-    assert result["failed"] and result["rc"] == 10 and result["kernel"] == KERNEL and result["make_log"][-1].endswith("Error 2")
+    assert (
+        result["failed"]
+        and result["rc"] == 10
+        and result["kernel"] == KERNEL
+        and result["make_log"][-1].endswith("Error 2")
+    )
     assert result["rc_meaning"] == "the compilation failed" and is_held(bench.lock_path) is False
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({}, "missing required arguments: version"),
-    ({"version": NEW, "state": "exported"}, "export_dir"),
-    ({"version": NEW, "state": "imported"}, "import_files"),
-    ({"version": NEW, "build_timeout_s": 60}, "must be at least 3600"),
-    ({"version": "1.2.3"}, "Next step: install the driver's DKMS package"),
-    ({"version": NEW, "kernels": ["9.9"]}, "Installed are: %s" % KERNEL),
-    ({"version": NEW, "state": "imported", "import_files": ["/no/such.tar.gz"]}, "/no/such.tar.gz cannot be"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "missing required arguments: version"),
+        ({"version": NEW, "state": "exported"}, "export_dir"),
+        ({"version": NEW, "state": "imported"}, "import_files"),
+        ({"version": NEW, "build_timeout_s": 60}, "must be at least 3600"),
+        ({"version": "1.2.3"}, "Next step: install the driver's DKMS package"),
+        ({"version": NEW, "kernels": ["9.9"]}, "Installed are: %s" % KERNEL),
+        ({"version": NEW, "state": "imported", "import_files": ["/no/such.tar.gz"]}, "/no/such.tar.gz cannot be"),
+    ],
+)
 @pytest.mark.parametrize("check", [True, False])
 def test_bad_input_changes_nothing(bench, options, words, check):
     result = bench.run(check=check, **options)
@@ -153,7 +180,11 @@ def test_export_and_import_between_nodes(bench, tmp_path):
     bench.node = FakeNode(tmp_path / "second")
     bench.held.clear()
     result = bench.run(version=NEW, state="imported", import_files=[exported["path"]])
-    assert result["changed"] and result["kernels"][KERNEL]["after"] == "installed, module on disk: %s" % NEW and bench.held == []
+    assert (
+        result["changed"]
+        and result["kernels"][KERNEL]["after"] == "installed, module on disk: %s" % NEW
+        and bench.held == []
+    )
     with open(exported["path"], "ab") as handle:
         handle.write(b"x")
     broken = bench.run(version=NEW, state="imported", import_files=[exported["path"]])
@@ -163,15 +194,23 @@ def test_export_and_import_between_nodes(bench, tmp_path):
 def test_a_full_disk_is_a_clear_error(bench, monkeypatch):
     def full(*arguments, **keywords):
         raise OSError(28, "No space left on device", "/var/lib/dkms")
+
     monkeypatch.setattr(FakeNode, "do_build", full)
     result = bench.run(version=NEW)
-    assert result["failed"] and "No space left on device" in result["msg"] and "/var/lib/dkms" in result["msg"] and is_held(bench.lock_path) is False
+    assert (
+        result["failed"]
+        and "No space left on device" in result["msg"]
+        and "/var/lib/dkms" in result["msg"]
+        and is_held(bench.lock_path) is False
+    )
 
 
 def test_a_node_asks_for_the_archives_that_it_would_compile_before_it_starts_anything(bench):
     name = "nvidia-current_%s_%s_%s_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL, ARCH)
     asked = bench.run(version=NEW, archives_offered=[name, "nvidia-current_1_x_y_z.dkms.tar.gz"])
-    assert (asked["needs_archives"], asked["changed"], bench.held) == ([name], False, []) and not os.path.exists(bench.lock_path)
+    assert (asked["needs_archives"], asked["changed"], bench.held) == ([name], False, []) and not os.path.exists(
+        bench.lock_path
+    )
     foretold = bench.run(check=True, version=NEW, archives_offered=[name])
     assert foretold["changed"] and [item["action"] for item in foretold["steps"]] == ["load", "install"]
     assert bench.run(version=NEW)["changed"] and bench.held == [(True, True)]
@@ -180,4 +219,8 @@ def test_a_node_asks_for_the_archives_that_it_would_compile_before_it_starts_any
 
 def test_a_directory_of_the_controller_is_not_looked_for_on_the_node(bench):
     result = bench.run(version=NEW, archive_dir="/somewhere")
-    assert result["failed"] and "archive_dir is a directory on the controller" in result["msg"] and "gpufleet.lifecycle.dkms_module" in result["msg"]
+    assert (
+        result["failed"]
+        and "archive_dir is a directory on the controller" in result["msg"]
+        and "gpufleet.lifecycle.dkms_module" in result["msg"]
+    )

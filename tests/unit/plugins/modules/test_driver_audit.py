@@ -13,7 +13,13 @@ import pytest
 from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_audit
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.test_audit import NEW, OLD, changed, empty, good
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.test_audit import (
+    NEW,
+    OLD,
+    changed,
+    empty,
+    good,
+)
 
 pytestmark = pytest.mark.cores
 
@@ -50,10 +56,16 @@ def test_a_proof_that_fails_lists_every_finding_with_found_expected_and_next_ste
     assert result["failed"] and result["audit"]["verdict"] == "fail"
     lines = result["msg"].splitlines()
     assert [line.split()[1] for line in lines[1:]] == ["versions_agree", "nouveau"]
-    assert "library libnvidia-ml = 535.216.03" in lines[1] and "Expected: 535.261.03." in lines[1] and "Next step: Install one coherent set" in lines[1]
+    assert (
+        "library libnvidia-ml = 535.216.03" in lines[1]
+        and "Expected: 535.261.03." in lines[1]
+        and "Next step: Install one coherent set" in lines[1]
+    )
 
 
-@pytest.mark.parametrize(("fail_on", "failed"), [([], False), (["fail"], False), (["unknown"], True), (["fail", "unknown"], True)])
+@pytest.mark.parametrize(
+    ("fail_on", "failed"), [([], False), (["fail"], False), (["unknown"], True), (["fail", "unknown"], True)]
+)
 def test_unknown_fails_where_it_is_asked_to(run, fail_on, failed):
     result = run(changed(("pci",), None), wanted_version=NEW, fail_on=fail_on)
     assert bool(result.get("failed")) is failed

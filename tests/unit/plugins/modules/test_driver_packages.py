@@ -40,7 +40,9 @@ class Bench:
 
     def run(self, check=False, **options):
         options.setdefault("min_free_mib", 0)
-        options.update(_ansible_check_mode=check, _ansible_diff=True, _ansible_remote_tmp=str(self.root), _ansible_tmpdir=None)
+        options.update(
+            _ansible_check_mode=check, _ansible_diff=True, _ansible_remote_tmp=str(self.root), _ansible_tmpdir=None
+        )
         arguments = {"ANSIBLE_MODULE_ARGS": options}
         patch = self.monkeypatch
         # from ansible-core 2.19 on the arguments have a profile; both keep the raw ones here
@@ -51,7 +53,9 @@ class Bench:
         patch.setattr(driver_packages, "ignore_hangup", lambda: None)
         patch.setattr(driver_packages, "NodeLock", lambda **kwargs: NodeLock(path=self.lock_path, **kwargs))
         original = driver_packages.Apt
-        patch.setattr(driver_packages, "Apt", lambda runner, **kwargs: original(runner, root=str(self.machine.root), **kwargs))
+        patch.setattr(
+            driver_packages, "Apt", lambda runner, **kwargs: original(runner, root=str(self.machine.root), **kwargs)
+        )
         try:
             with pytest.raises(SystemExit):
                 driver_packages.main()
@@ -79,7 +83,13 @@ def test_a_node_that_checks_itself_at_boot_expects_what_is_installed(bench):
     path = machine.root / boot_expectation.PATH.lstrip("/")
     assert bench.run(version="535.216.03")["changed"] and not path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
-    document = {"schema": boot_expectation.SCHEMA, "driver_version": "535.216.03", "hardware": {"gpus": 8}, "mig_file": None, "policy": {}}
+    document = {
+        "schema": boot_expectation.SCHEMA,
+        "driver_version": "535.216.03",
+        "hardware": {"gpus": 8},
+        "mig_file": None,
+        "policy": {},
+    }
     path.write_text(boot_expectation.rendered(document))
     assert not bench.run(version="535.216.03")["changed"] and boot_expectation.read(str(path)) == document
     assert bench.run(check=True, version="535.261.03")["changed"] and boot_expectation.read(str(path)) == document
@@ -111,7 +121,10 @@ def test_to_another_version(bench, start, wanted, kind):
     assert set(item["name"] for item in result["transaction"][kind]) == set(SET)
     assert versions(machine) == {result["resolved"]["version"]} != {start}
     assert held(machine) == sorted(SET)
-    assert "nvidia-smi %s" % start in result["diff"][0]["before"] and "nvidia-smi %s" % result["resolved"]["version"] in result["diff"][0]["after"]
+    assert (
+        "nvidia-smi %s" % start in result["diff"][0]["before"]
+        and "nvidia-smi %s" % result["resolved"]["version"] in result["diff"][0]["after"]
+    )
 
 
 def test_check_mode_says_all_of_it_and_does_nothing(bench):
@@ -120,7 +133,9 @@ def test_check_mode_says_all_of_it_and_does_nothing(bench):
     assert result["changed"] and machine.log == [] and versions(machine) == {OLD}
     assert not (machine.root / PIN).exists() and not (bench.root / "lock").exists()
     assert any(line.startswith("upgrade 11 packages") for line in result["actions"])
-    assert any(line.startswith("hold ") for line in result["actions"]) and any(line.startswith("write ") for line in result["actions"])
+    assert any(line.startswith("hold ") for line in result["actions"]) and any(
+        line.startswith("write ") for line in result["actions"]
+    )
     assert "Pin: version %s\n" % NEW in result["diff"][1]["after"]
 
 
@@ -170,22 +185,34 @@ def test_a_mixed_set_is_refused_before_anything_runs(bench):
 
 def test_no_disk_space_is_refused(bench):
     machine = bench.make(version=OLD)
-    result = bench.run(version="535.261.03", min_free_mib=2 ** 40)
+    result = bench.run(version="535.261.03", min_free_mib=2**40)
     assert result["failed"] and "MiB free" in result["msg"] and machine.log == []
     assert [item["id"] for item in result["refusals"]] == ["disk"]
 
 
 @pytest.mark.parametrize("state", ["downloaded", "present"])
 @pytest.mark.parametrize("check", [False, True])
-@pytest.mark.parametrize("path, free, read_only, expected", [
-    ("/lib/modules", 10, False, ["disk"]), ("/var/lib/dkms", 10, False, ["disk"]), ("/usr", 2 ** 20, True, ["disk_read_only"]), ("/usr", 2 ** 20, False, []),
-])
-def test_archives_are_not_brought_where_the_packages_could_not_be_installed(bench, monkeypatch, state, check, path, free, read_only, expected):
+@pytest.mark.parametrize(
+    "path, free, read_only, expected",
+    [
+        ("/lib/modules", 10, False, ["disk"]),
+        ("/var/lib/dkms", 10, False, ["disk"]),
+        ("/usr", 2**20, True, ["disk_read_only"]),
+        ("/usr", 2**20, False, []),
+    ],
+)
+def test_archives_are_not_brought_where_the_packages_could_not_be_installed(
+    bench, monkeypatch, state, check, path, free, read_only, expected
+):
     """The node is drained between the two."""
     machine = bench.make()
-    room = {"device": 1, "free": 2 ** 50, "read_only": False}
-    short = {"device": 2, "free": free * 2 ** 20, "read_only": read_only}
-    monkeypatch.setattr(driver_packages.Apt, "filesystems", lambda self, paths: {name: short if name == path else room for name in paths})
+    room = {"device": 1, "free": 2**50, "read_only": False}
+    short = {"device": 2, "free": free * 2**20, "read_only": read_only}
+    monkeypatch.setattr(
+        driver_packages.Apt,
+        "filesystems",
+        lambda self, paths: {name: short if name == path else room for name in paths},
+    )
     result = bench.run(version="535.261.03", state=state, check=check)
     assert bool(result.get("failed")) == bool(expected) and [item["id"] for item in result["refusals"]] == expected
     assert not expected or path in result["msg"] and machine.log == []
@@ -196,7 +223,11 @@ def test_archives_are_not_brought_where_the_packages_could_not_be_installed(benc
 def test_nothing_is_begun_while_another_run_has_the_package_managers_lock(bench, monkeypatch, state, check):
     machine = bench.make(version=OLD)
     waits = []
-    monkeypatch.setattr(package_locks, "held", lambda manager, root: [{"path": "/var/lib/dpkg/lock", "pid": 4711, "comm": "unattended-upgr"}])
+    monkeypatch.setattr(
+        package_locks,
+        "held",
+        lambda manager, root: [{"path": "/var/lib/dpkg/lock", "pid": 4711, "comm": "unattended-upgr"}],
+    )
     monkeypatch.setattr(package_locks, "wait", lambda look, timeout_s: waits.append(timeout_s) or (look(), True))
     result = bench.run(version="535.261.03", state=state, check=check, apt_lock_timeout_s=40)
     assert result["failed"] and [item["id"] for item in result["refusals"]] == ["lock_held"] and machine.log == []
@@ -215,15 +246,27 @@ def test_apt_without_a_solution_is_a_refusal(bench):
     machine.fail["simulate"] = (100, "", "E: Unable to correct problems, you have held broken packages.")
     result = bench.run(version="535.261.03")
     assert [item["id"] for item in result["refusals"]] == ["no_solution"] and "held broken packages" in result["msg"]
-    machine.fail["simulate"] = (100, " nvidia-smi : Depends: libnvidia-ml1 (= 550.1-1) but 535.261.03-1 is to be installed\n", "E: Unable to correct problems")
+    machine.fail["simulate"] = (
+        100,
+        " nvidia-smi : Depends: libnvidia-ml1 (= 550.1-1) but 535.261.03-1 is to be installed\n",
+        "E: Unable to correct problems",
+    )
     result = bench.run(version="535.261.03")
-    assert result["refusals"][0]["packages"] == ["nvidia-smi"] and "libnvidia-ml1 (= 550.1-1)" in result["msg"] and machine.log == []
+    assert (
+        result["refusals"][0]["packages"] == ["nvidia-smi"]
+        and "libnvidia-ml1 (= 550.1-1)" in result["msg"]
+        and machine.log == []
+    )
 
 
 def test_unsupported_system(bench):
     machine = bench.make()
     pretty = 'ID=rocky\nPRETTY_NAME="Rocky Linux 8.10 (Green Obsidian)"\n'
-    for content, name in (('ID=rocky\nVERSION_ID="8.10"\n', "rocky 8.10"), (pretty, "Rocky Linux 8.10"), ("", "unknown")):
+    for content, name in (
+        ('ID=rocky\nVERSION_ID="8.10"\n', "rocky 8.10"),
+        (pretty, "Rocky Linux 8.10"),
+        ("", "unknown"),
+    ):
         (machine.root / "etc/os-release").write_text(content, encoding="utf-8")
         result = bench.run(version="535.261.03")
         assert result["failed"] and name in result["msg"] and "debian 12" in result["msg"] and machine.log == []
@@ -237,7 +280,11 @@ def test_a_version_is_required(bench):
 def test_a_failed_install_puts_the_holds_back_and_shows_the_build_log(bench):
     machine = bench.make(version=OLD, hold=True)
     machine.packages["linux-image-amd64"]["hold"] = True
-    machine.fail["apt-get"] = (100, "Setting up nvidia-kernel-dkms\n", "E: Sub-process /usr/bin/dpkg returned an error code (1)")
+    machine.fail["apt-get"] = (
+        100,
+        "Setting up nvidia-kernel-dkms\n",
+        "E: Sub-process /usr/bin/dpkg returned an error code (1)",
+    )
     log = machine.root / "var/lib/dkms/nvidia-current/535.261.03/build/make.log"
     log.parent.mkdir(parents=True)
     log.write_text("gcc: error: this is why\n", encoding="utf-8")
@@ -313,8 +360,10 @@ def test_holds_that_a_change_takes_are_put_back_where_nobody_asks_for_any(bench)
 def test_the_age_of_holds_and_what_they_keep_out(bench):
     machine = bench.make(version=OLD)
     machine.packages["nvidia-smi"]["hold"] = True
-    machine.policy = "nvidia-smi:\n  Installed: x\n  Version table:\n     535.309.01-0+deb12u1 500\n" \
-                     "        500 http://deb.debian.org/debian-security bookworm-security/non-free amd64 Packages\n"
+    machine.policy = (
+        "nvidia-smi:\n  Installed: x\n  Version table:\n     535.309.01-0+deb12u1 500\n"
+        "        500 http://deb.debian.org/debian-security bookworm-security/non-free amd64 Packages\n"
+    )
     seen = bench.run(version="535.216.03", state="resolved")["holds"]
     assert [(row["package"], row["since"], row["age_days"]) for row in seen] == [("nvidia-smi", None, None)]
     assert (seen[0]["newer"], seen[0]["security"]) == (["535.309.01-0+deb12u1", NEW], ["535.309.01-0+deb12u1"])
@@ -329,7 +378,10 @@ def test_the_age_of_holds_and_what_they_keep_out(bench):
     assert not again["changed"] and (again["holds"][0]["package"], again["holds"][0]["age_days"]) == ("libcuda1", 40)
     moved = bench.run(version="535.261.03", hold=True)["holds"]
     assert set(row["age_days"] for row in moved) == {0} and set(row["version"] for row in moved) == {NEW}
-    assert bench.run(version="535.261.03", hold=False)["holds"] == [] and json.loads(record.read_text(encoding="utf-8")) == {}
+    assert (
+        bench.run(version="535.261.03", hold=False)["holds"] == []
+        and json.loads(record.read_text(encoding="utf-8")) == {}
+    )
 
 
 def test_absent_removes_the_driver_and_the_pin(bench):
@@ -348,7 +400,9 @@ def test_tree_names_are_given_for_every_kernel(bench):
     (machine.root / "boot/vmlinuz-6.1.0-57-amd64").write_bytes(b"")
     trees = bench.run(version="535.261.03", state="resolved")["resolved"]["trees"]
     assert sorted(trees) == ["6.1.0-56-amd64", "6.1.0-57-amd64"] and trees["6.1.0-57-amd64"] is None
-    assert trees["6.1.0-56-amd64"].startswith("nvidia-current_535.261.03_6.1.0-56-amd64_") and trees["6.1.0-56-amd64"].endswith("_gcc-12.2.0.dkms.tar.gz")
+    assert trees["6.1.0-56-amd64"].startswith("nvidia-current_535.261.03_6.1.0-56-amd64_") and trees[
+        "6.1.0-56-amd64"
+    ].endswith("_gcc-12.2.0.dkms.tar.gz")
 
 
 def test_the_name_in_dkms_is_read_where_the_package_is_installed(bench):
@@ -392,7 +446,11 @@ def test_a_node_that_the_driver_cannot_work_on_is_refused_before_anything_is_rep
     (machine.root / "var/lib/dpkg/updates/0001").write_text("", encoding="utf-8")
     (machine.root / "sys/bus/pci/devices").mkdir(parents=True)
     result = bench.run(check=check, version="535.261.03", require=["gpu", "headers"])
-    assert result["failed"] and machine.log == [] and [item["id"] for item in result["refusals"]][:2] == ["no_gpu", "no_headers"]
+    assert (
+        result["failed"]
+        and machine.log == []
+        and [item["id"] for item in result["refusals"]][:2] == ["no_gpu", "no_headers"]
+    )
     assert result["msg"].startswith("Nothing was changed. No NVIDIA GPU was found: none on the PCI bus.")
     assert "install linux-headers-6.1.0-56-amd64, or remove the kernel" in result["msg"]
 
@@ -438,9 +496,15 @@ def test_the_flavour_follows_the_gpus(bench):
     assert [gpu["architecture"] for gpu in result["gpus"]] == ["hopper", "hopper"] and "560" in result["flavour_reason"]
 
 
-@pytest.mark.parametrize("devices,flavour,words", [
-    ([B200], "auto", "its first branch is 570"), ([B200], "proprietary", "it needs the open one"), ([V100], "open", "it needs the proprietary one"),
-    ([], "auto", "no NVIDIA GPU on the PCI bus")])
+@pytest.mark.parametrize(
+    "devices,flavour,words",
+    [
+        ([B200], "auto", "its first branch is 570"),
+        ([B200], "proprietary", "it needs the open one"),
+        ([V100], "open", "it needs the proprietary one"),
+        ([], "auto", "no NVIDIA GPU on the PCI bus"),
+    ],
+)
 def test_a_flavour_that_cannot_work_changes_nothing(bench, devices, flavour, words):
     machine = bench.make(version=OLD)
     (machine.root / "sys/bus/pci/devices").mkdir(parents=True)
@@ -450,11 +514,14 @@ def test_a_flavour_that_cannot_work_changes_nothing(bench, devices, flavour, wor
     assert result["resolvable"] is False
 
 
-@pytest.mark.parametrize("options,ident,words", [
-    ({"kernel_module": "prebuilt"}, "impossible_flavour", "no prebuilt modules of the driver for Debian's kernels"),
-    ({"components": ["fabricmanager"]}, "no_component", "Debian has no fabric manager"),
-    ({"source": "cuda"}, "partly_available", "nvidia-driver-cuda: not in the index"),
-])
+@pytest.mark.parametrize(
+    "options,ident,words",
+    [
+        ({"kernel_module": "prebuilt"}, "impossible_flavour", "no prebuilt modules of the driver for Debian's kernels"),
+        ({"components": ["fabricmanager"]}, "no_component", "Debian has no fabric manager"),
+        ({"source": "cuda"}, "partly_available", "nvidia-driver-cuda: not in the index"),
+    ],
+)
 def test_what_debians_own_packages_do_not_have(bench, options, ident, words):
     machine = bench.make(version=OLD)
     result = bench.run(version="535.261.03", **options)
@@ -463,8 +530,10 @@ def test_what_debians_own_packages_do_not_have(bench, options, ident, words):
 
 # floors
 
-@pytest.mark.parametrize("start,wanted,refused", [
-    (OLD, "535.261.03", False), (NEW, "535.216.03", True), (None, "535.216.03", True)])
+
+@pytest.mark.parametrize(
+    "start,wanted,refused", [(OLD, "535.261.03", False), (NEW, "535.216.03", True), (None, "535.216.03", True)]
+)
 def test_a_declared_floor_holds_for_upgrades_and_for_the_way_back(bench, start, wanted, refused):
     machine = bench.make(version=start)
     result = bench.run(version=wanted, floors=[{"workload": "partition train", "driver": "535.230", "cuda": "12.2"}])
@@ -484,10 +553,13 @@ def test_containers_that_run_count_when_asked_to(bench, counted):
     result = bench.run(version="535.261.03", running_floors=counted)
     assert result.get("failed", False) is counted
     if counted:
-        assert "the container of trainer (pid 77)" in result["msg"] and "cuda>=12.4" in result["msg"] and machine.log == []
+        assert (
+            "the container of trainer (pid 77)" in result["msg"] and "cuda>=12.4" in result["msg"] and machine.log == []
+        )
 
 
 # dnf
+
 
 def test_a_node_with_dnf(bench, tmp_path):
     """The whole module over the real dnf: check mode foresees, the run does, the second run has nothing to do."""
@@ -495,20 +567,30 @@ def test_a_node_with_dnf(bench, tmp_path):
     machine = repositories.DnfRoot(tmp_path / "rpm", stub_packages.EL_BASE + stub_packages.redhat("580.95.05"))
     bench.machine = machine
     put_gpus(machine, B200)
-    foreseen = bench.run(check=True, version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"])
-    assert foreseen["changed"] and foreseen["resolved"]["flavour"] == "open" and foreseen["resolved"]["dkms_name"] == "nvidia-open"
+    foreseen = bench.run(
+        check=True, version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"]
+    )
+    assert (
+        foreseen["changed"]
+        and foreseen["resolved"]["flavour"] == "open"
+        and foreseen["resolved"]["dkms_name"] == "nvidia-open"
+    )
     assert foreseen["resolved"]["packages"]["nvidia-driver-cuda"] == "3:580.95.05-1.el9"
     assert machine.locks.read_text(encoding="utf-8") == ""
     done = bench.run(version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"])
     for key in ("changed", "transaction", "resolved", "diff", "actions"):
         assert foreseen[key] == done[key]
     assert "nvidia-driver-cuda-3:580.95.05-1.el9.*" in machine.locks.read_text(encoding="utf-8")
-    assert not bench.run(version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"])["changed"]
+    assert not bench.run(
+        version="580.95.05", flavour="auto", hold=True, pin=True, components=["fabricmanager", "nscq"]
+    )["changed"]
     refused = bench.run(version="999.1.1", flavour="open")
     assert refused["failed"] and "available: 3:580.95.05-1.el9" in refused["msg"]
 
 
-@pytest.mark.parametrize("options", [dict(version="535.216.03"), dict(version="535.216.03", state="downloaded"), dict(state="absent")])
+@pytest.mark.parametrize(
+    "options", [dict(version="535.216.03"), dict(version="535.216.03", state="downloaded"), dict(state="absent")]
+)
 def test_a_driver_of_the_gpu_operator_is_not_fought(bench, options):
     machine = bench.make(version=OLD) if options.get("state") == "absent" else bench.make()
     ready = machine.root / "run/nvidia/validations/driver-ready"

@@ -51,7 +51,9 @@ def run(monkeypatch, read, **params):
 def test_everything_is_read_in_one_process(monkeypatch):
     taken = snapshot.blank("nvml_error", "why", 9)
     seen = []
-    monkeypatch.setattr(gpu_health.reading, "gather", lambda *args, **options: seen.append(args + (options,)) or {"a": "reading"})
+    monkeypatch.setattr(
+        gpu_health.reading, "gather", lambda *args, **options: seen.append(args + (options,)) or {"a": "reading"}
+    )
     result = run(monkeypatch, lambda *args: {"snapshot": taken, "warnings": []})
     assert result == {"changed": False, "facts": {"a": "reading"}}
     assert seen == [(taken, {"watermark": None})]
@@ -62,7 +64,10 @@ def test_everything_is_read_in_one_process(monkeypatch):
 
 def test_nothing_else_is_read_before_the_binding_is_there(monkeypatch):
     monkeypatch.setattr(gpu_health.reading, "gather", lambda *args: pytest.fail("read too early"))
-    assert run(monkeypatch, lambda *args: {"needs_binding": True, "warnings": []}) == {"changed": False, "needs_binding": True}
+    assert run(monkeypatch, lambda *args: {"needs_binding": True, "warnings": []}) == {
+        "changed": False,
+        "needs_binding": True,
+    }
 
 
 def test_a_timeout_that_is_none_is_refused(monkeypatch):
@@ -72,4 +77,6 @@ def test_a_timeout_that_is_none_is_refused(monkeypatch):
 def test_the_options_of_the_action_alone_are_not_for_playbooks():
     assert options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
     assert options.ARGUMENT_SPEC["phase"]["choices"] == list(model.PHASES)
-    assert set(options.INTERNAL_SPEC) == set(_nvml_action.INTERNAL) and not set(options.INTERNAL_SPEC) & set(options.ARGUMENT_SPEC)
+    assert set(options.INTERNAL_SPEC) == set(_nvml_action.INTERNAL) and not set(options.INTERNAL_SPEC) & set(
+        options.ARGUMENT_SPEC
+    )

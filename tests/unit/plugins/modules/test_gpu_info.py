@@ -47,7 +47,11 @@ class FakeModule:
 
 
 def run(monkeypatch, read, **params):
-    monkeypatch.setattr(gpu_info, "AnsibleModule", lambda argument_spec, supports_check_mode: FakeModule(argument_spec, supports_check_mode, params))
+    monkeypatch.setattr(
+        gpu_info,
+        "AnsibleModule",
+        lambda argument_spec, supports_check_mode: FakeModule(argument_spec, supports_check_mode, params),
+    )
     monkeypatch.setattr(gpu_info.node, "read", read)
     with pytest.raises(Done):
         gpu_info.main()
@@ -66,7 +70,13 @@ def healthy():
 
 def test_a_reading(monkeypatch):
     result = run(monkeypatch, answer(healthy(), ["careful"]))
-    assert result == {"changed": False, "nvml_available": True, "driver_loaded": True, "gpu_count": 8, "snapshot": healthy()}
+    assert result == {
+        "changed": False,
+        "nvml_available": True,
+        "driver_loaded": True,
+        "gpu_count": 8,
+        "snapshot": healthy(),
+    }
     assert FakeModule.last.warnings == ["careful"] and FakeModule.last.supports_check_mode is True
 
 
@@ -111,13 +121,17 @@ def test_a_subset_that_does_not_exist_is_named(monkeypatch):
         subsets.choose(gather)
 
     result = run(monkeypatch, read, gather_subset=["clocks", "!clock"])
-    assert result["failed"] is True and "gather_subset has '!clock'; expected one of all, min, identity" in result["msg"]
+    assert (
+        result["failed"] is True and "gather_subset has '!clock'; expected one of all, min, identity" in result["msg"]
+    )
 
 
 def test_every_subset_and_every_key_is_documented():
     documented = gpu_info.DOCUMENTATION
     for subset in subsets.TABLE:
-        text = re.search(r"\n      - V\(%s\) is (.*?)(\n      - |\n    type)" % (subset.name,), documented, re.DOTALL).group(1)
+        text = re.search(
+            r"\n      - V\(%s\) is (.*?)(\n      - |\n    type)" % (subset.name,), documented, re.DOTALL
+        ).group(1)
         assert sorted(re.findall(r"C\((\w+)\)", text)) == sorted(subset.keys), subset.name
 
 

@@ -26,8 +26,13 @@ def play(monkeypatch, tmp_path):
     frame = framed.Frame(monkeypatch, str(tmp_path / "gpufleet.lock"))
 
     def run(result, **given):
-        runtime = framed.Runtime(frame, "_mig.task", result, TaskError=mig_task.TaskError,
-                                 Tools=lambda timeout_s, load, stuck_file: (timeout_s, bool(stuck_file)))
+        runtime = framed.Runtime(
+            frame,
+            "_mig.task",
+            result,
+            TaskError=mig_task.TaskError,
+            Tools=lambda timeout_s, load, stuck_file: (timeout_s, bool(stuck_file)),
+        )
         return frame.run(gpu_mig.main, options, runtime, **dict(CONFIG, **given)), runtime.seen
 
     run.frame = frame
@@ -36,12 +41,23 @@ def play(monkeypatch, tmp_path):
 
 def test_what_its_work_is_given(play):
     result, (((params, check_mode, tools, name_processes), holder),) = play(framed.answer(gpus=[]))
-    assert (result["gpus"], params["config_name"], check_mode, tools) == ([], "wanted", False, (120, True)) and name_processes == holders.named
+    assert (result["gpus"], params["config_name"], check_mode, tools) == (
+        [],
+        "wanted",
+        False,
+        (120, True),
+    ) and name_processes == holders.named
     assert (holder["module"], holder["step"]) == ("gpu_mig", "MIG present")
 
 
-@pytest.mark.parametrize(("check_mode", "given"), [
-    (True, {}), (False, {"state": "exported", "config": None}), (False, {"state": "generated", "config": None, "config_name": None})])
+@pytest.mark.parametrize(
+    ("check_mode", "given"),
+    [
+        (True, {}),
+        (False, {"state": "exported", "config": None}),
+        (False, {"state": "generated", "config": None, "config_name": None}),
+    ],
+)
 def test_who_changes_nothing_needs_no_lock(play, check_mode, given):
     with play.frame.taken(module="dkms_module"):
         result, seen = play(framed.answer(), check_mode=check_mode, **given)
@@ -53,14 +69,27 @@ def test_a_node_that_cannot_be_judged_fails(play):
     assert result == {"failed": True, "msg": "no such GPU", "snapshot": {"status": "stuck"}}
 
 
-@pytest.mark.parametrize(("given", "right"), [
-    ({}, True), ({"binding_digest": None}, False), ({"config_name": None}, False), ({"config": None}, False), ({"timeout_s": 0}, False),
-    ({"lock_timeout_s": -1}, False), ({"state": "cleared"}, False), ({"state": "cleared", "config": None, "config_name": None}, True),
-    ({"state": "exported", "config": None}, True), ({"state": "exported"}, False), ({"state": "generated", "config": None}, False),
-    ({"config": None, "config_name": None, "layout": []}, False), ({"config": None, "config_name": None, "layout": [{"mig_enabled": False}]}, True),
-    ({"config": None, "layout": [{"mig_enabled": False}]}, False), ({"baseline": {}}, False),
-    ({"state": "restored", "config": None, "config_name": None}, False),
-])
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ({}, True),
+        ({"binding_digest": None}, False),
+        ({"config_name": None}, False),
+        ({"config": None}, False),
+        ({"timeout_s": 0}, False),
+        ({"lock_timeout_s": -1}, False),
+        ({"state": "cleared"}, False),
+        ({"state": "cleared", "config": None, "config_name": None}, True),
+        ({"state": "exported", "config": None}, True),
+        ({"state": "exported"}, False),
+        ({"state": "generated", "config": None}, False),
+        ({"config": None, "config_name": None, "layout": []}, False),
+        ({"config": None, "config_name": None, "layout": [{"mig_enabled": False}]}, True),
+        ({"config": None, "layout": [{"mig_enabled": False}]}, False),
+        ({"baseline": {}}, False),
+        ({"state": "restored", "config": None, "config_name": None}, False),
+    ],
+)
 def test_options_that_go_together(play, given, right):
     result, seen = play(framed.answer(), **given)
     assert (result.get("failed") is None, len(seen)) == (right, int(right))

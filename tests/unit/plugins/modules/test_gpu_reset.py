@@ -28,7 +28,9 @@ class Snapshot(framed.Runtime):
 
 @pytest.fixture
 def play(monkeypatch, tmp_path):
-    """play(result): (result of the module, how it worked: [(run or preview, whether it may call commands, who held the lock)])."""
+    """play(result): (result of the module, how it worked: [(run or preview, whether it may call commands, who held the
+    lock)]).
+    """
     frame = framed.Frame(monkeypatch, str(tmp_path / "gpufleet.lock"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
 
@@ -64,7 +66,7 @@ def test_what_its_work_is_given(play):
     result, ((way, given, holder),) = play(framed.answer(gpus=[]), rollout_id="r1", step="mig", timeout_s=7)
     assert result["gpus"] == [] and (way, given) == ("run", True)
     assert (holder["module"], holder["rollout_id"], holder["step"]) == ("gpu_reset", "r1", "mig")
-    taken, = play.runtime.seen
+    (taken,) = play.runtime.seen
     assert (taken["deadline_s"], taken["gather"], taken["load"]) == (7, ["ecc"], play.runtime.load_binding)
     assert taken["stuck_file"]
 
@@ -86,7 +88,9 @@ def test_a_node_on_which_nothing_can_be_decided_fails(play):
     assert result == {"failed": True, "msg": "no such GPU", "snapshot": {"status": "stuck"}}
 
 
-@pytest.mark.parametrize("given", [{"gpus": []}, {"gpus": [" "]}, {"timeout_s": 0}, {"reset_timeout_s": 0}, {"lock_timeout_s": -1}])
+@pytest.mark.parametrize(
+    "given", [{"gpus": []}, {"gpus": [" "]}, {"timeout_s": 0}, {"reset_timeout_s": 0}, {"lock_timeout_s": -1}]
+)
 def test_options_that_do_not_do(play, given):
     result, worked = play(framed.answer(), **given)
     assert result["failed"] is True and worked == []

@@ -35,7 +35,12 @@ def play(monkeypatch, tmp_path):
 
 def test_what_its_work_is_given(play):
     result, (((params, check_mode, load, stuck_file), holder),), runtime = play(framed.answer(settings=[]))
-    assert (result["settings"], params["power_limit_w"], check_mode, load) == ([], "500", False, runtime.load_binding) and stuck_file
+    assert (result["settings"], params["power_limit_w"], check_mode, load) == (
+        [],
+        "500",
+        False,
+        runtime.load_binding,
+    ) and stuck_file
     assert (holder["module"], holder["step"]) == ("gpu_settings", "settings present")
 
 

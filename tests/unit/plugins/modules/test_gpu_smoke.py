@@ -50,12 +50,28 @@ def reader(remote_tmp, digest, archive, timeout_s, take):
 
 def test_what_was_asked_reaches_the_test(monkeypatch):
     seen = {}
-    monkeypatch.setattr(gpu_smoke.run, "take", lambda **keywords: seen.update(keywords) or ({"level": "t1"}, {"status": "ok"}))
+    monkeypatch.setattr(
+        gpu_smoke.run, "take", lambda **keywords: seen.update(keywords) or ({"level": "t1"}, {"status": "ok"})
+    )
     result = run(monkeypatch, reader, level="t1", gpus=["0"], together=True, dcgm_level=3, tests=["device_copy"])
-    assert result == {"changed": False, "facts": {"smoke": {"level": "t1"}, "snapshot": {"status": "ok"}}, "warned": ["careful"]}
+    assert result == {
+        "changed": False,
+        "facts": {"smoke": {"level": "t1"}, "snapshot": {"status": "ok"}},
+        "warned": ["careful"],
+    }
     assert type(seen.pop("runner")).__name__ == "Runner"
-    assert seen == {"level": "t1", "wanted": ["0"], "together": True, "library_path": None, "dcgm_level": 3, "only": ["device_copy"], "load": "load",
-                    "deadline_s": 300, "dcgm_deadline_s": 3600, "stuck_file": "/x"}
+    assert seen == {
+        "level": "t1",
+        "wanted": ["0"],
+        "together": True,
+        "library_path": None,
+        "dcgm_level": 3,
+        "only": ["device_copy"],
+        "load": "load",
+        "deadline_s": 300,
+        "dcgm_deadline_s": 3600,
+        "stuck_file": "/x",
+    }
 
 
 @pytest.mark.parametrize("level, seconds", [("t0", 90), ("t1", 300), ("t2", 1200), ("t3", 1200)])

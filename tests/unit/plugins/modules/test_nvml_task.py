@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The frame of the modules that change GPUs: the lock around the work, who asks for the archive, and how a task ends."""
+"""The frame of the modules that change GPUs: the lock around the work, who asks for the archive, and how a task
+ends.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def test_check_mode_needs_no_lock(play):
 def test_a_lock_that_is_held_stops_it_and_names_the_holder(play):
     with play.frame.taken(module="dkms_module", step="build"):
         result, seen = play(framed.answer(), lock_timeout_s=0)
-    assert result["failed"] is True and result["lock"]["step"] == "build" and "dkms_module" in result["msg"] and seen == []
+    assert (
+        result["failed"] is True and result["lock"]["step"] == "build" and "dkms_module" in result["msg"] and seen == []
+    )
 
 
 def test_who_is_not_root_is_told_so(play, monkeypatch):
@@ -112,7 +116,9 @@ def test_an_archive_that_is_wrong_fails(play):
     assert result["failed"] is True and result["msg"] == "nothing was done: no match" and seen == []
 
 
-@pytest.mark.parametrize(("given", "text"), [({"wrong": "no setting"}, "no setting"), ({"binding_digest": None}, "action")])
+@pytest.mark.parametrize(
+    ("given", "text"), [({"wrong": "no setting"}, "no setting"), ({"binding_digest": None}, "action")]
+)
 def test_options_that_do_not_do(play, given, text):
     result, seen = play(framed.answer(), **given)
     assert result["failed"] is True and text in result["msg"] and seen == []

@@ -43,8 +43,19 @@ def run_module(monkeypatch, capsys, tmp_path):
 
 
 def outcome(action="reload", **more):
-    return dict({"changed": True, "action": action, "why": "", "reasons": [], "reboot_required": action == "reboot", "reboot_reason": "", "actions": [],
-                 "problems": []}, **more)
+    return dict(
+        {
+            "changed": True,
+            "action": action,
+            "why": "",
+            "reasons": [],
+            "reboot_required": action == "reboot",
+            "reboot_reason": "",
+            "actions": [],
+            "problems": [],
+        },
+        **more,
+    )
 
 
 @pytest.fixture(name="task")
@@ -82,15 +93,25 @@ def test_check_mode_takes_no_lock_and_all_else_does(run, task, tmp_path, policy)
 
 
 def test_work_on_the_gpus_is_told_before_all_else(run, task):
-    task["answer"] = outcome("refuse", changed=False, reasons=[
-        reload.reason("policy", "the policy is to reboot", "reboot the node"), reload.reason("at_work", "python3 computes", "let it end", False)])
+    task["answer"] = outcome(
+        "refuse",
+        changed=False,
+        reasons=[
+            reload.reason("policy", "the policy is to reboot", "reboot the node"),
+            reload.reason("at_work", "python3 computes", "let it end", False),
+        ],
+    )
     result = run(driver_reload, policy="reboot")
     assert result["failed"] and result["msg"] == (
-        "The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: python3 computes. Next step: let it end. "
-        "Nothing was changed.")
+        "The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: python3 computes. Next "
+        "step: let it end. Nothing was changed."
+    )
 
 
-@pytest.mark.parametrize(("helps", "words"), [(True, "without a reboot: python3 holds it"), (False, "and a reboot would not help: python3 holds it")])
+@pytest.mark.parametrize(
+    ("helps", "words"),
+    [(True, "without a reboot: python3 holds it"), (False, "and a reboot would not help: python3 holds it")],
+)
 def test_a_refusal_names_the_reasons_and_the_next_step(run, task, helps, words):
     task["answer"] = outcome("refuse", changed=False, reasons=[reload.reason("x", "python3 holds it", "end it", helps)])
     result = run(driver_reload, policy="reload")
@@ -100,8 +121,14 @@ def test_a_refusal_names_the_reasons_and_the_next_step(run, task, helps, words):
 
 
 def test_a_refusal_of_a_reboot_does_not_advise_one(run, task):
-    task["answer"] = outcome("refuse", changed=False, reasons=[
-        reload.reason("policy", "the policy is to reboot", "reboot the node"), reload.reason("holders_unknown", "nobody knows", "look at the node", False)])
+    task["answer"] = outcome(
+        "refuse",
+        changed=False,
+        reasons=[
+            reload.reason("policy", "the policy is to reboot", "reboot the node"),
+            reload.reason("holders_unknown", "nobody knows", "look at the node", False),
+        ],
+    )
     said = run(driver_reload, policy="reboot")["msg"]
     assert "nobody knows. Next step: look at the node. Nothing was changed." in said and "reboot the node" not in said
 
@@ -111,7 +138,10 @@ def test_problems_fail_and_before_a_reboot_they_are_told(run, task, monkeypatch)
     monkeypatch.setattr(basic.AnsibleModule, "warn", lambda module, text, **more: told.append(text))
     task["answer"] = outcome("refuse", problems=["could not start x"], actions=["unload nvidia"])
     result = run(driver_reload)
-    assert result["failed"] and "could not start x. Done: unload nvidia. Next step: look at the kernel log" in result["msg"]
+    assert (
+        result["failed"]
+        and "could not start x. Done: unload nvidia. Next step: look at the kernel log" in result["msg"]
+    )
     task["answer"] = outcome("reboot", problems=["could not start x"])
     result = run(driver_reload)
     assert not result.get("failed") and told == ["Before the reboot that is due: could not start x"]
@@ -138,7 +168,11 @@ def a_boot_loader(monkeypatch, tmp_path):
     state = {"default": RUNNING, "unproven": "", "problem": None, "acts": 0, "pinned": True}
 
     def decide(facts, kernel, pin):
-        return {"problem": state["problem"], "changed": state["default"] != kernel or pin and not state["pinned"], "menu": False}
+        return {
+            "problem": state["problem"],
+            "changed": state["default"] != kernel or pin and not state["pinned"],
+            "menu": False,
+        }
 
     def act(root, runner, kernel, pin):
         state["acts"] += 1
@@ -150,9 +184,15 @@ def a_boot_loader(monkeypatch, tmp_path):
 
     monkeypatch.setattr(boot_default, "read", lambda root, runner: {})
     monkeypatch.setattr(boot_default, "decide", decide)
-    monkeypatch.setattr(boot_default, "unproven", lambda root, runner, kernel, version: state.update(asked=version) or state["unproven"])
+    monkeypatch.setattr(
+        boot_default, "unproven", lambda root, runner, kernel, version: state.update(asked=version) or state["unproven"]
+    )
     monkeypatch.setattr(boot_default, "act", act)
-    monkeypatch.setattr(boot_kernel.kernels, "read", lambda root, runner: {"running": RUNNING, "installed": [RUNNING, OTHER], "next_boot": state["default"]})
+    monkeypatch.setattr(
+        boot_kernel.kernels,
+        "read",
+        lambda root, runner: {"running": RUNNING, "installed": [RUNNING, OTHER], "next_boot": state["default"]},
+    )
     return state
 
 
@@ -172,11 +212,22 @@ def test_a_default_by_chance_is_pinned_where_that_is_wanted(run, boot):
     assert boot["asked"] == "535.261.03", "the module's version has no revision of a package"
 
 
-@pytest.mark.parametrize(("key", "value", "words"), [
-    ("unproven", "there is no NVIDIA module for x", "there is no NVIDIA module for x. The default boot entry was left as it is. Next step: build"),
-    ("problem", "the boot loader is not known", "the boot loader is not known. The default boot entry was left as it is. Next step: look"),
-    ("breaks", True, "is not the default: the disk is full. Next step:"),
-])
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        (
+            "unproven",
+            "there is no NVIDIA module for x",
+            "there is no NVIDIA module for x. The default boot entry was left as it is. Next step: build",
+        ),
+        (
+            "problem",
+            "the boot loader is not known",
+            "the boot loader is not known. The default boot entry was left as it is. Next step: look",
+        ),
+        ("breaks", True, "is not the default: the disk is full. Next step:"),
+    ],
+)
 def test_a_default_that_is_refused_or_fails(run, boot, key, value, words):
     boot[key] = value
     result = run(boot_kernel, kernel=OTHER, driver_version="535.261.03")
@@ -189,11 +240,14 @@ def test_a_locked_node_keeps_its_default(run, boot):
     assert result["failed"] and result["lock"]["module"] == "dkms_module" and boot["acts"] == 0
 
 
-@pytest.mark.parametrize(("error", "words"), [
-    (kernels_of_node.Refused("no kernel package is installed"), "no kernel package is installed."),
-    (boot_default.BootError("the menu is gone"), "the menu is gone. Next step"),
-    (ManagerError("apt-get install", 100, "", "E: no such package"), "E: no such package"),
-])
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (kernels_of_node.Refused("no kernel package is installed"), "no kernel package is installed."),
+        (boot_default.BootError("the menu is gone"), "the menu is gone. Next step"),
+        (ManagerError("apt-get install", 100, "", "E: no such package"), "E: no such package"),
+    ],
+)
 def test_kernel_packages_says_what_went_wrong(run, monkeypatch, error, words):
     def perform(params, runner, acting):
         raise error
@@ -205,7 +259,11 @@ def test_kernel_packages_says_what_went_wrong(run, monkeypatch, error, words):
 
 def test_kernel_packages_in_check_mode_and_not(run, monkeypatch, tmp_path):
     seen = []
-    monkeypatch.setattr(kernel_packages, "perform", lambda params, runner, acting: seen.append((acting, len(runner.pass_fds))) or {"changed": True})
+    monkeypatch.setattr(
+        kernel_packages,
+        "perform",
+        lambda params, runner, acting: seen.append((acting, len(runner.pass_fds))) or {"changed": True},
+    )
     run(kernel_packages, check=True)
     assert not (tmp_path / "lock").exists()
     run(kernel_packages)

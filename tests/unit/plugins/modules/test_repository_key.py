@@ -33,13 +33,16 @@ def _signers():
 @pytest.fixture(name="run")
 def _run(tmp_path, monkeypatch, capsys):
     def run(check=False, **options):
-        options.update(_ansible_check_mode=check, _ansible_diff=True, _ansible_remote_tmp=str(tmp_path), _ansible_tmpdir=None)
+        options.update(
+            _ansible_check_mode=check, _ansible_diff=True, _ansible_remote_tmp=str(tmp_path), _ansible_tmpdir=None
+        )
         monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps({"ANSIBLE_MODULE_ARGS": options}).encode("utf-8"))
         monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
         monkeypatch.setattr(sys, "stdin", io.StringIO())
         with pytest.raises(SystemExit):
             repository_key.main()
         return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+
     return run
 
 
@@ -47,11 +50,15 @@ def _run(tmp_path, monkeypatch, capsys):
 def test_a_proven_key_is_written_once(run, signers, tmp_path, form):
     place, source = tmp_path / "keyrings/a.gpg", tmp_path / "a.pub"
     source.write_bytes(signers[0].key())
-    options = dict(path=str(place), url="file://%s" % source, fingerprints=[signers[0].fingerprint.lower()], format=form)
+    options = dict(
+        path=str(place), url="file://%s" % source, fingerprints=[signers[0].fingerprint.lower()], format=form
+    )
     foreseen = run(check=True, **options)
     assert foreseen["changed"] and foreseen["fingerprints"] == [signers[0].fingerprint] and not place.parent.exists()
     first = run(**options)
-    assert first["changed"] and keyring.fingerprints(place.read_bytes()) == first["fingerprints"] == [signers[0].fingerprint]
+    assert first["changed"] and keyring.fingerprints(place.read_bytes()) == first["fingerprints"] == [
+        signers[0].fingerprint
+    ]
     assert keyring.armored(place.read_bytes()) is (form == "armored") and place.stat().st_mode & 0o7777 == 0o644
     assert first["diff"]["before"] == "" and signers[0].fingerprint in first["diff"]["after"]
     assert not run(**options)["changed"] and not run(check=True, **options)["changed"]
@@ -79,17 +86,25 @@ def test_a_wrong_key_is_refused_and_leaves_nothing(run, signers, tmp_path):
 def test_the_content_of_the_task_and_its_digest(run, signers, tmp_path):
     text = signers[0].key().decode("ascii")
     place, digest = tmp_path / "a.gpg", hashlib.sha256(text.encode("ascii")).hexdigest()
-    assert "found sha256 %s" % digest in run(path=str(place), content=text, sha256="0" * 64)["msg"] and not place.exists()
+    assert (
+        "found sha256 %s" % digest in run(path=str(place), content=text, sha256="0" * 64)["msg"] and not place.exists()
+    )
     assert run(path=str(place), content=text, sha256=digest)["fingerprints"] == [signers[0].fingerprint]
 
 
-@pytest.mark.parametrize("options,words", [
-    (dict(content="x"), "Nothing says which key"), (dict(content="x", fingerprints=["3bf863cc"]), "3bf863cc is no whole fingerprint"),
-    (dict(url="file:///nowhere/a.pub", fingerprints=["0" * 40]), "file:///nowhere/a.pub cannot be had"),
-    (dict(url="http://127.0.0.1:9/a.pub", fingerprints=["0" * 40]), "http://127.0.0.1:9/a.pub cannot be had"),
-    (dict(content="<html>", fingerprints=["0" * 40]), "no OpenPGP public key"),
-    (dict(state="absent"), "state=absent needs fingerprints"), (dict(), "missing: url, content"), (dict(content="x", url="file:/a"), "mutually exclusive"),
-])
+@pytest.mark.parametrize(
+    "options,words",
+    [
+        (dict(content="x"), "Nothing says which key"),
+        (dict(content="x", fingerprints=["3bf863cc"]), "3bf863cc is no whole fingerprint"),
+        (dict(url="file:///nowhere/a.pub", fingerprints=["0" * 40]), "file:///nowhere/a.pub cannot be had"),
+        (dict(url="http://127.0.0.1:9/a.pub", fingerprints=["0" * 40]), "http://127.0.0.1:9/a.pub cannot be had"),
+        (dict(content="<html>", fingerprints=["0" * 40]), "no OpenPGP public key"),
+        (dict(state="absent"), "state=absent needs fingerprints"),
+        (dict(), "missing: url, content"),
+        (dict(content="x", url="file:/a"), "mutually exclusive"),
+    ],
+)
 def test_refusals_write_nothing(run, tmp_path, options, words):
     place = tmp_path / "a.gpg"
     result = run(**dict(dict(path=str(place)), **options))
@@ -105,12 +120,16 @@ def test_an_old_key_leaves_every_keyring(run, signers, tmp_path):
     other.write_bytes(new.key(False))
     (tmp_path / "readme").write_text("no key", encoding="utf-8")
     (tmp_path / "directory").mkdir()
-    options = dict(state="absent", fingerprints=[old.fingerprint], keyrings=[str(tmp_path / "*"), str(tmp_path / "nothing")])
+    options = dict(
+        state="absent", fingerprints=[old.fingerprint], keyrings=[str(tmp_path / "*"), str(tmp_path / "nothing")]
+    )
     before = other.stat().st_mtime_ns
     for check in (True, False):
         result = run(check=check, **options)
         assert result["changed"] and result["keyrings"] == [
-            {"path": str(tmp_path / name), "fingerprints": [old.fingerprint], "removed": name == "only.gpg"} for name in ("both.gpg", "only.gpg", "text.asc")]
+            {"path": str(tmp_path / name), "fingerprints": [old.fingerprint], "removed": name == "only.gpg"}
+            for name in ("both.gpg", "only.gpg", "text.asc")
+        ]
         assert only.exists() is check
     assert keyring.fingerprints(both.read_bytes()) == keyring.fingerprints(text.read_bytes()) == [new.fingerprint]
     assert keyring.armored(text.read_bytes()) and other.stat().st_mtime_ns == before

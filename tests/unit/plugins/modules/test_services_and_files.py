@@ -39,6 +39,7 @@ def run_module(monkeypatch, capsys, tmp_path):
 @pytest.fixture(name="systemd")
 def a_unit(monkeypatch, tmp_path):
     """A unit a.service that is active; what was told of it. stays: it does not end."""
+
     class Systemd:
         active, stays, told = "active", False, []
 
@@ -67,7 +68,12 @@ def test_services_are_stopped_once_and_check_mode_says_so_before(run, systemd):
 def test_a_service_that_does_not_stop_fails_the_task_and_is_named(run, systemd):
     systemd.stays = True
     result = run(node_services, services=["a"], state="stopped")
-    assert result["failed"] and result["failures"][0]["code"] == "not_stopped" and "a.service" in result["msg"] and result["changed"]
+    assert (
+        result["failed"]
+        and result["failures"][0]["code"] == "not_stopped"
+        and "a.service" in result["msg"]
+        and result["changed"]
+    )
 
 
 def test_systemd_that_does_not_answer_fails_the_task_before_anything_is_done(run, systemd):
@@ -76,9 +82,10 @@ def test_systemd_that_does_not_answer_fails_the_task_before_anything_is_done(run
     assert result["failed"] and "Nothing was changed" in result["msg"] and systemd.told == []
 
 
-@pytest.mark.parametrize(("module", "options"), [
-    (node_services, {"services": ["a"], "state": "stopped"}), (node_files, {"files": {"/nowhere/at/all": ""}}),
-])
+@pytest.mark.parametrize(
+    ("module", "options"),
+    [(node_services, {"services": ["a"], "state": "stopped"}), (node_files, {"files": {"/nowhere/at/all": ""}})],
+)
 def test_a_node_that_is_locked_says_by_whom(run, systemd, tmp_path, module, options):
     with lock.NodeLock(path=str(tmp_path / "lock"), owner={"module": "driver_packages", "step": "install"}):
         result = run(module, lock_timeout_s=0, **options)

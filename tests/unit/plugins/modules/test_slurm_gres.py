@@ -22,8 +22,10 @@ pytestmark = pytest.mark.cores
 
 A = ["NodeName=n1 AutoDetect=off Name=gpu Type=a File=/dev/nvidia%d" % number for number in range(2)]
 B = [
-    "NodeName=n1 AutoDetect=off Name=gpu Type=b "
-    "MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap12,/dev/nvidia-caps/nvidia-cap13"
+    (
+        "NodeName=n1 AutoDetect=off Name=gpu Type=b "
+        "MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap12,/dev/nvidia-caps/nvidia-cap13"
+    )
 ]
 
 

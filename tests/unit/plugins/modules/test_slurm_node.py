@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""slurm_node as a task calls it: what it returns when all went well, when it had to fail, and when Slurm did not do what was asked."""
+"""slurm_node as a task calls it: what it returns when all went well, when it had to fail, and when Slurm did not do
+what was asked.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,19 @@ def test_a_drain_with_its_difference(run):
 
 def test_check_mode_changes_nothing(run):
     cluster = Cluster()
-    assert run(cluster, node_name="n1", state="drained", token="tok-1", _ansible_check_mode=True)["changed"] and cluster.calls == []
+    assert (
+        run(cluster, node_name="n1", state="drained", token="tok-1", _ansible_check_mode=True)["changed"]
+        and cluster.calls == []
+    )
 
 
 def test_a_refusal_says_how_the_node_is(run):
     result = run(Cluster(), node_name="n1", state="drained", token="tok-1", expected_gpus=8)
-    assert result["failed"] and "and the node has 8" in result["msg"] and (result["state"], result["gres"]["gpus"]) == ("IDLE", 4)
+    assert (
+        result["failed"]
+        and "and the node has 8" in result["msg"]
+        and (result["state"], result["gres"]["gpus"]) == ("IDLE", 4)
+    )
 
 
 def test_what_slurm_does_not_do_is_named(run):

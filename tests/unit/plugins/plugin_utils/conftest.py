@@ -36,14 +36,33 @@ class Server:
         self._run("initdb", "-D", self.data, "-U", "postgres", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C")
 
     def _run(self, program, *arguments):
-        subprocess.run(self.as_user + [os.path.join(self.binaries, program)] + list(arguments), check=True, cwd=self.base,
-                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        subprocess.run(
+            self.as_user + [os.path.join(self.binaries, program)] + list(arguments),
+            check=True,
+            cwd=self.base,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     def start(self):
-        command = [os.path.join(self.binaries, "postgres"), "-D", self.data, "-k", self.base, "-c", "listen_addresses=", "-c", "fsync=off"]
-        self.process = subprocess.Popen(self.as_user + command, cwd=self.base, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [
+            os.path.join(self.binaries, "postgres"),
+            "-D",
+            self.data,
+            "-k",
+            self.base,
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "fsync=off",
+        ]
+        self.process = subprocess.Popen(
+            self.as_user + command, cwd=self.base, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         until = time.monotonic() + 600
-        while subprocess.run([os.path.join(self.binaries, "pg_isready"), "-q", "-h", self.base], check=False).returncode:
+        while subprocess.run(
+            [os.path.join(self.binaries, "pg_isready"), "-q", "-h", self.base], check=False
+        ).returncode:
             assert time.monotonic() < until and self.process.poll() is None, "the PostgreSQL server did not start"
             time.sleep(0.1)
 
@@ -54,7 +73,9 @@ class Server:
             self.process = None
 
     def database(self, name):
-        """The URL of an empty place for a ledger: a schema of its own, as a new database is a copy of seven megabytes each time."""
+        """The URL of an empty place for a ledger: a schema of its own, as a new database is a copy of seven megabytes
+        each time.
+        """
         psycopg = importlib.import_module("psycopg")
         with psycopg.connect(host=self.base, user="postgres", autocommit=True) as connection:
             connection.execute("CREATE SCHEMA %s" % name)
@@ -88,8 +109,16 @@ def url(request, tmp_path):
 
 @pytest.fixture(autouse=True)
 def watched(request, monkeypatch):
-    """What rollout_plan would have watched until the end of its playbook, which in these tests is the process that runs them."""
+    """What rollout_plan would have watched until the end of its playbook, which in these tests is the process that runs
+    them.
+    """
     found = []
-    if request.node.path.parent.name in ROOMS and request.node.path.name not in ("test_closer.py", "test_controller.py"):
-        monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.watcher.start", lambda *given: found.append(given))
+    if request.node.path.parent.name in ROOMS and request.node.path.name not in (
+        "test_closer.py",
+        "test_controller.py",
+    ):
+        monkeypatch.setattr(
+            "ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.watcher.start",
+            lambda *given: found.append(given),
+        )
     return found

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Artifacts on another host: whole or not there, never overwritten, compared with what was sent, and a host that is away loses no node."""
+"""Artifacts on another host: whole or not there, never overwritten, compared with what was sent, and a host that is
+away loses no node.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +62,18 @@ def there(monkeypatch, params, check_mode=False):
 @pytest.fixture
 def store(monkeypatch):
     def act(src, path, answer=None, check_mode=False, **args):
-        task = mock.Mock(args=dict(args, src=str(src), path=str(path)), async_val=0, check_mode=check_mode, diff=False, action="x", environment=None,
-                         delegate_to="keeper")
-        action = action_plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check_mode), DataLoader(), mock.Mock(), None)
+        task = mock.Mock(
+            args=dict(args, src=str(src), path=str(path)),
+            async_val=0,
+            check_mode=check_mode,
+            diff=False,
+            action="x",
+            environment=None,
+            delegate_to="keeper",
+        )
+        action = action_plugin.ActionModule(
+            task, mock.Mock(), mock.Mock(check_mode=check_mode), DataLoader(), mock.Mock(), None
+        )
         action._load_name = "x"
 
         def execute(module_name, module_args, task_vars):
@@ -82,7 +93,9 @@ def test_a_copy_is_whole_private_and_made_once(store, source, tmp_path):
     first = store(source, path)
     assert (first["changed"], first["path"]) == (True, str(path)) and first["files"] == _artifacts.listed(FILES)
     assert _artifacts.read(str(path)) == FILES and os.listdir(path.parent) == ["1-before"]
-    assert {stat.S_IMODE(os.stat(path / name).st_mode) for name in FILES} == {0o640} and stat.S_IMODE(os.stat(path).st_mode) == 0o750
+    assert {stat.S_IMODE(os.stat(path / name).st_mode) for name in FILES} == {0o640} and stat.S_IMODE(
+        os.stat(path).st_mode
+    ) == 0o750
     second = store(source, path)
     assert (second["changed"], second["path"]) == (False, str(path))
 
@@ -105,16 +118,25 @@ def test_check_mode_asks_and_writes_nothing(store, source, tmp_path):
     assert (after["changed"], after["path"]) == (False, str(path))
 
 
-@pytest.mark.parametrize("answer, words", [
-    (AnsibleConnectionFailure("no route"), "it cannot be reached (no route). Check its connection variables"),
-    ({"failed": True, "msg": "MODULE FAILURE"}, "MODULE FAILURE"),
-    ({"changed": True, "path": "/x", "files": _artifacts.listed(dict(FILES, empty=b"1"))}, "/x holds other files than were sent"),
-    ({"changed": True, "path": "/x", "files": []}, "/x holds other files than were sent"),
-])
+@pytest.mark.parametrize(
+    "answer, words",
+    [
+        (AnsibleConnectionFailure("no route"), "it cannot be reached (no route). Check its connection variables"),
+        ({"failed": True, "msg": "MODULE FAILURE"}, "MODULE FAILURE"),
+        (
+            {"changed": True, "path": "/x", "files": _artifacts.listed(dict(FILES, empty=b"1"))},
+            "/x holds other files than were sent",
+        ),
+        ({"changed": True, "path": "/x", "files": []}, "/x holds other files than were sent"),
+    ],
+)
 def test_a_copy_that_is_not_there_fails_the_task_and_names_the_host(store, source, answer, words):
     result = store(source, "/x", answer)
     assert result["failed"] is True and result["path"] == "" and result["changed"] is False
-    assert result["msg"].startswith("gpu-1: %s was not kept on the artifact host keeper: " % source) and words in result["msg"]
+    assert (
+        result["msg"].startswith("gpu-1: %s was not kept on the artifact host keeper: " % source)
+        and words in result["msg"]
+    )
     softly = store(source, "/x", answer, required=False)
     assert "failed" not in softly and softly["warnings"] == [softly["msg"]] and words in softly["msg"]
 
@@ -122,16 +144,23 @@ def test_a_copy_that_is_not_there_fails_the_task_and_names_the_host(store, sourc
 def test_a_place_where_nothing_can_be_written(store, source, tmp_path):
     (tmp_path / "file").write_text("")
     result = store(source, tmp_path / "file" / "1-before")
-    assert result["failed"] is True and "cannot be written by user %d: " % os.geteuid() in result["msg"] and "Make room there" in result["msg"]
+    assert (
+        result["failed"] is True
+        and "cannot be written by user %d: " % os.geteuid() in result["msg"]
+        and "Make room there" in result["msg"]
+    )
 
 
-@pytest.mark.parametrize("make, words", [
-    (lambda source: None, "gpu-1: there is no file in "),
-    (lambda source: (source / "directory").mkdir(), "cannot be read: Is a directory"),
-    (lambda source: (source / "link").symlink_to("/etc/passwd"), "cannot be read: "),
-    (lambda source: os.mkfifo(source / "pipe"), "pipe is no file of up to"),
-    (lambda source: source.rmdir(), "cannot be read: No such file"),
-])
+@pytest.mark.parametrize(
+    "make, words",
+    [
+        (lambda source: None, "gpu-1: there is no file in "),
+        (lambda source: (source / "directory").mkdir(), "cannot be read: Is a directory"),
+        (lambda source: (source / "link").symlink_to("/etc/passwd"), "cannot be read: "),
+        (lambda source: os.mkfifo(source / "pipe"), "pipe is no file of up to"),
+        (lambda source: source.rmdir(), "cannot be read: No such file"),
+    ],
+)
 def test_only_files_are_sent(store, tmp_path, make, words):
     source = tmp_path / "bundle"
     source.mkdir()
@@ -146,10 +175,16 @@ def test_the_internal_option_is_not_for_playbooks(store, source):
         store(source, "/x", {}, files={"a": "b"})
 
 
-@pytest.mark.parametrize("sent, words", [
-    (None, "files: set by the action plugin"), ({"../x": _artifacts.pack(b"")}, "is no name of a file"), ({"..": _artifacts.pack(b"")}, "is no name of a file"),
-    ({"x": "?"}, "did not arrive whole: not base64"), ({"x": _artifacts.pack(b"y" * 100)[:-4]}, "did not arrive whole"),
-])
+@pytest.mark.parametrize(
+    "sent, words",
+    [
+        (None, "files: set by the action plugin"),
+        ({"../x": _artifacts.pack(b"")}, "is no name of a file"),
+        ({"..": _artifacts.pack(b"")}, "is no name of a file"),
+        ({"x": "?"}, "did not arrive whole: not base64"),
+        ({"x": _artifacts.pack(b"y" * 100)[:-4]}, "did not arrive whole"),
+    ],
+)
 def test_the_module_takes_whole_files_of_plain_names_alone(monkeypatch, tmp_path, sent, words):
     answer = there(monkeypatch, {"src": "/s", "path": str(tmp_path / "p"), "required": True, "files": sent})
     assert answer["failed"] is True and words in answer["msg"] and os.listdir(tmp_path) == []

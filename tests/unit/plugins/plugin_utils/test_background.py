@@ -23,7 +23,8 @@ ARCHIVE = "nvidia-current_1.0_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"
 MODULE = """
 import hashlib, os
 from ansible.module_utils.basic import AnsibleModule
-module = AnsibleModule(argument_spec=dict(version={}, state={}, archives_offered={"type": "list"}, asked={"type": "bool"}))
+module = AnsibleModule(argument_spec=dict(version={}, state={}, archives_offered={"type": "list"}, \
+asked={"type": "bool"}))
 if module.params["asked"] is None and module.params["archives_offered"] is not None:
     module.exit_json(changed=False, needs_archives=[], compiles=["%(name)s"])
 with open("%(path)s", "w") as stream:
@@ -51,14 +52,38 @@ def _play(tmp_path):
     (place / "plugins" / "modules").mkdir(parents=True)
     for name in ("galaxy.yml", "meta", "plugins/action", "plugins/module_utils", "plugins/plugin_utils"):
         (place / name).symlink_to(ROOT / name)
-    (place / "plugins" / "modules" / "dkms_module.py").write_text(MODULE % {"name": ARCHIVE, "path": tmp_path / ARCHIVE})
+    (place / "plugins" / "modules" / "dkms_module.py").write_text(
+        MODULE % {"name": ARCHIVE, "path": tmp_path / ARCHIVE}
+    )
 
     def run(arguments, limit):
-        (tmp_path / "play.yml").write_text(PLAY.format(arguments=json.dumps(arguments), limit=limit, result=tmp_path / "result.json"))
-        environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "collections"), ANSIBLE_ASYNC_DIR=str(tmp_path / "jobs"), HOME=str(tmp_path),
-                           ANSIBLE_PYTHON_INTERPRETER=sys.executable, ANSIBLE_LOCALHOST_WARNING="false")
-        done = subprocess.run([os.path.join(os.path.dirname(sys.executable), "ansible-playbook"), "-c", "local", "-i", "localhost,", "play.yml"],
-                              cwd=str(tmp_path), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, check=False)
+        (tmp_path / "play.yml").write_text(
+            PLAY.format(arguments=json.dumps(arguments), limit=limit, result=tmp_path / "result.json")
+        )
+        environment = dict(
+            os.environ,
+            ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "collections"),
+            ANSIBLE_ASYNC_DIR=str(tmp_path / "jobs"),
+            HOME=str(tmp_path),
+            ANSIBLE_PYTHON_INTERPRETER=sys.executable,
+            ANSIBLE_LOCALHOST_WARNING="false",
+        )
+        done = subprocess.run(
+            [
+                os.path.join(os.path.dirname(sys.executable), "ansible-playbook"),
+                "-c",
+                "local",
+                "-i",
+                "localhost,",
+                "play.yml",
+            ],
+            cwd=str(tmp_path),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            check=False,
+        )
         return done, json.loads((tmp_path / "result.json").read_text()) if done.returncode == 0 else {}
 
     return run

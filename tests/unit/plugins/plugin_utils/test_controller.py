@@ -47,27 +47,63 @@ class Node:
         return answer
 
     def run(self, kind, monkeypatch, environment=(), **args):
-        task = mock.Mock(args=args, async_val=0, check_mode=False, diff=False, action="x", environment=list(environment), _uuid="t", loop=None, until=[],
-                         retries=None)
-        task.copy.side_effect = lambda: mock.Mock(args=None, async_val=0, check_mode=False, environment=list(environment))
+        task = mock.Mock(
+            args=args,
+            async_val=0,
+            check_mode=False,
+            diff=False,
+            action="x",
+            environment=list(environment),
+            _uuid="t",
+            loop=None,
+            until=[],
+            retries=None,
+        )
+        task.copy.side_effect = lambda: mock.Mock(
+            args=None, async_val=0, check_mode=False, environment=list(environment)
+        )
         connection = mock.Mock(transport="ssh")
-        action = kind.ActionModule(task, connection, mock.Mock(check_mode=False), DataLoader(), mock.Mock(), mock.Mock())
+        action = kind.ActionModule(
+            task, connection, mock.Mock(check_mode=False), DataLoader(), mock.Mock(), mock.Mock()
+        )
         action._load_name, action._shared_loader_obj = "x", mock.Mock()
-        action._execute_module = lambda module_name, module_args, task_vars, wrap_async=False: self.call("module", dict(DUE))
-        real = reboot.ActionModule(task.copy(), connection, mock.Mock(check_mode=False), DataLoader(), mock.Mock(), mock.Mock())
-        monkeypatch.setattr(reboot.ActionModule, "get_distribution", lambda this, task_vars: self.call("distribution", DEBIAN))
-        monkeypatch.setattr(reboot.ActionModule, "get_system_boot_time", lambda this, distribution: self.call("boot time", "then"))
-        monkeypatch.setattr(reboot.ActionModule, "get_shutdown_command", lambda this, task_vars, distribution: self.call("find", "/sbin/shutdown"))
-        monkeypatch.setattr(reboot.ActionModule, "validate_reboot", lambda this, *dummy, **more: {"rebooted": True, "changed": True})
-        monkeypatch.setattr(real, "_low_level_execute_command", lambda command, sudoable=True: self.call(command, {"rc": 0}))
-        action._shared_loader_obj.action_loader.get.side_effect = lambda name, task, **dummy: setattr(real, "_task", task) or real
+        action._execute_module = lambda module_name, module_args, task_vars, wrap_async=False: self.call(
+            "module", dict(DUE)
+        )
+        real = reboot.ActionModule(
+            task.copy(), connection, mock.Mock(check_mode=False), DataLoader(), mock.Mock(), mock.Mock()
+        )
+        monkeypatch.setattr(
+            reboot.ActionModule, "get_distribution", lambda this, task_vars: self.call("distribution", DEBIAN)
+        )
+        monkeypatch.setattr(
+            reboot.ActionModule, "get_system_boot_time", lambda this, distribution: self.call("boot time", "then")
+        )
+        monkeypatch.setattr(
+            reboot.ActionModule,
+            "get_shutdown_command",
+            lambda this, task_vars, distribution: self.call("find", "/sbin/shutdown"),
+        )
+        monkeypatch.setattr(
+            reboot.ActionModule, "validate_reboot", lambda this, *dummy, **more: {"rebooted": True, "changed": True}
+        )
+        monkeypatch.setattr(
+            real, "_low_level_execute_command", lambda command, sudoable=True: self.call(command, {"rc": 0})
+        )
+        action._shared_loader_obj.action_loader.get.side_effect = lambda name, task, **dummy: (
+            setattr(real, "_task", task) or real
+        )
         return action.run(task_vars={"inventory_hostname": "a1"})
 
 
 def test_the_node_reboots_for_a_playbook_that_lives(parent, monkeypatch):
     node = Node(parent)
     result = node.run(driver_reload, monkeypatch, reboot=True)
-    assert result["rebooted"] and node.calls[:4] == ["module", "distribution", "boot time", "find"] and len(node.calls) == 5
+    assert (
+        result["rebooted"]
+        and node.calls[:4] == ["module", "distribution", "boot time", "find"]
+        and len(node.calls) == 5
+    )
     assert node.calls[4].startswith("/sbin/shutdown -r ")
 
 
@@ -102,11 +138,14 @@ def test_nothing_goes_on_after_a_wait_in_which_the_playbook_ended(parent):
         _controller.pause(1, lambda seconds: setattr(parent, "pid", 99999))
 
 
-@pytest.mark.parametrize("answer, required", [
-    ({"rebooted": True, "changed": True, "elapsed": 75}, False),
-    ({"rebooted": True, "failed": True, "elapsed": 900, "msg": "Timed out"}, False),
-    ({"failed": True, "msg": "the command was refused"}, True),
-])
+@pytest.mark.parametrize(
+    "answer, required",
+    [
+        ({"rebooted": True, "changed": True, "elapsed": 75}, False),
+        ({"rebooted": True, "failed": True, "elapsed": 900, "msg": "Timed out"}, False),
+        ({"failed": True, "msg": "the command was refused"}, True),
+    ],
+)
 def test_what_the_reboot_answered_is_the_result(parent, monkeypatch, answer, required):
     monkeypatch.setattr(reboot.ActionModule, "run", lambda this, task_vars: dict(answer))
     result = Node(parent).run(driver_reload, monkeypatch, reboot=True, reboot_timeout=900)

@@ -40,7 +40,8 @@ def _store(tmp_path):
 
 
 def act(args, *answers, copied=None, fetched=None, check=False, limit=0, jobs=()):
-    """(result, calls) of the action; ANSWERS are those of dkms_module, COPIED what comes of each copy, FETCHED the content of what is fetched.
+    """(result, calls) of the action; ANSWERS are those of dkms_module, COPIED what comes of each copy, FETCHED the
+    content of what is fetched.
 
     With a LIMIT the task has async; JOBS is what async_status answers, one after another.
     """
@@ -83,7 +84,11 @@ def act(args, *answers, copied=None, fetched=None, check=False, limit=0, jobs=()
     action._shared_loader_obj = loader
     loader.action_loader.get.side_effect = get
     connection.fetch_file.side_effect = fetch
-    with mock.patch.object(_background.Background.__init__, "__defaults__", (waits, lambda: sum(call[1] for call in calls if call[0] == "wait"))):
+    with mock.patch.object(
+        _background.Background.__init__,
+        "__defaults__",
+        (waits, lambda: sum(call[1] for call in calls if call[0] == "wait")),
+    ):
         result = action.run(task_vars={"inventory_hostname": "a1"})
     assert not told and (not limit or task.poll == 0), "Ansible would wait, too"
     assert not left, "the module was asked less often than expected"
@@ -99,7 +104,9 @@ def test_without_a_directory_the_module_is_all(store):
 def test_a_directory_without_archives_offers_none(tmp_path, directory):
     (tmp_path / "empty").mkdir()
     dummy, calls = act({"version": VERSION, "archive_dir": str(tmp_path / directory)}, {"changed": False})
-    assert calls == [("dkms_module", {"version": VERSION, "archives_offered": []})] and not (tmp_path / "missing").exists()
+    assert (
+        calls == [("dkms_module", {"version": VERSION, "archives_offered": []})] and not (tmp_path / "missing").exists()
+    )
 
 
 def test_whole_archives_of_the_version_are_offered_and_none_is_sent_that_is_not_needed(store):
@@ -111,63 +118,130 @@ def test_the_node_is_told_what_an_archive_was_built_from(store):
     with open(str(store / TWO) + ".sha256", "a", encoding="ascii") as stream:
         stream.write("\n# source %s\n" % ("ab" * 32))
     dummy, calls = act({"version": VERSION, "archive_dir": str(store)}, {"changed": False})
-    assert calls == [("dkms_module", {"version": VERSION, "archives_offered": [ONE, TWO], "archives_sources": {TWO: "ab" * 32}})]
+    assert calls == [
+        ("dkms_module", {"version": VERSION, "archives_offered": [ONE, TWO], "archives_sources": {TWO: "ab" * 32}})
+    ]
 
 
 def test_what_the_node_asks_for_is_brought_and_stays_there(store):
-    result, calls = act({"version": VERSION, "archive_dir": str(store), "remove_stale": True},
-                        {"changed": False, "needs_archives": [TWO], "compiles": [], "warnings": ["one"]}, {"changed": True, "steps": [], "warnings": ["two"]})
-    assert result["changed"] and result["warnings"] == ["one", "two"] and result["received"] == [TWO] and "needs_archives" not in result
+    result, calls = act(
+        {"version": VERSION, "archive_dir": str(store), "remove_stale": True},
+        {"changed": False, "needs_archives": [TWO], "compiles": [], "warnings": ["one"]},
+        {"changed": True, "steps": [], "warnings": ["two"]},
+    )
+    assert (
+        result["changed"]
+        and result["warnings"] == ["one", "two"]
+        and result["received"] == [TWO]
+        and "needs_archives" not in result
+    )
     assert [name for name, dummy in calls] == ["dkms_module", "file", "copy", "copy", "dkms_module"]
     assert (calls[1][1]["path"], calls[1][1]["mode"]) == (trees.STORE, "0755")
-    assert [call[1]["src"] for call in calls[2:4]] == [str(store / TWO), str(store / TWO) + ".sha256"], "the digest comes last"
+    assert [call[1]["src"] for call in calls[2:4]] == [str(store / TWO), str(store / TWO) + ".sha256"], (
+        "the digest comes last"
+    )
     assert {call[1]["dest"] for call in calls[2:4]} == {trees.STORE + "/"}
     assert calls[4][1] == {"version": VERSION, "remove_stale": True, "archives_offered": [ONE, TWO], "asked": True}
 
 
 def test_the_store_of_the_node_may_be_another_directory(store):
-    dummy, calls = act({"version": VERSION, "archive_dir": str(store), "store_dir": "/srv/dkms"}, {"needs_archives": [ONE]}, {"changed": True})
-    assert calls[1][1]["path"] == "/srv/dkms" and calls[2][1]["dest"] == "/srv/dkms/" and calls[-1][1]["store_dir"] == "/srv/dkms"
+    dummy, calls = act(
+        {"version": VERSION, "archive_dir": str(store), "store_dir": "/srv/dkms"},
+        {"needs_archives": [ONE]},
+        {"changed": True},
+    )
+    assert (
+        calls[1][1]["path"] == "/srv/dkms"
+        and calls[2][1]["dest"] == "/srv/dkms/"
+        and calls[-1][1]["store_dir"] == "/srv/dkms"
+    )
 
 
 def test_what_cannot_be_brought_fails_with_the_node(store):
-    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [ONE]}, copied={"failed": True, "msg": "No space left"})
-    assert result["failed"] and result["msg"] == "a1: the archives could not be brought to /var/lib/gpufleet/dkms: No space left"
+    result, calls = act(
+        {"version": VERSION, "archive_dir": str(store)},
+        {"needs_archives": [ONE]},
+        copied={"failed": True, "msg": "No space left"},
+    )
+    assert (
+        result["failed"]
+        and result["msg"] == "a1: the archives could not be brought to /var/lib/gpufleet/dkms: No space left"
+    )
     assert [name for name, dummy in calls] == ["dkms_module", "file", "copy"]
 
 
 @pytest.mark.parametrize("state, changed", [("prepared", True), ("built", False)])
 def test_a_node_that_only_received_an_archive_was_changed_where_that_is_what_is_wanted(store, state, changed):
-    result, dummy = act({"version": VERSION, "state": state, "archive_dir": str(store)}, {"needs_archives": [ONE]}, {"changed": False})
+    result, dummy = act(
+        {"version": VERSION, "state": state, "archive_dir": str(store)}, {"needs_archives": [ONE]}, {"changed": False}
+    )
     assert result["changed"] is changed
 
 
 THREE = ONE.replace("6.1.0-1-", "6.1.0-3-")
 DIGEST = hashlib.sha256(b"built").hexdigest()
-COMPILED = {"changed": True, "compiled": [{"kernel": "6.1.0-3-amd64", "path": "/var/lib/gpufleet/dkms/" + THREE, "sha256": DIGEST}]}
+COMPILED = {
+    "changed": True,
+    "compiled": [{"kernel": "6.1.0-3-amd64", "path": "/var/lib/gpufleet/dkms/" + THREE, "sha256": DIGEST}],
+}
 
 
 def test_what_the_node_compiles_is_kept_for_the_others(store):
-    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]}, COMPILED, fetched=b"built")
+    result, calls = act(
+        {"version": VERSION, "archive_dir": str(store)},
+        {"needs_archives": [], "compiles": [THREE]},
+        COMPILED,
+        fetched=b"built",
+    )
     assert result["changed"] and "warnings" not in result and calls[-1] == ("fetch", "/var/lib/gpufleet/dkms/" + THREE)
-    assert (store / THREE).read_bytes() == b"built" and (store / (THREE + ".sha256")).read_text() == "%s  %s\n" % (COMPILED["compiled"][0]["sha256"], THREE)
-    assert THREE in offered(str(store), VERSION) and not [path for path in store.iterdir() if path.name.startswith(".") and path.is_file()]
+    assert (store / THREE).read_bytes() == b"built" and (store / (THREE + ".sha256")).read_text() == "%s  %s\n" % (
+        COMPILED["compiled"][0]["sha256"],
+        THREE,
+    )
+    assert THREE in offered(str(store), VERSION) and not [
+        path for path in store.iterdir() if path.name.startswith(".") and path.is_file()
+    ]
 
 
 RUNS = {"started": True, "finished": False, "ansible_job_id": "j1"}
-ENDED = {"started": True, "finished": True, "ansible_job_id": "j1", "results_file": "/root/.ansible_async/j1", "stdout": "", "stderr": "gcc"}
+ENDED = {
+    "started": True,
+    "finished": True,
+    "ansible_job_id": "j1",
+    "results_file": "/root/.ansible_async/j1",
+    "stdout": "",
+    "stderr": "gcc",
+}
 BEGUN = {"ansible_job_id": "j1", "started": True, "finished": False, "changed": True}
 
 
 def test_what_compiles_is_run_by_the_node_and_goes_on_while_its_connection_is_away(store):
-    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]}, BEGUN, fetched=b"built", limit=60,
-                        jobs=(RUNS, AnsibleConnectionFailure("reset by peer"), {"failed": True, "msg": "half a line"}, dict(ENDED, **COMPILED)))
+    result, calls = act(
+        {"version": VERSION, "archive_dir": str(store)},
+        {"needs_archives": [], "compiles": [THREE]},
+        BEGUN,
+        fetched=b"built",
+        limit=60,
+        jobs=(
+            RUNS,
+            AnsibleConnectionFailure("reset by peer"),
+            {"failed": True, "msg": "half a line"},
+            dict(ENDED, **COMPILED),
+        ),
+    )
     names = [name for name, dummy in calls]
     assert names[:2] == ["dkms_module", "dkms_module by itself"] and names[2:10] == ["wait", "async_status"] * 4
     assert calls[10] == ("async_status", {"jid": "j1", "mode": "cleanup"}) and names[11] == "fetch"
     assert {call[1] for call in calls if call[0] == "wait"} == {3}, "poll of the task"
     assert result["changed"] and result["compiled"] == COMPILED["compiled"] and (store / THREE).exists()
-    assert result["stderr"] == "gcc" and not set(result) & {"ansible_job_id", "started", "finished", "results_file", "stdout", "failed"}
+    assert result["stderr"] == "gcc" and not set(result) & {
+        "ansible_job_id",
+        "started",
+        "finished",
+        "results_file",
+        "stdout",
+        "failed",
+    }
 
 
 def test_so_is_it_without_a_directory_and_a_failure_is_the_modules(store):
@@ -181,7 +255,9 @@ def test_what_only_asks_is_no_job(store):
     assert [name for name, dummy in calls] == ["dkms_module"] and result["stale"] == []
 
 
-@pytest.mark.parametrize("answer", [{"failed": True, "msg": "no room"}, {"failed": True, "msg": "no room", "ansible_job_id": "j1"}])
+@pytest.mark.parametrize(
+    "answer", [{"failed": True, "msg": "no room"}, {"failed": True, "msg": "no room", "ansible_job_id": "j1"}]
+)
 def test_a_job_that_does_not_begin_is_not_waited_for(store, answer):
     result, calls = act({"version": VERSION}, answer, limit=60)
     assert result["msg"] == "no room" and len(calls) == 1
@@ -189,7 +265,9 @@ def test_a_job_that_does_not_begin_is_not_waited_for(store, answer):
 
 def test_a_job_past_its_time_fails_with_node_module_and_job(store):
     result, calls = act({"version": VERSION}, BEGUN, limit=7, jobs=(RUNS, AnsibleConnectionFailure("away"), RUNS))
-    assert result["failed"] and all(words in result["msg"] for words in ("a1: ", "dkms_module did not end within 7 s", "job j1"))
+    assert result["failed"] and all(
+        words in result["msg"] for words in ("a1: ", "dkms_module did not end within 7 s", "job j1")
+    )
     assert [call[1] for call in calls if call[0] == "wait"] == [3, 3, 3]
 
 
@@ -205,15 +283,28 @@ def test_nobody_waits_on_for_a_playbook_that_ended(store, monkeypatch):
     assert not action._shared_loader_obj.action_loader.get.called
 
 
-@pytest.mark.parametrize("fetched, words", [
-    (b"other", "sha256"), (AnsibleError("scp: Permission denied"), "Permission denied"), (OSError(28, "No space left"), "No space"),
-])
+@pytest.mark.parametrize(
+    "fetched, words",
+    [
+        (b"other", "sha256"),
+        (AnsibleError("scp: Permission denied"), "Permission denied"),
+        (OSError(28, "No space left"), "No space"),
+    ],
+)
 def test_what_cannot_be_kept_is_said_and_offered_to_nobody(store, fetched, words):
     (store / THREE).write_bytes(b"half of an older run")
-    result, dummy = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]}, COMPILED, fetched=fetched)
+    result, dummy = act(
+        {"version": VERSION, "archive_dir": str(store)},
+        {"needs_archives": [], "compiles": [THREE]},
+        COMPILED,
+        fetched=fetched,
+    )
     assert result["changed"] and not result.get("failed")
-    warning, = result["warnings"]
-    assert warning.startswith("a1: /var/lib/gpufleet/dkms/%s was compiled and could not be brought to %s" % (THREE, store)) and words in warning
+    (warning,) = result["warnings"]
+    assert (
+        warning.startswith("a1: /var/lib/gpufleet/dkms/%s was compiled and could not be brought to %s" % (THREE, store))
+        and words in warning
+    )
     assert THREE not in offered(str(store), VERSION)
 
 
@@ -224,24 +315,42 @@ def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, mon
     other.__enter__()
 
     def finish(seconds):
-        receive(str(store), {"path": "/x/" + THREE, "sha256": hashlib.sha256(b"theirs").hexdigest()}, lambda path: Path(path).write_bytes(b"theirs"))
+        receive(
+            str(store),
+            {"path": "/x/" + THREE, "sha256": hashlib.sha256(b"theirs").hexdigest()},
+            lambda path: Path(path).write_bytes(b"theirs"),
+        )
         other.__exit__()
 
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.time.sleep", finish)
-    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]}, {"changed": True})
+    result, calls = act(
+        {"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [], "compiles": [THREE]}, {"changed": True}
+    )
     assert result["waited_for"] == ["b7"] and said == ["a1: waits for the module that node b7 compiles"]
-    assert result["received"] == [THREE] and [call[1]["src"] for call in calls if call[0] == "copy"][0] == str(store / THREE)
+    assert result["received"] == [THREE] and [call[1]["src"] for call in calls if call[0] == "copy"][0] == str(
+        store / THREE
+    )
 
 
 def test_a_node_that_compiles_for_ever_is_not_waited_for(store, monkeypatch):
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.POLL_S", 0.01)
     with Claims(str(store), [THREE], "b7", 60, None):
-        with pytest.raises(AnsibleActionFail, match="a1: the directory .* is waited for in vain: after 0 s node b7 still compiles nvidia-current_"):
-            act({"version": VERSION, "archive_dir": str(store), "build_timeout_s": "0"}, {"needs_archives": [], "compiles": [THREE]})
+        with pytest.raises(
+            AnsibleActionFail,
+            match="a1: the directory .* is waited for in vain: after 0 s node b7 still compiles nvidia-current_",
+        ):
+            act(
+                {"version": VERSION, "archive_dir": str(store), "build_timeout_s": "0"},
+                {"needs_archives": [], "compiles": [THREE]},
+            )
 
 
 def test_a_compilation_that_fails_makes_way_for_the_next_node(store):
-    result, dummy = act({"version": VERSION, "archive_dir": str(store)}, {"compiles": [THREE], "needs_archives": []}, {"failed": True, "msg": "make"})
+    result, dummy = act(
+        {"version": VERSION, "archive_dir": str(store)},
+        {"compiles": [THREE], "needs_archives": []},
+        {"failed": True, "msg": "make"},
+    )
     assert result["failed"]
     with Claims(str(store), [THREE], "b7", 0, None) as claims:
         assert claims.waited_for == []
@@ -269,13 +378,16 @@ def test_the_claim_of_a_killed_run_is_free(store):
         pass
 
 
-@pytest.mark.parametrize("more, words", [
-    ({"archives_offered": []}, "set by the action plugin"),
-    ({"archives_sources": {}}, "archives_sources: set by the action plugin"),
-    ({"asked": True}, "set by the action plugin"),
-    ({"state": "imported"}, "a1: archive_dir goes with state=built or prepared"),
-    ({"import_files": ["/x"]}, "without import_files"),
-])
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        ({"archives_offered": []}, "set by the action plugin"),
+        ({"archives_sources": {}}, "archives_sources: set by the action plugin"),
+        ({"asked": True}, "set by the action plugin"),
+        ({"state": "imported"}, "a1: archive_dir goes with state=built or prepared"),
+        ({"import_files": ["/x"]}, "without import_files"),
+    ],
+)
 def test_what_does_not_go_together(store, more, words):
     with pytest.raises(AnsibleActionFail, match=words):
         act(dict({"version": VERSION, "archive_dir": str(store)}, **more))
@@ -294,6 +406,11 @@ def test_a_directory_that_cannot_be_written_to_is_named_before_anything_is_compi
 
 def test_archives_are_brought_in_a_task_with_async_too(store):
     """The action that copies refuses a task that has it."""
-    result, calls = act({"version": VERSION, "archive_dir": str(store)}, {"needs_archives": [ONE]}, {"ansible_job_id": "7", "started": 1},
-                        limit=60, jobs=[{"finished": 1, "changed": True}])
+    result, calls = act(
+        {"version": VERSION, "archive_dir": str(store)},
+        {"needs_archives": [ONE]},
+        {"ansible_job_id": "7", "started": 1},
+        limit=60,
+        jobs=[{"finished": 1, "changed": True}],
+    )
     assert result["changed"] and [name for name, dummy in calls if name == "copy"] == ["copy", "copy"]

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Bundles on the controller: whole or not there, never overwritten, and an action that fails when one has to be there and is not."""
+"""Bundles on the controller: whole or not there, never overwritten, and an action that fails when one has to be there
+and is not.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +39,31 @@ XML = "<nvidia_smi_log/>\n"
 
 
 def sent(text, **fields):
-    return dict({"data": base64.b64encode(zlib.compress(text.encode())).decode(), "truncated": False, "note": ""}, **fields)
+    return dict(
+        {"data": base64.b64encode(zlib.compress(text.encode())).decode(), "truncated": False, "note": ""}, **fields
+    )
 
 
 def answer(**fields):
-    return copy.deepcopy(dict({
-        "changed": False,
-        "facts": {"schema": "gpufleet.reading/1", "boot_id": "3c9f", "snapshot": {"status": "ok", "simulated": True}},
-        "files": {"nvidia-smi.xml": sent(XML), "processes.json": sent("{}\n"), "kernel.log": sent("NVRM\n", truncated=True, note="cut")},
-        "missing": [],
-    }, **fields))
+    return copy.deepcopy(
+        dict(
+            {
+                "changed": False,
+                "facts": {
+                    "schema": "gpufleet.reading/1",
+                    "boot_id": "3c9f",
+                    "snapshot": {"status": "ok", "simulated": True},
+                },
+                "files": {
+                    "nvidia-smi.xml": sent(XML),
+                    "processes.json": sent("{}\n"),
+                    "kernel.log": sent("NVRM\n", truncated=True, note="cut"),
+                },
+                "missing": [],
+            },
+            **fields,
+        )
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +73,9 @@ def shipped(monkeypatch):
 
 def act(given, check_mode=False, node=NODE, calls=None, **args):
     task = mock.Mock(args=args, async_val=0, check_mode=check_mode, diff=False, action="x", environment=None)
-    action = gpu_evidence.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check_mode), DataLoader(), mock.Mock(), None)
+    action = gpu_evidence.ActionModule(
+        task, mock.Mock(), mock.Mock(check_mode=check_mode), DataLoader(), mock.Mock(), None
+    )
     action._load_name = "x"
 
     def execute(module_name, module_args, task_vars):
@@ -80,14 +99,33 @@ def mode(path):
 def test_a_bundle_says_what_it_holds(tmp_path):
     result = keep(tmp_path / "a", attempt=2)
     bundle = tmp_path / "a" / "evidence" / "r1" / NODE / "2-before"
-    assert (result["bundle"], result["changed"], result["msg"]) == (str(bundle), False, "gpu-1: evidence kept in %s" % bundle)
+    assert (result["bundle"], result["changed"], result["msg"]) == (
+        str(bundle),
+        False,
+        "gpu-1: evidence kept in %s" % bundle,
+    )
     assert not set(result) & {"facts", "files", "missing", "failed", "warnings"}
     manifest = json.loads((bundle / "manifest.json").read_text())
     assert manifest == result["manifest"]
-    assert {name: manifest[name] for name in ("schema", "node", "rollout_id", "attempt", "moment", "boot_id", "simulated", "missing")} == {
-        "schema": "gpufleet.evidence/1", "node": NODE, "rollout_id": "r1", "attempt": 2, "moment": "before", "boot_id": "3c9f", "simulated": True,
-        "missing": []}
-    assert [entry["name"] for entry in manifest["files"]] == ["kernel.log", "nvidia-smi.xml", "processes.json", "reading.json"]
+    assert {
+        name: manifest[name]
+        for name in ("schema", "node", "rollout_id", "attempt", "moment", "boot_id", "simulated", "missing")
+    } == {
+        "schema": "gpufleet.evidence/1",
+        "node": NODE,
+        "rollout_id": "r1",
+        "attempt": 2,
+        "moment": "before",
+        "boot_id": "3c9f",
+        "simulated": True,
+        "missing": [],
+    }
+    assert [entry["name"] for entry in manifest["files"]] == [
+        "kernel.log",
+        "nvidia-smi.xml",
+        "processes.json",
+        "reading.json",
+    ]
     for entry in manifest["files"]:
         data = (bundle / entry["name"]).read_bytes()
         assert (entry["bytes"], entry["sha256"]) == (len(data), hashlib.sha256(data).hexdigest())
@@ -130,13 +168,16 @@ def test_what_is_missing_is_listed_and_fails_nothing(tmp_path):
     assert result["manifest"]["missing"] == reasons + [{"part": "kernel.log", "reason": "the node did not say why"}]
 
 
-@pytest.mark.parametrize("broken, words", [
-    ({"data": "no base64!"}, "not base64"),
-    ({"data": base64.b64encode(b"no zlib").decode()}, "incorrect header"),
-    ({"data": base64.b64encode(zlib.compress(b"whole")[:-4]).decode()}, "its end is missing"),
-    ({"data": base64.b64encode(zlib.compress(b"a" * (1 << 21))).decode()}, "longer than 1048576 bytes"),
-    ("text", "it did not arrive whole"),
-])
+@pytest.mark.parametrize(
+    "broken, words",
+    [
+        ({"data": "no base64!"}, "not base64"),
+        ({"data": base64.b64encode(b"no zlib").decode()}, "incorrect header"),
+        ({"data": base64.b64encode(zlib.compress(b"whole")[:-4]).decode()}, "its end is missing"),
+        ({"data": base64.b64encode(zlib.compress(b"a" * (1 << 21))).decode()}, "longer than 1048576 bytes"),
+        ("text", "it did not arrive whole"),
+    ],
+)
 def test_a_file_that_did_not_arrive_is_missing_and_the_others_are_kept(tmp_path, monkeypatch, broken, words):
     monkeypatch.setattr(_artifacts, "MAX_FILE", 1 << 20)
     given = answer()
@@ -150,14 +191,19 @@ def test_a_file_that_did_not_arrive_is_missing_and_the_others_are_kept(tmp_path,
 def test_a_node_does_not_choose_the_names_of_files(tmp_path, name):
     result = keep(tmp_path, answer(files={name: sent("evil")}))
     assert sorted(os.listdir(result["bundle"])) == ["manifest.json", "reading.json"]
-    assert json.loads(open(os.path.join(result["bundle"], "reading.json"), encoding="utf-8").read()) == answer()["facts"]
+    assert (
+        json.loads(open(os.path.join(result["bundle"], "reading.json"), encoding="utf-8").read()) == answer()["facts"]
+    )
     assert repr(name) in [entry["part"] for entry in result["manifest"]["missing"]]
     assert not (tmp_path / "evidence" / "r1" / "escape").exists()
 
 
 @contextlib.contextmanager
 def small_files():
-    """No file may grow beyond 2 KiB, as on a disk that is full. Only for a moment: the tests' own output may go to a larger one."""
+    """No file may grow beyond 2 KiB, as on a disk that is full.
+
+    Only for a moment: the tests' own output may go to a larger one.
+    """
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2048, before[1]))
     try:
@@ -172,7 +218,10 @@ def test_a_bundle_that_does_not_fit_fails_the_task_and_leaves_nothing(tmp_path):
         result = keep(tmp_path, given)
     assert result["failed"] is True and result["bundle"] == ""
     assert "gpu-1: the bundle of evidence (" in result["msg"] and os.strerror(errno.EFBIG) in result["msg"]
-    assert "cannot be written as %s/evidence/r1/gpu-1/1-before: " % tmp_path in result["msg"] and "Make room there" in result["msg"]
+    assert (
+        "cannot be written as %s/evidence/r1/gpu-1/1-before: " % tmp_path in result["msg"]
+        and "Make room there" in result["msg"]
+    )
     assert os.listdir(tmp_path / "evidence" / "r1" / NODE) == []
     assert "1-before" in keep(tmp_path)["bundle"], "the next one fits and has the name"
 
@@ -198,7 +247,10 @@ def test_a_node_that_gathers_nothing(tmp_path):
     assert (result["failed"], result["msg"]) == (True, "gpu-1: no evidence could be gathered: MODULE FAILURE")
     assert (result["rc"], result["module_stderr"], result["warnings"]) == (1, "Killed", ["w"])
     result = keep(tmp_path, failed, required=False)
-    assert "failed" not in result and result["warnings"] == ["w", "gpu-1: no evidence could be gathered: MODULE FAILURE"]
+    assert "failed" not in result and result["warnings"] == [
+        "w",
+        "gpu-1: no evidence could be gathered: MODULE FAILURE",
+    ]
     assert keep(tmp_path, {"changed": False})["failed"] is True
     assert os.listdir(tmp_path) == []
 
@@ -207,17 +259,22 @@ def test_check_mode_reads_and_writes_nothing(tmp_path):
     calls = []
     result = act(answer(), check_mode=True, calls=calls, artifact_dir=str(tmp_path / "a"), log_lines=7)
     assert result["bundle"] == "" and result["manifest"]["files"] and os.listdir(tmp_path) == []
-    assert calls == [{"log_lines": 7, "nvidia_smi_timeout_s": 30, "timeout_s": 60, "binding_digest": "d" * 64}], "the node is told no more than it needs"
+    assert calls == [{"log_lines": 7, "nvidia_smi_timeout_s": 30, "timeout_s": 60, "binding_digest": "d" * 64}], (
+        "the node is told no more than it needs"
+    )
 
 
-@pytest.mark.parametrize("args, words", [
-    ({}, "artifact_dir is not set"),
-    ({"artifact_dir": "/x", "rollout_id": "../x"}, "rollout_id '../x' cannot name"),
-    ({"artifact_dir": "/x", "moment": "Before"}, "moment 'Before' cannot name"),
-    ({"artifact_dir": "/x", "attempt": -1}, "attempt is -1"),
-    ({"artifact_dir": "/x", "node": "../gpu"}, "node name '../gpu' cannot name"),
-    ({"artifact_dir": "/x", "binding_digest": "d"}, "binding_digest: set by the action plugin"),
-])
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        ({}, "artifact_dir is not set"),
+        ({"artifact_dir": "/x", "rollout_id": "../x"}, "rollout_id '../x' cannot name"),
+        ({"artifact_dir": "/x", "moment": "Before"}, "moment 'Before' cannot name"),
+        ({"artifact_dir": "/x", "attempt": -1}, "attempt is -1"),
+        ({"artifact_dir": "/x", "node": "../gpu"}, "node name '../gpu' cannot name"),
+        ({"artifact_dir": "/x", "binding_digest": "d"}, "binding_digest: set by the action plugin"),
+    ],
+)
 def test_what_cannot_be_is_refused_before_the_node_is_asked(args, words):
     calls = []
     with pytest.raises(AnsibleActionFail, match="^.*") as caught:
@@ -250,35 +307,60 @@ def gather(monkeypatch, read, **params):
     monkeypatch.setattr(module, "AnsibleModule", lambda **spec: FakeModule(params, **spec))
     monkeypatch.setattr(module.node, "read", read)
     monkeypatch.setattr(module.reading, "gather", lambda snapshot: {"snapshot": snapshot})
-    monkeypatch.setattr(module.evidence, "gather", lambda facts, log_lines, smi_timeout_s: {
-        "files": {"kernel.log": {"text": "%d lines, %d s, \ud800" % (log_lines, smi_timeout_s), "truncated": True, "note": "n"}},
-        "missing": [{"part": "x", "reason": "y"}]})
+    monkeypatch.setattr(
+        module.evidence,
+        "gather",
+        lambda facts, log_lines, smi_timeout_s: {
+            "files": {
+                "kernel.log": {
+                    "text": "%d lines, %d s, \ud800" % (log_lines, smi_timeout_s),
+                    "truncated": True,
+                    "note": "n",
+                }
+            },
+            "missing": [{"part": "x", "reason": "y"}],
+        },
+    )
     with pytest.raises(Done) as done:
         module.main()
     return done.value.args[0]
 
 
 def test_the_module_sends_what_the_action_unpacks(monkeypatch, tmp_path):
-    result = gather(monkeypatch, lambda *args: {"snapshot": {"status": "ok"}, "warnings": []}, log_lines=3, nvidia_smi_timeout_s=9)
+    result = gather(
+        monkeypatch, lambda *args: {"snapshot": {"status": "ok"}, "warnings": []}, log_lines=3, nvidia_smi_timeout_s=9
+    )
     kept = keep(tmp_path, json.loads(json.dumps(result)))
     with open(os.path.join(kept["bundle"], "kernel.log"), encoding="utf-8") as stream:
         assert stream.read() == "3 lines, 9 s, \\ud800"
     assert {"part": "x", "reason": "y"} in kept["manifest"]["missing"]
-    assert [(entry["name"], entry["truncated"], entry["note"]) for entry in kept["manifest"]["files"]][0] == ("kernel.log", True, "n")
+    assert [(entry["name"], entry["truncated"], entry["note"]) for entry in kept["manifest"]["files"]][0] == (
+        "kernel.log",
+        True,
+        "n",
+    )
 
 
 def test_the_module_without_the_binding(monkeypatch):
-    assert gather(monkeypatch, lambda *args: {"needs_binding": True, "warnings": []}) == {"changed": False, "needs_binding": True}
+    assert gather(monkeypatch, lambda *args: {"needs_binding": True, "warnings": []}) == {
+        "changed": False,
+        "needs_binding": True,
+    }
 
     def burst(*args):
         raise module.binding.CacheError("the cache is another's")
 
     result = gather(monkeypatch, burst)
     assert result["facts"] == {"snapshot": None}
-    assert result["missing"][0] == {"part": "reading.json: snapshot", "reason": "NVML was not read: the cache is another's"}
+    assert result["missing"][0] == {
+        "part": "reading.json: snapshot",
+        "reason": "NVML was not read: the cache is another's",
+    }
 
 
-@pytest.mark.parametrize("params", [{"timeout_s": 0}, {"nvidia_smi_timeout_s": 0}, {"log_lines": 0}, {"log_lines": 10001}])
+@pytest.mark.parametrize(
+    "params", [{"timeout_s": 0}, {"nvidia_smi_timeout_s": 0}, {"log_lines": 0}, {"log_lines": 10001}]
+)
 def test_the_module_refuses_limits_that_are_none(monkeypatch, params):
     result = gather(monkeypatch, lambda *args: pytest.fail("read"), **params)
     assert result["failed"] is True and result["msg"].startswith("%s is " % list(params)[0])

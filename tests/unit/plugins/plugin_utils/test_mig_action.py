@@ -49,7 +49,7 @@ def act(args, *answers):
 
 
 def sent(args):
-    (name, given), = act(args, {"changed": False})[1]
+    ((name, given),) = act(args, {"changed": False})[1]
     assert name == "gpufleet.lifecycle.gpu_mig" and given["binding_digest"] == DIGEST
     return given
 
@@ -64,16 +64,29 @@ def refused(args):
 @pytest.mark.parametrize("where", ["option", "yaml", "json"])
 def test_of_a_configuration_the_wanted_layout_travels(tmp_path, where):
     path = tmp_path / ("mig." + where)
-    path.write_text(json.dumps(DOCUMENT) if where == "json" else "version: v1\nmig-configs:\n  disabled: [{devices: all, mig-enabled: false}]\n"
-                    '  "on":\n    - devices: all\n      mig-enabled: true\n      mig-devices: {"1g.10gb": 7}\n')
+    path.write_text(
+        json.dumps(DOCUMENT)
+        if where == "json"
+        else "version: v1\nmig-configs:\n  disabled: [{devices: all, mig-enabled: false}]\n"
+        '  "on":\n    - devices: all\n      mig-enabled: true\n      mig-devices: {"1g.10gb": 7}\n'
+    )
     given = sent(dict({"config": DOCUMENT} if where == "option" else {"config_file": str(path)}, config_name="on"))
-    assert given["config"] == {"version": "v1", "mig-configs": {"on": ON}} and "config_file" not in given and given["config_name"] == "on"
+    assert (
+        given["config"] == {"version": "v1", "mig-configs": {"on": ON}}
+        and "config_file" not in given
+        and given["config_name"] == "on"
+    )
 
 
-@pytest.mark.parametrize(("text", "named"), [
-    ("version: v1\nmig-configs:\n  one: [{devices: all, mig-enabled: false, mig-enabled: true}]\n", "mig-enabled"),
-    ("version: v2\n", "v2"), ("version: v1\nmig-configs: [", "line"), ("version: v1\nmig-configs:\n  on: []\n", "key on "),
-])
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("version: v1\nmig-configs:\n  one: [{devices: all, mig-enabled: false, mig-enabled: true}]\n", "mig-enabled"),
+        ("version: v2\n", "v2"),
+        ("version: v1\nmig-configs: [", "line"),
+        ("version: v1\nmig-configs:\n  on: []\n", "key on "),
+    ],
+)
 def test_a_file_that_cannot_be_used_is_named(tmp_path, text, named):
     path = tmp_path / "mig.yml"
     path.write_text(text)
@@ -90,7 +103,9 @@ def test_a_misspelt_layout_is_refused_before_the_node_is_asked():
 
 
 def test_a_list_is_looked_through_before_the_node_is_asked():
-    assert "layout[1]" in refused({"layout": [{"mig_enabled": False}, {"mig_enabled": True, "mig_devices": {"bogus": 1}}]})
+    assert "layout[1]" in refused(
+        {"layout": [{"mig_enabled": False}, {"mig_enabled": True, "mig_devices": {"bogus": 1}}]}
+    )
     assert sent({"layout": [{"mig_enabled": False}]})["layout"][0]["mig_enabled"] is False
 
 
@@ -99,7 +114,9 @@ def test_a_baseline_becomes_a_list_by_uuid(tmp_path, where):
     found = readings.baseline()
     path = tmp_path / "b.json"
     path.write_text(json.dumps(found))
-    given = sent(dict({"state": "restored"}, **({"baseline": found} if where == "option" else {"baseline_file": str(path)})))
+    given = sent(
+        dict({"state": "restored"}, **({"baseline": found} if where == "option" else {"baseline_file": str(path)}))
+    )
     assert given["state"] == "present" and "baseline" not in given
     assert [entry["gpus"] for entry in given["layout"]] == [[gpu["uuid"]["value"]] for gpu in found["snapshot"]["gpus"]]
 
@@ -110,14 +127,26 @@ def test_a_baseline_that_does_not_tell_the_layout_is_refused():
     assert "mig_mode_current" in refused({"state": "restored", "baseline": found})
 
 
-@pytest.mark.parametrize("args", [
-    {}, {"config": DOCUMENT}, {"state": "restored"}, {"state": "cleared", "config": DOCUMENT}, {"config": DOCUMENT, "layout": [{"mig_enabled": False}]},
-    {"state": "gone"}, {"layout": [{}]}, {"config": DOCUMENT, "config_name": "on", "binding_digest": DIGEST},
-])
+@pytest.mark.parametrize(
+    "args",
+    [
+        {},
+        {"config": DOCUMENT},
+        {"state": "restored"},
+        {"state": "cleared", "config": DOCUMENT},
+        {"config": DOCUMENT, "layout": [{"mig_enabled": False}]},
+        {"state": "gone"},
+        {"layout": [{}]},
+        {"config": DOCUMENT, "config_name": "on", "binding_digest": DIGEST},
+    ],
+)
 def test_options_that_do_not_go_together_are_refused(args):
     with pytest.raises(AnsibleActionFail):
         act(args)
 
 
 def test_what_changes_nothing_needs_nothing():
-    assert sent({"state": "cleared"})["state"] == "cleared" and sent({"state": "exported", "config_name": "now"})["config_name"] == "now"
+    assert (
+        sent({"state": "cleared"})["state"] == "cleared"
+        and sent({"state": "exported", "config_name": "now"})["config_name"] == "now"
+    )

@@ -21,7 +21,16 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _node_pr
 
 pytestmark = pytest.mark.cores
 
-MINE = {"ledger": "l%d", "rollout_id": "r 1", "run": "b'", "plan": "p", "controller": "c", "time": "t", "state": "held", "attempt": 1}
+MINE = {
+    "ledger": "l%d",
+    "rollout_id": "r 1",
+    "run": "b'",
+    "plan": "p",
+    "controller": "c",
+    "time": "t",
+    "state": "held",
+    "attempt": 1,
+}
 
 
 @pytest.fixture(name="copied")
@@ -32,13 +41,19 @@ def _copied(monkeypatch, tmp_path):
 
     def run(environment):
         seen = []
-        task = mock.Mock(args={"dest": "/x/program"}, async_val=0, check_mode=False, diff=False, action="x", environment=environment)
+        task = mock.Mock(
+            args={"dest": "/x/program"}, async_val=0, check_mode=False, diff=False, action="x", environment=environment
+        )
         task.copy.side_effect = lambda: mock.Mock(args=None)
-        action = node_program.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), mock.Mock())
+        action = node_program.ActionModule(
+            task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), mock.Mock()
+        )
         copy = mock.Mock()
         copy.run.side_effect = lambda task_vars: {"changed": True}
         action._shared_loader_obj = mock.Mock()
-        action._shared_loader_obj.action_loader.get.side_effect = lambda name, task, **dummy: seen.append(task.args) or copy
+        action._shared_loader_obj.action_loader.get.side_effect = lambda name, task, **dummy: (
+            seen.append(task.args) or copy
+        )
         assert action.run(task_vars={"inventory_hostname": "a1"})["changed"]
         return seen
 
@@ -57,7 +72,10 @@ def test_the_node_is_asked_before_each_file_takes_its_place(copied, tmp_path):
 
     def asked():
         # As copy does: the file's name in the place of %s, and no shell of its own.
-        return {subprocess.run(shlex.split(call % "/tmp/new"), capture_output=True, check=False).returncode for call in calls}
+        return {
+            subprocess.run(shlex.split(call % "/tmp/new"), capture_output=True, check=False).returncode
+            for call in calls
+        }
 
     assert asked() == {claim.GUARD_RC}, "the node has given itself up"
     claim.write(str(place), MINE)

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The action plugins of gpu_info and gpu_health: two calls at most, warnings kept, and the verdict made on the controller."""
+"""The action plugins of gpu_info and gpu_health: two calls at most, warnings kept, and the verdict made on the
+controller.
+"""
 
 from __future__ import annotations
 
@@ -59,11 +61,18 @@ def test_a_node_that_has_the_binding_is_asked_once(shipped):
 
 
 def test_a_node_that_asks_for_the_binding_gets_it_and_keeps_its_warning(shipped):
-    action = make(gpu_info, {}, {"needs_binding": True, "warnings": ["tampered"]}, {"snapshot": {"status": "ok"}, "warnings": ["other"]})
+    action = make(
+        gpu_info,
+        {},
+        {"needs_binding": True, "warnings": ["tampered"]},
+        {"snapshot": {"status": "ok"}, "warnings": ["other"]},
+    )
     result = run(action)
     assert result["warnings"] == ["tampered", "other"] and "needs_binding" not in result
     assert [args for name, args in action.calls] == [
-        {"binding_digest": ARCHIVE.digest}, {"binding_digest": ARCHIVE.digest, "binding_archive": base64.b64encode(b"zip").decode()}]
+        {"binding_digest": ARCHIVE.digest},
+        {"binding_digest": ARCHIVE.digest, "binding_archive": base64.b64encode(b"zip").decode()},
+    ]
 
 
 def test_a_failure_is_not_asked_again(shipped):
@@ -72,18 +81,26 @@ def test_a_failure_is_not_asked_again(shipped):
 
 
 def test_a_controller_without_a_binding_lets_the_node_use_its_own(monkeypatch):
-    monkeypatch.setattr(_binding, "shipped", lambda: ARCHIVE._replace(version=None, problem="the controller has no nvidia-ml-py"))
+    monkeypatch.setattr(
+        _binding, "shipped", lambda: ARCHIVE._replace(version=None, problem="the controller has no nvidia-ml-py")
+    )
     action = make(gpu_info, {}, {"snapshot": {"status": "ok", "message": ""}})
     assert run(action)["snapshot"]["message"] == ""
     assert action.calls == [("gpufleet.lifecycle.gpu_info", {"binding_digest": ARCHIVE.digest})]
-    action = make(gpu_info, {}, {"snapshot": {"status": "no_binding", "message": "none"}, "failed": True, "msg": "none"})
+    action = make(
+        gpu_info, {}, {"snapshot": {"status": "no_binding", "message": "none"}, "failed": True, "msg": "none"}
+    )
     result = run(action)
     assert result["snapshot"]["message"] == result["msg"] == "none (the controller has no nvidia-ml-py)"
 
 
 def test_the_verdict_says_why_the_controller_sent_no_binding(monkeypatch):
-    monkeypatch.setattr(_binding, "shipped", lambda: ARCHIVE._replace(version=None, problem="another package shadows pynvml"))
-    health = run(make(gpu_health, {}, facts(dict(readings.snapshot(), status="no_binding", message="no NVML binding", gpus=[]))))
+    monkeypatch.setattr(
+        _binding, "shipped", lambda: ARCHIVE._replace(version=None, problem="another package shadows pynvml")
+    )
+    health = run(
+        make(gpu_health, {}, facts(dict(readings.snapshot(), status="no_binding", message="no NVML binding", gpus=[])))
+    )
     assert health["failed"] is True
     assert "no NVML binding (another package shadows pynvml)" in health["msg"]
 
@@ -105,14 +122,24 @@ def test_the_verdict_is_made_here(shipped):
     action = make(gpu_health, {"phase": "baseline"}, facts())
     result = run(action)
     assert "failed" not in result and "facts" not in result and result["changed"] is False
-    assert (result["health"]["verdict"], result["health"]["node"], result["health"]["boot_id"], result["health"]["phase"]) == (
-        "pass", readings.NODE, "b", "baseline")
+    assert (
+        result["health"]["verdict"],
+        result["health"]["node"],
+        result["health"]["boot_id"],
+        result["health"]["phase"],
+    ) == ("pass", readings.NODE, "b", "baseline")
     assert result["msg"].startswith("gpu-1: GPU health PASS (phase baseline")
     document = result["baseline"]
     assert (document["schema"], document["node"], document["boot_id"], document["time"]) == (
-        "gpufleet.baseline/1", readings.NODE, "b", result["health"]["time"])
+        "gpufleet.baseline/1",
+        readings.NODE,
+        "b",
+        result["health"]["time"],
+    )
     assert action.calls == [("gpufleet.lifecycle.gpu_health", {"timeout_s": 60, "binding_digest": ARCHIVE.digest})]
-    again = make(gpu_health, {"phase": "post", "baseline": document, "expected_driver_version": readings.DRIVER}, facts())
+    again = make(
+        gpu_health, {"phase": "post", "baseline": document, "expected_driver_version": readings.DRIVER}, facts()
+    )
     assert run(again)["health"]["verdict"] == "pass"
 
 
@@ -136,7 +163,9 @@ def test_a_failed_task_shows_what_fails_and_says_what_it_left_out(shipped):
     args = {"phase": "post", "baseline": readings.baseline()}
     result = run(make(gpu_health, args, facts(broken())))
     assert "baseline" not in result
-    assert [(check["id"], check["entity"]) for check in result["health"]["checks"]] == [("gpu.persistence", readings.uuid(1))]
+    assert [(check["id"], check["entity"]) for check in result["health"]["checks"]] == [
+        ("gpu.persistence", readings.uuid(1))
+    ]
     assert result["health"]["left_out"]["pass"] > 20
     assert len(json.dumps(result, indent=2).split("\n")) < 100
 
@@ -167,7 +196,9 @@ def test_the_kernel_log_is_read_from_where_the_baseline_ended_or_from_where_it_i
 
 @pytest.mark.parametrize("fail_on, failed", [([], False), (["unknown"], False), (["fail"], True)])
 def test_what_fails_the_task_can_be_chosen(shipped, fail_on, failed):
-    result = run(make(gpu_health, {"phase": "post", "baseline": readings.baseline(), "fail_on": fail_on}, facts(broken())))
+    result = run(
+        make(gpu_health, {"phase": "post", "baseline": readings.baseline(), "fail_on": fail_on}, facts(broken()))
+    )
     assert bool(result.get("failed")) is failed and result["health"]["verdict"] == "fail"
 
 
@@ -178,31 +209,54 @@ def test_unknown_fails_the_task_by_itself(shipped):
 
 def test_a_waiver_is_passed_on(shipped):
     waivers = [{"check": "gpu.persistence", "reason": "on purpose", "expires": "2999-01-01"}]
-    result = run(make(gpu_health, {"phase": "post", "baseline": readings.baseline(), "waivers": waivers}, facts(broken())))
+    result = run(
+        make(gpu_health, {"phase": "post", "baseline": readings.baseline(), "waivers": waivers}, facts(broken()))
+    )
     assert result["health"]["verdict"] == "pass"
-    assert [check["status"] for check in result["health"]["checks"] if check["id"] == "gpu.persistence"] == ["pass", "waived"]
+    assert [check["status"] for check in result["health"]["checks"] if check["id"] == "gpu.persistence"] == [
+        "pass",
+        "waived",
+    ]
 
 
 def test_the_tolerance_of_the_data_file_holds(shipped):
     snapshot = readings.snapshot()
     snapshot["gpus"][0]["memory_total_bytes"] = readings.value(85520809984 - 400000000)
-    assert run(make(gpu_health, {"phase": "post", "baseline": readings.baseline()}, facts(snapshot)))["health"]["verdict"] == "pass"
+    assert (
+        run(make(gpu_health, {"phase": "post", "baseline": readings.baseline()}, facts(snapshot)))["health"]["verdict"]
+        == "pass"
+    )
 
 
-@pytest.mark.parametrize("args, text", [
-    ({"phase": "later"}, "value of phase must be one of"),
-    ({"baseline": {"schema": "x"}}, "gpu-1: the baseline has schema 'x'"),
-    ({"baseline": readings.baseline(node="gpu-2")}, "that of node gpu-2, not of gpu-1"),
-    ({"baseline": readings.baseline(), "baseline_file": "/x"}, "mutually exclusive"),
-    ({"baseline_file": "/nonexistent/x.json"}, "/nonexistent/x.json on the controller cannot be read: No such file"),
-    ({"waivers": [{"check": "gpu.nvlink", "reason": "y", "expires": "soon"}]}, "expires is 'soon'"),
-    ({"waivers": [{"check": "x"}]}, "missing required arguments: expires, reason"),
-    ({"surprise": 1}, "Unsupported parameters"),
-    ({"waivers": [{"check": "gpu.nvlinks", "reason": "y", "expires": "2999-01-01"}]}, r"option waivers: waivers\[0\].check is 'gpu.nvlinks', and there is no"),
-    ({"policy": {"ecc_volatile_uncorrected_max": "many"}}, "option policy: the health policy says ecc_volatile_uncorrected_max = 'many'"),
-    ({"policy_file": "/nonexistent/p.yml"}, "policy file /nonexistent/p.yml on the controller cannot be read: No such file"),
-    ({"mig_free_reading": readings.baseline(node="gpu-2")}, "that of node gpu-2, not of gpu-1"),
-])
+@pytest.mark.parametrize(
+    "args, text",
+    [
+        ({"phase": "later"}, "value of phase must be one of"),
+        ({"baseline": {"schema": "x"}}, "gpu-1: the baseline has schema 'x'"),
+        ({"baseline": readings.baseline(node="gpu-2")}, "that of node gpu-2, not of gpu-1"),
+        ({"baseline": readings.baseline(), "baseline_file": "/x"}, "mutually exclusive"),
+        (
+            {"baseline_file": "/nonexistent/x.json"},
+            "/nonexistent/x.json on the controller cannot be read: No such file",
+        ),
+        ({"waivers": [{"check": "gpu.nvlink", "reason": "y", "expires": "soon"}]}, "expires is 'soon'"),
+        ({"waivers": [{"check": "x"}]}, "missing required arguments: expires, reason"),
+        ({"surprise": 1}, "Unsupported parameters"),
+        (
+            {"waivers": [{"check": "gpu.nvlinks", "reason": "y", "expires": "2999-01-01"}]},
+            r"option waivers: waivers\[0\].check is 'gpu.nvlinks', and there is no",
+        ),
+        (
+            {"policy": {"ecc_volatile_uncorrected_max": "many"}},
+            "option policy: the health policy says ecc_volatile_uncorrected_max = 'many'",
+        ),
+        (
+            {"policy_file": "/nonexistent/p.yml"},
+            "policy file /nonexistent/p.yml on the controller cannot be read: No such file",
+        ),
+        ({"mig_free_reading": readings.baseline(node="gpu-2")}, "that of node gpu-2, not of gpu-1"),
+    ],
+)
 def test_bad_input_is_refused_before_the_node_is_asked(shipped, args, text):
     action = make(gpu_health, args)
     with pytest.raises(AnsibleActionFail, match=text):

@@ -50,7 +50,10 @@ def test_the_binding_of_nvidia_ml_py_is_sent(controller, version):
         assert content.read("_nvml/snapshot.py") == (code / "snapshot.py").read_bytes()
         assert content.read("_nvml/settings/task.py") == (code / "settings" / "task.py").read_bytes()
         for package in _binding.PACKAGES:
-            there = set("%s/%s" % (package, path.relative_to(code.parent / package)) for path in (code.parent / package).rglob("*.py"))
+            there = set(
+                "%s/%s" % (package, path.relative_to(code.parent / package))
+                for path in (code.parent / package).rglob("*.py")
+            )
             assert there and set(name for name in content.namelist() if name.startswith(package + "/")) == there
     assert json.loads(node_side.read_data(archive.data, "health_policy.json"))["schema"] == "gpufleet.health-policy/1"
     assert _binding.shipped() == archive

@@ -15,32 +15,61 @@ def of(*numbers, model="L4"):
     return {"n%d" % place: {model: number} for place, number in enumerate(numbers) if number is not None}
 
 
-@pytest.mark.parametrize("counts, told, found", [
-    (of(8, 8, 8, 7), (), {"n3"}), (of(8, 8, 8, 7), ("n3",), set()), (of(8, 8, 8, 7), ("n0",), {"n3"}),
-    (of(8, 8, 7), (), set()),  # two are no majority that means anything
-    (of(8, 8, 8, 4, 4), (), set()), (of(8, 8, 8, 8, 4, 4), (), {"n4", "n5"}),  # three of five, four of six
-    (of(8, 8, 8, 9), (), set()),  # more is not less
-    (of(8, 8, 8, 8), (), set()), ({}, (), set()), (of(8), (), set()), (of(8, 8, 8, 0), (), {"n3"}),
-    (dict(of(8, 8, 8), x={"T4": 1}), (), set()),
-    # A node with two models is compared by each.
-    (dict(of(8, 8, 8), x={"L4": 7, "T4": 1}), (), {"x"}),
-])
+@pytest.mark.parametrize(
+    "counts, told, found",
+    [
+        (of(8, 8, 8, 7), (), {"n3"}),
+        (of(8, 8, 8, 7), ("n3",), set()),
+        (of(8, 8, 8, 7), ("n0",), {"n3"}),
+        (of(8, 8, 7), (), set()),  # two are no majority that means anything
+        (of(8, 8, 8, 4, 4), (), set()),
+        (of(8, 8, 8, 8, 4, 4), (), {"n4", "n5"}),  # three of five, four of six
+        (of(8, 8, 8, 9), (), set()),  # more is not less
+        (of(8, 8, 8, 8), (), set()),
+        ({}, (), set()),
+        (of(8), (), set()),
+        (of(8, 8, 8, 0), (), {"n3"}),
+        (dict(of(8, 8, 8), x={"T4": 1}), (), set()),
+        # A node with two models is compared by each.
+        (dict(of(8, 8, 8), x={"L4": 7, "T4": 1}), (), {"x"}),
+    ],
+)
 def test_who_has_fewer(counts, told, found):
     lacks = _peers.fewer(counts, told)
     assert set(lacks) == found
     assert all("nodes with them have 8" in words and "gpu_health_expect" in words for words in lacks.values())
 
 
-@pytest.mark.parametrize("expect, told", [
-    ({"hardware": {"gpus": 7}}, True), ({"hardware": {"gpus": 0}}, True), ({"hardware": {"gpus": None}}, False), ({"hardware": {"ecc": True}}, False),
-    ({"hardware": None}, False), ({}, False), (None, False), ("", False), ("x", False)])
+@pytest.mark.parametrize(
+    "expect, told",
+    [
+        ({"hardware": {"gpus": 7}}, True),
+        ({"hardware": {"gpus": 0}}, True),
+        ({"hardware": {"gpus": None}}, False),
+        ({"hardware": {"ecc": True}}, False),
+        ({"hardware": None}, False),
+        ({}, False),
+        (None, False),
+        ("", False),
+        ("x", False),
+    ],
+)
 def test_what_is_said_of_a_node_goes_before_its_peers(expect, told):
     assert _peers.is_told(expect) is told
 
 
-@pytest.mark.parametrize("counts, gpus", [
-    (of(4, 4, 4), {"L4": 4}), (of(4, 4, 4, 3), {"L4": 4}), (of(4, 4), {}), (of(4, 4, 4, 3, 3), {}), ({}, {}),
-    (dict(of(4, 4, 4), x={"T4": 1}), {"L4": 4}), (dict(of(4, 4, 4), **{"t%d" % place: {"T4": 2} for place in range(3)}), {"L4": 4, "T4": 2})])
+@pytest.mark.parametrize(
+    "counts, gpus",
+    [
+        (of(4, 4, 4), {"L4": 4}),
+        (of(4, 4, 4, 3), {"L4": 4}),
+        (of(4, 4), {}),
+        (of(4, 4, 4, 3, 3), {}),
+        ({}, {}),
+        (dict(of(4, 4, 4), x={"T4": 1}), {"L4": 4}),
+        (dict(of(4, 4, 4), **{"t%d" % place: {"T4": 2} for place in range(3)}), {"L4": 4, "T4": 2}),
+    ],
+)
 def test_what_most_nodes_have(counts, gpus):
     assert _peers.expectation(counts) == {"gpus": gpus}
 
@@ -48,24 +77,45 @@ def test_what_most_nodes_have(counts, gpus):
 def test_nodes_that_were_not_read_are_not_counted():
     nameless = samples.uncounted("d", 2)
     nameless["baseline"]["snapshot"]["gpus"][0]["name"] = {"value": None, "rc": 999}
-    results = {"a": samples.uncounted("a", 2), "b": samples.unreachable(), "c": {}, "d": nameless, "e": samples.uncounted("e", 0), "f": None}
+    results = {
+        "a": samples.uncounted("a", 2),
+        "b": samples.unreachable(),
+        "c": {},
+        "d": nameless,
+        "e": samples.uncounted("e", 0),
+        "f": None,
+    }
     assert _peers.of_results(results) == {"a": {samples.L4: 2}}
 
 
 PCI = [{"address": "0000:0%d:00.0" % number, "device": "0x27b8"} for number in range(4)]
 
 
-@pytest.mark.parametrize("gpus, pci, verdict", [
-    ({samples.L4: 4}, [], "pass"), ({samples.L4: 5}, [], "fail"), ({samples.L4: 3}, [], "pass"), ({}, [], "unknown"), (None, [], "unknown"),
-    ({samples.L40S: 4}, [], "unknown"), ({"0x27b8": 4}, PCI, "pass"), ({"0x27b8": 5}, PCI, "fail"),
-    ({"0x27b8": 4}, PCI[:3], "unknown"), ({"0x27b8": 4}, PCI + [dict(PCI[0], device="0x26b9")], "unknown"), ({"0x27b8": 4}, [], "unknown")])
+@pytest.mark.parametrize(
+    "gpus, pci, verdict",
+    [
+        ({samples.L4: 4}, [], "pass"),
+        ({samples.L4: 5}, [], "fail"),
+        ({samples.L4: 3}, [], "pass"),
+        ({}, [], "unknown"),
+        (None, [], "unknown"),
+        ({samples.L40S: 4}, [], "unknown"),
+        ({"0x27b8": 4}, PCI, "pass"),
+        ({"0x27b8": 5}, PCI, "fail"),
+        ({"0x27b8": 4}, PCI[:3], "unknown"),
+        ({"0x27b8": 4}, PCI + [dict(PCI[0], device="0x26b9")], "unknown"),
+        ({"0x27b8": 4}, [], "unknown"),
+    ],
+)
 def test_what_a_verdict_is_once_the_peers_are_known(gpus, pci, verdict):
     result = samples.uncounted("a", 4)
     result["baseline"]["audit"]["pci"] = pci
     health = _peers.health_of(result, {"gpus": gpus})
-    check, = [one for one in health["checks"] if one["id"] == "node.hardware"]
+    (check,) = [one for one in health["checks"] if one["id"] == "node.hardware"]
     assert (health["verdict"], check["status"]) == (verdict, verdict)
-    assert health["action"] == ("hold" if verdict == "fail" else "none") and (check["source"] == "peers") == (verdict != "unknown")
+    assert health["action"] == ("hold" if verdict == "fail" else "none") and (check["source"] == "peers") == (
+        verdict != "unknown"
+    )
 
 
 def test_peers_mend_nothing_else():

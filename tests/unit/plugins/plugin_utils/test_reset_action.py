@@ -46,10 +46,21 @@ def act(args, *answers):
 def test_the_node_gets_what_the_task_says():
     result, calls = act({"gpus": ["0"], "when_needed": "yes", "reason": "ECC"}, {"changed": True, "gpus": [1]})
     assert result["changed"] is True and result["gpus"] == [1]
-    assert calls == [("gpufleet.lifecycle.gpu_reset", {
-        "gpus": ["0"], "when_needed": True, "destroy_mig": False, "reason": "ECC", "reset_timeout_s": 300,
-        "timeout_s": 60, "lock_timeout_s": 600,
-        "binding_digest": DIGEST})]
+    assert calls == [
+        (
+            "gpufleet.lifecycle.gpu_reset",
+            {
+                "gpus": ["0"],
+                "when_needed": True,
+                "destroy_mig": False,
+                "reason": "ECC",
+                "reset_timeout_s": 300,
+                "timeout_s": 60,
+                "lock_timeout_s": 600,
+                "binding_digest": DIGEST,
+            },
+        )
+    ]
 
 
 def test_the_binding_follows_where_the_node_asks_for_it():
@@ -62,10 +73,16 @@ def test_a_failure_of_the_node_stays_one():
     assert result["failed"] is True and result["reasons"] == [{"id": "holder"}] and len(calls) == 1
 
 
-@pytest.mark.parametrize("args",
-                         [{"gpus": []}, {"gpus": ["all"], "reset_timeout_s": 0},
-                          {"gpus": ["all"], "binding_digest": "x"}, {},
-                          {"gpus": ["all"], "force": True}])
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"gpus": []},
+        {"gpus": ["all"], "reset_timeout_s": 0},
+        {"gpus": ["all"], "binding_digest": "x"},
+        {},
+        {"gpus": ["all"], "force": True},
+    ],
+)
 def test_options_that_do_not_do_are_refused_before_the_node_is_asked(args):
     with pytest.raises(AnsibleError):
         act(args)

@@ -22,17 +22,20 @@ def answer(drained, mark=None, **more):
     return dict({"drained": drained, "mark": mark or NONE}, **more)
 
 
-@pytest.mark.parametrize(("backends", "slurm", "kubernetes", "drained"), [
-    ((), {}, {}, True),  # nothing gives it work
-    ((SLURM,), answer(True), {}, True),
-    ((SLURM,), answer(False), {}, False),
-    ((SLURM,), {}, {}, False),
-    ((SLURM,), None, None, False),
-    ((SLURM,), answer(True), answer(False), True),  # not one of its schedulers
-    ((SLURM, KUBE), answer(True), answer(True), True),
-    ((KUBE, SLURM), answer(True), answer(False), False),
-    ((SLURM, KUBE), answer(True), {}, False),
-])
+@pytest.mark.parametrize(
+    ("backends", "slurm", "kubernetes", "drained"),
+    [
+        ((), {}, {}, True),  # nothing gives it work
+        ((SLURM,), answer(True), {}, True),
+        ((SLURM,), answer(False), {}, False),
+        ((SLURM,), {}, {}, False),
+        ((SLURM,), None, None, False),
+        ((SLURM,), answer(True), answer(False), True),  # not one of its schedulers
+        ((SLURM, KUBE), answer(True), answer(True), True),
+        ((KUBE, SLURM), answer(True), answer(False), False),
+        ((SLURM, KUBE), answer(True), {}, False),
+    ],
+)
 def test_a_node_is_drained_if_each_of_its_schedulers_says_so(backends, slurm, kubernetes, drained):
     state = decide(*backends, slurm=slurm, kubernetes=kubernetes)
     assert state["drained"] is drained and (state["not_drained"] == "") is drained
@@ -40,58 +43,77 @@ def test_a_node_is_drained_if_each_of_its_schedulers_says_so(backends, slurm, ku
 
 
 def test_who_holds_it_and_who_drained_it():
-    state = decide(SLURM, KUBE, slurm=answer(False, OURS, blockers=[1, 2], state="IDLE"), kubernetes=answer(False, blockers=[3]))
+    state = decide(
+        SLURM, KUBE, slurm=answer(False, OURS, blockers=[1, 2], state="IDLE"), kubernetes=answer(False, blockers=[3])
+    )
     assert state["blockers"] == [1, 2, 3] and state["ownership"] == {SLURM: OURS, KUBE: NONE}
     assert "IDLE, no answer in slurm and kubernetes, held by 3 jobs" in state["not_drained"]
     assert decide(KUBE)["ownership"] == {KUBE: {"owner": "none", "token": None, "previous": None}}
 
 
-@pytest.mark.parametrize(("result", "task", "failure", "failed"), [
-    ({"msg": "two\n lines"}, IN_SLURM, "two lines", {SLURM: "two lines"}),
-    ({"msg": "long story", "why": "short one"}, IN_KUBE, "short one", {KUBE: "short one"}),
-    ({}, {"name": "Find the processes", "action": "gpufleet.lifecycle.gpu_info"}, "task failed: Find the processes", {}),
-    (None, None, "task failed:", {}),
-])
+@pytest.mark.parametrize(
+    ("result", "task", "failure", "failed"),
+    [
+        ({"msg": "two\n lines"}, IN_SLURM, "two lines", {SLURM: "two lines"}),
+        ({"msg": "long story", "why": "short one"}, IN_KUBE, "short one", {KUBE: "short one"}),
+        (
+            {},
+            {"name": "Find the processes", "action": "gpufleet.lifecycle.gpu_info"},
+            "task failed: Find the processes",
+            {},
+        ),
+        (None, None, "task failed:", {}),
+    ],
+)
 def test_which_scheduler_failed_and_why(result, task, failure, failed):
     state = decide(SLURM, KUBE, failed_result=result, failed_task=task)
     assert state["failure"] == state["drain_failure"] == failure and state["failed"] == failed
 
 
-@pytest.mark.parametrize(("backends", "slurm", "waits"), [
-    ((SLURM,), {"waiting": True, "node": "n-a1", "holding": "2 jobs hold it"}, True),
-    ((KUBE, SLURM), {"waiting": True, "node": "n-a1", "holding": "2 jobs hold it"}, True),
-    ((SLURM,), {"waiting": False, "node": "n-a1"}, False),
-    ((KUBE,), {"waiting": True, "node": "n-a1", "holding": "2 jobs hold it"}, False),
-])
+@pytest.mark.parametrize(
+    ("backends", "slurm", "waits"),
+    [
+        ((SLURM,), {"waiting": True, "node": "n-a1", "holding": "2 jobs hold it"}, True),
+        ((KUBE, SLURM), {"waiting": True, "node": "n-a1", "holding": "2 jobs hold it"}, True),
+        ((SLURM,), {"waiting": False, "node": "n-a1"}, False),
+        ((KUBE,), {"waiting": True, "node": "n-a1", "holding": "2 jobs hold it"}, False),
+    ],
+)
 def test_jobs_that_did_not_end_are_named(backends, slurm, waits):
     state = decide(*backends, slurm=slurm, failed_result={"msg": "it waits"}, failed_task=IN_SLURM)
     assert ("n-a1 is not empty in Slurm after 60 s, 2 jobs hold it." in state["drain_failure"]) is waits
     assert state["failure"] == "it waits", "what a lift says that failed is not this"
 
 
-@pytest.mark.parametrize(("on_timeout", "timeout", "backends", "task", "slurm", "lift", "close"), [
-    ("lift", 60, (SLURM, KUBE), IN_KUBE, answer(True, OURS), [SLURM, KUBE], []),
-    ("lift", 60, (SLURM, KUBE), IN_KUBE, answer(True, OPERATOR), [], []),
-    ("lift", 0, (SLURM, KUBE), IN_KUBE, answer(True, OURS), [SLURM, KUBE], []),
-    ("lift", 60, (SLURM,), IN_SLURM, {}, [], []),
-    ("keep", 60, (SLURM, KUBE), IN_SLURM, answer(True, OURS), [], []),
-    ("keep", 0, (SLURM, KUBE), IN_SLURM, {}, [], [KUBE]),
-    ("keep", 0, (KUBE, SLURM), IN_SLURM, {}, [], []),
-    ("keep", 0, (KUBE, SLURM), IN_KUBE, {}, [], [SLURM]),
-    ("keep", 0, (KUBE, SLURM), {"action": "another"}, {}, [], [KUBE, SLURM]),
-])
+@pytest.mark.parametrize(
+    ("on_timeout", "timeout", "backends", "task", "slurm", "lift", "close"),
+    [
+        ("lift", 60, (SLURM, KUBE), IN_KUBE, answer(True, OURS), [SLURM, KUBE], []),
+        ("lift", 60, (SLURM, KUBE), IN_KUBE, answer(True, OPERATOR), [], []),
+        ("lift", 0, (SLURM, KUBE), IN_KUBE, answer(True, OURS), [SLURM, KUBE], []),
+        ("lift", 60, (SLURM,), IN_SLURM, {}, [], []),
+        ("keep", 60, (SLURM, KUBE), IN_SLURM, answer(True, OURS), [], []),
+        ("keep", 0, (SLURM, KUBE), IN_SLURM, {}, [], [KUBE]),
+        ("keep", 0, (KUBE, SLURM), IN_SLURM, {}, [], []),
+        ("keep", 0, (KUBE, SLURM), IN_KUBE, {}, [], [SLURM]),
+        ("keep", 0, (KUBE, SLURM), {"action": "another"}, {}, [], [KUBE, SLURM]),
+    ],
+)
 def test_what_is_done_about_a_drain_that_failed(on_timeout, timeout, backends, task, slurm, lift, close):
     state = decide(*backends, on_timeout=on_timeout, drain_timeout=timeout, failed_task=task, slurm=slurm)
     assert (state["lift"], state["close"]) == (lift, close)
 
 
-@pytest.mark.parametrize(("backends", "task", "resume"), [
-    ((SLURM, KUBE), IN_KUBE, [SLURM]),
-    ((SLURM, KUBE), IN_SLURM, []),
-    ((KUBE, SLURM), IN_SLURM, [KUBE]),
-    ((KUBE,), IN_KUBE, []),
-    ((SLURM, KUBE), {"action": "another"}, [KUBE, SLURM]),
-])
+@pytest.mark.parametrize(
+    ("backends", "task", "resume"),
+    [
+        ((SLURM, KUBE), IN_KUBE, [SLURM]),
+        ((SLURM, KUBE), IN_SLURM, []),
+        ((KUBE, SLURM), IN_SLURM, [KUBE]),
+        ((KUBE,), IN_KUBE, []),
+        ((SLURM, KUBE), {"action": "another"}, [KUBE, SLURM]),
+    ],
+)
 def test_the_schedulers_after_the_one_that_did_not_take_it_back(backends, task, resume):
     assert decide(*backends, failed_task=task)["resume"] == resume
 
@@ -99,24 +121,41 @@ def test_the_schedulers_after_the_one_that_did_not_take_it_back(backends, task, 
 AWAY = {KUBE: "no answer"}
 
 
-@pytest.mark.parametrize(("on_timeout", "timeout", "failures", "slurm", "said", "unseen"), [
-    ("lift", 60, {}, {}, "it waits.", []),
-    ("lift", 60, AWAY, {}, "it waits. Not lifted in kubernetes: no answer. If", [KUBE]),
-    ("keep", 60, AWAY, answer(True, OURS), "it waits. It stays drained by us in slurm.", []),
-    ("keep", 0, AWAY, answer(False, OURS), "not closed in kubernetes: no answer. It stays drained by us in slurm.", []),
-    ("keep", 0, {SLURM: "away.", KUBE: "no answer"}, {}, "not closed in slurm: away. kubernetes: no answer.", []),
-    ("keep", 0, {}, {}, "it waits.", []),
-])
+@pytest.mark.parametrize(
+    ("on_timeout", "timeout", "failures", "slurm", "said", "unseen"),
+    [
+        ("lift", 60, {}, {}, "it waits.", []),
+        ("lift", 60, AWAY, {}, "it waits. Not lifted in kubernetes: no answer. If", [KUBE]),
+        ("keep", 60, AWAY, answer(True, OURS), "it waits. It stays drained by us in slurm.", []),
+        (
+            "keep",
+            0,
+            AWAY,
+            answer(False, OURS),
+            "not closed in kubernetes: no answer. It stays drained by us in slurm.",
+            [],
+        ),
+        ("keep", 0, {SLURM: "away.", KUBE: "no answer"}, {}, "not closed in slurm: away. kubernetes: no answer.", []),
+        ("keep", 0, {}, {}, "it waits.", []),
+    ],
+)
 def test_what_is_said_of_a_drain_that_failed(on_timeout, timeout, failures, slurm, said, unseen):
-    state = decide(SLURM, KUBE, on_timeout=on_timeout, drain_timeout=timeout, reason="it waits.", failures=failures, slurm=slurm)
-    assert state["drain_failed"].startswith(said) and ("stays drained by us" in said) == ("stays drained by us" in state["drain_failed"])
+    state = decide(
+        SLURM, KUBE, on_timeout=on_timeout, drain_timeout=timeout, reason="it waits.", failures=failures, slurm=slurm
+    )
+    assert state["drain_failed"].startswith(said) and ("stays drained by us" in said) == (
+        "stays drained by us" in state["drain_failed"]
+    )
     assert state["unseen"] == {name: {"owner": "unknown", "token": None, "previous": None} for name in unseen}
 
 
-@pytest.mark.parametrize(("failures", "said"), [
-    ({KUBE: "no answer"}, "not taken back by kubernetes: no answer. slurm has it back."),
-    ({SLURM: "a.", KUBE: "b"}, "not taken back by slurm: a. kubernetes: b."),
-])
+@pytest.mark.parametrize(
+    ("failures", "said"),
+    [
+        ({KUBE: "no answer"}, "not taken back by kubernetes: no answer. slurm has it back."),
+        ({SLURM: "a.", KUBE: "b"}, "not taken back by slurm: a. kubernetes: b."),
+    ],
+)
 def test_what_is_said_of_a_node_that_was_not_taken_back(failures, said):
     assert decide(SLURM, KUBE, failures=failures)["resume_failed"] == said
 

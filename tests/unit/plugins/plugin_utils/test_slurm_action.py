@@ -18,7 +18,11 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import slurm_node
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm.slurm_node import NodeError, SlurmNode, contradiction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm.slurm_node import (
+    NodeError,
+    SlurmNode,
+    contradiction,
+)
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm import answers, fake_slurm
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm.fake_slurm import Cluster
 
@@ -33,7 +37,10 @@ PARAMS = tuple(slurm_node.ARGUMENT_SPEC)
 
 
 class Run:
-    """The action with the real work of the module on a cluster of which only the time is not real. COST_S: what a call of the module takes besides."""
+    """The action with the real work of the module on a cluster of which only the time is not real.
+
+    COST_S: what a call of the module takes besides.
+    """
 
     def __init__(self, cluster, cost_s=0.0, check=False, diff=True, async_val=0):
         self.cluster, self.cost_s, self.check, self.diff, self.async_val = cluster, cost_s, check, diff, async_val
@@ -61,8 +68,12 @@ class Run:
 
     def __call__(self, **args):
         args = dict(ARGS, **args)
-        what = mock.Mock(args=args, async_val=self.async_val, check_mode=self.check, diff=self.diff, action="x", environment=None)
-        action = slurm_node.ActionModule(what, mock.Mock(), mock.Mock(check_mode=self.check), DataLoader(), mock.Mock(), mock.Mock())
+        what = mock.Mock(
+            args=args, async_val=self.async_val, check_mode=self.check, diff=self.diff, action="x", environment=None
+        )
+        action = slurm_node.ActionModule(
+            what, mock.Mock(), mock.Mock(check_mode=self.check), DataLoader(), mock.Mock(), mock.Mock()
+        )
         action._load_name = "x"
         action.clock, action.sleep = lambda: self.cluster.now, self.sleep
         action._execute_module = self.module
@@ -88,18 +99,41 @@ COURSES = {
     "no time": (lambda: Cluster(jobs=[LONG]), {"timeout_s": 0}),
     "an operator's": (lambda: Cluster("IDLE+DRAIN", "bad fan", "kim", jobs=[KIM]), {"timeout_s": 600}),
     "an operator's, too long": (lambda: Cluster("IDLE+DRAIN", "bad fan", "kim", jobs=[LONG]), {"timeout_s": 600}),
-    "an earlier run's": (lambda: Cluster("IDLE+DRAIN", "gpufleet:tok-1 driver upgrade", jobs=[KIM]), {"timeout_s": 600}),
+    "an earlier run's": (
+        lambda: Cluster("IDLE+DRAIN", "gpufleet:tok-1 driver upgrade", jobs=[KIM]),
+        {"timeout_s": 600},
+    ),
     "refused": (lambda: Cluster("DOWN", "bad fan", "kim"), {"timeout_s": 600}),
     "a reservation": (lambda: Cluster(jobs=[KIM]), {"timeout_s": 600, "reservation_minutes": 30}),
     "a reservation, too long": (lambda: Cluster(jobs=[LONG]), {"timeout_s": 600, "reservation_minutes": 30}),
-    "a window": (lambda: later(Cluster(jobs=[KIM]), 300, lambda it: it.own.update({"77": "RUNNING"})), {"timeout_s": 900, "method": "job"}),
+    "a window": (
+        lambda: later(Cluster(jobs=[KIM]), 300, lambda it: it.own.update({"77": "RUNNING"})),
+        {"timeout_s": 900, "method": "job"},
+    ),
     "a window that does not come": (lambda: Cluster(jobs=[LONG]), {"timeout_s": 600, "method": "job"}),
     "resumed meanwhile": (lambda: later(Cluster(jobs=[KIM]), 150, resumed), {"timeout_s": 600}),
-    "drained by another meanwhile": (lambda: later(Cluster(jobs=[KIM]), 150, lambda it: setattr(it, "reason", "mine now")), {"timeout_s": 600}),
+    "drained by another meanwhile": (
+        lambda: later(Cluster(jobs=[KIM]), 150, lambda it: setattr(it, "reason", "mine now")),
+        {"timeout_s": 600},
+    ),
     "Slurm away for a while": (
-        lambda: later(Cluster(jobs=[KIM]), 150, lambda it: it.answers.update(scontrol=answers.AWAY), 245, lambda it: it.answers.clear()), {"timeout_s": 600}),
-    "Slurm away in the end": (lambda: later(Cluster(jobs=[LONG]), 150, lambda it: it.answers.update(scontrol=answers.AWAY)), {"timeout_s": 600}),
-    "Slurm away at first": (lambda: later(Cluster(jobs=[KIM]), 0, lambda it: it.answers.update(scontrol=answers.AWAY)), {"timeout_s": 600}),
+        lambda: later(
+            Cluster(jobs=[KIM]),
+            150,
+            lambda it: it.answers.update(scontrol=answers.AWAY),
+            245,
+            lambda it: it.answers.clear(),
+        ),
+        {"timeout_s": 600},
+    ),
+    "Slurm away in the end": (
+        lambda: later(Cluster(jobs=[LONG]), 150, lambda it: it.answers.update(scontrol=answers.AWAY)),
+        {"timeout_s": 600},
+    ),
+    "Slurm away at first": (
+        lambda: later(Cluster(jobs=[KIM]), 0, lambda it: it.answers.update(scontrol=answers.AWAY)),
+        {"timeout_s": 600},
+    ),
 }
 
 
@@ -139,9 +173,15 @@ def test_it_ends_as_if_it_had_not_been_divided(course):
 def test_slices_are_all_that_the_module_waits():
     run = Run(Cluster(jobs=[LONG]), cost_s=1.5)
     result = run(timeout_s=200, on_timeout="keep")
-    assert [call["timeout_s"] for call in run.calls] == [60, 60, 60, 16] and [call["part"]["more"] for call in run.calls] == [True, True, True, False]
+    assert [call["timeout_s"] for call in run.calls] == [60, 60, 60, 16] and [
+        call["part"]["more"] for call in run.calls
+    ] == [True, True, True, False]
     assert [call["part"]["owner"] for call in run.calls] == ["none", "ours", "ours", "ours"] and run.pauses == []
-    assert result["failed"] and result["waiting"] and result["msg"].startswith("n1 is not empty after 200 s, 1 job holds it: job 13 (user lee")
+    assert (
+        result["failed"]
+        and result["waiting"]
+        and result["msg"].startswith("n1 is not empty after 200 s, 1 job holds it: job 13 (user lee")
+    )
     assert result["changed"] and result["diff"]["before"] == {"state": "MIXED", "reason": ""}
 
 
@@ -149,39 +189,64 @@ def test_a_slurm_that_is_away_is_not_hammered():
     cluster = later(Cluster(jobs=[LONG]), 100, lambda it: it.answers.update(scontrol=answers.AWAY))
     run = Run(cluster)
     result = run(timeout_s=600)
-    assert result["failed"] and result["trouble"] == "unreachable" and set(run.pauses[:-1]) == {10} and len(run.calls) < 60 and 600 <= cluster.now < 620
+    assert (
+        result["failed"]
+        and result["trouble"] == "unreachable"
+        and set(run.pauses[:-1]) == {10}
+        and len(run.calls) < 60
+        and 600 <= cluster.now < 620
+    )
     assert result["mark"]["owner"] == "ours" and result["changed"], "whoever cleans up knows of the drain"
 
 
-@pytest.mark.parametrize("args, check, async_val", [
-    ({"slice_s": None, "timeout_s": 100}, False, 0),
-    ({"timeout_s": 100}, True, 0),
-    ({"timeout_s": 0}, False, 0),
-    ({"timeout_s": 100, "state": "read"}, False, 0),
-    ({"timeout_s": 100, "state": "resumed"}, False, 0),
-    ({"timeout_s": 100}, False, 500),
-])
+@pytest.mark.parametrize(
+    "args, check, async_val",
+    [
+        ({"slice_s": None, "timeout_s": 100}, False, 0),
+        ({"timeout_s": 100}, True, 0),
+        ({"timeout_s": 0}, False, 0),
+        ({"timeout_s": 100, "state": "read"}, False, 0),
+        ({"timeout_s": 100, "state": "resumed"}, False, 0),
+        ({"timeout_s": 100}, False, 500),
+    ],
+)
 def test_elsewhere_the_module_is_all(args, check, async_val):
     run = Run(Cluster(), check=check, async_val=async_val)
     run.module = mock.Mock(return_value={"changed": False, "said": 1})
     args = {name: value for name, value in dict(ARGS, **args).items() if value is not None}
     with mock.patch.dict(ARGS, args, clear=True):
         assert run()["said"] == 1
-    run.module.assert_called_once_with(module_name=slurm_node.MODULE, module_args=args, task_vars={"inventory_hostname": "a1"}, wrap_async=async_val)
+    run.module.assert_called_once_with(
+        module_name=slurm_node.MODULE, module_args=args, task_vars={"inventory_hostname": "a1"}, wrap_async=async_val
+    )
 
 
 def test_options_as_they_come_from_templates_and_ones_that_are_none():
     run = Run(Cluster(jobs=[LONG]))
-    assert run(timeout_s="100", slice_s="60", poll_s="5")["waiting"] and [call["timeout_s"] for call in run.calls] == [60, 40]
+    assert run(timeout_s="100", slice_s="60", poll_s="5")["waiting"] and [call["timeout_s"] for call in run.calls] == [
+        60,
+        40,
+    ]
     with pytest.raises(AnsibleActionFail, match="slice_s"):
         Run(Cluster())(slice_s="soon", timeout_s=100)
 
 
-@pytest.mark.parametrize("answer", [
-    {"unreachable": True, "msg": "no route"}, {"failed": True, "msg": "MODULE FAILURE"}, {"failed": True, "trouble": "permission"}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"unreachable": True, "msg": "no route"},
+        {"failed": True, "msg": "MODULE FAILURE"},
+        {"failed": True, "trouble": "permission"},
+    ],
+)
 def test_what_does_not_pass_ends_it_and_what_was_done_is_told(answer):
     run = Run(Cluster(jobs=[LONG]))
     real = run.module
     run.module = lambda **words: real(**words) if not run.calls else dict(answer)
     result = run(timeout_s=600)
-    assert {name: result[name] for name in answer} == answer and result["changed"] and result["mark"]["owner"] == "ours" and len(run.calls) == 1
+    assert (
+        {name: result[name] for name in answer} == answer
+        and result["changed"]
+        and result["mark"]["owner"] == "ours"
+        and len(run.calls) == 1
+    )

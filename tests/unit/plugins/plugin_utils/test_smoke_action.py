@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The action plugin of gpu_smoke on simulated nodes: the regression gate, the second measurement, the peers, and bad input."""
+"""The action plugin of gpu_smoke on simulated nodes: the regression gate, the second measurement, the peers, and bad
+input.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _smoke_o
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._smoke import smokenode
 
-# On other ansible-cores runs what Ansible has a part in: that an action calls its module, and calls it again. What it makes of the figures is the same on all.
+# On other ansible-cores runs what Ansible has a part in: that an action calls its module, and calls it again. What it
+# makes of the figures is the same on all.
 
 NODE = "node-1"
 RATES = {"device_copy", "host_to_device", "device_to_host"}
@@ -60,7 +63,10 @@ def act(execute, **args):
 
 
 class Calls(list):
-    """A node that is tested on the simulator; BETWEEN runs after each test but the last. What it was asked is the list."""
+    """A node that is tested on the simulator; BETWEEN runs after each test but the last.
+
+    What it was asked is the list.
+    """
 
     def __init__(self, node, between=None):
         super().__init__()
@@ -70,7 +76,9 @@ class Calls(list):
         assert args.pop("binding_digest") == "d" * 64
         assert set(args) <= set(options.NODE_OPTIONS + ("tests",))
         self.append(args)
-        document, snapshot = smokenode.test(self.node, level=args["level"], wanted=args["gpus"], together=args["together"], only=args.get("tests"))
+        document, snapshot = smokenode.test(
+            self.node, level=args["level"], wanted=args["gpus"], together=args["together"], only=args.get("tests")
+        )
         if self.between:
             self.between()
         return {"changed": False, "facts": {"smoke": document, "snapshot": snapshot}}
@@ -84,10 +92,18 @@ def test_a_healthy_node_is_measured_once_and_passes(make_node):
     calls = Calls(make_node())
     before = act(calls, phase="baseline")
     assert not before.get("failed") and before["tested"] and before["health"]["verdict"] == "pass"
-    assert before["baseline"]["smoke"] == before["smoke"] and before["smoke"]["simulated"] is before["health"]["simulated"] is True
+    assert (
+        before["baseline"]["smoke"] == before["smoke"]
+        and before["smoke"]["simulated"] is before["health"]["simulated"] is True
+    )
     after = act(calls, phase="post", baseline=before["baseline"])
-    assert not after.get("failed") and verdicts(after, "pass") == {"smoke.ran", "smoke.compute", "smoke.memory_bandwidth", "smoke.host_to_device",
-                                                                   "smoke.device_to_host"}
+    assert not after.get("failed") and verdicts(after, "pass") == {
+        "smoke.ran",
+        "smoke.compute",
+        "smoke.memory_bandwidth",
+        "smoke.host_to_device",
+        "smoke.device_to_host",
+    }
     assert len(calls) == 2 and "peers" not in after["smoke"]
     json.dumps(after)
 
@@ -100,7 +116,11 @@ def test_a_regression_is_measured_once_more_and_then_fails_with_both_kept(make_n
     calls = Calls(node)
     after = act(calls, phase="post", baseline=before["baseline"], full=True)
     uuid = before["smoke"]["gpus"][0]["uuid"]
-    assert after["failed"] and verdicts(after, "fail") == {"smoke.memory_bandwidth", "smoke.host_to_device", "smoke.device_to_host"}
+    assert after["failed"] and verdicts(after, "fail") == {
+        "smoke.memory_bandwidth",
+        "smoke.host_to_device",
+        "smoke.device_to_host",
+    }
     assert len(calls) == 2 and calls[1]["gpus"] == [uuid] and set(calls[1]["tests"]) == RATES
     for name in RATES:
         test = after["smoke"]["gpus"][0]["tests"][name]
@@ -118,8 +138,16 @@ def test_a_regression_that_is_gone_the_second_time_passes_with_both_kept(make_no
     assert len(after["smoke"]["gpus"][0]["tests"]["device_copy"]["attempts"]) == 1
 
 
-@pytest.mark.parametrize("args, calls_made, failed", [({"retries": 0}, 1, True), ({"retries": 2}, 3, True), ({"tolerance_percent": 10}, 1, False),
-                                                      ({"policy": {"smoke_tolerance_percent": 10}}, 1, False), ({"fail_on": ["unknown"]}, 2, False)])
+@pytest.mark.parametrize(
+    "args, calls_made, failed",
+    [
+        ({"retries": 0}, 1, True),
+        ({"retries": 2}, 3, True),
+        ({"tolerance_percent": 10}, 1, False),
+        ({"policy": {"smoke_tolerance_percent": 10}}, 1, False),
+        ({"fail_on": ["unknown"]}, 2, False),
+    ],
+)
 def test_how_often_and_how_strict_is_the_tasks_choice(make_node, args, calls_made, failed):
     node = make_node()
     before = act(Calls(node))
@@ -138,7 +166,9 @@ def test_noise_is_measured_once_more_and_is_unknown(make_node):
     assert after["failed"] and len(calls) == 2 and verdicts(after, "unknown") and not verdicts(after, "fail")
 
 
-@pytest.mark.parametrize("fault, args", [(("cuda-corrupt-byte",), {}), (("cuda-wrong-result", "--value", "1"), {}), (("cuda-error",), {})])
+@pytest.mark.parametrize(
+    "fault, args", [(("cuda-corrupt-byte",), {}), (("cuda-wrong-result", "--value", "1"), {}), (("cuda-error",), {})]
+)
 def test_what_is_wrong_is_not_measured_until_it_is_right(make_node, fault, args):
     node = make_node()
     node.sim("inject", *(fault + ("--gpu", "0")))
@@ -167,8 +197,20 @@ def test_results_of_nccl_are_kept_and_compared(make_node):
 
 @pytest.mark.cores
 def test_no_library_fails_only_where_the_test_is_required():
-    document, snapshot = {"schema": "gpufleet.smoke/1", "level": "t0", "status": "no_library", "message": "libcuda.so.1 is not installed", "gpus": [],
-                          "asked": [], "simulated": False, "boot_id": "b", "dcgm": None}, {"schema": "gpufleet.snapshot/1", "status": "ok", "gpus": []}
+    document, snapshot = (
+        {
+            "schema": "gpufleet.smoke/1",
+            "level": "t0",
+            "status": "no_library",
+            "message": "libcuda.so.1 is not installed",
+            "gpus": [],
+            "asked": [],
+            "simulated": False,
+            "boot_id": "b",
+            "dcgm": None,
+        },
+        {"schema": "gpufleet.snapshot/1", "status": "ok", "gpus": []},
+    )
 
     def answer(_args):
         return {"facts": copy.deepcopy({"smoke": document, "snapshot": snapshot})}
@@ -181,14 +223,21 @@ def test_no_library_fails_only_where_the_test_is_required():
 
 
 @pytest.mark.cores
-@pytest.mark.parametrize("args, text", [
-    ({"retries": -1}, "retries is -1"), ({"timeout_s": 0}, "timeout_s is 0"), ({"tests": ["x"]}, "tests: set by the action plugin"),
-    ({"binding_digest": "x"}, "binding_digest: set by the action plugin"), ({"peers": [{"schema": "x"}]}, "peers[0] has schema 'x'"),
-    ({"baseline": {"schema": "gpufleet.baseline/1", "node": "other"}}, "the baseline is that of node other"),
-    ({"policy": {"smoke_tolerance": 1}}, "smoke_tolerance"), ({"tolerance_percent": 99}, "smoke_tolerance_percent"),
-    ({"waivers": [{"check": "smoke.nothing", "reason": "r", "expires": "2026-12-31"}]}, "no such check"),
-    ({"baseline_file": "/nonexistent.json"}, "cannot be read"),
-])
+@pytest.mark.parametrize(
+    "args, text",
+    [
+        ({"retries": -1}, "retries is -1"),
+        ({"timeout_s": 0}, "timeout_s is 0"),
+        ({"tests": ["x"]}, "tests: set by the action plugin"),
+        ({"binding_digest": "x"}, "binding_digest: set by the action plugin"),
+        ({"peers": [{"schema": "x"}]}, "peers[0] has schema 'x'"),
+        ({"baseline": {"schema": "gpufleet.baseline/1", "node": "other"}}, "the baseline is that of node other"),
+        ({"policy": {"smoke_tolerance": 1}}, "smoke_tolerance"),
+        ({"tolerance_percent": 99}, "smoke_tolerance_percent"),
+        ({"waivers": [{"check": "smoke.nothing", "reason": "r", "expires": "2026-12-31"}]}, "no such check"),
+        ({"baseline_file": "/nonexistent.json"}, "cannot be read"),
+    ],
+)
 def test_what_cannot_be_used_is_told_before_the_node_is_asked(args, text):
     with pytest.raises(AnsibleActionFail) as raised:
         act(lambda module_args: pytest.fail("asked"), **args)

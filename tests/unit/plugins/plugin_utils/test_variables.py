@@ -28,90 +28,170 @@ ROOT = pathlib.Path(__file__).resolve().parents[4]
 
 
 def act(hostvars, nodes=None, **task_vars):
-    arguments = {"nodes": list(hostvars) if nodes is None else nodes, "rollout": task_vars.pop("rollout", True), "patterns": task_vars.pop("patterns", {}),
-                 "binding": task_vars.pop("binding", False), "values": task_vars.pop("values", True), "control": task_vars.pop("control", False),
-                 "prefix": task_vars.pop("prefix", "")}
+    arguments = {
+        "nodes": list(hostvars) if nodes is None else nodes,
+        "rollout": task_vars.pop("rollout", True),
+        "patterns": task_vars.pop("patterns", {}),
+        "binding": task_vars.pop("binding", False),
+        "values": task_vars.pop("values", True),
+        "control": task_vars.pop("control", False),
+        "prefix": task_vars.pop("prefix", ""),
+    }
     task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
-    action = playbook_variables.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
+    action = playbook_variables.ActionModule(
+        task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None
+    )
     action._load_name = "x"
     action._shared_loader_obj = mock.Mock()
-    return action.run(task_vars=dict({"ansible_run_tags": ["all"], "ansible_skip_tags": [], "hostvars": hostvars}, **task_vars))
+    return action.run(
+        task_vars=dict({"ansible_run_tags": ["all"], "ansible_skip_tags": [], "hostvars": hostvars}, **task_vars)
+    )
 
 
-@pytest.mark.parametrize("name, words", [
-    ("gpu_scheduler_backend", "gpu_scheduler_backend is no variable of the role gpu_scheduler: did you mean gpu_scheduler_backends?"),
-    ("precheck_expected_driver", "precheck_expected_driver is no variable of the playbook precheck: did you mean precheck_expected_driver_version?"),
-    ("rollout_domain_cap", "rollout_domain_cap is no variable of a rollout: did you mean rollout_domain_caps?"),
-    ("rollout_max_dwon", "did you mean rollout_max_down?"),
-    ("rollout_nodes", "rollout_nodes is no variable of a rollout: did you mean rollout_node_s? Correct it"),
-    ("upgrade_host", "upgrade_host is no variable of the playbook upgrade: did you mean upgrade_hosts?"),
-    ("rollback_host", "did you mean rollback_hosts?"),
-    ("bringup_reboot_timeouts", "did you mean bringup_reboot_timeout?"),
-    ("holds_maxdays", "did you mean holds_max_days?"),
-    ("prestage_host", "did you mean prestage_hosts?"),
-    ("gpufleet_domain", "gpufleet_domain is no variable of the collection: did you mean gpufleet_domains?"),
-    ("nvidia_driver_flavor", "nvidia_driver_flavor is no variable of the role nvidia_driver: did you mean nvidia_driver_flavour?"),
-    ("nvidia_repository_url", "did you mean nvidia_repository_uri?"),
-    ("nvidia_persistenced_x1y2", "is no variable of the role nvidia_persistenced"),
-    ("kernel_hold_kernels", "did you mean kernel_hold_kernel?"),
-    ("gpu_health_failon", "did you mean gpu_health_fail_on?"),
-    ("gpu_node_upgrade_service", "did you mean gpu_node_upgrade_services?"),
-])
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        (
+            "gpu_scheduler_backend",
+            "gpu_scheduler_backend is no variable of the role gpu_scheduler: did you mean gpu_scheduler_backends?",
+        ),
+        (
+            "precheck_expected_driver",
+            (
+                "precheck_expected_driver is no variable of the playbook precheck: did you mean "
+                "precheck_expected_driver_version?"
+            ),
+        ),
+        ("rollout_domain_cap", "rollout_domain_cap is no variable of a rollout: did you mean rollout_domain_caps?"),
+        ("rollout_max_dwon", "did you mean rollout_max_down?"),
+        ("rollout_nodes", "rollout_nodes is no variable of a rollout: did you mean rollout_node_s? Correct it"),
+        ("upgrade_host", "upgrade_host is no variable of the playbook upgrade: did you mean upgrade_hosts?"),
+        ("rollback_host", "did you mean rollback_hosts?"),
+        ("bringup_reboot_timeouts", "did you mean bringup_reboot_timeout?"),
+        ("holds_maxdays", "did you mean holds_max_days?"),
+        ("prestage_host", "did you mean prestage_hosts?"),
+        ("gpufleet_domain", "gpufleet_domain is no variable of the collection: did you mean gpufleet_domains?"),
+        (
+            "nvidia_driver_flavor",
+            "nvidia_driver_flavor is no variable of the role nvidia_driver: did you mean nvidia_driver_flavour?",
+        ),
+        ("nvidia_repository_url", "did you mean nvidia_repository_uri?"),
+        ("nvidia_persistenced_x1y2", "is no variable of the role nvidia_persistenced"),
+        ("kernel_hold_kernels", "did you mean kernel_hold_kernel?"),
+        ("gpu_health_failon", "did you mean gpu_health_fail_on?"),
+        ("gpu_node_upgrade_service", "did you mean gpu_node_upgrade_services?"),
+    ],
+)
 @pytest.mark.parametrize("rollout", [True, False])
 def test_a_variable_that_nobody_would_read_is_refused_with_the_nearest(name, words, rollout):
     result = act({"a": {}, "b": {name: 1}}, rollout=rollout)
-    assert result.get("failed") and words in result["msg"] and result["msg"].endswith("Nothing was changed."), result.get("msg")
+    assert result.get("failed") and words in result["msg"] and result["msg"].endswith("Nothing was changed."), (
+        result.get("msg")
+    )
 
 
-@pytest.mark.parametrize("name", [
-    "rollout_max_down", "gpu_scheduler_backends", "nvidia_driver_version", "gpufleet_domains", "upgrade_hosts", "rollback_of", "gpu_nodes_of_mine",
-    "ansible_host",
-    "inventory_hostname", "rollouts", "upgraded", "nvidia_container_toolkit_version", "gpu_health_waivers", "kernel_holding", "holds",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rollout_max_down",
+        "gpu_scheduler_backends",
+        "nvidia_driver_version",
+        "gpufleet_domains",
+        "upgrade_hosts",
+        "rollback_of",
+        "gpu_nodes_of_mine",
+        "ansible_host",
+        "inventory_hostname",
+        "rollouts",
+        "upgraded",
+        "nvidia_container_toolkit_version",
+        "gpu_health_waivers",
+        "kernel_holding",
+        "holds",
+    ],
+)
 def test_others_are_let_pass(name):
     assert not act({"a": {name: ["slurm"] if name == "gpu_scheduler_backends" else "x"}}, rollout=False).get("failed")
 
 
-@pytest.mark.parametrize("name", [
-    "__gpu_node_upgrade_reboot", "__gpu_node_upgrade_touched", "__rollout_plan", "__rollout_audit", "__nvidia_driver_packages", "__gpu_scheduler_slurm",
-    "__kernel_hold_before", "__bringup_proof", "__gpufleet_checked", "gpu_node_upgrade_gate", "gpu_scheduler_drained", "gpu_scheduler_mark", "gpufleet_rollout",
-    "nvidia_driver_reboot_required", "kernel_hold_report", "gpu_health_result",
-])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "__gpu_node_upgrade_reboot",
+        "__gpu_node_upgrade_touched",
+        "__rollout_plan",
+        "__rollout_audit",
+        "__nvidia_driver_packages",
+        "__gpu_scheduler_slurm",
+        "__kernel_hold_before",
+        "__bringup_proof",
+        "__gpufleet_checked",
+        "gpu_node_upgrade_gate",
+        "gpu_scheduler_drained",
+        "gpu_scheduler_mark",
+        "gpufleet_rollout",
+        "nvidia_driver_reboot_required",
+        "kernel_hold_report",
+        "gpu_health_result",
+    ],
+)
 def test_names_that_the_collection_keeps_for_itself_are_refused(name):
     for value in ({"answer": "go"}, "text", True):
         result = act({"a": {name: value}})
-        assert result.get("failed") and result["msg"].startswith("%s is set, a name that the collection keeps for itself" % name), result.get("msg")
+        assert result.get("failed") and result["msg"].startswith(
+            "%s is set, a name that the collection keeps for itself" % name
+        ), result.get("msg")
     mine = {playbook_variables.REGISTERED: {"process": os.getppid()}}
-    assert not act({"a": {name: mine.get(name, 1), **mine}}).get("failed"), "an earlier playbook of the same run registered it"
+    assert not act({"a": {name: mine.get(name, 1), **mine}}).get("failed"), (
+        "an earlier playbook of the same run registered it"
+    )
     other = {playbook_variables.REGISTERED: {"process": os.getppid() + 1}}
     assert act({"a": {name: 1, **other}}).get("failed")
 
 
-@pytest.mark.parametrize("one, other, words", [
-    ({"rollout_max_down": 2}, {"rollout_max_down": 3}, "rollout_max_down is 2 for a and 3 for b"),
-    ({"rollout_max_down": 2}, {}, "rollout_max_down is 2 for a and not set for b"),
-    ({}, {"rollout_mode": "waves"}, "rollout_mode is not set for a and 'waves' for b"),
-    ({"rollout_version": "1.0"}, {"rollout_version": "2.0"}, "rollout_version is '1.0' for a and '2.0' for b"),
-    ({"rollout_windows": [{"from": "1"}]}, {"rollout_windows": []}, "rollout_windows is one value for a and one value for b"),
-    ({"rollout_webhook": {"url": "https://secret"}}, {}, "rollout_webhook is one value for a and not set for b"),
-    ({"rollout_ledger": "postgresql://u:secret@h/d"}, {}, "rollout_ledger is one value for a and not set for b"),
-    ({"gpu_node_upgrade_rollout_mode": "ledger"}, {"gpu_node_upgrade_rollout_mode": "none"},
-     "gpu_node_upgrade_rollout_mode is 'ledger' for a and 'none' for b"),
-    ({}, {"gpu_node_upgrade_on_failure": "stop"}, "gpu_node_upgrade_on_failure is not set for a and 'stop' for b"),
-    ({}, {"gpu_node_upgrade_version": "1.0"}, "gpu_node_upgrade_version is not set for a and '1.0' for b"),
-    ({"gpufleet_artifact_dir": "/a"}, {"gpufleet_artifact_dir": "/b"}, "gpufleet_artifact_dir is '/a' for a and '/b' for b"),
-    ({"rollout_max_down": 2}, {"rollout_max_down": 2}, ""),
-    ({"nvidia_driver_version": "1"}, {"nvidia_driver_version": "2"}, ""),
-    ({"gpufleet_domains": {"rack": 1}}, {"gpufleet_domains": {"rack": 2}}, ""),
-    ({"gpu_node_upgrade_reboot_timeout": 1}, {"gpu_node_upgrade_reboot_timeout": 2}, ""),
-])
+@pytest.mark.parametrize(
+    "one, other, words",
+    [
+        ({"rollout_max_down": 2}, {"rollout_max_down": 3}, "rollout_max_down is 2 for a and 3 for b"),
+        ({"rollout_max_down": 2}, {}, "rollout_max_down is 2 for a and not set for b"),
+        ({}, {"rollout_mode": "waves"}, "rollout_mode is not set for a and 'waves' for b"),
+        ({"rollout_version": "1.0"}, {"rollout_version": "2.0"}, "rollout_version is '1.0' for a and '2.0' for b"),
+        (
+            {"rollout_windows": [{"from": "1"}]},
+            {"rollout_windows": []},
+            "rollout_windows is one value for a and one value for b",
+        ),
+        ({"rollout_webhook": {"url": "https://secret"}}, {}, "rollout_webhook is one value for a and not set for b"),
+        ({"rollout_ledger": "postgresql://u:secret@h/d"}, {}, "rollout_ledger is one value for a and not set for b"),
+        (
+            {"gpu_node_upgrade_rollout_mode": "ledger"},
+            {"gpu_node_upgrade_rollout_mode": "none"},
+            "gpu_node_upgrade_rollout_mode is 'ledger' for a and 'none' for b",
+        ),
+        ({}, {"gpu_node_upgrade_on_failure": "stop"}, "gpu_node_upgrade_on_failure is not set for a and 'stop' for b"),
+        ({}, {"gpu_node_upgrade_version": "1.0"}, "gpu_node_upgrade_version is not set for a and '1.0' for b"),
+        (
+            {"gpufleet_artifact_dir": "/a"},
+            {"gpufleet_artifact_dir": "/b"},
+            "gpufleet_artifact_dir is '/a' for a and '/b' for b",
+        ),
+        ({"rollout_max_down": 2}, {"rollout_max_down": 2}, ""),
+        ({"nvidia_driver_version": "1"}, {"nvidia_driver_version": "2"}, ""),
+        ({"gpufleet_domains": {"rack": 1}}, {"gpufleet_domains": {"rack": 2}}, ""),
+        ({"gpu_node_upgrade_reboot_timeout": 1}, {"gpu_node_upgrade_reboot_timeout": 2}, ""),
+    ],
+)
 def test_what_holds_for_the_whole_rollout_is_the_same_for_all_nodes(one, other, words):
     result = act({"a": one, "b": other})
     assert bool(result.get("failed")) == bool(words), result.get("msg")
     if words:
-        assert result["msg"].startswith(words + ", and the whole rollout has one.") and "secret" not in result["msg"], result["msg"]
+        assert result["msg"].startswith(words + ", and the whole rollout has one.") and "secret" not in result["msg"], (
+            result["msg"]
+        )
     assert not act({"a": one, "b": other}, rollout=False).get("failed"), "outside of rollouts each node has its own"
-    assert not act({"a": one, "c": one, "b": other}, nodes=["a", "c"]).get("failed"), "nodes that do not take part have a word in nothing"
+    assert not act({"a": one, "c": one, "b": other}, nodes=["a", "c"]).get("failed"), (
+        "nodes that do not take part have a word in nothing"
+    )
 
 
 def test_many_nodes_are_compared_with_the_first():
@@ -120,26 +200,46 @@ def test_many_nodes_are_compared_with_the_first():
     assert "rollout_max_down is 2 for n0 and 20 for n31" in act(nodes)["msg"]
 
 
-@pytest.mark.parametrize("name, words", [
-    ("gpu_node_upgrade_version", "rollout_version says which version"), ("gpu_node_upgrade_rollout_id", "rollout_id names the rollout"),
-    ("gpu_node_upgrade_kernel", "a rollback finds the kernel"),
-])
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("gpu_node_upgrade_version", "rollout_version says which version"),
+        ("gpu_node_upgrade_rollout_id", "rollout_id names the rollout"),
+        ("gpu_node_upgrade_kernel", "a rollback finds the kernel"),
+    ],
+)
 def test_what_the_plan_says_is_no_variable_of_the_command_line(name, words):
     for value in ("3.0", "", False):
         result = act({"a": {name: value}}, **{name: value})
-        assert result.get("failed") and result["msg"].startswith("%s is %r on the command line (-e)" % (name, value)) and words in result["msg"]
-    assert not act({"a": {name: "3.0"}}, **{name: None}).get("failed"), "the playbook hides what the inventory has, which overrules nothing"
+        assert (
+            result.get("failed")
+            and result["msg"].startswith("%s is %r on the command line (-e)" % (name, value))
+            and words in result["msg"]
+        )
+    assert not act({"a": {name: "3.0"}}, **{name: None}).get("failed"), (
+        "the playbook hides what the inventory has, which overrules nothing"
+    )
 
 
-@pytest.mark.parametrize("found, words", [
-    ({"gpu_node_upgrade_on_failure": "quarantine"},
-     "gpu_node_upgrade_on_failure is 'quarantine' for a, and rollout_on_failure, which the plan goes by, is 'rollback'"),
-    ({"gpu_node_upgrade_on_failure": "rollback", "rollout_on_failure": "stop"},
-     "is 'rollback' for a, and rollout_on_failure, which the plan goes by, is 'stop'"),
-    ({"gpu_node_upgrade_on_failure": "stop", "rollout_on_failure": "stop"}, ""),
-    ({"gpu_node_upgrade_on_failure": "rollback"}, ""),
-    ({"gpu_node_upgrade_on_failure": None, "rollout_on_failure": ""}, ""),
-])
+@pytest.mark.parametrize(
+    "found, words",
+    [
+        (
+            {"gpu_node_upgrade_on_failure": "quarantine"},
+            (
+                "gpu_node_upgrade_on_failure is 'quarantine' for a, and rollout_on_failure, which the plan "
+                "goes by, is 'rollback'"
+            ),
+        ),
+        (
+            {"gpu_node_upgrade_on_failure": "rollback", "rollout_on_failure": "stop"},
+            "is 'rollback' for a, and rollout_on_failure, which the plan goes by, is 'stop'",
+        ),
+        ({"gpu_node_upgrade_on_failure": "stop", "rollout_on_failure": "stop"}, ""),
+        ({"gpu_node_upgrade_on_failure": "rollback"}, ""),
+        ({"gpu_node_upgrade_on_failure": None, "rollout_on_failure": ""}, ""),
+    ],
+)
 def test_the_role_does_with_a_failed_node_what_the_plan_says(found, words):
     result = act({"a": found, "b": found})
     assert bool(result.get("failed")) == bool(words) and words in result.get("msg", ""), result.get("msg")
@@ -151,18 +251,25 @@ def test_a_value_that_cannot_be_made_is_told_with_its_name():
             raise AnsibleError("'oops' is undefined\nin line 3")
 
     result = act({"a": Broken(rollout_max_down="{{ oops }}")})
-    assert result["failed"] and result["msg"] == "rollout_max_down of a cannot be evaluated: 'oops' is undefined in line 3 Nothing was changed."
+    assert (
+        result["failed"]
+        and result["msg"]
+        == "rollout_max_down of a cannot be evaluated: 'oops' is undefined in line 3 Nothing was changed."
+    )
 
 
-@pytest.mark.parametrize("run, skip, words", [
-    (["x"], [], "--tags x leaves out tasks of this playbook"),
-    (["never", "always"], [], "--tags never,always leaves out"),
-    (["all"], ["all"], "--skip-tags all leaves out"),
-    (["all"], ["untagged"], "--skip-tags untagged leaves out"),
-    (["all"], ["monitoring"], ""),
-    (["all"], [], ""),
-    (["untagged"], [], ""),
-])
+@pytest.mark.parametrize(
+    "run, skip, words",
+    [
+        (["x"], [], "--tags x leaves out tasks of this playbook"),
+        (["never", "always"], [], "--tags never,always leaves out"),
+        (["all"], ["all"], "--skip-tags all leaves out"),
+        (["all"], ["untagged"], "--skip-tags untagged leaves out"),
+        (["all"], ["monitoring"], ""),
+        (["all"], [], ""),
+        (["untagged"], [], ""),
+    ],
+)
 @pytest.mark.parametrize("rollout", [True, False])
 def test_tags_that_leave_out_tasks_are_refused(run, skip, words, rollout):
     result = act({"a": {}}, rollout=rollout, ansible_run_tags=run, ansible_skip_tags=skip)
@@ -179,18 +286,24 @@ def tasks(entries):
 def plays_of(name):
     """The plays of a playbook in order, those that it imports among them."""
     for play in yaml.safe_load((ROOT / "playbooks" / name).read_text(encoding="utf-8")):
-        yield from plays_of(play["ansible.builtin.import_playbook"]) if "ansible.builtin.import_playbook" in play else [play]
+        yield from (
+            plays_of(play["ansible.builtin.import_playbook"]) if "ansible.builtin.import_playbook" in play else [play]
+        )
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "playbooks").glob("*.yml")))
 def test_the_playbook_begins_with_it_also_when_tags_are_chosen(name):
     plays = list(plays_of(name))
     own = [task for task in tasks(plays) if "gpufleet.lifecycle.playbook_variables" in task]
-    assert own and {(tuple(task["tags"]), task["register"], task["run_once"]) for task in own} == {(("always",), playbook_variables.REGISTERED, True)}
+    assert own and {(tuple(task["tags"]), task["register"], task["run_once"]) for task in own} == {
+        (("always",), playbook_variables.REGISTERED, True)
+    }
     first = next(play for play in plays if own[0] in (play.get("tasks") or []))
-    before = [task for play in plays[:plays.index(first)] for task in tasks(play.get("tasks") or [])] + first["tasks"][:first["tasks"].index(own[0])]
+    before = [task for play in plays[: plays.index(first)] for task in tasks(play.get("tasks") or [])] + first["tasks"][
+        : first["tasks"].index(own[0])
+    ]
     assert not [task for task in before if "ansible.builtin.assert" not in task]
-    assert all(play.get("gather_facts") is False and "roles" not in play for play in plays[:plays.index(first) + 1])
+    assert all(play.get("gather_facts") is False and "roles" not in play for play in plays[: plays.index(first) + 1])
 
 
 def test_who_speaks_to_the_ledger_alone_does_so_whatever_the_inventory_says_of_nodes():
@@ -200,39 +313,65 @@ def test_who_speaks_to_the_ledger_alone_does_so_whatever_the_inventory_says_of_n
                 raise AnsibleError("undefined")
             return super().__getitem__(name)
 
-    found = Broken(gpufleet_inventory_failed="slurmctld does not answer.", gpu_scheduler_backends="{{ oops }}", gpufleet_answer_timeout=0)
+    found = Broken(
+        gpufleet_inventory_failed="slurmctld does not answer.",
+        gpu_scheduler_backends="{{ oops }}",
+        gpufleet_answer_timeout=0,
+    )
     given = {name: 1 for name in _variables.CONTROL}
     assert not act({"localhost": Broken(found, **given)}, rollout=False, values=False, control=True).get("failed")
     assert act({"localhost": found}, rollout=False).get("failed"), "any other playbook is refused that"
     for name in _variables.CONTROL:
         assert act({"localhost": {name: 1}}, rollout=False, values=False)["failed"], "no other playbook reads it"
     for extra in ({"rollout_idd": "x"}, {"_raw_params": "switch"}):
-        assert act({"localhost": Broken(found, **given, **extra)}, rollout=False, values=False, control=True)["failed"], extra
+        assert act({"localhost": Broken(found, **given, **extra)}, rollout=False, values=False, control=True)[
+            "failed"
+        ], extra
     assert act({"localhost": {}}, rollout=False, values=False, control=True, ansible_run_tags=["x"])["failed"]
 
 
-@pytest.mark.parametrize("mine, given, refused", [
-    ("monitoring_hosts", {"monitoring_host": "p"}, "monitoring_host"), ("monitoring_hosts", {"monitoring_hosts": "p"}, ""),
-    ("monitoring_hosts", {"monitoring_textfile_hosts": "p"}, ""), ("monitoring_hosts", {"monitoring_textfile_host": "p"}, "monitoring_textfile_host"),
-    ("monitoring_hosts", {"monitoring_dcgm_hosts": "g"}, ""), ("monitoring_dcgm_hosts", {"monitoring_dcgm_host": "g"}, "monitoring_dcgm_host"),
-    ("monitoring_hosts", {"monitor": 1}, ""), ("holds_hosts", {"monitoring_url": 1}, ""),
-])
+@pytest.mark.parametrize(
+    "mine, given, refused",
+    [
+        ("monitoring_hosts", {"monitoring_host": "p"}, "monitoring_host"),
+        ("monitoring_hosts", {"monitoring_hosts": "p"}, ""),
+        ("monitoring_hosts", {"monitoring_textfile_hosts": "p"}, ""),
+        ("monitoring_hosts", {"monitoring_textfile_host": "p"}, "monitoring_textfile_host"),
+        ("monitoring_hosts", {"monitoring_dcgm_hosts": "g"}, ""),
+        ("monitoring_dcgm_hosts", {"monitoring_dcgm_host": "g"}, "monitoring_dcgm_host"),
+        ("monitoring_hosts", {"monitor": 1}, ""),
+        ("holds_hosts", {"monitoring_url": 1}, ""),
+    ],
+)
 def test_a_common_word_is_refused_on_the_command_line_alone(mine, given, refused):
     with mock.patch.object(playbook_variables, "load_extra_vars", return_value=given):
         result = act({"a": {}}, rollout=False, patterns={mine: "all"}, groups={"all": ["a"]})
-    assert bool(result.get("failed")) == bool(refused) and result.get("msg", refused).startswith(refused), result.get("msg")
-    assert not act({"a": {"monitoring_host": 1}}, rollout=False, patterns={mine: "all"}, groups={"all": ["a"]}).get("failed"), "an inventory's own"
+    assert bool(result.get("failed")) == bool(refused) and result.get("msg", refused).startswith(refused), result.get(
+        "msg"
+    )
+    assert not act({"a": {"monitoring_host": 1}}, rollout=False, patterns={mine: "all"}, groups={"all": ["a"]}).get(
+        "failed"
+    ), "an inventory's own"
 
 
-@pytest.mark.parametrize("given, refused", [
-    ({"capacity_lead_day": 1}, "capacity_lead_days"), ({"capacity_url": "x"}, "capacity_"), ({"capacity_days": 1, "capacitance": 1, 7: 1}, ""),
-])
+@pytest.mark.parametrize(
+    "given, refused",
+    [
+        ({"capacity_lead_day": 1}, "capacity_lead_days"),
+        ({"capacity_url": "x"}, "capacity_"),
+        ({"capacity_days": 1, "capacitance": 1, 7: 1}, ""),
+    ],
+)
 def test_a_playbook_whose_prefix_is_a_common_word_judges_the_command_line_by_it(given, refused):
     with mock.patch.object(playbook_variables, "load_extra_vars", return_value=given):
         result = act({"localhost": {}}, rollout=False, values=False, prefix="capacity_")
-        assert not act({"localhost": {}}, rollout=False, values=False).get("failed"), "another playbook does not read it"
+        assert not act({"localhost": {}}, rollout=False, values=False).get("failed"), (
+            "another playbook does not read it"
+        )
     assert bool(result.get("failed")) == bool(refused) and refused in result.get("msg", "")
-    assert not act({"localhost": {"capacity_tb": 1}}, rollout=False, values=False, prefix="capacity_").get("failed"), "an inventory's own"
+    assert not act({"localhost": {"capacity_tb": 1}}, rollout=False, values=False, prefix="capacity_").get("failed"), (
+        "an inventory's own"
+    )
 
 
 def test_every_result_of_the_roles_is_kept_for_them():
@@ -248,17 +387,28 @@ def test_every_result_of_the_roles_is_kept_for_them():
 
 def test_every_variable_that_playbooks_read_is_known():
     known = set(_variables.ROLLOUT + _variables.PLAYBOOKS + _variables.FLEET + _variables.RESULTS).union(
-        {_variables.INVENTORY_FAILED}, *_variables.of_roles().values())
+        {_variables.INVENTORY_FAILED}, *_variables.of_roles().values()
+    )
     prefixes = "|".join(sorted(_variables.prefixes(_variables.of_roles())))
     for path in sorted(ROOT.glob("playbooks/*.yml")):
         names = set(re.findall(r"(?<![\w.'/-])(?:%s)\w+(?= \||\b(?=\)))" % prefixes, path.read_text(encoding="utf-8")))
         assert names <= known | (set(_variables.CONTROL) if path.stem == "rollout_control" else set()), path.name
 
 
-@pytest.mark.parametrize("value, pattern", [
-    (None, "gpu_nodes"), ("", "gpu_nodes"), ("  ", "gpu_nodes"), ([], "gpu_nodes"), ("a1, a2", "a1,a2"), (" a1 ,a2", "a1,a2"), (["a1", " a2 "], "a1,a2"),
-    ("rack_*:!a1", "rack_*:!a1"), ("a1", "a1"),
-])
+@pytest.mark.parametrize(
+    "value, pattern",
+    [
+        (None, "gpu_nodes"),
+        ("", "gpu_nodes"),
+        ("  ", "gpu_nodes"),
+        ([], "gpu_nodes"),
+        ("a1, a2", "a1,a2"),
+        (" a1 ,a2", "a1,a2"),
+        (["a1", " a2 "], "a1,a2"),
+        ("rack_*:!a1", "rack_*:!a1"),
+        ("a1", "a1"),
+    ],
+)
 def test_hosts_may_be_a_pattern_a_list_or_what_a_survey_gives(value, pattern):
     assert _variables.host_pattern(value, "upgrade_hosts", "gpu_nodes") == pattern
 
@@ -267,17 +417,27 @@ def test_hosts_may_be_a_pattern_a_list_or_what_a_survey_gives(value, pattern):
 def test_a_rollback_of_nobody_in_particular_is_none_of_everybody(value):
     with pytest.raises(_variables.VariableError, match="rollback_hosts names nobody"):
         _variables.host_pattern(value, "rollback_hosts", "")
-    (entry,) = [play for play in yaml.safe_load((ROOT / "playbooks" / "rollback.yml").read_text(encoding="utf-8")) if "ansible.builtin.import_playbook" in play]
+    (entry,) = [
+        play
+        for play in yaml.safe_load((ROOT / "playbooks" / "rollback.yml").read_text(encoding="utf-8"))
+        if "ansible.builtin.import_playbook" in play
+    ]
     assert "host_pattern('rollback_hosts', '!all')" in entry["vars"]["upgrade_hosts"]
 
 
-@pytest.mark.parametrize("value, words", [
-    ({"a1": 1}, "upgrade_hosts is no text and no list; expected hosts and groups"), (7, "upgrade_hosts is no text and no list"),
-    (True, "upgrade_hosts is no text and no list"), (["a1", None], "upgrade_hosts is a list with something else in it"),
-    (["a1", ["a2"]], "a list with something"),
-    ("a1,", "upgrade_hosts is 'a1,', which ends with a comma"), ("a1,,a2", "upgrade_hosts is 'a1,,a2'; expected"),
-    ("a1 a2", "upgrade_hosts is 'a1 a2'; expected"),
-])
+@pytest.mark.parametrize(
+    "value, words",
+    [
+        ({"a1": 1}, "upgrade_hosts is no text and no list; expected hosts and groups"),
+        (7, "upgrade_hosts is no text and no list"),
+        (True, "upgrade_hosts is no text and no list"),
+        (["a1", None], "upgrade_hosts is a list with something else in it"),
+        (["a1", ["a2"]], "a list with something"),
+        ("a1,", "upgrade_hosts is 'a1,', which ends with a comma"),
+        ("a1,,a2", "upgrade_hosts is 'a1,,a2'; expected"),
+        ("a1 a2", "upgrade_hosts is 'a1 a2'; expected"),
+    ],
+)
 def test_what_names_no_hosts_is_refused(value, words):
     with pytest.raises(_variables.VariableError) as caught:
         _variables.host_pattern(value, "upgrade_hosts", "gpu_nodes")
@@ -286,41 +446,81 @@ def test_what_names_no_hosts_is_refused(value, words):
         host_pattern.host_pattern(value, "upgrade_hosts")
 
 
-@pytest.mark.parametrize("pattern, words", [
-    ("a1", ""), ("a1,gpu_nodes", ""), ("gpu_nodes:!a1", ""), ("gpu_nodes:&rack_a", ""), ("a*", ""), ("all", ""), ("localhost", ""), ("fe80::1", ""),
-    ("", ""), (None, ""),
-    (["a1", "rack_a"], ""), ("gpu_nodes[0]", ""), ("~a[12]", ""),
-    ("zz", "rollback_hosts names zz, which is neither a host nor a group of the inventory"), ("a1, zz", "rollback_hosts names zz"), (["a1", "zz"], "names zz"),
-    ("gpu_nodes:!zz", "rollback_hosts names zz"),
-])
+@pytest.mark.parametrize(
+    "pattern, words",
+    [
+        ("a1", ""),
+        ("a1,gpu_nodes", ""),
+        ("gpu_nodes:!a1", ""),
+        ("gpu_nodes:&rack_a", ""),
+        ("a*", ""),
+        ("all", ""),
+        ("localhost", ""),
+        ("fe80::1", ""),
+        ("", ""),
+        (None, ""),
+        (["a1", "rack_a"], ""),
+        ("gpu_nodes[0]", ""),
+        ("~a[12]", ""),
+        ("zz", "rollback_hosts names zz, which is neither a host nor a group of the inventory"),
+        ("a1, zz", "rollback_hosts names zz"),
+        (["a1", "zz"], "names zz"),
+        ("gpu_nodes:!zz", "rollback_hosts names zz"),
+    ],
+)
 def test_a_host_that_is_not_in_the_inventory_is_refused_by_the_variable_that_names_it(pattern, words):
     groups = {"gpu_nodes": ["a1", "a2", "fe80::1"], "rack_a": ["a1"], "all": ["a1", "a2", "fe80::1"]}
     result = act({"a1": {}}, groups=groups, patterns={"rollback_hosts": pattern})
     assert bool(result.get("failed")) == bool(words) and words in result.get("msg", ""), result.get("msg")
 
 
-@pytest.mark.parametrize("mine, given, words", [
-    ("upgrade_hosts", {"rollback_hosts": "a"}, "rollback_hosts is on the command line"), ("upgrade_hosts", {"rollback_of": "r1"}, "rollback_of is on"),
-    ("upgrade_hosts", {"upgrade_hosts": "a", "rollback_hosts": ["a"]}, "run gpufleet.lifecycle.rollback"),
-    ("upgrade_hosts", {"prestage_hosts": "a"}, "prestage_hosts is on the command line (-e), and this playbook goes by upgrade_hosts"),
-    ("upgrade_hosts", {"prestage_hosts": "a", "upgrade_hosts": "b"}, ""), ("upgrade_hosts", {"rollback_hosts": None, "rollback_of": None}, ""),
-    # The list of nodes was meant to come from somewhere and is empty: an upgrade would take every node.
-    ("upgrade_hosts", {"rollback_hosts": ""}, "run gpufleet.lifecycle.rollback"), ("upgrade_hosts", {"rollback_hosts": []}, "rollback_hosts is on the"),
-    ("upgrade_hosts", {"rollback_of": ""}, ""), ("rollback_hosts", {"rollback_hosts": "a", "upgrade_hosts": ""}, ""),
-    ("rollback_hosts", {"upgrade_hosts": "all", "rollback_hosts": "a"}, "Leave upgrade_hosts out"),
-    ("rollback_hosts", {"rollback_of": "r1", "rollback_hosts": "a"}, ""), ("rollback_hosts", {"precheck_hosts": "a"}, "Give it rollback_hosts"),
-    ("bringup_hosts", {"upgrade_hosts": "a"}, "this playbook goes by bringup_hosts"), ("bringup_hosts", {"upgrade_hosts": "a", "bringup_hosts": "b"}, ""),
-    ("bringup_hosts", {"rollback_of": "x", "nvidia_driver_version": "1"}, ""), ("precheck_hosts", {}, ""),
-])
+@pytest.mark.parametrize(
+    "mine, given, words",
+    [
+        ("upgrade_hosts", {"rollback_hosts": "a"}, "rollback_hosts is on the command line"),
+        ("upgrade_hosts", {"rollback_of": "r1"}, "rollback_of is on"),
+        ("upgrade_hosts", {"upgrade_hosts": "a", "rollback_hosts": ["a"]}, "run gpufleet.lifecycle.rollback"),
+        (
+            "upgrade_hosts",
+            {"prestage_hosts": "a"},
+            "prestage_hosts is on the command line (-e), and this playbook goes by upgrade_hosts",
+        ),
+        ("upgrade_hosts", {"prestage_hosts": "a", "upgrade_hosts": "b"}, ""),
+        ("upgrade_hosts", {"rollback_hosts": None, "rollback_of": None}, ""),
+        # The list of nodes was meant to come from somewhere and is empty: an upgrade would take every node.
+        ("upgrade_hosts", {"rollback_hosts": ""}, "run gpufleet.lifecycle.rollback"),
+        ("upgrade_hosts", {"rollback_hosts": []}, "rollback_hosts is on the"),
+        ("upgrade_hosts", {"rollback_of": ""}, ""),
+        ("rollback_hosts", {"rollback_hosts": "a", "upgrade_hosts": ""}, ""),
+        ("rollback_hosts", {"upgrade_hosts": "all", "rollback_hosts": "a"}, "Leave upgrade_hosts out"),
+        ("rollback_hosts", {"rollback_of": "r1", "rollback_hosts": "a"}, ""),
+        ("rollback_hosts", {"precheck_hosts": "a"}, "Give it rollback_hosts"),
+        ("bringup_hosts", {"upgrade_hosts": "a"}, "this playbook goes by bringup_hosts"),
+        ("bringup_hosts", {"upgrade_hosts": "a", "bringup_hosts": "b"}, ""),
+        ("bringup_hosts", {"rollback_of": "x", "nvidia_driver_version": "1"}, ""),
+        ("precheck_hosts", {}, ""),
+    ],
+)
 def test_nodes_that_are_named_to_another_playbook_are_not_taken_for_all(mine, given, words, monkeypatch):
     monkeypatch.setattr(playbook_variables, "load_extra_vars", lambda loader: given)
-    result = act({"a": {}}, rollout=mine in ("upgrade_hosts", "rollback_hosts"), patterns={mine: given.get(mine, "")}, groups={"all": ["a", "b"]})
+    result = act(
+        {"a": {}},
+        rollout=mine in ("upgrade_hosts", "rollback_hosts"),
+        patterns={mine: given.get(mine, "")},
+        groups={"all": ["a", "b"]},
+    )
     assert bool(result.get("failed")) == bool(words) and words in result.get("msg", ""), result.get("msg")
 
 
-@pytest.mark.parametrize("mine, found, refused", [
-    ("upgrade_hosts", {"rollout_undo": "last"}, True), ("upgrade_hosts", {"rollout_undo": ""}, True), ("upgrade_hosts", {}, False),
-    ("rollback_hosts", {"rollout_undo": "last"}, False)])
+@pytest.mark.parametrize(
+    "mine, found, refused",
+    [
+        ("upgrade_hosts", {"rollout_undo": "last"}, True),
+        ("upgrade_hosts", {"rollout_undo": ""}, True),
+        ("upgrade_hosts", {}, False),
+        ("rollback_hosts", {"rollout_undo": "last"}, False),
+    ],
+)
 def test_an_upgrade_is_not_made_a_rollback_by_a_variable(mine, found, refused):
     result = act({"a": found}, patterns={mine: ""})
     assert bool(result.get("failed")) is refused and ("rollout_undo is set for a" in result.get("msg", "")) is refused
@@ -332,37 +532,76 @@ def test_what_the_command_line_lost_is_told():
     assert result["failed"] and "The command line (-e) has 'a2', which belongs to no variable" in result["msg"]
 
 
-@pytest.mark.parametrize("name, value, words", [
-    ("gpu_scheduler_backends", ["pbs"], 'gpu_scheduler_backends of b is ["pbs"]; expected a list of some of slurm, kubernetes'),
-    ("gpu_scheduler_backends", ["slurm", "pbs"], "expected a list of some of slurm, kubernetes"),
-    ("gpu_scheduler_backends", "slurm", 'gpu_scheduler_backends of b is "slurm"; expected a list of some of slurm, kubernetes'),
-    ("gpu_scheduler_backends", {"slurm": 1}, "expected a list of some of slurm"),
-    ("gpu_scheduler_on_timeout", "drop", 'gpu_scheduler_on_timeout of b is "drop"; expected one of lift, keep'),
-    ("gpu_node_upgrade_reload", ["auto"], "expected one of reboot, reload, auto"),
-    ("gpu_scheduler_backends", ["kubernetes", "slurm"], ""), ("gpu_scheduler_backends", [], ""), ("gpu_scheduler_backends", None, ""),
-    ("gpu_scheduler_backends", "", ""), ("gpu_node_upgrade_reload", "auto", ""),
-])
+@pytest.mark.parametrize(
+    "name, value, words",
+    [
+        (
+            "gpu_scheduler_backends",
+            ["pbs"],
+            'gpu_scheduler_backends of b is ["pbs"]; expected a list of some of slurm, kubernetes',
+        ),
+        ("gpu_scheduler_backends", ["slurm", "pbs"], "expected a list of some of slurm, kubernetes"),
+        (
+            "gpu_scheduler_backends",
+            "slurm",
+            'gpu_scheduler_backends of b is "slurm"; expected a list of some of slurm, kubernetes',
+        ),
+        ("gpu_scheduler_backends", {"slurm": 1}, "expected a list of some of slurm"),
+        ("gpu_scheduler_on_timeout", "drop", 'gpu_scheduler_on_timeout of b is "drop"; expected one of lift, keep'),
+        ("gpu_node_upgrade_reload", ["auto"], "expected one of reboot, reload, auto"),
+        ("gpu_scheduler_backends", ["kubernetes", "slurm"], ""),
+        ("gpu_scheduler_backends", [], ""),
+        ("gpu_scheduler_backends", None, ""),
+        ("gpu_scheduler_backends", "", ""),
+        ("gpu_node_upgrade_reload", "auto", ""),
+    ],
+)
 def test_a_word_that_a_role_does_not_know_is_refused_before_it_is_asked(name, value, words):
     result = act({"a": {}, "b": {name: value}}, rollout=False)
     assert bool(result.get("failed")) == bool(words) and words in result.get("msg", ""), result.get("msg")
 
 
-@pytest.mark.parametrize("value, refused", [
-    (1, False), (300, False), ("300", False), ("", False), (None, False), (86400, False),
-    (0, True), ("0", True), (-1, True), (86401, True), (1.5, True), (True, True), ("soon", True), ("\u0663", True), ([300], True), ({}, True),
-])
+@pytest.mark.parametrize(
+    "value, refused",
+    [
+        (1, False),
+        (300, False),
+        ("300", False),
+        ("", False),
+        (None, False),
+        (86400, False),
+        (0, True),
+        ("0", True),
+        (-1, True),
+        (86401, True),
+        (1.5, True),
+        (True, True),
+        ("soon", True),
+        ("\u0663", True),
+        ([300], True),
+        ({}, True),
+    ],
+)
 def test_the_time_for_an_answer_is_some_seconds(value, refused):
     result = act({"a": {}, "b": {"gpufleet_answer_timeout": value}}, rollout=False)
     assert bool(result.get("failed")) == refused, result
     assert ("gpufleet_answer_timeout of b is " in result.get("msg", "")) == refused
 
 
-@pytest.mark.parametrize("backends, said", [
-    ({"a": ["slurm"], "b": ["slurm"], "c": ["slurm"]}, ["drained in slurm: all 3 nodes"]),
-    ({"a": ["slurm", "kubernetes"], "b": [], "c": None}, [
-        "drained in slurm and kubernetes: a", "drained in no scheduler, as gpu_scheduler_backends names none: b, c"]),
-    ({}, ["drained in no scheduler, as gpu_scheduler_backends names none: all 3 nodes"]),
-])
+@pytest.mark.parametrize(
+    "backends, said",
+    [
+        ({"a": ["slurm"], "b": ["slurm"], "c": ["slurm"]}, ["drained in slurm: all 3 nodes"]),
+        (
+            {"a": ["slurm", "kubernetes"], "b": [], "c": None},
+            [
+                "drained in slurm and kubernetes: a",
+                "drained in no scheduler, as gpu_scheduler_backends names none: b, c",
+            ],
+        ),
+        ({}, ["drained in no scheduler, as gpu_scheduler_backends names none: all 3 nodes"]),
+    ],
+)
 def test_the_schedulers_of_a_plan_in_words(backends, said):
     assert _variables.drained(backends, list("abc")) == said
     assert _variables.drained(backends, []) == []
@@ -377,7 +616,8 @@ def test_a_controller_without_a_binding_is_told_once_and_by_itself(monkeypatch, 
     monkeypatch.setattr(_binding, "find", missing)
     result = act({"a": {}, "b": {}}, rollout=rollout, binding=True)
     assert result["failed"] and result["msg"] == (
-        "This is about the controller and no node: the controller has no nvidia-ml-py; install it. Nothing was changed.")
+        "This is about the controller and no node: the controller has no nvidia-ml-py; install it. Nothing was changed."
+    )
     assert not act({"a": {}}, rollout=rollout).get("failed")
 
 

@@ -14,7 +14,14 @@ TIME = "2026-01-01T00:00:%02d.000Z"
 
 def view_of(states, orphaned=(), canaries=(), domains=None, failures=None, window=None, **policy):
     """A rollout whose nodes are in the STATES of a dictionary, in its order."""
-    view = state.Rollout(rollout_id="x", run="r", sha256="f" * 64, policy=limits.complete(policy, max(10, len(states))), total=len(states), window=window)
+    view = state.Rollout(
+        rollout_id="x",
+        run="r",
+        sha256="f" * 64,
+        policy=limits.complete(policy, max(10, len(states))),
+        total=len(states),
+        window=window,
+    )
     for number, (name, value) in enumerate(states.items()):
         node = state.Node(
             name,
@@ -34,4 +41,12 @@ def view_of(states, orphaned=(), canaries=(), domains=None, failures=None, windo
 
 
 def grant(name, phase="drain", second=1, run="r"):
-    return {"event": "grant", "node": name, "run": run, "time": TIME % second, "phase": phase, "ticket": "t", "expires": LATER}
+    return {
+        "event": "grant",
+        "node": name,
+        "run": run,
+        "time": TIME % second,
+        "phase": phase,
+        "ticket": "t",
+        "expires": LATER,
+    }

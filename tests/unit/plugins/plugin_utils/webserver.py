@@ -14,7 +14,9 @@ import time
 
 
 class Server:
-    """Answers what ANSWER(request number) says: (status, body, headers), "hang", "drip", "cut" or "late" (took it, and answers nothing)."""
+    """Answers what ANSWER(request number) says: (status, body, headers), "hang", "drip", "cut" or "late" (took it, and
+    answers nothing).
+    """
 
     def __init__(self):
         self.requests = []  # (path, headers, body)

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node with container runtimes below a directory: stubs of the runtimes, and the stand-in for nvidia-ctk on the simulator's NVML."""
+"""A node with container runtimes below a directory: stubs of the runtimes, and the stand-in for nvidia-ctk on the
+simulator's NVML.
+"""
 
 from __future__ import annotations
 
@@ -62,4 +64,4 @@ class NodeRunner:
 
     def made(self, *words):
         """Calls that begin so."""
-        return [call for call in self.calls if call[:len(words)] == list(words)]
+        return [call for call in self.calls if call[: len(words)] == list(words)]

@@ -19,8 +19,19 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 pytestmark = pytest.mark.pythons
 
 CDI = "run/cdi/nvidia.yaml"
-CONTAINERD, DROP_IN, DAEMON = "etc/containerd/config.toml", "etc/containerd/conf.d/99-nvidia.toml", "etc/docker/daemon.json"
-OPTIONS = {"state": "configured", "runtimes": [], "default_runtime": None, "cdi_file": "/run/cdi/nvidia.yaml", "restart": True, "in_use": ""}
+CONTAINERD, DROP_IN, DAEMON = (
+    "etc/containerd/config.toml",
+    "etc/containerd/conf.d/99-nvidia.toml",
+    "etc/docker/daemon.json",
+)
+OPTIONS = {
+    "state": "configured",
+    "runtimes": [],
+    "default_runtime": None,
+    "cdi_file": "/run/cdi/nvidia.yaml",
+    "restart": True,
+    "in_use": "",
+}
 
 
 @pytest.fixture(name="booted", scope="module")
@@ -66,8 +77,12 @@ class Run:
 def content(node):
     """Every file of the configuration and of CDI."""
     root = pathlib.Path(str(node.root))
-    return {str(path.relative_to(root)): path.read_text() for part in ("etc/containerd", "etc/crio", "etc/docker", "run/cdi", "run")
-            for path in sorted((root / part).glob("**/*" if part != "run" else "gpufleet-*")) if path.is_file()}
+    return {
+        str(path.relative_to(root)): path.read_text()
+        for part in ("etc/containerd", "etc/crio", "etc/docker", "run/cdi", "run")
+        for path in sorted((root / part).glob("**/*" if part != "run" else "gpufleet-*"))
+        if path.is_file()
+    }
 
 
 def uuids(node):
@@ -80,8 +95,12 @@ def test_podman_reads_the_cdi_file_by_itself(node):
     foreseen = Run(node, check=True)
     assert foreseen.changed and content(node) == {} and list(foreseen.changes) == ["/run/cdi/nvidia.yaml"]
     done = Run(node)
-    assert done.changes == foreseen.changes and done.actions == ["write /run/cdi/nvidia.yaml"] and not done.runner.made("systemctl")
-    spec, = cdi.read(str(node.root))["specs"]
+    assert (
+        done.changes == foreseen.changes
+        and done.actions == ["write /run/cdi/nvidia.yaml"]
+        and not done.runner.made("systemctl")
+    )
+    (spec,) = cdi.read(str(node.root))["specs"]
     assert set(spec["devices"]) == {"0", "1", "all"} | set(uuids(node)) and done.task.devices() == spec["devices"]
     again = Run(node)
     assert not again.changed and again.actions == []
@@ -102,7 +121,9 @@ def test_containerd_is_configured_and_restarted_once(node, version, paths):
     assert done.actions == ["configure containerd", "write /run/cdi/nvidia.yaml", "restart containerd.service"]
     after = content(node)
     assert set(after) == paths | {CDI} and 'sandbox_image = "mine"' in after[CONTAINERD]
-    assert {path: text for path, (dummy, text) in done.changes.items()} == {"/" + path: text for path, text in after.items()}
+    assert {path: text for path, (dummy, text) in done.changes.items()} == {
+        "/" + path: text for path, text in after.items()
+    }
     assert "gpufleet-ctk-" not in "".join(after.values()), "a path of the directory aside"
     again = Run(node, containernode.NodeRunner({"containerd.service": "active"}))
     assert not again.changed and not again.runner.made("systemctl")
@@ -124,7 +145,10 @@ def test_a_runtime_that_is_not_started_stays_so(node):
     assert not Run(node).changed
 
 
-@pytest.mark.parametrize("restart,in_use,busy", [(True, "processes compute: pid 7.", True), (True, "", False), (False, "processes compute: pid 7.", False)])
+@pytest.mark.parametrize(
+    "restart,in_use,busy",
+    [(True, "processes compute: pid 7.", True), (True, "", False), (False, "processes compute: pid 7.", False)],
+)
 def test_docker_is_not_restarted_while_the_gpus_are_in_use(node, restart, in_use, busy):
     containernode.runtime(node.root, "dockerd", "28.2.2")
     containernode.runtime(node.root, "containerd", "1.7.24")
@@ -139,7 +163,12 @@ def test_a_restart_that_failed_is_done_again(node):
     containernode.runtime(node.root, "containerd", "1.7.24")
     with pytest.raises(ctk.CtkError) as failed:
         Run(node, containernode.NodeRunner({"containerd.service": "active"}, after_restart="failed"))
-    for words in ("containerd.service is failed", "expected active", "journalctl -u containerd.service", "/etc/containerd/config.toml"):
+    for words in (
+        "containerd.service is failed",
+        "expected active",
+        "journalctl -u containerd.service",
+        "/etc/containerd/config.toml",
+    ):
         assert words in str(failed.value)
     again = Run(node, containernode.NodeRunner({"containerd.service": "failed"}))
     assert again.changed and again.due == [] and again.actions == ["restart containerd.service"]
@@ -199,10 +228,14 @@ def test_no_file_at_all(node):
 
 def test_what_never_settles_is_said(node):
     """nvidia-ctk that writes another thing each time would have every run change the node."""
-    containernode.program(node.root, "nvidia-ctk", """case "$*" in
+    containernode.program(
+        node.root,
+        "nvidia-ctk",
+        """case "$*" in
 *--version*) echo CLI version 1.18.1;;
 *--output=*) for word; do case $word in --output=*) date +%s%N > "${word#--output=}";; esac; done;;
-esac""")
+esac""",
+    )
     with pytest.raises(ctk.CtkError) as failed:
         Run(node, state="refreshed")
     assert "/run/cdi/nvidia.yaml" in str(failed.value) and "another thing each time" in str(failed.value)

@@ -14,35 +14,40 @@ pytestmark = pytest.mark.pythons
 
 
 def found(toolkit="1.18.1", **versions):
-    return {"toolkit": toolkit and {"path": "/usr/bin/nvidia-ctk", "version": None if toolkit == "?" else toolkit},
-            "runtimes": {name: {"path": "/usr/bin/" + name, "version": version} for name, version in versions.items()}}
+    return {
+        "toolkit": toolkit and {"path": "/usr/bin/nvidia-ctk", "version": None if toolkit == "?" else toolkit},
+        "runtimes": {name: {"path": "/usr/bin/" + name, "version": version} for name, version in versions.items()},
+    }
 
 
-@pytest.mark.parametrize("facts,wanted,names,refused", [
-    (found(podman="4.3.1"), [], ["podman"], []),
-    (found(podman="4.3.1", docker="28.2.2", containerd="1.7.24"), [], ["containerd", "docker", "podman"], []),
-    (found(podman="4.3.1", docker="20.10.24"), ["podman"], ["podman"], []),
-    (found(), [], [], ["no_runtime"]),
-    (found(podman="4.3.1"), ["docker"], ["docker"], ["runtime_missing"]),
-    (found(podman="4.3.1"), ["docker", "crio"], ["crio", "docker"], ["runtime_missing", "runtime_missing"]),
-    (found(podman=None), [], ["podman"], ["runtime_unknown"]),
-    (found(podman="4.0.3"), [], ["podman"], ["runtime_too_old"]),
-    (found(docker="20.10.24"), [], ["docker"], ["runtime_too_old"]),
-    (found(containerd="1.6.20"), [], ["containerd"], ["runtime_too_old"]),
-    (found(crio="1.22.5"), [], ["crio"], ["runtime_too_old"]),
-    (found(None, podman="4.3.1"), [], ["podman"], ["no_toolkit"]),
-    (found("?", podman="4.3.1"), [], ["podman"], ["toolkit_unknown"]),
-    (found("1.13.5", podman="4.3.1"), [], ["podman"], ["toolkit_too_old"]),
-    (found("1.13.5", docker="28.0.0"), [], ["docker"], ["toolkit_too_old"]),
-    (found("1.14.6", docker="25.0.0"), [], ["docker"], ["toolkit_too_old"]),
-    (found("1.15.0", docker="25.0.0"), [], ["docker"], []),
-    (found("1.14.6", containerd="1.7.0"), [], ["containerd"], []),
-    (found("1.17.4", containerd="1.7.24"), [], ["containerd"], []),
-    (found("1.14.3", containerd="1.7.24"), [], ["containerd"], ["toolkit_too_old"]),
-    (found("1.17.3", containerd="2.0.0"), [], ["containerd"], ["toolkit_too_old"]),
-    (found("1.17.4", containerd="2.0.0"), [], ["containerd"], []),
-    (found("1.9.0", containerd="2.1.0"), [], ["containerd"], ["toolkit_too_old"]),
-])
+@pytest.mark.parametrize(
+    "facts,wanted,names,refused",
+    [
+        (found(podman="4.3.1"), [], ["podman"], []),
+        (found(podman="4.3.1", docker="28.2.2", containerd="1.7.24"), [], ["containerd", "docker", "podman"], []),
+        (found(podman="4.3.1", docker="20.10.24"), ["podman"], ["podman"], []),
+        (found(), [], [], ["no_runtime"]),
+        (found(podman="4.3.1"), ["docker"], ["docker"], ["runtime_missing"]),
+        (found(podman="4.3.1"), ["docker", "crio"], ["crio", "docker"], ["runtime_missing", "runtime_missing"]),
+        (found(podman=None), [], ["podman"], ["runtime_unknown"]),
+        (found(podman="4.0.3"), [], ["podman"], ["runtime_too_old"]),
+        (found(docker="20.10.24"), [], ["docker"], ["runtime_too_old"]),
+        (found(containerd="1.6.20"), [], ["containerd"], ["runtime_too_old"]),
+        (found(crio="1.22.5"), [], ["crio"], ["runtime_too_old"]),
+        (found(None, podman="4.3.1"), [], ["podman"], ["no_toolkit"]),
+        (found("?", podman="4.3.1"), [], ["podman"], ["toolkit_unknown"]),
+        (found("1.13.5", podman="4.3.1"), [], ["podman"], ["toolkit_too_old"]),
+        (found("1.13.5", docker="28.0.0"), [], ["docker"], ["toolkit_too_old"]),
+        (found("1.14.6", docker="25.0.0"), [], ["docker"], ["toolkit_too_old"]),
+        (found("1.15.0", docker="25.0.0"), [], ["docker"], []),
+        (found("1.14.6", containerd="1.7.0"), [], ["containerd"], []),
+        (found("1.17.4", containerd="1.7.24"), [], ["containerd"], []),
+        (found("1.14.3", containerd="1.7.24"), [], ["containerd"], ["toolkit_too_old"]),
+        (found("1.17.3", containerd="2.0.0"), [], ["containerd"], ["toolkit_too_old"]),
+        (found("1.17.4", containerd="2.0.0"), [], ["containerd"], []),
+        (found("1.9.0", containerd="2.1.0"), [], ["containerd"], ["toolkit_too_old"]),
+    ],
+)
 def test_what_is_configured_and_what_is_refused(facts, wanted, names, refused):
     answer = decide.decide(facts, wanted)
     assert answer["runtimes"] == names
@@ -56,15 +61,32 @@ def test_what_is_configured_and_what_is_refused(facts, wanted, names, refused):
 def test_every_runtime_has_its_floors_and_its_program():
     assert set(decide.FLOORS) == set(runtimes.PROGRAMS) and set(decide.CONFIGURED) == set(decide.FLOORS) - {"podman"}
     for row in decide.FLOORS.values():
-        assert row["toolkit"][0][0] == "0" and not any(decide.older(floor, decide.OLDEST_TOOLKIT) for _since, floor in row["toolkit"])
+        assert row["toolkit"][0][0] == "0" and not any(
+            decide.older(floor, decide.OLDEST_TOOLKIT) for _since, floor in row["toolkit"]
+        )
 
 
-@pytest.mark.parametrize("version,name,words", [
-    ("1.18.1", "containerd", ["--config=/x/etc/containerd/config.toml", "--drop-in-config=/x/etc/containerd/conf.d/99-nvidia.toml", "--cdi.enabled"]),
-    ("1.17.8", "containerd", ["--config=/x/etc/containerd/config.toml", "--cdi.enabled"]),
-    ("1.18.1", "crio", ["--config=/x/etc/crio/crio.conf", "--drop-in-config=/x/etc/crio/crio.conf.d/99-nvidia.toml"]),
-    ("1.20.0", "docker", ["--config=/x/etc/docker/daemon.json", "--cdi.enabled"]),
-])
+@pytest.mark.parametrize(
+    "version,name,words",
+    [
+        (
+            "1.18.1",
+            "containerd",
+            [
+                "--config=/x/etc/containerd/config.toml",
+                "--drop-in-config=/x/etc/containerd/conf.d/99-nvidia.toml",
+                "--cdi.enabled",
+            ],
+        ),
+        ("1.17.8", "containerd", ["--config=/x/etc/containerd/config.toml", "--cdi.enabled"]),
+        (
+            "1.18.1",
+            "crio",
+            ["--config=/x/etc/crio/crio.conf", "--drop-in-config=/x/etc/crio/crio.conf.d/99-nvidia.toml"],
+        ),
+        ("1.20.0", "docker", ["--config=/x/etc/docker/daemon.json", "--cdi.enabled"]),
+    ],
+)
 def test_the_call(version, name, words):
     toolkit = {"path": "/usr/bin/nvidia-ctk", "version": version}
     argv = decide.command(toolkit, name, lambda path: "/x" + path, None)
@@ -76,8 +98,17 @@ def test_versions_are_numbers():
     assert decide.older("1.9.0", "1.14.0") and not decide.older("1.18.0", "1.18") and not decide.older("1.18", "1.18.0")
 
 
-@pytest.mark.parametrize("binary,version", [
-    ("containerd", "2.1.4"), ("containerd", "1.7.24"), ("crio", "1.28.1"), ("dockerd", "28.2.2"), ("dockerd", "20.10.24+dfsg1"), ("podman", "4.3.1")])
+@pytest.mark.parametrize(
+    "binary,version",
+    [
+        ("containerd", "2.1.4"),
+        ("containerd", "1.7.24"),
+        ("crio", "1.28.1"),
+        ("dockerd", "28.2.2"),
+        ("dockerd", "20.10.24+dfsg1"),
+        ("podman", "4.3.1"),
+    ],
+)
 def test_what_programs_print(tmp_path, binary, version):
     containernode.runtime(tmp_path, binary, version)
     read = runtimes.read(str(tmp_path), containernode.NodeRunner())
@@ -92,4 +123,7 @@ def test_a_program_that_says_nothing(tmp_path):
     containernode.program(tmp_path, "podman", "exit 1")
     containernode.toolkit(tmp_path, "1.18.1")
     read = runtimes.read(str(tmp_path), containernode.NodeRunner())
-    assert read == {"toolkit": {"path": "/usr/bin/nvidia-ctk", "version": "1.18.1"}, "runtimes": {"podman": {"path": "/usr/bin/podman", "version": None}}}
+    assert read == {
+        "toolkit": {"path": "/usr/bin/nvidia-ctk", "version": "1.18.1"},
+        "runtimes": {"podman": {"path": "/usr/bin/podman", "version": None}},
+    }

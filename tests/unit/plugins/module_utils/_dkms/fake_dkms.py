@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A node in a directory, with a dkms and a modinfo that act on it the way the real ones do (dkms 3.0, Debian 12).
 
-Module files are text: ``version|vermagic|signer``. What the real commands answered in each case was observed once and is
-kept in ``fixtures``; here it is replayed on files, so that a task can be run from its options to its result.
+Module files are text: ``version|vermagic|signer``. What the real commands answered in each case was observed once and
+is kept in ``fixtures``; here it is replayed on files, so that a task can be run from its options to its result.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FakeNode:
         argv = list(argv)
         self.calls.append(argv)
         if argv[0] == "nice":
-            argv = argv[argv.index("dkms"):]
+            argv = argv[argv.index("dkms") :]
         if argv[0] == "modinfo":
             return self.modinfo(argv[1])
         if argv[:2] == ["dpkg-deb", "-x"]:
@@ -71,8 +71,12 @@ class FakeNode:
     def apart(self, argv):
         """--dkmstree and --sourcetree, as long as one command takes."""
         options = (("tree", "--dkmstree"), ("source", "--sourcetree"))
-        self.places = dict((key, argv[argv.index(option) + 1]) for key, option in options) if "--sourcetree" in argv else {}
-        assert not self.places or os.path.isfile(os.path.join(self.places["source"], "%s-%s" % (self.name, argv[argv.index("-v") + 1]), "dkms.conf"))
+        self.places = (
+            dict((key, argv[argv.index(option) + 1]) for key, option in options) if "--sourcetree" in argv else {}
+        )
+        assert not self.places or os.path.isfile(
+            os.path.join(self.places["source"], "%s-%s" % (self.name, argv[argv.index("-v") + 1]), "dkms.conf")
+        )
         try:
             yield
         finally:
@@ -83,7 +87,9 @@ class FakeNode:
             return 2, "", "dpkg-deb: error: not a Debian format archive"
         os.makedirs(target)
         if package in self.packages:
-            write(target, "/usr/src/%s-%s/dkms.conf" % (self.name, self.packages[package]), CONF % self.packages[package])
+            write(
+                target, "/usr/src/%s-%s/dkms.conf" % (self.name, self.packages[package]), CONF % self.packages[package]
+            )
         return 0, "", ""
 
     def act(self, action, argv):
@@ -102,7 +108,12 @@ class FakeNode:
                 version, vermagic, signer = handle.read().split("|")
         except (OSError, ValueError):
             return 1, "", recorded("modinfo-error.txt")
-        return 0, "version:        %s\nlicense:        NVIDIA\nvermagic:       %s SMP preempt \nsigner:         %s\n" % (version, vermagic, signer), ""
+        return (
+            0,
+            "version:        %s\nlicense:        NVIDIA\nvermagic:       %s SMP preempt \nsigner:         %s\n"
+            % (version, vermagic, signer),
+            "",
+        )
 
     def active(self, kernel_name):
         try:
@@ -123,7 +134,8 @@ class FakeNode:
                 state = "installed" if self.active(item) == version else "built"
                 note = ""
                 if state == "installed" and (
-                    not os.path.exists(self.module(item)) or read(self.module(item)) != read(self.tree(version, item, ARCH, "module", self.name + ".ko"))
+                    not os.path.exists(self.module(item))
+                    or read(self.module(item)) != read(self.tree(version, item, ARCH, "module", self.name + ".ko"))
                 ):
                     note = " (WARNING! Diff between built and installed module!)"
                 lines.append("%s/%s, %s, %s: %s%s" % (name, version, item, ARCH, state, note))
@@ -146,7 +158,11 @@ class FakeNode:
         if os.path.isdir(self.tree(version, kernel_name, ARCH)):
             return 3, "", "Error! This module/version has already been built on: %s" % kernel_name
         shutil.rmtree(self.tree(version, "build"), ignore_errors=True)
-        write(self.tree(version), "%s/%s/module/%s.ko" % (kernel_name, ARCH, self.name), "%s|%s|key" % (version, kernel_name))
+        write(
+            self.tree(version),
+            "%s/%s/module/%s.ko" % (kernel_name, ARCH, self.name),
+            "%s|%s|key" % (version, kernel_name),
+        )
         write(self.tree(version), "%s/%s/log/.config" % (kernel_name, ARCH), recorded("kernel-config.txt"))
         return 0, "", ""
 
@@ -187,9 +203,15 @@ class FakeNode:
         version, kernel_name = options["-v"], options["-k"]
         if not self.built(version, kernel_name):
             return 6, "", "Error! No modules built for %s" % kernel_name
-        files = {trees.INFO + "/dkms.conf": CONF % version, trees.INFO + "/PACKAGE_NAME": self.name, trees.INFO + "/PACKAGE_VERSION": version}
+        files = {
+            trees.INFO + "/dkms.conf": CONF % version,
+            trees.INFO + "/PACKAGE_NAME": self.name,
+            trees.INFO + "/PACKAGE_VERSION": version,
+        }
         for name in ("module/%s.ko" % self.name, "log/.config"):
-            files["%s/%s/%s/%s" % (trees.MAIN, kernel_name, ARCH, name)] = read(self.tree(version, kernel_name, ARCH, name))
+            files["%s/%s/%s/%s" % (trees.MAIN, kernel_name, ARCH, name)] = read(
+                self.tree(version, kernel_name, ARCH, name)
+            )
         make_archive(options["--archive"], files)
         return 0, "", ""
 

@@ -12,7 +12,13 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import dkms
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, Recorded, link, recorded, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import (
+    KERNEL,
+    Recorded,
+    link,
+    recorded,
+    write,
+)
 
 pytestmark = pytest.mark.pythons
 
@@ -20,29 +26,65 @@ V = "535.261.03"
 
 
 def entry(state, note="", name="nvidia", version="580.178.04", kernel="6.8.0-149-generic", arch="x86_64", origin=None):
-    return {"name": name, "version": version, "kernel": kernel, "arch": arch, "state": state, "note": note, "origin": origin}
+    return {
+        "name": name,
+        "version": version,
+        "kernel": kernel,
+        "arch": arch,
+        "state": state,
+        "note": note,
+        "origin": origin,
+    }
 
 
-@pytest.mark.parametrize(("line", "expected"), [
-    ("nvidia, 470.57.02, 5.4.0-81-generic, x86_64: installed", entry("installed", version="470.57.02", kernel="5.4.0-81-generic")),
-    ("nvidia, 470.57.02: added", entry("added", version="470.57.02", kernel=None, arch=None)),
-    ("nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed", entry("installed")),
-    ("nvidia/580.178.04, 6.8.0-149-generic, x86_64: built", entry("built")),
-    ("nvidia/580.178.04: added", entry("added", kernel=None, arch=None)),
-    ("nvidia/580.178.04: broken", entry("broken", kernel=None, arch=None)),
-    ("nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed (original_module exists)", entry("installed", "original_module exists")),
-    ("nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed (WARNING! Diff between built and installed module!)",
-     entry("installed", "WARNING! Diff between built and installed module!")),
-    ("nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed (Original modules exist)", entry("installed", "Original modules exist")),
-    ("nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed (Differences between built and installed modules)",
-     entry("installed", "Differences between built and installed modules")),
-    ("nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed (Original modules exist) (Differences between built and installed modules)",
-     entry("installed", "Original modules exist; Differences between built and installed modules")),
-    ("nvidia, 580.178.04, 5.14.0-570.el9.x86_64, x86_64: installed-weak from 5.14.0-503.el9.x86_64",
-     entry("installed-weak", kernel="5.14.0-570.el9.x86_64", origin="5.14.0-503.el9.x86_64")),
-    ("nvidia-srv/580.178.04, 6.8.0-149-generic, x86_64: built (WARNING! Missing some built modules!)",
-     entry("built", "WARNING! Missing some built modules!", name="nvidia-srv")),
-])
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "nvidia, 470.57.02, 5.4.0-81-generic, x86_64: installed",
+            entry("installed", version="470.57.02", kernel="5.4.0-81-generic"),
+        ),
+        ("nvidia, 470.57.02: added", entry("added", version="470.57.02", kernel=None, arch=None)),
+        ("nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed", entry("installed")),
+        ("nvidia/580.178.04, 6.8.0-149-generic, x86_64: built", entry("built")),
+        ("nvidia/580.178.04: added", entry("added", kernel=None, arch=None)),
+        ("nvidia/580.178.04: broken", entry("broken", kernel=None, arch=None)),
+        (
+            "nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed (original_module exists)",
+            entry("installed", "original_module exists"),
+        ),
+        (
+            (
+                "nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed (WARNING! Diff between built and "
+                "installed module!)"
+            ),
+            entry("installed", "WARNING! Diff between built and installed module!"),
+        ),
+        (
+            "nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed (Original modules exist)",
+            entry("installed", "Original modules exist"),
+        ),
+        (
+            "nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed (Differences between built and installed modules)",
+            entry("installed", "Differences between built and installed modules"),
+        ),
+        (
+            (
+                "nvidia/580.178.04, 6.8.0-149-generic, x86_64: installed (Original modules exist) (Differences between "
+                "built and installed modules)"
+            ),
+            entry("installed", "Original modules exist; Differences between built and installed modules"),
+        ),
+        (
+            "nvidia, 580.178.04, 5.14.0-570.el9.x86_64, x86_64: installed-weak from 5.14.0-503.el9.x86_64",
+            entry("installed-weak", kernel="5.14.0-570.el9.x86_64", origin="5.14.0-503.el9.x86_64"),
+        ),
+        (
+            "nvidia-srv/580.178.04, 6.8.0-149-generic, x86_64: built (WARNING! Missing some built modules!)",
+            entry("built", "WARNING! Missing some built modules!", name="nvidia-srv"),
+        ),
+    ],
+)
 def test_every_format_of_the_status(line, expected):
     assert dkms.parse_status(line + "\n") == ([expected], [])
 
@@ -51,44 +93,61 @@ def test_a_line_in_no_known_form_is_kept():
     assert dkms.parse_status("something nvidia else\n\n") == ([], ["something nvidia else"])
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("dkms-status-installed.txt", [("535.261.03", "installed")]), ("dkms-status-differs.txt", [("535.261.03", "differs")]),
-    ("dkms-status-two-versions.txt", [("535.216.03", "added"), ("535.261.03", "installed")]),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("dkms-status-installed.txt", [("535.261.03", "installed")]),
+        ("dkms-status-differs.txt", [("535.261.03", "differs")]),
+        ("dkms-status-two-versions.txt", [("535.216.03", "added"), ("535.261.03", "installed")]),
+    ],
+)
 def test_recorded_states(name, expected):
     entries, unparsed = dkms.parse_status(recorded(name))
     assert unparsed == []
-    assert [(item["version"], dkms.state_of(entries, "nvidia-current", item["version"], KERNEL)) for item in entries] == expected
+    assert [
+        (item["version"], dkms.state_of(entries, "nvidia-current", item["version"], KERNEL)) for item in entries
+    ] == expected
 
 
-@pytest.mark.parametrize(("entries", "expected"), [
-    ([], "absent"),
-    ([entry("installed", version="1")], "absent"),
-    ([entry("installed", name="nvidia-open")], "absent"),
-    ([entry("added", kernel=None)], "added"),
-    ([entry("broken", kernel=None)], "broken"),
-    ([entry("installed", kernel="other")], "added"),
-    ([entry("built")], "built"),
-    ([entry("installed")], "installed"),
-    ([entry("installed-weak")], "installed"),
-    ([entry("installed", "Original modules exist")], "installed"),
-    ([entry("installed", "WARNING! Diff between built and installed module!")], "differs"),
-    ([entry("installed", "Differences between built and installed modules")], "differs"),
-    ([entry("built", "WARNING! Missing some built modules!")], "incomplete"),
-    ([entry("something")], "something"),
-])
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ([], "absent"),
+        ([entry("installed", version="1")], "absent"),
+        ([entry("installed", name="nvidia-open")], "absent"),
+        ([entry("added", kernel=None)], "added"),
+        ([entry("broken", kernel=None)], "broken"),
+        ([entry("installed", kernel="other")], "added"),
+        ([entry("built")], "built"),
+        ([entry("installed")], "installed"),
+        ([entry("installed-weak")], "installed"),
+        ([entry("installed", "Original modules exist")], "installed"),
+        ([entry("installed", "WARNING! Diff between built and installed module!")], "differs"),
+        ([entry("installed", "Differences between built and installed modules")], "differs"),
+        ([entry("built", "WARNING! Missing some built modules!")], "incomplete"),
+        ([entry("something")], "something"),
+    ],
+)
 def test_one_word_for_a_state(entries, expected):
     assert dkms.state_of(entries, "nvidia", "580.178.04", "6.8.0-149-generic") == expected
 
 
-@pytest.mark.parametrize(("name", "expected"), [("nvidia", True), ("nvidia-srv", True), ("nvidia-current-open", True), ("nvidia-fs", False), ("zfs", False)])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("nvidia", True), ("nvidia-srv", True), ("nvidia-current-open", True), ("nvidia-fs", False), ("zfs", False)],
+)
 def test_names_of_driver_modules(name, expected):
     assert dkms.is_nvidia(name) is expected
 
 
-@pytest.mark.parametrize(("answer", "available", "error"), [
-    ((127, "", ""), False, "dkms is not installed"), ((1, "", "bad"), False, "dkms status answered rc 1: bad"), ((0, "zfs/2.2: added\n", ""), True, None),
-])
+@pytest.mark.parametrize(
+    ("answer", "available", "error"),
+    [
+        ((127, "", ""), False, "dkms is not installed"),
+        ((1, "", "bad"), False, "dkms status answered rc 1: bad"),
+        ((0, "zfs/2.2: added\n", ""), True, None),
+    ],
+)
 def test_reading(tmp_path, answer, available, error):
     found = dkms.read(str(tmp_path), Recorded({"dkms status": answer}))
     assert (found["available"], found["error"], found["entries"]) == (available, error, [])
@@ -100,7 +159,9 @@ TREE = "/var/lib/dkms/nvidia-current/%s" % V
 def test_an_interrupted_build_is_found_with_its_kernel(tmp_path):
     write(tmp_path, TREE + "/build/make.log", recorded("make.log"))
     found = dkms.leftovers(str(tmp_path), [])
-    assert [(item["name"], item["version"], item["kernel"], item["path"]) for item in found] == [("nvidia-current", V, KERNEL, TREE + "/build")]
+    assert [(item["name"], item["version"], item["kernel"], item["path"]) for item in found] == [
+        ("nvidia-current", V, KERNEL, TREE + "/build")
+    ]
 
 
 def test_a_build_without_a_log_is_found_without_a_kernel(tmp_path):
@@ -115,15 +176,25 @@ def test_the_empty_build_directory_of_add_is_no_leftover(tmp_path):
     assert dkms.leftovers(str(tmp_path), []) == []
 
 
-@pytest.mark.parametrize(("files", "entries", "expected"), [
-    (["log/make.log"], [], True), (["module/nvidia-current-uvm.ko"], [], True), (["module/nvidia-current.ko"], ["built"], False),
-    (["log/make.log"], None, True), (["module/nvidia-current.ko"], None, False),
-])
+@pytest.mark.parametrize(
+    ("files", "entries", "expected"),
+    [
+        (["log/make.log"], [], True),
+        (["module/nvidia-current-uvm.ko"], [], True),
+        (["module/nvidia-current.ko"], ["built"], False),
+        (["log/make.log"], None, True),
+        (["module/nvidia-current.ko"], None, False),
+    ],
+)
 def test_a_half_stored_result_is_found(tmp_path, files, entries, expected):
     base = "%s/%s/x86_64" % (TREE, KERNEL)
     for name in files:
         write(tmp_path, "%s/%s" % (base, name))
-    known = None if entries is None else [entry(state, name="nvidia-current", version=V, kernel=KERNEL) for state in entries]
+    known = (
+        None
+        if entries is None
+        else [entry(state, name="nvidia-current", version=V, kernel=KERNEL) for state in entries]
+    )
     assert [item["path"] for item in dkms.leftovers(str(tmp_path), known)] == ([base] if expected else [])
 
 
@@ -134,18 +205,28 @@ def test_links_of_the_tree_are_no_versions(tmp_path):
 
 
 def test_the_end_of_the_log(tmp_path):
-    assert dkms.log_path(str(tmp_path), "nvidia-current", V, KERNEL, "x86_64") is None and dkms.log_tail(str(tmp_path), None) == []
+    assert (
+        dkms.log_path(str(tmp_path), "nvidia-current", V, KERNEL, "x86_64") is None
+        and dkms.log_tail(str(tmp_path), None) == []
+    )
     stored = "%s/%s/x86_64/log/make.log" % (TREE, KERNEL)
     write(tmp_path, stored, "".join("line %d\n" % number for number in range(100)))
     assert dkms.log_path(str(tmp_path), "nvidia-current", V, KERNEL, "x86_64") == stored
     assert dkms.log_tail(str(tmp_path), stored)[0] == "line 40" and len(dkms.log_tail(str(tmp_path), stored)) == 60
     write(tmp_path, TREE + "/build/make.log", recorded("make.log"))
     path = dkms.log_path(str(tmp_path), "nvidia-current", V, KERNEL, "x86_64")
-    assert path == TREE + "/build/make.log" and dkms.log_tail(str(tmp_path), path)[-1] == "make: *** [Makefile:4: modules] Error 2"
+    assert (
+        path == TREE + "/build/make.log"
+        and dkms.log_tail(str(tmp_path), path)[-1] == "make: *** [Makefile:4: modules] Error 2"
+    )
 
 
 def test_exit_codes():
-    assert "compilation failed" in dkms.meaning(10) and "headers" in dkms.meaning(21) and "BUILD_EXCLUSIVE" in dkms.meaning(77)
+    assert (
+        "compilation failed" in dkms.meaning(10)
+        and "headers" in dkms.meaning(21)
+        and "BUILD_EXCLUSIVE" in dkms.meaning(77)
+    )
     assert dkms.meaning(99) == "dkms ended with rc 99" and dkms.excluded(77) and not dkms.excluded(10)
 
 
@@ -159,7 +240,10 @@ def test_commands():
 
 
 def test_the_name_of_a_tree():
-    assert dkms.tree_name("nvidia-current", V, KERNEL, "x86_64", "gcc-12.2.0") == "nvidia-current_535.261.03_6.1.0-56-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"
+    assert (
+        dkms.tree_name("nvidia-current", V, KERNEL, "x86_64", "gcc-12.2.0")
+        == "nvidia-current_535.261.03_6.1.0-56-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"
+    )
 
 
 @pytest.mark.parametrize("bad", ["", None, "../x", "a/b", "-x", "a b"])
@@ -168,13 +252,18 @@ def test_what_cannot_be_part_of_a_name(bad):
         dkms.tree_name("nvidia", V, bad, "x86_64", "gcc-12")
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ('CONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"', "gcc-12.2.0"),
-    ('CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-13 (Ubuntu 13.3.0-6ubuntu2~24.04) 13.3.0"', "gcc-13.3.0"),
-    ('CONFIG_CC_VERSION_TEXT="gcc (GCC) 11.4.1 20230605 (Red Hat 11.4.1-2)"', "gcc-11.4.1"),
-    ('CONFIG_CC_VERSION_TEXT="Debian clang version 14.0.6"', "clang-14.0.6"),
-    ('CONFIG_CC_VERSION_TEXT="nonsense"', None), ("", None), (None, None),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('CONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"', "gcc-12.2.0"),
+        ('CONFIG_CC_VERSION_TEXT="x86_64-linux-gnu-gcc-13 (Ubuntu 13.3.0-6ubuntu2~24.04) 13.3.0"', "gcc-13.3.0"),
+        ('CONFIG_CC_VERSION_TEXT="gcc (GCC) 11.4.1 20230605 (Red Hat 11.4.1-2)"', "gcc-11.4.1"),
+        ('CONFIG_CC_VERSION_TEXT="Debian clang version 14.0.6"', "clang-14.0.6"),
+        ('CONFIG_CC_VERSION_TEXT="nonsense"', None),
+        ("", None),
+        (None, None),
+    ],
+)
 def test_the_compiler_of_a_kernel(text, expected):
     assert dkms.compiler_id(text) == expected
 
@@ -186,8 +275,14 @@ def test_the_recorded_configuration_of_a_kernel(tmp_path):
 
 
 def test_other_processes_of_dkms_are_found(tmp_path):
-    for pid, argv in ((5, ["/bin/bash", "/usr/sbin/dkms", "build", "x"]), (6, ["/bin/sh", "/usr/sbin/dkms", "status"]), (7, ["vi", "dkms"]), (8, ["dkms"]),
-                      (9, ["/usr/sbin/dkms", "autoinstall"]), (11, ["grep", "-r", "x", "dkms"])):
+    for pid, argv in (
+        (5, ["/bin/bash", "/usr/sbin/dkms", "build", "x"]),
+        (6, ["/bin/sh", "/usr/sbin/dkms", "status"]),
+        (7, ["vi", "dkms"]),
+        (8, ["dkms"]),
+        (9, ["/usr/sbin/dkms", "autoinstall"]),
+        (11, ["grep", "-r", "x", "dkms"]),
+    ):
         write(tmp_path, "/%d/cmdline" % pid, "\0".join(argv) + "\0")
     write(tmp_path, "/10/cmdline", "make\0-j2\0")
     link(tmp_path, "/10/cwd", TREE + "/build")
@@ -201,7 +296,8 @@ def test_a_real_process_is_found(tmp_path):
     script.write_text("sleep 30\n", encoding="utf-8")
     process = subprocess.Popen(["/bin/sh", str(script), "build", "nvidia/1"])
     try:
-        # A program that has just begun has no arguments to read for a moment: the kernel closes our pipe first, and notes them after.
+        # A program that has just begun has no arguments to read for a moment: the kernel closes our pipe first, and
+        # notes them after.
         deadline = time.monotonic() + 30
         while not pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes() and time.monotonic() < deadline:
             time.sleep(0.01)

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A whole task of dkms_module on a node in a directory: what it changes, what it notices, and what it refuses to touch."""
+"""A whole task of dkms_module on a node in a directory: what it changes, what it notices, and what it refuses to
+touch.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import ap
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import plan as dkms_plan
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.dkms_module import DkmsModule
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import ARCH, FakeNode, make_archive
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import (
+    ARCH,
+    FakeNode,
+    make_archive,
+)
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, recorded, write
 
 pytestmark = pytest.mark.pythons
@@ -52,7 +58,11 @@ def run(node, state="built", version=NEW, **params):
     foretold = task(node, state, version, **params).preview()
     assert snapshot(node) == before, "the preview changed the node"
     result = task(node, state, version, **params).run()
-    assert result["changed"] == foretold["changed"] and result["steps"] == foretold["steps"] and result["kernels"] == foretold["kernels"]
+    assert (
+        result["changed"] == foretold["changed"]
+        and result["steps"] == foretold["steps"]
+        and result["kernels"] == foretold["kernels"]
+    )
     assert task(node, state, version, **dict(params, force=False)).due() is False
     return result
 
@@ -73,7 +83,9 @@ def actions(result):
 def test_built_from_nothing(node):
     result = run(node)
     assert result["name"] == "nvidia-current" and actions(result) == ["add", "build", "install"]
-    assert result["kernels"] == {KERNEL: {"before": "absent, module on disk: none", "after": "installed, module on disk: 535.261.03"}}
+    assert result["kernels"] == {
+        KERNEL: {"before": "absent, module on disk: none", "after": "installed, module on disk: 535.261.03"}
+    }
     assert result["diff"]["after"]["steps"] == ["add ", "build %s" % KERNEL, "install %s" % KERNEL]
     again = run(node)
     assert not again["changed"] and again["steps"] == []
@@ -83,9 +95,14 @@ def test_a_newer_version_and_back(tmp_path):
     node = FakeNode(tmp_path / "node", versions=(OLD, NEW))
     run(node, version=OLD)
     result = run(node, version=NEW)
-    assert actions(result) == ["add", "build", "uninstall", "install"] and [item["version"] for item in result["stale"]] == [OLD]
+    assert actions(result) == ["add", "build", "uninstall", "install"] and [
+        item["version"] for item in result["stale"]
+    ] == [OLD]
     back = run(node, version=OLD)
-    assert actions(back) == ["uninstall", "install"] and back["kernels"][KERNEL]["after"] == "installed, module on disk: 535.216.03"
+    assert (
+        actions(back) == ["uninstall", "install"]
+        and back["kernels"][KERNEL]["after"] == "installed, module on disk: 535.216.03"
+    )
     gone = run(node, "absent", NEW)
     assert actions(gone) == ["remove"] and gone["kernels"][KERNEL]["after"] == "absent, module on disk: 535.216.03"
 
@@ -107,7 +124,10 @@ def test_a_file_that_vanished_is_put_back(node):
 
 def test_a_command_that_only_says_it_worked_is_noticed(node):
     node.lie = {"install"}
-    with pytest.raises(dkms_act.ActError, match="not in place, though every command ended well: kernel %s: built, module on disk: none" % KERNEL):
+    with pytest.raises(
+        dkms_act.ActError,
+        match="not in place, though every command ended well: kernel %s: built, module on disk: none" % KERNEL,
+    ):
         task(node).run()
 
 
@@ -123,8 +143,16 @@ def test_a_failed_build_gives_the_end_of_the_log_and_the_next_run_clears_it(node
     with pytest.raises(dkms_act.ActError) as caught:
         task(node).run()
     text, details = str(caught.value), caught.value.details
-    assert "kernel %s failed with rc 10: the compilation failed" % KERNEL in text and "make: *** [Makefile:4: modules] Error 2" in text and "Next step" in text
-    assert details["make_log"] == recorded("make.log").splitlines() and (details["rc"], details["kernel"], details["changed"]) == (10, KERNEL, True)
+    assert (
+        "kernel %s failed with rc 10: the compilation failed" % KERNEL in text
+        and "make: *** [Makefile:4: modules] Error 2" in text
+        and "Next step" in text
+    )
+    assert details["make_log"] == recorded("make.log").splitlines() and (
+        details["rc"],
+        details["kernel"],
+        details["changed"],
+    ) == (10, KERNEL, True)
     assert [item["action"] for item in details["steps"]] == ["add"]
     node.fail.clear()
     result = run(node)
@@ -138,7 +166,10 @@ def test_a_half_stored_build_is_cleared(node):
     assert actions(run(node)) == ["clear", "build", "install"]
 
 
-@pytest.mark.parametrize(("rc", "words"), [(77, "leave kernel 6.1.0-56-amd64 out"), (7, "a module is missing"), (124, "deadline"), (13, "BUILD_DEPENDS")])
+@pytest.mark.parametrize(
+    ("rc", "words"),
+    [(77, "leave kernel 6.1.0-56-amd64 out"), (7, "a module is missing"), (124, "deadline"), (13, "BUILD_DEPENDS")],
+)
 def test_other_failures_are_named(node, rc, words):
     node.fail["build"] = (rc, "", "")
     with pytest.raises(dkms_act.ActError, match=words):
@@ -186,7 +217,10 @@ def test_no_dkms(node):
     assert task(node, "absent").run()["changed"] is False
 
 
-@pytest.mark.parametrize(("answer", "words"), [((1, "", "broken"), "state of DKMS cannot be read"), ((0, "nvidia is odd\n", ""), "unknown form")])
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [((1, "", "broken"), "state of DKMS cannot be read"), ((0, "nvidia is odd\n", ""), "unknown form")],
+)
 def test_a_status_that_is_not_known_stops_everything(node, answer, words):
     node.fail["status"] = answer
     before = snapshot(node)
@@ -209,7 +243,9 @@ def exported_tree(tmp_path):
 
 
 def export(node, directory):
-    assert task(node, "exported", export_dir=str(directory)).preview()["exported"] == [{"kernel": KERNEL, "path": None, "sha256": None}]
+    assert task(node, "exported", export_dir=str(directory)).preview()["exported"] == [
+        {"kernel": KERNEL, "path": None, "sha256": None}
+    ]
     result = task(node, "exported", export_dir=str(directory)).run()
     assert result["changed"] and actions(result) == ["export"]
     assert task(node, "exported", export_dir=str(directory)).run()["exported"] == result["exported"]
@@ -218,9 +254,13 @@ def export(node, directory):
 
 
 def test_the_exported_archive(exported):
-    assert os.path.basename(exported["path"]) == "nvidia-current_535.261.03_6.1.0-56-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"
+    assert (
+        os.path.basename(exported["path"]) == "nvidia-current_535.261.03_6.1.0-56-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"
+    )
     assert trees.expected_sha256(exported["path"]) == exported["sha256"] == trees.sha256_of(exported["path"])
-    assert sorted(os.listdir(os.path.dirname(exported["path"]))) == [os.path.basename(exported["path"]) + suffix for suffix in ("", ".sha256")]
+    assert sorted(os.listdir(os.path.dirname(exported["path"]))) == [
+        os.path.basename(exported["path"]) + suffix for suffix in ("", ".sha256")
+    ]
 
 
 def test_a_damaged_archive_is_exported_again(tmp_path, exported):
@@ -263,14 +303,21 @@ def test_imported_where_it_is_added_already(node, exported):
 @pytest.mark.parametrize("answer", [None, (2, "", "Error! Could not find module source directory.")])
 def test_a_load_of_what_cannot_be_added_is_noticed(node, exported, answer):
     node.lie, node.fail = (set(), {"add": answer}) if answer else ({"add"}, {})
-    with pytest.raises(dkms_act.ActError, match="dkms add of nvidia-current %s for kernel %s failed with rc %d" % (NEW, KERNEL, answer[0] if answer else 0)):
+    with pytest.raises(
+        dkms_act.ActError,
+        match="dkms add of nvidia-current %s for kernel %s failed with rc %d"
+        % (NEW, KERNEL, answer[0] if answer else 0),
+    ):
         task(node, "imported", import_files=[exported["path"]]).run()
     assert not os.path.exists(node.tree(NEW, KERNEL))
 
 
 def test_an_import_is_read_back_and_one_that_is_settled_is_not_read_twice(node, exported):
     node.lie = {"install"}
-    with pytest.raises(dkms_act.ActError, match="not in place, though every command ended well: kernel %s: built, module on disk: none" % KERNEL):
+    with pytest.raises(
+        dkms_act.ActError,
+        match="not in place, though every command ended well: kernel %s: built, module on disk: none" % KERNEL,
+    ):
         task(node, "imported", import_files=[exported["path"]]).run()
     node.lie = set()
     assert actions(run(node, "imported", import_files=[exported["path"]])) == ["install"]
@@ -284,22 +331,36 @@ def test_what_is_there_for_the_kernel_is_replaced_and_not_mixed_with(node, tmp_p
     write(node.tree(NEW), "%s/%s/module/old" % (KERNEL, ARCH), "x")
     write(str(tmp_path / "taken"), "%s/%s/module/new" % (KERNEL, ARCH), "x")
     dkms_act.Tree("nvidia-current", NEW, node, node.root, arch=ARCH).load(KERNEL, str(tmp_path / "taken"))
-    assert os.listdir(node.tree(NEW, KERNEL, ARCH)) == ["module"] and os.listdir(node.tree(NEW, KERNEL, ARCH, "module")) == ["new"]
+    assert os.listdir(node.tree(NEW, KERNEL, ARCH)) == ["module"] and os.listdir(
+        node.tree(NEW, KERNEL, ARCH, "module")
+    ) == ["new"]
 
 
 def test_imported_before_the_package_is_installed(tmp_path, exported):
     node = FakeNode(tmp_path / "new", versions=())
     result = run(node, "imported", import_files=[exported["path"]])
     staged = trees.staging_path("nvidia-current", NEW)
-    assert actions(result) == ["stage"] and result["staged"] == staged and trees.sha256_of(node.path(staged)) == exported["sha256"]
+    assert (
+        actions(result) == ["stage"]
+        and result["staged"] == staged
+        and trees.sha256_of(node.path(staged)) == exported["sha256"]
+    )
     node.source(NEW)
     assert node.do_ldtarball({"--archive": node.path(staged)}, False)[0] == 0
     after = run(node)
-    assert actions(after) == ["install", "unstage"] and after["staged"] is None and not os.path.exists(os.path.dirname(node.path(staged)))
+    assert (
+        actions(after) == ["install", "unstage"]
+        and after["staged"] is None
+        and not os.path.exists(os.path.dirname(node.path(staged)))
+    )
 
 
 def test_an_interrupted_installation_of_the_package_is_staged_for(node, exported, monkeypatch):
-    monkeypatch.setattr(dkms_act.dpkg, "read", lambda root, runner: {"interrupted": [{"package": "nvidia-kernel-dkms", "state": "unpacked"}]})
+    monkeypatch.setattr(
+        dkms_act.dpkg,
+        "read",
+        lambda root, runner: {"interrupted": [{"package": "nvidia-kernel-dkms", "state": "unpacked"}]},
+    )
     assert actions(run(node, "imported", import_files=[exported["path"]])) == ["stage"]
 
 
@@ -310,7 +371,10 @@ def test_two_kernels_are_staged_as_one_archive(tmp_path):
     files = [item["path"] for item in task(builder, "exported", export_dir=str(tmp_path / "out")).run()["exported"]]
     node = FakeNode(tmp_path / "new", kernels=(SECOND, KERNEL), versions=())
     run(node, "imported", import_files=files)
-    assert sorted(key[0] for key in trees.inspect(node.path(trees.staging_path("nvidia-current", NEW)))["kernels"]) == [SECOND, KERNEL]
+    assert sorted(key[0] for key in trees.inspect(node.path(trees.staging_path("nvidia-current", NEW)))["kernels"]) == [
+        SECOND,
+        KERNEL,
+    ]
     assert run(node, "imported", import_files=files[:1])["changed"] is True
 
 
@@ -320,7 +384,10 @@ def test_removing_a_version_removes_what_was_staged_for_it(tmp_path, exported):
     assert actions(run(node, "absent", name="nvidia-current")) == ["unstage"]
 
 
-@pytest.mark.parametrize(("version", "kernels", "words"), [(OLD, None, "is wanted"), (NEW, [SECOND], "Kernel 6.1.0-49-amd64 is not installed")])
+@pytest.mark.parametrize(
+    ("version", "kernels", "words"),
+    [(OLD, None, "is wanted"), (NEW, [SECOND], "Kernel 6.1.0-49-amd64 is not installed")],
+)
 def test_an_archive_that_does_not_fit_changes_nothing(node, exported, version, kernels, words):
     before = snapshot(node)
     with pytest.raises((trees.TreeError, dkms_act.ActError), match=words):
@@ -381,7 +448,12 @@ def test_built_from_an_archive_where_there_is_one_and_compiled_elsewhere(tmp_pat
     node = FakeNode(tmp_path / "new", kernels=(SECOND, KERNEL))
     result = run(node, import_files=[exported["path"]])
     assert [(item["action"], item["kernel"]) for item in result["steps"]] == [
-        ("add", None), ("build", SECOND), ("install", SECOND), ("load", KERNEL), ("install", KERNEL)]
+        ("add", None),
+        ("build", SECOND),
+        ("install", SECOND),
+        ("load", KERNEL),
+        ("install", KERNEL),
+    ]
     assert [call[call.index("-k") + 1] for call in node.calls if call[:2] == ["dkms", "build"]] == [SECOND]
     assert run(node)["changed"] is False
 
@@ -397,11 +469,17 @@ def test_built_refuses_an_archive_that_does_not_fit_and_changes_nothing(tmp_path
 def test_what_a_node_asks_for_before_it_starts_anything(tmp_path, exported):
     name = os.path.basename(exported["path"])
     nobody = name.replace(KERNEL, SECOND)
-    offered = ["nvidia-current_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % NEW, name.replace("gcc-12.2.0", "gcc-13.1.0"), name]
+    offered = [
+        "nvidia-current_%s_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % NEW,
+        name.replace("gcc-12.2.0", "gcc-13.1.0"),
+        name,
+    ]
     node = FakeNode(tmp_path / "new", kernels=(SECOND, KERNEL))
     assert task(node, archives_offered=offered).asks() == ({KERNEL: name}, {SECOND: nobody})
     foretold = task(node, archives_offered=offered).preview()
-    assert ("load", KERNEL) in [(item["action"], item["kernel"]) for item in foretold["steps"]], "check mode has no archive, and foretells its use"
+    assert ("load", KERNEL) in [(item["action"], item["kernel"]) for item in foretold["steps"]], (
+        "check mode has no archive, and foretells its use"
+    )
     assert task(node, archives_offered=offered, force=True).asks() == ({}, {})
     keep(node, exported)
     assert task(node, archives_offered=offered).asks() == ({}, {SECOND: nobody}), "it has the archive"
@@ -410,6 +488,7 @@ def test_what_a_node_asks_for_before_it_starts_anything(tmp_path, exported):
 
 
 # the node's store
+
 
 def keep(node, exported, content=None):
     """Put an archive into the node's store; with CONTENT one that does not agree with its digest."""
@@ -431,7 +510,12 @@ def test_built_from_the_store_where_it_has_an_archive(tmp_path, exported):
     keep(node, exported)
     result = run(node)
     assert [(item["action"], item["kernel"]) for item in result["steps"]] == [
-        ("add", None), ("build", SECOND), ("install", SECOND), ("load", KERNEL), ("install", KERNEL)]
+        ("add", None),
+        ("build", SECOND),
+        ("install", SECOND),
+        ("load", KERNEL),
+        ("install", KERNEL),
+    ]
     assert result["unfit"] == [] and result["compiled"] == []
 
 
@@ -439,7 +523,9 @@ def test_built_from_the_store_where_it_has_an_archive(tmp_path, exported):
 @pytest.mark.parametrize("added", [True, False])
 def test_what_was_looked_at_is_moved_to_where_dkms_has_what_it_built(tmp_path, exported, monkeypatch, given, added):
     node, moved, move = FakeNode(tmp_path / "new"), [], shutil.move
-    monkeypatch.setattr(dkms_act.shutil, "move", lambda source, target: moved.append((source, target)) or move(source, target))
+    monkeypatch.setattr(
+        dkms_act.shutil, "move", lambda source, target: moved.append((source, target)) or move(source, target)
+    )
     if added:
         node.do_add({"-v": NEW}, False)
         write(node.tree(NEW), "%s/%s/module/left" % (KERNEL, ARCH), "x")
@@ -451,11 +537,19 @@ def test_what_was_looked_at_is_moved_to_where_dkms_has_what_it_built(tmp_path, e
     finally:
         assert os.umask(before) == 0o077
     assert actions(result) == (["clear"] if added else []) + ["load", "install"]
-    assert [call[1] for call in node.calls if call[0] == "dkms" and call[1] != "status"] == ([] if added else ["add"]) + ["install"]
-    (source, target), = moved
-    assert target == node.tree(NEW, KERNEL, ARCH) and not os.path.exists(source) and (trees.WORKPLACE in source) is added
-    assert [os.stat(os.path.join(target, name)).st_mode & 0o777 for name in ("", "module", "module/nvidia-current.ko")] == [0o755, 0o755, 0o644]
-    assert sorted(os.listdir(target)) == ["log", "module"] and os.listdir(os.path.join(target, "module")) == ["nvidia-current.ko"]
+    assert [call[1] for call in node.calls if call[0] == "dkms" and call[1] != "status"] == (
+        [] if added else ["add"]
+    ) + ["install"]
+    ((source, target),) = moved
+    assert (
+        target == node.tree(NEW, KERNEL, ARCH) and not os.path.exists(source) and (trees.WORKPLACE in source) is added
+    )
+    assert [
+        os.stat(os.path.join(target, name)).st_mode & 0o777 for name in ("", "module", "module/nvidia-current.ko")
+    ] == [0o755, 0o755, 0o644]
+    assert sorted(os.listdir(target)) == ["log", "module"] and os.listdir(os.path.join(target, "module")) == [
+        "nvidia-current.ko"
+    ]
     assert trees.WORKPLACE not in os.listdir(node.path(dkms_act.dkms.TREE))
 
 
@@ -478,7 +572,11 @@ def test_an_archive_of_the_store_that_is_of_no_use_is_compiled_anew(tmp_path, ex
     if spoil == "other digest":
         trees.write_sha256(target, "0" * 64)
     if spoil == "other source":
-        write(node.root, "/usr/src/nvidia-current-%s/dkms.conf" % NEW, 'PACKAGE_NAME="nvidia-current"\nPACKAGE_VERSION="%s"\n# patched\n' % NEW)
+        write(
+            node.root,
+            "/usr/src/nvidia-current-%s/dkms.conf" % NEW,
+            'PACKAGE_NAME="nvidia-current"\nPACKAGE_VERSION="%s"\n# patched\n' % NEW,
+        )
     result = run(node)
     assert actions(result) == ["add", "build", "install"] and len(result["unfit"]) == unfit
     assert not unfit or "its dkms.conf is not the one of the source on this node" in result["unfit"][0]
@@ -486,7 +584,7 @@ def test_an_archive_of_the_store_that_is_of_no_use_is_compiled_anew(tmp_path, ex
 
 def test_what_is_compiled_is_kept_where_somebody_takes_it(node):
     result = task(node, publish=True).run()
-    item, = result["compiled"]
+    (item,) = result["compiled"]
     assert item["path"] == node.path(trees.STORE, "nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL))
     assert trees.whole(item["path"]) == item["sha256"]
     assert os.stat(node.path(trees.STORE)).st_mode & 0o777 == 0o755, "whoever logs in can fetch it"
@@ -498,20 +596,26 @@ def test_what_is_compiled_and_cannot_be_kept_is_compiled_all_the_same(node):
     node.fail["mktarball"] = (5, "", "Error! No space left on device")
     result = task(node, publish=True).run()
     assert result["compiled"] == [] and actions(result) == ["add", "build", "install"] and not task(node).due()
-    warning, = result["warnings"]
-    assert warning.startswith("nvidia-current %s was compiled for kernel %s, and its archive cannot be kept for other nodes: " % (NEW, KERNEL))
+    (warning,) = result["warnings"]
+    assert warning.startswith(
+        "nvidia-current %s was compiled for kernel %s, and its archive cannot be kept for other nodes: " % (NEW, KERNEL)
+    )
     assert "No space left on device" in warning
 
 
 def test_a_node_without_room_is_not_compiled_on_while_it_serves(tmp_path, monkeypatch):
     node = FakeNode(tmp_path / "node", versions=(NEW,))
-    monkeypatch.setattr(dkms_apart, "free_bytes", lambda path: 911 * 2 ** 20)
-    with pytest.raises(dkms_act.ActError, match=(
-            "cannot be compiled ahead of its installation: the file system of %s has 911 MiB free, and 912 MiB are needed, "
-            "400 for the build and 512 left over. Nothing was changed. Next step: " % dkms_apart.WORKSHOP)):
+    monkeypatch.setattr(dkms_apart, "free_bytes", lambda path: 911 * 2**20)
+    with pytest.raises(
+        dkms_act.ActError,
+        match=(
+            "cannot be compiled ahead of its installation: the file system of %s has 911 MiB free, and 912 MiB are "
+            "needed, 400 for the build and 512 left over. Nothing was changed. Next step: " % dkms_apart.WORKSHOP
+        ),
+    ):
         task(node, "prepared", name="nvidia-current").run()
     assert compiled(node) == []
-    monkeypatch.setattr(dkms_apart, "free_bytes", lambda path: 912 * 2 ** 20)
+    monkeypatch.setattr(dkms_apart, "free_bytes", lambda path: 912 * 2**20)
     assert run(node, "prepared", name="nvidia-current")["changed"]
 
 
@@ -520,9 +624,13 @@ def test_prepared_compiles_apart_and_keeps_what_is_installed_for_the_way_back(tm
     run(node, version=OLD)
     node.packages["/a/nvidia-kernel-dkms.deb"] = NEW
     before = task(node, version=OLD).preview()["kernels"]
-    result = run(node, "prepared", name="nvidia-current", source_packages=["/a/firmware.deb", "/a/nvidia-kernel-dkms.deb"])
+    result = run(
+        node, "prepared", name="nvidia-current", source_packages=["/a/firmware.deb", "/a/nvidia-kernel-dkms.deb"]
+    )
     assert [(item["action"], item.get("version")) for item in result["steps"]] == [("keep", OLD), ("prepare", None)]
-    assert task(node, version=OLD).preview()["kernels"] == before and not task(node, version=OLD).due(), "what serves is as it was"
+    assert task(node, version=OLD).preview()["kernels"] == before and not task(node, version=OLD).due(), (
+        "what serves is as it was"
+    )
     kept = sorted(name for name in os.listdir(node.path(trees.STORE)) if name.endswith(trees.SUFFIX))
     assert kept == ["nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (version, KERNEL) for version in (OLD, NEW)]
     assert [call[:6] for call in compiled(node)][-1] == list(dkms_apart.QUIETLY), "jobs run beside it"
@@ -530,9 +638,15 @@ def test_prepared_compiles_apart_and_keeps_what_is_installed_for_the_way_back(tm
     # the down slot, with the package in place
     node.source(NEW)
     builds = len(compiled(node))
-    assert actions(run(node, remove_stale=True)) == ["load", "uninstall", "install", "remove"] and len(compiled(node)) == builds
+    assert (
+        actions(run(node, remove_stale=True)) == ["load", "uninstall", "install", "remove"]
+        and len(compiled(node)) == builds
+    )
     # and the way back
-    assert actions(run(node, version=OLD, remove_stale=True)) == ["load", "uninstall", "install", "remove"] and len(compiled(node)) == builds
+    assert (
+        actions(run(node, version=OLD, remove_stale=True)) == ["load", "uninstall", "install", "remove"]
+        and len(compiled(node)) == builds
+    )
 
 
 def test_prepared_needs_nothing_where_the_version_is_installed(node):
@@ -543,17 +657,25 @@ def test_prepared_needs_nothing_where_the_version_is_installed(node):
 
 def test_prepared_takes_what_the_controller_brought(tmp_path, exported):
     node = FakeNode(tmp_path / "new", versions=())
-    foretold = task(node, "prepared", name="nvidia-current", archives_offered=[os.path.basename(exported["path"])]).preview()
+    foretold = task(
+        node, "prepared", name="nvidia-current", archives_offered=[os.path.basename(exported["path"])]
+    ).preview()
     assert not foretold["changed"], "what comes from the controller is not compiled"
     keep(node, exported)
     assert not run(node, "prepared", name="nvidia-current")["changed"] and compiled(node) == []
 
 
-@pytest.mark.parametrize("packages, words", [
-    ([], "neither in /usr/src nor in a package: looked into none"),
-    (["/a/firmware.deb"], "looked into /a/firmware.deb. Next step: download the driver's packages first"),
-    (["/a/broken.deb"], "The package /a/broken.deb cannot be unpacked: dpkg-deb: error: not a Debian format archive"),
-])
+@pytest.mark.parametrize(
+    "packages, words",
+    [
+        ([], "neither in /usr/src nor in a package: looked into none"),
+        (["/a/firmware.deb"], "looked into /a/firmware.deb. Next step: download the driver's packages first"),
+        (
+            ["/a/broken.deb"],
+            "The package /a/broken.deb cannot be unpacked: dpkg-deb: error: not a Debian format archive",
+        ),
+    ],
+)
 def test_prepared_without_the_source_names_what_it_looked_into(tmp_path, packages, words):
     node = FakeNode(tmp_path / "node", versions=())
     with pytest.raises(dkms_act.ActError, match=words):
@@ -566,8 +688,14 @@ def test_a_preparation_that_cannot_be_compiled_tells_the_log_and_leaves_nothing(
     node.fail["build"] = (10, "", "Error! Bad return status for module build")
     with pytest.raises(dkms_act.ActError) as caught:
         task(node, "prepared", name="nvidia-current").run()
-    assert "cannot be compiled for kernel %s ahead of its installation" % KERNEL in str(caught.value) and "Nothing in use was changed" in str(caught.value)
-    assert caught.value.details["make_log"] and not os.path.exists(node.path(dkms_apart.WORKSHOP)) and os.listdir(node.path(trees.STORE)) == []
+    assert "cannot be compiled for kernel %s ahead of its installation" % KERNEL in str(
+        caught.value
+    ) and "Nothing in use was changed" in str(caught.value)
+    assert (
+        caught.value.details["make_log"]
+        and not os.path.exists(node.path(dkms_apart.WORKSHOP))
+        and os.listdir(node.path(trees.STORE)) == []
+    )
 
 
 def test_a_preparation_without_headers_is_refused(tmp_path):
@@ -618,7 +746,9 @@ def test_an_archive_of_other_source_is_left_out_and_refused_where_it_is_named(tm
 def test_an_archive_without_the_kernels_configuration_is_taken_by_its_name(tmp_path, exported):
     """As dkms 3.2 of Debian 13 writes it."""
     with tarfile.open(exported["path"]) as archive:
-        content = {member.name[2:]: archive.extractfile(member).read().decode() for member in archive if member.isfile()}
+        content = {
+            member.name[2:]: archive.extractfile(member).read().decode() for member in archive if member.isfile()
+        }
     name = str(tmp_path / os.path.basename(exported["path"]))
     for path in (name, name.replace("gcc-12.2.0", "gcc-13.1.0")):
         make_archive(path, {key: value for key, value in content.items() if not key.endswith("/log/.config")})
@@ -635,7 +765,9 @@ def test_other_versions_go_when_the_wanted_one_is_in_place(tmp_path):
     kept = run(node)
     assert [item["version"] for item in kept["stale"]] == [OLD]
     result = run(node, remove_stale=True)
-    assert [(item["action"], item.get("version")) for item in result["steps"]] == [("remove", OLD)] and result["stale"] == []
+    assert [(item["action"], item.get("version")) for item in result["steps"]] == [("remove", OLD)] and result[
+        "stale"
+    ] == []
     assert not os.path.exists(node.tree(OLD)) and run(node)["changed"] is False
     assert "remove " in result["diff"]["after"]["steps"][0]
 

@@ -17,7 +17,15 @@ def module(version=NEW, kernel=K, error=None):
 
 
 def entry(version=NEW, kernel=K, state="installed"):
-    return {"name": N, "version": version, "kernel": kernel, "arch": "x86_64", "state": state, "note": "", "origin": None}
+    return {
+        "name": N,
+        "version": version,
+        "kernel": kernel,
+        "arch": "x86_64",
+        "state": state,
+        "note": "",
+        "origin": None,
+    }
 
 
 def view(state="installed", item=None, entries=(), headers=True, leftovers=(), source=True):
@@ -86,7 +94,12 @@ def test_what_has_no_archive_is_compiled_and_force_compiles_all():
         both[part][other] = value
     steps, problems = dkms_plan.built([other, K], both, N, NEW, archived=[K])
     assert [(item["action"], item["kernel"]) for item in steps] == [
-        ("add", None), ("build", other), ("install", other), ("load", K), ("install", K)] and problems == []
+        ("add", None),
+        ("build", other),
+        ("install", other),
+        ("load", K),
+        ("install", K),
+    ] and problems == []
     assert actions(dkms_plan.built([K], view("absent"), N, NEW, True, [K])[0]) == ["add", "build", "install"]
 
 
@@ -98,7 +111,9 @@ def test_other_versions_are_removed_as_a_whole_and_say_nothing_of_this_one():
     entries = [entry(), entry(OLD, state="built"), entry(OLD, "6.1.0-49-amd64", "built")]
     steps = dkms_plan.remove_stale(entries, N, NEW)
     assert steps == [{"action": "remove", "kernel": None, "version": OLD}]
-    assert dkms_plan.predicted(K, steps, view("installed", module(), entries), NEW) == "installed, module on disk: " + NEW
+    assert (
+        dkms_plan.predicted(K, steps, view("installed", module(), entries), NEW) == "installed, module on disk: " + NEW
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,7 +146,13 @@ LEFT = {"name": N, "version": NEW, "kernel": K, "arch": "x86_64", "path": "/var/
 
 
 @pytest.mark.parametrize(
-    ("leftover", "expected"), [(LEFT, True), (dict(LEFT, kernel=None), True), (dict(LEFT, version=OLD), False), (dict(LEFT, name="nvidia"), False)]
+    ("leftover", "expected"),
+    [
+        (LEFT, True),
+        (dict(LEFT, kernel=None), True),
+        (dict(LEFT, version=OLD), False),
+        (dict(LEFT, name="nvidia"), False),
+    ],
 )
 def test_what_was_left_is_cleared_first(leftover, expected):
     for steps in (
@@ -177,8 +198,15 @@ def test_absent(kernels, entries, expected):
 
 
 def test_stale_versions():
-    entries = [entry(), entry(OLD, state="built"), entry(OLD, kernel="k2", state="built"), dict(entry("1"), name="nvidia")]
-    assert dkms_plan.stale(entries, N, NEW) == [{"name": N, "version": OLD, "kernels": [{"kernel": K, "state": "built"}, {"kernel": "k2", "state": "built"}]}]
+    entries = [
+        entry(),
+        entry(OLD, state="built"),
+        entry(OLD, kernel="k2", state="built"),
+        dict(entry("1"), name="nvidia"),
+    ]
+    assert dkms_plan.stale(entries, N, NEW) == [
+        {"name": N, "version": OLD, "kernels": [{"kernel": K, "state": "built"}, {"kernel": "k2", "state": "built"}]}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -196,5 +224,11 @@ def test_the_prediction(steps, expected):
 
 
 def test_the_prediction_for_a_version_that_is_not_the_one_on_disk():
-    assert dkms_plan.predicted(K, [dkms_plan.step("install", K)], view("added", None), NEW) == "installed, module on disk: 535.261.03"
-    assert dkms_plan.predicted(K, [dkms_plan.step("remove")], view("built", module(NEW)), OLD) == "absent, module on disk: 535.261.03"
+    assert (
+        dkms_plan.predicted(K, [dkms_plan.step("install", K)], view("added", None), NEW)
+        == "installed, module on disk: 535.261.03"
+    )
+    assert (
+        dkms_plan.predicted(K, [dkms_plan.step("remove")], view("built", module(NEW)), OLD)
+        == "absent, module on disk: 535.261.03"
+    )

@@ -13,7 +13,11 @@ import tarfile
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import CONF, FakeNode, make_archive
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import (
+    CONF,
+    FakeNode,
+    make_archive,
+)
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, recorded
 
 pytestmark = pytest.mark.pythons
@@ -41,7 +45,12 @@ def archive_path(tmp_path):
 def test_what_is_in_an_archive(archive):
     tree = trees.inspect(archive)
     assert (tree["name"], tree["version"], tree["conf"]) == ("nvidia-current", V, CONF % V)
-    assert tree["kernels"] == {(KERNEL, ARCH): {"module": "./%s/%s/%s/module/nvidia-current.ko" % (trees.MAIN, KERNEL, ARCH), "compiler": "gcc-12.2.0"}}
+    assert tree["kernels"] == {
+        (KERNEL, ARCH): {
+            "module": "./%s/%s/%s/module/nvidia-current.ko" % (trees.MAIN, KERNEL, ARCH),
+            "compiler": "gcc-12.2.0",
+        }
+    }
 
 
 def member(name, kind=tarfile.REGTYPE, target=""):
@@ -79,13 +88,18 @@ def test_members_that_are_refused(tmp_path, extra, words):
 )
 def test_archives_that_do_not_agree_with_themselves(tmp_path, change, words):
     files = dict(content(), **change)
-    path = make_archive(str(tmp_path / "a.tar.gz"), dict((name, data) for name, data in files.items() if data is not None))
+    path = make_archive(
+        str(tmp_path / "a.tar.gz"), dict((name, data) for name, data in files.items() if data is not None)
+    )
     with pytest.raises(trees.TreeError, match=words):
         trees.inspect(path)
 
 
 def test_no_modules_no_archive_and_no_tar(tmp_path):
-    path = make_archive(str(tmp_path / "a.tar.gz"), dict((name, data) for name, data in content().items() if name.startswith(trees.INFO)))
+    path = make_archive(
+        str(tmp_path / "a.tar.gz"),
+        dict((name, data) for name, data in content().items() if name.startswith(trees.INFO)),
+    )
     with pytest.raises(trees.TreeError, match="no built modules"):
         trees.inspect(path)
     for data in (b"nonsense", b""):
@@ -110,22 +124,37 @@ def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tm
     assert tree["sha256"] == trees.sha256_of(path), "what follows the archive counts"
     found = dict((str(item.relative_to(take)), item) for item in take.glob("**/*") if item.is_file())
     base = "%s/%s/" % (KERNEL, ARCH)
-    assert sorted(found) == [base + name for name in ("log/.config", "log/make.log", "log/owned", "module/nvidia-current-uvm.ko", "module/nvidia-current.ko")]
+    assert sorted(found) == [
+        base + name
+        for name in (
+            "log/.config",
+            "log/make.log",
+            "log/owned",
+            "module/nvidia-current-uvm.ko",
+            "module/nvidia-current.ko",
+        )
+    ]
     assert tree["kernels"][(KERNEL, ARCH)]["file"] == str(found[base + "module/nvidia-current.ko"])
     assert [found[base + name].read_text() for name in ("module/nvidia-current.ko", "log/.config", "log/owned")] == [
-        "%s|%s|key" % (V, KERNEL), recorded("kernel-config.txt"), ""]
+        "%s|%s|key" % (V, KERNEL),
+        recorded("kernel-config.txt"),
+        "",
+    ]
     assert set((item.stat().st_mode & 0o7777, item.stat().st_uid) for item in found.values()) == {(0o644, os.getuid())}
     os.truncate(path, os.path.getsize(path) - 1)
     assert trees.inspect(path)["sha256"] != tree["sha256"]
 
 
-@pytest.mark.parametrize("extra", [
-    [member("./%s/%s/%s/module/nvidia-current-uvm.ko" % (trees.MAIN, KERNEL, ARCH))],
-    [member("./%s/%s/%s/module/nvidia-current-uvm.ko" % (trees.MAIN, KERNEL, ARCH), tarfile.DIRTYPE)],
-    [member("./%s/%s/%s/module/nvidia-current-uvm.ko/x" % (trees.MAIN, KERNEL, ARCH))],
-    [member("./%s/%s/%s/module/nvidia-current-uvm.ko/x/y" % (trees.MAIN, KERNEL, ARCH))],
-    [member("./%s/%s/%s/module" % (trees.MAIN, KERNEL, ARCH))],
-])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        [member("./%s/%s/%s/module/nvidia-current-uvm.ko" % (trees.MAIN, KERNEL, ARCH))],
+        [member("./%s/%s/%s/module/nvidia-current-uvm.ko" % (trees.MAIN, KERNEL, ARCH), tarfile.DIRTYPE)],
+        [member("./%s/%s/%s/module/nvidia-current-uvm.ko/x" % (trees.MAIN, KERNEL, ARCH))],
+        [member("./%s/%s/%s/module/nvidia-current-uvm.ko/x/y" % (trees.MAIN, KERNEL, ARCH))],
+        [member("./%s/%s/%s/module" % (trees.MAIN, KERNEL, ARCH))],
+    ],
+)
 def test_members_that_are_where_others_are(tmp_path, extra):
     path = make_archive(str(tmp_path / "a.tar.gz"), content(), extra)
     (tmp_path / "take").mkdir()
@@ -133,11 +162,14 @@ def test_members_that_are_where_others_are(tmp_path, extra):
         trees.inspect(path, str(tmp_path / "take"))
 
 
-@pytest.mark.parametrize(("name", "size", "words"), [
-    (trees.INFO + "/dkms.conf", 1024 * 1024 + 1, "larger than such a file is"),
-    ("%s/%s/%s/log/.config" % (trees.MAIN, KERNEL, ARCH), 4 * 1024 * 1024 + 1, "larger than such a file is"),
-    ("%s/%s/%s/module/nvidia.ko" % (trees.MAIN, KERNEL, ARCH), 3, "two main modules for kernel"),
-])
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        (trees.INFO + "/dkms.conf", 1024 * 1024 + 1, "larger than such a file is"),
+        ("%s/%s/%s/log/.config" % (trees.MAIN, KERNEL, ARCH), 4 * 1024 * 1024 + 1, "larger than such a file is"),
+        ("%s/%s/%s/module/nvidia.ko" % (trees.MAIN, KERNEL, ARCH), 3, "two main modules for kernel"),
+    ],
+)
 def test_what_cannot_be_of_a_dkms_tree(tmp_path, name, size, words):
     path = make_archive(str(tmp_path / "a.tar.gz"), dict(content(), **{name: "x" * size}))
     for take in (None, str(tmp_path / "take")):
@@ -148,6 +180,7 @@ def test_what_cannot_be_of_a_dkms_tree(tmp_path, name, size, words):
 def test_a_disk_that_is_full_is_not_held_against_the_archive(archive, tmp_path, monkeypatch):
     def full(source, target, size):
         raise OSError(28, "No space left on device", target.name)
+
     monkeypatch.setattr(trees.shutil, "copyfileobj", full)
     with pytest.raises(OSError, match="No space left"):
         trees.inspect(archive, str(tmp_path / "take"))
@@ -204,7 +237,13 @@ def test_copies_are_private_and_gone_afterwards(archive):
 
 
 @pytest.mark.parametrize(
-    ("digest", "words"), [("0" * 64 + "  x\n", "its sha256 is"), ("", "holds no sha256"), ("xyz", "holds no sha256"), (None, "cannot be read")]
+    ("digest", "words"),
+    [
+        ("0" * 64 + "  x\n", "its sha256 is"),
+        ("", "holds no sha256"),
+        ("xyz", "holds no sha256"),
+        (None, "cannot be read"),
+    ],
 )
 def test_digests_that_are_wrong(archive, digest, words):
     if digest is not None:
@@ -234,7 +273,9 @@ def test_the_module_in_an_archive_is_asked(archive, tmp_path):
 
 def test_no_module_of_an_archive_with_another_digest_is_looked_into(archive, tmp_path):
     runner = FakeNode(tmp_path / "node")
-    with pytest.raises(trees.TreeError, match="its sha256 is %s, and %s was wanted" % (trees.sha256_of(archive), "0" * 64)):
+    with pytest.raises(
+        trees.TreeError, match="its sha256 is %s, and %s was wanted" % (trees.sha256_of(archive), "0" * 64)
+    ):
         trees.examine(archive, runner, "0" * 64)
     assert runner.calls == []
     assert trees.examine(archive, runner, trees.sha256_of(archive))[0]["version"] == V
@@ -263,7 +304,12 @@ NODE = {
     "conf": None,
     "secure_boot": {"state": "disabled", "keys": None},
 }
-TREE = {"name": "nvidia-current", "version": V, "conf": CONF % V, "kernels": {(KERNEL, ARCH): {"module": "m", "compiler": "gcc-12.2.0"}}}
+TREE = {
+    "name": "nvidia-current",
+    "version": V,
+    "conf": CONF % V,
+    "kernels": {(KERNEL, ARCH): {"module": "m", "compiler": "gcc-12.2.0"}},
+}
 ENABLED = {"state": "enabled", "keys": ["key"]}
 
 
@@ -306,7 +352,9 @@ def test_archives_that_do_not_fit(node, tree, module, words):
 
 
 def test_several_archives_in_one(tmp_path):
-    paths = [make_archive(str(tmp_path / ("%s.tar.gz" % name)), content(kernel=name)) for name in (KERNEL, "6.1.0-49-amd64")]
+    paths = [
+        make_archive(str(tmp_path / ("%s.tar.gz" % name)), content(kernel=name)) for name in (KERNEL, "6.1.0-49-amd64")
+    ]
     merged = str(tmp_path / "merged.tar.gz")
     trees.merge(paths, merged)
     assert sorted(key[0] for key in trees.inspect(merged)["kernels"]) == ["6.1.0-49-amd64", KERNEL]
@@ -314,13 +362,22 @@ def test_several_archives_in_one(tmp_path):
 
 
 def test_where_the_package_looks():
-    assert trees.staging_path("nvidia-current", V) == "/usr/share/nvidia-current-dkms/nvidia-current-535.261.03.dkms.tar.gz"
+    assert (
+        trees.staging_path("nvidia-current", V)
+        == "/usr/share/nvidia-current-dkms/nvidia-current-535.261.03.dkms.tar.gz"
+    )
 
 
 def test_the_source_of_an_archive_is_noted_beside_it_and_sha256sum_does_not_mind(archive):
     trees.write_sha256(archive, trees.sha256_of(archive), "ab" * 32)
     assert trees.source_of(archive) == "ab" * 32 and trees.expected_sha256(archive) == trees.sha256_of(archive)
-    done = subprocess.run(["sha256sum", "--check", "--strict", archive + ".sha256"], cwd=os.path.dirname(archive), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["sha256sum", "--check", "--strict", archive + ".sha256"],
+        cwd=os.path.dirname(archive),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     with trees.private_copies([archive]) as copies:
         assert copies[0]["source"] == "ab" * 32
@@ -359,6 +416,10 @@ def test_what_is_not_known_of_a_source_is_not_held_against_an_archive():
     ],
 )
 def test_the_compiler_is_in_the_name_where_dkms_kept_no_configuration(found, name, compiler):
-    tree = {"name": "nvidia-current", "version": "550.163.01", "kernels": {("6.12.117+deb13-amd64", "x86_64"): {"module": "x", "compiler": found}}}
+    tree = {
+        "name": "nvidia-current",
+        "version": "550.163.01",
+        "kernels": {("6.12.117+deb13-amd64", "x86_64"): {"module": "x", "compiler": found}},
+    }
     trees.name_compiler(tree, "/var/lib/gpufleet/" + name)
     assert tree["kernels"][("6.12.117+deb13-amd64", "x86_64")]["compiler"] == compiler

@@ -16,16 +16,29 @@ SWITCH = "0000:07:00.0"
 DRIVER = "535.261.03"
 
 # Documentation/ABI/testing/sysfs-bus-pci-devices-aer
-CORRECTABLE = "RxErr %d\nBadTLP 0\nBadDLLP 0\nRollover 0\nTimeout 0\nNonFatalErr 0\nCorrIntErr 0\nHeaderOF 0\nTOTAL_ERR_COR %d\n"
-FATAL = "Undefined 0\nDLP 0\nSDES 0\nTLP 0\nFCP 0\nCmpltTO 0\nMalfTLP 0\nECRC 0\nUnsupReq 0\nACSViol 0\nTOTAL_ERR_FATAL %d\n"
+CORRECTABLE = (
+    "RxErr %d\nBadTLP 0\nBadDLLP 0\nRollover 0\nTimeout 0\nNonFatalErr 0\nCorrIntErr 0\nHeaderOF 0\nTOTAL_ERR_COR %d\n"
+)
+FATAL = (
+    "Undefined 0\nDLP 0\nSDES 0\nTLP 0\nFCP 0\nCmpltTO 0\nMalfTLP 0\nECRC 0\nUnsupReq 0\nACSViol 0\n"
+    "TOTAL_ERR_FATAL %d\n"
+)
 NONFATAL = "Undefined 0\nDLP 0\nTLP 0\nCmpltTO 0\nUnsupReq %d\nTOTAL_ERR_NONFATAL %d\n"
 
-DEVICES = "Character devices:\n  1 mem\n  5 /dev/tty\n195 nvidia-frontend\n195 nvidiactl\n234 nvidia-caps\n508 nvidia-uvm\n"
+DEVICES = (
+    "Character devices:\n  1 mem\n  5 /dev/tty\n195 nvidia-frontend\n195 nvidiactl\n234 nvidia-caps\n508 nvidia-uvm\n"
+)
 DEVICES += "\nBlock devices:\n  8 sd\n259 nvidia-blk\n"
-PARAMS = "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 44\nDeviceFileMode: 432\nRegistryDwords: \"\"\n"
+PARAMS = (
+    "ResmanDebugLevel: 4294967295\nModifyDeviceFiles: 1\nDeviceFileUID: 0\nDeviceFileGID: 44\nDeviceFileMode: 432\n"
+    "RegistryDwords: \"\"\n"
+)
 
 # proc_pid_stat(5): pid (comm) state ppid pgrp session tty tpgid flags ... num_threads is the 20th field
-STAT = "%d (%s) %s 1 %d %d 0 -1 %d 0 0 0 0 0 0 0 0 20 0 %d 0 5000 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0 0 0 0\n"
+STAT = (
+    "%d (%s) %s 1 %d %d 0 -1 %d 0 0 0 0 0 0 0 0 20 0 %d 0 5000 0 0 18446744073709551615 0 0 0 0 0 0 0 0 0 0 0 "
+    "0 17 3 0 0 0 0 0\n"
+)
 STATUS = "Name:\t%s\nState:\t%s\nvoluntary_ctxt_switches:\t%d\nnonvoluntary_ctxt_switches:\t2\n"
 
 CDI = """---
@@ -59,15 +72,35 @@ def pci_device(root, address, vendor, kind, parent=""):
     write(root, real + "/vendor", vendor + "\n")
     write(root, real + "/class", kind + "\n")
     write(root, real + "/device", "0x2330\n")
-    for name, value in (("current_link_speed", "32.0 GT/s PCIe"), ("max_link_speed", "32.0 GT/s PCIe"), ("current_link_width", "16"), ("max_link_width", "16")):
+    for name, value in (
+        ("current_link_speed", "32.0 GT/s PCIe"),
+        ("max_link_speed", "32.0 GT/s PCIe"),
+        ("current_link_width", "16"),
+        ("max_link_width", "16"),
+    ):
         write(root, "%s/%s" % (real, name), value + "\n")
     link(root, "/sys/bus/pci/devices/" + address, "../../.." + real[4:])
     return real
 
 
-def port(root, name="mlx5_0", number="1", state="4: ACTIVE", phys="5: LinkUp", rate="400 Gb/sec (4X NDR)", layer="InfiniBand", downed="0"):
+def port(
+    root,
+    name="mlx5_0",
+    number="1",
+    state="4: ACTIVE",
+    phys="5: LinkUp",
+    rate="400 Gb/sec (4X NDR)",
+    layer="InfiniBand",
+    downed="0",
+):
     base = "/sys/class/infiniband/%s/ports/%s" % (name, number)
-    for key, value in (("state", state), ("phys_state", phys), ("rate", rate), ("link_layer", layer), ("counters/link_downed", downed)):
+    for key, value in (
+        ("state", state),
+        ("phys_state", phys),
+        ("rate", rate),
+        ("link_layer", layer),
+        ("counters/link_downed", downed),
+    ):
         write(root, "%s/%s" % (base, key), value + "\n")
     return base
 

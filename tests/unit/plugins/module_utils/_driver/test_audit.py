@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The audit's truth table: every finding, in the direction of fail and of unknown, from a node where everything is right."""
+"""The audit's truth table: every finding, in the direction of fail and of unknown, from a node where everything is
+right.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,25 @@ def package(version=NEW, status="ii ", source="nvidia-graphics-drivers"):
 
 
 def dkms_entry(version=NEW, kernel=KERNEL, state="installed", note="", name="nvidia-current"):
-    return {"name": name, "version": version, "kernel": kernel, "arch": "x86_64" if kernel else None, "state": state, "note": note, "origin": None}
+    return {
+        "name": name,
+        "version": version,
+        "kernel": kernel,
+        "arch": "x86_64" if kernel else None,
+        "state": state,
+        "note": note,
+        "origin": None,
+    }
 
 
 def good():
     return {
-        "kernel": {"running": KERNEL, "installed": [KERNEL], "next_boot": KERNEL, "next_boot_source": "grub.cfg default"},
+        "kernel": {
+            "running": KERNEL,
+            "installed": [KERNEL],
+            "next_boot": KERNEL,
+            "next_boot_source": "grub.cfg default",
+        },
         "modules": {KERNEL: module()},
         "headers": {KERNEL: True},
         "loaded": {"state": "loaded", "version": NEW, "flavour": "proprietary", "disagree": False, "nouveau": False},
@@ -68,7 +83,12 @@ def good():
 def empty():
     """A machine without anything: no driver, no dkms, no dpkg answer, nothing readable."""
     return {
-        "kernel": {"running": KERNEL, "installed": [], "next_boot": None, "next_boot_source": "no kernel that can boot is installed"},
+        "kernel": {
+            "running": KERNEL,
+            "installed": [],
+            "next_boot": None,
+            "next_boot_source": "no kernel that can boot is installed",
+        },
         "modules": {KERNEL: None},
         "headers": {KERNEL: False},
         "loaded": {"state": "unknown", "version": None, "flavour": None, "disagree": False, "nouveau": None},
@@ -77,7 +97,13 @@ def empty():
         "gsp_disabled": False,
         "secure_boot": {"state": "unknown", "keys": None},
         "pci": None,
-        "dpkg": {"available": False, "error": "dpkg-query is not on this machine", "journal": 0, "interrupted": [], "packages": {}},
+        "dpkg": {
+            "available": False,
+            "error": "dpkg-query is not on this machine",
+            "journal": 0,
+            "interrupted": [],
+            "packages": {},
+        },
         "dkms": {"available": False, "error": "dkms is not installed", "entries": [], "unparsed": [], "leftovers": []},
         "runfile": [],
         "operator": {"owner": None, "signs": ["/run/nvidia: Permission denied"]},
@@ -103,7 +129,10 @@ def test_everything_right_passes():
     assert [item for item in document["findings"] if item["status"] != "pass"] == []
     assert (document["verdict"], document["reboot_safe"], document["reboot_required"]) == ("pass", True, False)
     assert document["schema"] == "gpufleet.audit/1" and document["flavour"] == "proprietary"
-    assert document["versions"]["packages"]["nvidia-persistenced"] == "535.171.04-1" and document["versions"]["modules"][KERNEL]["version"] == NEW
+    assert (
+        document["versions"]["packages"]["nvidia-persistenced"] == "535.171.04-1"
+        and document["versions"]["modules"][KERNEL]["version"] == NEW
+    )
     assert audit.decide(good())["verdict"] == "pass"
 
 
@@ -116,8 +145,18 @@ TABLE = [
     ("versions_agree", ("dpkg", "packages", "libnvidia-ml1"), package(OLD), "fail"),
     ("versions_agree", ("library",), {"version": None, "path": None, "candidates": []}, "fail"),
     ("versions_agree", ("library", "version"), None, "unknown"),
-    ("versions_agree", ("dpkg",), {"available": False, "error": "gone", "journal": 0, "interrupted": [], "packages": {}}, "unknown"),
-    ("versions_agree", ("loaded",), {"state": "unknown", "version": None, "flavour": None, "disagree": False, "nouveau": False}, "unknown"),
+    (
+        "versions_agree",
+        ("dpkg",),
+        {"available": False, "error": "gone", "journal": 0, "interrupted": [], "packages": {}},
+        "unknown",
+    ),
+    (
+        "versions_agree",
+        ("loaded",),
+        {"state": "unknown", "version": None, "flavour": None, "disagree": False, "nouveau": False},
+        "unknown",
+    ),
     ("kernel_module", ("modules", KERNEL), None, "fail"),
     ("kernel_module", ("modules", KERNEL), module(OLD), "fail"),
     ("kernel_module", ("modules", KERNEL), module(vermagic="6.1.0-49-amd64 SMP"), "fail"),
@@ -136,16 +175,35 @@ TABLE = [
     ("dkms_state", ("dkms", "entries"), [dkms_entry(note="WARNING! Missing some built modules!")], "fail"),
     ("dkms_state", ("dkms", "unparsed"), ["nvidia is odd"], "unknown"),
     ("dkms_state", ("dkms", "unparsed"), ["zfs is odd"], "pass"),
-    ("dkms_state", ("dkms",), {"available": False, "error": "dkms is not installed", "entries": [], "unparsed": [], "leftovers": []}, "unknown"),
+    (
+        "dkms_state",
+        ("dkms",),
+        {"available": False, "error": "dkms is not installed", "entries": [], "unparsed": [], "leftovers": []},
+        "unknown",
+    ),
     ("kernel_headers", ("headers", KERNEL), False, "not_applicable"),
     ("kernel_headers", ("headers",), {}, "unknown"),
     ("dkms_stale", ("dkms", "entries"), [dkms_entry(), dkms_entry(OLD, state="built")], "fail"),
     ("dkms_stale", ("dkms", "entries"), [dkms_entry(), dkms_entry("550.1.1", kernel=None, state="added")], "fail"),
-    ("dkms_stale", ("dkms",), {"available": False, "error": "rc 1", "entries": [], "unparsed": [], "leftovers": []}, "unknown"),
+    (
+        "dkms_stale",
+        ("dkms",),
+        {"available": False, "error": "rc 1", "entries": [], "unparsed": [], "leftovers": []},
+        "unknown",
+    ),
     (
         "dkms_leftover",
         ("dkms", "leftovers"),
-        [{"name": "nvidia-current", "version": NEW, "kernel": KERNEL, "arch": None, "path": "/p", "reason": "interrupted"}],
+        [
+            {
+                "name": "nvidia-current",
+                "version": NEW,
+                "kernel": KERNEL,
+                "arch": None,
+                "path": "/p",
+                "reason": "interrupted",
+            }
+        ],
         "fail",
     ),
     ("next_boot_kernel", ("kernel", "next_boot"), None, "unknown"),
@@ -154,8 +212,18 @@ TABLE = [
     ("next_boot_kernel", ("modules", KERNEL), module(OLD), "fail"),
     ("next_boot_kernel", ("modules", KERNEL), module(error="rc 1"), "unknown"),
     ("loaded_version", ("loaded", "version"), OLD, "fail"),
-    ("loaded_version", ("loaded",), {"state": "not_loaded", "version": None, "flavour": None, "disagree": False, "nouveau": False}, "fail"),
-    ("loaded_version", ("loaded",), {"state": "unknown", "version": None, "flavour": None, "disagree": False, "nouveau": False}, "unknown"),
+    (
+        "loaded_version",
+        ("loaded",),
+        {"state": "not_loaded", "version": None, "flavour": None, "disagree": False, "nouveau": False},
+        "fail",
+    ),
+    (
+        "loaded_version",
+        ("loaded",),
+        {"state": "unknown", "version": None, "flavour": None, "disagree": False, "nouveau": False},
+        "unknown",
+    ),
     ("loaded_version", ("loaded", "disagree"), True, "unknown"),
     ("nouveau", ("loaded", "nouveau"), True, "fail"),
     ("nouveau", ("loaded", "nouveau"), None, "unknown"),
@@ -170,10 +238,25 @@ TABLE = [
     ("driver_owner", ("operator",), {"owner": None, "signs": ["/run/nvidia: Permission denied"]}, "unknown"),
     ("gsp_firmware", ("gsp_firmware",), [], "fail"),
     ("gsp_firmware", ("gsp_firmware",), [OLD], "fail"),
-    ("dpkg_interrupted", ("dpkg", "interrupted"), [{"package": "nvidia-kernel-dkms", "state": "half-configured"}], "fail"),
+    (
+        "dpkg_interrupted",
+        ("dpkg", "interrupted"),
+        [{"package": "nvidia-kernel-dkms", "state": "half-configured"}],
+        "fail",
+    ),
     ("dpkg_interrupted", ("dpkg", "journal"), 2, "fail"),
-    ("dpkg_interrupted", ("dpkg",), {"available": False, "error": "gone", "journal": 0, "interrupted": [], "packages": {}}, "unknown"),
-    ("dpkg_interrupted", ("dpkg",), {"available": False, "error": "gone", "journal": 1, "interrupted": [], "packages": {}}, "fail"),
+    (
+        "dpkg_interrupted",
+        ("dpkg",),
+        {"available": False, "error": "gone", "journal": 0, "interrupted": [], "packages": {}},
+        "unknown",
+    ),
+    (
+        "dpkg_interrupted",
+        ("dpkg",),
+        {"available": False, "error": "gone", "journal": 1, "interrupted": [], "packages": {}},
+        "fail",
+    ),
     ("runfile_remains", ("runfile",), ["/usr/bin/nvidia-uninstall"], "fail"),
 ]
 
@@ -189,7 +272,9 @@ def test_one_thing_wrong(ident, path, value, expected):
 
 
 def test_the_table_reaches_every_finding_in_the_direction_of_fail():
-    assert set(row[0] for row in TABLE if row[3] == "fail") | {"kernel_headers"} == set(item["id"] for item in audit.decide(good(), NEW)["findings"])
+    assert set(row[0] for row in TABLE if row[3] == "fail") | {"kernel_headers"} == set(
+        item["id"] for item in audit.decide(good(), NEW)["findings"]
+    )
 
 
 def without(facts, name):
@@ -198,7 +283,8 @@ def without(facts, name):
     return blank
 
 
-SIGNALS = sorted(set(empty()) - {"gsp_disabled", "runfile", "headers"})  # the three are not witnesses: their absence says nothing good
+# the three are not witnesses: their absence says nothing good
+SIGNALS = sorted(set(empty()) - {"gsp_disabled", "runfile", "headers"})
 
 
 @pytest.mark.parametrize("signal", SIGNALS)
@@ -220,13 +306,22 @@ def test_a_signal_that_is_taken_away_never_improves_a_verdict(signal, broken):
 def test_the_odd_one_out_is_named():
     facts = changed(("library", "version"), OLD)
     message = [item["message"] for item in audit.decide(facts)["findings"] if item["id"] == "versions_agree"][0]
-    assert "library libnvidia-ml is 535.216.03" in message and "Not every part of the driver is 535.261.03" in message and "package" not in message
+    assert (
+        "library libnvidia-ml is 535.216.03" in message
+        and "Not every part of the driver is 535.261.03" in message
+        and "package" not in message
+    )
 
 
 def test_with_a_wanted_version_everything_else_is_odd():
     item = [item for item in audit.decide(good(), OLD)["findings"] if item["id"] == "versions_agree"][0]
     assert item["status"] == "fail" and item["expected"] == OLD
-    for name in ("loaded module", "library libnvidia-ml", "package nvidia-kernel-dkms", "module for kernel %s" % KERNEL):
+    for name in (
+        "loaded module",
+        "library libnvidia-ml",
+        "package nvidia-kernel-dkms",
+        "module for kernel %s" % KERNEL,
+    ):
         assert name in item["message"]
     assert "persistenced" not in item["message"]
 
@@ -236,7 +331,11 @@ def test_headers_missing_for_a_kernel_without_a_module_name_the_package():
     facts["kernel"]["installed"] = [KERNEL, "6.1.0-99-amd64"]
     facts["headers"]["6.1.0-99-amd64"] = False
     facts["modules"]["6.1.0-99-amd64"] = None
-    found = [item for item in audit.decide(facts, NEW)["findings"] if item["id"] == "kernel_headers" and item["status"] == "fail"]
+    found = [
+        item
+        for item in audit.decide(facts, NEW)["findings"]
+        if item["id"] == "kernel_headers" and item["status"] == "fail"
+    ]
     assert found[0]["entity"] == "6.1.0-99-amd64" and "linux-headers-6.1.0-99-amd64" in found[0]["next_step"]
 
 
@@ -261,7 +360,11 @@ def test_secure_boot_with_an_unsigned_module():
     facts = changed(("secure_boot",), {"state": "enabled", "keys": ["key"]})
     facts["modules"][KERNEL]["signer"] = None
     document = audit.decide(facts, NEW)
-    assert status_of(document, "secure_boot") == ["fail"] and not document["reboot_safe"] and "not signed" in document["reboot_safe_reason"]
+    assert (
+        status_of(document, "secure_boot") == ["fail"]
+        and not document["reboot_safe"]
+        and "not signed" in document["reboot_safe_reason"]
+    )
 
 
 def test_secure_boot_is_judged_for_every_kernel():
@@ -276,7 +379,9 @@ def test_secure_boot_is_judged_for_every_kernel():
     assert found == {KERNEL: "pass", other: "fail"} and document["verdict"] == "fail" and document["reboot_safe"]
     facts["kernel"]["next_boot"] = other
     document = audit.decide(facts, NEW)
-    assert [item["entity"] for item in document["findings"] if item["id"] == "secure_boot"] == [other, KERNEL], "the next one first"
+    assert [item["entity"] for item in document["findings"] if item["id"] == "secure_boot"] == [other, KERNEL], (
+        "the next one first"
+    )
     assert not document["reboot_safe"] and "'somebody'" in document["reboot_safe_reason"]
     # a key that a kernel's build made for itself is another one in the next build, under the same name
     facts["secure_boot"]["built_in"] = ["Build time autogenerated kernel key", "Canonical Ltd. Kernel Module Signing"]
@@ -305,7 +410,10 @@ def test_an_empty_machine_gets_clear_messages(wanted):
 def test_with_no_driver_at_all_the_message_says_so():
     facts = empty()
     document = audit.decide(facts)
-    assert "No NVIDIA driver is installed" in [item["message"] for item in document["findings"] if item["id"] == "versions_agree"][0]
+    assert (
+        "No NVIDIA driver is installed"
+        in [item["message"] for item in document["findings"] if item["id"] == "versions_agree"][0]
+    )
     assert "No driver is installed" in document["reboot_safe_reason"]
 
 
@@ -320,9 +428,19 @@ def test_after_an_installation_the_loaded_driver_is_not_held_against_the_node():
 @pytest.mark.parametrize(
     ("path", "value", "required", "words"),
     [
-        (("loaded", "version"), OLD, True, "driver 535.216.03 is loaded, the module on disk for the running kernel is 535.261.03"),
+        (
+            ("loaded", "version"),
+            OLD,
+            True,
+            "driver 535.216.03 is loaded, the module on disk for the running kernel is 535.261.03",
+        ),
         (("library", "version"), OLD, True, "the library is 535.216.03"),
-        (("loaded",), {"state": "not_loaded", "version": None, "flavour": None, "disagree": False, "nouveau": False}, True, "not loaded"),
+        (
+            ("loaded",),
+            {"state": "not_loaded", "version": None, "flavour": None, "disagree": False, "nouveau": False},
+            True,
+            "not loaded",
+        ),
         (("kernel", "next_boot"), "6.1.0-99-amd64", True, "6.1.0-99-amd64 boots next"),
         (("kernel", "next_boot"), None, False, ""),
         (("loaded", "nouveau"), True, True, "nouveau is loaded"),
@@ -380,7 +498,11 @@ def test_the_verdict(statuses, expected):
 
 def test_the_target_is_what_most_of_the_driver_says():
     facts = good()
-    assert findings.target_version(facts, OLD) == OLD and findings.target_version(facts) == NEW and findings.target_version(empty()) is None
+    assert (
+        findings.target_version(facts, OLD) == OLD
+        and findings.target_version(facts) == NEW
+        and findings.target_version(empty()) is None
+    )
     facts["dpkg"]["packages"] = {}
     facts["modules"] = {KERNEL: module(OLD)}
     assert findings.target_version(facts) == OLD
@@ -394,7 +516,14 @@ REVISION = NEW + "-1"
     ("wanted", "statuses", "words"),
     [
         (REVISION, ["pass"], ""),
-        (NEW + "-2~bpo13+1", ["fail"], "Not every package of the driver is 535.261.03-2~bpo13+1: libnvidia-ml1 is 535.261.03-1, nvidia-kernel-dkms is"),
+        (
+            NEW + "-2~bpo13+1",
+            ["fail"],
+            (
+                "Not every package of the driver is 535.261.03-2~bpo13+1: libnvidia-ml1 is 535.261.03-1, "
+                "nvidia-kernel-dkms is"
+            ),
+        ),
         (NEW, [], ""),
         (None, [], ""),
     ],
@@ -409,7 +538,12 @@ def test_a_package_version_that_is_wanted_is_held_against_the_packages_alone(wan
 
 def test_packages_of_other_sources_may_have_another_revision():
     facts = good()
-    facts["dpkg"]["packages"]["libnvidia-egl"] = {"version": NEW + "-7", "arch": "amd64", "status": "ii ", "source": "nvidia-open-gpu-kernel-modules"}
+    facts["dpkg"]["packages"]["libnvidia-egl"] = {
+        "version": NEW + "-7",
+        "arch": "amd64",
+        "status": "ii ",
+        "source": "nvidia-open-gpu-kernel-modules",
+    }
     assert audit.decide(facts, REVISION)["verdict"] == "pass"
 
 
@@ -423,8 +557,16 @@ def test_a_package_version_that_nothing_has_is_not_proven():
     ("loaded", "on_disk", "reason"),
     [
         ({"nvidia": "A", "nvidia_drm": "B"}, {"nvidia": "A", "nvidia_drm": "B", "nvidia_uvm": "C"}, ""),
-        ({"nvidia": "A", "nvidia_drm": "B"}, {"nvidia": "A", "nvidia_drm": "X"}, "nvidia_drm on disk was built from other source of the same version"),
-        ({"nvidia": "A", "nvidia_drm": "B"}, {"nvidia": "Y", "nvidia_drm": "X"}, "nvidia, nvidia_drm on disk were built from other source"),
+        (
+            {"nvidia": "A", "nvidia_drm": "B"},
+            {"nvidia": "A", "nvidia_drm": "X"},
+            "nvidia_drm on disk was built from other source of the same version",
+        ),
+        (
+            {"nvidia": "A", "nvidia_drm": "B"},
+            {"nvidia": "Y", "nvidia_drm": "X"},
+            "nvidia, nvidia_drm on disk were built from other source",
+        ),
         ({"nvidia": "A"}, {}, ""),
         ({}, {"nvidia": "A"}, ""),
     ],

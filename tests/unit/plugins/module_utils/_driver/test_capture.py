@@ -23,7 +23,14 @@ def python(code, *words):
 
 def test_what_a_command_writes_is_taken_whole():
     answer = capture.run(python("import sys; sys.stdout.write('a' * 300000)"), 30, 1000000)
-    assert (answer.state, answer.rc, len(answer.data), answer.truncated, answer.left_behind, answer.message) == ("ok", 0, 300000, False, None, "")
+    assert (answer.state, answer.rc, len(answer.data), answer.truncated, answer.left_behind, answer.message) == (
+        "ok",
+        0,
+        300000,
+        False,
+        None,
+        "",
+    )
 
 
 def test_more_than_the_limit_is_cut_and_said():
@@ -54,7 +61,9 @@ def test_one_that_cannot_be_ended_is_left_behind_and_named():
         assert answer.state == "timeout"
         assert "its process %d cannot be ended and was left behind" % (answer.left_behind,) in answer.message
         assert os.getsid(answer.left_behind) == answer.left_behind, "it has a session of its own"
-        assert sorted(os.readlink("/proc/%d/fd/%d" % (answer.left_behind, number)).split(":")[0] for number in range(3)) == ["/dev/null", "pipe", "pipe"]
+        assert sorted(
+            os.readlink("/proc/%d/fd/%d" % (answer.left_behind, number)).split(":")[0] for number in range(3)
+        ) == ["/dev/null", "pipe", "pipe"]
     finally:
         os.killpg(answer.left_behind, signal.SIGKILL)
         os.waitpid(answer.left_behind, 0)
@@ -67,12 +76,15 @@ def test_a_child_that_keeps_the_pipe_is_not_waited_for():
     assert (answer.state, answer.rc, answer.data) == ("ok", 0, b"done\n")
 
 
-@pytest.mark.parametrize("argv, state, words", [
-    (["gpufleet-no-such-command"], "absent", "gpufleet-no-such-command: command not found"),
-    (["/"], "failed", "/ cannot be started: Permission denied"),
-    (python("import sys; sys.exit('NVML is sick')"), "failed", "answered rc 1: NVML is sick"),
-    (python("print('No devices'); raise SystemExit(6)"), "failed", "answered rc 6: No devices"),
-])
+@pytest.mark.parametrize(
+    "argv, state, words",
+    [
+        (["gpufleet-no-such-command"], "absent", "gpufleet-no-such-command: command not found"),
+        (["/"], "failed", "/ cannot be started: Permission denied"),
+        (python("import sys; sys.exit('NVML is sick')"), "failed", "answered rc 1: NVML is sick"),
+        (python("print('No devices'); raise SystemExit(6)"), "failed", "answered rc 6: No devices"),
+    ],
+)
 def test_one_that_fails_says_why(argv, state, words):
     answer = capture.run(argv, 30, 1000)
     assert answer.state == state and words in answer.message

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A driver is loaded anew on a simulated node: real files below /sys and /proc, the simulator's modprobe and rmmod, stand-in services."""
+"""A driver is loaded anew on a simulated node: real files below /sys and /proc, the simulator's modprobe and rmmod,
+stand-in services.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,15 @@ pytestmark = pytest.mark.pythons
 
 OLD, NEW, RELEASE = simnode.OLD, simnode.NEW, simnode.RELEASE
 FIRST, SECOND = "nvidia-dcgm.service", "nvidia-persistenced.service"
-OPTIONS = {"policy": "auto", "services": [FIRST, SECOND], "version": None, "force": False, "nvswitch": True, "settle_s": 1.0, "stop_timeout_s": 10}
+OPTIONS = {
+    "policy": "auto",
+    "services": [FIRST, SECOND],
+    "version": None,
+    "force": False,
+    "nvswitch": True,
+    "settle_s": 1.0,
+    "stop_timeout_s": 10,
+}
 
 
 class System:
@@ -37,7 +47,11 @@ class System:
         base = self.node.root / "proc" / str(pid)
         (base / "fd").mkdir(parents=True)
         os.symlink("/dev/nvidia0", str(base / "fd/3"))
-        for name, text in (("comm", "p%d\n" % pid), ("cgroup", "0::/system.slice/%s\n" % unit), ("status", "Uid:\t0\t0\t0\t0\n")):
+        for name, text in (
+            ("comm", "p%d\n" % pid),
+            ("cgroup", "0::/system.slice/%s\n" % unit),
+            ("status", "Uid:\t0\t0\t0\t0\n"),
+        ):
             (base / name).write_text(text)
 
     def ends(self, pid):
@@ -47,7 +61,14 @@ class System:
     def __call__(self, argv, timeout=None):
         words = [word for word in argv if not word.startswith("-")]
         if words[:2] == ["systemctl", "show"]:
-            return 0, "\n\n".join("Id=%s\nNames=%s\nActiveState=%s" % (name, name, "active" if name in self.running else "inactive") for name in words[2:]), ""
+            return (
+                0,
+                "\n\n".join(
+                    "Id=%s\nNames=%s\nActiveState=%s" % (name, name, "active" if name in self.running else "inactive")
+                    for name in words[2:]
+                ),
+                "",
+            )
         if words[0] in ("modinfo", "grubby"):
             return self.real(argv)
         key = " ".join(words[-2:]) if words[0] == "systemctl" else " ".join(words)
@@ -72,6 +93,7 @@ class System:
         if argv[0] == "grubby":
             return 127, "", "grubby: command not found"
         from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
+
         return Runner()(argv)
 
     def loaded(self):
@@ -148,7 +170,9 @@ def test_a_reference_that_stays_after_the_services_stopped(system):
         system.ends(system.running.pop(name))
     system.log.clear()
     result = task(system, policy="reload").run()
-    assert result["action"] == "refuse" and system.log == [], "seen before anything is stopped where no process holds a device"
+    assert result["action"] == "refuse" and system.log == [], (
+        "seen before anything is stopped where no process holds a device"
+    )
 
 
 def test_a_reference_that_goes_in_a_moment_is_waited_for(system):
@@ -165,7 +189,9 @@ def test_a_reference_that_comes_between_two_unloads(system):
     result = task(system).run()
     assert "rmmod nvidia" not in system.log and system.log[-2:] == STARTED
     assert result["action"] == "reboot" and "module nvidia is in use again" in result["reboot_reason"]
-    assert result["problems"], "modules of the new driver do not go with the old one, which is said and left to the reboot"
+    assert result["problems"], (
+        "modules of the new driver do not go with the old one, which is said and left to the reboot"
+    )
 
 
 def test_a_module_that_does_not_go(system):
@@ -180,8 +206,17 @@ def test_a_module_that_does_not_go(system):
 def test_a_driver_that_does_not_load(system):
     system.breaks["modprobe nvidia"] = "modprobe: ERROR: could not insert 'nvidia': No such device"
     result = task(system).run()
-    assert system.log[-2:] == STARTED and (result["action"], result["version"], result["reboot_required"]) == ("refuse", None, False)
-    assert result["problems"] == ["could not load nvidia (modprobe nvidia answered rc 1: modprobe: ERROR: could not insert 'nvidia': No such device)"]
+    assert system.log[-2:] == STARTED and (result["action"], result["version"], result["reboot_required"]) == (
+        "refuse",
+        None,
+        False,
+    )
+    assert result["problems"] == [
+        (
+            "could not load nvidia (modprobe nvidia answered rc 1: modprobe: ERROR: could not insert "
+            "'nvidia': No such device)"
+        )
+    ]
 
 
 def test_one_module_of_several_does_not_load(system):
@@ -195,7 +230,9 @@ def test_another_version_than_the_one_on_the_disk_is_loaded(system):
     version = system.node.root / "run/gpusim/sys/module/nvidia/version"
     system.on["modprobe nvidia_uvm"] = lambda: version.write_text(OLD + "\n")
     result = task(system).run()
-    assert result["action"] == "refuse" and result["problems"] == ["after the reload driver %s is loaded, expected driver %s" % (OLD, NEW)]
+    assert result["action"] == "refuse" and result["problems"] == [
+        "after the reload driver %s is loaded, expected driver %s" % (OLD, NEW)
+    ]
 
 
 def test_a_service_that_does_not_stop_is_started_again(system):
@@ -231,7 +268,11 @@ def test_nothing_is_loaded_yet(system):
     for name in list(system.running):
         system.ends(system.running.pop(name))
     result = task(system).run()
-    assert system.log == ["modprobe nvidia", "modprobe nvidia_uvm"] and result["version"] == NEW and result["action"] == "reload"
+    assert (
+        system.log == ["modprobe nvidia", "modprobe nvidia_uvm"]
+        and result["version"] == NEW
+        and result["action"] == "reload"
+    )
 
 
 def test_another_kernel_boots_next(system):

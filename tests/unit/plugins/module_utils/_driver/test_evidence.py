@@ -29,14 +29,21 @@ def value(what):
 
 
 def snapshot(**gpu):
-    known = {"index": 0, "uuid": value(UUID), "compute_processes": value([{"pid": 4711, "used_bytes": 1024}]), "graphics_processes": value([])}
+    known = {
+        "index": 0,
+        "uuid": value(UUID),
+        "compute_processes": value([{"pid": 4711, "used_bytes": 1024}]),
+        "graphics_processes": value([]),
+    }
     return {"status": "ok", "message": "", "gpus": [dict(known, **gpu)]}
 
 
 def smi(text="", state="ok", **fields):
     def take(argv, timeout_s, limit):
         assert argv == ["nvidia-smi", "-q", "-x"]
-        return capture.Captured(**dict(dict(state=state, rc=0, data=text.encode(), truncated=False, left_behind=None, message=""), **fields))
+        return capture.Captured(
+            **dict(dict(state=state, rc=0, data=text.encode(), truncated=False, left_behind=None, message=""), **fields)
+        )
 
     return take
 
@@ -49,9 +56,16 @@ def root(tmp_path):
     recordings.write(tmp_path, "/proc/4711/cmdline", "python3\0--token=hunter2\0")
     recordings.write(tmp_path, "/proc/4711/environ", "TOKEN=hunter2\0")
     recordings.write(tmp_path, "/proc/4711/cgroup", "0::/system.slice/train.service\n")
-    recordings.write(tmp_path, "/dev/kmsg", (
-        "6,0,0,-;Linux version 6.1.0\n6,1,10,-;Command line: nvidia.token=hunter2\n12,2,20,-;NVRM: said a process, hunter2\n"
-        "6,3,1500000,-;NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n6,4,2000000,-;usb 1-1: new device\n"))
+    recordings.write(
+        tmp_path,
+        "/dev/kmsg",
+        (
+            "6,0,0,-;Linux version 6.1.0\n6,1,10,-;Command line: nvidia.token=hunter2\n"
+            "12,2,20,-;NVRM: said a process, hunter2\n"
+            "6,3,1500000,-;NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.\n"
+            "6,4,2000000,-;usb 1-1: new device\n"
+        ),
+    )
     (tmp_path / "proc" / "4711" / "fd").mkdir()
     (tmp_path / "proc" / "4711" / "fd" / "5").symlink_to("/dev/nvidia0")
     return tmp_path
@@ -71,16 +85,31 @@ def as_root(monkeypatch):
 def test_a_node_that_tells_everything(root, as_root):
     files, missing = gather(root)
     assert missing == {}
-    assert json.loads(files["processes.json"]["text"]) == {"left_out": 0, "processes": [{
-        "pid": 4711, "uid": 1000, "comm": "python3", "unit": "train.service", "cgroup": "/system.slice/train.service", "devices": ["/dev/nvidia0"],
-        "gpus": [{"gpu": UUID, "kind": "compute", "used_bytes": 1024}]}]}
+    assert json.loads(files["processes.json"]["text"]) == {
+        "left_out": 0,
+        "processes": [
+            {
+                "pid": 4711,
+                "uid": 1000,
+                "comm": "python3",
+                "unit": "train.service",
+                "cgroup": "/system.slice/train.service",
+                "devices": ["/dev/nvidia0"],
+                "gpus": [{"gpu": UUID, "kind": "compute", "used_bytes": 1024}],
+            }
+        ],
+    }
     log = files["kernel.log"]["text"].splitlines()
     assert log == [
-        "# source: kmsg", "# read to its end", "# The last 1 lines about the NVIDIA driver, of at most 10.",
+        "# source: kmsg",
+        "# read to its end",
+        "# The last 1 lines about the NVIDIA driver, of at most 10.",
         "[    1.500000] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.",
         "# The last 3 lines of the kernel, of at most 10; 1 that may hold secrets were left out.",
-        "[    0.000000] Linux version 6.1.0", "[    1.500000] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.",
-        "[    2.000000] usb 1-1: new device"]
+        "[    0.000000] Linux version 6.1.0",
+        "[    1.500000] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.",
+        "[    2.000000] usb 1-1: new device",
+    ]
     assert files["nvidia-smi.xml"]["text"] == XML % "python3"
     assert not any(entry["truncated"] for entry in files.values())
 
@@ -117,13 +146,23 @@ def test_nvidia_smi_that_is_not_there(root, as_root):
 
 
 def test_nvidia_smi_that_hangs_leaves_what_it_wrote(root, as_root):
-    files, missing = gather(root, take=smi("<nvidia_smi_log>\n<gpu>", state="timeout", rc=None, left_behind=9, message="hangs; 9 was left behind"))
+    files, missing = gather(
+        root,
+        take=smi(
+            "<nvidia_smi_log>\n<gpu>", state="timeout", rc=None, left_behind=9, message="hangs; 9 was left behind"
+        ),
+    )
     assert missing == {"nvidia-smi.xml": "hangs; 9 was left behind"}
     assert (files["nvidia-smi.xml"]["truncated"], files["nvidia-smi.xml"]["note"]) == (True, "hangs; 9 was left behind")
 
 
 def test_nvidia_smi_that_complains_is_no_file(root, as_root):
-    files, missing = gather(root, take=smi("Failed to initialize NVML", state="failed", rc=18, message="answered rc 18: Failed to initialize NVML"))
+    files, missing = gather(
+        root,
+        take=smi(
+            "Failed to initialize NVML", state="failed", rc=18, message="answered rc 18: Failed to initialize NVML"
+        ),
+    )
     assert "nvidia-smi.xml" not in files and "rc 18" in missing["nvidia-smi.xml"]
 
 
@@ -147,7 +186,9 @@ def test_nvidia_smi_is_not_started_beside_an_nvml_that_hangs(root, as_root, stat
 
 @pytest.mark.parametrize("shot", [None, [], {}, "x"])
 def test_a_reading_without_a_snapshot(root, as_root, shot):
-    found = evidence.gather({"snapshot": shot, "problems": {"system": "burst"}}, str(root), no_command, 10, 5, smi(XML % "x"))
+    found = evidence.gather(
+        {"snapshot": shot, "problems": {"system": "burst"}}, str(root), no_command, 10, 5, smi(XML % "x")
+    )
     missing = dict((entry["part"], entry["reason"]) for entry in found["missing"])
     assert missing["reading.json: system"] == "burst" and "reading.json: snapshot" in missing
     assert set(found["files"]) == {"processes.json", "kernel.log", "nvidia-smi.xml"}
@@ -166,7 +207,9 @@ def test_a_process_that_is_gone_has_its_number(root, as_root):
 
 def test_too_many_processes_are_cut_and_counted(root, as_root, monkeypatch):
     monkeypatch.setattr(evidence, "MAX_PROCESSES", 3)
-    entry = gather(root, snapshot(graphics_processes=value([{"pid": pid, "used_bytes": 1} for pid in range(10, 19)])))[0]["processes.json"]
+    entry = gather(root, snapshot(graphics_processes=value([{"pid": pid, "used_bytes": 1} for pid in range(10, 19)])))[
+        0
+    ]["processes.json"]
     assert (entry["truncated"], entry["note"]) == (True, "7 processes were left out")
     assert len(json.loads(entry["text"])["processes"]) == 3
 
@@ -184,4 +227,6 @@ def test_a_proc_that_cannot_be_listed(root, as_root, monkeypatch):
     monkeypatch.setattr(evidence.holders, "read", lambda root: None)
     files, missing = gather(root)
     assert "cannot be listed" in missing["processes.json"]
-    assert [row["pid"] for row in json.loads(files["processes.json"]["text"])["processes"]] == [4711], "NVML still names it"
+    assert [row["pid"] for row in json.loads(files["processes.json"]["text"])["processes"]] == [4711], (
+        "NVML still names it"
+    )

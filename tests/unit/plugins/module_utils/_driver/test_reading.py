@@ -31,8 +31,15 @@ def root(tmp_path):
 
 def test_every_section_is_there_and_the_snapshot_is_the_one_given(root):
     document = reading.gather({"a": "snapshot"}, str(root), no_command)
-    assert (document["schema"], document["boot_id"], document["uptime_s"], document["snapshot"]) == ("gpufleet.reading/1", "3c9f", 61.5, {"a": "snapshot"})
-    took = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.strptime(document["time"], "%Y-%m-%dT%H:%M:%S%z")
+    assert (document["schema"], document["boot_id"], document["uptime_s"], document["snapshot"]) == (
+        "gpufleet.reading/1",
+        "3c9f",
+        61.5,
+        {"a": "snapshot"},
+    )
+    took = datetime.datetime.now(datetime.timezone.utc) - datetime.datetime.strptime(
+        document["time"], "%Y-%m-%dT%H:%M:%S%z"
+    )
     assert datetime.timedelta() <= took < datetime.timedelta(hours=1)
     for section in SECTIONS:
         assert document[section]["schema"].startswith("gpufleet."), section

@@ -25,7 +25,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import (
     units,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import systemtree as tree
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, link, recorded, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import (
+    Recorded,
+    link,
+    recorded,
+    write,
+)
 
 pytestmark = pytest.mark.pythons
 
@@ -54,9 +59,19 @@ def forbid(monkeypatch):
 def test_a_whole_node(root):
     runner = Recorded({"systemctl show": recorded("systemctl-show.txt")})
     found = system.read(root, runner)
-    assert found["schema"] == "gpufleet.system/1" and found["boot_id"] == tree.BOOT and found["uptime_s"] == 4567.89 and found["taint"] == 12289
+    assert (
+        found["schema"] == "gpufleet.system/1"
+        and found["boot_id"] == tree.BOOT
+        and found["uptime_s"] == 4567.89
+        and found["taint"] == 12289
+    )
     assert found["modules"] == ["nvidia", "nvidia_peermem"]
-    assert found["device_nodes"] == [] and found["hung_tasks"] == [] and found["cdi"] == {"specs": []} and found["toolkit"] == []
+    assert (
+        found["device_nodes"] == []
+        and found["hung_tasks"] == []
+        and found["cdi"] == {"specs": []}
+        and found["toolkit"] == []
+    )
     assert found["libcuda"]["version"] == tree.DRIVER
     assert [item["address"] for item in found["nvswitches"]] == [tree.SWITCH]
     assert found["fabricmanager"] == {"present": False, "version": None} and found["persistenced"] == {"present": False}
@@ -66,8 +81,21 @@ def test_a_whole_node(root):
 def test_a_machine_that_says_nothing(tmp_path):
     found = system.read(str(tmp_path), Recorded({}))
     unread = sorted(key for key, value in found.items() if value is None)
-    assert unread == ["boot_id", "device_nodes", "device_numbers", "device_params", "hung_tasks", "infiniband", "modules", "nvlink_managers", "nvswitches",
-                      "pci", "taint", "units", "uptime_s"]
+    assert unread == [
+        "boot_id",
+        "device_nodes",
+        "device_numbers",
+        "device_params",
+        "hung_tasks",
+        "infiniband",
+        "modules",
+        "nvlink_managers",
+        "nvswitches",
+        "pci",
+        "taint",
+        "units",
+        "uptime_s",
+    ]
 
 
 def test_nothing_is_written(root):
@@ -81,11 +109,21 @@ def test_nothing_is_written(root):
 
 # ---- units ----
 
+
 def test_units():
     runner = Recorded({"systemctl show": recorded("systemctl-show.txt")})
     found = units.read(runner)
-    assert found["nvidia-persistenced.service"] == {"load": "loaded", "active": "active", "sub": "running", "result": "success", "enabled": "enabled"}
-    assert found["nvidia-fabricmanager.service"]["load"] == "not-found" and found["nvidia-fabricmanager.service"]["enabled"] is None
+    assert found["nvidia-persistenced.service"] == {
+        "load": "loaded",
+        "active": "active",
+        "sub": "running",
+        "result": "success",
+        "enabled": "enabled",
+    }
+    assert (
+        found["nvidia-fabricmanager.service"]["load"] == "not-found"
+        and found["nvidia-fabricmanager.service"]["enabled"] is None
+    )
     assert found["nvidia-dcgm.service"]["active"] == "failed" and found["nvidia-dcgm.service"]["result"] == "exit-code"
     assert found["gpufleet-mig.service"]["active"] == "inactive"
     assert found["nvidia-imex.service"] is None, "systemd said nothing of it"
@@ -98,13 +136,17 @@ def test_a_watched_alias_is_the_unit_it_stands_for(monkeypatch):
     assert found["dcgm.service"] == found["nvidia-dcgm.service"] != {}
 
 
-@pytest.mark.parametrize("answer", [(1, "", "Failed to connect to bus"), (124, "", ""), (0, "", ""), (1, "Id=a.service\nLoadState=loaded\n", "")])
+@pytest.mark.parametrize(
+    "answer",
+    [(1, "", "Failed to connect to bus"), (124, "", ""), (0, "", ""), (1, "Id=a.service\nLoadState=loaded\n", "")],
+)
 def test_systemd_that_cannot_be_asked(answer):
     assert units.read(Recorded({"systemctl show": answer})) is None
     assert units.read(Recorded({})) is None
 
 
 # ---- device nodes ----
+
 
 @pytest.fixture
 def character_devices(monkeypatch):
@@ -128,13 +170,32 @@ def character_devices(monkeypatch):
 
 
 def test_device_nodes(root, character_devices):
-    for name, numbers in (("nvidia0", "195:0"), ("nvidiactl", "195:255"), ("nvidia-uvm", "508:0"), ("nvidia-caps/nvidia-cap1", "234:1"), ("null", "1:3")):
+    for name, numbers in (
+        ("nvidia0", "195:0"),
+        ("nvidiactl", "195:255"),
+        ("nvidia-uvm", "508:0"),
+        ("nvidia-caps/nvidia-cap1", "234:1"),
+        ("null", "1:3"),
+    ):
         write(root, "/dev/" + name, numbers).chmod(0o660)
     write(root, "/dev/nvidia1", "no device").chmod(0o666)
     found = dict((item["path"], item) for item in device_nodes.read(root))
-    assert sorted(found) == ["/dev/nvidia-caps/nvidia-cap1", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl"]
-    assert found["/dev/nvidiactl"] == {"path": "/dev/nvidiactl", "kind": "char", "mode": "0660", "uid": os.getuid(),
-                                       "gid": os.stat(root + "/dev/nvidiactl").st_gid, "major": 195, "minor": 255}
+    assert sorted(found) == [
+        "/dev/nvidia-caps/nvidia-cap1",
+        "/dev/nvidia-uvm",
+        "/dev/nvidia0",
+        "/dev/nvidia1",
+        "/dev/nvidiactl",
+    ]
+    assert found["/dev/nvidiactl"] == {
+        "path": "/dev/nvidiactl",
+        "kind": "char",
+        "mode": "0660",
+        "uid": os.getuid(),
+        "gid": os.stat(root + "/dev/nvidiactl").st_gid,
+        "major": 195,
+        "minor": 255,
+    }
     assert found["/dev/nvidia1"]["kind"] == "file" and found["/dev/nvidia1"]["major"] is None
     missing = dict.fromkeys(["kind", "mode", "uid", "gid", "major", "minor"])
     assert device_nodes.describe(root, "/dev/nvidia9") == dict(missing, path="/dev/nvidia9")
@@ -146,7 +207,12 @@ def test_a_link_in_place_of_a_device_node(root):
 
 
 def test_device_numbers_and_parameters(root):
-    assert device_nodes.numbers(root) == {"nvidia-frontend": 195, "nvidiactl": 195, "nvidia-caps": 234, "nvidia-uvm": 508}
+    assert device_nodes.numbers(root) == {
+        "nvidia-frontend": 195,
+        "nvidiactl": 195,
+        "nvidia-caps": 234,
+        "nvidia-uvm": 508,
+    }
     assert device_nodes.wanted(root) == {"mode": "0660", "uid": 0, "gid": 44, "modify": True}
     write(root, "/proc/driver/nvidia/params", "DeviceFileMode: 438\n")
     assert device_nodes.wanted(root) is None
@@ -156,11 +222,26 @@ def test_device_numbers_and_parameters(root):
 
 # ---- InfiniBand ----
 
+
 def test_infiniband_ports(root, forbid):
-    tree.port(root, "mlx5_1", state="1: DOWN", phys="2: Polling", rate="10 Gb/sec (4X SDR)", layer="Ethernet", downed="x")
+    tree.port(
+        root, "mlx5_1", state="1: DOWN", phys="2: Polling", rate="10 Gb/sec (4X SDR)", layer="Ethernet", downed="x"
+    )
     found = infiniband.read(root)
-    assert found["mlx5_0/1"] == {"state": "ACTIVE", "phys_state": "LinkUp", "rate": "400 Gb/sec (4X NDR)", "link_layer": "InfiniBand", "link_downed": 0}
-    assert found["mlx5_1/1"] == {"state": "DOWN", "phys_state": "Polling", "rate": "10 Gb/sec (4X SDR)", "link_layer": "Ethernet", "link_downed": None}
+    assert found["mlx5_0/1"] == {
+        "state": "ACTIVE",
+        "phys_state": "LinkUp",
+        "rate": "400 Gb/sec (4X NDR)",
+        "link_layer": "InfiniBand",
+        "link_downed": 0,
+    }
+    assert found["mlx5_1/1"] == {
+        "state": "DOWN",
+        "phys_state": "Polling",
+        "rate": "10 Gb/sec (4X SDR)",
+        "link_layer": "Ethernet",
+        "link_downed": None,
+    }
     os.unlink(root + "/sys/class/infiniband/mlx5_0/ports/1/state")
     assert infiniband.read(root)["mlx5_0/1"]["state"] is None
     forbid(root + "/sys/class/infiniband/mlx5_0/ports")
@@ -177,20 +258,25 @@ def test_no_infiniband(tmp_path):
 
 # ---- PCI ----
 
+
 def test_links_and_error_counts(root):
     links, switches = pcilink.read(root)
     assert sorted(links) == [tree.SWITCH, tree.GPU] and switches == [{"address": tree.SWITCH, "device": "0x2330"}]
     assert links[tree.GPU] == {
-        "link_speed": "32.0 GT/s PCIe", "link_width": "16", "max_link_speed": "32.0 GT/s PCIe", "max_link_width": "16",
+        "link_speed": "32.0 GT/s PCIe",
+        "link_width": "16",
+        "max_link_speed": "32.0 GT/s PCIe",
+        "max_link_width": "16",
         "aer": {"correctable": 7, "nonfatal": 1, "fatal": 0},
-        "upstream": {"address": tree.PORT, "aer": {"correctable": 3, "nonfatal": 0, "fatal": 0}}}
+        "upstream": {"address": tree.PORT, "aer": {"correctable": 3, "nonfatal": 0, "fatal": 0}},
+    }
     assert links[tree.SWITCH]["aer"] == {} and links[tree.SWITCH]["upstream"] is None
 
 
 def test_error_counts_that_cannot_be_read(root):
     write(root, "/sys/bus/pci/devices/%s/aer_dev_fatal" % tree.GPU, "DLP 0\n")
     os.unlink(root + "/sys/bus/pci/devices/%s/current_link_width" % tree.GPU)
-    link_, = [item for address, item in pcilink.read(root)[0].items() if address == tree.GPU]
+    (link_,) = [item for address, item in pcilink.read(root)[0].items() if address == tree.GPU]
     assert link_["aer"] is None and link_["link_width"] is None
     os.unlink(root + "/sys/bus/pci/devices/%s/aer_dev_fatal" % tree.GPU)
     assert pcilink.read(root)[0][tree.GPU]["aer"] is None, "one of three counters is gone"
@@ -199,6 +285,7 @@ def test_error_counts_that_cannot_be_read(root):
 
 
 # ---- tasks ----
+
 
 class Clock:
     """Time that only passes while somebody sleeps; what happens meanwhile is given as functions, one for each sleep."""
@@ -236,13 +323,19 @@ def test_a_task_that_stays_in_the_driver(root):
     tree.task(root, 60, "weird) D (name", "D")
     tree.opens(root, 60, "/dev/nvidia3")
     found, clock = look(root)
-    assert found == [{"pid": 60, "process": 60, "comm": "weird) D (name", "state": "D", "seconds": 2.0, "where": "open /dev/nvidia3"}]
+    assert found == [
+        {"pid": 60, "process": 60, "comm": "weird) D (name", "state": "D", "seconds": 2.0, "where": "open /dev/nvidia3"}
+    ]
     assert clock.slept == 4
 
 
 def test_by_the_stack(root):
     base = tree.task(root, 61, "modprobe", "D")
-    write(root, base + "/stack", "[<0>] __down_common+0x1\n[<0>] os_acquire_mutex+0x40 [nvidia]\n[<0>] nvidia_open+0x1 [nvidia]\n")
+    write(
+        root,
+        base + "/stack",
+        "[<0>] __down_common+0x1\n[<0>] os_acquire_mutex+0x40 [nvidia]\n[<0>] nvidia_open+0x1 [nvidia]\n",
+    )
     tree.task(root, 62, "nv_queue", "D", flags=0x208040)
     tree.task(root, 63, "nvme-wq", "D")
     tree.task(root, 64, "xfs-sync", "D", flags=0x208040)
@@ -265,7 +358,13 @@ def test_a_task_that_only_waits_for_a_moment(root, event):
         if event == "ends":
             os.unlink(root + "/proc/60/stat")
         else:
-            tree.task(root, 60, "other" if event == "another" else "smi", "R" if event == "wakes" else "D", switches=11 if event == "runs" else 10)
+            tree.task(
+                root,
+                60,
+                "other" if event == "another" else "smi",
+                "R" if event == "wakes" else "D",
+                switches=11 if event == "runs" else 10,
+            )
 
     tree.task(root, 60, "smi", "D")
     tree.opens(root, 60, "/dev/nvidia3")
@@ -284,12 +383,17 @@ def test_memory_maps_of_a_hung_task_are_never_read(root, monkeypatch):
     monkeypatch.setattr(files, "read_text", lambda path, *rest: read.append(path) or real(path, *rest))
     assert len(look(root)[0]) == 1
     assert [(item["pid"], item["devices"]) for item in holders.read(root)] == [(60, ["/dev/nvidia3"])]
-    assert read and not [path for path in read if "/60/" in path and path.endswith(("/maps", "/cmdline", "/environ", "/smaps"))]
+    assert read and not [
+        path for path in read if "/60/" in path and path.endswith(("/maps", "/cmdline", "/environ", "/smaps"))
+    ]
 
 
 # ---- the kernel ----
 
-@pytest.mark.parametrize(("content", "expected"), [("4567.89 1.0\n", 4567.89), ("7\n", 7.0), ("", None), ("soon", None), ("-1 2", None)])
+
+@pytest.mark.parametrize(
+    ("content", "expected"), [("4567.89 1.0\n", 4567.89), ("7\n", 7.0), ("", None), ("soon", None), ("-1 2", None)]
+)
 def test_uptime(tmp_path, content, expected):
     write(tmp_path, "/proc/uptime", content)
     assert kernel_state.uptime(str(tmp_path)) == expected
@@ -309,6 +413,7 @@ def test_modules_by_proc_where_there_is_no_sys(tmp_path):
 
 
 # ---- CUDA ----
+
 
 def test_no_libcuda_and_two_of_them(root):
     write(root, "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.550.54.15")
@@ -340,13 +445,17 @@ def test_toolkits(root, forbid):
 
 # ---- daemons ----
 
-@pytest.mark.parametrize(("answer", "version"), [
-    ((0, "Fabric Manager version is : 535.261.03\n", ""), "535.261.03"),
-    ((0, "IMEX version is: 580.65\n", ""), "580.65"),
-    ((0, "", "version 1.2.3"), None),
-    ((1, "Fabric Manager version is : 535.261.03\n", ""), None),
-    ((124, "", "killed"), None),
-])
+
+@pytest.mark.parametrize(
+    ("answer", "version"),
+    [
+        ((0, "Fabric Manager version is : 535.261.03\n", ""), "535.261.03"),
+        ((0, "IMEX version is: 580.65\n", ""), "580.65"),
+        ((0, "", "version 1.2.3"), None),
+        ((1, "Fabric Manager version is : 535.261.03\n", ""), None),
+        ((124, "", "killed"), None),
+    ],
+)
 def test_the_version_of_a_daemon(root, answer, version):
     write(root, "/usr/bin/nv-fabricmanager")
     path = files.under(root, "/usr/bin/nv-fabricmanager")
@@ -357,6 +466,7 @@ def test_the_version_of_a_daemon(root, answer, version):
 
 # ---- the switches of NVLink 5 ----
 
+
 def adapter(root, address, vpd, vendor="0x15b3", kind="0x020700"):
     tree.pci_device(root, address, vendor, kind)
     if vpd:
@@ -364,7 +474,9 @@ def adapter(root, address, vpd, vendor="0x15b3", kind="0x020700"):
 
 
 def test_adapters_that_manage_nvlink_switches(root):
-    """By their VPD: an adapter of the network has one that says another thing, a virtual function has none, and other vendors do not matter."""
+    """By their VPD: an adapter of the network has one that says another thing, a virtual function has none, and other
+    vendors do not matter.
+    """
     adapter(root, "0000:05:00.0", "\x82\x06\x00bridge\x90\x09\x00V0\x06SW_MNG\x78")
     adapter(root, "0000:06:00.0", "\x82\x03\x00nic\x78")
     adapter(root, "0000:06:00.1", None)
@@ -398,18 +510,28 @@ def test_the_nvlink_subnet_manager(root, forbid):
 
 # ---- CDI ----
 
+
 def test_cdi(root, forbid):
     write(root, "/etc/cdi/nvidia.yaml", tree.CDI % {"version": tree.DRIVER})
     write(root, "/etc/cdi/broken.yaml", "::")
     write(root, "/etc/cdi/notes.txt", "kind: nvidia.com/gpu")
-    write(root, "/run/cdi/x.json", '{"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": "GPU-1", "containerEdits": '
-                                   '{"deviceNodes": [{"path": "/dev/nvidia0"}]}}]}')
+    write(
+        root,
+        "/run/cdi/x.json",
+        '{"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": "GPU-1", "containerEdits": '
+        '{"deviceNodes": [{"path": "/dev/nvidia0"}]}}]}',
+    )
     link(root, "/var/run", "/run")
     write(root, "/dev/nvidiactl")
     found = dict((item["path"], item) for item in cdi.read(root)["specs"])
     assert sorted(found) == ["/etc/cdi/broken.yaml", "/etc/cdi/nvidia.yaml", "/run/cdi/x.json"]
-    assert found["/etc/cdi/nvidia.yaml"] == {"path": "/etc/cdi/nvidia.yaml", "kind": "nvidia.com/gpu", "devices": ["0", "all"],
-                                             "versions": [tree.DRIVER], "missing": ["/dev/nvidia0"]}
+    assert found["/etc/cdi/nvidia.yaml"] == {
+        "path": "/etc/cdi/nvidia.yaml",
+        "kind": "nvidia.com/gpu",
+        "devices": ["0", "all"],
+        "versions": [tree.DRIVER],
+        "missing": ["/dev/nvidia0"],
+    }
     assert found["/run/cdi/x.json"]["devices"] == ["GPU-1"] and found["/run/cdi/x.json"]["kind"] == "nvidia.com/gpu"
     assert found["/etc/cdi/broken.yaml"]["kind"] is None and found["/etc/cdi/broken.yaml"]["devices"] is None
     forbid(root + "/etc/cdi")

@@ -13,7 +13,9 @@ import pathlib
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, policy, registry, verdict
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
-POLICY = json.loads((pathlib.Path(policy.__file__).parents[2] / "plugin_utils" / "_data" / "health_policy.json").read_text())
+POLICY = json.loads(
+    (pathlib.Path(policy.__file__).parents[2] / "plugin_utils" / "_data" / "health_policy.json").read_text()
+)
 ABSENT = dict(readings.NOT_SUPPORTED)
 RULES = policy.complete(POLICY, registry.IDENTS)
 GONE = "gone"
@@ -38,17 +40,37 @@ def changed(snapshot, change):
         if content == GONE:
             del gpu[key]
         else:
-            gpu[key] = copy.deepcopy(content) if isinstance(content, dict) and "rc" in content else readings.value(copy.deepcopy(content))
+            gpu[key] = (
+                copy.deepcopy(content)
+                if isinstance(content, dict) and "rc" in content
+                else readings.value(copy.deepcopy(content))
+            )
     return snapshot
 
 
-def context(now, then, driver=readings.DRIVER, phase="post", expect=None, policy_change=None, peers=None, reading=None, baseline=None):
+def context(
+    now,
+    then,
+    driver=readings.DRIVER,
+    phase="post",
+    expect=None,
+    policy_change=None,
+    peers=None,
+    reading=None,
+    baseline=None,
+):
     """(reading, baseline, what a judge is given). PEERS changes GPU 0, READING and BASELINE change the documents."""
     snapshot = changed(readings.snapshot(driver=driver), now)
     for key, content in (peers or {}).items():
         snapshot["gpus"][0][key] = content if isinstance(content, dict) and "rc" in content else readings.value(content)
     document = readings.reading(snapshot, **(reading or {}))
-    old = None if then == NO_BASELINE else readings.baseline(**dict({"snapshot": changed(readings.snapshot(driver=driver), then)}, **(baseline or {})))
+    old = (
+        None
+        if then == NO_BASELINE
+        else readings.baseline(
+            **dict({"snapshot": changed(readings.snapshot(driver=driver), then)}, **(baseline or {}))
+        )
+    )
     rules = policy.complete(dict(POLICY, **policy_change), registry.IDENTS) if policy_change else RULES
     return document, old, verdict.context(document, old, rules, None, driver, phase, expect or {}, None)
 
@@ -72,7 +94,17 @@ def holds(one):
     if outcome in (FAIL, UNKNOWN, NOTICE):
         message = check["message"]
         assert readings.uuid(1) in message, message
-        assert any(word in message for word in ("xpected", "answered in the baseline", "cannot be read", "is not known", "no number", "other GPUs")), message
+        assert any(
+            word in message
+            for word in (
+                "xpected",
+                "answered in the baseline",
+                "cannot be read",
+                "is not known",
+                "no number",
+                "other GPUs",
+            )
+        ), message
         assert message.endswith(".") and message.count(". ") >= 1, "what is wrong, and then what to do: %s" % message
     assert check["source"] in ("policy", "baseline", "hardware")
     assert model.ACTIONS.index(check["action"]) >= 0
@@ -96,7 +128,10 @@ def absences(ident, key, fail_action="hold", both=True):
         case(ident, {key: ABSENT}, {key: ABSENT}, SKIP),
     ]
     if both:
-        rows += [case(ident, {key: ABSENT}, {}, FAIL, fail_action, "answered in the baseline"), case(ident, {key: GONE}, {}, FAIL, fail_action)]
+        rows += [
+            case(ident, {key: ABSENT}, {}, FAIL, fail_action, "answered in the baseline"),
+            case(ident, {key: GONE}, {}, FAIL, fail_action),
+        ]
     MISSING.extend(rows)
     return rows
 

@@ -15,7 +15,9 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 
 DATA = pathlib.Path(policy.__file__).resolve().parents[2] / "plugin_utils" / "_data"
 POLICY = json.loads((DATA / "health_policy.json").read_text(encoding="utf-8"))
-TABLES = dict((name, json.loads((DATA / (name + ".json")).read_text(encoding="utf-8"))) for name in ("boards", "xid", "sxid"))
+TABLES = dict(
+    (name, json.loads((DATA / (name + ".json")).read_text(encoding="utf-8"))) for name in ("boards", "xid", "sxid")
+)
 # Addresses of the two GPUs of a healthy reading, and one that NVML does not show.
 GPU0, GPU1, STRANGER = "0000:1a:00", "0000:1b:00", "0000:99:00"
 
@@ -42,12 +44,16 @@ def log(*lines, **change):
 
 
 def ask(ident, kernel_log, phase="adhoc", old=None, tables=None, change=None, **sections):
-    """The checks of IDENT about a reading with KERNEL_LOG; OLD is the kernel log of the baseline; CHANGE changes the policy."""
+    """The checks of IDENT about a reading with KERNEL_LOG; OLD is the kernel log of the baseline; CHANGE changes the
+    policy.
+    """
     document = readings.reading(kernel_log=copy.deepcopy(kernel_log), **copy.deepcopy(sections))
     baseline = None if old is None else readings.baseline(kernel_log=old)
     rules = policy.complete(dict(POLICY, **(change or {})), registry.IDENTS)
-    ctx = verdict.context(document, baseline, rules, TABLES if tables is None else tables, readings.DRIVER, phase, {}, None)
-    row, = [row for row in registry.TABLE if row.ident == ident]
+    ctx = verdict.context(
+        document, baseline, rules, TABLES if tables is None else tables, readings.DRIVER, phase, {}, None
+    )
+    (row,) = [row for row in registry.TABLE if row.ident == ident]
     before = copy.deepcopy((document, baseline))
     answer = row.judge(ctx)
     assert (document, baseline) == before, "a judge changed what it was given"
@@ -67,5 +73,6 @@ def said(checks):
         if word != "pass":
             observed = check["observed"] if isinstance(check["observed"], dict) else {}
             result[check["entity"], observed.get("xid", observed.get("sxid", observed.get("event")))] = word + (
-                ":" + check["action"] if word != "notice" else "")
+                ":" + check["action"] if word != "notice" else ""
+            )
     return result

@@ -19,7 +19,9 @@ HIDDEN = ("gpu.remap_failure", "gpu.remap_pending")
 
 def with_mig(document):
     for gpu in document["snapshot"]["gpus"]:
-        gpu.update(mig_mode_current=value(1), mig_mode_pending=value(1), remapped_rows=failed(3), remap_histogram=failed(3))
+        gpu.update(
+            mig_mode_current=value(1), mig_mode_pending=value(1), remapped_rows=failed(3), remap_histogram=failed(3)
+        )
     return document
 
 
@@ -31,8 +33,16 @@ def torn_down(time="2026-03-01T11:00:00Z", boot_id="x", **change):
 
 
 def judge(found, policy=None, baseline=None, **options):
-    return _health.evaluate(with_mig(readings.reading()), baseline or with_mig(readings.baseline()), dict(LIMIT, **(policy or {})), phase="post",
-                            node=readings.NODE, now=readings.NOW, expect={"mig_free": found}, **options)
+    return _health.evaluate(
+        with_mig(readings.reading()),
+        baseline or with_mig(readings.baseline()),
+        dict(LIMIT, **(policy or {})),
+        phase="post",
+        node=readings.NODE,
+        now=readings.NOW,
+        expect={"mig_free": found},
+        **options,
+    )
 
 
 def statuses(health, idents=HIDDEN):
@@ -50,23 +60,32 @@ def test_a_reading_of_this_boot_without_instances_counts():
 
 def test_what_it_says_counts_too():
     found = torn_down()
-    found["snapshot"]["gpus"][1]["remapped_rows"] = value({"correctable": 0, "uncorrectable": 1, "pending": True, "failure": False})
-    failing = [(check["id"], check["entity"]) for check in judge(found)["checks"] if check["status"] == "fail" and check["id"] in HIDDEN]
+    found["snapshot"]["gpus"][1]["remapped_rows"] = value(
+        {"correctable": 0, "uncorrectable": 1, "pending": True, "failure": False}
+    )
+    failing = [
+        (check["id"], check["entity"])
+        for check in judge(found)["checks"]
+        if check["status"] == "fail" and check["id"] in HIDDEN
+    ]
     assert failing == [("gpu.remap_pending", readings.uuid(1))]
 
 
-@pytest.mark.parametrize("found, said", [
-    (torn_down(boot_id="y"), "it is of boot y, and this is boot x"),
-    (torn_down(boot_id=None), "it is of boot None"),
-    (torn_down(time="2026-03-01T07:59:00Z"), "it was taken 4.0 hours ago, at most 4 are accepted"),
-    (torn_down(time="2026-03-01T12:30:00Z"), "hours ago"),
-    (torn_down(time="yesterday"), "when it was taken is not known"),
-    (torn_down(time=None), "when it was taken is not known"),
-])
+@pytest.mark.parametrize(
+    "found, said",
+    [
+        (torn_down(boot_id="y"), "it is of boot y, and this is boot x"),
+        (torn_down(boot_id=None), "it is of boot None"),
+        (torn_down(time="2026-03-01T07:59:00Z"), "it was taken 4.0 hours ago, at most 4 are accepted"),
+        (torn_down(time="2026-03-01T12:30:00Z"), "hours ago"),
+        (torn_down(time="yesterday"), "when it was taken is not known"),
+        (torn_down(time=None), "when it was taken is not known"),
+    ],
+)
 def test_one_that_cannot_be_used_is_told_and_changes_nothing(found, said):
     health = judge(found)
     assert statuses(health) == {"unknown"}
-    check, = [check for check in health["checks"] if check["id"] == "baseline.mig_free"]
+    (check,) = [check for check in health["checks"] if check["id"] == "baseline.mig_free"]
     assert check["status"] == "unknown" and said in check["message"]
 
 
@@ -81,26 +100,55 @@ def test_one_of_another_node_is_refused():
 
 def test_it_never_hides_what_can_be_read_now_and_stands_for_nothing_else():
     reading = readings.reading()
-    reading["snapshot"]["gpus"][0]["remapped_rows"] = value({"correctable": 0, "uncorrectable": 0, "pending": True, "failure": False})
+    reading["snapshot"]["gpus"][0]["remapped_rows"] = value(
+        {"correctable": 0, "uncorrectable": 0, "pending": True, "failure": False}
+    )
     reading["snapshot"]["gpus"][1]["remapped_rows"] = failed(999)
     before = copy.deepcopy(reading)
-    health = _health.evaluate(reading, readings.baseline(), LIMIT, phase="post", node=readings.NODE, now=readings.NOW, expect={"mig_free": torn_down()})
+    health = _health.evaluate(
+        reading,
+        readings.baseline(),
+        LIMIT,
+        phase="post",
+        node=readings.NODE,
+        now=readings.NOW,
+        expect={"mig_free": torn_down()},
+    )
     assert reading == before
-    assert sorted((check["entity"], check["status"]) for check in health["checks"] if check["id"] == "gpu.remap_pending") == [
-        (readings.uuid(0), "fail"), (readings.uuid(1), "fail")]
+    assert sorted(
+        (check["entity"], check["status"]) for check in health["checks"] if check["id"] == "gpu.remap_pending"
+    ) == [(readings.uuid(0), "fail"), (readings.uuid(1), "fail")]
 
 
 def test_a_waiver_is_the_other_way_out():
-    waivers = [{"check": ident, "reason": "read by hand while the instances were destroyed", "expires": "2026-03-02"} for ident in HIDDEN]
+    waivers = [
+        {"check": ident, "reason": "read by hand while the instances were destroyed", "expires": "2026-03-02"}
+        for ident in HIDDEN
+    ]
     assert statuses(judge(None, policy={"waivers": waivers})) == {"waived"}
 
 
-ALL_HIDDEN = ("gpu.ecc_volatile", "gpu.ecc_volatile_corrected", "gpu.remap_failure", "gpu.remap_pending", "gpu.remap_uncorrectable",
-              "gpu.bank_availability")
+ALL_HIDDEN = (
+    "gpu.ecc_volatile",
+    "gpu.ecc_volatile_corrected",
+    "gpu.remap_failure",
+    "gpu.remap_pending",
+    "gpu.remap_uncorrectable",
+    "gpu.bank_availability",
+)
 
 
 def serving(reading, accepted="all", **options):
-    return _health.evaluate(reading, None, dict(LIMIT), phase="baseline", node=readings.NODE, now=readings.NOW, expect={"mig_hidden": accepted}, **options)
+    return _health.evaluate(
+        reading,
+        None,
+        dict(LIMIT),
+        phase="baseline",
+        node=readings.NODE,
+        now=readings.NOW,
+        expect={"mig_hidden": accepted},
+        **options,
+    )
 
 
 def hidden_reading():
@@ -116,31 +164,59 @@ def test_what_mig_hides_can_be_accepted_of_a_node_that_serves():
 
 
 def test_without_instances_the_rows_have_to_be_told():
-    told = [(check["id"], check["status"]) for check in serving(hidden_reading(), accepted="volatile_ecc")["checks"] if check["id"] in ALL_HIDDEN]
+    told = [
+        (check["id"], check["status"])
+        for check in serving(hidden_reading(), accepted="volatile_ecc")["checks"]
+        if check["id"] in ALL_HIDDEN
+    ]
     assert {status for ident, status in told if "ecc" in ident} == {"not_applicable"}
     assert {status for ident, status in told if "ecc" not in ident} == {"unknown"}
 
 
 @pytest.mark.parametrize("key", ["remapped_rows", "remap_histogram", "ecc_volatile_uncorrected"])
-@pytest.mark.parametrize("change", [
-    {"mig_mode_current": value(0)}, {"mig_mode_current": failed(15)}, {"mig_mode_current": failed(3)}, {"rc": 15}, {"rc": 999}, {"rc": 4},
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mig_mode_current": value(0)},
+        {"mig_mode_current": failed(15)},
+        {"mig_mode_current": failed(3)},
+        {"rc": 15},
+        {"rc": 999},
+        {"rc": 4},
+    ],
+)
 def test_nothing_else_is_accepted(key, change):
     """Neither of a GPU that is not known to be in MIG mode, nor another answer than that it is not supported."""
     found = hidden_reading()
     gpu = found["snapshot"]["gpus"][0]
-    gpu.update({"mig_mode_current": change["mig_mode_current"]} if "mig_mode_current" in change else {key: failed(change["rc"])})
+    gpu.update(
+        {"mig_mode_current": change["mig_mode_current"]}
+        if "mig_mode_current" in change
+        else {key: failed(change["rc"])}
+    )
     # A GPU whose peers answer, so that no board lacks the value.
-    found["snapshot"]["gpus"][1].update({key: readings.reading()["snapshot"]["gpus"][1][key], "mig_mode_current": value(0)})
+    found["snapshot"]["gpus"][1].update(
+        {key: readings.reading()["snapshot"]["gpus"][1][key], "mig_mode_current": value(0)}
+    )
     with_it, without = serving(found), serving(found, accepted="none")
     entity = readings.uuid(0)
-    of = [[(check["id"], check["status"]) for check in health["checks"] if check["entity"] == entity and check["id"] in ALL_HIDDEN
-           and check["status"] in ("fail", "unknown")] for health in (with_it, without)]
-    concerned = {ident for ident, status in of[1]} & {ident for ident in ALL_HIDDEN if _health.mig_free.HIDES[ident] == key}
+    of = [
+        [
+            (check["id"], check["status"])
+            for check in health["checks"]
+            if check["entity"] == entity and check["id"] in ALL_HIDDEN and check["status"] in ("fail", "unknown")
+        ]
+        for health in (with_it, without)
+    ]
+    concerned = {ident for ident, status in of[1]} & {
+        ident for ident in ALL_HIDDEN if _health.mig_free.HIDES[ident] == key
+    }
     assert concerned and {ident for ident, status in of[0]} >= concerned
 
 
 def test_a_value_that_is_told_is_judged_as_always():
     found = with_mig(readings.reading())
-    found["snapshot"]["gpus"][0]["remapped_rows"] = value({"correctable": 0, "uncorrectable": 1, "pending": True, "failure": False})
+    found["snapshot"]["gpus"][0]["remapped_rows"] = value(
+        {"correctable": 0, "uncorrectable": 1, "pending": True, "failure": False}
+    )
     assert ("gpu.remap_pending", "fail") in [(check["id"], check["status"]) for check in serving(found)["checks"]]

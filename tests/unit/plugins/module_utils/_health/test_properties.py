@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What holds for every reading: nothing gets better by not being seen, the order of GPUs means nothing, and no reading is an accident."""
+"""What holds for every reading: nothing gets better by not being seen, the order of GPUs means nothing, and no reading
+is an accident.
+"""
 
 from __future__ import annotations
 
@@ -16,27 +18,62 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import TABLES
 
-hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these")
+hypothesis = pytest.importorskip(
+    "hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these"
+)
 st = hypothesis.strategies
 
 # How bad a verdict is; fail and unknown both keep a node out of service.
 BLOCKS = {"pass": False, "unknown": True, "fail": True}
 
-CHANGES = st.lists(st.tuples(
-    st.integers(0, 2),
-    st.sampled_from(sorted(set(readings.gpu(0)) - {"index"})),
-    st.sampled_from([{"value": 1, "rc": 0}, {"value": 0, "rc": 0}, {"value": [True], "rc": 0}, {"value": "x", "rc": 0}, readings.failed(15),
-                     readings.failed(3), readings.failed(13), readings.failed(999), None, "damaged",
-                     {"value": {"pending": True, "failure": False}, "rc": 0}]),
-), max_size=3)
-# Ways to take a signal away. "Not supported" is an answer of the hardware about itself, and only the baseline can contradict it.
-GONE = st.sampled_from(["delete", None, {}, {"value": None, "rc": 0}, readings.failed(13), readings.failed(4), readings.failed(999), readings.failed(-1)])
+CHANGES = st.lists(
+    st.tuples(
+        st.integers(0, 2),
+        st.sampled_from(sorted(set(readings.gpu(0)) - {"index"})),
+        st.sampled_from(
+            [
+                {"value": 1, "rc": 0},
+                {"value": 0, "rc": 0},
+                {"value": [True], "rc": 0},
+                {"value": "x", "rc": 0},
+                readings.failed(15),
+                readings.failed(3),
+                readings.failed(13),
+                readings.failed(999),
+                None,
+                "damaged",
+                {"value": {"pending": True, "failure": False}, "rc": 0},
+            ]
+        ),
+    ),
+    max_size=3,
+)
+# Ways to take a signal away. "Not supported" is an answer of the hardware about itself, and only the baseline can
+# contradict it.
+GONE = st.sampled_from(
+    [
+        "delete",
+        None,
+        {},
+        {"value": None, "rc": 0},
+        readings.failed(13),
+        readings.failed(4),
+        readings.failed(999),
+        readings.failed(-1),
+    ]
+)
 GONE_WITH_BASELINE = st.sampled_from([readings.failed(3), readings.failed(2)]) | GONE
 
 
 def judge(snapshot, audit, baseline, phase="adhoc"):
-    return _health.evaluate(dict(readings.reading(), snapshot=snapshot, audit=audit), baseline=baseline, phase=phase, node=readings.NODE, now=readings.NOW,
-                            tables=TABLES)
+    return _health.evaluate(
+        dict(readings.reading(), snapshot=snapshot, audit=audit),
+        baseline=baseline,
+        phase=phase,
+        node=readings.NODE,
+        now=readings.NOW,
+        tables=TABLES,
+    )
 
 
 def reading(changes):
@@ -142,18 +179,59 @@ def test_unknown_never_passes_and_a_blocked_node_is_told_what_to_do(changes):
         assert (health["verdict"], health["action"]) == ("pass", "none")
 
 
-@hypothesis.given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=3), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-    st.sampled_from(["status", "nvml", "rc", "gpus", "count", "value", "system", "driver_version", "handle", "uuid", "pci", "versions", "modules", "kernel"]),
-    inner, max_size=4), max_leaves=20), st.data())
+@hypothesis.given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=3),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "status",
+                        "nvml",
+                        "rc",
+                        "gpus",
+                        "count",
+                        "value",
+                        "system",
+                        "driver_version",
+                        "handle",
+                        "uuid",
+                        "pci",
+                        "versions",
+                        "modules",
+                        "kernel",
+                    ]
+                ),
+                inner,
+                max_size=4,
+            )
+        ),
+        max_leaves=20,
+    ),
+    st.data(),
+)
 def test_rubbish_is_never_healthy(rubbish, data):
     snapshot, audit = (rubbish, readings.audit(4)) if data.draw(st.booleans()) else (readings.snapshot(4), rubbish)
     assert BLOCKS[judge(snapshot, audit, None)["verdict"]]
 
 
 ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers(-2, 2 ** 64) | st.floats() | st.sampled_from(["", "x", "0", "NVIDIA", "0000:1a:00.0", "2026-01-01T00:00:00Z"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
-        st.sampled_from(["value", "rc", "error", "kind", "xid", "pci", "state", "active", "aer", "errors", "link"]), inner, max_size=3), max_leaves=6)
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2**64)
+    | st.floats()
+    | st.sampled_from(["", "x", "0", "NVIDIA", "0000:1a:00.0", "2026-01-01T00:00:00Z"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["value", "rc", "error", "kind", "xid", "pci", "state", "active", "aer", "errors", "link"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
 OTHER = st.sampled_from([True, False, 0, 1, 3, 999, -1, "x", "", "failed", 1e9])
 
 
@@ -165,10 +243,20 @@ def whole(log=()):
     return document
 
 
-EVENTS = st.lists(st.fixed_dictionaries({
-    "kind": st.sampled_from(["xid", "sxid", "fallen_off", "api_mismatch", "rm_init_failed", "oops", "new"]), "seq": st.just(1001),
-    "monotonic_us": st.just(61000000), "pci": st.sampled_from(["0000:1a:00.0", "0000:99:00.0", None]), "xid": st.sampled_from([13, 48, 79, 94, 999]),
-    "sxid": st.sampled_from([11001, 20034]), "text": st.just("NVRM: x")}), max_size=2)
+EVENTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "kind": st.sampled_from(["xid", "sxid", "fallen_off", "api_mismatch", "rm_init_failed", "oops", "new"]),
+            "seq": st.just(1001),
+            "monotonic_us": st.just(61000000),
+            "pci": st.sampled_from(["0000:1a:00.0", "0000:99:00.0", None]),
+            "xid": st.sampled_from([13, 48, 79, 94, 999]),
+            "sxid": st.sampled_from([11001, 20034]),
+            "text": st.just("NVRM: x"),
+        }
+    ),
+    max_size=2,
+)
 
 
 def keys(document, path=()):
@@ -183,13 +271,17 @@ def at(document, path):
 
 
 def evaluate(document, old=None, **options):
-    return _health.evaluate(document, old, phase="post" if old else "adhoc", node=readings.NODE, now=readings.NOW, tables=TABLES, **options)
+    return _health.evaluate(
+        document, old, phase="post" if old else "adhoc", node=readings.NODE, now=readings.NOW, tables=TABLES, **options
+    )
 
 
 @pytest.mark.parametrize("old", [None, readings.baseline()], ids=["alone", "compared"])
 def test_the_reading_that_is_broken_below_is_healthy(old):
     health = evaluate(whole(), old)
-    assert [check for check in health["checks"] if check["status"] in ("fail", "unknown")] == [] and health["verdict"] == "pass"
+    assert [check for check in health["checks"] if check["status"] in ("fail", "unknown")] == [] and health[
+        "verdict"
+    ] == "pass"
 
 
 # Limits that the hardware tells are no signal: one that is gone is taken from the baseline or the policy.
@@ -199,7 +291,9 @@ INVENTORIES = (("system", "infiniband"), ("audit", "versions", "driver_packages"
 
 
 def honest(document, leaf):
-    """Whether LEAF is a signal that a healthy node has: taking it away is then no statement of the hardware about itself."""
+    """Whether LEAF is a signal that a healthy node has: taking it away is then no statement of the hardware about
+    itself.
+    """
     return at(document, leaf) is not None and not set(LIMITS) & set(leaf)
 
 
@@ -215,7 +309,11 @@ def test_a_fault_cannot_be_hidden_by_taking_it_away(log, data):
     document = whole(log)
     old = data.draw(st.sampled_from([None, "baseline"])) and readings.baseline()
     if not log or data.draw(st.booleans()):
-        leaves = [path for path in keys(document) if not isinstance(at(document, path), (dict, list)) and honest(document, path)]
+        leaves = [
+            path
+            for path in keys(document)
+            if not isinstance(at(document, path), (dict, list)) and honest(document, path)
+        ]
         leaf = data.draw(st.sampled_from(leaves))
         document = without(document, leaf, data.draw(OTHER))
     else:
@@ -237,7 +335,9 @@ def test_no_reading_is_an_accident(log, damage, data):
         if data.draw(st.integers(0, 3)):
             document = without(document, data.draw(st.sampled_from(list(places(document)))), content)
         else:
-            old["snapshot" if data.draw(st.booleans()) else "system"] = data.draw(st.sampled_from([{}, {"gpus": []}, {"gpus": [{}]}]))
+            old["snapshot" if data.draw(st.booleans()) else "system"] = data.draw(
+                st.sampled_from([{}, {"gpus": []}, {"gpus": [{}]}])
+            )
     try:
         health = evaluate(document, old)
     except _health.BaselineError:
@@ -266,11 +366,15 @@ def test_a_waiver_waives_what_it_names_and_nothing_else(changes, data):
         return check["id"] == ident and entity in (None, check["entity"])
 
     def state(health, wanted):
-        return sorted((check["id"], check["entity"], check["status"]) for check in health["checks"] if named(check) is wanted)
+        return sorted(
+            (check["id"], check["entity"], check["status"]) for check in health["checks"] if named(check) is wanted
+        )
 
     assert state(before, False) == state(after, False)
     assert all(status not in ("fail", "unknown") for ident, entity, status in state(after, True))
-    assert [(ident, entity) for ident, entity, status in state(before, True)] == [(ident, entity) for ident, entity, status in state(after, True)]
+    assert [(ident, entity) for ident, entity, status in state(before, True)] == [
+        (ident, entity) for ident, entity, status in state(after, True)
+    ]
 
 
 @hypothesis.given(EVENTS, CHANGES)

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The kernel that boots by default: decided on recorded menus, set with the boot loader's tools, read back, and proven before."""
+"""The kernel that boots by default: decided on recorded menus, set with the boot loader's tools, read back, and proven
+before.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,13 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import boot_default, kernels
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, Recorded, kernel, recorded, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import (
+    KERNEL,
+    Recorded,
+    kernel,
+    recorded,
+    write,
+)
 
 pytestmark = pytest.mark.pythons
 
@@ -65,7 +73,10 @@ def test_a_kernel_is_made_the_default_once(root):
     assert boot_default.act(str(root), loader, OLD, uname) is True
     assert loader.calls == ["grub-mkconfig", "grub-editenv"]
     assert kernels.find_next_boot(str(root), Recorded({}), [OLD, KERNEL]) == (OLD, "grubenv saved_entry")
-    assert boot_default.act(str(root), loader, OLD, uname) is False and loader.calls == ["grub-mkconfig", "grub-editenv"]
+    assert boot_default.act(str(root), loader, OLD, uname) is False and loader.calls == [
+        "grub-mkconfig",
+        "grub-editenv",
+    ]
     assert boot_default.act(str(root), loader, KERNEL, uname) is True and loader.calls[2:] == ["grub-editenv"]
 
 
@@ -79,19 +90,29 @@ def test_without_a_pin_a_default_that_is_right_is_left_as_it_is(root):
     """Also where the boot loader is not known, and not where another kernel boots next."""
     loader, facts = Loader(root), boot_default.read(str(root), Recorded({}), uname)
     for more in ({}, {"loader": None}):
-        assert boot_default.decide(dict(facts, **more), KERNEL, pin=False) == {"problem": None, "changed": False, "menu": False}
+        assert boot_default.decide(dict(facts, **more), KERNEL, pin=False) == {
+            "problem": None,
+            "changed": False,
+            "menu": False,
+        }
     assert boot_default.decide(dict(facts, loader=None), KERNEL)["problem"]
     assert boot_default.act(str(root), loader, KERNEL, uname, pin=False) is False and loader.calls == []
     assert boot_default.decide(dict(facts, installed=[OLD]), KERNEL, pin=False)["problem"]
-    assert boot_default.act(str(root), loader, OLD, uname, pin=False) is True and loader.calls == ["grub-mkconfig", "grub-editenv"]
+    assert boot_default.act(str(root), loader, OLD, uname, pin=False) is True and loader.calls == [
+        "grub-mkconfig",
+        "grub-editenv",
+    ]
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"installed": [KERNEL]}, "is not installed so that it can boot; there is: " + KERNEL),
-    ({"loader": None}, "the boot loader is not known"),
-    ({"one_time": "1>2"}, "is set to boot once"),
-    ({"entries": {}}, "has no entry in /boot/grub/grub.cfg"),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"installed": [KERNEL]}, "is not installed so that it can boot; there is: " + KERNEL),
+        ({"loader": None}, "the boot loader is not known"),
+        ({"one_time": "1>2"}, "is set to boot once"),
+        ({"entries": {}}, "has no entry in /boot/grub/grub.cfg"),
+    ],
+)
 def test_what_keeps_a_kernel_from_being_the_default(root, change, words):
     facts = dict(boot_default.read(str(root), Recorded({}), uname), **change)
     plan = boot_default.decide(facts, OLD)
@@ -106,12 +127,15 @@ def test_a_refusal_changes_nothing(root):
     assert loader.calls == []
 
 
-@pytest.mark.parametrize(("answers", "words"), [
-    ({"grub-mkconfig": (1, "", "no device")}, "grub-mkconfig .* answered rc 1: no device"),
-    ({"grub-editenv": (1, "", "full")}, "answered rc 1: full"),
-    ({"grub-editenv": (0, "", "")}, "was made the default, and %s boots next" % KERNEL),
-    ({"grub-mkconfig": (0, "", "")}, "was made the default, and %s boots next" % KERNEL),
-])
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({"grub-mkconfig": (1, "", "no device")}, "grub-mkconfig .* answered rc 1: no device"),
+        ({"grub-editenv": (1, "", "full")}, "answered rc 1: full"),
+        ({"grub-editenv": (0, "", "")}, "was made the default, and %s boots next" % KERNEL),
+        ({"grub-mkconfig": (0, "", "")}, "was made the default, and %s boots next" % KERNEL),
+    ],
+)
 def test_a_default_that_does_not_come_about(root, answers, words):
     with pytest.raises(boot_default.BootError, match=words):
         boot_default.act(str(root), Loader(root, **answers), OLD, uname)
@@ -150,13 +174,19 @@ def test_grubby(monkeypatch, tmp_path):
     assert boot_default.act(str(tmp_path), runner, OLD, uname) is False and "--set-default" not in calls
 
 
-@pytest.mark.parametrize(("item", "words"), [
-    (None, "there is no NVIDIA module"),
-    ({"version": None, "error": "modinfo is not installed"}, "modinfo is not installed"),
-    ({"version": "535.216.03", "error": None, "path": "/x.ko", "vermagic": KERNEL + " SMP"}, "is of driver 535.216.03, expected 535.261.03"),
-    ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": OLD + " SMP"}, "is made for %s SMP" % OLD),
-    ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": None}, "no kernel it names"),
-])
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        (None, "there is no NVIDIA module"),
+        ({"version": None, "error": "modinfo is not installed"}, "modinfo is not installed"),
+        (
+            {"version": "535.216.03", "error": None, "path": "/x.ko", "vermagic": KERNEL + " SMP"},
+            "is of driver 535.216.03, expected 535.261.03",
+        ),
+        ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": OLD + " SMP"}, "is made for %s SMP" % OLD),
+        ({"version": NEW, "error": None, "path": "/x.ko", "vermagic": None}, "no kernel it names"),
+    ],
+)
 def test_a_module_that_is_not_proven(monkeypatch, item, words):
     monkeypatch.setattr(boot_default.modules, "read", lambda root, name, runner: item)
     assert words in boot_default.unproven("/", None, KERNEL, NEW)

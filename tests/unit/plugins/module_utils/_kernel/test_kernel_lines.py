@@ -38,44 +38,81 @@ def scan(lines, step_us=1000):
 
 def test_the_driver_of_a_line_is_the_one_that_was_loaded_before_it():
     nvlink = "NVRM: Xid (PCI:0000:1b:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6 0x0)"
-    scanner, events = scan([
-        nvlink,
-        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.86.15  Fri Jun  6 04:03:03 UTC 2025", nvlink,
-        "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  575.57.08  Release Build", nvlink])
+    scanner, events = scan(
+        [
+            nvlink,
+            "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  570.86.15  Fri Jun  6 04:03:03 UTC 2025",
+            nvlink,
+            "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  575.57.08  Release Build",
+            nvlink,
+        ]
+    )
     assert [event.get("driver") for event in events if event["kind"] == "xid"] == [None, "570.86.15", "575.57.08"]
     assert [event["nvlink5"]["layouts"] for event in events if event["kind"] == "xid"] == [[1, 2], [1], [2]]
     assert scanner.driver == "575.57.08"
 
 
-@pytest.mark.parametrize("text", [
-    ["NVRM: The NVIDIA GPU 0000:1b:00.0\nNVRM: (PCI ID: 10de:2330) installed in this system has\nNVRM: fallen off the bus and is not responding to commands."],
-    ["NVRM: The NVIDIA GPU 0000:1b:00.0", "NVRM: (PCI ID: 10de:2330) installed in this system has",
-     "NVRM: fallen off the bus and is not responding to commands."],
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        [
+            (
+                "NVRM: The NVIDIA GPU 0000:1b:00.0\nNVRM: (PCI ID: 10de:2330) installed in this system has\n"
+                "NVRM: fallen off the bus and is not responding to commands."
+            )
+        ],
+        [
+            "NVRM: The NVIDIA GPU 0000:1b:00.0",
+            "NVRM: (PCI ID: 10de:2330) installed in this system has",
+            "NVRM: fallen off the bus and is not responding to commands.",
+        ],
+    ],
+)
 def test_a_gpu_named_in_an_earlier_line_is_the_one_that_fell_off_the_bus(text):
     events = scan(text)[1]
     assert [(event["kind"], event["pci"]) for event in events] == [("fallen_off", "0000:1b:00.0")]
 
 
 def test_a_gpu_named_long_before_is_not_the_one_that_fell_off():
-    events = scan(["NVRM: The NVIDIA GPU 0000:1b:00.0", "NVRM: fallen off the bus and is not responding to commands."], step_us=5000000)[1]
+    events = scan(
+        ["NVRM: The NVIDIA GPU 0000:1b:00.0", "NVRM: fallen off the bus and is not responding to commands."],
+        step_us=5000000,
+    )[1]
     assert [event["pci"] for event in events] == [None]
 
 
 def test_the_versions_of_a_mismatch_may_stand_in_its_second_line():
-    for text in (["NVRM: API mismatch: the client has the version 535.261.03, but\nNVRM: this kernel module has the version 580.95.05.  Please"],
-                 ["NVRM: API mismatch: the client 'dcgm' (pid 7)", "NVRM: has the version 535.261.03, but",
-                  "NVRM: this kernel module has the version 580.95.05.  Please", "NVRM: make sure that this kernel module and all NVIDIA driver"]):
+    for text in (
+        [
+            (
+                "NVRM: API mismatch: the client has the version 535.261.03, but\n"
+                "NVRM: this kernel module has the version 580.95.05.  Please"
+            )
+        ],
+        [
+            "NVRM: API mismatch: the client 'dcgm' (pid 7)",
+            "NVRM: has the version 535.261.03, but",
+            "NVRM: this kernel module has the version 580.95.05.  Please",
+            "NVRM: make sure that this kernel module and all NVIDIA driver",
+        ],
+    ):
         events = scan(text)[1]
-        assert [(event["kind"], event["client"], event["module"]) for event in events] == [("api_mismatch", "535.261.03", "580.95.05")]
+        assert [(event["kind"], event["client"], event["module"]) for event in events] == [
+            ("api_mismatch", "535.261.03", "580.95.05")
+        ]
 
 
 def test_the_three_lines_of_an_sxid_are_one_event():
-    lines = ["nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
-             "nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal, Link 31 LTSSM Fault Up",
-             "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Severity 1 Engine instance 30 Sub-engine instance 00",
-             "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Data {0x10000000, 0x10000000}"]
-    assert [(event["pci"], event["fatal"]) for event in scan(lines)[1]] == [("0000:c1:00.0", True), ("0000:c2:00.0", True)]
+    lines = [
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+        "nvidia-nvswitch0: SXid (PCI:0000:c2:00.0): 20034, Fatal, Link 31 LTSSM Fault Up",
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Severity 1 Engine instance 30 Sub-engine instance 00",
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Data {0x10000000, 0x10000000}",
+    ]
+    assert [(event["pci"], event["fatal"]) for event in scan(lines)[1]] == [
+        ("0000:c1:00.0", True),
+        ("0000:c2:00.0", True),
+    ]
     # The second line alone still says that it was fatal.
     assert [(event["part"], event["fatal"]) for event in scan(lines[2:])[1]] == [("severity", True)]
     # A severity that says otherwise than the first line is not swallowed.
@@ -98,7 +135,8 @@ def test_an_oops_is_the_drivers_only_if_one_of_its_frames_is_in_it():
     ours = TRACE[:5] + [" _nv011234rm+0x1c/0x40 [nvidia]", " nvidia_ioctl+0x60/0x1f0 [nvidia]"] + TRACE[6:]
     events = scan(ours)[1]
     assert [(event["kind"], event["text"][:30], event["frame"]) for event in events] == [
-        ("oops", "BUG: kernel NULL pointer deref", "_nv011234rm+0x1c/0x40 [nvidia]")]
+        ("oops", "BUG: kernel NULL pointer deref", "_nv011234rm+0x1c/0x40 [nvidia]")
+    ]
     assert [event["kind"] for event in scan(["Call Trace:", " uvm_va_block_find+0x1/0x2 [nvidia_uvm]"])[1]] == ["oops"]
 
 
@@ -106,30 +144,45 @@ UBSAN = [
     "UBSAN: array-index-out-of-bounds in /var/lib/dkms/nvidia/535.171.04/build/nvidia-uvm/uvm_pmm_gpu.c:2038:44",
     "index 0 is out of range for type 'uvm_gpu_chunk_t *[*]'",
     "CPU: 24 PID: 3014 Comm: python3 Tainted: P           O       6.8.0-31-generic #31-Ubuntu",
-    "Call Trace:", " <TASK>", " dump_stack_lvl+0x48/0x70", " __ubsan_handle_out_of_bounds+0xc6/0x110",
-    " uvm_pmm_gpu_alloc+0x2f5/0x6d0 [nvidia_uvm]", " </TASK>",
+    "Call Trace:",
+    " <TASK>",
+    " dump_stack_lvl+0x48/0x70",
+    " __ubsan_handle_out_of_bounds+0xc6/0x110",
+    " uvm_pmm_gpu_alloc+0x2f5/0x6d0 [nvidia_uvm]",
+    " </TASK>",
 ]
 DUMP = [
-    "CPU: 3 PID: 99 Comm: nvidia-smi Tainted: P           OE", "Call Trace:", " <TASK>", " dump_stack_lvl+0x44/0x5c",
-    " os_dump_stack+0xe/0x20 [nvidia]", " _nv011486rm+0x334/0x3c0 [nvidia]", " </TASK>",
+    "CPU: 3 PID: 99 Comm: nvidia-smi Tainted: P           OE",
+    "Call Trace:",
+    " <TASK>",
+    " dump_stack_lvl+0x44/0x5c",
+    " os_dump_stack+0xe/0x20 [nvidia]",
+    " _nv011486rm+0x334/0x3c0 [nvidia]",
+    " </TASK>",
 ]
 
 
-@pytest.mark.parametrize("lines, kinds", [
-    (UBSAN, ["ubsan"]),
-    (UBSAN[:-1] + ["---[ end trace ]---"], ["ubsan"]),
-    (UBSAN[:-1] + ["=" * 80], ["ubsan"]),
-    (["NVRM: Xid (PCI:0000:1b:00): 119, pid=99, name=nvidia-smi, Timeout waiting for RPC from GSP0!"] + DUMP, ["xid", "driver_dump"]),
-    # What is more than that is told, before, after and within.
-    (UBSAN + TRACE, ["ubsan", "oops_elsewhere"]),
-    (UBSAN + ["Call Trace:", " nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["ubsan", "oops"]),
-    (UBSAN[:-1] + TRACE[:1] + [" nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["ubsan", "oops"]),
-    (DUMP + ["Call Trace:", " nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["driver_dump", "oops"]),
-    (DUMP[:-1] + TRACE[:1] + [" nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["driver_dump", "oops"]),
-    (["WARNING: CPU: 3 PID: 99 at x.c:1"] + DUMP, ["oops"]),
-    (["Call Trace:", " nvidia_ioctl+0x60/0x1f0 [nvidia]", " os_dump_stack+0xe/0x20 [nvidia]"], ["oops"]),
-    (["Call Trace:", " os_dump_stack+0xe/0x20 [other]", " nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["oops"]),
-])
+@pytest.mark.parametrize(
+    "lines, kinds",
+    [
+        (UBSAN, ["ubsan"]),
+        (UBSAN[:-1] + ["---[ end trace ]---"], ["ubsan"]),
+        (UBSAN[:-1] + ["=" * 80], ["ubsan"]),
+        (
+            ["NVRM: Xid (PCI:0000:1b:00): 119, pid=99, name=nvidia-smi, Timeout waiting for RPC from GSP0!"] + DUMP,
+            ["xid", "driver_dump"],
+        ),
+        # What is more than that is told, before, after and within.
+        (UBSAN + TRACE, ["ubsan", "oops_elsewhere"]),
+        (UBSAN + ["Call Trace:", " nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["ubsan", "oops"]),
+        (UBSAN[:-1] + TRACE[:1] + [" nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["ubsan", "oops"]),
+        (DUMP + ["Call Trace:", " nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["driver_dump", "oops"]),
+        (DUMP[:-1] + TRACE[:1] + [" nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["driver_dump", "oops"]),
+        (["WARNING: CPU: 3 PID: 99 at x.c:1"] + DUMP, ["oops"]),
+        (["Call Trace:", " nvidia_ioctl+0x60/0x1f0 [nvidia]", " os_dump_stack+0xe/0x20 [nvidia]"], ["oops"]),
+        (["Call Trace:", " os_dump_stack+0xe/0x20 [other]", " nvidia_ioctl+0x60/0x1f0 [nvidia]"], ["oops"]),
+    ],
+)
 def test_reports_after_which_the_kernel_goes_on_are_no_oops(lines, kinds):
     assert [event["kind"] for event in scan(lines)[1]] == kinds
 
@@ -139,7 +192,10 @@ def test_what_follows_an_oops_by_far_is_not_in_it():
     assert [event["kind"] for event in scan([TRACE[0]] + ["noise"] * 500 + [frame])[1]] == ["oops_elsewhere"]
     assert [event["kind"] for event in scan(TRACE + [frame])[1]] == ["oops_elsewhere"]
     # An XID within a trace is not lost.
-    assert [event["kind"] for event in scan(TRACE[:5] + ["NVRM: Xid (PCI:0000:1b:00): 79, x"])[1]] == ["oops_elsewhere", "xid"]
+    assert [event["kind"] for event in scan(TRACE[:5] + ["NVRM: Xid (PCI:0000:1b:00): 79, x"])[1]] == [
+        "oops_elsewhere",
+        "xid",
+    ]
 
 
 def test_the_log_knows_the_uuids_of_gpus():
@@ -148,9 +204,15 @@ def test_the_log_knows_the_uuids_of_gpus():
 
 
 def test_the_tail_has_the_drivers_lines_and_no_secrets():
-    lines = ["Command line: root=/dev/sda1 nvidia.NVreg_X=1 token=s3cret", "audit: type=1309 EXECVE a0=nvidia-smi a1=--key=s3cret", "usb 1-1: new device",
-             "nvidia-nvlink: core is up", "NVRM: Xid (PCI:0000:1b:00): 79, pid=1, name=python3, GPU has fallen off the bus.",
-             "Kernel command line: nvidia_drm.modeset=1 password=s3cret", "NVRM: " + "x" * 1000]
+    lines = [
+        "Command line: root=/dev/sda1 nvidia.NVreg_X=1 token=s3cret",
+        "audit: type=1309 EXECVE a0=nvidia-smi a1=--key=s3cret",
+        "usb 1-1: new device",
+        "nvidia-nvlink: core is up",
+        "NVRM: Xid (PCI:0000:1b:00): 79, pid=1, name=python3, GPU has fallen off the bus.",
+        "Kernel command line: nvidia_drm.modeset=1 password=s3cret",
+        "NVRM: " + "x" * 1000,
+    ]
     tail = kernel_lines.tail(lines, 10)
     assert [line[:20] for line in tail] == ["nvidia-nvlink: core ", "NVRM: Xid (PCI:0000:", "NVRM: xxxxxxxxxxxxxx"]
     assert "s3cret" not in "".join(tail) and max(len(line) for line in tail) <= 300
@@ -159,7 +221,9 @@ def test_the_tail_has_the_drivers_lines_and_no_secrets():
 
 
 def test_arbitrary_text_never_raises():
-    hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these")
+    hypothesis = pytest.importorskip(
+        "hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these"
+    )
     st = hypothesis.strategies
     heads = sorted(set(entry["line"] for entry in GOLDEN))
     cut = st.sampled_from(heads).flatmap(lambda line: st.integers(0, len(line)).map(lambda end: line[:end]))
@@ -179,7 +243,16 @@ def test_arbitrary_text_never_raises():
 
 
 def test_hostile_lines_take_no_time():
-    for line in ("NVRM: Xid (" * 4000, "NVRM:" + " fallen" * 20000, "NVRM: Xid (PCI:" + "0:" * 50000 + "): 1", "SXid (" * 9000, "a" * 10**6,
-                 "NVRM: loading NVIDIA UNIX" + " " * 100000, "BUG: " * 10000, "+0x" * 40000, "NVRM: API mismatch" + " has the version 1" * 9000):
+    for line in (
+        "NVRM: Xid (" * 4000,
+        "NVRM:" + " fallen" * 20000,
+        "NVRM: Xid (PCI:" + "0:" * 50000 + "): 1",
+        "SXid (" * 9000,
+        "a" * 10**6,
+        "NVRM: loading NVIDIA UNIX" + " " * 100000,
+        "BUG: " * 10000,
+        "+0x" * 40000,
+        "NVRM: API mismatch" + " has the version 1" * 9000,
+    ):
         scan([line])
         kernel_lines.tail([line], 5)

@@ -24,7 +24,10 @@ XID = "NVRM: Xid (PCI:0000:%s:00): %d, pid=7, name=python3, text"
 
 
 def record(seq, text, us=None, prefix=6, flags="-"):
-    escaped = "".join(char if 31 < ord(char) < 127 and char != "\\" else "".join("\\x%02x" % byte for byte in char.encode()) for char in text)
+    escaped = "".join(
+        char if 31 < ord(char) < 127 and char != "\\" else "".join("\\x%02x" % byte for byte in char.encode())
+        for char in text
+    )
     return "%d,%d,%d,%s;%s\n" % (prefix, seq, 1000 * seq if us is None else us, flags, escaped)
 
 
@@ -49,7 +52,12 @@ class Machine:
 
     def ring(self, first, last, **texts):
         """Records FIRST to LAST; texts are of the records with that number."""
-        return self.kmsg(*[record(seq, texts.get("r%d" % seq, FIRST if seq == 0 else "message %d" % seq)) for seq in range(first, last + 1)])
+        return self.kmsg(
+            *[
+                record(seq, texts.get("r%d" % seq, FIRST if seq == 0 else "message %d" % seq))
+                for seq in range(first, last + 1)
+            ]
+        )
 
     def module(self, version):
         folder = self.path / "sys" / "module" / "nvidia"
@@ -58,17 +66,30 @@ class Machine:
 
     def kept(self, seq, text=None, boot=BOOT, facility="0", transport="kernel"):
         """An entry of the journal for the record SEQ."""
-        self.entries.append({
-            "MESSAGE": text or (FIRST if seq == 0 else "message %d" % seq), "SYSLOG_FACILITY": facility, "_TRANSPORT": transport,
-            "_BOOT_ID": boot.replace("-", ""), "_SOURCE_MONOTONIC_TIMESTAMP": str(1000 * seq), "__MONOTONIC_TIMESTAMP": str(1000 * seq + 50)})
+        self.entries.append(
+            {
+                "MESSAGE": text or (FIRST if seq == 0 else "message %d" % seq),
+                "SYSLOG_FACILITY": facility,
+                "_TRANSPORT": transport,
+                "_BOOT_ID": boot.replace("-", ""),
+                "_SOURCE_MONOTONIC_TIMESTAMP": str(1000 * seq),
+                "__MONOTONIC_TIMESTAMP": str(1000 * seq + 50),
+            }
+        )
 
     def __call__(self, argv, timeout=60):
         self.asked.append(argv)
         if argv == ["journalctl", "--sync"]:
             return self.sync_rc, "", ""
         if argv[-1].startswith("MESSAGE_ID="):
-            return (0 if self.missed else 1), "".join(json.dumps(
-                {"_BOOT_ID": BOOT.replace("-", ""), "__MONOTONIC_TIMESTAMP": str(moment)}) + "\n" for moment in self.missed), ""
+            return (
+                (0 if self.missed else 1),
+                "".join(
+                    json.dumps({"_BOOT_ID": BOOT.replace("-", ""), "__MONOTONIC_TIMESTAMP": str(moment)}) + "\n"
+                    for moment in self.missed
+                ),
+                "",
+            )
         if self.journal_rc:
             return self.journal_rc, "", "journalctl: command not found"
         return 0, "".join((entry if isinstance(entry, str) else json.dumps(entry)) + "\n" for entry in self.entries), ""
@@ -96,7 +117,11 @@ def test_only_what_came_after_the_watermark_counts(machine):
     found = machine.read(mark(6))
     assert codes(found) == [63] and found["complete"] is True and found["source"] == "kmsg" and found["problem"] == ""
     assert found["position"] == mark(9) and found["watermark"] == mark(6)
-    assert (found["events"][0]["seq"], found["events"][0]["monotonic_us"], found["events"][0]["pci"]) == (7, 7000, "0000:1c:00.0")
+    assert (found["events"][0]["seq"], found["events"][0]["monotonic_us"], found["events"][0]["pci"]) == (
+        7,
+        7000,
+        "0000:1c:00.0",
+    )
     assert found["counted"] == {"events": 1, "suppressed": 0}
     assert machine.asked == [], "nothing was missing, so the journal is not asked"
     # The position of a reading is the watermark of the next one.
@@ -140,8 +165,20 @@ def test_the_journal_bridges_what_the_ring_has_lost(machine):
     assert machine.read()["complete"] is True and machine.read()["since_us"] == 0
 
 
-@pytest.mark.parametrize("harm", [
-    "no overlap", "other text", "missed", "missed unreadable", "other boot", "other transport", "garbage", "fails", "a process's"])
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "no overlap",
+        "other text",
+        "missed",
+        "missed unreadable",
+        "other boot",
+        "other transport",
+        "garbage",
+        "fails",
+        "a process's",
+    ],
+)
 def test_a_journal_that_may_lack_something_bridges_nothing(machine, harm):
     if harm == "no overlap":
         bridge(machine, last=20)
@@ -181,7 +218,9 @@ def test_messages_that_the_journal_missed_long_before_do_not_matter(machine):
 
 def test_a_hole_in_the_middle_is_a_hole(machine):
     last = XID % ("1b", 43)
-    texts = [record(seq, last if seq == 13 else "message %d" % seq) for seq in list(range(10, 14)) + list(range(16, 20))]
+    texts = [
+        record(seq, last if seq == 13 else "message %d" % seq) for seq in list(range(10, 14)) + list(range(16, 20))
+    ]
     machine.kmsg(*texts)
     assert machine.read(mark(11))["complete"] is False
     assert machine.read(mark(15))["complete"] is True and machine.read(mark(14))["complete"] is False
@@ -205,7 +244,11 @@ def test_the_journal_stands_in_where_the_log_cannot_be_read(machine):
     assert (found["complete"], codes(found)) == (None, [6]) and "does not answer" in found["problem"]
     del machine.entries[:3]
     machine.sync_rc = 0
-    assert machine.read(mark(4))["complete"] is True and machine.read()["complete"] is False and machine.read(mark(2))["complete"] is False
+    assert (
+        machine.read(mark(4))["complete"] is True
+        and machine.read()["complete"] is False
+        and machine.read(mark(2))["complete"] is False
+    )
 
 
 def test_a_watermark_from_the_journal_fits_the_ring(machine):
@@ -258,8 +301,18 @@ def test_no_boot_id_is_not_known(machine):
     assert found["complete"] is None and codes(found) == [79]
 
 
-@pytest.mark.parametrize("watermark", [
-    "x", [], {}, {"boot_id": 5}, {"boot_id": BOOT}, {"boot_id": BOOT, "seq": "4", "monotonic_us": None}, {"boot_id": BOOT, "seq": -1}])
+@pytest.mark.parametrize(
+    "watermark",
+    [
+        "x",
+        [],
+        {},
+        {"boot_id": 5},
+        {"boot_id": BOOT},
+        {"boot_id": BOOT, "seq": "4", "monotonic_us": None},
+        {"boot_id": BOOT, "seq": -1},
+    ],
+)
 def test_a_watermark_that_is_none_lets_everything_count_and_is_not_complete(machine, watermark):
     machine.ring(0, 3, r2=XID % ("1b", 79))
     found = machine.read(watermark)
@@ -273,8 +326,17 @@ def test_another_log_under_the_same_boot_is_noticed(machine):
 
 
 def test_escaped_bytes_dictionaries_and_lines_in_records(machine):
-    text = "NVRM: The NVIDIA GPU 0000:1b:00.0\nNVRM: (PCI ID: 10de:2330) installed in this system has\nNVRM: fallen off the bus and is not responding"
-    machine.kmsg(record(0, FIRST), " SUBSYSTEM=pci\n", " DEVICE=+pci:0000:1b:00.0\n", record(1, text, flags="-,caller=T77"), record(2, "NVRM: loading é\\ "))
+    text = (
+        "NVRM: The NVIDIA GPU 0000:1b:00.0\nNVRM: (PCI ID: 10de:2330) installed in this system has\n"
+        "NVRM: fallen off the bus and is not responding"
+    )
+    machine.kmsg(
+        record(0, FIRST),
+        " SUBSYSTEM=pci\n",
+        " DEVICE=+pci:0000:1b:00.0\n",
+        record(1, text, flags="-,caller=T77"),
+        record(2, "NVRM: loading é\\ "),
+    )
     found = machine.read()
     assert found["complete"] is True
     assert [(event["kind"], event["pci"]) for event in found["events"]] == [("fallen_off", "0000:1b:00.0")]
@@ -282,14 +344,25 @@ def test_escaped_bytes_dictionaries_and_lines_in_records(machine):
 
 
 def test_the_fragments_of_a_line_are_one_line(machine):
-    machine.kmsg(record(0, FIRST), record(1, "NVRM: Xid (PCI:0000:1b:00): 79", 5, flags="c"), record(2, ", pid=12, GPU has", 6, flags="+"),
-                 record(3, " fallen off the bus.", 7, flags="+"), record(4, "other", 8))
+    machine.kmsg(
+        record(0, FIRST),
+        record(1, "NVRM: Xid (PCI:0000:1b:00): 79", 5, flags="c"),
+        record(2, ", pid=12, GPU has", 6, flags="+"),
+        record(3, " fallen off the bus.", 7, flags="+"),
+        record(4, "other", 8),
+    )
     found = machine.read()
-    assert [(event["kind"], event["xid"], event["pid"], event["text"][-8:]) for event in found["events"]] == [("xid", 79, 12, "the bus.")]
+    assert [(event["kind"], event["xid"], event["pid"], event["text"][-8:]) for event in found["events"]] == [
+        ("xid", 79, 12, "the bus.")
+    ]
     assert found["complete"] is True and found["position"]["seq"] == 4
     # What another process wrote in between is not part of it, and neither is a new message with the flag.
-    machine.kmsg(record(0, FIRST), record(1, "NVRM: Xid (PCI:0000:1b:00): 79, ", 5, flags="c,caller=T1"), record(2, "GPU", 6, flags="c,caller=T2"),
-                 record(3, XID % ("1c", 48), 7, flags="c,caller=T1"))
+    machine.kmsg(
+        record(0, FIRST),
+        record(1, "NVRM: Xid (PCI:0000:1b:00): 79, ", 5, flags="c,caller=T1"),
+        record(2, "GPU", 6, flags="c,caller=T2"),
+        record(3, XID % ("1c", 48), 7, flags="c,caller=T1"),
+    )
     assert codes(machine.read()) == [79, 48]
 
 
@@ -298,7 +371,11 @@ def test_the_driver_of_a_line_is_the_loaded_one_only_if_no_other_was_loaded_sinc
     machine.module("575.57.08")
     machine.ring(0, 5, r3=nvlink)
     found = machine.read(mark(1))
-    assert found["events"][0]["driver"] == "575.57.08" and found["events"][0]["nvlink5"]["layouts"] == [2] and found["events"][0]["nvlink5"]["units"] == [70]
+    assert (
+        found["events"][0]["driver"] == "575.57.08"
+        and found["events"][0]["nvlink5"]["layouts"] == [2]
+        and found["events"][0]["nvlink5"]["units"] == [70]
+    )
     machine.ring(0, 5, r3=nvlink, r4="NVRM: loading NVIDIA UNIX x86_64 Kernel Module  575.57.08  Fri")
     found = machine.read(mark(1))
     assert "driver" not in found["events"][0] and found["events"][0]["nvlink5"]["layouts"] == [1, 2]
@@ -310,19 +387,29 @@ def test_the_driver_of_a_line_is_the_loaded_one_only_if_no_other_was_loaded_sinc
 def test_a_flood_is_counted_and_not_kept(machine):
     machine.kmsg(record(0, FIRST), *[record(seq, XID % ("1b", 31)) for seq in range(1, 501)])
     found = machine.read()
-    assert [event["seq"] for event in found["events"]] == [*range(1, kernel_log.MAX_ALIKE + 1), 500] and found["complete"] is True
-    assert found["suppressed"] == [{"kind": "xid", "pci": "0000:1b:00.0", "code": 31, "count": 500 - kernel_log.MAX_ALIKE - 1, "last_us": 500000}]
+    assert [event["seq"] for event in found["events"]] == [*range(1, kernel_log.MAX_ALIKE + 1), 500] and found[
+        "complete"
+    ] is True
+    assert found["suppressed"] == [
+        {"kind": "xid", "pci": "0000:1b:00.0", "code": 31, "count": 500 - kernel_log.MAX_ALIKE - 1, "last_us": 500000}
+    ]
     assert found["counted"] == {"events": kernel_log.MAX_ALIKE + 1, "suppressed": 1}
     machine.kmsg(record(0, FIRST), *[record(seq, XID % ("1b", seq)) for seq in range(1, 1200)])
     found = machine.read()
     assert found["complete"] is None and "different events" in found["problem"]
     assert len(json.dumps(found)) < 500000
-    assert codes(found) == [*range(1, kernel_log.MAX_EVENTS + 1), *range(1200 - kernel_log.LAST_EVENTS, 1200)], "how it began, and how it ended"
+    assert codes(found) == [*range(1, kernel_log.MAX_EVENTS + 1), *range(1200 - kernel_log.LAST_EVENTS, 1200)], (
+        "how it began, and how it ended"
+    )
 
 
 def test_of_what_comes_again_and_again_every_burst_is_kept(machine):
     """Whether it came more often than the policy allows is the verdict's to say."""
-    bursts = [record(1 + 10 * burst + line, XID % ("1b", 63), 1000 + 2 * burst * kernel_log.BURST_US + line) for burst in range(50) for line in range(10)]
+    bursts = [
+        record(1 + 10 * burst + line, XID % ("1b", 63), 1000 + 2 * burst * kernel_log.BURST_US + line)
+        for burst in range(50)
+        for line in range(10)
+    ]
     machine.kmsg(record(0, FIRST), *bursts)
     found = machine.read(clock=lambda: 40000.0)
     begun = {event["monotonic_us"] // (2 * kernel_log.BURST_US) for event in found["events"]}
@@ -331,15 +418,27 @@ def test_of_what_comes_again_and_again_every_burst_is_kept(machine):
 
 def test_bursts_of_very_many_kinds_are_bounded_and_of_each_kind_the_first_and_the_last_are_kept(machine):
     kinds, bursts = 200, 60
-    machine.kmsg(record(0, FIRST), *[
-        record(1 + burst * kinds + kind, XID % ("1b", 1000 + kind), 1000 + 2 * burst * kernel_log.BURST_US + kind)
-        for burst in range(bursts) for kind in range(kinds)])
+    machine.kmsg(
+        record(0, FIRST),
+        *[
+            record(1 + burst * kinds + kind, XID % ("1b", 1000 + kind), 1000 + 2 * burst * kernel_log.BURST_US + kind)
+            for burst in range(bursts)
+            for kind in range(kinds)
+        ],
+    )
     found = machine.read(clock=lambda: 40000.0)
-    assert len(found["events"]) + sum(each["count"] for each in found["suppressed"]) == kinds * bursts and found["complete"] is True
+    assert (
+        len(found["events"]) + sum(each["count"] for each in found["suppressed"]) == kinds * bursts
+        and found["complete"] is True
+    )
     assert kernel_log.MOST_EVENTS <= len(found["events"]) <= kernel_log.MOST_EVENTS + kinds
-    assert {event["xid"] for event in found["events"][:kinds]} == {event["xid"] for event in found["events"][-kinds:]} == set(range(1000, 1000 + kinds))
+    assert (
+        {event["xid"] for event in found["events"][:kinds]}
+        == {event["xid"] for event in found["events"][-kinds:]}
+        == set(range(1000, 1000 + kinds))
+    )
     # What comes for the first time when there is no more room is kept all the same.
-    machine.kmsg(record(kinds * bursts + 1, XID % ("1b", 79), 39000 * 10 ** 6))
+    machine.kmsg(record(kinds * bursts + 1, XID % ("1b", 79), 39000 * 10**6))
     assert codes(machine.read(clock=lambda: 40000.0))[-1] == 79
 
 
@@ -348,11 +447,18 @@ STATES = {0: "None", 1: "GPU Reset Required", 2: "Node Reboot Required"}
 
 def changed(before, now, gpu="1b"):
     return "NVRM: Xid (PCI:0000:%s:00): 154, GPU recovery action changed from 0x%x (%s) to 0x%x (%s)" % (
-        gpu, before, STATES[before], now, STATES[now])
+        gpu,
+        before,
+        STATES[before],
+        now,
+        STATES[now],
+    )
 
 
 def test_the_last_state_is_kept_however_often_it_changed():
-    hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these")
+    hypothesis = pytest.importorskip(
+        "hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these"
+    )
     st = hypothesis.strategies
 
     @hypothesis.given(st.lists(st.sampled_from(sorted(STATES)), min_size=1, max_size=300), st.integers(0, 90))
@@ -413,7 +519,9 @@ def written(segments):
 
 def test_what_names_the_driver_and_the_last_state_are_kept_in_long_mixed_logs(monkeypatch):
     """Whatever else the log is full of. With more different events than are kept it does not count as complete."""
-    hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these")
+    hypothesis = pytest.importorskip(
+        "hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these"
+    )
     st = hypothesis.strategies
     for name, value in FEW.items():  # small caps, so that short logs reach each of them
         monkeypatch.setattr(kernel_log, name, value)
@@ -421,7 +529,8 @@ def test_what_names_the_driver_and_the_last_state_are_kept_in_long_mixed_logs(mo
     segment = st.one_of(
         st.tuples(st.just("trace"), st.sampled_from([OURS, THEIRS]), gpus, times, seconds),
         st.tuples(st.just("state"), st.sampled_from(sorted(STATES)), gpus, times, seconds),
-        st.tuples(st.just("xid"), st.integers(1000, 1060), gpus, times, seconds))
+        st.tuples(st.just("xid"), st.integers(1000, 1060), gpus, times, seconds),
+    )
     # So many different codes that the caps on all events are reached before the other segments are read.
     floods = st.integers(0, 50).map(lambda number: [("xid", 2000 + code, "1b", 4, 0) for code in range(number)])
 
@@ -446,14 +555,17 @@ def test_what_names_the_driver_and_the_last_state_are_kept_in_long_mixed_logs(mo
         assert set(seen) <= set(ours) and seen[-1:] == ours[-1:] and (found["complete"] is None or seen[:1] == ours[:1])
         for gpu in ("1b", "43"):
             last = [(seq, what[2]) for seq, what in events if what[:2] == ("state", gpu)][-1:]
-            told = [(event["seq"], event["recovery"]["to"]) for event in found["events"]
-                    if event.get("recovery") and event["pci"] == "0000:%s:00.0" % gpu][-1:]
+            told = [
+                (event["seq"], event["recovery"]["to"])
+                for event in found["events"]
+                if event.get("recovery") and event["pci"] == "0000:%s:00.0" % gpu
+            ][-1:]
             assert told == last
 
     holds()
 
 
-@pytest.mark.parametrize("moment, counts", [(5000, False), (5001, True), (10 ** 9, True), (10 ** 15, True)])
+@pytest.mark.parametrize("moment, counts", [(5000, False), (5001, True), (10**9, True), (10**15, True)])
 @pytest.mark.parametrize("seq", [4, None])
 def test_a_watermark_in_the_future_hides_nothing(machine, seq, moment, counts):
     machine.ring(0, 5, r3=XID % ("1b", 79))
@@ -463,8 +575,13 @@ def test_a_watermark_in_the_future_hides_nothing(machine, seq, moment, counts):
 
 
 def test_what_differs_for_a_verdict_is_never_left_out(machine):
-    changes = ["NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"] * 50
-    changes.append("NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x2 (Node Reboot Required)")
+    changes = [
+        "NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
+    ] * 50
+    changes.append(
+        "NVRM: Xid (PCI:0000:1b:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x2 (Node "
+        "Reboot Required)"
+    )
     machine.kmsg(record(0, FIRST), *[record(seq, text) for seq, text in enumerate(changes, 1)])
     assert machine.read()["events"][-1]["recovery"]["to"] == 2
 
@@ -481,8 +598,12 @@ def test_the_tail_and_the_evidence(machine):
     assert machine.read(mark(8), lines=1)["tail"] == ["nvidia-nvlink: up"]
     said = kernel_log.evidence(str(machine.path), machine, 2)
     assert said == {
-        "source": "kmsg", "lines": ["[    0.003000] " + XID % ("1b", 79), "[    0.005000] nvidia-nvlink: up"],
-        "recent": ["[    0.008000] message 8", "[    0.009000] message 9"], "withheld": 1, "problem": ""}
+        "source": "kmsg",
+        "lines": ["[    0.003000] " + XID % ("1b", 79), "[    0.005000] nvidia-nvlink: up"],
+        "recent": ["[    0.008000] message 8", "[    0.009000] message 9"],
+        "withheld": 1,
+        "problem": "",
+    }
 
 
 def test_an_unfinished_line_is_not_there_yet(machine):
@@ -510,7 +631,12 @@ def device(monkeypatch, *answers, **change):
 
 
 def test_the_device_is_read_to_its_end_over_records_that_were_overwritten(monkeypatch):
-    ring = device(monkeypatch, record(5, "a").encode(), OSError(errno.EPIPE, "Broken pipe"), (record(9, "b") + " SUBSYSTEM=x\n").encode())
+    ring = device(
+        monkeypatch,
+        record(5, "a").encode(),
+        OSError(errno.EPIPE, "Broken pipe"),
+        (record(9, "b") + " SUBSYSTEM=x\n").encode(),
+    )
     assert [(entry.seq, entry.text) for entry in ring.records] == [(5, "a"), (9, "b")] and ring.state == "ok"
     assert [(gap.start_us, gap.following.seq) for gap in kernel_log._gaps(ring.records, 4, 4000)] == [(5000, 9)]
 
@@ -531,7 +657,9 @@ def test_the_device_is_left_alone_after_a_while_or_when_it_breaks(monkeypatch):
 
 def test_a_log_that_was_not_read_to_its_end_is_not_complete(machine, monkeypatch):
     machine.ring(0, 9, r3=XID % ("1b", 79))
-    monkeypatch.setattr(kmsg, "_file", lambda descriptor, path: kmsg.Ring([kmsg.parse(record(0, FIRST).encode())], "cut", "it goes on"))
+    monkeypatch.setattr(
+        kmsg, "_file", lambda descriptor, path: kmsg.Ring([kmsg.parse(record(0, FIRST).encode())], "cut", "it goes on")
+    )
     found = machine.read(mark(0))
     assert found["complete"] is None and "goes on" in found["problem"]
 
@@ -546,11 +674,22 @@ def test_a_huge_file_is_read_from_its_end_only(machine, monkeypatch):
 
 def test_entries_of_the_journal():
     plain = BOOT.replace("-", "")
-    good = {"MESSAGE": "a", "_TRANSPORT": "kernel", "_BOOT_ID": plain, "_SOURCE_MONOTONIC_TIMESTAMP": "5", "SYSLOG_FACILITY": "0"}
+    good = {
+        "MESSAGE": "a",
+        "_TRANSPORT": "kernel",
+        "_BOOT_ID": plain,
+        "_SOURCE_MONOTONIC_TIMESTAMP": "5",
+        "SYSLOG_FACILITY": "0",
+    }
     assert journal.entry(json.dumps(good), plain) == kmsg.Record(None, 5, 0, "-", "a")
     assert journal.entry(json.dumps(dict(good, MESSAGE=[78, 86, 10, 255])), plain).text == "NV\n\ufffd"
-    for change in ({"MESSAGE": None}, {"MESSAGE": [999]},
-                   {"_SOURCE_MONOTONIC_TIMESTAMP": None}, {"_SOURCE_MONOTONIC_TIMESTAMP": "1" * 30}, {"SYSLOG_FACILITY": "x"}):
+    for change in (
+        {"MESSAGE": None},
+        {"MESSAGE": [999]},
+        {"_SOURCE_MONOTONIC_TIMESTAMP": None},
+        {"_SOURCE_MONOTONIC_TIMESTAMP": "1" * 30},
+        {"SYSLOG_FACILITY": "x"},
+    ):
         assert journal.entry(json.dumps(dict(good, **change)), plain) is None, change
     for line in ("", "[]", "5", "{", "[" * 100000):
         assert journal.entry(line, plain) is None
@@ -559,17 +698,39 @@ def test_entries_of_the_journal():
 
 
 def test_arbitrary_bytes_never_raise(machine):
-    hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these")
+    hypothesis = pytest.importorskip(
+        "hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these"
+    )
     st = hypothesis.strategies
     line = st.binary(max_size=60) | st.builds(
-        lambda prefix, seq, us, flags, text: b"%d,%d,%d,%s;%s\n" % (prefix, seq, us, flags, text), st.integers(0, 200), st.integers(0, 30),
-        st.integers(0, 10**6), st.sampled_from([b"-", b"c", b"+", b"-,caller=T1"]),
-        st.sampled_from([b"x", (XID % ("1b", 79)).encode(), b"\\x0a\\xff\\xz", b"Call Trace:"]) | st.binary(max_size=20))
+        lambda prefix, seq, us, flags, text: b"%d,%d,%d,%s;%s\n" % (prefix, seq, us, flags, text),
+        st.integers(0, 200),
+        st.integers(0, 30),
+        st.integers(0, 10**6),
+        st.sampled_from([b"-", b"c", b"+", b"-,caller=T1"]),
+        st.sampled_from([b"x", (XID % ("1b", 79)).encode(), b"\\x0a\\xff\\xz", b"Call Trace:"])
+        | st.binary(max_size=20),
+    )
     whole = st.none() | st.integers(-1, 40)
-    watermarks = st.none() | st.fixed_dictionaries({"boot_id": st.sampled_from([BOOT, OTHER]), "seq": whole, "monotonic_us": whole})
-    entries = st.lists(st.text(max_size=20) | st.builds(
-        lambda us, text: json.dumps({"MESSAGE": text, "_TRANSPORT": "kernel", "_BOOT_ID": BOOT.replace("-", ""), "_SOURCE_MONOTONIC_TIMESTAMP": us}),
-        st.integers(0, 99).map(str), st.text(max_size=9)), max_size=4)
+    watermarks = st.none() | st.fixed_dictionaries(
+        {"boot_id": st.sampled_from([BOOT, OTHER]), "seq": whole, "monotonic_us": whole}
+    )
+    entries = st.lists(
+        st.text(max_size=20)
+        | st.builds(
+            lambda us, text: json.dumps(
+                {
+                    "MESSAGE": text,
+                    "_TRANSPORT": "kernel",
+                    "_BOOT_ID": BOOT.replace("-", ""),
+                    "_SOURCE_MONOTONIC_TIMESTAMP": us,
+                }
+            ),
+            st.integers(0, 99).map(str),
+            st.text(max_size=9),
+        ),
+        max_size=4,
+    )
 
     @hypothesis.given(st.lists(line, max_size=8), watermarks, entries)
     def holds(lines, watermark, kept):
@@ -584,7 +745,9 @@ def test_arbitrary_bytes_never_raise(machine):
 
 
 def test_this_machines_own_log():
-    """What the kernel of this machine has; no test machine need have one, so what is asked is only that the answer is honest."""
+    """What the kernel of this machine has; no test machine need have one, so what is asked is only that the answer is
+    honest.
+    """
     first = kernel_log.read()
     assert first["complete"] in (True, False, None) and (first["complete"] is True or first["problem"])
     if first["source"] == "kmsg":

@@ -10,7 +10,14 @@ import collections
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernels
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import KERNEL, Recorded, kernel, link, recorded, write
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import (
+    KERNEL,
+    Recorded,
+    kernel,
+    link,
+    recorded,
+    write,
+)
 
 pytestmark = pytest.mark.pythons
 
@@ -23,34 +30,40 @@ def env_block(**pairs):
     return "# GRUB Environment Block\n" + "".join("%s=%s\n" % item for item in pairs.items()) + "#" * 800
 
 
-@pytest.mark.parametrize(("entry", "expected"), [
-    ("0", KERNEL),
-    ("1", KERNEL),
-    ("1>0", KERNEL),
-    ("1>2", OLD),
-    ("%s>gnulinux-%s-advanced-/dev/vda1" % (SUB, OLD), OLD),
-    ("Advanced options for GNU/Linux>GNU/Linux, with Linux %s" % OLD, OLD),
-    ("gnulinux-simple-/dev/vda1", KERNEL),
-    ("7", None),
-    ("1>9", None),
-    ("%s>gnulinux-9.9.9-advanced-/dev/vda1" % SUB, None),
-    ("gnulinux-%s-advanced-/dev/vda1" % OLD, None),
-    ("", None),
-])
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("0", KERNEL),
+        ("1", KERNEL),
+        ("1>0", KERNEL),
+        ("1>2", OLD),
+        ("%s>gnulinux-%s-advanced-/dev/vda1" % (SUB, OLD), OLD),
+        ("Advanced options for GNU/Linux>GNU/Linux, with Linux %s" % OLD, OLD),
+        ("gnulinux-simple-/dev/vda1", KERNEL),
+        ("7", None),
+        ("1>9", None),
+        ("%s>gnulinux-9.9.9-advanced-/dev/vda1" % SUB, None),
+        ("gnulinux-%s-advanced-/dev/vda1" % OLD, None),
+        ("", None),
+    ],
+)
 def test_entries_of_a_real_menu(entry, expected):
     assert kernels.select(kernels.parse_menu(recorded("grub.cfg")), entry) == expected
 
 
-@pytest.mark.parametrize(("menu", "env", "expected", "source"), [
-    ("grub.cfg", {}, KERNEL, "grub.cfg default"),
-    ("grub.cfg", {"saved_entry": "1>2"}, KERNEL, "grub.cfg default"),
-    ("grub.cfg", {"next_entry": "1>2"}, OLD, "grubenv next_entry"),
-    ("grub.cfg", {"next_entry": "gone"}, None, "leads to no kernel"),
-    ("grub-saved.cfg", {}, KERNEL, "grubenv saved_entry"),
-    ("grub-saved.cfg", {"saved_entry": "1>2"}, OLD, "grubenv saved_entry"),
-    ("grub-saved.cfg", {"saved_entry": "gone"}, None, "leads to no kernel"),
-    ("grub-saved.cfg", {"saved_entry": "1>2", "next_entry": "0"}, KERNEL, "grubenv next_entry"),
-])
+@pytest.mark.parametrize(
+    ("menu", "env", "expected", "source"),
+    [
+        ("grub.cfg", {}, KERNEL, "grub.cfg default"),
+        ("grub.cfg", {"saved_entry": "1>2"}, KERNEL, "grub.cfg default"),
+        ("grub.cfg", {"next_entry": "1>2"}, OLD, "grubenv next_entry"),
+        ("grub.cfg", {"next_entry": "gone"}, None, "leads to no kernel"),
+        ("grub-saved.cfg", {}, KERNEL, "grubenv saved_entry"),
+        ("grub-saved.cfg", {"saved_entry": "1>2"}, OLD, "grubenv saved_entry"),
+        ("grub-saved.cfg", {"saved_entry": "gone"}, None, "leads to no kernel"),
+        ("grub-saved.cfg", {"saved_entry": "1>2", "next_entry": "0"}, KERNEL, "grubenv next_entry"),
+    ],
+)
 def test_the_menu_with_its_environment(tmp_path, menu, env, expected, source):
     write(tmp_path, "/boot/grub/grub.cfg", recorded(menu))
     write(tmp_path, "/boot/grub/grubenv", env_block(**env))
@@ -69,16 +82,26 @@ def test_a_menu_without_a_default_is_unknown(tmp_path):
     assert kernels.find_next_boot(str(tmp_path), NOTHING, [KERNEL])[0] is None
 
 
-@pytest.mark.parametrize(("files", "expected", "source"), [
-    ({"/boot/grub/grubenv": env_block(saved_entry="a>gnulinux-%s-advanced-x" % OLD)}, OLD, "grubenv saved_entry"),
-    ({"/boot/grub/grubenv": env_block(saved_entry="Some title")}, None, "no grub.cfg"),
-    ({"/etc/default/grub": 'GRUB_DEFAULT="a>gnulinux-%s-advanced-x"\n' % OLD}, OLD, "GRUB_DEFAULT"),
-    ({"/etc/default/grub": "GRUB_DEFAULT=0\n"}, KERNEL, "newest installed kernel"),
-    ({"/etc/default/grub": "GRUB_DEFAULT=2\n"}, None, "no grub.cfg"),
-    ({"/etc/default/grub": "GRUB_DEFAULT=0\n", "/etc/default/grub.d/9.cfg": "GRUB_DEFAULT='a>gnulinux-%s-recovery-x'\n" % OLD}, OLD, "GRUB_DEFAULT"),
-    ({"/boot/loader/entries/x.conf": ""}, None, "boot loader entries"),
-    ({}, KERNEL, "newest installed kernel"),
-])
+@pytest.mark.parametrize(
+    ("files", "expected", "source"),
+    [
+        ({"/boot/grub/grubenv": env_block(saved_entry="a>gnulinux-%s-advanced-x" % OLD)}, OLD, "grubenv saved_entry"),
+        ({"/boot/grub/grubenv": env_block(saved_entry="Some title")}, None, "no grub.cfg"),
+        ({"/etc/default/grub": 'GRUB_DEFAULT="a>gnulinux-%s-advanced-x"\n' % OLD}, OLD, "GRUB_DEFAULT"),
+        ({"/etc/default/grub": "GRUB_DEFAULT=0\n"}, KERNEL, "newest installed kernel"),
+        ({"/etc/default/grub": "GRUB_DEFAULT=2\n"}, None, "no grub.cfg"),
+        (
+            {
+                "/etc/default/grub": "GRUB_DEFAULT=0\n",
+                "/etc/default/grub.d/9.cfg": "GRUB_DEFAULT='a>gnulinux-%s-recovery-x'\n" % OLD,
+            },
+            OLD,
+            "GRUB_DEFAULT",
+        ),
+        ({"/boot/loader/entries/x.conf": ""}, None, "boot loader entries"),
+        ({}, KERNEL, "newest installed kernel"),
+    ],
+)
 def test_without_a_menu(tmp_path, files, expected, source):
     for path, content in files.items():
         write(tmp_path, path, content)
@@ -90,12 +113,15 @@ def test_no_kernel_at_all_is_unknown(tmp_path):
     assert kernels.find_next_boot(str(tmp_path), NOTHING, []) == (None, "no kernel that can boot is installed")
 
 
-@pytest.mark.parametrize(("answer", "expected"), [
-    ((0, "/boot/vmlinuz-5.14.0-570.el9.x86_64\n", ""), ("5.14.0-570.el9.x86_64", "grubby --default-kernel")),
-    ((1, "", "broken"), (None, "grubby --default-kernel answered rc 1: broken")),
-    ((0, "nonsense", ""), (None, "grubby --default-kernel answered rc 0: nonsense")),
-    ((127, "", ""), (None, None)),
-])
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ((0, "/boot/vmlinuz-5.14.0-570.el9.x86_64\n", ""), ("5.14.0-570.el9.x86_64", "grubby --default-kernel")),
+        ((1, "", "broken"), (None, "grubby --default-kernel answered rc 1: broken")),
+        ((0, "nonsense", ""), (None, "grubby --default-kernel answered rc 0: nonsense")),
+        ((127, "", ""), (None, None)),
+    ],
+)
 def test_grubby(answer, expected):
     assert kernels.from_grubby("/", Recorded({"grubby": answer})) == expected
 
@@ -105,13 +131,22 @@ def test_installed_kernels_have_an_image_and_are_in_the_order_of_debian(tmp_path
         kernel(tmp_path, name)
     write(tmp_path, "/lib/modules/6.1.0-50-amd64/modules.dep")
     write(tmp_path, "/lib/modules/5.14.0-1.el9.x86_64/vmlinuz")
-    assert kernels.find_installed(str(tmp_path)) == ["5.14.0-1.el9.x86_64", "6.1.0~rc1-amd64", "6.1.0-9-amd64", "6.1.0-10-amd64"]
+    assert kernels.find_installed(str(tmp_path)) == [
+        "5.14.0-1.el9.x86_64",
+        "6.1.0~rc1-amd64",
+        "6.1.0-9-amd64",
+        "6.1.0-10-amd64",
+    ]
 
 
 def test_the_running_kernel_is_what_uname_says(tmp_path):
     uname = collections.namedtuple("uname", "release machine")(KERNEL, "x86_64")
     assert kernels.read(str(tmp_path), NOTHING, lambda: uname) == {
-        "running": KERNEL, "installed": [], "next_boot": None, "next_boot_source": "no kernel that can boot is installed"}
+        "running": KERNEL,
+        "installed": [],
+        "next_boot": None,
+        "next_boot_source": "no kernel that can boot is installed",
+    }
 
 
 def test_headers_are_looked_for_inside_the_root(tmp_path):

@@ -11,19 +11,47 @@ import pathlib
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes
 
 FIXTURE = pathlib.Path(__file__).resolve().parents[3] / "sim" / "fixtures" / "mig.json"
-NAMES = {"19": "1g.5gb", "20": "1g.5gb+me", "15": "1g.10gb", "14": "2g.10gb", "9": "3g.20gb", "5": "4g.20gb", "0": "7g.40gb"}
+NAMES = {
+    "19": "1g.5gb",
+    "20": "1g.5gb+me",
+    "15": "1g.10gb",
+    "14": "2g.10gb",
+    "9": "3g.20gb",
+    "5": "4g.20gb",
+    "0": "7g.40gb",
+}
 
 
 def profile(ident, name, count, memory_mib, placements, **engines):
-    return {"id": ident, "name": name, "slices": int(name[0]), "count": count, "memory_mib": memory_mib, "multiprocessors": 14 * int(name[0]),
-            "engines": engines, "placements": placements}
+    return {
+        "id": ident,
+        "name": name,
+        "slices": int(name[0]),
+        "count": count,
+        "memory_mib": memory_mib,
+        "multiprocessors": 14 * int(name[0]),
+        "engines": engines,
+        "placements": placements,
+    }
 
 
 def a100():
     """A100-SXM4-40GB: NVIDIA's MIG user guide, as the simulator's fixture keeps it."""
     found = json.loads(FIXTURE.read_text())["a100-sxm"]["profiles"]
-    return [profile(int(ident), NAMES[ident], row["count"], row["mib"], row["placements"], decoder=row["dec"], jpeg=row["jpeg"], ofa=row["ofa"],
-                    copy=row["ce"]) for ident, row in found.items()]
+    return [
+        profile(
+            int(ident),
+            NAMES[ident],
+            row["count"],
+            row["mib"],
+            row["placements"],
+            decoder=row["dec"],
+            jpeg=row["jpeg"],
+            ofa=row["ofa"],
+            copy=row["ce"],
+        )
+        for ident, row in found.items()
+    ]
 
 
 def a30():
@@ -37,19 +65,40 @@ def a30():
 
 
 def gpu(index=0, profiles=None, mode=1, pending=None, instances=(), processes=(), **values):
-    """A GPU as a snapshot has it, with its MIG layout. INSTANCES are (profile id, start, size, compute slices), numbered from 1."""
+    """A GPU as a snapshot has it, with its MIG layout.
+
+    INSTANCES are (profile id, start, size, compute slices), numbered from 1.
+    """
     found = {
-        "index": index, "uuid": codes.value("GPU-%d" % index), "name": codes.value("NVIDIA A100-SXM4-40GB"),
-        "pci_bus_id": codes.value("00000000:%02x:00.0" % (index + 1)), "pci_device_id": codes.value("10de:20b0"),
+        "index": index,
+        "uuid": codes.value("GPU-%d" % index),
+        "name": codes.value("NVIDIA A100-SXM4-40GB"),
+        "pci_bus_id": codes.value("00000000:%02x:00.0" % (index + 1)),
+        "pci_device_id": codes.value("10de:20b0"),
         "pci_subsystem_id": codes.value("10de:134f"),
-        "mig_mode_current": codes.value(mode), "mig_mode_pending": codes.value(mode if pending is None else pending),
-        "mig_layout": codes.value({
-            "profiles": a100() if profiles is None else profiles,
-            "instances": [{"id": number, "profile": ident, "start": start, "size": size,
-                           "compute": [{"id": place, "slices": slices, "start": place} for place, slices in enumerate(compute)]}
-                          for number, (ident, start, size, compute) in enumerate(instances, 1)],
-            "processes": [{"pid": pid, "gpu_instance": instance, "compute_instance": compute} for pid, instance, compute in processes],
-        }),
+        "mig_mode_current": codes.value(mode),
+        "mig_mode_pending": codes.value(mode if pending is None else pending),
+        "mig_layout": codes.value(
+            {
+                "profiles": a100() if profiles is None else profiles,
+                "instances": [
+                    {
+                        "id": number,
+                        "profile": ident,
+                        "start": start,
+                        "size": size,
+                        "compute": [
+                            {"id": place, "slices": slices, "start": place} for place, slices in enumerate(compute)
+                        ],
+                    }
+                    for number, (ident, start, size, compute) in enumerate(instances, 1)
+                ],
+                "processes": [
+                    {"pid": pid, "gpu_instance": instance, "compute_instance": compute}
+                    for pid, instance, compute in processes
+                ],
+            }
+        ),
     }
     found.update(values)
     return found

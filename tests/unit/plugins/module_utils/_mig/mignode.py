@@ -37,14 +37,27 @@ def mig(node, check=False, wheel=wheels.VERSIONS[-1], processes=None, timeout=60
 
 def task(node, check=False, processes=None, timeout=60, **options):
     """A task for several()."""
-    return {"options": dict({"state": "present"}, **options), "check": check, "stuck": str(node.root / "stuck"),
-            "processes": processes or {}, "timeout": timeout}
+    return {
+        "options": dict({"state": "present"}, **options),
+        "check": check,
+        "stuck": str(node.root / "stuck"),
+        "processes": processes or {},
+        "timeout": timeout,
+    }
 
 
 def several(node, given, wheel=wheels.VERSIONS[-1]):
     """The results of tasks that follow each other in one process."""
-    done = subprocess.run([sys.executable, "-c", CODE % UTILS], env=dict(node.environment, PYTHONPATH=str(wheels.path(wheel))),
-                          input=json.dumps(given), stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE % UTILS],
+        env=dict(node.environment, PYTHONPATH=str(wheels.path(wheel))),
+        input=json.dumps(given),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

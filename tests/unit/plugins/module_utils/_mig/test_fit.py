@@ -32,14 +32,18 @@ def together(places, profiles):
             return False
     counts = {ident: sum(place.profile == ident for place in places) for ident in by_id}
     return sum(by_id[place.profile]["slices"] for place in places) <= whole["slices"] and all(
-        counts[ident] <= by_id[ident]["count"] for ident in by_id)
+        counts[ident] <= by_id[ident]["count"] for ident in by_id
+    )
 
 
 def every_way(wanted, profiles):
     """Every set of places for WANTED."""
     by_id = {profile["id"]: profile for profile in profiles}
-    parts = [itertools.combinations([fit.Place(ident, start, size) for start, size in by_id[ident]["placements"]], count)
-             for ident, count in wanted.items() if count]
+    parts = [
+        itertools.combinations([fit.Place(ident, start, size) for start, size in by_id[ident]["placements"]], count)
+        for ident, count in wanted.items()
+        if count
+    ]
     for chosen in itertools.product(*[list(part) for part in parts]):
         places = [place for part in chosen for place in part]
         if together(places, profiles):

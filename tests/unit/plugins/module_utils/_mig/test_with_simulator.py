@@ -60,27 +60,88 @@ def test_check_apply_check_apply(make, wheel):
     assert (first["changed"], first["nvml_writes"], layouts(first)) == (True, 0, [MADE, MADE])
     second = mig(node, wheel=wheel, **everywhere(**BALANCED))
     # One write for the mode of each GPU, two for each of its devices.
-    assert (second["changed"], second["nvml_writes"], layouts(second), statuses(second)) == (True, 18, [MADE, MADE], ["changed", "changed"])
+    assert (second["changed"], second["nvml_writes"], layouts(second), statuses(second)) == (
+        True,
+        18,
+        [MADE, MADE],
+        ["changed", "changed"],
+    )
     assert second["diff"] == first["diff"]
     for check in (True, False):
         again = mig(node, check=check, wheel=wheel, **everywhere(**BALANCED))
-        assert (again["changed"], again["nvml_writes"], statuses(again), again["diff"]) == (False, 0, ["same", "same"], {"before": {}, "after": {}})
+        assert (again["changed"], again["nvml_writes"], statuses(again), again["diff"]) == (
+            False,
+            0,
+            ["same", "same"],
+            {"before": {}, "after": {}},
+        )
 
 
-# The layouts of nvidia-mig-parted's own file (config-default.yaml of its release 0.15.0) for the boards of the simulator.
+# The layouts of nvidia-mig-parted's own file (config-default.yaml of its release 0.15.0) for the boards of the
+# simulator.
 SHIPPED = {
-    "a100-sxm": ({"1g.5gb": 7}, {"1g.5gb+me": 1}, {"2g.10gb": 3}, {"3g.20gb": 2}, {"4g.20gb": 1}, {"7g.40gb": 1}, {"1g.10gb": 4},
-                 {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}),
-    "a100-80-sxm": ({"1g.10gb": 7}, {"1g.10gb+me": 1}, {"1g.20gb": 4}, {"2g.20gb": 3}, {"3g.40gb": 2}, {"4g.40gb": 1}, {"7g.80gb": 1},
-                    {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}),
-    "h100-sxm": ({"1g.10gb": 7}, {"1g.10gb+me": 1}, {"1g.20gb": 4}, {"2g.20gb": 3}, {"3g.40gb": 2}, {"4g.40gb": 1}, {"7g.80gb": 1},
-                 {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1}),
-    "h200": ({"1g.18gb": 7}, {"1g.18gb+me": 1}, {"1g.35gb": 4}, {"2g.35gb": 3}, {"3g.71gb": 2}, {"4g.71gb": 1}, {"7g.141gb": 1},
-             {"1g.18gb": 2, "2g.35gb": 1, "3g.71gb": 1}),
-    "a30": ({"1g.6gb": 4}, {"1g.6gb+me": 1}, {"2g.12gb": 2}, {"2g.12gb+me": 1}, {"4g.24gb": 1}, {"1g.6gb": 2, "2g.12gb": 1}),
-    "rtx-pro-6000": ({"1g.24gb": 4}, {"1g.24gb+me": 1}, {"1g.24gb+gfx": 4}, {"1g.24gb+me.all": 1}, {"1g.24gb-me": 4}, {"2g.48gb": 2},
-                     {"2g.48gb+gfx": 2}, {"2g.48gb+me.all": 1}, {"2g.48gb-me": 2}, {"4g.96gb": 1}, {"4g.96gb+gfx": 1},
-                     {"1g.24gb": 2, "2g.48gb": 1}),
+    "a100-sxm": (
+        {"1g.5gb": 7},
+        {"1g.5gb+me": 1},
+        {"2g.10gb": 3},
+        {"3g.20gb": 2},
+        {"4g.20gb": 1},
+        {"7g.40gb": 1},
+        {"1g.10gb": 4},
+        {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1},
+    ),
+    "a100-80-sxm": (
+        {"1g.10gb": 7},
+        {"1g.10gb+me": 1},
+        {"1g.20gb": 4},
+        {"2g.20gb": 3},
+        {"3g.40gb": 2},
+        {"4g.40gb": 1},
+        {"7g.80gb": 1},
+        {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1},
+    ),
+    "h100-sxm": (
+        {"1g.10gb": 7},
+        {"1g.10gb+me": 1},
+        {"1g.20gb": 4},
+        {"2g.20gb": 3},
+        {"3g.40gb": 2},
+        {"4g.40gb": 1},
+        {"7g.80gb": 1},
+        {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1},
+    ),
+    "h200": (
+        {"1g.18gb": 7},
+        {"1g.18gb+me": 1},
+        {"1g.35gb": 4},
+        {"2g.35gb": 3},
+        {"3g.71gb": 2},
+        {"4g.71gb": 1},
+        {"7g.141gb": 1},
+        {"1g.18gb": 2, "2g.35gb": 1, "3g.71gb": 1},
+    ),
+    "a30": (
+        {"1g.6gb": 4},
+        {"1g.6gb+me": 1},
+        {"2g.12gb": 2},
+        {"2g.12gb+me": 1},
+        {"4g.24gb": 1},
+        {"1g.6gb": 2, "2g.12gb": 1},
+    ),
+    "rtx-pro-6000": (
+        {"1g.24gb": 4},
+        {"1g.24gb+me": 1},
+        {"1g.24gb+gfx": 4},
+        {"1g.24gb+me.all": 1},
+        {"1g.24gb-me": 4},
+        {"2g.48gb": 2},
+        {"2g.48gb+gfx": 2},
+        {"2g.48gb+me.all": 1},
+        {"2g.48gb-me": 2},
+        {"4g.96gb": 1},
+        {"4g.96gb+gfx": 1},
+        {"1g.24gb": 2, "2g.48gb": 1},
+    ),
 }
 
 
@@ -97,8 +158,12 @@ def test_every_layout_that_nvidia_ships_is_made_exported_and_recognized(make, mo
         asked += [task(node, **wanted), task(node, state="exported"), task(node, check=True, **wanted)]
     results = several(node, asked)
     for number, devices in enumerate(SHIPPED[model]):
-        made, exported, asserted = results[3 * number:3 * number + 3]
-        assert ("failed" in made, statuses(made), layouts(made)) == (False, ["changed"], [{"enabled": True, "devices": devices}]), made["msg"]
+        made, exported, asserted = results[3 * number : 3 * number + 3]
+        assert ("failed" in made, statuses(made), layouts(made)) == (
+            False,
+            ["changed"],
+            [{"enabled": True, "devices": devices}],
+        ), made["msg"]
         (entry,) = exported["config"]["mig-configs"]["current"]
         assert entry == {"devices": "all", "mig-enabled": True, "mig-devices": devices}
         assert (asserted["changed"], statuses(asserted), asserted["nvml_writes"]) == (False, ["same"], 0)
@@ -106,13 +171,20 @@ def test_every_layout_that_nvidia_ships_is_made_exported_and_recognized(make, mo
 
 def test_every_layout_that_is_generated_is_one_that_nvidia_ships(make):
     offered = mig(make("h100-sxm", 1), state="generated")["config"]["mig-configs"]
-    found = [entries[0]["mig-devices"] for name, entries in offered.items() if name not in ("all-disabled", "all-enabled")]
+    found = [
+        entries[0]["mig-devices"] for name, entries in offered.items() if name not in ("all-disabled", "all-enabled")
+    ]
     assert sorted(map(sorted, map(dict.items, found))) == sorted(map(sorted, map(dict.items, SHIPPED["h100-sxm"])))
 
 
-@pytest.mark.parametrize(("devices", "code"), [
-    ({"d3g_40gb": 3, "d1g_10gb": 1}, "does_not_fit"), ({"d1g_10gb": 8}, "does_not_fit"), ({"d1g_5gb": 7}, "unknown_profile"),
-])
+@pytest.mark.parametrize(
+    ("devices", "code"),
+    [
+        ({"d3g_40gb": 3, "d1g_10gb": 1}, "does_not_fit"),
+        ({"d1g_10gb": 8}, "does_not_fit"),
+        ({"d1g_5gb": 7}, "unknown_profile"),
+    ],
+)
 def test_what_cannot_be_made_destroys_nothing(make, devices, code):
     node = make()
     mig(node, **everywhere(**BALANCED))
@@ -123,8 +195,13 @@ def test_what_cannot_be_made_destroys_nothing(make, devices, code):
 
 def test_one_gpu_that_cannot_have_its_layout_keeps_the_others_from_being_touched(make):
     node = make()
-    refused = mig(node, **configuration({"devices": [0], "mig-enabled": True, "mig-devices": {"1g.10gb": 7}},
-                                        {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.5gb": 7}}))
+    refused = mig(
+        node,
+        **configuration(
+            {"devices": [0], "mig-enabled": True, "mig-devices": {"1g.10gb": 7}},
+            {"devices": [1], "mig-enabled": True, "mig-devices": {"1g.5gb": 7}},
+        ),
+    )
     assert (refused["failed"], refused["nvml_writes"], statuses(refused)) == (True, 0, ["change", "refused"])
     assert [row["after"] for row in refused["gpus"]] == [OFF, OFF]
 
@@ -138,8 +215,13 @@ def test_only_gpus_that_differ_are_touched_and_what_can_stay_stays(make):
     node = make()
     mig(node, **everywhere(d3g_40gb=2))
     uuids = [n["uuid"] for n in devices(node)]
-    changed = mig(node, layout=[{"mig_enabled": True, "mig_devices": {"3g.40gb": 2}},
-                                {"gpus": ["1"], "mig_enabled": True, "mig_devices": {"3g.40gb": 1, "2g.20gb": 1}}])
+    changed = mig(
+        node,
+        layout=[
+            {"mig_enabled": True, "mig_devices": {"3g.40gb": 2}},
+            {"gpus": ["1"], "mig_enabled": True, "mig_devices": {"3g.40gb": 1, "2g.20gb": 1}},
+        ],
+    )
     assert statuses(changed) == ["same", "changed"] and changed["nvml_writes"] == 4
     now = [n["uuid"] for n in devices(node)]
     assert set(now[:2]) == set(uuids[:2]) and len(set(now) & set(uuids)) == 3
@@ -147,7 +229,8 @@ def test_only_gpus_that_differ_are_touched_and_what_can_stay_stays(make):
 
 def devices(node):
     return node.ask("""[{"gpu": i, "uuid": text(n.nvmlDeviceGetUUID, d)} for i in range(n.nvmlDeviceGetCount())
-                        for d in [value(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(i), k) for k in range(7)] if not isinstance(d, str)]""")
+                        for d in [value(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(i), \
+k) for k in range(7)] if not isinstance(d, str)]""")
 
 
 def test_instances_without_compute_instances_are_seen_and_filled(make):
@@ -157,8 +240,13 @@ def test_instances_without_compute_instances_are_seen_and_filled(make):
     found = mig(node, state="exported")
     assert len(found["warnings"]) == 1
     assert mig(node, check=True, **everywhere())["gpus"][0]["before"] == {"enabled": True, "devices": {"0c.3g.40gb": 1}}
-    filled = mig(node, **configuration({"devices": [0], "mig-enabled": True, "mig-devices": {"3g.40gb": 1}},
-                                       {"devices": [1], "mig-enabled": True, "mig-devices": {}}))
+    filled = mig(
+        node,
+        **configuration(
+            {"devices": [0], "mig-enabled": True, "mig-devices": {"3g.40gb": 1}},
+            {"devices": [1], "mig-enabled": True, "mig-devices": {}},
+        ),
+    )
     assert statuses(filled) == ["changed", "same"] and filled["nvml_writes"] == 1
 
 
@@ -185,7 +273,10 @@ def test_a_gpu_that_does_not_get_its_layout_gets_back_the_one_it_had(make, symbo
     node.sim("inject", "error", symbol, "999", "--gpu", "1", "--first", "1")
     failed = mig(node, **everywhere(d2g_20gb=3))
     assert failed["failed"] is True and statuses(failed) == ["changed", "failed"] and codes(failed) == ["failed"]
-    assert layouts(failed) == [{"enabled": True, "devices": {"2g.20gb": 3}}, {"enabled": True, "devices": {"3g.40gb": 2}}]
+    assert layouts(failed) == [
+        {"enabled": True, "devices": {"2g.20gb": 3}},
+        {"enabled": True, "devices": {"3g.40gb": 2}},
+    ]
 
 
 def test_nvml_that_answers_success_and_does_nothing_is_found_out(make):
@@ -209,5 +300,8 @@ def test_a_gpu_that_the_node_does_not_have(make):
 def test_a_configuration_that_is_not_there(make):
     options = everywhere()
     options["config_name"] = "wnated"
-    (result,) = several(make(), [{"options": dict(options, state="present"), "check": False, "stuck": None, "processes": {}, "timeout": 60}])
+    (result,) = several(
+        make(),
+        [{"options": dict(options, state="present"), "check": False, "stuck": None, "processes": {}, "timeout": 60}],
+    )
     assert "wanted" in result["error"]

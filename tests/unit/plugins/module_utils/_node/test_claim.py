@@ -23,43 +23,59 @@ BEFORE = dict(THERE, attempt=1, run="a")
 OTHER = dict(THERE, rollout_id="r9", attempt=1, run="z")
 
 
-@pytest.mark.parametrize("found, problem, over, words", [
-    (None, "", None, ""),
-    (None, "its claim cannot be read", None, "its claim cannot be read"),
-    (None, "its claim cannot be read", OTHER, "its claim cannot be read"),
-    (BEFORE, "", None, ""),  # the attempt before
-    (dict(BEFORE, state="quarantined"), "", None, ""),
-    (THERE, "", None, ""),  # this task once more
-    (dict(THERE, run="c"), "", None, "held by rollout r1 (attempt 2, begun on ctl1) since 2026-01-31T12:00:00Z: this is attempt 2, of an older copy"),
-    (dict(THERE, attempt=3), "", None, "this is attempt 2, of an older copy of the ledger"),
-    (OTHER, "", None, "it is held by rollout r9 (attempt 1, begun on ctl1) since 2026-01-31T12:00:00Z"),
-    (dict(OTHER, state="quarantined"), "", None, "it is quarantined by rollout r9"),
-    (dict(BEFORE, ledger="l2"), "", None, "since 2026-01-31T12:00:00Z, of another ledger"),
-    (OTHER, "", OTHER, ""),  # given up by name
-    (dict(OTHER, attempt=2), "", OTHER, "it is held by rollout r9 (attempt 2"),  # it was taken anew since
-    (dict(OTHER, run="y"), "", OTHER, "it is held by rollout r9"),
-    (BEFORE, "", OTHER, ""),
-])
+@pytest.mark.parametrize(
+    "found, problem, over, words",
+    [
+        (None, "", None, ""),
+        (None, "its claim cannot be read", None, "its claim cannot be read"),
+        (None, "its claim cannot be read", OTHER, "its claim cannot be read"),
+        (BEFORE, "", None, ""),  # the attempt before
+        (dict(BEFORE, state="quarantined"), "", None, ""),
+        (THERE, "", None, ""),  # this task once more
+        (
+            dict(THERE, run="c"),
+            "",
+            None,
+            (
+                "held by rollout r1 (attempt 2, begun on ctl1) since 2026-01-31T12:00:00Z: this is attempt 2, "
+                "of an older copy"
+            ),
+        ),
+        (dict(THERE, attempt=3), "", None, "this is attempt 2, of an older copy of the ledger"),
+        (OTHER, "", None, "it is held by rollout r9 (attempt 1, begun on ctl1) since 2026-01-31T12:00:00Z"),
+        (dict(OTHER, state="quarantined"), "", None, "it is quarantined by rollout r9"),
+        (dict(BEFORE, ledger="l2"), "", None, "since 2026-01-31T12:00:00Z, of another ledger"),
+        (OTHER, "", OTHER, ""),  # given up by name
+        (dict(OTHER, attempt=2), "", OTHER, "it is held by rollout r9 (attempt 2"),  # it was taken anew since
+        (dict(OTHER, run="y"), "", OTHER, "it is held by rollout r9"),
+        (BEFORE, "", OTHER, ""),
+    ],
+)
 def test_which_attempt_may_have_the_node(found, problem, over, words):
     why = claim.refusal(found, problem, MINE, over)
     assert (words in why) if words else why == ""
 
 
-FileSystem = collections.namedtuple("FileSystem", "f_bsize f_frsize f_blocks f_bfree f_bavail f_files f_ffree f_favail f_flag")
+FileSystem = collections.namedtuple(
+    "FileSystem", "f_bsize f_frsize f_blocks f_bfree f_bavail f_files f_ffree f_favail f_flag"
+)
 ROOMY = FileSystem(4096, 4096, 1000, 900, 900, 1000, 900, 900, 0)
 
 
-@pytest.mark.parametrize("fields, words", [
-    ({}, ""),
-    ({"f_bavail": 256}, ""),
-    ({"f_bavail": 255}, "has 1020 KiB left, and 1024 KiB are needed"),
-    ({"f_bavail": 0}, "has 0 KiB left"),  # what only root may use is for others to be saved with
-    ({"f_favail": 16}, ""),
-    ({"f_favail": 15}, "has room for 15 more files"),
-    ({"f_files": 0, "f_favail": 0}, ""),  # btrfs counts none
-    ({"f_flag": os.ST_RDONLY}, "is mounted read-only"),
-    ({"f_flag": os.ST_NOSUID}, ""),
-])
+@pytest.mark.parametrize(
+    "fields, words",
+    [
+        ({}, ""),
+        ({"f_bavail": 256}, ""),
+        ({"f_bavail": 255}, "has 1020 KiB left, and 1024 KiB are needed"),
+        ({"f_bavail": 0}, "has 0 KiB left"),  # what only root may use is for others to be saved with
+        ({"f_favail": 16}, ""),
+        ({"f_favail": 15}, "has room for 15 more files"),
+        ({"f_files": 0, "f_favail": 0}, ""),  # btrfs counts none
+        ({"f_flag": os.ST_RDONLY}, "is mounted read-only"),
+        ({"f_flag": os.ST_NOSUID}, ""),
+    ],
+)
 def test_whether_a_claim_could_be_written(tmp_path, fields, words):
     why = claim.room(str(tmp_path / "not" / "yet"), lambda path: ROOMY._replace(**fields))
     assert (words in why and str(tmp_path) in why) if words else why == ""
@@ -70,7 +86,9 @@ def test_a_directory_that_cannot_be_one_has_no_room(tmp_path):
     (tmp_path / "file").write_text("")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     assert claim.room(str(tmp_path / "file")) == "%s is no directory" % (tmp_path / "file")
-    assert claim.room(str(tmp_path / "file" / "a")).endswith("is no directory, and %s would lie in it" % (tmp_path / "file" / "a"))
+    assert claim.room(str(tmp_path / "file" / "a")).endswith(
+        "is no directory, and %s would lie in it" % (tmp_path / "file" / "a")
+    )
     assert "is no directory" in claim.room(str(tmp_path / "link" / "a"))
 
     def fails(path):
@@ -79,27 +97,39 @@ def test_a_directory_that_cannot_be_one_has_no_room(tmp_path):
     assert "cannot be asked: [Errno 5]" in claim.room(str(tmp_path), fails)
 
 
-@pytest.mark.parametrize("found, problem, words", [
-    (THERE, "", ""),
-    (dict(THERE, state="quarantined"), "", ""),
-    (None, "", "it has given the node up"),
-    (None, "its claim cannot be read", "its claim cannot be read"),
-    (dict(THERE, attempt=3, run="c"), "", "the node is held by rollout r1 (attempt 3"),
-    (dict(THERE, run="c"), "", "the node is held by"),
-    (OTHER, "", "the node is held by rollout r9"),
-    (dict(THERE, ledger="l2"), "", "the node is held by"),
-    (BEFORE, "", "the node is held by rollout r1 (attempt 1"),
-])
+@pytest.mark.parametrize(
+    "found, problem, words",
+    [
+        (THERE, "", ""),
+        (dict(THERE, state="quarantined"), "", ""),
+        (None, "", "it has given the node up"),
+        (None, "its claim cannot be read", "its claim cannot be read"),
+        (dict(THERE, attempt=3, run="c"), "", "the node is held by rollout r1 (attempt 3"),
+        (dict(THERE, run="c"), "", "the node is held by"),
+        (OTHER, "", "the node is held by rollout r9"),
+        (dict(THERE, ledger="l2"), "", "the node is held by"),
+        (BEFORE, "", "the node is held by rollout r1 (attempt 1"),
+    ],
+)
 def test_what_a_call_is_answered_that_belongs_to_an_attempt(found, problem, words):
     why = claim.fenced(found, problem, MINE)
     assert (words in why) if words else why == ""
 
 
-@pytest.mark.parametrize("text, words", [
-    ("", "it is not JSON"), ("{", "it is not JSON"), ("[]", "not of schema"), ("{}", "not of schema"), (json.dumps(dict(THERE, schema="x/2")), "not of schema"),
-    (json.dumps(dict(THERE, attempt="2")), "no usable attempt"), (json.dumps(dict(THERE, attempt=True)), "no usable attempt"),
-    (json.dumps({key: value for key, value in THERE.items() if key != "run"}), "no usable run"), (json.dumps(dict(THERE, ledger=None)), "no usable ledger"),
-])
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("", "it is not JSON"),
+        ("{", "it is not JSON"),
+        ("[]", "not of schema"),
+        ("{}", "not of schema"),
+        (json.dumps(dict(THERE, schema="x/2")), "not of schema"),
+        (json.dumps(dict(THERE, attempt="2")), "no usable attempt"),
+        (json.dumps(dict(THERE, attempt=True)), "no usable attempt"),
+        (json.dumps({key: value for key, value in THERE.items() if key != "run"}), "no usable run"),
+        (json.dumps(dict(THERE, ledger=None)), "no usable ledger"),
+    ],
+)
 def test_a_claim_that_is_none_is_not_no_claim(tmp_path, text, words):
     (tmp_path / "claim.json").write_text(text)
     found, problem = claim.read(str(tmp_path))
@@ -113,17 +143,36 @@ def test_a_claim_that_cannot_be_read_is_not_no_claim(tmp_path):
 
 
 def act(tmp_path, check=False, status="running", **params):
-    given = dict({name: spec.get("default") for name, spec in claim_task.ARGUMENTS.items()}, directory=str(tmp_path / "state"), lock_timeout_s=0, **params)
-    return claim_task.perform(given, check, lambda argv, timeout: (0, status + "\n", ""), str(tmp_path / "lock"), str(tmp_path))
+    given = dict(
+        {name: spec.get("default") for name, spec in claim_task.ARGUMENTS.items()},
+        directory=str(tmp_path / "state"),
+        lock_timeout_s=0,
+        **params,
+    )
+    return claim_task.perform(
+        given, check, lambda argv, timeout: (0, status + "\n", ""), str(tmp_path / "lock"), str(tmp_path)
+    )
 
 
 def test_a_node_is_taken_once_and_given_up(tmp_path):
     assert act(tmp_path) == {
-        "changed": False, "claim": None, "problem": "", "no_room": "", "quarantine": {"exists": False, "path": str(tmp_path / "state" / "quarantine.json")}}
+        "changed": False,
+        "claim": None,
+        "problem": "",
+        "no_room": "",
+        "quarantine": {"exists": False, "path": str(tmp_path / "state" / "quarantine.json")},
+    }
     assert not act(tmp_path, check=True, state="held", claim=MINE)["changed"] and not (tmp_path / "state").exists()
     taken = act(tmp_path, state="held", claim=MINE)
-    assert taken["changed"] and taken["claim"] == act(tmp_path)["claim"] and claim.alike(taken["claim"], MINE) and taken["claim"]["state"] == "held"
-    assert os.stat(str(tmp_path / "state" / "claim.json")).st_mode & 0o777 == 0o644 and os.listdir(str(tmp_path / "state")) == ["claim.json"]
+    assert (
+        taken["changed"]
+        and taken["claim"] == act(tmp_path)["claim"]
+        and claim.alike(taken["claim"], MINE)
+        and taken["claim"]["state"] == "held"
+    )
+    assert os.stat(str(tmp_path / "state" / "claim.json")).st_mode & 0o777 == 0o644 and os.listdir(
+        str(tmp_path / "state")
+    ) == ["claim.json"]
     assert not act(tmp_path, state="held", claim=MINE)["changed"]
     with pytest.raises(claim_task.TaskError, match="held by rollout r1"):
         act(tmp_path, state="held", claim=dict(MINE, rollout_id="r2"))
@@ -131,7 +180,10 @@ def test_a_node_is_taken_once_and_given_up(tmp_path):
     assert act(tmp_path, state="quarantined", claim=MINE)["claim"]["state"] == "quarantined"
     assert not act(tmp_path, state="quarantined", claim=MINE)["changed"]
     assert act(tmp_path, state="held", claim=dict(MINE, attempt=3, run="c"))["claim"]["state"] == "held"
-    assert act(tmp_path, state="released", claim=dict(MINE, attempt=3, run="c"))["changed"] and act(tmp_path)["claim"] is None
+    assert (
+        act(tmp_path, state="released", claim=dict(MINE, attempt=3, run="c"))["changed"]
+        and act(tmp_path)["claim"] is None
+    )
     assert not act(tmp_path, state="released", claim=MINE)["changed"]
 
 
@@ -156,19 +208,30 @@ def test_a_node_that_cannot_keep_its_claim_is_not_taken(tmp_path):
         act(tmp_path, state="held", claim=MINE)
 
 
-@pytest.mark.parametrize("status, scheduled, leaving", [("running", False, False), ("degraded", False, False), ("", False, False), ("stopping", False, True),
-                                                        ("running", True, True)])
+@pytest.mark.parametrize(
+    "status, scheduled, leaving",
+    [
+        ("running", False, False),
+        ("degraded", False, False),
+        ("", False, False),
+        ("stopping", False, True),
+        ("running", True, True),
+    ],
+)
 def test_a_node_that_is_about_to_reboot_is_not_taken_yet(tmp_path, status, scheduled, leaving):
     if scheduled:
         (tmp_path / "run" / "systemd" / "shutdown").mkdir(parents=True)
         (tmp_path / "run" / "systemd" / "shutdown" / "scheduled").touch()
     answer = act(tmp_path, status=status, state="held", claim=MINE)
-    assert answer["going_down"] == leaving and answer["changed"] != leaving and (act(tmp_path)["claim"] is None) == leaving
+    assert (
+        answer["going_down"] == leaving and answer["changed"] != leaving and (act(tmp_path)["claim"] is None) == leaving
+    )
 
 
 def test_who_takes_a_node_waits_for_what_still_works_on_it(tmp_path):
-    with lock.NodeLock(path=str(tmp_path / "lock"), owner={"module": "driver_packages", "step": "install"}), \
-            pytest.raises(lock.LockTimeout, match="driver_packages"):
+    with lock.NodeLock(
+        path=str(tmp_path / "lock"), owner={"module": "driver_packages", "step": "install"}
+    ), pytest.raises(lock.LockTimeout, match="driver_packages"):
         act(tmp_path, state="held", claim=MINE)
     assert act(tmp_path)["claim"] is None
 
@@ -184,9 +247,13 @@ def test_a_call_of_an_earlier_attempt_does_not_get_the_nodes_lock(tmp_path, toke
     token(dict(MINE, attempt=1, run="a"))
     with lock.NodeLock(path=str(tmp_path / "lock"), owner={"rollout_id": None}):
         assert lock.is_held(str(tmp_path / "lock"))
-        assert "r1" in (tmp_path / "lock").read_text() and '"attempt": 1' in (tmp_path / "lock").read_text(), "whoever waits for it reads which attempt it is"
+        assert "r1" in (tmp_path / "lock").read_text() and '"attempt": 1' in (tmp_path / "lock").read_text(), (
+            "whoever waits for it reads which attempt it is"
+        )
     act(tmp_path, state="held", claim=MINE)
-    with pytest.raises(lock.LockTimeout, match="belongs to attempt 1 of rollout r1, and the node is held by rollout r1 .attempt 2"):
+    with pytest.raises(
+        lock.LockTimeout, match="belongs to attempt 1 of rollout r1, and the node is held by rollout r1 .attempt 2"
+    ):
         lock.NodeLock(path=str(tmp_path / "lock")).acquire()
     assert lock.is_held(str(tmp_path / "lock")) is False
 
@@ -219,10 +286,18 @@ def test_tasks_of_no_rollout_need_no_claim(tmp_path, monkeypatch):
         pass
 
 
-@pytest.mark.parametrize("one, goes", [(MINE, True), (dict(MINE, attempt=1, run="a"), False), (dict(MINE, ledger="l2"), False), (None, True)])
+@pytest.mark.parametrize(
+    "one, goes", [(MINE, True), (dict(MINE, attempt=1, run="a"), False), (dict(MINE, ledger="l2"), False), (None, True)]
+)
 def test_a_command_is_only_run_for_the_attempt_that_has_the_node(tmp_path, one, goes):
     act(tmp_path, state="held", claim=MINE)
     guard = claim.guard(claim.token(one, str(tmp_path / "state")) if one else "")
-    done = subprocess.run(["sh", "-c", guard + "echo went"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False)
+    done = subprocess.run(
+        ["sh", "-c", guard + "echo went"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        check=False,
+    )
     assert (done.stdout, done.returncode) == (("went\n", 0) if goes else ("", claim.GUARD_RC))
     assert goes or "does not belong to this attempt" in done.stderr

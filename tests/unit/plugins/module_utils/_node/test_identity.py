@@ -22,16 +22,43 @@ def test_what_a_node_tells(tmp_path):
     write(tmp_path, "/sys/class/dmi/id/board_serial", " QTFCOU1234  5678 \n")
     write(tmp_path, "/proc/driver/nvidia/gpus/0000:c1:00.0/information", TOLD % OTHER)
     write(tmp_path, "/proc/driver/nvidia/gpus/0000:1b:00.0/information", TOLD % ONE.upper().replace("GPU", "GPU"))
-    assert identity.read(str(tmp_path)) == {"machine_id": MACHINE, "board_serial": "QTFCOU1234 5678", "gpus": [ONE, OTHER]}
+    assert identity.read(str(tmp_path)) == {
+        "machine_id": MACHINE,
+        "board_serial": "QTFCOU1234 5678",
+        "gpus": [ONE, OTHER],
+    }
 
 
-@pytest.mark.parametrize("path, text, key", [
-    ("/etc/machine-id", "", "machine_id"), ("/etc/machine-id", "uninitialized\n", "machine_id"), ("/etc/machine-id", "0" * 32, "machine_id"),
-    *(("/sys/class/dmi/id/board_serial", text, "board_serial") for text in (
-        "", " ", "None", "To Be Filled By O.E.M.", "Default string", "0", "0000000000", "123456789", "0123456789", "Not Specified", "....")),
-    ("/proc/driver/nvidia/gpus/0000:1b:00.0/information", TOLD % "GPU-????????-????-????-????-????????????", "gpus"),
-    ("/proc/driver/nvidia/gpus/0000:1b:00.0/information", "Model: x\n", "gpus"),
-])
+@pytest.mark.parametrize(
+    "path, text, key",
+    [
+        ("/etc/machine-id", "", "machine_id"),
+        ("/etc/machine-id", "uninitialized\n", "machine_id"),
+        ("/etc/machine-id", "0" * 32, "machine_id"),
+        *(
+            ("/sys/class/dmi/id/board_serial", text, "board_serial")
+            for text in (
+                "",
+                " ",
+                "None",
+                "To Be Filled By O.E.M.",
+                "Default string",
+                "0",
+                "0000000000",
+                "123456789",
+                "0123456789",
+                "Not Specified",
+                "....",
+            )
+        ),
+        (
+            "/proc/driver/nvidia/gpus/0000:1b:00.0/information",
+            TOLD % "GPU-????????-????-????-????-????????????",
+            "gpus",
+        ),
+        ("/proc/driver/nvidia/gpus/0000:1b:00.0/information", "Model: x\n", "gpus"),
+    ],
+)
 def test_what_says_nothing_is_not_known(tmp_path, path, text, key):
     write(tmp_path, path, text)
     assert identity.read(str(tmp_path))[key] is None

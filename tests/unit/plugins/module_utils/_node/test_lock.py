@@ -45,7 +45,9 @@ def hold_in_process(path):
     started = []
 
     def hold(*arguments):
-        process = subprocess.Popen([sys.executable, "-c", HOLDER, lock.__file__, path] + list(arguments), stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, lock.__file__, path] + list(arguments), stdout=subprocess.PIPE
+        )
         started.append(process)
         return process, process.stdout.readline().decode().strip()
 
@@ -76,9 +78,19 @@ def test_a_held_lock_is_refused_after_the_deadline_and_names_the_holder(path, ho
         lock.NodeLock(path, timeout_s=1).acquire()
     assert 0.9 < time.monotonic() - started < 600
     holder = caught.value.holder
-    assert (holder["pid"], holder["pid_alive"], holder["step"], holder["rollout_id"]) == (process.pid, True, "install", "r-1")
+    assert (holder["pid"], holder["pid_alive"], holder["step"], holder["rollout_id"]) == (
+        process.pid,
+        True,
+        "install",
+        "r-1",
+    )
     text = str(caught.value)
-    assert "process %d" % process.pid in text and "step install" in text and "nothing was started" in text and "Next step" in text
+    assert (
+        "process %d" % process.pid in text
+        and "step install" in text
+        and "nothing was started" in text
+        and "Next step" in text
+    )
 
 
 def test_a_killed_holder_frees_the_lock(path, hold):
@@ -134,11 +146,15 @@ def test_a_command_left_running_keeps_the_lock_after_the_release(path):
 def test_two_waiters_never_hold_it_together(path, tmp_path):
     code = (
         "import importlib.util, os, sys, time\n"
-        "spec = importlib.util.spec_from_file_location('lock', sys.argv[1]); lock = importlib.util.module_from_spec(spec); spec.loader.exec_module(lock)\n"
+        "spec = importlib.util.spec_from_file_location('lock', sys.argv[1]); lock = "
+        "importlib.util.module_from_spec(spec); spec.loader.exec_module(lock)\n"
         "with lock.NodeLock(sys.argv[2], timeout_s=600):\n"
         "    os.mkdir(sys.argv[3]); time.sleep(0.3); os.rmdir(sys.argv[3])\n"
     )
-    processes = [subprocess.Popen([sys.executable, "-c", code, lock.__file__, path, str(tmp_path / "inside")]) for dummy in range(4)]
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, lock.__file__, path, str(tmp_path / "inside")])
+        for dummy in range(4)
+    ]
     assert [process.wait() for process in processes] == [0, 0, 0, 0]
 
 
@@ -162,7 +178,13 @@ def test_a_lock_file_of_nonsense_does_not_hide_that_it_is_held(path, hold):
 
 
 def test_hangup_does_not_end_a_change():
-    code = ("import importlib.util, os, signal, sys\n"
-            "spec = importlib.util.spec_from_file_location('lock', sys.argv[1]); lock = importlib.util.module_from_spec(spec); spec.loader.exec_module(lock)\n"
-            "lock.ignore_hangup(); os.kill(os.getpid(), signal.SIGHUP); print('went on')\n")
-    assert subprocess.run([sys.executable, "-c", code, lock.__file__], stdout=subprocess.PIPE, check=True).stdout == b"went on\n"
+    code = (
+        "import importlib.util, os, signal, sys\n"
+        "spec = importlib.util.spec_from_file_location('lock', sys.argv[1]); lock = "
+        "importlib.util.module_from_spec(spec); spec.loader.exec_module(lock)\n"
+        "lock.ignore_hangup(); os.kill(os.getpid(), signal.SIGHUP); print('went on')\n"
+    )
+    assert (
+        subprocess.run([sys.executable, "-c", code, lock.__file__], stdout=subprocess.PIPE, check=True).stdout
+        == b"went on\n"
+    )

@@ -13,20 +13,42 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cl
 
 pytestmark = pytest.mark.pythons
 
-MINE = {"ledger": "l", "rollout_id": "r", "run": "one", "plan": "p", "controller": "c", "time": "t", "state": "held", "attempt": 1}
+MINE = {
+    "ledger": "l",
+    "rollout_id": "r",
+    "run": "one",
+    "plan": "p",
+    "controller": "c",
+    "time": "t",
+    "state": "held",
+    "attempt": 1,
+}
 
 
-@pytest.mark.parametrize(("found", "due"), [
-    (None, True), (("text\n", 0o644, True), False), (("text", 0o644, True), True), (("text\n", 0o600, True), True), (("text\n", 0o644, False), True),
-])
+@pytest.mark.parametrize(
+    ("found", "due"),
+    [
+        (None, True),
+        (("text\n", 0o644, True), False),
+        (("text", 0o644, True), True),
+        (("text\n", 0o600, True), True),
+        (("text\n", 0o644, False), True),
+    ],
+)
 def test_what_is_due(found, due):
     assert node_files.compared("text\n", found) == (due, found[0] if found else "")
 
 
-@pytest.mark.parametrize(("path", "content", "named"), [
-    ("x", "", "x is no absolute path"), ("/x", "é" * 600000, "/x would be longer"), ("/x", {"a": 1}, "/x has no text"), ("/x", None, "/x has no text"),
-    ("/x", "", ""),
-])
+@pytest.mark.parametrize(
+    ("path", "content", "named"),
+    [
+        ("x", "", "x is no absolute path"),
+        ("/x", "é" * 600000, "/x would be longer"),
+        ("/x", {"a": 1}, "/x has no text"),
+        ("/x", None, "/x has no text"),
+        ("/x", "", ""),
+    ],
+)
 def test_what_cannot_be_written(path, content, named):
     said = node_files.problem(path, content)
     assert said.startswith(named) and bool(said) == bool(named)
@@ -50,7 +72,9 @@ def test_files_are_written_and_a_second_run_writes_none(tmp_path):
     assert perform(tmp_path, a="1\n", b="2\n") == {"changed": False, "written": [], "diff": []}
     (tmp_path / "etc" / "b").chmod(0o666)
     again = perform(tmp_path, a="3\n", b="2\n")
-    assert [one["before"] for one in again["diff"]] == ["1\n", "2\n"] and (tmp_path / "etc" / "b").stat().st_mode & 0o777 == 0o644
+    assert [one["before"] for one in again["diff"]] == ["1\n", "2\n"] and (
+        tmp_path / "etc" / "b"
+    ).stat().st_mode & 0o777 == 0o644
     assert sorted(path.name for path in (tmp_path / "etc").iterdir()) == ["a", "b"]
 
 
@@ -69,7 +93,10 @@ def test_it_works_under_the_lock_and_for_the_attempt_that_the_node_belongs_to(tm
     with lock.NodeLock(path=str(tmp_path / "lock")), pytest.raises(lock.LockTimeout):
         perform(tmp_path, a="1\n")
     assert perform(tmp_path, a="1\n")["changed"]
-    assert lock.read_json(str(tmp_path / "lock"))["module"] == "node_files" and lock.read_json(str(tmp_path / "lock"))["step"] == "mig"
+    assert (
+        lock.read_json(str(tmp_path / "lock"))["module"] == "node_files"
+        and lock.read_json(str(tmp_path / "lock"))["step"] == "mig"
+    )
     for then in (dict(MINE, attempt=2, run="two"), None):
         if then:
             claim.write(str(tmp_path), then)

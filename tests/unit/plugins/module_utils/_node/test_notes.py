@@ -105,4 +105,6 @@ def test_what_is_left_of_an_earlier_attempt_leaves_no_note(tmp_path, monkeypatch
     with pytest.raises(notes.NoteError, match="belongs to attempt 1"):
         perform(tmp_path, name="recovery", state=state, note={"reason": "late"})
     assert perform(tmp_path, name="recovery")["note"] == NOTE
-    assert perform(tmp_path, check=True, name="recovery", state=state, note={"reason": "late"})["changed"], "check mode changes nothing"
+    assert perform(tmp_path, check=True, name="recovery", state=state, note={"reason": "late"})["changed"], (
+        "check mode changes nothing"
+    )

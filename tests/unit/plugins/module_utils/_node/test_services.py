@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Services that are stopped and started under the node's lock: what is due, what counts as done, and whom it is refused."""
+"""Services that are stopped and started under the node's lock: what is due, what counts as done, and whom it is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -22,52 +24,83 @@ def unit(active="active", load="loaded", kind="simple", result="success", sub="r
     return {"active": active, "load": load, "type": kind, "result": result, "sub": sub}
 
 
-@pytest.mark.parametrize(("active", "to_start", "to_stop"), [
-    ("active", "", "stop"), ("reloading", "", "stop"), ("refreshing", "", "stop"), ("activating", "wait", "stop"),
-    ("inactive", "start", ""), ("failed", "start", ""), ("deactivating", "start", "stop"), ("maintenance", "start", "stop"), (None, "start", "stop"),
-])
+@pytest.mark.parametrize(
+    ("active", "to_start", "to_stop"),
+    [
+        ("active", "", "stop"),
+        ("reloading", "", "stop"),
+        ("refreshing", "", "stop"),
+        ("activating", "wait", "stop"),
+        ("inactive", "start", ""),
+        ("failed", "start", ""),
+        ("deactivating", "start", "stop"),
+        ("maintenance", "start", "stop"),
+        (None, "start", "stop"),
+    ],
+)
 def test_what_is_due(active, to_start, to_stop):
     assert [services.due(wanted, unit(active)) for wanted in (STARTED, STOPPED)] == [to_start, to_stop]
 
 
-@pytest.mark.parametrize(("active", "to_start"), [
-    ("active", "restart"), ("reloading", "restart"), ("activating", "restart"), ("deactivating", "restart"), (None, "restart"),
-    ("inactive", "start"), ("failed", "start"),
-])
+@pytest.mark.parametrize(
+    ("active", "to_start"),
+    [
+        ("active", "restart"),
+        ("reloading", "restart"),
+        ("activating", "restart"),
+        ("deactivating", "restart"),
+        (None, "restart"),
+        ("inactive", "start"),
+        ("failed", "start"),
+    ],
+)
 def test_what_is_due_of_a_unit_that_has_to_start_again(active, to_start):
-    assert [services.due(wanted, unit(active), True) for wanted in (STARTED, STOPPED)] == [to_start, services.due(STOPPED, unit(active))]
+    assert [services.due(wanted, unit(active), True) for wanted in (STARTED, STOPPED)] == [
+        to_start,
+        services.due(STOPPED, unit(active)),
+    ]
 
 
-@pytest.mark.parametrize(("load", "active", "to_start", "to_stop"), [
-    ("loaded", "inactive", None, None), ("masked", "inactive", "masked", None), ("masked", "active", None, None),
-    ("not-found", "inactive", "unknown_unit", "unknown_unit"), ("bad-setting", "inactive", "unknown_unit", "unknown_unit"),
-    ("error", "inactive", "unknown_unit", "unknown_unit"), (None, "inactive", "unknown_unit", "unknown_unit"),
-])
+@pytest.mark.parametrize(
+    ("load", "active", "to_start", "to_stop"),
+    [
+        ("loaded", "inactive", None, None),
+        ("masked", "inactive", "masked", None),
+        ("masked", "active", None, None),
+        ("not-found", "inactive", "unknown_unit", "unknown_unit"),
+        ("bad-setting", "inactive", "unknown_unit", "unknown_unit"),
+        ("error", "inactive", "unknown_unit", "unknown_unit"),
+        (None, "inactive", "unknown_unit", "unknown_unit"),
+    ],
+)
 def test_what_systemd_is_not_told(load, active, to_start, to_stop):
     found = [services.refusal(wanted, unit(active, load)) for wanted in (STARTED, STOPPED)]
     assert [why and why[0] for why in found] == [to_start, to_stop]
 
 
-@pytest.mark.parametrize(("wanted", "rc", "found", "there"), [
-    (STARTED, 0, unit(), True),
-    (STARTED, 1, unit(), True),  # systemd is believed, and not systemctl
-    (STARTED, 0, unit("reloading"), True),
-    (STARTED, 0, unit("activating", sub="auto-restart"), None),
-    (STARTED, 0, unit("failed", result="exit-code"), False),
-    (STARTED, 0, unit("inactive"), False),  # it ended at once, or a condition of it did not hold
-    (STARTED, 0, unit(None), False),
-    (STARTED, 0, unit("inactive", kind="oneshot"), True),
-    (STARTED, 1, unit("inactive", kind="oneshot"), False),
-    (STARTED, 0, unit("inactive", kind="oneshot", result="exit-code"), False),
-    (STARTED, 0, unit("inactive", kind="oneshot", result=None), False),
-    (STARTED, 0, unit("inactive", kind=None), False),
-    (STOPPED, 0, unit("inactive"), True),
-    (STOPPED, 0, unit("failed", result="timeout"), True),
-    (STOPPED, 124, unit("deactivating"), None),
-    (STOPPED, 0, unit("active"), False),
-    (STOPPED, 0, unit("activating"), False),
-    (STOPPED, 0, unit(None), False),
-])
+@pytest.mark.parametrize(
+    ("wanted", "rc", "found", "there"),
+    [
+        (STARTED, 0, unit(), True),
+        (STARTED, 1, unit(), True),  # systemd is believed, and not systemctl
+        (STARTED, 0, unit("reloading"), True),
+        (STARTED, 0, unit("activating", sub="auto-restart"), None),
+        (STARTED, 0, unit("failed", result="exit-code"), False),
+        (STARTED, 0, unit("inactive"), False),  # it ended at once, or a condition of it did not hold
+        (STARTED, 0, unit(None), False),
+        (STARTED, 0, unit("inactive", kind="oneshot"), True),
+        (STARTED, 1, unit("inactive", kind="oneshot"), False),
+        (STARTED, 0, unit("inactive", kind="oneshot", result="exit-code"), False),
+        (STARTED, 0, unit("inactive", kind="oneshot", result=None), False),
+        (STARTED, 0, unit("inactive", kind=None), False),
+        (STOPPED, 0, unit("inactive"), True),
+        (STOPPED, 0, unit("failed", result="timeout"), True),
+        (STOPPED, 124, unit("deactivating"), None),
+        (STOPPED, 0, unit("active"), False),
+        (STOPPED, 0, unit("activating"), False),
+        (STOPPED, 0, unit(None), False),
+    ],
+)
 def test_whether_it_is_there(wanted, rc, found, there):
     assert services.reached(wanted, found, rc) is there
 
@@ -101,7 +134,9 @@ class Systemd:
         if isinstance(found, list):
             found = found.pop(0) if len(found) > 1 else found[0]
         keys = {"ActiveState": "active", "LoadState": "load", "SubState": "sub", "Type": "type", "Result": "result"}
-        return "\n".join(["Id=" + name, "Names=" + name] + ["%s=%s" % (theirs, found[ours] or "") for theirs, ours in keys.items()])
+        return "\n".join(
+            ["Id=" + name, "Names=" + name] + ["%s=%s" % (theirs, found[ours] or "") for theirs, ours in keys.items()]
+        )
 
     def sleep(self, seconds):
         self.slept.append(seconds)
@@ -112,7 +147,18 @@ class Systemd:
 
 
 def given(*names, **more):
-    return dict({"services": list(names), "state": STOPPED, "restart": [], "timeout_s": 60, "lock_timeout_s": 0, "rollout_id": None, "step": None}, **more)
+    return dict(
+        {
+            "services": list(names),
+            "state": STOPPED,
+            "restart": [],
+            "timeout_s": 60,
+            "lock_timeout_s": 0,
+            "rollout_id": None,
+            "step": None,
+        },
+        **more,
+    )
 
 
 def run(systemd, *names, check=False, **more):
@@ -122,10 +168,22 @@ def run(systemd, *names, check=False, **more):
 def test_each_has_its_turn_and_a_second_run_changes_nothing():
     systemd = Systemd(a=unit(), b=unit())
     first = run(systemd, "b", A)
-    assert systemd.told == [("stop", B, 60), ("stop", A, 60)] and first["actions"] == ["stop b.service", "stop a.service"]
-    assert first["changed"] and first["failures"] == [] and [row["active"] for row in first["services"]] == ["inactive"] * 2
-    assert run(systemd, B, A) == {"changed": False, "services": [dict(row, action="", changed=False) for row in first["services"]], "failures": [],
-                                  "actions": [], "msg": ""}
+    assert systemd.told == [("stop", B, 60), ("stop", A, 60)] and first["actions"] == [
+        "stop b.service",
+        "stop a.service",
+    ]
+    assert (
+        first["changed"]
+        and first["failures"] == []
+        and [row["active"] for row in first["services"]] == ["inactive"] * 2
+    )
+    assert run(systemd, B, A) == {
+        "changed": False,
+        "services": [dict(row, action="", changed=False) for row in first["services"]],
+        "failures": [],
+        "actions": [],
+        "msg": "",
+    }
     back = run(systemd, A, B, state=STARTED)
     assert systemd.told[2:] == [("start", A, 60), ("start", B, 60)] and back["changed"] and systemd.slept == []
 
@@ -147,16 +205,28 @@ def test_what_fails_keeps_no_other_from_its_turn_and_is_named():
     systemd.becomes["start", A] = [unit("failed", result="exit-code", sub="failed")]
     systemd.answers[A] = (1, "", "Job for a.service failed.\n")
     result = run(systemd, "gone", A, B, state=STARTED)
-    assert [(failure["service"], failure["code"]) for failure in result["failures"]] == [("gone.service", "unknown_unit"), (A, "not_started")]
-    assert [word[:2] for word in systemd.told] == [("start", A), ("start", B)] and result["services"][2]["active"] == "active"
-    assert "Job for a.service failed." in result["msg"] and "exit-code" in result["msg"] and "gone.service" in result["msg"]
+    assert [(failure["service"], failure["code"]) for failure in result["failures"]] == [
+        ("gone.service", "unknown_unit"),
+        (A, "not_started"),
+    ]
+    assert [word[:2] for word in systemd.told] == [("start", A), ("start", B)] and result["services"][2][
+        "active"
+    ] == "active"
+    assert (
+        "Job for a.service failed." in result["msg"]
+        and "exit-code" in result["msg"]
+        and "gone.service" in result["msg"]
+    )
 
 
-@pytest.mark.parametrize(("states", "code"), [
-    ([unit("activating", sub="auto-restart"), unit("activating"), unit()], None),
-    ([unit("activating", sub="auto-restart")], "not_started"),
-    ([unit("activating"), unit("failed")], "not_started"),
-])
+@pytest.mark.parametrize(
+    ("states", "code"),
+    [
+        ([unit("activating", sub="auto-restart"), unit("activating"), unit()], None),
+        ([unit("activating", sub="auto-restart")], "not_started"),
+        ([unit("activating"), unit("failed")], "not_started"),
+    ],
+)
 def test_a_service_that_fails_at_once_is_not_taken_for_one_that_runs(states, code):
     systemd = Systemd(a=unit("inactive"))
     systemd.becomes["start", A] = states
@@ -211,7 +281,16 @@ def test_a_time_that_is_none(tmp_path, seconds):
 
 # Under the lock
 
-MINE = {"ledger": "l", "rollout_id": "r", "run": "one", "plan": "p", "controller": "c", "time": "t", "state": "held", "attempt": 1}
+MINE = {
+    "ledger": "l",
+    "rollout_id": "r",
+    "run": "one",
+    "plan": "p",
+    "controller": "c",
+    "time": "t",
+    "state": "held",
+    "attempt": 1,
+}
 
 
 def test_it_works_under_the_lock_and_hands_it_to_what_it_calls(tmp_path, monkeypatch):
@@ -221,12 +300,18 @@ def test_it_works_under_the_lock_and_hands_it_to_what_it_calls(tmp_path, monkeyp
     systemd.shown = lambda name: seen.append((lock.is_held(path), lock.read_json(path))) or real(name)
     services.perform(given(A, rollout_id="r", step="stop"), False, systemd.of, path)
     assert seen[0] == "goes on without a terminal" and seen[1][0] is True
-    assert {key: seen[1][1][key] for key in ("module", "rollout_id", "step")} == {"module": "node_services", "rollout_id": "r", "step": "stop"}
+    assert {key: seen[1][1][key] for key in ("module", "rollout_id", "step")} == {
+        "module": "node_services",
+        "rollout_id": "r",
+        "step": "stop",
+    }
     assert len(systemd.descriptors) == 1 and lock.is_held(path) is False
     with lock.NodeLock(path=path), pytest.raises(lock.LockTimeout):
         services.perform(given(A, state=STARTED), False, systemd.of, path)
     with lock.NodeLock(path=path):
-        assert services.perform(given(A, state=STARTED), True, systemd.of, path)["actions"] == ["start a.service"], "check mode needs no lock"
+        assert services.perform(given(A, state=STARTED), True, systemd.of, path)["actions"] == ["start a.service"], (
+            "check mode needs no lock"
+        )
     assert systemd.told == [("stop", A, 60)]
 
 

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A library in Python whose methods have the names and parameters of NVML's C functions, laid out after the public header."""
+"""A library in Python whose methods have the names and parameters of NVML's C functions, laid out after the public
+header.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,21 @@ def put_text(buffer, text):
 class FakeNvml:
     """GPUS of one model. FAIL maps a symbol, or (symbol, index), to a return code; symbols in WITHOUT do not exist."""
 
-    def __init__(self, gpus=2, driver="535.216.03", init=OK, fail=None, without=(), links=4, fabric=2, recovery=0, mig=0, retired=None,
-                 instances=(), link_fields=()):
+    def __init__(
+        self,
+        gpus=2,
+        driver="535.216.03",
+        init=OK,
+        fail=None,
+        without=(),
+        links=4,
+        fabric=2,
+        recovery=0,
+        mig=0,
+        retired=None,
+        instances=(),
+        link_fields=(),
+    ):
         self._gpus, self._driver, self._init, self._links, self._fabric = gpus, driver, init, links, fabric
         self._recovery, self._mig, self._retired, self._instances = recovery, mig, retired, instances
         self._link_fields = link_fields
@@ -125,7 +140,11 @@ class FakeNvml:
     def nvmlDeviceGetMemoryInfo_v2(self, handle, info):
         if info._obj.version != 0x2000028:
             return VERSION
-        ctypes.memmove(ctypes.addressof(info._obj), struct.pack("=IIQQQQ", 0x2000028, 0, 85520809984, 500000000, 85000000000, 20809984), 40)
+        ctypes.memmove(
+            ctypes.addressof(info._obj),
+            struct.pack("=IIQQQQ", 0x2000028, 0, 85520809984, 500000000, 85000000000, 20809984),
+            40,
+        )
         return OK
 
     def nvmlDeviceGetBAR1MemoryInfo(self, handle, info):
@@ -151,7 +170,20 @@ class FakeNvml:
         return NOT_SUPPORTED
 
     def nvmlDeviceGetFieldValues(self, handle, count, values):
-        known = {230: self._recovery, 142: 5, 143: 6, 144: 1, 145: 0, 82: 41, 193: -8, 194: -2, 195: 4, 196: 0, 74: 740, 94: 94}
+        known = {
+            230: self._recovery,
+            142: 5,
+            143: 6,
+            144: 1,
+            145: 0,
+            82: 41,
+            193: -8,
+            194: -2,
+            195: 4,
+            196: 0,
+            74: 740,
+            94: 94,
+        }
         # The contents are as wide as their type says; what lies beside them in the union is not to be read.
         signed = {193, 194, 195, 196}
         base = ctypes.addressof(values._obj)
@@ -162,7 +194,11 @@ class FakeNvml:
         rc = NOT_SUPPORTED if content is None else OK
         # fieldId, scopeId, timestamp, latencyUsec, valueType, nvmlReturn, value
         data = struct.pack("=IIqqII", number, 0, 1, 1, 5 if number in signed else 1, rc)
-        data += struct.pack("=iI", content, 0xDEADBEEF) if number in signed else struct.pack("=II", content or 0, 0xDEADBEEF)
+        data += (
+            struct.pack("=iI", content, 0xDEADBEEF)
+            if number in signed
+            else struct.pack("=II", content or 0, 0xDEADBEEF)
+        )
         ctypes.memmove(base, data, len(data))
         return OK
 
@@ -181,7 +217,8 @@ class FakeNvml:
         return self._fill(status, 0x100000C, struct.pack("=III", 0x100000C, 1, 0))
 
     def nvmlDeviceGetSramEccErrorStatus(self, handle, status):
-        # version, aggregate: parity, sec-ded, corrected; volatile: the same; buckets L2, SM, PCIe, MCU, other; threshold
+        # version, aggregate: parity, sec-ded, corrected; volatile: the same; buckets L2, SM, PCIe, MCU, other;
+        # threshold
         data = struct.pack("=IxxxxQQQQQQQQQQQIxxxx", 0x1000068, 10, 1, 100, 20, 2, 200, 1, 2, 3, 4, 5, 1)
         return self._fill(status, 0x1000068, data)
 

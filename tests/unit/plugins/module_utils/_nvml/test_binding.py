@@ -134,7 +134,9 @@ def test_a_directory_of_another_owner_is_not_used(cache, monkeypatch):
     assert "not cached" in binding.store(cache, DIGEST, DATA)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away; the test above covers the owner for other users")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can give a file away; the test above covers the owner for other users"
+)
 def test_an_archive_of_another_owner_is_not_used_and_is_replaced(cache):
     binding.store(cache, DIGEST, DATA)
     os.chown(cached(cache), 12345, 12345)
@@ -145,7 +147,9 @@ def test_an_archive_of_another_owner_is_not_used_and_is_replaced(cache):
     assert binding.fetch(cache, DIGEST) == (DATA, None)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user; elsewhere every test here runs as one already")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can become another user; elsewhere every test here runs as one already"
+)
 def test_a_user_that_is_not_root_has_a_cache_of_its_own(cache, tmp_path):
     """In a child with another effective user, as after become: its own directory works, root's does not."""
     binding.store(cache, DIGEST, DATA)
@@ -161,8 +165,12 @@ def test_a_user_that_is_not_root_has_a_cache_of_its_own(cache, tmp_path):
         try:
             os.setgid(65534)
             os.setuid(65534)
-            told = [binding.store(own, DIGEST, DATA), binding.fetch(own, DIGEST) == (DATA, None), os.stat(own).st_uid,
-                    binding.fetch(cache, DIGEST)[0]]
+            told = [
+                binding.store(own, DIGEST, DATA),
+                binding.fetch(own, DIGEST) == (DATA, None),
+                os.stat(own).st_uid,
+                binding.fetch(cache, DIGEST)[0],
+            ]
             os.write(write_end, json.dumps(told).encode())
         finally:
             os._exit(0)

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A driver that did not answer is waited for once, and those who ask next wait shorter: for how long, and what ends that."""
+"""A driver that did not answer is waited for once, and those who ask next wait shorter: for how long, and what ends
+that.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,9 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvm
 
 pytestmark = pytest.mark.pythons
 
-DATA = archives.archive(code={"__init__.py": "", "snapshot.py": "def take(**options):\n    return dict(options, by='the archive')\n"})
+DATA = archives.archive(
+    code={"__init__.py": "", "snapshot.py": "def take(**options):\n    return dict(options, by='the archive')\n"}
+)
 DIGEST = binding.digest_of(DATA)
 
 
@@ -52,7 +54,11 @@ def test_first_asked_then_sent_then_cached(remote_tmp):
     assert node.read(remote_tmp, DIGEST, None, 5) == {"needs_binding": True, "warnings": []}
     sent = node.read(remote_tmp, DIGEST, encoded(), 5, ["ecc"])
     assert sent["warnings"] == []
-    assert (sent["snapshot"]["deadline_s"], sent["snapshot"]["gather"], sent["snapshot"]["by"]) == (5, ["ecc"], "the archive")
+    assert (sent["snapshot"]["deadline_s"], sent["snapshot"]["gather"], sent["snapshot"]["by"]) == (
+        5,
+        ["ecc"],
+        "the archive",
+    )
     assert sent["snapshot"]["load"]()[0].answer == 42
     again = node.read(remote_tmp, DIGEST, None, 5)
     assert (again["warnings"], again["snapshot"]["gather"], again["snapshot"]["by"]) == ([], None, "the archive")

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The archive's code: run from memory, compiled once for an interpreter, and compiled anew whenever what lies there is not sound."""
+"""The archive's code: run from memory, compiled once for an interpreter, and compiled anew whenever what lies there is
+not sound.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvm
 
 pytestmark = pytest.mark.pythons
 
-SMALL = archives.archive(code={"__init__.py": "", "left.py": "from . import right\nanswer = right.answer + 1\n", "right.py": "answer = 6\n"})
+SMALL = archives.archive(
+    code={"__init__.py": "", "left.py": "from . import right\nanswer = right.answer + 1\n", "right.py": "answer = 6\n"}
+)
 DIGEST = binding.digest_of(SMALL)
 
 
@@ -79,10 +83,16 @@ def test_without_a_cache_nothing_is_kept(cache, compiled):
     assert os.listdir(cache) == [binding.cache_name(DIGEST)] and len(compiled) == 1
 
 
-@pytest.mark.parametrize("damage", [
-    lambda data: b"", lambda data: data[:-1], lambda data: data + b"x", lambda data: data[:60] + b"\0" + data[61:],
-    lambda data: data.replace(runtime.MARK, b"gpufleet-code/2\n"),
-])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:-1],
+        lambda data: data + b"x",
+        lambda data: data[:60] + b"\0" + data[61:],
+        lambda data: data.replace(runtime.MARK, b"gpufleet-code/2\n"),
+    ],
+)
 def test_damaged_code_is_told_and_made_anew(cache, compiled, damage):
     works(cache)
     with open(code(cache), "rb") as stream:
@@ -125,7 +135,9 @@ def test_code_that_others_can_write_is_not_used(cache, compiled):
     assert len(compiled) == 2 and stat.S_IMODE(os.stat(code(cache)).st_mode) == 0o600
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away; links and modes are tested for every user")
+@pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can give a file away; links and modes are tested for every user"
+)
 def test_code_of_another_owner_is_not_used(cache, compiled):
     works(cache)
     os.chown(code(cache), 12345, 12345)
@@ -180,6 +192,10 @@ def test_two_archives_do_not_mix():
     other = archives.archive(code={"__init__.py": "", "left.py": "answer = 1\n"})
     first = runtime.start(DIGEST, SMALL)[0]
     second = runtime.start(binding.digest_of(other), other)[0]
-    assert (first.module("_nvml.left").answer, second.module("_nvml.left").answer, first.module("_nvml.right").answer) == (7, 1, 6)
+    assert (
+        first.module("_nvml.left").answer,
+        second.module("_nvml.left").answer,
+        first.module("_nvml.right").answer,
+    ) == (7, 1, 6)
     with pytest.raises(ImportError):
         second.module("_nvml.right")

@@ -76,7 +76,9 @@ def test_the_deadline_holds_and_says_where(tmp_path):
     assert not (tmp_path / "stuck").exists()
 
 
-@pytest.mark.parametrize("where, told", [("short", "short"), ("x" * 1000, "x" * 255), ("\u00e9" * 500, "\u00e9" * 127 + "\ufffd")])
+@pytest.mark.parametrize(
+    "where, told", [("short", "short"), ("x" * 1000, "x" * 255), ("\u00e9" * 500, "\u00e9" * 127 + "\ufffd")]
+)
 def test_a_place_is_told_as_far_as_there_is_room(where, told):
     place = session._Place()
     place.tell("a longer name than the next one")
@@ -151,7 +153,12 @@ def test_a_child_that_cannot_be_ended_is_remembered_and_not_joined_by_another(tm
 
 
 def remembered(tmp_path, **change):
-    note = {"pid": os.getpid(), "start": session.process_start(os.getpid()), "boot_id": session.boot_id(), "since": "2026-01-01T00:00:00Z"}
+    note = {
+        "pid": os.getpid(),
+        "start": session.process_start(os.getpid()),
+        "boot_id": session.boot_id(),
+        "since": "2026-01-01T00:00:00Z",
+    }
     note.update(change)
     place = tmp_path / "stuck"
     place.write_text(json.dumps(note))
@@ -162,7 +169,9 @@ def test_a_note_about_a_living_process_holds(tmp_path):
     assert session.recall(remembered(tmp_path)) == {"pid": os.getpid(), "since": "2026-01-01T00:00:00Z"}
 
 
-@pytest.mark.parametrize("change", [{"start": 1}, {"boot_id": "another"}, {"pid": 2 ** 22 + 1}, {"pid": "x"}, {"pid": -1}])
+@pytest.mark.parametrize(
+    "change", [{"start": 1}, {"boot_id": "another"}, {"pid": 2**22 + 1}, {"pid": "x"}, {"pid": -1}]
+)
 def test_a_note_that_no_longer_holds_is_removed(tmp_path, change):
     place = remembered(tmp_path, **change)
     assert session.recall(place) is None
@@ -212,7 +221,9 @@ def test_a_caller_with_pipes_does_not_wait_for_a_stuck_child(tmp_path):
         "from _nvml import session\n"
         "print(session.run(lambda progress: time.sleep(600), 0.2, %r, kill=lambda group, number: None).status)\n"
     ) % (os.path.dirname(os.path.dirname(os.path.abspath(session.__file__))), str(tmp_path / "stuck"))
-    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=600, check=True
+    )
     pid = json.loads((tmp_path / "stuck").read_text())["pid"]
     assert alive(pid)
     os.kill(pid, signal.SIGKILL)
@@ -251,8 +262,14 @@ def test_a_caller_that_ignores_the_end_of_its_children_gets_the_result():
     """The kernel reaps the child then, and there is nothing to wait for."""
     code = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nprint(session.run(lambda progress: 7, 30))\n"
     code += "print(session.run(lambda progress: time.sleep(600), 0.2).status)"
-    done = subprocess.run([sys.executable, "-c", SCRIPT % code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600,
-                          check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT % code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=False,
+    )
     assert done.stdout == "Outcome(status='ok', value=7, message='')\ntimeout\n", done.stderr
 
 

@@ -45,16 +45,28 @@ def node(tmp_path, templates):
 def take(node, wheel=wheels.VERSIONS[-1], deadline=60):
     """As on a node: a fresh process, which is what sees a changed library."""
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheel)))
-    done = subprocess.run([sys.executable, "-c", CODE % (str(UTILS), deadline, str(node.root / "stuck"))], env=environment, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE % (str(UTILS), deadline, str(node.root / "stuck"))],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
 
 def audit(taken, driver=simnode.OLD):
     addresses = [gpu["pci_bus_id"]["value"] for gpu in taken["gpus"]]
-    return {"schema": "gpufleet.audit/1", "kernel": {"running": "k", "next_boot": "k"}, "pci": [{"address": address} for address in addresses],
-            "versions": {"loaded": driver, "library": driver, "modules": {"k": {"version": driver}}}}
+    return {
+        "schema": "gpufleet.audit/1",
+        "kernel": {"running": "k", "next_boot": "k"},
+        "pci": [{"address": address} for address in addresses],
+        "versions": {"loaded": driver, "library": driver, "modules": {"k": {"version": driver}}},
+    }
 
 
 def reading(taken, whole=None):
@@ -70,15 +82,25 @@ def test_every_value_of_a_healthy_node(node, wheel):
     assert taken["system"]["driver_version"] == {"value": simnode.OLD, "rc": 0}
     assert len(set(gpu["uuid"]["value"] for gpu in taken["gpus"])) == 3
     for gpu in taken["gpus"]:
-        # Hopper retires no pages, drivers before R570 know no recovery action, and three calls are newer than this driver.
+        # Hopper retires no pages, drivers before R570 know no recovery action, and three calls are newer than this
+        # driver.
         assert unanswered(gpu) == {
-            "retired_pages": "NOT_SUPPORTED", "retired_pages_pending": "NOT_SUPPORTED", "recovery_action": "NOT_SUPPORTED",
-            "addressing_mode": "FUNCTION_NOT_FOUND", "repair_status": "FUNCTION_NOT_FOUND", "temperature_margin_c": "FUNCTION_NOT_FOUND"}
+            "retired_pages": "NOT_SUPPORTED",
+            "retired_pages_pending": "NOT_SUPPORTED",
+            "recovery_action": "NOT_SUPPORTED",
+            "addressing_mode": "FUNCTION_NOT_FOUND",
+            "repair_status": "FUNCTION_NOT_FOUND",
+            "temperature_margin_c": "FUNCTION_NOT_FOUND",
+        }
         assert gpu["nvlink_active"]["value"] == [True] * 18
-        assert [(link["link"], link["active"], link["remote_type"]) for link in gpu["nvlinks"]["value"]] == [(link, True, "switch") for link in range(18)]
+        assert [(link["link"], link["active"], link["remote_type"]) for link in gpu["nvlinks"]["value"]] == [
+            (link, True, "switch") for link in range(18)
+        ]
         assert all(set(link["errors"].values()) == {0} for link in gpu["nvlinks"]["value"])
         others = set(other["uuid"]["value"] for other in taken["gpus"]) - {gpu["uuid"]["value"]}
-        assert gpu["p2p"]["value"] == dict((uuid, {"read": 0, "write": 0, "nvlink": 0, "atomics": 0}) for uuid in others)
+        assert gpu["p2p"]["value"] == dict(
+            (uuid, {"read": 0, "write": 0, "nvlink": 0, "atomics": 0}) for uuid in others
+        )
         assert gpu["sram_ecc"]["value"]["threshold_exceeded"] is False and gpu["inforom_valid"]["value"] is True
         assert gpu["fabric_state"]["value"]["state"] == 3
         assert gpu["pci_device_id"]["value"] == "10de:2330"
@@ -113,13 +135,33 @@ def other_node(tmp_path, templates):
 
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
-@pytest.mark.parametrize("model, driver, missing", [
-    ("h100-sxm", "580.95.05", {"retired_pages", "retired_pages_pending"}),
-    # A board without NVLink, fabric and row remapping in HBM; the old driver has no newer calls.
-    ("l4", simnode.OLD, {"retired_pages", "retired_pages_pending", "recovery_action", "addressing_mode", "repair_status", "temperature_margin_c",
-                         "nvlink_active", "nvlinks", "fabric", "fabric_state", "mig_mode_current", "mig_mode_pending", "mig_instances",
-                         "temperature_memory_c"}),
-])
+@pytest.mark.parametrize(
+    "model, driver, missing",
+    [
+        ("h100-sxm", "580.95.05", {"retired_pages", "retired_pages_pending"}),
+        # A board without NVLink, fabric and row remapping in HBM; the old driver has no newer calls.
+        (
+            "l4",
+            simnode.OLD,
+            {
+                "retired_pages",
+                "retired_pages_pending",
+                "recovery_action",
+                "addressing_mode",
+                "repair_status",
+                "temperature_margin_c",
+                "nvlink_active",
+                "nvlinks",
+                "fabric",
+                "fabric_state",
+                "mig_mode_current",
+                "mig_mode_pending",
+                "mig_instances",
+                "temperature_memory_c",
+            },
+        ),
+    ],
+)
 def test_another_board_and_driver_lack_what_they_lack(other_node, wheel, model, driver, missing):
     taken = take(other_node(model, driver, 2), wheel)
     assert taken["status"] == "ok"
@@ -161,11 +203,15 @@ print("null")
     assert len(set(uuids)) == 3 and all(uuid.startswith("MIG-") for uuid in uuids)
     big, small = 40448 << 20, 20096 << 20
     board = "NVIDIA H100 80GB HBM3 MIG "
-    assert sorted((item["slices"], item["compute_slices"], item["memory_bytes"], item["name"]) for item in instances) == [
-        (2, 1, small, board + "1c.2g.20gb"), (2, 1, small, board + "1c.2g.20gb"), (3, 3, big, board + "3g.40gb")]
+    assert sorted(
+        (item["slices"], item["compute_slices"], item["memory_bytes"], item["name"]) for item in instances
+    ) == [(2, 1, small, board + "1c.2g.20gb"), (2, 1, small, board + "1c.2g.20gb"), (3, 3, big, board + "3g.40gb")]
     assert len(set((item["gpu_instance"], item["compute_instance"]) for item in instances)) == 3
     # NVML does not tell about rows while there are instances; the fields do.
-    assert second["remapped_rows"] == {"value": {"correctable": 0, "uncorrectable": 0, "pending": False, "failure": False}, "rc": 0}
+    assert second["remapped_rows"] == {
+        "value": {"correctable": 0, "uncorrectable": 0, "pending": False, "failure": False},
+        "rc": 0,
+    }
 
 
 def test_what_is_not_gathered_is_not_asked(node):
@@ -173,20 +219,33 @@ def test_what_is_not_gathered_is_not_asked(node):
     node.sim("inject", "hang", "nvmlDeviceGetPowerUsage", "forever")
     code = CODE.replace("stuck_file=%r", "stuck_file=%r, gather=['!power', '!p2p']")
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
-    done = subprocess.run([sys.executable, "-c", code % (str(UTILS), 60, str(node.root / "stuck"))], env=environment, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code % (str(UTILS), 60, str(node.root / "stuck"))],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     taken = json.loads(done.stdout)
-    assert taken["status"] == "ok" and taken["subsets"] == [name for name in subsets.NAMES if name not in ("power", "p2p")]
+    assert taken["status"] == "ok" and taken["subsets"] == [
+        name for name in subsets.NAMES if name not in ("power", "p2p")
+    ]
     left_out = {"p2p", "power_usage_mw", "power_limit_mw"}
     assert left_out.isdisjoint(taken["gpus"][0]) and "nvlinks" in taken["gpus"][0]
 
 
-@pytest.mark.parametrize("prepare, rc", [
-    (lambda node: node.prepare(), 12),
-    (lambda node: node.library(simnode.OLD), 9),
-    (lambda node: node.booted().library(simnode.NEW), 18),
-])
+@pytest.mark.parametrize(
+    "prepare, rc",
+    [
+        (lambda node: node.prepare(), 12),
+        (lambda node: node.library(simnode.OLD), 9),
+        (lambda node: node.booted().library(simnode.NEW), 18),
+    ],
+)
 def test_a_driver_that_is_not_whole_is_data(node, prepare, rc):
     prepare(node)
     taken = take(node)
@@ -198,25 +257,30 @@ def failing(taken, before):
     baseline = _health.baseline_of(reading(before), "node-1", "2026-01-01T00:00:00Z")
     fails = []
     for snapshot_now in (taken, before):
-        health = _health.evaluate(reading(snapshot_now, before), baseline=baseline, phase="post", node="node-1", now="2026-01-01T01:00:00Z")
+        health = _health.evaluate(
+            reading(snapshot_now, before), baseline=baseline, phase="post", node="node-1", now="2026-01-01T01:00:00Z"
+        )
         fails.append(set(check["id"] for check in health["checks"] if check["status"] == "fail"))
     return fails[0] - fails[1]
 
 
-@pytest.mark.parametrize("fault, expected", [
-    (["gpu-not-brought-up", "--gpu", "1"], {"gpu.handle", "gpu.on_bus", "gpu.present"}),
-    (["gpu-lost", "--gpu", "1"], {"gpu.handle", "gpu.on_bus", "gpu.present"}),
-    (["gpu-missing", "--gpu", "1"], {"gpu.count", "gpu.on_bus", "gpu.present"}),
-    (["ecc-uncorrectable", "--gpu", "1"], {"gpu.ecc_volatile", "gpu.ecc_aggregate"}),
-    (["remap-pending", "--gpu", "1"], {"gpu.remap_pending"}),
-    (["remap-failed", "--gpu", "1"], {"gpu.remap_failure"}),
-    (["nvlink-down", "--gpu", "1", "--link", "3"], {"gpu.nvlink"}),
-    (["power-limit-lost", "--gpu", "1"], {"gpu.power_limit"}),
-    (["mig-pending", "--gpu", "1"], {"gpu.mig_pending"}),
-    (["memory-lost", "--gpu", "1"], {"gpu.memory_total"}),
-    (["missing-symbol", "nvmlDeviceGetPersistenceMode"], {"gpu.persistence"}),
-    (["error", "nvmlDeviceGetComputeMode", "999"], {"gpu.compute_mode"}),
-])
+@pytest.mark.parametrize(
+    "fault, expected",
+    [
+        (["gpu-not-brought-up", "--gpu", "1"], {"gpu.handle", "gpu.on_bus", "gpu.present"}),
+        (["gpu-lost", "--gpu", "1"], {"gpu.handle", "gpu.on_bus", "gpu.present"}),
+        (["gpu-missing", "--gpu", "1"], {"gpu.count", "gpu.on_bus", "gpu.present"}),
+        (["ecc-uncorrectable", "--gpu", "1"], {"gpu.ecc_volatile", "gpu.ecc_aggregate"}),
+        (["remap-pending", "--gpu", "1"], {"gpu.remap_pending"}),
+        (["remap-failed", "--gpu", "1"], {"gpu.remap_failure"}),
+        (["nvlink-down", "--gpu", "1", "--link", "3"], {"gpu.nvlink"}),
+        (["power-limit-lost", "--gpu", "1"], {"gpu.power_limit"}),
+        (["mig-pending", "--gpu", "1"], {"gpu.mig_pending"}),
+        (["memory-lost", "--gpu", "1"], {"gpu.memory_total"}),
+        (["missing-symbol", "nvmlDeviceGetPersistenceMode"], {"gpu.persistence"}),
+        (["error", "nvmlDeviceGetComputeMode", "999"], {"gpu.compute_mode"}),
+    ],
+)
 def test_a_fault_reaches_the_check_of_its_name(node, fault, expected):
     before = take(node.booted())
     node.sim("inject", *fault)

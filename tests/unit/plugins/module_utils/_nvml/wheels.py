@@ -30,8 +30,22 @@ def path(version):
     if not (place / "pynvml.py").is_file():
         place.parent.mkdir(parents=True, exist_ok=True)
         fresh = tempfile.mkdtemp(dir=str(place.parent))
-        subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile",
-                        "--target", fresh, "nvidia-ml-py==" + version], check=True)
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--no-deps",
+                "--no-compile",
+                "--target",
+                fresh,
+                "nvidia-ml-py==" + version,
+            ],
+            check=True,
+        )
         try:
             os.rename(fresh, str(place))
         except OSError:

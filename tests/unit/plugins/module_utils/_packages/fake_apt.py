@@ -13,8 +13,17 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages impor
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "apt"
 SET = (
-    "firmware-nvidia-gsp", "libcuda1", "libnvidia-cfg1", "libnvidia-ml1", "libnvidia-pkcs11-openssl3", "libnvidia-ptxjitcompiler1",
-    "nvidia-alternative", "nvidia-kernel-dkms", "nvidia-kernel-support", "nvidia-legacy-check", "nvidia-smi",
+    "firmware-nvidia-gsp",
+    "libcuda1",
+    "libnvidia-cfg1",
+    "libnvidia-ml1",
+    "libnvidia-pkcs11-openssl3",
+    "libnvidia-ptxjitcompiler1",
+    "nvidia-alternative",
+    "nvidia-kernel-dkms",
+    "nvidia-kernel-support",
+    "nvidia-legacy-check",
+    "nvidia-smi",
 )
 
 
@@ -56,17 +65,37 @@ class FakeMachine:
         (root / "lib/modules/6.1.0-56-amd64").mkdir(parents=True)
         (root / "boot").mkdir()
         (root / "boot/vmlinuz-6.1.0-56-amd64").write_bytes(b"")
-        (root / "boot/config-6.1.0-56-amd64").write_text('CONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"\n', encoding="utf-8")
+        (root / "boot/config-6.1.0-56-amd64").write_text(
+            'CONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"\n', encoding="utf-8"
+        )
 
     def __call__(self, argv, timeout=60):
         if argv[0] == "dpkg-query":
-            rows = ["%s%s |%s|amd64|%s|%s|%d" % ("h" if have["hold"] else "i", have["status"][1], name, have["version"], have["source"], have["size_kib"])
-                    for name, have in sorted(self.packages.items())]
+            rows = [
+                "%s%s |%s|amd64|%s|%s|%d"
+                % (
+                    "h" if have["hold"] else "i",
+                    have["status"][1],
+                    name,
+                    have["version"],
+                    have["source"],
+                    have["size_kib"],
+                )
+                for name, have in sorted(self.packages.items())
+            ]
             return 0, "\n".join(rows) + "\n", ""
         if argv[:2] == ["apt-cache", "pkgnames"]:
-            return 0, "\n".join(sorted(set(line[9:] for line in self.show.splitlines() if line.startswith("Package: ")))), ""
+            return (
+                0,
+                "\n".join(sorted(set(line[9:] for line in self.show.splitlines() if line.startswith("Package: ")))),
+                "",
+            )
         if argv[:2] == ["apt-cache", "show"]:
-            return 0, "\n\n".join(stanza for stanza in self.show.split("\n\n") if stanza.split("\n")[0][9:] in argv[3:]), ""
+            return (
+                0,
+                "\n\n".join(stanza for stanza in self.show.split("\n\n") if stanza.split("\n")[0][9:] in argv[3:]),
+                "",
+            )
         if argv[:2] == ["apt-cache", "policy"]:
             return 0, self.policy, ""
         if argv[0] == "apt-get":
@@ -86,14 +115,19 @@ class FakeMachine:
 
     def apt_get(self, argv):
         action = "remove" if "remove" in argv else "install"
-        names = argv[argv.index(action) + 1:]
+        names = argv[argv.index(action) + 1 :]
         if action == "remove":
             wanted = dict((name, None) for name in names)
         else:
             wanted = dict(tuple(name.split("=")) if "=" in name else (name[:-1], None) for name in names)
         if "--print-uris" in argv:
-            lines = ["'http://mirror/%s' %s_%s_amd64.deb 1048576 " % (name, name, version) for name, version in wanted.items()
-                     if version and (name, version) not in self.cached and ("--reinstall" in argv or self.at(name) != version)]
+            lines = [
+                "'http://mirror/%s' %s_%s_amd64.deb 1048576 " % (name, name, version)
+                for name, version in wanted.items()
+                if version
+                and (name, version) not in self.cached
+                and ("--reinstall" in argv or self.at(name) != version)
+            ]
             return 0, "\n".join(lines), ""
         if "-s" in argv:
             return self.fail.get("simulate") or (0, "\n".join(self.simulated(wanted)), "")
@@ -128,5 +162,13 @@ class FakeMachine:
 
     def acted(self):
         """The changing commands in short."""
-        return ["%s %s" % (argv[0], "download" if "--download-only" in argv else next(
-            word for word in argv[1:] if word in ("install", "remove", "hold", "unhold", "--configure"))) for argv in self.log]
+        return [
+            "%s %s"
+            % (
+                argv[0],
+                "download"
+                if "--download-only" in argv
+                else next(word for word in argv[1:] if word in ("install", "remove", "hold", "unhold", "--configure")),
+            )
+            for argv in self.log
+        ]

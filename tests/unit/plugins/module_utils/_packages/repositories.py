@@ -21,10 +21,23 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.packa
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import Wish
 
 TOOLS = {
-    "rpmbuild": "rpm", "rpm": "rpm", "createrepo_c": "createrepo-c", "modifyrepo_c": "createrepo-c", "dnf": "dnf and dnf-plugins-core",
-    "apt-ftparchive": "apt-utils", "dpkg-deb": "dpkg", "apt-get": "apt", "gpg": "gnupg", "gpgconf": "gnupg",
+    "rpmbuild": "rpm",
+    "rpm": "rpm",
+    "createrepo_c": "createrepo-c",
+    "modifyrepo_c": "createrepo-c",
+    "dnf": "dnf and dnf-plugins-core",
+    "apt-ftparchive": "apt-utils",
+    "dpkg-deb": "dpkg",
+    "apt-get": "apt",
+    "gpg": "gnupg",
+    "gpgconf": "gnupg",
 }
-ENVIRONMENT = {"LC_ALL": "C", "LANG": "C", "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/nonexistent"}
+ENVIRONMENT = {
+    "LC_ALL": "C",
+    "LANG": "C",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/nonexistent",
+}
 
 
 # rpm changes its root directory, which takes root, or a user namespace in which one is root.
@@ -32,18 +45,44 @@ ROOT_OF_ITS_OWN = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
 
 
 def call(argv, ok=(0,), **options):
-    assert shutil.which(argv[0], path=ENVIRONMENT["PATH"]), "%s is not on this machine: install package %s (tests/tools/host-packages.txt)" % (
-        argv[0], TOOLS.get(argv[0], argv[0]))
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=1800, check=False, env=ENVIRONMENT, stdin=subprocess.DEVNULL, **options)
+    assert shutil.which(argv[0], path=ENVIRONMENT["PATH"]), (
+        "%s is not on this machine: install package %s (tests/tools/host-packages.txt)"
+        % (argv[0], TOOLS.get(argv[0], argv[0]))
+    )
+    done = subprocess.run(
+        argv,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+        env=ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        **options,
+    )
     assert ok is None or done.returncode in ok, "%s\n%s%s" % (" ".join(argv), done.stdout, done.stderr)
     return done.returncode, done.stdout, done.stderr
 
 
 # The module's options, for a change of driver packages.
 OPTIONS = dict(
-    flavour="open", kernel_module="dkms", source=None, components=[], floors=[], running_floors=False, state="present", extra_packages=[], hold=True, pin=True,
-    pin_file="/etc/apt/preferences.d/driver.pref", dkms_build="postinst", allow_removal=[], min_free_mib=0,
-    min_free_boot_mib=0, require=[], keep=False, exclude_unattended=None,
+    flavour="open",
+    kernel_module="dkms",
+    source=None,
+    components=[],
+    floors=[],
+    running_floors=False,
+    state="present",
+    extra_packages=[],
+    hold=True,
+    pin=True,
+    pin_file="/etc/apt/preferences.d/driver.pref",
+    dkms_build="postinst",
+    allow_removal=[],
+    min_free_mib=0,
+    min_free_boot_mib=0,
+    require=[],
+    keep=False,
+    exclude_unattended=None,
 )
 
 
@@ -86,6 +125,7 @@ class Root:
 
 # --- keys ------------------------------------------------------------------------------------------------------------
 
+
 class Signer:
     """A key made for the test, which signs a repository; :meth:`close` ends what gpg left running."""
 
@@ -112,7 +152,13 @@ class Signer:
         self.gpg("--clearsign", "--output", str(repository / "InRelease"), str(repository / "Release"))
 
     def sign_rpm(self, repository):
-        self.gpg("--armor", "--detach-sign", "--output", str(repository / "repodata/repomd.xml.asc"), str(repository / "repodata/repomd.xml"))
+        self.gpg(
+            "--armor",
+            "--detach-sign",
+            "--output",
+            str(repository / "repodata/repomd.xml.asc"),
+            str(repository / "repodata/repomd.xml"),
+        )
 
     def close(self):
         call(["gpgconf", "--homedir", self.home, "--kill", "all"], ok=None)
@@ -120,6 +166,7 @@ class Signer:
 
 
 # --- rpm -------------------------------------------------------------------------------------------------------------
+
 
 def evr(version):
     epoch, colon, rest = version.rpartition(":")
@@ -133,8 +180,17 @@ def spec(packages):
         epoch, version, release = evr(item["version"])
         lines += ["%%package -n %s" % item["name"], "Summary: stub", "Version: %s" % version, "Release: %s" % release]
         lines += ["Epoch: %s" % epoch] if epoch != "0" else []
-        for tag, key in (("Requires", "depends"), ("Provides", "provides"), ("Conflicts", "conflicts"), ("Obsoletes", "replaces")):
-            lines += ["%s: %s" % (tag, part.strip().replace("(", "").replace(")", "")) for part in item[key].split(",") if part.strip()]
+        for tag, key in (
+            ("Requires", "depends"),
+            ("Provides", "provides"),
+            ("Conflicts", "conflicts"),
+            ("Obsoletes", "replaces"),
+        ):
+            lines += [
+                "%s: %s" % (tag, part.strip().replace("(", "").replace(")", ""))
+                for part in item[key].split(",")
+                if part.strip()
+            ]
         lines += ["%%description -n %s" % item["name"], "stub", "%%files -n %s" % item["name"]]
     return "\n".join(lines) + "\n"
 
@@ -153,9 +209,28 @@ def build_rpms(packages, directory):
         work = directory.parent / ("build-%s-%d" % (directory.name, number))
         work.mkdir()
         (work / "stub.spec").write_text(spec(batch), encoding="utf-8")
-        call(["rpmbuild", "-bb", "--quiet", "--target", "x86_64", "--define", "_topdir %s" % work, "--define", "_rpmdir %s" % directory,
-              "--define", "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm", "--define", "_build_id_links none",
-              "--define", "debug_package %{nil}", "--define", "_dbpath %s/db" % work, str(work / "stub.spec")])
+        call(
+            [
+                "rpmbuild",
+                "-bb",
+                "--quiet",
+                "--target",
+                "x86_64",
+                "--define",
+                "_topdir %s" % work,
+                "--define",
+                "_rpmdir %s" % directory,
+                "--define",
+                "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
+                "--define",
+                "_build_id_links none",
+                "--define",
+                "debug_package %{nil}",
+                "--define",
+                "_dbpath %s/db" % work,
+                str(work / "stub.spec"),
+            ]
+        )
 
 
 MODULE = """---
@@ -184,20 +259,33 @@ data:
 def module_document(name, stream, packages, profile, version=1):
     """The description of a module stream and the packages that belong to it."""
     rpms = "\n".join("    - %s-%s:%s-%s.x86_64" % ((item["name"],) + evr(item["version"])) for item in packages)
-    return MODULE % {"name": name, "stream": stream, "version": version, "context": "00000001", "profile": profile, "rpms": rpms}
+    return MODULE % {
+        "name": name,
+        "stream": stream,
+        "version": version,
+        "context": "00000001",
+        "profile": profile,
+        "rpms": rpms,
+    }
 
 
 ADVISORY = """<?xml version="1.0" encoding="UTF-8"?>
-<updates><update from="stub" status="final" type="security" version="1"><id>STUB-2026:1</id><title>stub</title><severity>Important</severity>
-<issued date="2026-01-01 00:00:00"/><updated date="2026-01-01 00:00:00"/><description>stub</description><pkglist><collection short="s"><name>s</name>
+<updates><update from="stub" status="final" type="security" \
+version="1"><id>STUB-2026:1</id><title>stub</title><severity>Important</severity>
+<issued date="2026-01-01 00:00:00"/><updated date="2026-01-01 \
+00:00:00"/><description>stub</description><pkglist><collection short="s"><name>s</name>
 %s</collection></pkglist></update></updates>
 """
 
 
 def advisory(packages):
     """A security advisory about packages."""
-    lines = ['<package name="%s" epoch="%s" version="%s" release="%s" arch="x86_64" src="stub.src.rpm"><filename>%s.rpm</filename></package>' % (
-        (item["name"],) + evr(item["version"]) + (item["name"],)) for item in packages]
+    lines = [
+        '<package name="%s" epoch="%s" version="%s" release="%s" arch="x86_64" '
+        'src="stub.src.rpm"><filename>%s.rpm</filename></package>'
+        % ((item["name"],) + evr(item["version"]) + (item["name"],))
+        for item in packages
+    ]
     return ADVISORY % "\n".join(lines)
 
 
@@ -213,7 +301,9 @@ class DnfRoot(Root):
             call(["modifyrepo_c", "--mdtype=modules", str(base / "modules.yaml"), str(self.repository / "repodata")])
         if updateinfo:
             (base / "updateinfo.xml").write_text(updateinfo, encoding="utf-8")
-            call(["modifyrepo_c", "--mdtype=updateinfo", str(base / "updateinfo.xml"), str(self.repository / "repodata")])
+            call(
+                ["modifyrepo_c", "--mdtype=updateinfo", str(base / "updateinfo.xml"), str(self.repository / "repodata")]
+            )
         self.lay()
 
     def move(self, baseurl):
@@ -224,16 +314,31 @@ class DnfRoot(Root):
 
     def lay(self):
         self.root, self.log, self.broken = self.base / ("root%d" % self.number), [], None
-        for name in ("etc/yum.repos.d", "etc/dnf/plugins", "etc/dnf/modules.d", "var/lib/dnf", "var/cache/dnf", "var/log"):
+        for name in (
+            "etc/yum.repos.d",
+            "etc/dnf/plugins",
+            "etc/dnf/modules.d",
+            "var/lib/dnf",
+            "var/cache/dnf",
+            "var/log",
+        ):
             (self.root / name).mkdir(parents=True)
         (self.root / "etc/os-release").write_text('ID="rocky"\nVERSION_ID="9.6"\n', encoding="utf-8")
-        (self.root / "etc/dnf/dnf.conf").write_text("[main]\ngpgcheck=0\nplugins=1\nkeepcache=1\nmodule_platform_id=platform:el9\n", encoding="utf-8")
+        (self.root / "etc/dnf/dnf.conf").write_text(
+            "[main]\ngpgcheck=0\nplugins=1\nkeepcache=1\nmodule_platform_id=platform:el9\n", encoding="utf-8"
+        )
         self.locks = self.root / "etc/dnf/plugins/versionlock.list"
         self.locks.write_text("", encoding="utf-8")
-        (self.root / "etc/dnf/plugins/versionlock.conf").write_text("[main]\nenabled = 1\nlocklist = /etc/dnf/plugins/versionlock.list\n", encoding="utf-8")
+        (self.root / "etc/dnf/plugins/versionlock.conf").write_text(
+            "[main]\nenabled = 1\nlocklist = /etc/dnf/plugins/versionlock.list\n", encoding="utf-8"
+        )
         (self.root / "pluginconf").mkdir()
-        (self.root / "pluginconf/versionlock.conf").write_text("[main]\nenabled=1\nlocklist=%s\n" % self.locks, encoding="utf-8")
-        repository = "[cuda-rhel9-x86_64]\nname=cuda-rhel9-x86_64\nbaseurl=file://%s\nenabled=1\ngpgcheck=0\n" % self.repository
+        (self.root / "pluginconf/versionlock.conf").write_text(
+            "[main]\nenabled=1\nlocklist=%s\n" % self.locks, encoding="utf-8"
+        )
+        repository = (
+            "[cuda-rhel9-x86_64]\nname=cuda-rhel9-x86_64\nbaseurl=file://%s\nenabled=1\ngpgcheck=0\n" % self.repository
+        )
         (self.root / "etc/yum.repos.d/stub.repo").write_text(repository, encoding="utf-8")
 
     def __call__(self, argv, timeout=300):
@@ -251,7 +356,7 @@ class DnfRoot(Root):
         """A package whose archive is damaged since the index was made."""
         archive = self.repository / self.broken
         content = archive.read_bytes()
-        archive.write_bytes(content[:len(content) // 2])
+        archive.write_bytes(content[: len(content) // 2])
         try:
             return call(ROOT_OF_ITS_OWN + ["dnf"] + self.options() + argv[1:], ok=None)
         finally:
@@ -259,10 +364,17 @@ class DnfRoot(Root):
 
     def options(self):
         return [
-            "--installroot=%s" % self.root, "--config=%s/etc/dnf/dnf.conf" % self.root, "--releasever=9", "--forcearch=x86_64",
-            "--setopt=reposdir=%s/etc/yum.repos.d" % self.root, "--setopt=varsdir=%s/etc/dnf/vars" % self.root,
-            "--setopt=pluginconfpath=%s/pluginconf" % self.root, "--setopt=cachedir=%s/var/cache/dnf" % self.root,
-            "--setopt=persistdir=%s/var/lib/dnf" % self.root, "--setopt=logdir=%s/var/log" % self.root, "--setopt=metadata_expire=-1",
+            "--installroot=%s" % self.root,
+            "--config=%s/etc/dnf/dnf.conf" % self.root,
+            "--releasever=9",
+            "--forcearch=x86_64",
+            "--setopt=reposdir=%s/etc/yum.repos.d" % self.root,
+            "--setopt=varsdir=%s/etc/dnf/vars" % self.root,
+            "--setopt=pluginconfpath=%s/pluginconf" % self.root,
+            "--setopt=cachedir=%s/var/cache/dnf" % self.root,
+            "--setopt=persistdir=%s/var/lib/dnf" % self.root,
+            "--setopt=logdir=%s/var/log" % self.root,
+            "--setopt=metadata_expire=-1",
         ]
 
     def install(self, *names):
@@ -272,10 +384,20 @@ class DnfRoot(Root):
 
 # --- deb -------------------------------------------------------------------------------------------------------------
 
+
 def control(item):
-    fields = [("Package", item["name"]), ("Version", item["version"]), ("Architecture", "amd64"), ("Maintainer", "stub <stub@localhost>"),
-              ("Installed-Size", str(item["installed"])), ("Depends", item["depends"]), ("Provides", item["provides"]), ("Conflicts", item["conflicts"]),
-              ("Source", item["source"] if item["source"] != item["name"] else ""), ("Description", "stub")]
+    fields = [
+        ("Package", item["name"]),
+        ("Version", item["version"]),
+        ("Architecture", "amd64"),
+        ("Maintainer", "stub <stub@localhost>"),
+        ("Installed-Size", str(item["installed"])),
+        ("Depends", item["depends"]),
+        ("Provides", item["provides"]),
+        ("Conflicts", item["conflicts"]),
+        ("Source", item["source"] if item["source"] != item["name"] else ""),
+        ("Description", "stub"),
+    ]
     return "".join("%s: %s\n" % field for field in fields if field[1])
 
 
@@ -301,21 +423,53 @@ class AptRoot(Root):
 
     def lay(self):
         self.root, self.log = self.base / ("root%d" % self.number), []
-        for name in ("etc/apt/preferences.d", "var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg/info", "var/lib/dpkg/updates",
-                     "var/lib/dpkg/triggers", "var/log/apt", "tmp"):
+        for name in (
+            "etc/apt/preferences.d",
+            "var/lib/apt/lists/partial",
+            "var/cache/apt/archives/partial",
+            "var/lib/dpkg/info",
+            "var/lib/dpkg/updates",
+            "var/lib/dpkg/triggers",
+            "var/log/apt",
+            "tmp",
+        ):
             (self.root / name).mkdir(parents=True)
         for name in ("status", "available"):
             (self.root / "var/lib/dpkg" / name).write_text("", encoding="utf-8")
         (self.root / "etc/os-release").write_text(self.os_release, encoding="utf-8")
-        (self.root / "etc/apt/sources.list").write_text("deb [trusted=yes] copy:%s ./\n" % self.repository, encoding="utf-8")
+        (self.root / "etc/apt/sources.list").write_text(
+            "deb [trusted=yes] copy:%s ./\n" % self.repository, encoding="utf-8"
+        )
         rc, out, err = self(["apt-get", "update"])
         assert rc == 0, out + err
 
     def options(self):
-        found = ["-o", "Dir=%s" % self.root, "-o", "Dir::State::status=%s/var/lib/dpkg/status" % self.root, "-o", "APT::Architecture=amd64",
-                 "-o", "APT::Architectures::=amd64", "-o", "APT::Sandbox::User=root", "-o", "Dir::Etc::parts=none", "-o", "Dir::Etc::main=none",
-                 "-o", "Dir::Etc::sourceparts=none", "-o", "Dir::Bin::dpkg=/usr/bin/dpkg"]
-        for word in ("--root=%s" % self.root, "--force-not-root", "--force-script-chrootless", "--log=%s/var/log/dpkg.log" % self.root):
+        found = [
+            "-o",
+            "Dir=%s" % self.root,
+            "-o",
+            "Dir::State::status=%s/var/lib/dpkg/status" % self.root,
+            "-o",
+            "APT::Architecture=amd64",
+            "-o",
+            "APT::Architectures::=amd64",
+            "-o",
+            "APT::Sandbox::User=root",
+            "-o",
+            "Dir::Etc::parts=none",
+            "-o",
+            "Dir::Etc::main=none",
+            "-o",
+            "Dir::Etc::sourceparts=none",
+            "-o",
+            "Dir::Bin::dpkg=/usr/bin/dpkg",
+        ]
+        for word in (
+            "--root=%s" % self.root,
+            "--force-not-root",
+            "--force-script-chrootless",
+            "--log=%s/var/log/dpkg.log" % self.root,
+        ):
             found += ["-o", "DPkg::Options::=%s" % word]
         return found
 
@@ -331,7 +485,9 @@ class AptRoot(Root):
         if argv[0] == "dpkg-deb":
             return call(argv, ok=None)
         assert argv[0] == "dpkg", argv
-        return call(["dpkg", "--root=%s" % self.root, "--force-not-root", "--force-script-chrootless"] + argv[1:], ok=None)
+        return call(
+            ["dpkg", "--root=%s" % self.root, "--force-not-root", "--force-script-chrootless"] + argv[1:], ok=None
+        )
 
     def install(self, *names):
         rc, out, err = self(["apt-get", "-y", "install"] + list(names))

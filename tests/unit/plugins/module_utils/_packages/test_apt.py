@@ -10,7 +10,13 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, manager
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import SET, FakeMachine, fixture, index, installed
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import (
+    SET,
+    FakeMachine,
+    fixture,
+    index,
+    installed,
+)
 
 pytestmark = pytest.mark.pythons
 
@@ -38,16 +44,22 @@ def test_show_without_a_source_field_is_its_own_source():
 
 def test_a_record_of_the_status_file_alone_cannot_be_downloaded():
     text = "Package: a\nStatus: install ok installed\nVersion: 1-1\n\nPackage: a\nVersion: 2-1\nFilename: pool/a.deb\n"
-    assert [(record["version"], record["downloadable"]) for record in apt.parse_show(text)["a"]] == [("1-1", False), ("2-1", True)]
+    assert [(record["version"], record["downloadable"]) for record in apt.parse_show(text)["a"]] == [
+        ("1-1", False),
+        ("2-1", True),
+    ]
     both = text + "\nPackage: a\nVersion: 1-1\nFilename: pool/a1.deb\n"
     assert all(record["downloadable"] for record in apt.parse_show(both)["a"])
 
 
-@pytest.mark.parametrize("text,groups", [
-    ("", []),
-    ("a (>= 1) | b:any [amd64], c", [["a", "b"], ["c"]]),
-    ("debconf (>= 0.5) | debconf-2.0", [["debconf", "debconf-2.0"]]),
-])
+@pytest.mark.parametrize(
+    "text,groups",
+    [
+        ("", []),
+        ("a (>= 1) | b:any [amd64], c", [["a", "b"], ["c"]]),
+        ("debconf (>= 0.5) | debconf-2.0", [["debconf", "debconf-2.0"]]),
+    ],
+)
 def test_depends(text, groups):
     assert apt.parse_depends(text) == groups
 
@@ -55,21 +67,43 @@ def test_depends(text, groups):
 def test_query():
     found = apt.parse_query(fixture("query_535.261.03.txt"))
     assert found["nvidia-smi"] == {
-        "version": "535.261.03-1", "source": "nvidia-graphics-drivers", "status": "hi", "hold": True, "size_kib": 880, "installed": True, "ok": True}
+        "version": "535.261.03-1",
+        "source": "nvidia-graphics-drivers",
+        "status": "hi",
+        "hold": True,
+        "size_kib": 880,
+        "installed": True,
+        "ok": True,
+    }
     assert not found["libc6"]["hold"]
 
 
-@pytest.mark.parametrize("status,is_installed,ok", [
-    ("ii ", True, True), ("hi ", True, True), ("rc ", False, False), ("iF ", True, False), ("iU ", True, False), ("iHR", True, False),
-    ("iW ", True, True), ("it ", True, True), ("un ", False, False), ("iiR", True, False), ("pn ", False, False),
-])
+@pytest.mark.parametrize(
+    "status,is_installed,ok",
+    [
+        ("ii ", True, True),
+        ("hi ", True, True),
+        ("rc ", False, False),
+        ("iF ", True, False),
+        ("iU ", True, False),
+        ("iHR", True, False),
+        ("iW ", True, True),
+        ("it ", True, True),
+        ("un ", False, False),
+        ("iiR", True, False),
+        ("pn ", False, False),
+    ],
+)
 def test_query_states(status, is_installed, ok):
     have = apt.parse_query("%s|x|amd64|1-1|x|1\n" % status)["x"]
     assert (have["installed"], have["ok"]) == (is_installed, ok)
 
 
 def test_query_keeps_a_foreign_architecture_apart():
-    text = "ii |dpkg|amd64|1|dpkg|1\nii |libcuda1|amd64|535.261.03-1|s|1\nii |libcuda1|i386|535.216.03-1|s|1\nii |a|all|1|a|1\n"
+    text = (
+        "ii |dpkg|amd64|1|dpkg|1\nii |libcuda1|amd64|535.261.03-1|s|1\nii |libcuda1|i386|535.216.03-1|s|1\n"
+        "ii |a|all|1|a|1\n"
+    )
     assert sorted(apt.parse_query(text)) == ["a", "dpkg", "libcuda1", "libcuda1:i386"]
 
 
@@ -80,11 +114,18 @@ def test_simulation_on_an_empty_node():
     assert not transaction["upgrade"] and not transaction["downgrade"] and not transaction["remove"]
 
 
-@pytest.mark.parametrize("name,kind,version", [
-    ("simulate_upgrade.txt", "upgrade", "535.309.01-0+deb12u1"), ("simulate_downgrade.txt", "downgrade", "535.216.03-2~bpo12+1")])
+@pytest.mark.parametrize(
+    "name,kind,version",
+    [
+        ("simulate_upgrade.txt", "upgrade", "535.309.01-0+deb12u1"),
+        ("simulate_downgrade.txt", "downgrade", "535.216.03-2~bpo12+1"),
+    ],
+)
 def test_simulation_of_a_change(name, kind, version):
     transaction = apt.parse_simulation(fixture(name))
-    assert [(item["name"], item["from"], item["version"]) for item in transaction[kind]] == [(name, "535.261.03-1", version) for name in SET]
+    assert [(item["name"], item["from"], item["version"]) for item in transaction[kind]] == [
+        (name, "535.261.03-1", version) for name in SET
+    ]
     assert not any(transaction[other] for other in transaction if other != kind)
 
 
@@ -101,7 +142,9 @@ def test_uris():
 
 
 def test_a_failed_command_says_what_apt_said():
-    error = apt.AptError("apt-get install", 100, "Reading package lists...\n", "W: odd\nE: Unable to correct problems\nE: held\n")
+    error = apt.AptError(
+        "apt-get install", 100, "Reading package lists...\n", "W: odd\nE: Unable to correct problems\nE: held\n"
+    )
     assert str(error) == "apt-get install failed (exit status 100): E: Unable to correct problems E: held"
     assert "W: odd" in error.output
 
@@ -181,9 +224,18 @@ def test_what_apt_cannot_satisfy_is_told_line_by_line():
     said = fixture("unmet_dependencies.txt")
     assert apt.unmet(said) == [
         "libcuda1 : Depends: nvidia-alternative (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
-        "libcuda1 : Depends: libnvidia-ptxjitcompiler1 (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
-        "libcuda1 : Depends: libnvidia-pkcs11-openssl3 (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
-        "libnvidia-ml1 : Depends: nvidia-alternative (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
+        (
+            "libcuda1 : Depends: libnvidia-ptxjitcompiler1 (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 "
+            "is to be installed"
+        ),
+        (
+            "libcuda1 : Depends: libnvidia-pkcs11-openssl3 (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 "
+            "is to be installed"
+        ),
+        (
+            "libnvidia-ml1 : Depends: nvidia-alternative (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 "
+            "is to be installed"
+        ),
         "nvidia-smi : Depends: nvidia-alternative (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
     ]
     assert apt.unmet(fixture("simulate_upgrade.txt")) == []

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changes of driver packages by the real apt and dpkg, from a repository of stub packages as Ubuntu's archive has them."""
+"""Changes of driver packages by the real apt and dpkg, from a repository of stub packages as Ubuntu's archive has
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, deb_store, package_task, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import (
+    apt,
+    deb_store,
+    package_task,
+    transaction,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor, ChangeFailed
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
@@ -31,7 +38,11 @@ MARK = "580-server"
 @pytest.fixture(name="built", scope="module")
 def _built(tmp_path_factory):
     """The repository, once; every test gets a root directory of its own."""
-    archive = stubs.NOBLE + stubs.ubuntu_server("580", "580.173.02") + [stubs.package("old-tool", "1-1", "libnvidia-compute-580-server (= %s)" % OLD)]
+    archive = (
+        stubs.NOBLE
+        + stubs.ubuntu_server("580", "580.173.02")
+        + [stubs.package("old-tool", "1-1", "libnvidia-compute-580-server (= %s)" % OLD)]
+    )
     return repositories.AptRoot(tmp_path_factory.mktemp("apt"), archive)
 
 
@@ -78,7 +89,9 @@ def test_install_downgrade_other_flavour_and_other_branch(machine):
     assert plan.resolved["obsolete"] == ["nvidia-firmware-580-server-580.178.04"]
 
     run(machine, flavour="proprietary")
-    assert "nvidia-dkms-580-server-open" not in installed(machine) and installed(machine)["nvidia-dkms-580-server"] == NEW
+    assert (
+        "nvidia-dkms-580-server-open" not in installed(machine) and installed(machine)["nvidia-dkms-580-server"] == NEW
+    )
 
     run(machine, version="595.91.07")
     assert not [name for name in installed(machine) if "580" in name]
@@ -93,11 +106,17 @@ def test_unattended_upgrades_are_kept_away_and_let_in_again(machine):
     path = machine.root / "etc/apt/apt.conf.d/53gpufleet-nvidia-driver"
     path.parent.mkdir()
     run(machine, exclude_unattended=True)
-    dummy, out, dummy = repositories.call(["apt-config", "-c", str(path), "dump", "Unattended-Upgrade::Package-Blacklist"])
+    dummy, out, dummy = repositories.call(
+        ["apt-config", "-c", str(path), "dump", "Unattended-Upgrade::Package-Blacklist"]
+    )
     patterns = re.findall(r'Package-Blacklist:: "(.*)";', out)
     names = [item["name"] for item in stubs.NOBLE if "nvidia" in item["name"]]
     assert [name for name in names if not any(re.match(pattern, name) for pattern in patterns)] == []
-    assert not any(re.match(pattern, name) for pattern in patterns for name in ("nvidia-container-toolkit", "nvidia-modprobe", "linux-image-generic", "dkms"))
+    assert not any(
+        re.match(pattern, name)
+        for pattern in patterns
+        for name in ("nvidia-container-toolkit", "nvidia-modprobe", "linux-image-generic", "dkms")
+    )
     again = change(machine, exclude_unattended=True)
     assert not again.plan().changes
     run(machine, exclude_unattended=False)
@@ -105,7 +124,13 @@ def test_unattended_upgrades_are_kept_away_and_let_in_again(machine):
 
 
 def test_the_pin_leaves_no_other_candidate(machine):
-    names = ["nvidia-utils-580-server", "nvidia-utils-595-server", "nvidia-headless-570-server", "nvidia-fabricmanager-595", "nvidia-dkms-580-server-open"]
+    names = [
+        "nvidia-utils-580-server",
+        "nvidia-utils-595-server",
+        "nvidia-headless-570-server",
+        "nvidia-fabricmanager-595",
+        "nvidia-dkms-580-server-open",
+    ]
     assert "(none)" not in candidates(machine, *names)
     run(machine, version="580.173.02")
     assert candidates(machine, *names) == [OLD, "(none)", "(none)", "(none)", OLD]
@@ -117,7 +142,10 @@ def test_the_pin_of_prebuilt_modules(machine):
     run(machine, kernel_module="prebuilt")
     modules = "linux-modules-nvidia-580-server-open-" + stubs.KERNEL
     assert installed(machine)[modules] == "6.8.0-149.149+1" and "dkms" not in installed(machine)
-    assert candidates(machine, modules, "linux-modules-nvidia-580-server-open-" + stubs.OLD_KERNEL) == ["6.8.0-149.149+1", "(none)"]
+    assert candidates(machine, modules, "linux-modules-nvidia-580-server-open-" + stubs.OLD_KERNEL) == [
+        "6.8.0-149.149+1",
+        "(none)",
+    ]
     again = change(machine, kernel_module="prebuilt")
     assert not again.plan().changes
 
@@ -125,13 +153,13 @@ def test_the_pin_of_prebuilt_modules(machine):
 def test_a_kernel_that_a_prebuilt_module_would_bring_is_refused(machine):
     """The module of a kernel that is on the disk and not in the package list: its package comes with the module."""
     kernel(machine, stubs.KERNEL)
-    refusal, = change(machine, kernel_module="prebuilt").plan().refusals
+    (refusal,) = change(machine, kernel_module="prebuilt").plan().refusals
     assert (refusal["id"], refusal["packages"]) == ("kernel_change", ["linux-image-" + stubs.KERNEL])
 
 
 def test_the_transitional_trap(machine):
     """What apt itself would do for branch 570, and that it is refused twice: when resolved, and when simulated."""
-    resolved, = change(machine, version="570.211.01", flavour="proprietary").plan().refusals
+    (resolved,) = change(machine, version="570.211.01", flavour="proprietary").plan().refusals
     assert resolved["id"] == "transitional" and installed(machine) == {}
     manager = apt.Apt(machine, root=str(machine.root))
     index = manager.index("nvidia")
@@ -140,14 +168,14 @@ def test_the_transitional_trap(machine):
     brought = dict((item["name"], item["version"]) for item in simulated["install"])
     assert brought["nvidia-dkms-580-server"] == brought["libnvidia-compute-580-server"] == NEW
     table = change(machine).plan().state.table
-    refusal, = transaction.decide(simulated, asked, {}, index, [], table)
+    (refusal,) = transaction.decide(simulated, asked, {}, index, [], table)
     assert refusal["id"] == "mixed_set" and set(refusal["packages"]) == set(brought) - set(asked) - {"dkms"}
 
 
 def test_a_removal_outside_the_set_is_refused(machine):
     run(machine, version="580.173.02", hold=None, pin=None)
     machine.install("old-tool")
-    refusal, = change(machine).plan().refusals
+    (refusal,) = change(machine).plan().refusals
     assert (refusal["id"], refusal["packages"]) == ("removal", ["old-tool"])
     assert change(machine, allow_removal=["old-tool"]).plan().refusals == ()
 
@@ -164,10 +192,13 @@ def test_downloads_are_kept_and_counted_once(machine):
     archive = machine.root / "var/cache/apt/archives"
     assert change(machine).plan().download_bytes > 0
     run(machine, state="downloaded")
-    assert installed(machine) == {} and not change(machine, state="downloaded").plan().download_bytes, list(archive.iterdir())
+    assert installed(machine) == {} and not change(machine, state="downloaded").plan().download_bytes, list(
+        archive.iterdir()
+    )
 
 
 # the node's own store
+
 
 def cut_off(machine):
     """No mirror, no index, no cache: what is left is what the node kept."""
@@ -193,14 +224,20 @@ def test_the_way_forth_and_back_needs_no_mirror_once_it_is_kept(machine):
     ahead = run(machine, state="downloaded", keep=True)
     assert kept(machine) == [OLD, NEW] and installed(machine)["libnvidia-compute-580-server"] == OLD
     assert [path.rsplit("/", 1)[1].split("_")[0] for path in ahead.resolved["module_archives"]] == [
-        "nvidia-dkms-580-server-open", "nvidia-kernel-source-580-server-open"]
+        "nvidia-dkms-580-server-open",
+        "nvidia-kernel-source-580-server-open",
+    ]
     again = change(machine, state="downloaded", keep=True)
     assert not again.plan().changes and ahead.resolved["version"] == NEW
     cut_off(machine)
     run(machine, keep=True)
-    assert installed(machine)["libnvidia-compute-580-server"] == installed(machine)["nvidia-dkms-580-server-open"] == NEW
+    assert (
+        installed(machine)["libnvidia-compute-580-server"] == installed(machine)["nvidia-dkms-580-server-open"] == NEW
+    )
     run(machine, version="580.173.02", keep=True)
-    assert installed(machine)["libnvidia-compute-580-server"] == installed(machine)["nvidia-dkms-580-server-open"] == OLD
+    assert (
+        installed(machine)["libnvidia-compute-580-server"] == installed(machine)["nvidia-dkms-580-server-open"] == OLD
+    )
     again = change(machine, version="580.173.02", keep=True)
     assert not again.plan().changes
 
@@ -210,7 +247,7 @@ def test_without_the_store_there_is_no_way_back(machine):
     run(machine, version="580.173.02")
     run(machine)
     cut_off(machine)
-    refusal, = change(machine, version="580.173.02").plan().refusals
+    (refusal,) = change(machine, version="580.173.02").plan().refusals
     assert refusal["id"] == "unknown_version"
 
 
@@ -220,12 +257,18 @@ def test_a_driver_that_cannot_be_kept_is_not_replaced(machine, tmp_path):
     (machine.root / "var/cache/apt/archives/partial").mkdir(parents=True)
     narrow = tmp_path / "Packages"
     stanzas = (machine.repository / "Packages").read_text(encoding="utf-8").split("\n\n")
-    narrow.write_text("\n\n".join(stanza for stanza in stanzas if "Version: %s\n" % OLD not in stanza), encoding="utf-8")
+    narrow.write_text(
+        "\n\n".join(stanza for stanza in stanzas if "Version: %s\n" % OLD not in stanza), encoding="utf-8"
+    )
     (machine.root / "etc/apt/sources.list").write_text("deb [trusted=yes] copy:%s ./\n" % tmp_path, encoding="utf-8")
     assert machine(["apt-get", "update"])[0] == 0
     plan = change(machine, keep=True).plan()
-    refusal, = plan.refusals
-    assert refusal["id"] == "cannot_keep" and "libnvidia-compute-580-server" in refusal["packages"] and "%s cannot be had any more" % OLD in refusal["message"]
+    (refusal,) = plan.refusals
+    assert (
+        refusal["id"] == "cannot_keep"
+        and "libnvidia-compute-580-server" in refusal["packages"]
+        and "%s cannot be had any more" % OLD in refusal["message"]
+    )
     assert "nvidia_driver_keep: false" in refusal["next_step"] and not store(machine).exists()
     assert change(machine, keep=False).plan().refusals == ()
 
@@ -237,13 +280,18 @@ def test_a_mirror_that_goes_away_in_between_stops_it_before_anything_is_changed(
     assert plan.refusals == () and plan.keep
     before = installed(machine)
     cut_off(machine)
-    with pytest.raises(ChangeFailed, match="cannot be kept for the way back: .*no mirror that this node knows has it.*Nothing was changed"):
+    with pytest.raises(
+        ChangeFailed,
+        match="cannot be kept for the way back: .*no mirror that this node knows has it.*Nothing was changed",
+    ):
         changing.actor.carry_out(plan)
     assert installed(machine) == before
 
 
 def test_what_cannot_be_kept_is_told_and_is_no_change(machine):
-    """Its packages are gone from the cache and the mirror answers no more: the driver is as it should be, and so is every further run."""
+    """Its packages are gone from the cache and the mirror answers no more: the driver is as it should be, and so is
+    every further run.
+    """
     run(machine, version="580.173.02")
     shutil.rmtree(str(machine.root / "var/cache/apt/archives"))
     (machine.root / "var/cache/apt/archives/partial").mkdir(parents=True)
@@ -271,7 +319,9 @@ def test_what_is_damaged_in_the_store_is_not_used(machine, spoil):
         (store(machine) / deb_store.LIST).write_text("{}", encoding="utf-8")
     run(machine)
     cut_off(machine)
-    assert [item["id"] for item in change(machine, version="580.173.02").plan().refusals] == [{"content": "partly_available"}.get(spoil, "unknown_version")]
+    assert [item["id"] for item in change(machine, version="580.173.02").plan().refusals] == [
+        {"content": "partly_available"}.get(spoil, "unknown_version")
+    ]
 
 
 def test_the_store_keeps_the_last_two_drivers(machine):
@@ -295,7 +345,9 @@ def test_a_store_is_made_readable_and_nothing_above_it_is(machine, tmp_path):
         files.own_directory(str(tmp_path), "/private/new/store")
     finally:
         os.umask(umask)
-    assert [mode(path) for path in (store(machine), store(machine).parent)] == [0o755, 0o755], "apt reads there without its rights"
+    assert [mode(path) for path in (store(machine), store(machine).parent)] == [0o755, 0o755], (
+        "apt reads there without its rights"
+    )
     assert [mode(path) for path in (above / "new/store", above / "new", above)] == [0o755, 0o755, 0o700]
     store(machine).parent.chmod(0o700)
     files.own_directory(str(machine.root), deb_store.DIRECTORY)
@@ -314,5 +366,7 @@ def test_archives_are_read_once_for_one_answer(machine, monkeypatch):
 def test_what_is_no_such_package_is_not_kept(machine, tmp_path):
     (tmp_path / "fake_1_amd64.deb").write_bytes(b"no package")
     shelf = apt.Apt(machine, root=str(machine.root)).store
-    assert shelf.add({("fake", "1"): str(tmp_path / "fake_1_amd64.deb")}) == {("fake", "1"): "%s is not a package fake 1" % (tmp_path / "fake_1_amd64.deb")}
+    assert shelf.add({("fake", "1"): str(tmp_path / "fake_1_amd64.deb")}) == {
+        ("fake", "1"): "%s is not a package fake 1" % (tmp_path / "fake_1_amd64.deb")
+    }
     assert shelf.index() == {}

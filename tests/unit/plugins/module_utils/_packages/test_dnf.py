@@ -29,8 +29,16 @@ def names(items):
 def test_installed_packages():
     found = dnf.parse_query(fixture("rpm-qa.txt"), dnf_locks())
     assert found["nvidia-driver-cuda"] == {
-        "version": OLD, "source": "stub", "status": "installed", "hold": True, "size_kib": 0, "installed": True, "ok": True,
-        "architecture": "x86_64", "more": []}
+        "version": OLD,
+        "source": "stub",
+        "status": "installed",
+        "hold": True,
+        "size_kib": 0,
+        "installed": True,
+        "ok": True,
+        "architecture": "x86_64",
+        "more": [],
+    }
     assert found["dkms"]["version"] == "3.2.1-1.el9" and not found["dkms"]["hold"] and found["kernel-core"]["hold"]
 
 
@@ -46,70 +54,119 @@ def test_a_package_that_an_interrupted_run_left_twice_is_not_ok():
     assert (reverse["version"], reverse["ok"]) == ("2-1", False)
 
 
-@pytest.mark.parametrize("name", ["kernel", "kernel-core", "kernel-modules-extra", "gpg-pubkey", "kmod-nvidia-580.95.05-5.14.0-503.22.1"])
+@pytest.mark.parametrize(
+    "name", ["kernel", "kernel-core", "kernel-modules-extra", "gpg-pubkey", "kmod-nvidia-580.95.05-5.14.0-503.22.1"]
+)
 def test_packages_that_are_installed_side_by_side_on_purpose(name):
     row = "%s|0|%d|1|x86_64|x-1-1.src.rpm|0\n"
     assert dnf.parse_query(row % (name, 1) + row % (name, 2))[name]["ok"]
 
 
-@pytest.mark.parametrize("source,expected", [
-    ("nvidia-driver-580.95.05-1.el9.src.rpm", "nvidia-driver"), ("dkms-nvidia-open-580.95.05-1.el9.nosrc.rpm", "dkms-nvidia-open"), ("(none)", "(none)")])
+@pytest.mark.parametrize(
+    "source,expected",
+    [
+        ("nvidia-driver-580.95.05-1.el9.src.rpm", "nvidia-driver"),
+        ("dkms-nvidia-open-580.95.05-1.el9.nosrc.rpm", "dkms-nvidia-open"),
+        ("(none)", "(none)"),
+    ],
+)
 def test_source_name(source, expected):
     assert dnf.source_name(source) == expected
 
 
 def test_the_index():
     found = dnf.parse_index(fixture("repoquery.txt"))
-    assert sorted(found) == ["kmod-nvidia-580.95.05-5.14.0-503.22.1", "kmod-nvidia-open-dkms", "nvidia-driver-cuda", "nvidia-fabricmanager"]
+    assert sorted(found) == [
+        "kmod-nvidia-580.95.05-5.14.0-503.22.1",
+        "kmod-nvidia-open-dkms",
+        "nvidia-driver-cuda",
+        "nvidia-fabricmanager",
+    ]
     assert [record["version"] for record in found["nvidia-driver-cuda"]] == [OLD, NEW]
     assert [record["version"] for record in found["nvidia-fabricmanager"]] == ["575.57.08-1", "580.95.05-1"]
     record = found["kmod-nvidia-open-dkms"][1]
     assert record["relations"] == [[("dkms", None, None)], [("nvidia-kmod-common", "=", "3:580.95.05")]]
-    assert record["provides"] == ["nvidia-kmod"] and record["downloadable"] and record["size"] > 0 and record["repository"] == "cuda-rhel9-x86_64"
+    assert (
+        record["provides"] == ["nvidia-kmod"]
+        and record["downloadable"]
+        and record["size"] > 0
+        and record["repository"] == "cuda-rhel9-x86_64"
+    )
 
 
-@pytest.mark.parametrize("text,expected", [
-    ("nvidia-kmod = 3:580.95.05", ("nvidia-kmod", "=", "3:580.95.05")), ("libnvidia-ml(x86-64) = 3:1-1", ("libnvidia-ml", "=", "3:1-1")),
-    ("dkms", ("dkms", None, None)), ("libc.so.6()(64bit)", ("libc.so.6()(64bit)", None, None)), ("egl-gbm(aarch-64) >= 1", ("egl-gbm", ">=", "1")),
-])
+@pytest.mark.parametrize(
+    "text,expected",
+    [
+        ("nvidia-kmod = 3:580.95.05", ("nvidia-kmod", "=", "3:580.95.05")),
+        ("libnvidia-ml(x86-64) = 3:1-1", ("libnvidia-ml", "=", "3:1-1")),
+        ("dkms", ("dkms", None, None)),
+        ("libc.so.6()(64bit)", ("libc.so.6()(64bit)", None, None)),
+        ("egl-gbm(aarch-64) >= 1", ("egl-gbm", ">=", "1")),
+    ],
+)
 def test_capability(text, expected):
     assert dnf.parse_capability(text) == expected
 
 
 def test_an_empty_node():
     found = dnf.parse_transaction(fixture("simulate_empty_node.txt"))
-    assert len(found["install"]) == 10 and not any(found[kind] for kind in ("upgrade", "downgrade", "remove", "reinstall"))
+    assert len(found["install"]) == 10 and not any(
+        found[kind] for kind in ("upgrade", "downgrade", "remove", "reinstall")
+    )
     assert {"name": "nvidia-fabricmanager", "version": "575.57.08-1"} in found["install"]
     assert {"name": "nvidia-driver-cuda-libs", "version": OLD} in found["install"]
 
 
 def test_an_upgrade_that_takes_more_with_it():
-    found = dnf.parse_transaction(fixture("simulate_upgrade_kernel_and_removal.txt"), dnf.parse_query(fixture("rpm-qa.txt")))
+    found = dnf.parse_transaction(
+        fixture("simulate_upgrade_kernel_and_removal.txt"), dnf.parse_query(fixture("rpm-qa.txt"))
+    )
     assert names(found["install"]) == ["nvidia-replacing"]
-    assert {"name": "kernel-core", "version": "5.14.0-570.1.1.el9_6", "from": "5.14.0-503.22.1.el9_5"} in found["upgrade"]
-    assert found["remove"] == [{"name": "nvidia-replaced", "version": "3:570.86.15-1.el9"}, {"name": "other", "version": "1-1.el9"}]
+    assert {"name": "kernel-core", "version": "5.14.0-570.1.1.el9_6", "from": "5.14.0-503.22.1.el9_5"} in found[
+        "upgrade"
+    ]
+    assert found["remove"] == [
+        {"name": "nvidia-replaced", "version": "3:570.86.15-1.el9"},
+        {"name": "other", "version": "1-1.el9"},
+    ]
 
 
 def test_other_transactions():
     assert len(dnf.parse_transaction(fixture("simulate_downgrade.txt"))["downgrade"]) == 8
     found = dnf.parse_transaction(fixture("simulate_other_flavour.txt"))
     assert (names(found["install"]), names(found["remove"])) == (["kmod-nvidia-latest-dkms"], ["kmod-nvidia-open-dkms"])
-    assert "kmod-nvidia-580.95.05-5.14.0-503.22.1" in names(dnf.parse_transaction(fixture("simulate_prebuilt.txt"))["install"])
+    assert "kmod-nvidia-580.95.05-5.14.0-503.22.1" in names(
+        dnf.parse_transaction(fixture("simulate_prebuilt.txt"))["install"]
+    )
     assert dnf.parse_transaction(fixture("simulate_nothing.txt")) == dnf.nothing()
 
 
 def test_a_name_that_is_too_long_for_its_column():
     """A narrow terminal: the name alone, the rest on the next line."""
-    text = ("Installing:\n kmod-nvidia-580.95.05-5.14.0-503.22.1\n                  x86_64 3:580.95.05-3.el9_5 cuda-rhel9-x86_64 5.7 k\n"
-            " nvidia-modprobe  x86_64 3:580.95.05-1.el9\n                  cuda-rhel9-x86_64 5.5 k\nRemoving unused dependencies:\n"
-            " a  noarch  1-1  @System  0  \n\nTransaction Summary\n")
+    text = (
+        "Installing:\n kmod-nvidia-580.95.05-5.14.0-503.22.1\n"
+        "                  x86_64 3:580.95.05-3.el9_5 cuda-rhel9-x86_64 5.7 k\n"
+        " nvidia-modprobe  x86_64 3:580.95.05-1.el9\n                  cuda-rhel9-x86_64 5.5 k\n"
+        "Removing unused dependencies:\n"
+        " a  noarch  1-1  @System  0  \n\nTransaction Summary\n"
+    )
     found = dnf.parse_transaction(text)
-    assert names(found["install"]) == ["kmod-nvidia-580.95.05-5.14.0-503.22.1", "nvidia-modprobe"] and names(found["remove"]) == ["a"]
+    assert names(found["install"]) == ["kmod-nvidia-580.95.05-5.14.0-503.22.1", "nvidia-modprobe"] and names(
+        found["remove"]
+    ) == ["a"]
 
 
-@pytest.mark.parametrize("text,expected", [
-    ("Total download size: 55 k\n", 55 * 1024), ("Total download size: 1.5 M\n", 3 * 512 * 1024), ("Total download size: 12\n", 12),
-    ("Total size: 55 k\n", 0), ("", 0), ("Total size: 2 M\nTotal download size: 1 M\n", 1024 ** 2)])
+@pytest.mark.parametrize(
+    "text,expected",
+    [
+        ("Total download size: 55 k\n", 55 * 1024),
+        ("Total download size: 1.5 M\n", 3 * 512 * 1024),
+        ("Total download size: 12\n", 12),
+        ("Total size: 55 k\n", 0),
+        ("", 0),
+        ("Total size: 2 M\nTotal download size: 1 M\n", 1024**2),
+    ],
+)
 def test_download_size(text, expected):
     assert dnf.parse_download_size(text) == expected
 
@@ -126,25 +183,47 @@ def test_streams():
 def test_what_cannot_be_satisfied():
     assert dnf.unmet(fixture("no_match.txt")) == ["Unable to find a match: nvidia-driver-cuda-3:999.1.1-1.el9"]
     error = dnf.DnfError("the simulated transaction", 1, "", fixture("problem.txt"))
-    assert len(error.unmet) == 2 and error.unmet[0].startswith("package nvidia-driver-cuda-3:575.57.08-1.el9.x86_64 requires nvidia-driver-cuda-libs")
+    assert len(error.unmet) == 2 and error.unmet[0].startswith(
+        "package nvidia-driver-cuda-3:575.57.08-1.el9.x86_64 requires nvidia-driver-cuda-libs"
+    )
     assert error.packages == ["nvidia-driver-cuda-3:575.57.08-1.el9.x86_64"] and "exit status 1" in str(error)
 
 
 # locks
 
-@pytest.mark.parametrize("line,name", [
-    ("nvidia-driver-cuda-3:575.57.08-1.el9.*", "nvidia-driver-cuda"), ("kernel-core-0:5.14.0-503.22.1.el9_5.*", "kernel-core"),
-    ("kmod-nvidia-580.95.05-5.14.0-503.22.1-3:580.95.05-3.el9_5.*", "kmod-nvidia-580.95.05-5.14.0-503.22.1"), ("libnvidia-ml", "libnvidia-ml"),
-    ("nvidia-imex-580.95.05-1", "nvidia-imex"), ("# Added lock on Sat", None), ("!nvidia-imex-0:1-1.*", None), ("", None), ("a-0:1-1.* # why", "a")])
+
+@pytest.mark.parametrize(
+    "line,name",
+    [
+        ("nvidia-driver-cuda-3:575.57.08-1.el9.*", "nvidia-driver-cuda"),
+        ("kernel-core-0:5.14.0-503.22.1.el9_5.*", "kernel-core"),
+        ("kmod-nvidia-580.95.05-5.14.0-503.22.1-3:580.95.05-3.el9_5.*", "kmod-nvidia-580.95.05-5.14.0-503.22.1"),
+        ("libnvidia-ml", "libnvidia-ml"),
+        ("nvidia-imex-580.95.05-1", "nvidia-imex"),
+        ("# Added lock on Sat", None),
+        ("!nvidia-imex-0:1-1.*", None),
+        ("", None),
+        ("a-0:1-1.* # why", "a"),
+    ],
+)
 def test_the_package_of_a_lock(line, name):
     assert dnf.lock_name(line) == name
 
 
-@pytest.mark.parametrize("pattern,version,locked", [
-    ("libnvidia-ml-3:580.95.05-1.el9.*", NEW, True), ("libnvidia-ml-3:580.95.05-1.el9.x86_64", NEW, True), ("libnvidia-ml", NEW, True),
-    ("libnvidia-ml-580.95.05-1.el9.*", NEW, False), ("libnvidia-ml-0:580.95.05-1.el9.*", NEW, False), ("libnvidia-ml-3:575.57.08-1.el9.*", NEW, False),
-    ("libnvidia-ml-0:580.95.05-1.*", "580.95.05-1", True), ("libnvidia-ml-580.95.05-1.*", "580.95.05-1", True), ("libnvidia-*", NEW, True),
-])
+@pytest.mark.parametrize(
+    "pattern,version,locked",
+    [
+        ("libnvidia-ml-3:580.95.05-1.el9.*", NEW, True),
+        ("libnvidia-ml-3:580.95.05-1.el9.x86_64", NEW, True),
+        ("libnvidia-ml", NEW, True),
+        ("libnvidia-ml-580.95.05-1.el9.*", NEW, False),
+        ("libnvidia-ml-0:580.95.05-1.el9.*", NEW, False),
+        ("libnvidia-ml-3:575.57.08-1.el9.*", NEW, False),
+        ("libnvidia-ml-0:580.95.05-1.*", "580.95.05-1", True),
+        ("libnvidia-ml-580.95.05-1.*", "580.95.05-1", True),
+        ("libnvidia-*", NEW, True),
+    ],
+)
 def test_a_lock_without_the_epoch_locks_nothing(pattern, version, locked):
     assert dnf.is_locked([pattern], "libnvidia-ml", version, "x86_64") is locked
 
@@ -152,6 +231,7 @@ def test_a_lock_without_the_epoch_locks_nothing(pattern, version, locked):
 def test_locks_are_rewritten_and_others_stay():
     text = "# mine\nother-0:1-1.*\nlibnvidia-ml-3:575.57.08-1.el9.*\nnvidia-imex-0:575.57.08-1.*\n!blocked-0:1-1.*\n"
     assert dnf.render_locks(text, {"libnvidia-ml": NEW, "nvidia-imex": "580.95.05-1"}, []) == (
-        "# mine\nother-0:1-1.*\n!blocked-0:1-1.*\nlibnvidia-ml-3:580.95.05-1.el9.*\nnvidia-imex-0:580.95.05-1.*\n")
+        "# mine\nother-0:1-1.*\n!blocked-0:1-1.*\nlibnvidia-ml-3:580.95.05-1.el9.*\nnvidia-imex-0:580.95.05-1.*\n"
+    )
     assert dnf.render_locks(text, {}, ["libnvidia-ml", "nvidia-imex"]) == "# mine\nother-0:1-1.*\n!blocked-0:1-1.*\n"
     assert dnf.render_locks("", {}, []) == ""

@@ -18,29 +18,46 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.packa
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
-# Runs on main only: it is dnf itself that takes part; what is read and written around it is tried with every Python by test_dnf.py and test_apt_repository.py.
+# Runs on main only: it is dnf itself that takes part; what is read and written around it is tried with every Python by
+# test_dnf.py and test_apt_repository.py.
 
 OPTIONS = dict(repositories.OPTIONS, version="580.95.05")
 OLD, NEW = "3:575.57.08-1.el9", "3:580.95.05-1.el9"
-SET = {"kmod-nvidia-open-dkms", "libnvidia-cfg", "libnvidia-ml", "nvidia-driver-cuda", "nvidia-driver-cuda-libs", "nvidia-kmod-common", "nvidia-modprobe",
-       "nvidia-persistenced"}
+SET = {
+    "kmod-nvidia-open-dkms",
+    "libnvidia-cfg",
+    "libnvidia-ml",
+    "nvidia-driver-cuda",
+    "nvidia-driver-cuda-libs",
+    "nvidia-kmod-common",
+    "nvidia-modprobe",
+    "nvidia-persistenced",
+}
 KERNEL, NEWER_KERNEL = "5.14.0-503.22.1.el9_5", "5.14.0-570.1.1.el9_6"
 
 
 def archive():
     new, old = stubs.redhat("580.95.05", prebuilt_for=[stubs.EL_KERNEL]), stubs.redhat("575.57.08")
     others = [
-        stubs.package("kernel-core", KERNEL), stubs.package("kernel-core", NEWER_KERNEL),
-        stubs.package("old-tool", "1-1.el9", "libnvidia-ml (= 3:575.57.08)"), stubs.package("glue", "1-1.el9"), stubs.package("glue", "2-1.el9"),
-        stubs.package("nvidia-settings", NEW, "glue (>= 2)"), stubs.package("nvidia-xconfig", NEW, "kernel-core (>= 5.14.0-570)"),
+        stubs.package("kernel-core", KERNEL),
+        stubs.package("kernel-core", NEWER_KERNEL),
+        stubs.package("old-tool", "1-1.el9", "libnvidia-ml (= 3:575.57.08)"),
+        stubs.package("glue", "1-1.el9"),
+        stubs.package("glue", "2-1.el9"),
+        stubs.package("nvidia-settings", NEW, "glue (>= 2)"),
+        stubs.package("nvidia-xconfig", NEW, "kernel-core (>= 5.14.0-570)"),
     ]
 
     def stream(name, packages, without, profile):
         kept = [item for item in packages if not any(word in item["name"] for word in without)]
         return repositories.module_document("nvidia-driver", name, kept, profile)
 
-    streams = [stream("580-open", new, ["latest"], "nvidia-open"), stream("580-dkms", new, ["open"], "nvidia-driver-cuda"),
-               stream("580", new, ["dkms", "open"], "libnvidia-ml"), stream("575-open", old, ["latest"], "nvidia-open")]
+    streams = [
+        stream("580-open", new, ["latest"], "nvidia-open"),
+        stream("580-dkms", new, ["open"], "nvidia-driver-cuda"),
+        stream("580", new, ["dkms", "open"], "libnvidia-ml"),
+        stream("575-open", old, ["latest"], "nvidia-open"),
+    ]
     return stubs.EL_BASE + new + old + others, streams
 
 
@@ -79,14 +96,23 @@ def stream(machine):
 def test_install_upgrade_other_flavour_and_back(machine):
     """Locks, epochs and streams go along, each way, and a second run has nothing to do."""
     plan = run(machine, version="575.57.08", components=["fabricmanager"])
-    assert plan.transaction["streams"] == {"nvidia-driver": (None, "575-open")} and len(plan.transaction["install"]) == 10
+    assert (
+        plan.transaction["streams"] == {"nvidia-driver": (None, "575-open")} and len(plan.transaction["install"]) == 10
+    )
     assert set(versions(machine)) == SET | {"dkms", "nvidia-fabricmanager"} and stream(machine) == "575-open"
     locks = machine.locks.read_text(encoding="utf-8")
-    assert "nvidia-driver-cuda-%s.*\n" % OLD in locks and "nvidia-fabricmanager-0:575.57.08-1.*\n" in locks and "dkms" not in locks.replace("-dkms-", "")
+    assert (
+        "nvidia-driver-cuda-%s.*\n" % OLD in locks
+        and "nvidia-fabricmanager-0:575.57.08-1.*\n" in locks
+        and "dkms" not in locks.replace("-dkms-", "")
+    )
     assert not change(machine, version="575.57.08").plan().changes
 
     plan = run(machine)
-    assert plan.transaction["streams"] == {"nvidia-driver": ("575-open", "580-open")} and len(plan.transaction["upgrade"]) == 9
+    assert (
+        plan.transaction["streams"] == {"nvidia-driver": ("575-open", "580-open")}
+        and len(plan.transaction["upgrade"]) == 9
+    )
     assert versions(machine)["nvidia-fabricmanager"] == "580.95.05-1" and versions(machine)["nvidia-modprobe"] == NEW
     assert "575" not in machine.locks.read_text(encoding="utf-8") and stream(machine) == "580-open"
 
@@ -120,7 +146,7 @@ def test_the_obvious_packages_alone_would_mix_versions(machine):
     asked = dict((name, version) for name, version in plan.resolved["packages"].items() if name != "nvidia-modprobe")
     arguments = manager.arguments(asked, [], "nvidia-driver:575-open")
     simulated = manager.simulate(arguments)
-    refusal, = transaction.decide(simulated, asked, {}, plan.state.index, [], plan.state.table)
+    (refusal,) = transaction.decide(simulated, asked, {}, plan.state.index, [], plan.state.table)
     assert (refusal["id"], refusal["packages"]) == ("mixed_set", ["nvidia-modprobe"]) and NEW in refusal["found"]
 
 
@@ -140,21 +166,30 @@ def test_prebuilt_modules(machine):
     kernels.mkdir(parents=True)
     (kernels / "vmlinuz").write_bytes(b"")
     plan = run(machine, flavour="proprietary", kernel_module="prebuilt")
-    assert versions(machine)["kmod-nvidia-580.95.05-5.14.0-503.22.1"] == "3:580.95.05-3.el9_5" and "dkms" not in versions(machine)
-    assert plan.resolved["stream"] == "nvidia-driver:580" and plan.resolved["trees"] == {} and plan.disk["/var/lib/dkms"] is None
+    assert versions(machine)[
+        "kmod-nvidia-580.95.05-5.14.0-503.22.1"
+    ] == "3:580.95.05-3.el9_5" and "dkms" not in versions(machine)
+    assert (
+        plan.resolved["stream"] == "nvidia-driver:580"
+        and plan.resolved["trees"] == {}
+        and plan.disk["/var/lib/dkms"] is None
+    )
     assert run(machine, flavour="open").resolved["obsolete"] == ["kmod-nvidia-580.95.05-5.14.0-503.22.1"]
     assert "kmod-nvidia-580.95.05-5.14.0-503.22.1" not in versions(machine)
 
 
-@pytest.mark.parametrize("installed,extra,ident,packages", [
-    (["old-tool"], [], "removal", ["old-tool"]),
-    (["kernel-core-" + KERNEL], ["nvidia-xconfig"], "kernel_change", ["kernel-core"]),
-])
+@pytest.mark.parametrize(
+    "installed,extra,ident,packages",
+    [
+        (["old-tool"], [], "removal", ["old-tool"]),
+        (["kernel-core-" + KERNEL], ["nvidia-xconfig"], "kernel_change", ["kernel-core"]),
+    ],
+)
 def test_what_a_simulated_transaction_is_refused_for(machine, installed, extra, ident, packages):
     run(machine, version="575.57.08", hold=None)
     machine.install(*installed)
     plan = change(machine, extra_packages=extra).plan()
-    refusal, = plan.refusals
+    (refusal,) = plan.refusals
     assert (refusal["id"], refusal["packages"]) == (ident, packages)
     assert versions(machine)["libnvidia-ml"] == OLD and stream(machine) == "575-open"
 
@@ -162,41 +197,50 @@ def test_what_a_simulated_transaction_is_refused_for(machine, installed, extra, 
 def test_somebody_elses_lock_is_not_run_over(machine):
     machine.install("glue-1-1.el9")
     machine.locks.write_text("glue-0:1-1.el9.*\n", encoding="utf-8")
-    refusal, = change(machine, extra_packages=["nvidia-settings"]).plan().refusals
+    (refusal,) = change(machine, extra_packages=["nvidia-settings"]).plan().refusals
     assert (refusal["id"], refusal["packages"]) == ("held", ["glue"])
     machine.locks.write_text("", encoding="utf-8")
     assert change(machine, extra_packages=["nvidia-settings"]).plan().refusals == ()
 
 
-@pytest.mark.parametrize("settings,step", [
-    (None, "install python3-dnf-plugin-versionlock"), ("[main]\nenabled=0\n", "set enabled = 1 in /etc/dnf/plugins/versionlock.conf")])
+@pytest.mark.parametrize(
+    "settings,step",
+    [
+        (None, "install python3-dnf-plugin-versionlock"),
+        ("[main]\nenabled=0\n", "set enabled = 1 in /etc/dnf/plugins/versionlock.conf"),
+    ],
+)
 def test_a_lock_that_nothing_reads_is_refused(machine, settings, step):
     path = machine.root / "etc/dnf/plugins/versionlock.conf"
     path.unlink()
     if settings:
         path.write_text(settings, encoding="utf-8")
-    refusal, = change(machine).plan().refusals
+    (refusal,) = change(machine).plan().refusals
     assert refusal["id"] == "no_hold" and step in refusal["next_step"]
     assert change(machine, hold=None).plan().refusals == () and change(machine, state="resolved").plan().refusals == ()
 
 
 def test_the_lock_list_may_lie_elsewhere(machine):
-    (machine.root / "etc/dnf/plugins/versionlock.conf").write_text("[main]\nlocklist = /etc/elsewhere.list\n", encoding="utf-8")
+    (machine.root / "etc/dnf/plugins/versionlock.conf").write_text(
+        "[main]\nlocklist = /etc/elsewhere.list\n", encoding="utf-8"
+    )
     manager = dnf.Dnf(machine, root=str(machine.root))
     machine.install("glue-1-1.el9")
     manager.mark("hold", ["glue"])
-    assert (machine.root / "etc/elsewhere.list").read_text(encoding="utf-8") == "glue-0:1-1.el9.*\n" and manager.installed()["glue"]["hold"]
+    assert (machine.root / "etc/elsewhere.list").read_text(
+        encoding="utf-8"
+    ) == "glue-0:1-1.el9.*\n" and manager.installed()["glue"]["hold"]
     manager.mark("unhold", ["glue"])
     assert not manager.installed()["glue"]["hold"] and machine.locks.read_text(encoding="utf-8") == ""
 
 
 def test_a_branch_without_a_stream(machine):
-    refusal, = change(machine, version="575.57.08", flavour="proprietary").plan().refusals
+    (refusal,) = change(machine, version="575.57.08", flavour="proprietary").plan().refusals
     assert refusal["id"] == "no_stream" and "575-open" in refusal["found"] and refusal["expected"] == "575-dkms"
 
 
 def test_unknown_version_lists_every_stream(machine):
-    refusal, = change(machine, version="999.1.1").plan().refusals
+    (refusal,) = change(machine, version="999.1.1").plan().refusals
     assert refusal["id"] == "unknown_version" and refusal["found"] == "available: %s, %s" % (NEW, OLD)
 
 
@@ -215,7 +259,17 @@ def test_a_failed_transaction_puts_the_stream_and_the_locks_back(machine):
 
 def test_packages_that_an_interrupted_run_left_twice(machine):
     run(machine, version="575.57.08", hold=None)
-    machine(["rpm", "-i", "--justdb", "--nodeps", "--force", "--oldpackage", str(machine.repository / "libnvidia-ml-580.95.05-1.el9.x86_64.rpm")])
+    machine(
+        [
+            "rpm",
+            "-i",
+            "--justdb",
+            "--nodeps",
+            "--force",
+            "--oldpackage",
+            str(machine.repository / "libnvidia-ml-580.95.05-1.el9.x86_64.rpm"),
+        ]
+    )
     changing = change(machine, hold=None)
     plan = changing.plan()
     assert plan.state.broken == ("libnvidia-ml",)
@@ -232,7 +286,9 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(name="served")
 def _served(machine):
     """The repository over HTTP on this machine, where downloads are downloads."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(machine.repository)))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(machine.repository))
+    )
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     machine.move("http://127.0.0.1:%d" % server.server_address[1])
@@ -260,7 +316,7 @@ def test_downloads_are_kept_and_counted_once_and_the_way_back_too(served):
 
 
 def test_no_disk_space_is_refused(machine):
-    refusal, = change(machine, min_free_mib=2 ** 40).plan().refusals
+    (refusal,) = change(machine, min_free_mib=2**40).plan().refusals
     assert refusal["id"] == "disk" and "dnf clean packages" in refusal["next_step"]
 
 
@@ -268,7 +324,10 @@ def test_a_repository_without_modules(tmp_path):
     """EL 10, or a mirror that lost them: the versions and the locks do alone."""
     new = stubs.redhat("580.95.05")
     machine = repositories.DnfRoot(
-        tmp_path, stubs.EL_BASE + new + stubs.redhat("575.57.08"), updateinfo=repositories.advisory(stubs.named(new, "libnvidia-ml", "nvidia-imex")))
+        tmp_path,
+        stubs.EL_BASE + new + stubs.redhat("575.57.08"),
+        updateinfo=repositories.advisory(stubs.named(new, "libnvidia-ml", "nvidia-imex")),
+    )
     plan = run(machine, version="575.57.08")
     assert plan.resolved["stream"] is None and "streams" not in plan.transaction and SET <= set(versions(machine))
     again = change(machine, version="575.57.08").plan()

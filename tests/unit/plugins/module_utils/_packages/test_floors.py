@@ -15,71 +15,145 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._cuda
 # Runs on main only: it decides; the patterns take versions and conditions apart, and no file or program is read.
 
 # as images of NVIDIA have it
-IMAGE = ("cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=470,driver<471 brand=nvidia,driver>=470,driver<471 "
-         "brand=tesla,driver>=535,driver<536 brand=nvidia,driver>=535,driver<536")
+IMAGE = (
+    "cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=470,driver<471 "
+    "brand=nvidia,driver>=470,driver<471 brand=tesla,driver>=535,driver<536 brand=nvidia,driver>=535,driver<536"
+)
 
 
 def test_branches_are_in_order():
     assert list(BRANCHES) == sorted(BRANCHES, key=lambda item: (item[0], floors.numbers(item[1])))
 
 
-@pytest.mark.parametrize("version,cuda,exact", [
-    ("535.261.03", "12.2", True), ("550.54.14", "12.4", True), ("545.23.06", "12.3", True), ("552.1.1", "12.4", True), ("580.95.05", "13.0", True),
-    ("590.44.01", "13.1", True), ("600.1.1", "13.1", False), ("440.33.01", None, False)])
+@pytest.mark.parametrize(
+    "version,cuda,exact",
+    [
+        ("535.261.03", "12.2", True),
+        ("550.54.14", "12.4", True),
+        ("545.23.06", "12.3", True),
+        ("552.1.1", "12.4", True),
+        ("580.95.05", "13.0", True),
+        ("590.44.01", "13.1", True),
+        ("600.1.1", "13.1", False),
+        ("440.33.01", None, False),
+    ],
+)
 def test_the_cuda_version_of_a_driver(version, cuda, exact):
     assert floors.cuda_of(version) == (cuda, exact)
 
 
-@pytest.mark.parametrize("condition,version,brands,expected", [
-    ("cuda>=12.4", "550.54.14", None, True), ("cuda>=12.4", "535.261.03", None, False), ("cuda>=13.0", "580.95.05", None, True),
-    ("cuda<12.4", "535.261.03", None, True), ("cuda=12.2", "535.261.03", None, True), ("cuda!=12.2", "535.261.03", None, False),
-    ("cuda>=13.1", "600.1.1", None, True), ("cuda>=14.0", "600.1.1", None, None), ("cuda>=11.0", "440.33.01", None, None),
-    ("driver>=535", "535.54.03", None, True), ("driver>=535.86", "535.54.03", None, False), ("driver<536", "535.54.03", None, True),
-    ("driver<535.54", "535.54.03", None, False), ("driver>535", "535.54.03", None, True), ("driver<=535", "535.54.03", None, False),
-    ("driver=535.54.03", "535.54.03", None, True), ("driver!=535.54.03", "535.54.03", None, False),
-    ("brand=tesla", "535.1.1", None, None), ("brand=tesla", "535.1.1", ["Tesla"], True), ("brand=tesla", "535.1.1", ["nvidia"], False),
-    ("brand!=tesla", "535.1.1", ["nvidia"], True), ("brand>tesla", "535.1.1", ["nvidia"], None), ("arch>=8.0", "535.1.1", None, None),
-    ("nonsense", "535.1.1", None, None), ("cuda>=twelve", "535.1.1", None, None), ("", "535.1.1", None, None),
-])
+@pytest.mark.parametrize(
+    "condition,version,brands,expected",
+    [
+        ("cuda>=12.4", "550.54.14", None, True),
+        ("cuda>=12.4", "535.261.03", None, False),
+        ("cuda>=13.0", "580.95.05", None, True),
+        ("cuda<12.4", "535.261.03", None, True),
+        ("cuda=12.2", "535.261.03", None, True),
+        ("cuda!=12.2", "535.261.03", None, False),
+        ("cuda>=13.1", "600.1.1", None, True),
+        ("cuda>=14.0", "600.1.1", None, None),
+        ("cuda>=11.0", "440.33.01", None, None),
+        ("driver>=535", "535.54.03", None, True),
+        ("driver>=535.86", "535.54.03", None, False),
+        ("driver<536", "535.54.03", None, True),
+        ("driver<535.54", "535.54.03", None, False),
+        ("driver>535", "535.54.03", None, True),
+        ("driver<=535", "535.54.03", None, False),
+        ("driver=535.54.03", "535.54.03", None, True),
+        ("driver!=535.54.03", "535.54.03", None, False),
+        ("brand=tesla", "535.1.1", None, None),
+        ("brand=tesla", "535.1.1", ["Tesla"], True),
+        ("brand=tesla", "535.1.1", ["nvidia"], False),
+        ("brand!=tesla", "535.1.1", ["nvidia"], True),
+        ("brand>tesla", "535.1.1", ["nvidia"], None),
+        ("arch>=8.0", "535.1.1", None, None),
+        ("nonsense", "535.1.1", None, None),
+        ("cuda>=twelve", "535.1.1", None, None),
+        ("", "535.1.1", None, None),
+    ],
+)
 def test_one_condition(condition, version, brands, expected):
     assert floors.holds(condition, version, brands) is expected
 
 
-@pytest.mark.parametrize("requirement,version,brands,expected", [
-    (IMAGE, "550.54.14", None, True), (IMAGE, "580.95.05", None, True), (IMAGE, "535.261.03", ["tesla"], True), (IMAGE, "535.261.03", ["quadro"], False),
-    (IMAGE, "535.261.03", None, None), (IMAGE, "525.60.13", None, False), (IMAGE, "525.60.13", ["tesla"], False), (IMAGE, "470.57.02", ["unknown"], True),
-    ("", "535.1.1", None, True), ("cuda>=12.0,driver>=540", "535.1.1", None, False), ("cuda>=12.0 driver>=540", "535.1.1", None, True),
-    ("brand=tesla,driver>=540", "535.1.1", None, False), ("brand=tesla driver>=530", "535.1.1", None, True), ("huh?", "535.1.1", None, None),
-])
+@pytest.mark.parametrize(
+    "requirement,version,brands,expected",
+    [
+        (IMAGE, "550.54.14", None, True),
+        (IMAGE, "580.95.05", None, True),
+        (IMAGE, "535.261.03", ["tesla"], True),
+        (IMAGE, "535.261.03", ["quadro"], False),
+        (IMAGE, "535.261.03", None, None),
+        (IMAGE, "525.60.13", None, False),
+        (IMAGE, "525.60.13", ["tesla"], False),
+        (IMAGE, "470.57.02", ["unknown"], True),
+        ("", "535.1.1", None, True),
+        ("cuda>=12.0,driver>=540", "535.1.1", None, False),
+        ("cuda>=12.0 driver>=540", "535.1.1", None, True),
+        ("brand=tesla,driver>=540", "535.1.1", None, False),
+        ("brand=tesla driver>=530", "535.1.1", None, True),
+        ("huh?", "535.1.1", None, None),
+    ],
+)
 def test_requirements_of_containers(requirement, version, brands, expected):
     """A condition that cannot be told never makes a requirement true or false by itself."""
     assert floors.satisfied(requirement, version, brands) is expected
 
 
-@pytest.mark.parametrize("wanted,floor,ident", [
-    ("550.54.15-1", {"driver": "550.54"}, None), ("3:535.261.03-1.el9", {"driver": "550"}, "below_floor"), ("535.54.03", {"driver": "535.54.03"}, None),
-    ("535.54.03", {"driver": "535.86"}, "below_floor"), ("535.54.03", {"driver": "new"}, "floor_unknown"),
-    ("550.1.1", {"cuda": "12.4"}, None), ("535.1.1", {"cuda": "12.4"}, "below_floor"), ("600.1.1", {"cuda": "13.1"}, None),
-    ("600.1.1", {"cuda": "13.9"}, "floor_unknown"), ("440.1.1", {"cuda": "11.0"}, "floor_unknown"), ("535.1.1", {"cuda": "x"}, "floor_unknown"),
-    ("535.1.1", {"require": [IMAGE], "brands": ["nvidia"]}, None), ("535.1.1", {"require": [IMAGE]}, "floor_unknown"),
-    ("525.60.13", {"require": [IMAGE]}, "below_floor"), ("535.1.1", {"require": ["cuda>=12.0", "cuda>=12.4"]}, "below_floor"),
-    ("535.1.1", {}, None), ("535.1.1", {"driver": None, "cuda": None, "require": None, "brands": None}, None), ("no version", {"driver": "550"}, None),
-])
+@pytest.mark.parametrize(
+    "wanted,floor,ident",
+    [
+        ("550.54.15-1", {"driver": "550.54"}, None),
+        ("3:535.261.03-1.el9", {"driver": "550"}, "below_floor"),
+        ("535.54.03", {"driver": "535.54.03"}, None),
+        ("535.54.03", {"driver": "535.86"}, "below_floor"),
+        ("535.54.03", {"driver": "new"}, "floor_unknown"),
+        ("550.1.1", {"cuda": "12.4"}, None),
+        ("535.1.1", {"cuda": "12.4"}, "below_floor"),
+        ("600.1.1", {"cuda": "13.1"}, None),
+        ("600.1.1", {"cuda": "13.9"}, "floor_unknown"),
+        ("440.1.1", {"cuda": "11.0"}, "floor_unknown"),
+        ("535.1.1", {"cuda": "x"}, "floor_unknown"),
+        ("535.1.1", {"require": [IMAGE], "brands": ["nvidia"]}, None),
+        ("535.1.1", {"require": [IMAGE]}, "floor_unknown"),
+        ("525.60.13", {"require": [IMAGE]}, "below_floor"),
+        ("535.1.1", {"require": ["cuda>=12.0", "cuda>=12.4"]}, "below_floor"),
+        ("535.1.1", {}, None),
+        ("535.1.1", {"driver": None, "cuda": None, "require": None, "brands": None}, None),
+        ("no version", {"driver": "550"}, None),
+    ],
+)
 def test_floors(wanted, floor, ident):
     refusals = floors.decide(wanted, [dict(floor, workload="partition train")])
     assert [item["id"] for item in refusals] == ([ident] if ident else [])
     for item in refusals:
-        assert "partition train" in item["message"] and "partition train" in item["next_step"] and item["found"] and item["expected"]
+        assert (
+            "partition train" in item["message"]
+            and "partition train" in item["next_step"]
+            and item["found"]
+            and item["expected"]
+        )
 
 
 def test_every_floor_is_told():
-    found = floors.decide("535.1.1", [
-        {"workload": "a", "driver": "550", "cuda": "12.4"}, {"workload": "b", "driver": "530"}, {"workload": "c", "driver": "580"}])
+    found = floors.decide(
+        "535.1.1",
+        [
+            {"workload": "a", "driver": "550", "cuda": "12.4"},
+            {"workload": "b", "driver": "530"},
+            {"workload": "c", "driver": "580"},
+        ],
+    )
     assert [(item["expected"], item["message"].split(" is too old for ")[1][0]) for item in found] == [
-        ("driver 550 or newer", "a"), ("CUDA 12.4 or newer", "a"), ("driver 580 or newer", "c")]
+        ("driver 550 or newer", "a"),
+        ("CUDA 12.4 or newer", "a"),
+        ("driver 580 or newer", "c"),
+    ]
 
 
 # the containers that run
+
 
 def process(root, pid, comm, group, **variables):
     place = root / "proc" / str(pid)
@@ -93,17 +167,33 @@ def test_containers_are_found_once_each(tmp_path):
     one, two = "/system.slice/docker-aa.scope", "/kubepods.slice/pod7/cri-bb.scope"
     process(tmp_path, 20, "python3", one, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_CUDA=IMAGE)
     process(tmp_path, 21, "worker", one, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_CUDA=IMAGE)
-    process(tmp_path, 9, "trtllm", two, NVIDIA_VISIBLE_DEVICES="GPU-1", NVIDIA_REQUIRE_CUDA="cuda>=12.8", NVIDIA_REQUIRE_DRIVER="driver>=570")
+    process(
+        tmp_path,
+        9,
+        "trtllm",
+        two,
+        NVIDIA_VISIBLE_DEVICES="GPU-1",
+        NVIDIA_REQUIRE_CUDA="cuda>=12.8",
+        NVIDIA_REQUIRE_DRIVER="driver>=570",
+    )
     assert workloads.read(str(tmp_path)) == [
         {"workload": "the container of trtllm (pid 9, cri-bb.scope)", "require": ["cuda>=12.8", "driver>=570"]},
         {"workload": "the container of python3 (pid 20, docker-aa.scope)", "require": [IMAGE]},
     ]
 
 
-@pytest.mark.parametrize("variables", [
-    {"NVIDIA_REQUIRE_CUDA": IMAGE}, {"NVIDIA_REQUIRE_CUDA": IMAGE, "NVIDIA_VISIBLE_DEVICES": "void"},
-    {"NVIDIA_REQUIRE_CUDA": IMAGE, "NVIDIA_VISIBLE_DEVICES": "none"}, {"NVIDIA_REQUIRE_CUDA": " ", "NVIDIA_VISIBLE_DEVICES": "all"},
-    {"NVIDIA_REQUIRE_CUDA": IMAGE, "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DISABLE_REQUIRE": "true"}, {"PATH": "/bin"}, {}])
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"NVIDIA_REQUIRE_CUDA": IMAGE},
+        {"NVIDIA_REQUIRE_CUDA": IMAGE, "NVIDIA_VISIBLE_DEVICES": "void"},
+        {"NVIDIA_REQUIRE_CUDA": IMAGE, "NVIDIA_VISIBLE_DEVICES": "none"},
+        {"NVIDIA_REQUIRE_CUDA": " ", "NVIDIA_VISIBLE_DEVICES": "all"},
+        {"NVIDIA_REQUIRE_CUDA": IMAGE, "NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DISABLE_REQUIRE": "true"},
+        {"PATH": "/bin"},
+        {},
+    ],
+)
 def test_what_requires_nothing(tmp_path, variables):
     process(tmp_path, 20, "python3", "/x", **variables)
     assert workloads.read(str(tmp_path)) == []

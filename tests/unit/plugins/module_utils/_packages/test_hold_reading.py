@@ -30,7 +30,10 @@ class Manager:
         return os.path.join(self.root, name.lstrip("/"))
 
     def installed(self):
-        return dict((name, {"installed": True, "hold": hold, "version": version, "source": source}) for name, (version, source, hold) in self.held.items())
+        return dict(
+            (name, {"installed": True, "hold": hold, "version": version, "source": source})
+            for name, (version, source, hold) in self.held.items()
+        )
 
     def index(self, pattern, also=()):
         self.asked.append(sorted(also))
@@ -40,27 +43,52 @@ class Manager:
         return dict((name, ["999"]) for name in names if name != "vim")
 
 
-@pytest.mark.parametrize("name, source, group", [
-    ("linux-image-amd64", "linux-signed-amd64", "kernel"), ("linux-headers-6.1.0-56-amd64", "linux", "kernel"),
-    ("nvidia-smi", "nvidia-graphics-drivers", "driver"), ("libcuda1", None, "driver"), ("anything", "nvidia-open-gpu-kernel-modules", "driver"),
-    ("nvidia-persistenced", "nvidia-persistenced", "driver"), ("vim", "vim", "other"), ("libnvme1", "libnvme", "other"),
-])
+@pytest.mark.parametrize(
+    "name, source, group",
+    [
+        ("linux-image-amd64", "linux-signed-amd64", "kernel"),
+        ("linux-headers-6.1.0-56-amd64", "linux", "kernel"),
+        ("nvidia-smi", "nvidia-graphics-drivers", "driver"),
+        ("libcuda1", None, "driver"),
+        ("anything", "nvidia-open-gpu-kernel-modules", "driver"),
+        ("nvidia-persistenced", "nvidia-persistenced", "driver"),
+        ("vim", "vim", "other"),
+        ("libnvme1", "libnvme", "other"),
+    ],
+)
 def test_whose_package_it_is(name, source, group):
     assert hold_reading.group_of(name, source, list(kernel_set.PATTERNS["apt"])) == group
 
 
 def test_holds_by_group_with_their_age(tmp_path):
-    manager = Manager(tmp_path, {
-        "linux-image-amd64": ("6.1", "linux-signed-amd64", True), "nvidia-smi": ("535", "nvidia-graphics-drivers", True), "vim": ("8", "vim", True),
-        "bash": ("5", "bash", False)})
+    manager = Manager(
+        tmp_path,
+        {
+            "linux-image-amd64": ("6.1", "linux-signed-amd64", True),
+            "nvidia-smi": ("535", "nvidia-graphics-drivers", True),
+            "vim": ("8", "vim", True),
+            "bash": ("5", "bash", False),
+        },
+    )
     os.makedirs(str(tmp_path / "var/lib/gpufleet"))
-    for path, name, version, days in ((hold_reading.KERNEL_RECORD, "linux-image-amd64", "6.1", 40), (holds.RECORD, "nvidia-smi", "534", 7)):
-        (tmp_path / path.lstrip("/")).write_text(json.dumps({name: {"version": version, "since": NOW - days * DAY, "exact": True}}))
+    for path, name, version, days in (
+        (hold_reading.KERNEL_RECORD, "linux-image-amd64", "6.1", 40),
+        (holds.RECORD, "nvidia-smi", "534", 7),
+    ):
+        (tmp_path / path.lstrip("/")).write_text(
+            json.dumps({name: {"version": version, "since": NOW - days * DAY, "exact": True}})
+        )
     found = hold_reading.read(manager, NOW)
-    told = dict((group, [(row["package"], row["age_days"], row["newer"], row["security"]) for row in rows]) for group, rows in found.items())
+    told = dict(
+        (group, [(row["package"], row["age_days"], row["newer"], row["security"]) for row in rows])
+        for group, rows in found.items()
+    )
     # The record of nvidia-smi is of another version than the one that is held.
     assert told == {
-        "kernel": [("linux-image-amd64", 40, ["999"], ["999"])], "driver": [("nvidia-smi", None, ["999"], ["999"])], "other": [("vim", None, ["999"], [])]}
+        "kernel": [("linux-image-amd64", 40, ["999"], ["999"])],
+        "driver": [("nvidia-smi", None, ["999"], ["999"])],
+        "other": [("vim", None, ["999"], [])],
+    }
     assert manager.asked == [["linux-image-amd64", "nvidia-smi", "vim"]]
 
 

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kernels are held, staged, removed and left out of security updates: decisions as tables, and the tasks on a package manager by hand."""
+"""Kernels are held, staged, removed and left out of security updates: decisions as tables, and the tasks on a package
+manager by hand.
+"""
 
 from __future__ import annotations
 
@@ -24,21 +26,44 @@ APT = list(kernel_set.PATTERNS["apt"])
 
 
 def have(version, hold=False, **more):
-    return dict({"version": version, "source": "linux", "status": "hi" if hold else "ii", "hold": hold, "size_kib": 1, "installed": True, "ok": True}, **more)
+    return dict(
+        {
+            "version": version,
+            "source": "linux",
+            "status": "hi" if hold else "ii",
+            "hold": hold,
+            "size_kib": 1,
+            "installed": True,
+            "ok": True,
+        },
+        **more,
+    )
 
 
 def record(name, version, *depends):
     return {"name": name, "version": version, "depends": [[item] for item in depends], "downloadable": True}
 
 
-INSTALLED = {"linux-image-" + OLD: have(RELEASED), "linux-headers-" + OLD: have(RELEASED), "linux-image-amd64": have(RELEASED),
-             "linux-libc-dev": have(RELEASED), "openssl": have("3.0.1"),
-             "bash": have("5.2"), "nvidia-smi": have("535.216.03-1"), "libssl3": have("3.0.1", True)}
+INSTALLED = {
+    "linux-image-" + OLD: have(RELEASED),
+    "linux-headers-" + OLD: have(RELEASED),
+    "linux-image-amd64": have(RELEASED),
+    "linux-libc-dev": have(RELEASED),
+    "openssl": have("3.0.1"),
+    "bash": have("5.2"),
+    "nvidia-smi": have("535.216.03-1"),
+    "libssl3": have("3.0.1", True),
+}
 INDEX = {
     "linux-image-" + NEW: [record("linux-image-" + NEW, SECURITY, "kmod", "initramfs-tools")],
-    "linux-headers-" + NEW: [record("linux-headers-" + NEW, SECURITY, "linux-headers-6.1.0-56-common", "linux-kbuild-6.1")],
+    "linux-headers-" + NEW: [
+        record("linux-headers-" + NEW, SECURITY, "linux-headers-6.1.0-56-common", "linux-kbuild-6.1")
+    ],
     "linux-headers-6.1.0-56-common": [record("linux-headers-6.1.0-56-common", SECURITY)],
-    "linux-image-amd64": [record("linux-image-amd64", SECURITY, "linux-image-" + NEW), record("linux-image-amd64", RELEASED, "linux-image-" + OLD)],
+    "linux-image-amd64": [
+        record("linux-image-amd64", SECURITY, "linux-image-" + NEW),
+        record("linux-image-amd64", RELEASED, "linux-image-" + OLD),
+    ],
 }
 
 
@@ -69,8 +94,14 @@ class Manager:
         return {name: INDEX[name] for name in also if name in INDEX}
 
     def security(self, names):
-        found = {"openssl": ["3.0.2"], "libssl3": ["3.0.2"], "linux-image-amd64": [SECURITY], "linux-libc-dev": [SECURITY],
-                 "nvidia-smi": ["535.261.03-1"], "bash": []}
+        found = {
+            "openssl": ["3.0.2"],
+            "libssl3": ["3.0.2"],
+            "linux-image-amd64": [SECURITY],
+            "linux-libc-dev": [SECURITY],
+            "nvidia-smi": ["535.261.03-1"],
+            "bash": [],
+        }
         return {name: found[name] for name in names if name in found}
 
     def simulate(self, arguments, action="install", options=()):
@@ -85,7 +116,11 @@ class Manager:
 
     def change(self, arguments, action="install", options=()):
         self.log.append("%s %s" % (action, " ".join(arguments)))
-        assert not any(word.startswith("linux-image") for word in arguments) or action == "remove" or options == ["deferred"], "dkms builds in the transaction"
+        assert (
+            not any(word.startswith("linux-image") for word in arguments)
+            or action == "remove"
+            or options == ["deferred"]
+        ), "dkms builds in the transaction"
         for word in arguments:
             name, dummy, version = word.partition("=")
             if action == "remove":
@@ -108,13 +143,18 @@ def a_node(tmp_path, monkeypatch):
     kernel(tmp_path, OLD)
     default = [OLD]
     monkeypatch.setattr(
-        kernel_packages.boot_default, "act", lambda root, runner, release, uname: default[0] != release and default.__setitem__(0, release) is None)
+        kernel_packages.boot_default,
+        "act",
+        lambda root, runner, release, uname: default[0] != release and default.__setitem__(0, release) is None,
+    )
     monkeypatch.setattr(kernel_packages.kernels, "find_next_boot", lambda root, runner, installed: (default[0], "test"))
     manager = Manager(tmp_path)
     manager.default = default
 
     def run(state, acting=True, **options):
-        params = dict({"state": state, "kernel": NEW, "patterns": None, "pin": True, "exclude_unattended": True}, **options)
+        params = dict(
+            {"state": state, "kernel": NEW, "patterns": None, "pin": True, "exclude_unattended": True}, **options
+        )
         uname = os.uname().__class__(("Linux", "n", manager.uname, "v", "x86_64"))
         task = kernel_packages.KernelPackages(params, manager, None, str(tmp_path), lambda: uname, lambda: manager.now)
         return task.run(acting)
@@ -134,7 +174,10 @@ def test_a_kernel_is_held_pinned_and_told_of(node, tmp_path):
     assert first["actions"] == seen["actions"] and node.log == ["hold " + " ".join(KERNEL_NAMES)]
     pin = (tmp_path / kernel_packages.PIN.lstrip("/")).read_text()
     assert "Package: %s\nPin: version %s\nPin-Priority: 1001\n" % (" ".join(KERNEL_NAMES), RELEASED) in pin
-    assert pin.rstrip().endswith("Package: linux-image-* linux-headers-* linux-modules-[0-9]* linux-image-amd64\nPin: version *\nPin-Priority: -1")
+    assert pin.rstrip().endswith(
+        "Package: linux-image-* linux-headers-* linux-modules-[0-9]* linux-image-amd64\nPin: version *\n"
+        "Pin-Priority: -1"
+    )
     own = "linux-headers-%s* linux-modules-%s* linux-headers-6.1.0-50 linux-headers-6.1.0-50-common" % (OLD, OLD)
     assert "Package: %s\nPin: version *\nPin-Priority: 500" % own in pin
     assert '"^linux-image-";' in (tmp_path / kernel_packages.UNATTENDED.lstrip("/")).read_text()
@@ -150,7 +193,10 @@ def test_a_hold_is_lifted_whole(node, tmp_path):
     node.run("held")
     freed = node.run("free")
     assert len(freed["actions"]) == 3 and freed["holds"] == [] and freed["held_days"] is None
-    assert not (tmp_path / kernel_packages.PIN.lstrip("/")).exists() and not (tmp_path / kernel_packages.UNATTENDED.lstrip("/")).exists()
+    assert (
+        not (tmp_path / kernel_packages.PIN.lstrip("/")).exists()
+        and not (tmp_path / kernel_packages.UNATTENDED.lstrip("/")).exists()
+    )
     assert node.run("free")["changed"] is False
 
 
@@ -177,8 +223,11 @@ def test_a_kernel_is_staged_beside_the_one_that_runs(node):
     seen = node.run("staged", acting=False)
     assert seen["changed"] and node.log == []
     result = node.run("staged")
-    assert node.log == ["install linux-headers-%s=%s linux-headers-6.1.0-56-common=%s linux-image-%s=%s" % (NEW, SECURITY, SECURITY, NEW, SECURITY),
-                        "hold linux-headers-%s linux-headers-6.1.0-56-common linux-image-%s" % (NEW, NEW)]
+    assert node.log == [
+        "install linux-headers-%s=%s linux-headers-6.1.0-56-common=%s linux-image-%s=%s"
+        % (NEW, SECURITY, SECURITY, NEW, SECURITY),
+        "hold linux-headers-%s linux-headers-6.1.0-56-common linux-image-%s" % (NEW, NEW),
+    ]
     assert result["kernels"]["installed"] == [OLD, NEW] and result["kernels"]["next_boot"] == OLD
     assert node.run("staged")["changed"] is False
 
@@ -198,12 +247,15 @@ def test_a_kernel_that_cannot_boot_after_all(node):
         node.run("staged")
 
 
-@pytest.mark.parametrize(("also", "words"), [
-    ({"upgrade": "bash"}, "change packages that are not the kernel's: bash"),
-    ({"install": "nvidia-smi"}, "not the kernel's: nvidia-smi"),
-    ({"upgrade": "linux-image-amd64"}, "replace kernel packages that are installed: linux-image-amd64"),
-    ({"remove": "bash"}, "remove packages: bash"),
-])
+@pytest.mark.parametrize(
+    ("also", "words"),
+    [
+        ({"upgrade": "bash"}, "change packages that are not the kernel's: bash"),
+        ({"install": "nvidia-smi"}, "not the kernel's: nvidia-smi"),
+        ({"upgrade": "linux-image-amd64"}, "replace kernel packages that are installed: linux-image-amd64"),
+        ({"remove": "bash"}, "remove packages: bash"),
+    ],
+)
 def test_a_staging_that_would_do_something_else(node, also, words):
     node.also = also
     with pytest.raises(kernel_packages.Refused, match=words):
@@ -216,15 +268,23 @@ def test_what_the_headers_depend_on_comes_with_them_and_is_told(node):
     node.also = {"install": "pahole"}
     told = " and, new on this node, what they depend on: pahole"
     assert [line for line in node.run("staged", acting=False)["actions"] if line.endswith(told)] and node.log == []
-    assert [line for line in node.run("staged")["actions"] if line.startswith("installed linux-headers-%s" % NEW) and line.endswith(told)]
+    assert [
+        line
+        for line in node.run("staged")["actions"]
+        if line.startswith("installed linux-headers-%s" % NEW) and line.endswith(told)
+    ]
     node.log.clear()
-    with pytest.raises(kernel_packages.Refused, match="kernel %s is not removed: the transaction would install pahole" % NEW):
+    with pytest.raises(
+        kernel_packages.Refused, match="kernel %s is not removed: the transaction would install pahole" % NEW
+    ):
         node.run("removed")
     assert node.log == []
 
 
 def test_a_staging_that_would_not_bring_it():
-    assert kernel_set.staging_refusals(nothing(), {"linux-image-x": "1"}, APT, "apt") == ["the transaction would not bring what was asked for: linux-image-x"]
+    assert kernel_set.staging_refusals(nothing(), {"linux-image-x": "1"}, APT, "apt") == [
+        "the transaction would not bring what was asked for: linux-image-x"
+    ]
 
 
 def test_a_kernel_that_nobody_offers(node):
@@ -256,7 +316,9 @@ def test_the_metapackages_follow_a_kernel_that_boots_next(node):
         node.run("followed")
     node.default[0] = NEW
     node.log.clear()
-    assert node.run("held")["security_kept_out"] == {"linux-image-amd64": SECURITY}, "although it is there, and boots next"
+    assert node.run("held")["security_kept_out"] == {"linux-image-amd64": SECURITY}, (
+        "although it is there, and boots next"
+    )
     seen = node.run("followed", acting=False)
     assert seen["actions"] == ["brought linux-image-amd64 to " + SECURITY] and node.log == []
     result = node.run("followed")
@@ -265,8 +327,13 @@ def test_the_metapackages_follow_a_kernel_that_boots_next(node):
     assert node.run("followed")["changed"] is False
 
 
-@pytest.mark.parametrize(("also", "words"), [
-    ({"install": "linux-image-9"}, "change other packages: linux-image-9"), ({"remove": "bash"}, "remove packages: bash")])
+@pytest.mark.parametrize(
+    ("also", "words"),
+    [
+        ({"install": "linux-image-9"}, "change other packages: linux-image-9"),
+        ({"remove": "bash"}, "remove packages: bash"),
+    ],
+)
 def test_metapackages_that_would_bring_something_else_do_not_follow(node, also, words):
     node.run("staged")
     node.default[0], node.also = NEW, also
@@ -285,15 +352,30 @@ def test_everything_is_held_again_when_the_metapackages_did_not_follow(node):
 
 def test_metapackages_of_metapackages_follow_too():
     both = ("6.8.149", "6.8.101")
-    index = {"linux-generic": [record("linux-generic", version, "linux-image-generic", "linux-headers-generic") for version in both],
-             "linux-image-generic": [record("linux-image-generic", version, "linux-image-6.8.0-%s-generic" % version[-3:]) for version in both],
-             "linux-headers-generic": [record("linux-headers-generic", "6.8.101", "linux-headers-6.8.0-101-generic")]}
+    index = {
+        "linux-generic": [
+            record("linux-generic", version, "linux-image-generic", "linux-headers-generic") for version in both
+        ],
+        "linux-image-generic": [
+            record("linux-image-generic", version, "linux-image-6.8.0-%s-generic" % version[-3:]) for version in both
+        ],
+        "linux-headers-generic": [record("linux-headers-generic", "6.8.101", "linux-headers-6.8.0-101-generic")],
+    }
     installed = dict.fromkeys(index, have("6.8.101"))
     metas = kernel_set.metapackages({**installed, "linux-image-6.8.0-101-generic": have("6.8.101")}, APT, "apt")
     assert metas == ["linux-generic", "linux-headers-generic", "linux-image-generic"]
-    assert kernel_set.followers(index, installed, metas, "6.8.0-149-generic") == {"linux-generic": "6.8.149", "linux-image-generic": "6.8.149"}
-    assert kernel_set.followers(index, installed, metas, "6.8.0-101-generic") == kernel_set.followers(index, installed, metas, "6.8.0-7-generic") == {}
-    assert kernel_set.following_refusals(nothing(), {"linux-generic": "6.8.149"}) == ["the transaction would not bring what was asked for: linux-generic"]
+    assert kernel_set.followers(index, installed, metas, "6.8.0-149-generic") == {
+        "linux-generic": "6.8.149",
+        "linux-image-generic": "6.8.149",
+    }
+    assert (
+        kernel_set.followers(index, installed, metas, "6.8.0-101-generic")
+        == kernel_set.followers(index, installed, metas, "6.8.0-7-generic")
+        == {}
+    )
+    assert kernel_set.following_refusals(nothing(), {"linux-generic": "6.8.149"}) == [
+        "the transaction would not bring what was asked for: linux-generic"
+    ]
 
 
 def test_dnf_has_no_metapackages_that_follow(node):
@@ -307,7 +389,9 @@ def test_a_kernel_that_metapackages_stand_for_is_not_removed(node):
     node.run("staged")
     node.default[0] = NEW
     node.uname = NEW
-    with pytest.raises(kernel_packages.Refused, match="linux-image-amd64 stand for it. Next step: .*state=followed and kernel=" + NEW):
+    with pytest.raises(
+        kernel_packages.Refused, match="linux-image-amd64 stand for it. Next step: .*state=followed and kernel=" + NEW
+    ):
         node.run("removed", kernel=OLD)
     node.run("followed")
     node.run("removed", kernel=OLD)
@@ -329,14 +413,17 @@ def test_security_updates_leave_out_what_is_held_the_kernel_and_the_driver(node)
     assert result["changed"] and node.run("updated")["changed"] is False
 
 
-@pytest.mark.parametrize(("kind", "name", "words"), [
-    ("upgrade", "libssl3", "change packages that are held: libssl3"),
-    ("install", "linux-image-9", "change the kernel: linux-image-9"),
-    ("upgrade", "nvidia-smi", "change the driver: nvidia-smi"),
-    ("remove", "bash", "remove packages: bash"),
-    ("downgrade", "bash", "downgrade packages: bash"),
-    ("upgrade", "bash", "upgrade packages for another reason: bash"),
-])
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        ("upgrade", "libssl3", "change packages that are held: libssl3"),
+        ("install", "linux-image-9", "change the kernel: linux-image-9"),
+        ("upgrade", "nvidia-smi", "change the driver: nvidia-smi"),
+        ("remove", "bash", "remove packages: bash"),
+        ("downgrade", "bash", "downgrade packages: bash"),
+        ("upgrade", "bash", "upgrade packages for another reason: bash"),
+    ],
+)
 def test_security_updates_that_would_touch_something_else(node, kind, name, words):
     node.also = {kind: name}
     with pytest.raises(kernel_packages.Refused, match=words):
@@ -346,7 +433,9 @@ def test_security_updates_that_would_touch_something_else(node, kind, name, word
 
 def test_security_updates_that_did_not_come(node):
     node.change = lambda arguments: None
-    with pytest.raises(kernel_packages.Refused, match="do not have the version that was asked for: linux-libc-dev, openssl"):
+    with pytest.raises(
+        kernel_packages.Refused, match="do not have the version that was asked for: linux-libc-dev, openssl"
+    ):
         node.run("updated")
 
 
@@ -362,23 +451,43 @@ def test_a_kernel_is_held_with_dnf(node, tmp_path):
     node.packages = {"kernel-core": have("5.14.0-427.el9"), "kernel-tools": have("5.14.0-427.el9")}
     write(tmp_path, "/etc/dnf/automatic.conf", "[base]\nexcludepkgs = nvidia-driver*\n")
     node.run("held", pin=True)
-    assert node.log == ["hold kernel-core"] and (tmp_path / "etc/dnf/automatic.conf").read_text() == "[base]\nexcludepkgs = nvidia-driver*, kernel*\n"
+    assert (
+        node.log == ["hold kernel-core"]
+        and (tmp_path / "etc/dnf/automatic.conf").read_text() == "[base]\nexcludepkgs = nvidia-driver*, kernel*\n"
+    )
     assert not (tmp_path / "etc/apt").exists()
     node.run("free")
     assert (tmp_path / "etc/dnf/automatic.conf").read_text() == "[base]\nexcludepkgs = nvidia-driver*\n"
 
 
-@pytest.mark.parametrize(("name", "manager", "expected"), [
-    ("linux-image-6.1.0-50-amd64", "apt", True), ("linux-modules-6.8.0-1-generic", "apt", True), ("linux-modules-nvidia-580-generic", "apt", False),
-    ("linux-generic-hwe-22.04", "apt", True), ("linux-libc-dev", "apt", False), ("kernel-core", "dnf", True), ("kernel", "dnf", True),
-    ("kernel-devel-matched", "dnf", True), ("kernel-tools", "dnf", False), ("kernelshark", "dnf", False),
-])
+@pytest.mark.parametrize(
+    ("name", "manager", "expected"),
+    [
+        ("linux-image-6.1.0-50-amd64", "apt", True),
+        ("linux-modules-6.8.0-1-generic", "apt", True),
+        ("linux-modules-nvidia-580-generic", "apt", False),
+        ("linux-generic-hwe-22.04", "apt", True),
+        ("linux-libc-dev", "apt", False),
+        ("kernel-core", "dnf", True),
+        ("kernel", "dnf", True),
+        ("kernel-devel-matched", "dnf", True),
+        ("kernel-tools", "dnf", False),
+        ("kernelshark", "dnf", False),
+    ],
+)
 def test_which_packages_are_the_kernels(name, manager, expected):
     assert kernel_set.is_kernel(name, kernel_set.PATTERNS[manager]) is expected
 
 
-@pytest.mark.parametrize(("text", "kind"), [
-    ("ID=debian\n", Apt), ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', Dnf), ("ID=ubuntu\nID_LIKE=debian\n", Apt), ("", Apt)])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("ID=debian\n", Apt),
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', Dnf),
+        ("ID=ubuntu\nID_LIKE=debian\n", Apt),
+        ("", Apt),
+    ],
+)
 def test_the_package_manager_of_a_system(tmp_path, text, kind):
     write(tmp_path, "/etc/os-release", text)
     assert isinstance(kernel_packages.manager_of(None, str(tmp_path)), kind)
@@ -386,4 +495,6 @@ def test_the_package_manager_of_a_system(tmp_path, text, kind):
 
 def test_packages_of_a_kernel_with_dnf():
     names = ("kernel-core", "kernel-modules", "kernel-devel")
-    assert kernel_set.packages_of("5.14.0-427.13.1.el9_4.x86_64", "dnf")[0] == dict.fromkeys(names, "5.14.0-427.13.1.el9_4")
+    assert kernel_set.packages_of("5.14.0-427.13.1.el9_4.x86_64", "dnf")[0] == dict.fromkeys(
+        names, "5.14.0-427.13.1.el9_4"
+    )

@@ -27,7 +27,9 @@ def _signers():
 def read_by_gpg(tmp_path, data):
     path = tmp_path / "shown"
     path.write_bytes(data)
-    dummy, out, dummy = repositories.call(["gpg", "--homedir", str(tmp_path), "--batch", "--show-keys", "--with-colons", str(path)])
+    dummy, out, dummy = repositories.call(
+        ["gpg", "--homedir", str(tmp_path), "--batch", "--show-keys", "--with-colons", str(path)]
+    )
     lines = [line.split(":") for line in out.splitlines()]
     return [lines[number + 1][9] for number, line in enumerate(lines) if line[0] == "pub"]
 
@@ -36,13 +38,17 @@ def read_by_gpg(tmp_path, data):
 def test_fingerprints_are_those_that_gpg_shows(signers, tmp_path, form):
     for signer in signers:
         data = signer.key(form)
-        assert keyring.armored(data) is form and keyring.fingerprints(data) == [signer.fingerprint] == read_by_gpg(tmp_path, data)
+        assert keyring.armored(data) is form and keyring.fingerprints(data) == [signer.fingerprint] == read_by_gpg(
+            tmp_path, data
+        )
 
 
 def test_both_forms_hold_the_same(signers, tmp_path):
     plain, text = signers[0].key(False), signers[0].key(True)
     assert keyring.dearmor(text) == plain and keyring.dearmor(keyring.armor(plain)) == plain
-    assert keyring.rendered(text, "armored") == text and keyring.rendered(text, "binary") == plain == keyring.rendered(plain, "binary")
+    assert keyring.rendered(text, "armored") == text and keyring.rendered(text, "binary") == plain == keyring.rendered(
+        plain, "binary"
+    )
     assert read_by_gpg(tmp_path, keyring.rendered(plain, "armored")) == [signers[0].fingerprint]
     unheaded = text.replace(b"BLOCK-----\n\n", b"BLOCK-----\n", 1)
     assert unheaded != text and keyring.dearmor(unheaded) == plain
@@ -66,9 +72,17 @@ def test_what_is_not_expected(signers):
     new, old = signers
     data = new.key()
     digest = hashlib.sha256(data).hexdigest()
-    assert keyring.problem(data, [new.fingerprint]) is None and keyring.problem(data, [new.fingerprint, old.fingerprint]) is None
-    assert keyring.problem(data, [], digest.upper()) is None and keyring.problem(data, [new.fingerprint], digest) is None
-    assert keyring.problem(data, [old.fingerprint]) == ("fingerprint " + new.fingerprint, "fingerprint " + old.fingerprint)
+    assert (
+        keyring.problem(data, [new.fingerprint]) is None
+        and keyring.problem(data, [new.fingerprint, old.fingerprint]) is None
+    )
+    assert (
+        keyring.problem(data, [], digest.upper()) is None and keyring.problem(data, [new.fingerprint], digest) is None
+    )
+    assert keyring.problem(data, [old.fingerprint]) == (
+        "fingerprint " + new.fingerprint,
+        "fingerprint " + old.fingerprint,
+    )
     assert keyring.problem(data, [new.fingerprint], "0" * 64)[1] == "sha256 " + "0" * 64
     # a file with the right key and another one would make apt trust both
     assert old.fingerprint in keyring.problem(new.key(False) + old.key(False), [new.fingerprint])[0]
@@ -82,9 +96,17 @@ def test_bytes_that_are_no_keys(signers):
     secret = bytes([0xC5]) + plain[1:] if plain[0] & 0x40 else bytes([0x80 | 5 << 2 | plain[0] & 3]) + plain[1:]
     last = keyring.packets(plain)[-1][2]
     for data, why in [
-        (b"", "empty"), (b"\x00" * 8, "begins no OpenPGP packet"), (plain[:-1], "cut off"), (secret, "secret key"), (last, "does not begin"),
-        (text.split(b"-----END")[0], "has no end"), (text.replace(b"\nm", b"\n*m", 1), "cannot be decoded"), (b"\x83", "no length"), (b"\xc6\xe0", "in parts"),
-        (b"\xc6\x01\x03", "version 3"), (b"\xc6", "cut off"),
+        (b"", "empty"),
+        (b"\x00" * 8, "begins no OpenPGP packet"),
+        (plain[:-1], "cut off"),
+        (secret, "secret key"),
+        (last, "does not begin"),
+        (text.split(b"-----END")[0], "has no end"),
+        (text.replace(b"\nm", b"\n*m", 1), "cannot be decoded"),
+        (b"\x83", "no length"),
+        (b"\xc6\xe0", "in parts"),
+        (b"\xc6\x01\x03", "version 3"),
+        (b"\xc6", "cut off"),
     ]:
         with pytest.raises(keyring.NotAKeyring, match=why):
             keyring.fingerprints(data)
@@ -96,12 +118,23 @@ def test_lengths_of_both_formats():
     for head in (b"\x99\x01\x2c", b"\x9a\x00\x00\x01\x2c", b"\xc6\xc0\x6c", b"\xc6\xff\x00\x00\x01\x2c"):
         assert keyring.fingerprints(head + body) == [name]
     six = b"\x06" + b"b" * 40
-    assert keyring.fingerprints(b"\xc6\x29" + six) == [hashlib.sha256(b"\x9b\x00\x00\x00\x29" + six).hexdigest().upper()]
+    assert keyring.fingerprints(b"\xc6\x29" + six) == [
+        hashlib.sha256(b"\x9b\x00\x00\x00\x29" + six).hexdigest().upper()
+    ]
 
 
-@pytest.mark.parametrize("text,whole", [
-    ("EB69 3B30 35CD 5710 E231  E123 A4B4 6996 3BF8 63CC", "EB693B3035CD5710E231E123A4B469963BF863CC"), ("0x" + "ab" * 20, "AB" * 20), ("cd" * 32, "CD" * 32),
-    ("3bf863cc", None), ("A4B469963BF863CC", None), ("", None), (None, None), ("g" * 40, None),
-])
+@pytest.mark.parametrize(
+    "text,whole",
+    [
+        ("EB69 3B30 35CD 5710 E231  E123 A4B4 6996 3BF8 63CC", "EB693B3035CD5710E231E123A4B469963BF863CC"),
+        ("0x" + "ab" * 20, "AB" * 20),
+        ("cd" * 32, "CD" * 32),
+        ("3bf863cc", None),
+        ("A4B469963BF863CC", None),
+        ("", None),
+        (None, None),
+        ("g" * 40, None),
+    ],
+)
 def test_a_short_id_is_no_fingerprint(text, whole):
     assert keyring.normal(text) == whole

@@ -32,4 +32,8 @@ def test_what_a_node_needs(wanted, gpus, headers, ids, header_package):
     assert [item["id"] for item in found] == ids
     assert all(item["message"] and item["found"] and item["expected"] and item["next_step"] for item in found)
     if "no_headers" in ids:
-        assert "6.1.0-2" in found[-1]["message"] and header_package % "6.1.0-2" in found[-1]["next_step"] and "6.1.0-1" not in found[-1]["message"]
+        assert (
+            "6.1.0-2" in found[-1]["message"]
+            and header_package % "6.1.0-2" in found[-1]["next_step"]
+            and "6.1.0-1" not in found[-1]["message"]
+        )

@@ -100,31 +100,49 @@ def act(manager, made):
     return actor
 
 
-FULL = dict(transaction=DUE, keep={"old": "1"}, keep_new={"new": "2"}, hold=("nvidia-smi",), held=("dkms",),
-            before={"old": "1"}, files=(("/etc/new.pref", "pinned"), ("/etc/old.pref", None)))
+FULL = dict(
+    transaction=DUE,
+    keep={"old": "1"},
+    keep_new={"new": "2"},
+    hold=("nvidia-smi",),
+    held=("dkms",),
+    before={"old": "1"},
+    files=(("/etc/new.pref", "pinned"), ("/etc/old.pref", None)),
+)
 
 
 def test_the_steps_in_their_order(manager):
     manager.after = {"nvidia-smi": have(), "dkms": have()}
     actor = act(manager, plan(**FULL))
     assert manager.log == [
-        ("keep", "old"), ("install", "words"), ("hold", "dkms", "nvidia-smi"), ("keep", "new"),
-        ("forget", ("nvidia-smi", "2"), ("old", "1"))]
+        ("keep", "old"),
+        ("install", "words"),
+        ("hold", "dkms", "nvidia-smi"),
+        ("keep", "new"),
+        ("forget", ("nvidia-smi", "2"), ("old", "1")),
+    ]
     assert os.listdir(manager.path("/etc")) == ["new.pref"]
     assert actor.done == package_answer.foresee(plan(**FULL)) and actor.unkept == ()
 
 
-@pytest.mark.parametrize("made,expected", [
-    (plan(), []), (plan(transaction=DUE), [("install", "words")]),
-    (plan(facts={"broken": ("a",)}), [("install", "words", "fix")]),
-    (plan(transaction=DUE, dkms_build="deferred"), [("install", "words", "deferred")]),
-    (plan("absent", transaction=DUE, action="remove"), [("remove", "words")]),
-    (plan("absent", facts={"broken": ("a",)}), [("remove", "words", "fix")]),
-    (plan("downloaded", download_bytes=5), [("download", "words", "again")]), (plan("downloaded"), []),
-    (plan("downloaded", **dict(FULL, download_bytes=5)),
-     [("keep", "old"), ("download", "words", "again"), ("keep", "new")]),
-    (plan("downloaded", transaction=DUE, hold=("a",), files=(("/etc/new.pref", "x"),)), []),
-])
+@pytest.mark.parametrize(
+    "made,expected",
+    [
+        (plan(), []),
+        (plan(transaction=DUE), [("install", "words")]),
+        (plan(facts={"broken": ("a",)}), [("install", "words", "fix")]),
+        (plan(transaction=DUE, dkms_build="deferred"), [("install", "words", "deferred")]),
+        (plan("absent", transaction=DUE, action="remove"), [("remove", "words")]),
+        (plan("absent", facts={"broken": ("a",)}), [("remove", "words", "fix")]),
+        (plan("downloaded", download_bytes=5), [("download", "words", "again")]),
+        (plan("downloaded"), []),
+        (
+            plan("downloaded", **dict(FULL, download_bytes=5)),
+            [("keep", "old"), ("download", "words", "again"), ("keep", "new")],
+        ),
+        (plan("downloaded", transaction=DUE, hold=("a",), files=(("/etc/new.pref", "x"),)), []),
+    ],
+)
 def test_what_each_plan_asks_of_the_package_manager(manager, made, expected):
     act(manager, made)
     assert manager.log == expected and os.listdir(manager.path("/etc")) == ["old.pref"]
@@ -143,16 +161,19 @@ def test_a_new_package_that_cannot_be_kept_is_told(manager):
     assert act(manager, plan(keep_new={"new": "2", "other": "2"})).unkept == ("new",)
 
 
-@pytest.mark.parametrize("hold,held,lift,after,expected,done", [
-    (("a",), (), (), {"a": have()}, [("hold", "a")], ["hold a"]),
-    (("a",), (), (), {"a": have(True)}, [], []),
-    (("a",), (), (), {}, [], []),
-    ((), ("a", "b"), (), {"a": have(), "b": have(True)}, [("hold", "a")], []),
-    ((), ("a",), (), {}, [("forget", "a")], []),
-    ((), (), ("a",), {"a": have(True)}, [("unhold", "a")], ["lift the hold of a"]),
-    ((), (), ("a",), {"a": have()}, [("unhold", "a")], ["lift the hold of a"]),
-    ((), ("b",), ("a",), {"a": have(), "b": have()}, [("hold", "b"), ("unhold", "a")], ["lift the hold of a"]),
-])
+@pytest.mark.parametrize(
+    "hold,held,lift,after,expected,done",
+    [
+        (("a",), (), (), {"a": have()}, [("hold", "a")], ["hold a"]),
+        (("a",), (), (), {"a": have(True)}, [], []),
+        (("a",), (), (), {}, [], []),
+        ((), ("a", "b"), (), {"a": have(), "b": have(True)}, [("hold", "a")], []),
+        ((), ("a",), (), {}, [("forget", "a")], []),
+        ((), (), ("a",), {"a": have(True)}, [("unhold", "a")], ["lift the hold of a"]),
+        ((), (), ("a",), {"a": have()}, [("unhold", "a")], ["lift the hold of a"]),
+        ((), ("b",), ("a",), {"a": have(), "b": have()}, [("hold", "b"), ("unhold", "a")], ["lift the hold of a"]),
+    ],
+)
 @pytest.mark.parametrize("fails", [False, True])
 def test_holds_are_put_back_however_the_transaction_ends(manager, hold, held, lift, after, expected, done, fails):
     """What the change took of them, also when it failed; what the plan lifts stays lifted."""
@@ -200,15 +221,23 @@ def test_since_when_packages_are_held(manager):
         with open(manager.path(holds.RECORD), encoding="utf-8") as stream:
             record = json.load(stream)
         assert {name: (item["since"], item["exact"]) for name, item in record.items()} == {
-            "nvidia-smi": (since, False), "libcuda1": (since, True), "bash": (since, False)}
+            "nvidia-smi": (since, False),
+            "libcuda1": (since, True),
+            "bash": (since, False),
+        }
 
 
 @pytest.mark.parametrize("expect,driver", [("2.0.1", "2.0.1"), (None, "1.2.3")])
 def test_the_check_at_boot_is_told(manager, expect, driver):
     path = manager.path(boot_expectation.PATH)
     os.makedirs(os.path.dirname(path))
-    document = {"schema": boot_expectation.SCHEMA, "driver_version": "1.2.3", "hardware": {"gpus": 8},
-                "mig_file": None, "policy": {}}
+    document = {
+        "schema": boot_expectation.SCHEMA,
+        "driver_version": "1.2.3",
+        "hardware": {"gpus": 8},
+        "mig_file": None,
+        "policy": {},
+    }
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(boot_expectation.rendered(document))
     actor = Actor(manager)

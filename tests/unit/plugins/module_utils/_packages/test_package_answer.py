@@ -16,12 +16,27 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.packa
 
 # Runs on main only: it decides by data that is given; no file or program is read.
 
-KEYS = {"resolvable", "reason", "resolved", "transaction", "refusals", "disk", "download_bytes", "gpus",
-        "flavour_reason", "unkept", "actions", "repaired"}
+KEYS = {
+    "resolvable",
+    "reason",
+    "resolved",
+    "transaction",
+    "refusals",
+    "disk",
+    "download_bytes",
+    "gpus",
+    "flavour_reason",
+    "unkept",
+    "actions",
+    "repaired",
+}
 REFUSAL = {"id": "disk", "message": "It is full.", "next_step": "free it"}
-CHANGE = dict(transaction.nothing(), install=[{"name": "b", "version": "1"}],
-              upgrade=[{"name": "libcuda1", "version": "2", "from": "1"}],
-              remove=[{"name": "nvidia-smi", "version": "1"}])
+CHANGE = dict(
+    transaction.nothing(),
+    install=[{"name": "b", "version": "1"}],
+    upgrade=[{"name": "libcuda1", "version": "2", "from": "1"}],
+    remove=[{"name": "nvidia-smi", "version": "1"}],
+)
 RESOLVED = {"packages": {"libcuda1": "2"}, "resolvable": True, "refusals": []}
 
 
@@ -38,40 +53,57 @@ def plan(state="present", facts=None, hold=None, **parts):
 
 # whether anything is done
 
-@pytest.mark.parametrize("state,facts,parts,expected", [
-    ("present", {}, {}, False), ("present", {"journal": ("1",)}, {}, True), ("present", {"broken": ("a",)}, {}, True),
-    ("present", {}, {"transaction": dict(transaction.nothing(), remove=[{"name": "a"}])}, True),
-    ("present", {}, {"transaction": dict(transaction.nothing(), streams={"m": (None, "1")})}, True),
-    ("present", {}, {"hold": ("a",)}, True), ("present", {}, {"lift": ("a",)}, True),
-    ("present", {}, {"held": ("a",)}, False), ("present", {}, {"files": (("/p", None),)}, True),
-    ("present", {}, {"keep": {"a": "1"}}, True), ("present", {}, {"keep_new": {"a": "1"}}, True),
-    ("present", {}, {"download_bytes": 5}, False), ("downloaded", {}, {"download_bytes": 5}, True),
-    ("downloaded", {}, {"keep": {"a": "1"}}, True), ("downloaded", {}, {"keep_new": {"a": "1"}}, True),
-    ("downloaded", {"broken": ("a",)}, {}, False), ("downloaded", {}, {}, False), ("absent", {}, {}, False),
-    ("resolved", {"broken": ("a",)}, {"download_bytes": 5, "hold": ("a",)}, False),
-])
+
+@pytest.mark.parametrize(
+    "state,facts,parts,expected",
+    [
+        ("present", {}, {}, False),
+        ("present", {"journal": ("1",)}, {}, True),
+        ("present", {"broken": ("a",)}, {}, True),
+        ("present", {}, {"transaction": dict(transaction.nothing(), remove=[{"name": "a"}])}, True),
+        ("present", {}, {"transaction": dict(transaction.nothing(), streams={"m": (None, "1")})}, True),
+        ("present", {}, {"hold": ("a",)}, True),
+        ("present", {}, {"lift": ("a",)}, True),
+        ("present", {}, {"held": ("a",)}, False),
+        ("present", {}, {"files": (("/p", None),)}, True),
+        ("present", {}, {"keep": {"a": "1"}}, True),
+        ("present", {}, {"keep_new": {"a": "1"}}, True),
+        ("present", {}, {"download_bytes": 5}, False),
+        ("downloaded", {}, {"download_bytes": 5}, True),
+        ("downloaded", {}, {"keep": {"a": "1"}}, True),
+        ("downloaded", {}, {"keep_new": {"a": "1"}}, True),
+        ("downloaded", {"broken": ("a",)}, {}, False),
+        ("downloaded", {}, {}, False),
+        ("absent", {}, {}, False),
+        ("resolved", {"broken": ("a",)}, {"download_bytes": 5, "hold": ("a",)}, False),
+    ],
+)
 def test_whether_a_plan_changes_the_node(state, facts, parts, expected):
     assert Plan(State("apt", **facts), Wish(state=state), **parts).changes is expected
 
 
 # the proof
 
-@pytest.mark.parametrize("made,installed,left,found", [
-    (plan(), {"libcuda1": have()}, {}, None),
-    (plan(), {}, {}, "libcuda1 absent (expected 2)"),
-    (plan(), {"libcuda1": have("1")}, {}, "libcuda1 1 (expected 2)"),
-    (plan(), {"libcuda1": have(ok=False, status="iF")}, {}, "libcuda1 2 (iF) (expected 2)"),
-    (plan(), {"libcuda1": have(installed=False)}, {}, "libcuda1 absent (expected 2)"),
-    (plan(hold=True), {"libcuda1": have(hold=True)}, {}, None),
-    (plan(hold=True), {"libcuda1": have()}, {}, "libcuda1"),
-    (plan(hold=False), {"libcuda1": have(hold=True)}, {}, "libcuda1"),
-    (plan(hold=False), {"libcuda1": have()}, {}, None),
-    (plan("downloaded"), {}, {}, None),
-    (plan("downloaded"), {}, {"b.deb": 1, "a.deb": 1}, "a.deb, b.deb"),
-    (plan("absent"), {"bash": have(source="bash")}, {}, None),
-    (plan("absent"), {"libcuda1": have()}, {}, "libcuda1"),
-    (plan("resolved"), {}, {"a.deb": 1}, None),
-])
+
+@pytest.mark.parametrize(
+    "made,installed,left,found",
+    [
+        (plan(), {"libcuda1": have()}, {}, None),
+        (plan(), {}, {}, "libcuda1 absent (expected 2)"),
+        (plan(), {"libcuda1": have("1")}, {}, "libcuda1 1 (expected 2)"),
+        (plan(), {"libcuda1": have(ok=False, status="iF")}, {}, "libcuda1 2 (iF) (expected 2)"),
+        (plan(), {"libcuda1": have(installed=False)}, {}, "libcuda1 absent (expected 2)"),
+        (plan(hold=True), {"libcuda1": have(hold=True)}, {}, None),
+        (plan(hold=True), {"libcuda1": have()}, {}, "libcuda1"),
+        (plan(hold=False), {"libcuda1": have(hold=True)}, {}, "libcuda1"),
+        (plan(hold=False), {"libcuda1": have()}, {}, None),
+        (plan("downloaded"), {}, {}, None),
+        (plan("downloaded"), {}, {"b.deb": 1, "a.deb": 1}, "a.deb, b.deb"),
+        (plan("absent"), {"bash": have(source="bash")}, {}, None),
+        (plan("absent"), {"libcuda1": have()}, {}, "libcuda1"),
+        (plan("resolved"), {}, {"a.deb": 1}, None),
+    ],
+)
 def test_what_a_change_left_is_not_believed(made, installed, left, found):
     wrong = shortfall(made, installed, left)
     assert wrong is None if found is None else found in wrong
@@ -79,12 +111,23 @@ def test_what_a_change_left_is_not_believed(made, installed, left, found):
 
 # sentences
 
-@pytest.mark.parametrize("made,expected", [
-    (plan(), 0), (plan(keep={"a": "1"}), 1), (plan(facts={"journal": ("1",)}), 1), (plan(facts={"broken": ("a",)}), 1),
-    (plan(transaction=CHANGE), 3), (plan(hold=True), 0), (plan(files=(("/p", None), ("/q", "x"))), 2),
-    (plan("downloaded", download_bytes=1), 1), (plan("downloaded", transaction=CHANGE, facts={"broken": ("a",)}), 0),
-    (plan("downloaded", keep={"a": "1"}, download_bytes=1), 2), (plan("resolved", transaction=CHANGE), 3),
-])
+
+@pytest.mark.parametrize(
+    "made,expected",
+    [
+        (plan(), 0),
+        (plan(keep={"a": "1"}), 1),
+        (plan(facts={"journal": ("1",)}), 1),
+        (plan(facts={"broken": ("a",)}), 1),
+        (plan(transaction=CHANGE), 3),
+        (plan(hold=True), 0),
+        (plan(files=(("/p", None), ("/q", "x"))), 2),
+        (plan("downloaded", download_bytes=1), 1),
+        (plan("downloaded", transaction=CHANGE, facts={"broken": ("a",)}), 0),
+        (plan("downloaded", keep={"a": "1"}, download_bytes=1), 2),
+        (plan("resolved", transaction=CHANGE), 3),
+    ],
+)
 def test_how_many_things_a_plan_foresees(made, expected):
     assert len(package_answer.foresee(made)) == expected
 
@@ -96,9 +139,15 @@ def test_holds_that_are_set_and_lifted_are_told_by_name():
 
 # the result
 
-@pytest.mark.parametrize("made,resolvable", [
-    (Plan(State("apt"), Wish(), (REFUSAL,)), None), (plan(), True),
-    (plan(resolved={"packages": {}, "resolvable": False, "refusals": [REFUSAL]}, refusals=(REFUSAL,)), False)])
+
+@pytest.mark.parametrize(
+    "made,resolvable",
+    [
+        (Plan(State("apt"), Wish(), (REFUSAL,)), None),
+        (plan(), True),
+        (plan(resolved={"packages": {}, "resolvable": False, "refusals": [REFUSAL]}, refusals=(REFUSAL,)), False),
+    ],
+)
 def test_every_way_out_has_the_same_keys(made, resolvable):
     found = package_answer.answer(made, ["did"], True, ("a",))
     assert set(found) == KEYS and found["resolvable"] is resolvable
@@ -120,7 +169,10 @@ def test_the_difference():
     found = package_answer.difference(plan(facts=facts, transaction=CHANGE, files=(("/p", None), ("/q", "new"))))
     assert [item["before_header"] for item in found] == ["driver packages", "/p", "/q"]
     assert [(item["before"], item["after"]) for item in found] == [
-        ("libcuda1 1\nnvidia-smi 1\n", "b 1\nlibcuda1 2\n"), ("old", ""), ("", "new")]
+        ("libcuda1 1\nnvidia-smi 1\n", "b 1\nlibcuda1 2\n"),
+        ("old", ""),
+        ("", "new"),
+    ]
 
 
 @pytest.mark.parametrize("state", ["resolved", "downloaded"])

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who has the locks of apt, dpkg and rpm, with real locks of another process; and the wait for them, with a clock of its own."""
+"""Who has the locks of apt, dpkg and rpm, with real locks of another process; and the wait for them, with a clock of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages impor
 
 pytestmark = pytest.mark.pythons
 
-HOLD = "import fcntl, sys; stream = open(sys.argv[1], 'w'); fcntl.lockf(stream, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+HOLD = (
+    "import fcntl, sys; stream = open(sys.argv[1], 'w'); fcntl.lockf(stream, fcntl.LOCK_EX); print('held', "
+    "flush=True); sys.stdin.read()"
+)
 
 
 @pytest.fixture
@@ -39,12 +44,14 @@ def taken(tmp_path):
         process.stdout.close()
 
 
-@pytest.mark.parametrize("manager, path", [(name, path) for name, paths in sorted(package_locks.PATHS.items()) for path in paths])
+@pytest.mark.parametrize(
+    "manager, path", [(name, path) for name, paths in sorted(package_locks.PATHS.items()) for path in paths]
+)
 def test_who_has_a_lock_is_named_and_nothing_is_taken(tmp_path, taken, manager, path):
     assert package_locks.held(manager, str(tmp_path)) == [], "no such file"
     process = taken(path)
     for dummy in range(2):
-        found, = package_locks.held(manager, str(tmp_path))
+        (found,) = package_locks.held(manager, str(tmp_path))
         assert (found["path"], found["pid"]) == (path, process.pid) and found["comm"].startswith("python")
     assert package_locks.held(manager, str(tmp_path), proc=str(tmp_path))[0]["comm"] is None
     process.stdin.close()
@@ -52,9 +59,10 @@ def test_who_has_a_lock_is_named_and_nothing_is_taken(tmp_path, taken, manager, 
     assert package_locks.held(manager, str(tmp_path)) == [], "the file is there, and nobody has it"
 
 
-@pytest.mark.parametrize("busy, timeout_s, expected, waited, slept", [
-    (0, 300, False, False, 0), (3, 300, False, True, 3), (400, 300, True, True, 300), (1, 0, True, True, 0),
-])
+@pytest.mark.parametrize(
+    "busy, timeout_s, expected, waited, slept",
+    [(0, 300, False, False, 0), (3, 300, False, True, 3), (400, 300, True, True, 300), (1, 0, True, True, 0)],
+)
 def test_a_lock_is_waited_for_and_no_longer_than_asked(busy, timeout_s, expected, waited, slept):
     now = [0.0]
 
@@ -65,13 +73,19 @@ def test_a_lock_is_waited_for_and_no_longer_than_asked(busy, timeout_s, expected
     assert (bool(found), was, now[0]) == (expected, waited, slept)
 
 
-@pytest.mark.parametrize("found, words", [
-    ([{"path": "/l", "pid": 7, "comm": "apt-get"}, {"path": "/m", "pid": 7, "comm": "apt-get"}], ["apt-get (pid 7) has /l, /m"]),
-    ([{"path": "/l", "pid": 7, "comm": None}], ["a process (pid 7)"]),
-    ([{"path": "/l", "pid": 0, "comm": None}], ["a process of another container has /l"]),
-])
+@pytest.mark.parametrize(
+    "found, words",
+    [
+        (
+            [{"path": "/l", "pid": 7, "comm": "apt-get"}, {"path": "/m", "pid": 7, "comm": "apt-get"}],
+            ["apt-get (pid 7) has /l, /m"],
+        ),
+        ([{"path": "/l", "pid": 7, "comm": None}], ["a process (pid 7)"]),
+        ([{"path": "/l", "pid": 0, "comm": None}], ["a process of another container has /l"]),
+    ],
+)
 def test_the_refusal_names_who_has_it(found, words):
-    refused, = package_locks.refusals(found, 30)
+    (refused,) = package_locks.refusals(found, 30)
     assert refused["id"] == "lock_held" and all(word in refused["message"] for word in words + ["after 30 s"])
     assert refused["next_step"]
 

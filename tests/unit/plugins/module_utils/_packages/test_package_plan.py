@@ -11,7 +11,12 @@ import dataclasses
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_plan, package_state, pins, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import (
+    package_plan,
+    package_state,
+    pins,
+    transaction,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import fake_apt
@@ -25,7 +30,7 @@ KERNEL = "6.1.0-56-amd64"
 H100 = {"address": "0000:1b:00.0", "device": "0x2330", "class": "0x030200"}
 NOT_OWNED = {"owner": False, "signs": []}
 UNATTENDED = "/etc/apt/apt.conf.d/53gpufleet-nvidia-driver"
-WIDE = {path: {"device": 1, "free": 2 ** 50, "files": 10 ** 6} for path in transaction.disk_paths("apt")}
+WIDE = {path: {"device": 1, "free": 2**50, "files": 10**6} for path in transaction.disk_paths("apt")}
 
 
 def node(have=None, held=(), **facts):
@@ -33,9 +38,18 @@ def node(have=None, held=(), **facts):
     packages = fake_apt.installed(have)
     for name, facts_of in packages.items():
         facts_of["hold"] = name in held
-    known = dict(table=DEBIAN, installed=packages, index=fake_apt.index(), kernels=(KERNEL,),
-                 compilers={KERNEL: "gcc-12.2.0"}, architecture="x86_64", gpus=[H100], operator=NOT_OWNED,
-                 can_keep=True, unattended_file=UNATTENDED)
+    known = dict(
+        table=DEBIAN,
+        installed=packages,
+        index=fake_apt.index(),
+        kernels=(KERNEL,),
+        compilers={KERNEL: "gcc-12.2.0"},
+        architecture="x86_64",
+        gpus=[H100],
+        operator=NOT_OWNED,
+        can_keep=True,
+        unattended_file=UNATTENDED,
+    )
     return State("apt", **dict(known, **facts))
 
 
@@ -77,29 +91,33 @@ def ids(plan):
 
 # what the node should have
 
-@pytest.mark.parametrize("state,wanted,action,due,refusals", [
-    (node(), TO_NEW, "install", True, []),
-    (node(OLD), TO_NEW, "install", True, []),
-    (node(NEW), TO_NEW, "install", False, []),
-    (node(NEW), wish(state="resolved"), "install", False, []),
-    (node(NEW), wish(flavour="open"), "install", True, []),
-    (node(), wish(version="580.1.1"), None, False, ["unknown_version"]),
-    (node(), wish(floors=({"workload": "train", "driver": "535.300"},)), None, False, ["below_floor"]),
-    (node(workloads=({"workload": "pid 7", "require": ["driver>=600"]},)), TO_NEW, None, False, ["below_floor"]),
-    (node(gpus=None), wish(flavour="auto"), None, False, ["unknown_gpu"]),
-    (node(gpus=[]), wish(require=("gpu",)), None, False, ["no_gpu"]),
-    (node(gpus=None), wish(require=("gpu",)), None, False, ["no_gpu"]),
-    (node(headers={KERNEL: False}), wish(require=("headers",)), None, False, ["no_headers"]),
-    (node(operator={"owner": True, "signs": ["x"]}), TO_NEW, None, False, ["operator_owned"]),
-    (node(operator={"owner": None, "signs": ["x"]}), TO_NEW, None, False, ["operator_unknown"]),
-    (node(operator={"owner": None, "signs": ["x"]}), wish(state="resolved"), "install", True, []),
-    (node(hold_problem=("off", "on")), wish(hold=True), None, False, ["no_hold"]),
-    (node(hold_problem=("off", "on")), wish(hold=False), "install", True, []),
-    (node(hold_problem=("off", "on")), wish(hold=True, state="downloaded"), "install", True, []),
-    (node(NEW), Wish(state="absent"), "remove", True, []),
-    (node(), Wish(state="absent"), None, False, []),
-    (node(NEW, operator={"owner": True, "signs": ["x"]}), Wish(state="absent"), "remove", True, ["operator_owned"]),
-])
+
+@pytest.mark.parametrize(
+    "state,wanted,action,due,refusals",
+    [
+        (node(), TO_NEW, "install", True, []),
+        (node(OLD), TO_NEW, "install", True, []),
+        (node(NEW), TO_NEW, "install", False, []),
+        (node(NEW), wish(state="resolved"), "install", False, []),
+        (node(NEW), wish(flavour="open"), "install", True, []),
+        (node(), wish(version="580.1.1"), None, False, ["unknown_version"]),
+        (node(), wish(floors=({"workload": "train", "driver": "535.300"},)), None, False, ["below_floor"]),
+        (node(workloads=({"workload": "pid 7", "require": ["driver>=600"]},)), TO_NEW, None, False, ["below_floor"]),
+        (node(gpus=None), wish(flavour="auto"), None, False, ["unknown_gpu"]),
+        (node(gpus=[]), wish(require=("gpu",)), None, False, ["no_gpu"]),
+        (node(gpus=None), wish(require=("gpu",)), None, False, ["no_gpu"]),
+        (node(headers={KERNEL: False}), wish(require=("headers",)), None, False, ["no_headers"]),
+        (node(operator={"owner": True, "signs": ["x"]}), TO_NEW, None, False, ["operator_owned"]),
+        (node(operator={"owner": None, "signs": ["x"]}), TO_NEW, None, False, ["operator_unknown"]),
+        (node(operator={"owner": None, "signs": ["x"]}), wish(state="resolved"), "install", True, []),
+        (node(hold_problem=("off", "on")), wish(hold=True), None, False, ["no_hold"]),
+        (node(hold_problem=("off", "on")), wish(hold=False), "install", True, []),
+        (node(hold_problem=("off", "on")), wish(hold=True, state="downloaded"), "install", True, []),
+        (node(NEW), Wish(state="absent"), "remove", True, []),
+        (node(), Wish(state="absent"), None, False, []),
+        (node(NEW, operator={"owner": True, "signs": ["x"]}), Wish(state="absent"), "remove", True, ["operator_owned"]),
+    ],
+)
 def test_what_is_wanted_of_a_node(state, wanted, action, due, refusals):
     plan = package_plan.choose(state, wanted)
     assert (plan.action, plan.due, ids(plan)) == (action, due, refusals)
@@ -123,15 +141,18 @@ def test_what_may_be_removed():
     assert set(gone.targets) == set(SET) == set(gone.removable)
 
 
-@pytest.mark.parametrize("streams,enabled,stream,resolved,refusals", [
-    (("580-open",), None, "m:580-open", "m:580-open", []),
-    (("580-open",), "575-open", "m:580-open", "m:580-open", []),
-    (("580-open",), "580-open", None, "m:580-open", []),
-    (("575-open", "open-dkms"), None, "m:open-dkms", "m:open-dkms", []),
-    (("open-dkms", "580-open"), "open-dkms", "m:580-open", "m:580-open", []),
-    (("575-open",), "575-open", None, None, ["no_stream"]),
-    ((), None, None, None, []),
-])
+@pytest.mark.parametrize(
+    "streams,enabled,stream,resolved,refusals",
+    [
+        (("580-open",), None, "m:580-open", "m:580-open", []),
+        (("580-open",), "575-open", "m:580-open", "m:580-open", []),
+        (("580-open",), "580-open", None, "m:580-open", []),
+        (("575-open", "open-dkms"), None, "m:open-dkms", "m:open-dkms", []),
+        (("open-dkms", "580-open"), "open-dkms", "m:580-open", "m:580-open", []),
+        (("575-open",), "575-open", None, None, ["no_stream"]),
+        ((), None, None, None, []),
+    ],
+)
 def test_the_stream_that_is_enabled(streams, enabled, stream, resolved, refusals):
     wanted = {"stream": "m:580-open", "rolling_stream": "open-dkms", "version": "1", "flavour": "open"}
     found, to_enable, refused = package_plan.decide_stream(wanted, node(streams=streams, enabled_stream=enabled))
@@ -139,9 +160,15 @@ def test_the_stream_that_is_enabled(streams, enabled, stream, resolved, refusals
     assert wanted["stream"] == "m:580-open"
 
 
-@pytest.mark.parametrize("names,expected", [
-    ((), "nvidia-current"), (("nvidia-mirrored",), "nvidia-mirrored"), (("nvidia-current",), "nvidia-current"),
-    (("one", "two"), "nvidia-current")])
+@pytest.mark.parametrize(
+    "names,expected",
+    [
+        ((), "nvidia-current"),
+        (("nvidia-mirrored",), "nvidia-mirrored"),
+        (("nvidia-current",), "nvidia-current"),
+        (("one", "two"), "nvidia-current"),
+    ],
+)
 def test_the_name_of_the_module_is_the_one_that_the_node_has(names, expected):
     rehearsal = package_state.Rehearsal(("words",), dkms_names=names)
     plan = package_plan.judge(package_plan.choose(node(NEW), TO_NEW), rehearsal)
@@ -153,17 +180,21 @@ def test_the_name_of_the_module_is_the_one_that_the_node_has(names, expected):
 
 # the transaction
 
-@pytest.mark.parametrize("state,wanted,more,refusals", [
-    (node(OLD), TO_NEW, {}, []),
-    (node(NEW), TO_OLD, {}, []),
-    (node(), TO_NEW, {"install": "dkms"}, []),
-    (node(OLD), TO_NEW, {"upgrade": "linux-image-amd64"}, ["kernel_change"]),
-    (node(OLD), TO_NEW, {"remove": "tool"}, ["removal"]),
-    (node(OLD), wish(allow_removal=("tool",)), {"remove": "tool"}, []),
-    (node(OLD, held=["dkms"]), TO_NEW, {"upgrade": "dkms"}, ["held"]),
-    (node(NEW), Wish(state="absent"), {}, []),
-    (node(NEW), Wish(state="absent"), {"remove": "tool"}, ["removal"]),
-])
+
+@pytest.mark.parametrize(
+    "state,wanted,more,refusals",
+    [
+        (node(OLD), TO_NEW, {}, []),
+        (node(NEW), TO_OLD, {}, []),
+        (node(), TO_NEW, {"install": "dkms"}, []),
+        (node(OLD), TO_NEW, {"upgrade": "linux-image-amd64"}, ["kernel_change"]),
+        (node(OLD), TO_NEW, {"remove": "tool"}, ["removal"]),
+        (node(OLD), wish(allow_removal=("tool",)), {"remove": "tool"}, []),
+        (node(OLD, held=["dkms"]), TO_NEW, {"upgrade": "dkms"}, ["held"]),
+        (node(NEW), Wish(state="absent"), {}, []),
+        (node(NEW), Wish(state="absent"), {"remove": "tool"}, ["removal"]),
+    ],
+)
 def test_what_a_transaction_is_refused_for(state, wanted, more, refusals):
     plan = judged(state, wanted, **more)
     assert (ids(plan), plan.foreseen, plan.arguments) == (refusals, True, ("words",))
@@ -182,22 +213,36 @@ def test_a_package_manager_that_finds_no_way(wanted):
 
 # room
 
-@pytest.mark.parametrize("state,wanted,more,expected", [
-    (node(OLD), TO_NEW, {}, True), (node(OLD), wish(state="resolved"), {}, True),
-    (node(OLD), wish(state="downloaded"), {}, True), (node(NEW), wish(state="downloaded"), {}, True),
-    (node(NEW), TO_NEW, {}, False), (node(NEW), wish(state="resolved"), {}, False),
-    (node(OLD), TO_NEW, {"remove": "tool"}, False), (node(OLD), wish(version="580.1.1"), {}, False),
-    (node(NEW), Wish(state="absent"), {}, False), (node(), Wish(state="absent"), {}, False),
-])
+
+@pytest.mark.parametrize(
+    "state,wanted,more,expected",
+    [
+        (node(OLD), TO_NEW, {}, True),
+        (node(OLD), wish(state="resolved"), {}, True),
+        (node(OLD), wish(state="downloaded"), {}, True),
+        (node(NEW), wish(state="downloaded"), {}, True),
+        (node(NEW), TO_NEW, {}, False),
+        (node(NEW), wish(state="resolved"), {}, False),
+        (node(OLD), TO_NEW, {"remove": "tool"}, False),
+        (node(OLD), wish(version="580.1.1"), {}, False),
+        (node(NEW), Wish(state="absent"), {}, False),
+        (node(), Wish(state="absent"), {}, False),
+    ],
+)
 def test_room_is_read_where_something_is_written(state, wanted, more, expected):
     assert package_plan.needs_room(judged(state, wanted, **more)) is expected
 
 
-@pytest.mark.parametrize("systems,min_free_mib,refusals", [
-    (WIDE, 0, []), (WIDE, 2 ** 40, ["disk"]), ({}, 0, ["disk_unknown"] * 5),
-    (dict(WIDE, **{"/usr": {"device": 2, "free": 2 ** 50, "read_only": True}}), 0, ["disk_read_only"]),
-    (dict(WIDE, **{"/lib/modules": {"device": 2, "free": 10 * 2 ** 20, "files": 10 ** 6}}), 0, ["disk"]),
-])
+@pytest.mark.parametrize(
+    "systems,min_free_mib,refusals",
+    [
+        (WIDE, 0, []),
+        (WIDE, 2**40, ["disk"]),
+        ({}, 0, ["disk_unknown"] * 5),
+        (dict(WIDE, **{"/usr": {"device": 2, "free": 2**50, "read_only": True}}), 0, ["disk_read_only"]),
+        (dict(WIDE, **{"/lib/modules": {"device": 2, "free": 10 * 2**20, "files": 10**6}}), 0, ["disk"]),
+    ],
+)
 def test_the_room_that_there_is(systems, min_free_mib, refusals):
     plan = judged(node(OLD), wish(min_free_mib=min_free_mib))
     plan = package_plan.with_room(plan, package_state.Room({"one": 5, "two": 7}, {}, systems))
@@ -214,8 +259,12 @@ def test_nothing_is_built_where_nothing_changes():
 def test_the_packages_grow_by_what_is_new_less_what_is_old():
     known = {"a": [{"version": "2", "installed_kib": 30}, {"version": "1", "installed_kib": 9}]}
     old = {"a": {"installed": True, "size_kib": 10}, "c": {"installed": False, "size_kib": 99}}
-    items = dict(transaction.nothing(), upgrade=[{"name": "a", "version": "2"}], install=[
-        {"name": "b", "version": "1"}, {"name": "c", "version": "1"}], remove=[{"name": "a", "version": "1"}])
+    items = dict(
+        transaction.nothing(),
+        upgrade=[{"name": "a", "version": "2"}],
+        install=[{"name": "b", "version": "1"}, {"name": "c", "version": "1"}],
+        remove=[{"name": "a", "version": "1"}],
+    )
     plan = package_plan.Plan(State("apt", index=known, installed=old), TO_NEW, transaction=items)
     assert package_plan.unsized(plan) == ("b", "c")
     room = package_state.Room({}, {"b": [{"version": "1", "installed_kib": 5}]}, {})
@@ -225,24 +274,35 @@ def test_the_packages_grow_by_what_is_new_less_what_is_old():
 
 # the way back
 
-@pytest.mark.parametrize("state,wanted,more,expected", [
-    (node(OLD), wish(keep=True), {}, True), (node(OLD), wish(keep=True, state="downloaded"), {}, True),
-    (node(NEW), wish(keep=True), {}, True), (node(OLD), wish(keep=True), {"remove": "tool"}, True),
-    (node(OLD), wish(keep=False), {}, False), (node(OLD), wish(keep=True, state="resolved"), {}, False),
-    (node(OLD, can_keep=False), wish(keep=True), {}, False), (node(OLD), wish(keep=True, version="580.1.1"), {}, False),
-    (node(OLD), wish(state="absent", keep=True), {}, False),
-])
+
+@pytest.mark.parametrize(
+    "state,wanted,more,expected",
+    [
+        (node(OLD), wish(keep=True), {}, True),
+        (node(OLD), wish(keep=True, state="downloaded"), {}, True),
+        (node(NEW), wish(keep=True), {}, True),
+        (node(OLD), wish(keep=True), {"remove": "tool"}, True),
+        (node(OLD), wish(keep=False), {}, False),
+        (node(OLD), wish(keep=True, state="resolved"), {}, False),
+        (node(OLD, can_keep=False), wish(keep=True), {}, False),
+        (node(OLD), wish(keep=True, version="580.1.1"), {}, False),
+        (node(OLD), wish(state="absent", keep=True), {}, False),
+    ],
+)
 def test_packages_are_kept_where_that_is_asked_and_possible(state, wanted, more, expected):
     assert package_plan.keeps(judged(state, wanted, **more)) is expected
 
 
-@pytest.mark.parametrize("before,cached,known,keep,refusals", [
-    ({"a": "1"}, {}, {"a": [{"version": "1", "downloadable": True}]}, {"a": "1"}, []),
-    ({"a": "1"}, {("a", "1"): "/a.deb"}, {}, {"a": "1"}, []),
-    ({"a": "1"}, {}, {"a": [{"version": "1", "downloadable": False}]}, {}, ["cannot_keep"]),
-    ({"a": "1", "b": "1"}, {("a", "1"): "/a.deb"}, {}, {"a": "1"}, ["cannot_keep"]),
-    ({}, {}, {}, {}, []),
-])
+@pytest.mark.parametrize(
+    "before,cached,known,keep,refusals",
+    [
+        ({"a": "1"}, {}, {"a": [{"version": "1", "downloadable": True}]}, {"a": "1"}, []),
+        ({"a": "1"}, {("a", "1"): "/a.deb"}, {}, {"a": "1"}, []),
+        ({"a": "1"}, {}, {"a": [{"version": "1", "downloadable": False}]}, {}, ["cannot_keep"]),
+        ({"a": "1", "b": "1"}, {("a", "1"): "/a.deb"}, {}, {"a": "1"}, ["cannot_keep"]),
+        ({}, {}, {}, {}, []),
+    ],
+)
 def test_a_driver_that_cannot_be_kept_is_not_replaced(before, cached, known, keep, refusals):
     plan = judged(node(OLD), wish(keep=True))
     plan = dataclasses.replace(plan, state=dataclasses.replace(plan.state, index=known))
@@ -259,8 +319,9 @@ def test_what_is_not_changed_is_no_way_back():
     assert package_plan.driver_before(plan) == {}
 
 
-@pytest.mark.parametrize("flavour,expected", [
-    ("proprietary", ["nvidia-kernel-dkms"]), ("open", ["nvidia-open-kernel-dkms"])])
+@pytest.mark.parametrize(
+    "flavour,expected", [("proprietary", ["nvidia-kernel-dkms"]), ("open", ["nvidia-open-kernel-dkms"])]
+)
 def test_the_packages_that_hold_the_modules_source(flavour, expected):
     plan = package_plan.choose(node(NEW), wish(flavour=flavour))
     assert list(package_plan.module_sources(plan)) == expected
@@ -270,13 +331,26 @@ def test_the_packages_that_hold_the_modules_source(flavour, expected):
 
 # beside the packages
 
-@pytest.mark.parametrize("have,held,asked,hold,lift", [
-    (NEW, SET, None, (), ()), (NEW, SET, True, (), ()), (NEW, SET, False, (), SET),
-    (NEW, (), None, (), ()), (NEW, (), True, SET, ()), (NEW, (), False, (), ()),
-    (OLD, SET, None, (), ()), (OLD, SET, True, (), ()), (OLD, SET, False, (), SET),
-    (OLD, SET[:2], True, SET[2:], ()), (OLD, SET[:2], False, (), SET[:2]),
-    (None, (), True, SET, ()), (None, (), False, (), ()), (None, (), None, (), ()),
-])
+
+@pytest.mark.parametrize(
+    "have,held,asked,hold,lift",
+    [
+        (NEW, SET, None, (), ()),
+        (NEW, SET, True, (), ()),
+        (NEW, SET, False, (), SET),
+        (NEW, (), None, (), ()),
+        (NEW, (), True, SET, ()),
+        (NEW, (), False, (), ()),
+        (OLD, SET, None, (), ()),
+        (OLD, SET, True, (), ()),
+        (OLD, SET, False, (), SET),
+        (OLD, SET[:2], True, SET[2:], ()),
+        (OLD, SET[:2], False, (), SET[:2]),
+        (None, (), True, SET, ()),
+        (None, (), False, (), ()),
+        (None, (), None, (), ()),
+    ],
+)
 def test_holds(have, held, asked, hold, lift):
     """The hold of dkms is not the driver's: it is put back whatever is asked for the driver."""
     plan = settled(node(have, tuple(held) + ("dkms",)), wish(hold=asked))
@@ -296,24 +370,45 @@ def content(path, plan):
     return dict(plan.files).get(path, "left")
 
 
-@pytest.mark.parametrize("state,pin,text,expected", [
-    ("present", None, None, "left"), ("present", None, "x", "left"), ("present", True, None, "written"),
-    ("present", True, "x", "written"), ("present", True, "same", "left"), ("present", False, "x", None),
-    ("present", False, None, "left"), ("absent", None, "x", None), ("absent", True, "x", None),
-    ("absent", True, None, "left"), ("resolved", True, None, "left"), ("resolved", False, "x", "left"),
-    ("downloaded", True, None, "left"), ("downloaded", False, "x", "left"),
-])
+@pytest.mark.parametrize(
+    "state,pin,text,expected",
+    [
+        ("present", None, None, "left"),
+        ("present", None, "x", "left"),
+        ("present", True, None, "written"),
+        ("present", True, "x", "written"),
+        ("present", True, "same", "left"),
+        ("present", False, "x", None),
+        ("present", False, None, "left"),
+        ("absent", None, "x", None),
+        ("absent", True, "x", None),
+        ("absent", True, None, "left"),
+        ("resolved", True, None, "left"),
+        ("resolved", False, "x", "left"),
+        ("downloaded", True, None, "left"),
+        ("downloaded", False, "x", "left"),
+    ],
+)
 def test_the_pin(state, pin, text, expected):
     rendered = pins.render_pin(DEBIAN, {"nvidia-graphics-drivers": NEW})
     plan = settled(node(NEW, texts={PIN: rendered if text == "same" else text}), wish(state=state, pin=pin))
     assert content(PIN, plan) == (rendered if expected == "written" else expected)
 
 
-@pytest.mark.parametrize("state,exclude,text,expected", [
-    ("present", None, "x", "left"), ("present", True, None, "written"), ("present", True, "same", "left"),
-    ("present", False, "x", None), ("present", False, None, "left"), ("absent", True, "x", None),
-    ("absent", None, "x", "left"), ("resolved", True, None, "left"), ("downloaded", True, None, "left"),
-])
+@pytest.mark.parametrize(
+    "state,exclude,text,expected",
+    [
+        ("present", None, "x", "left"),
+        ("present", True, None, "written"),
+        ("present", True, "same", "left"),
+        ("present", False, "x", None),
+        ("present", False, None, "left"),
+        ("absent", True, "x", None),
+        ("absent", None, "x", "left"),
+        ("resolved", True, None, "left"),
+        ("downloaded", True, None, "left"),
+    ],
+)
 def test_the_exclusion_from_unattended_upgrades(state, exclude, text, expected):
     rendered = pins.render_unattended()
     texts = {UNATTENDED: rendered if text == "same" else text}
@@ -321,11 +416,18 @@ def test_the_exclusion_from_unattended_upgrades(state, exclude, text, expected):
     assert content(UNATTENDED, plan) == (rendered if expected == "written" else expected)
 
 
-@pytest.mark.parametrize("wanted,expected,told", [
-    (TO_NEW, None, None), (TO_NEW, "535.261.03", None), (TO_NEW, "535.216.03", "535.261.03"),
-    (TO_OLD, "535.261.03", "535.216.03"),
-    (wish(state="downloaded"), "535.216.03", None), (wish(state="resolved"), "535.216.03", None),
-    (Wish(state="absent"), "535.216.03", None)])
+@pytest.mark.parametrize(
+    "wanted,expected,told",
+    [
+        (TO_NEW, None, None),
+        (TO_NEW, "535.261.03", None),
+        (TO_NEW, "535.216.03", "535.261.03"),
+        (TO_OLD, "535.261.03", "535.216.03"),
+        (wish(state="downloaded"), "535.216.03", None),
+        (wish(state="resolved"), "535.216.03", None),
+        (Wish(state="absent"), "535.216.03", None),
+    ],
+)
 def test_the_driver_that_the_check_at_boot_is_told(wanted, expected, told):
     assert settled(node(OLD, expected_driver=expected), wanted).expect == told
 
@@ -336,8 +438,9 @@ def test_a_refused_plan_settles_nothing():
     assert ids(plan) == ["removal"] and (plan.hold, plan.files, plan.expect) == ((), (), None)
 
 
-@pytest.mark.parametrize("wanted", [
-    wish(hold=True, pin=True, keep=True), wish(flavour="open", state="downloaded"), Wish(state="absent")])
+@pytest.mark.parametrize(
+    "wanted", [wish(hold=True, pin=True, keep=True), wish(flavour="open", state="downloaded"), Wish(state="absent")]
+)
 def test_planning_changes_nothing_that_it_is_given(wanted):
     state = node(OLD, SET[:3])
     before = copy.deepcopy(state)

@@ -96,11 +96,25 @@ def test_the_files_beside_the_packages(machine):
     assert read(machine).texts[pin] == "pinned"
 
 
-@pytest.mark.parametrize("text,expected", [
-    (None, None), ("{", None),
-    (boot_expectation.rendered(
-        {"schema": boot_expectation.SCHEMA, "driver_version": "1:1.2.3-4", "hardware": {"gpus": 8}, "mig_file": None,
-         "policy": {}}), "1.2.3")])
+@pytest.mark.parametrize(
+    "text,expected",
+    [
+        (None, None),
+        ("{", None),
+        (
+            boot_expectation.rendered(
+                {
+                    "schema": boot_expectation.SCHEMA,
+                    "driver_version": "1:1.2.3-4",
+                    "hardware": {"gpus": 8},
+                    "mig_file": None,
+                    "policy": {},
+                }
+            ),
+            "1.2.3",
+        ),
+    ],
+)
 def test_the_driver_that_the_check_at_boot_expects(machine, text, expected):
     if text:
         put(machine, boot_expectation.PATH.lstrip("/"), text)

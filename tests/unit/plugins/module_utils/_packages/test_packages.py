@@ -12,7 +12,12 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, packages, transaction
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import SET, fixture, index, installed
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import (
+    SET,
+    fixture,
+    index,
+    installed,
+)
 
 pytestmark = pytest.mark.pythons
 
@@ -20,7 +25,9 @@ NEW, OLD, NEWEST = "535.261.03-1", "535.216.03-2~bpo12+1", "535.309.01-0+deb12u1
 
 
 def resolve(wanted, have=None, flavour="proprietary", extra=(), known=None):
-    return packages.resolve(DEBIAN, index() if known is None else known, have or installed(None), wanted, flavour, extra)
+    return packages.resolve(
+        DEBIAN, index() if known is None else known, have or installed(None), wanted, flavour, extra
+    )
 
 
 def wanted_set(version):
@@ -33,18 +40,31 @@ def decide(name, wanted, have=None, removable=()):
 
 # the set
 
-@pytest.mark.parametrize("wanted,version", [("535.261.03", NEW), ("535.216.03", OLD), (OLD, OLD), ("535.309.01", NEWEST)])
+
+@pytest.mark.parametrize(
+    "wanted,version", [("535.261.03", NEW), ("535.216.03", OLD), (OLD, OLD), ("535.309.01", NEWEST)]
+)
 def test_the_whole_set_at_one_version(wanted, version):
     result = resolve(wanted)
     assert result["packages"] == wanted_set(version)
     assert (result["resolvable"], result["upstream"], result["dkms_name"], result["dkms_version"]) == (
-        True, version.split("-")[0], "nvidia-current", version.split("-")[0])
+        True,
+        version.split("-")[0],
+        "nvidia-current",
+        version.split("-")[0],
+    )
     assert result["refusals"] == []
 
 
 def test_packages_released_apart_are_not_in_the_set():
     found = resolve("535.261.03")["packages"]
-    assert not {"nvidia-modprobe", "nvidia-persistenced", "nvidia-support", "nvidia-kernel-common", "nvidia-installer-cleanup"} & set(found)
+    assert not {
+        "nvidia-modprobe",
+        "nvidia-persistenced",
+        "nvidia-support",
+        "nvidia-kernel-common",
+        "nvidia-installer-cleanup",
+    } & set(found)
 
 
 def test_the_open_flavour():
@@ -64,7 +84,9 @@ def test_the_open_flavour_may_have_another_revision():
     found = resolve("535.261.03", flavour="open", known=known)["packages"]
     assert (found["nvidia-open-kernel-dkms"], found["nvidia-smi"]) == ("535.261.03-7", NEW)
     assert resolve("535.261.03", flavour="open", known=known)["sources"] == {
-        "nvidia-graphics-drivers": NEW, "nvidia-open-gpu-kernel-modules": "535.261.03-7"}
+        "nvidia-graphics-drivers": NEW,
+        "nvidia-open-gpu-kernel-modules": "535.261.03-7",
+    }
 
 
 def test_unknown_version_lists_what_can_be_had():
@@ -96,7 +118,10 @@ def test_a_version_of_which_only_a_part_exists_names_what_is_missing():
     assert not result["resolvable"] and result["packages"] == {}
     refusal = result["refusals"][0]
     assert (refusal["id"], refusal["packages"]) == ("partly_available", ["libnvidia-cfg1", "nvidia-smi"])
-    assert "libnvidia-cfg1: not in the index" in refusal["found"] and "nvidia-smi: has %s, %s" % (NEWEST, OLD) in refusal["found"]
+    assert (
+        "libnvidia-cfg1: not in the index" in refusal["found"]
+        and "nvidia-smi: has %s, %s" % (NEWEST, OLD) in refusal["found"]
+    )
 
 
 def test_a_missing_dependency_of_the_driver_is_found_too():
@@ -154,46 +179,67 @@ def test_what_is_installed_stays_resolvable_when_the_archive_dropped_it():
     assert resolve("535.261.03", known=known)["refusals"][0]["id"] == "unknown_version"
 
 
-@pytest.mark.parametrize("name,version,source,expected", [
-    ("nvidia-smi", NEW, "nvidia-graphics-drivers", True),
-    ("firmware-nvidia-tesla-535-gsp", "535.216.03-3~deb12u1", "nvidia-graphics-drivers-tesla-535", True),
-    ("nvidia-open-kernel-dkms", NEW, "nvidia-open-gpu-kernel-modules", True),
-    ("nvidia-modprobe", NEWEST, "nvidia-modprobe", False),
-    ("nvidia-persistenced", "535.171.04-1", None, False),
-    ("nvidia-settings", "535.247.01-1", None, False),
-    ("nvidia-container-toolkit", "1.17.8-1", None, False),
-    ("nvidia-cuda-dev", "11.8.89~11.8.0-5", "nvidia-cuda-toolkit", False),
-    ("nvidia-kernel-common", "20220217+3~deb12u1", "nvidia-support", False),
-    ("libnvidia-egl-gbm1", "1.1.0-2", "nvidia-egl-gbm", False),
-    ("nvidia-dkms-580-server", "580.178.04-0ubuntu0.24.04.1", None, True),
-    ("libnvidia-compute-580-server", "580.178.04-0ubuntu0.24.04.1", None, True),
-    ("libcuda1:i386", OLD, None, True),
-    ("libc6", "2.36-9", "glibc", False),
-])
+@pytest.mark.parametrize(
+    "name,version,source,expected",
+    [
+        ("nvidia-smi", NEW, "nvidia-graphics-drivers", True),
+        ("firmware-nvidia-tesla-535-gsp", "535.216.03-3~deb12u1", "nvidia-graphics-drivers-tesla-535", True),
+        ("nvidia-open-kernel-dkms", NEW, "nvidia-open-gpu-kernel-modules", True),
+        ("nvidia-modprobe", NEWEST, "nvidia-modprobe", False),
+        ("nvidia-persistenced", "535.171.04-1", None, False),
+        ("nvidia-settings", "535.247.01-1", None, False),
+        ("nvidia-container-toolkit", "1.17.8-1", None, False),
+        ("nvidia-cuda-dev", "11.8.89~11.8.0-5", "nvidia-cuda-toolkit", False),
+        ("nvidia-kernel-common", "20220217+3~deb12u1", "nvidia-support", False),
+        ("libnvidia-egl-gbm1", "1.1.0-2", "nvidia-egl-gbm", False),
+        ("nvidia-dkms-580-server", "580.178.04-0ubuntu0.24.04.1", None, True),
+        ("libnvidia-compute-580-server", "580.178.04-0ubuntu0.24.04.1", None, True),
+        ("libcuda1:i386", OLD, None, True),
+        ("libc6", "2.36-9", "glibc", False),
+    ],
+)
 def test_what_carries_the_driver_version(name, version, source, expected):
     assert packages.is_driver_package(name, version, source) is expected
 
 
 # the transaction
 
-@pytest.mark.parametrize("name,version,have", [
-    ("simulate_empty_node.txt", OLD, None), ("simulate_upgrade.txt", NEWEST, NEW), ("simulate_downgrade.txt", OLD, NEW)])
+
+@pytest.mark.parametrize(
+    "name,version,have",
+    [
+        ("simulate_empty_node.txt", OLD, None),
+        ("simulate_upgrade.txt", NEWEST, NEW),
+        ("simulate_downgrade.txt", OLD, NEW),
+    ],
+)
 def test_good_transactions_pass(name, version, have):
     assert decide(name, wanted_set(version), installed(have)) == []
 
 
 def test_the_obvious_packages_alone_leave_a_mixed_set():
     """As apt really answers: a newer legacy check, and alternatives of other driver families."""
-    asked = dict((name, OLD) for name in SET if name not in ("firmware-nvidia-gsp", "libnvidia-cfg1", "nvidia-legacy-check"))
+    asked = dict(
+        (name, OLD) for name in SET if name not in ("firmware-nvidia-gsp", "libnvidia-cfg1", "nvidia-legacy-check")
+    )
     refusals = decide("simulate_mixed_set.txt", asked)
     assert [item["id"] for item in refusals] == ["mixed_set"]
-    assert refusals[0]["packages"] == ["firmware-nvidia-tesla-535-gsp", "libnvidia-tesla-470-cfg1", "nvidia-legacy-check", "nvidia-tesla-470-alternative"]
+    assert refusals[0]["packages"] == [
+        "firmware-nvidia-tesla-535-gsp",
+        "libnvidia-tesla-470-cfg1",
+        "nvidia-legacy-check",
+        "nvidia-tesla-470-alternative",
+    ]
     assert "nvidia-legacy-check %s" % NEWEST in refusals[0]["found"] and refusals[0]["expected"] == "535.216.03"
 
 
 def test_the_transitional_package():
-    """Synthetic, after Ubuntu: the branch in the name and the package's own version are right, what it brings is not."""
-    refusals = decide("simulate_transitional_synthetic.txt", {"nvidia-headless-570-server": "570.211.01-0ubuntu0.24.04.1"})
+    """Synthetic, after Ubuntu: the branch in the name and the package's own version are right, what it brings is
+    not.
+    """
+    refusals = decide(
+        "simulate_transitional_synthetic.txt", {"nvidia-headless-570-server": "570.211.01-0ubuntu0.24.04.1"}
+    )
     assert [item["id"] for item in refusals] == ["mixed_set"]
     assert len(refusals[0]["packages"]) == 8 and "nvidia-headless-570-server" not in refusals[0]["packages"]
     assert "nvidia-dkms-580-server 580.178.04" in refusals[0]["message"]
@@ -219,7 +265,9 @@ def test_removal_outside_the_driver():
 
 def test_removals_that_were_allowed():
     names = ["initramfs-tools", "linux-image-amd64", "linux-image-6.1.0-56-amd64"]
-    assert [item["id"] for item in decide("simulate_removal_outside.txt", wanted_set(OLD), installed(NEW), names)] == ["kernel_change"]
+    assert [item["id"] for item in decide("simulate_removal_outside.txt", wanted_set(OLD), installed(NEW), names)] == [
+        "kernel_change"
+    ]
 
 
 def test_a_transaction_that_does_not_reach_the_set():
@@ -229,13 +277,26 @@ def test_a_transaction_that_does_not_reach_the_set():
 
 
 def test_a_set_package_that_would_be_removed_is_not_reached():
-    simulated = {"install": [], "upgrade": [], "downgrade": [], "reinstall": [], "remove": [{"name": "nvidia-smi", "version": NEW}]}
+    simulated = {
+        "install": [],
+        "upgrade": [],
+        "downgrade": [],
+        "reinstall": [],
+        "remove": [{"name": "nvidia-smi", "version": NEW}],
+    }
     refusals = transaction.decide(simulated, wanted_set(NEW), installed(NEW), index())
     assert [item["id"] for item in refusals] == ["not_exact"] and "nvidia-smi absent" in refusals[0]["found"]
 
 
-@pytest.mark.parametrize("name", [
-    "simulate_mixed_set.txt", "simulate_kernel_change.txt", "simulate_removal_outside.txt", "simulate_transitional_synthetic.txt"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "simulate_mixed_set.txt",
+        "simulate_kernel_change.txt",
+        "simulate_removal_outside.txt",
+        "simulate_transitional_synthetic.txt",
+    ],
+)
 def test_every_refusal_says_what_was_found_expected_and_next(name):
     for item in decide(name, wanted_set(OLD)):
         assert item["found"] and item["expected"] and item["next_step"] and item["packages"]
@@ -250,24 +311,33 @@ def test_differences():
     have["libnvidia-ml1"]["installed"] = False
     del have["libnvidia-cfg1"]
     assert transaction.differences(have, wanted_set(NEW)) == {
-        "nvidia-smi": OLD, "libcuda1": "%s (iF)" % NEW, "libnvidia-ml1": "absent", "libnvidia-cfg1": "absent"}
+        "nvidia-smi": OLD,
+        "libcuda1": "%s (iF)" % NEW,
+        "libnvidia-ml1": "absent",
+        "libnvidia-cfg1": "absent",
+    }
 
 
 # disk
 
-GIB = 1024 ** 3
+GIB = 1024**3
 
 
-@pytest.mark.parametrize("free,min_free,refused", [
-    ({"/usr": 10, "/boot": 10, "/var/lib/dkms": 10}, 1, []),
-    ({"/usr": 3, "/boot": 10, "/var/lib/dkms": 10}, 1, []),
-    ({"/usr": 2.9, "/boot": 10, "/var/lib/dkms": 10}, 1, ["/usr"]),
-    ({"/usr": 10, "/boot": 0.5, "/var/lib/dkms": 0}, 1, ["/boot", "/var/lib/dkms"]),
-    ({"/usr": 10, "/boot": 1, "/var/lib/dkms": 2}, 0, []),
-])
+@pytest.mark.parametrize(
+    "free,min_free,refused",
+    [
+        ({"/usr": 10, "/boot": 10, "/var/lib/dkms": 10}, 1, []),
+        ({"/usr": 3, "/boot": 10, "/var/lib/dkms": 10}, 1, []),
+        ({"/usr": 2.9, "/boot": 10, "/var/lib/dkms": 10}, 1, ["/usr"]),
+        ({"/usr": 10, "/boot": 0.5, "/var/lib/dkms": 0}, 1, ["/boot", "/var/lib/dkms"]),
+        ({"/usr": 10, "/boot": 1, "/var/lib/dkms": 2}, 0, []),
+    ],
+)
 def test_disk(free, min_free, refused):
     needs = {"/usr": 2 * GIB, "/boot": GIB, "/var/lib/dkms": 2 * GIB, "/var/cache/apt/archives": None}
-    systems = dict((path, {"device": number, "free": int(value * GIB)}) for number, (path, value) in enumerate(free.items()))
+    systems = dict(
+        (path, {"device": number, "free": int(value * GIB)}) for number, (path, value) in enumerate(free.items())
+    )
     found = transaction.decide_disk(needs, systems, min_free * GIB)
     assert [item["id"] for item in found] == ["disk"] * len(refused)
     for item, path in zip(found, refused):
@@ -288,14 +358,28 @@ def test_disk_needs_count_a_build_for_every_kernel():
     one, three = (transaction.disk_needs(1, 2, kernels, 10) for kernels in (1, 3))
     assert three["/var/lib/dkms"] == 3 * one["/var/lib/dkms"] > 0
     assert transaction.disk_needs(1, -5, 3, 10, with_build=False) == {
-        "/var/cache/apt/archives": 1, "/usr": 0, "/var/lib/dkms": None, "/lib/modules": None, "/boot": None}
+        "/var/cache/apt/archives": 1,
+        "/usr": 0,
+        "/var/lib/dkms": None,
+        "/lib/modules": None,
+        "/boot": None,
+    }
     assert set(transaction.disk_needs(0, None, 3, 10, with_build=False).values()) == {None}
 
 
 # systems
 
-@pytest.mark.parametrize("os_release,supported", [
-    ({"ID": "debian", "VERSION_ID": "12"}, True), ({"ID": "debian", "VERSION_ID": "13"}, True), ({"ID": "debian", "VERSION_ID": "11"}, False),
-    ({"ID": "rocky", "VERSION_ID": "9.4"}, True), ({"ID": "rocky", "VERSION_ID": "8.10"}, False), ({}, False)])
+
+@pytest.mark.parametrize(
+    "os_release,supported",
+    [
+        ({"ID": "debian", "VERSION_ID": "12"}, True),
+        ({"ID": "debian", "VERSION_ID": "13"}, True),
+        ({"ID": "debian", "VERSION_ID": "11"}, False),
+        ({"ID": "rocky", "VERSION_ID": "9.4"}, True),
+        ({"ID": "rocky", "VERSION_ID": "8.10"}, False),
+        ({}, False),
+    ],
+)
 def test_supported_systems(os_release, supported):
     assert (packages.table_for(os_release) is not None) is supported

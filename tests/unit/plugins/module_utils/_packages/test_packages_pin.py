@@ -31,8 +31,15 @@ def _policy(tmp_path_factory):
     (root / "etc/sources.list").write_text("deb [trusted=yes] file:%s/repo ./\n" % root, encoding="utf-8")
     options = []
     for key, value in (
-        ("Dir::State", "state"), ("Dir::State::status", "status"), ("Dir::Cache", "cache"), ("Dir::Etc", "etc"), ("Dir::Etc::sourcelist", "etc/sources.list"),
-        ("Dir::Etc::sourceparts", "none"), ("Dir::Etc::preferencesparts", "etc/preferences.d"), ("Dir::Etc::parts", "none"), ("Dir::Etc::main", "none"),
+        ("Dir::State", "state"),
+        ("Dir::State::status", "status"),
+        ("Dir::Cache", "cache"),
+        ("Dir::Etc", "etc"),
+        ("Dir::Etc::sourcelist", "etc/sources.list"),
+        ("Dir::Etc::sourceparts", "none"),
+        ("Dir::Etc::preferencesparts", "etc/preferences.d"),
+        ("Dir::Etc::parts", "none"),
+        ("Dir::Etc::main", "none"),
     ):
         options += ["-o", "%s=%s/%s" % (key, root, value)]
     options += ["-o", "APT::Architecture=amd64", "-o", "APT::Architectures::=amd64", "-o", "APT::Sandbox::User=root"]
@@ -49,7 +56,13 @@ def _policy(tmp_path_factory):
     def candidates(versions):
         pin = root / "etc/preferences.d/driver.pref"
         pin.write_text(pins.render_pin(DEBIAN, versions) if versions else "", encoding="utf-8")
-        return dict(re.findall(r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)", run("apt-cache", "policy", *sorted(index())), re.MULTILINE))
+        return dict(
+            re.findall(
+                r"^(\S+):\n  Installed: .*\n  Candidate: (\S+)",
+                run("apt-cache", "policy", *sorted(index())),
+                re.MULTILINE,
+            )
+        )
 
     return candidates
 
@@ -69,8 +82,19 @@ def test_only_the_wanted_version_is_a_candidate(policy):
             assert unpinned[name] != "(none)"
     assert pinned == rules
     for expected, names in (
-        ("535.216.03-2~bpo12+1", ["nvidia-smi", "libcuda1", "libnvcuvid1", "firmware-nvidia-gsp", "nvidia-legacy-check"]),
-        ("(none)", ["firmware-nvidia-tesla-535-gsp", "libnvidia-tesla-470-cfg1", "nvidia-tesla-535-smi", "nvidia-open-kernel-dkms"]),
+        (
+            "535.216.03-2~bpo12+1",
+            ["nvidia-smi", "libcuda1", "libnvcuvid1", "firmware-nvidia-gsp", "nvidia-legacy-check"],
+        ),
+        (
+            "(none)",
+            [
+                "firmware-nvidia-tesla-535-gsp",
+                "libnvidia-tesla-470-cfg1",
+                "nvidia-tesla-535-smi",
+                "nvidia-open-kernel-dkms",
+            ],
+        ),
         ("535.309.01-0+deb12u1", ["nvidia-modprobe", "nvidia-settings"]),
     ):
         assert dict((name, pinned[name]) for name in names) == dict.fromkeys(names, expected)

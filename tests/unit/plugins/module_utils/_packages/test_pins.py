@@ -21,13 +21,19 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._pac
 CONF = "[commands]\nupgrade_type = security\nexcludepkgs = not, this, one\n\n[base]\n# comment\ndebuglevel = 1\n"
 
 
-@pytest.mark.parametrize("text,exclude,expected", [
-    ("", True, "[base]\nexcludepkgs = a*, b\n"), ("", False, ""), (CONF, False, CONF),
-    (CONF, True, CONF.replace("[base]\n", "[base]\nexcludepkgs = a*, b\n")),
-    ("[base]\nexcludepkgs = mine, a*\n", True, "[base]\nexcludepkgs = mine, a*, b\n"),
-    ("[base]\nexclude=mine b\n", True, "[base]\nexcludepkgs = mine, a*, b\n"),
-    ("[base]\nexcludepkgs = mine, a*, b\n", False, "[base]\nexcludepkgs = mine\n"), ("[base]\nexcludepkgs = a*, b\nx = 1\n", False, "[base]\nx = 1\n"),
-])
+@pytest.mark.parametrize(
+    "text,exclude,expected",
+    [
+        ("", True, "[base]\nexcludepkgs = a*, b\n"),
+        ("", False, ""),
+        (CONF, False, CONF),
+        (CONF, True, CONF.replace("[base]\n", "[base]\nexcludepkgs = a*, b\n")),
+        ("[base]\nexcludepkgs = mine, a*\n", True, "[base]\nexcludepkgs = mine, a*, b\n"),
+        ("[base]\nexclude=mine b\n", True, "[base]\nexcludepkgs = mine, a*, b\n"),
+        ("[base]\nexcludepkgs = mine, a*, b\n", False, "[base]\nexcludepkgs = mine\n"),
+        ("[base]\nexcludepkgs = a*, b\nx = 1\n", False, "[base]\nx = 1\n"),
+    ],
+)
 def test_exclusions_of_dnf_automatic(text, exclude, expected):
     assert pins.render_automatic(text, exclude, ("a*", "b")) == expected
     assert pins.render_automatic(expected, exclude, ("a*", "b")) == expected
@@ -35,13 +41,23 @@ def test_exclusions_of_dnf_automatic(text, exclude, expected):
 
 def test_every_package_of_the_set_is_excluded():
     names = [item["name"] for item in stub_packages.redhat("580.95.05", prebuilt_for=[stub_packages.EL_KERNEL])]
-    assert [name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in pins.AUTOMATIC_EXCLUDES)] == []
+    assert [
+        name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in pins.AUTOMATIC_EXCLUDES)
+    ] == []
 
 
 def test_a_source_that_is_not_in_the_table_is_pinned_too():
-    text = pins.render_pin(UBUNTU, {"fabric-manager-580": "1-1", "nvidia-graphics-drivers-580-server": "2-1"}, {"linux-modules-nvidia-x": "3-1"})
+    text = pins.render_pin(
+        UBUNTU,
+        {"fabric-manager-580": "1-1", "nvidia-graphics-drivers-580-server": "2-1"},
+        {"linux-modules-nvidia-x": "3-1"},
+    )
     order = [line for line in text.splitlines() if line.startswith("Package: ")]
-    assert order[:3] == ["Package: src:fabric-manager-580", "Package: src:nvidia-graphics-drivers-580-server", "Package: linux-modules-nvidia-x"]
+    assert order[:3] == [
+        "Package: src:fabric-manager-580",
+        "Package: src:nvidia-graphics-drivers-580-server",
+        "Package: linux-modules-nvidia-x",
+    ]
     assert "{branch}" not in text and text.count("Pin-Priority: 1001") == 3 and text.count("Pin-Priority: -1") == 1
     assert "src:nvidia-graphics-drivers-*" in order[3]
 
@@ -54,9 +70,37 @@ def test_packages_of_nvidias_repository_are_pinned_by_their_own_names():
 # versions
 
 VERSIONS = (
-    "1-1", "0:1-1", "1:1-1", "3:580.95.05-1.el9", "3:580.105.08-1.el9", "580.95.05-1.el9", "3:580.95.05-1.el10", "3:580.95.5-1.el9", "1.0-1",
-    "1.0.1-1", "1.0a-1", "1.0~rc1-1", "1.0~rc1^git1-1", "1.0^git1-1", "1.0^-1", "1.0^git2-1", "1.0~-1", "1.a-1", "1.1a-1", "1_0-1", "1..0-1",
-    "2-1.el9_5", "2-1.el9", "2-1.el9_10", "10-1", "1.010-1", "1.10-1", "a-1", "A-1", "1.0-10", "1.0-9",
+    "1-1",
+    "0:1-1",
+    "1:1-1",
+    "3:580.95.05-1.el9",
+    "3:580.105.08-1.el9",
+    "580.95.05-1.el9",
+    "3:580.95.05-1.el10",
+    "3:580.95.5-1.el9",
+    "1.0-1",
+    "1.0.1-1",
+    "1.0a-1",
+    "1.0~rc1-1",
+    "1.0~rc1^git1-1",
+    "1.0^git1-1",
+    "1.0^-1",
+    "1.0^git2-1",
+    "1.0~-1",
+    "1.a-1",
+    "1.1a-1",
+    "1_0-1",
+    "1..0-1",
+    "2-1.el9_5",
+    "2-1.el9",
+    "2-1.el9_10",
+    "10-1",
+    "1.010-1",
+    "1.10-1",
+    "a-1",
+    "A-1",
+    "1.0-10",
+    "1.0-9",
 )
 
 
@@ -67,20 +111,35 @@ def test_the_order_is_rpms():
     dummy, out, dummy = repositories.call(["rpm", "--eval", "%%{lua: %s}" % script])
     expected = [int(word) for word in out.split()]
     assert len(expected) == len(pairs)
-    wrong = [(pair, ours, theirs) for pair, ours, theirs in zip(pairs, [versions.compare_rpm(*pair) for pair in pairs], expected) if ours != theirs]
+    wrong = [
+        (pair, ours, theirs)
+        for pair, ours, theirs in zip(pairs, [versions.compare_rpm(*pair) for pair in pairs], expected)
+        if ours != theirs
+    ]
     assert wrong == []
 
 
 def test_sort_keys():
     assert sorted(["3:1-1", "2-1", "10-1"], key=versions.RpmKey) == ["2-1", "10-1", "3:1-1"]
-    assert versions.RpmKey("1.0-1") == versions.RpmKey("0:1.0-1") and versions.KEYS == {"apt": versions.Key, "dnf": versions.RpmKey}
+    assert versions.RpmKey("1.0-1") == versions.RpmKey("0:1.0-1") and versions.KEYS == {
+        "apt": versions.Key,
+        "dnf": versions.RpmKey,
+    }
 
 
-@pytest.mark.parametrize("manager,text,exclude,expected", [
-    ("apt", None, True, pins.render_unattended()), ("apt", "old", True, pins.render_unattended()), ("apt", "old", False, None),
-    ("apt", None, False, None), ("dnf", None, True, None), ("dnf", None, False, None),
-    ("dnf", CONF, True, pins.render_automatic(CONF)), ("dnf", pins.render_automatic(CONF), False, CONF),
-])
+@pytest.mark.parametrize(
+    "manager,text,exclude,expected",
+    [
+        ("apt", None, True, pins.render_unattended()),
+        ("apt", "old", True, pins.render_unattended()),
+        ("apt", "old", False, None),
+        ("apt", None, False, None),
+        ("dnf", None, True, None),
+        ("dnf", None, False, None),
+        ("dnf", CONF, True, pins.render_automatic(CONF)),
+        ("dnf", pins.render_automatic(CONF), False, CONF),
+    ],
+)
 def test_the_file_of_unattended_upgrades_by_package_manager(manager, text, exclude, expected):
     assert pins.unattended_content(manager, text, exclude) == expected
 

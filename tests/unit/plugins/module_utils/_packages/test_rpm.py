@@ -10,14 +10,21 @@ import pathlib
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, findings_packages, findings_versions
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import (
+    facts,
+    findings_packages,
+    findings_versions,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import rpm
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, recorded, write
 
 pytestmark = pytest.mark.pythons
 
 TWICE = "libnvidia-ml|3|%s|1.el9|x86_64|nvidia-driver-1-1.src.rpm|0\n"
-DPKG, RPM = {"dpkg-query": recorded("dpkg-query.txt")}, {"rpm": (pathlib.Path(__file__).parent / "fixtures" / "dnf" / "rpm-qa.txt").read_text(encoding="utf-8")}
+DPKG, RPM = (
+    {"dpkg-query": recorded("dpkg-query.txt")},
+    {"rpm": (pathlib.Path(__file__).parent / "fixtures" / "dnf" / "rpm-qa.txt").read_text(encoding="utf-8")},
+)
 
 
 def judged(state):
@@ -27,10 +34,20 @@ def judged(state):
 def test_the_packages_of_a_node():
     runner = Recorded(RPM)
     found = rpm.read("/", runner)
-    assert (found["available"], found["interrupted"], found["journal"], runner.calls[0][:2]) == (True, [], 0, ["rpm", "-qa"])
+    assert (found["available"], found["interrupted"], found["journal"], runner.calls[0][:2]) == (
+        True,
+        [],
+        0,
+        ["rpm", "-qa"],
+    )
     assert "other" not in found["packages"] and "kernel-core" not in found["packages"]
     versions = findings_versions.driver_packages({"dpkg": found})
-    assert versions["nvidia-modprobe"] == versions["nvidia-persistenced"] == versions["kmod-nvidia-open-dkms"] == "575.57.08"
+    assert (
+        versions["nvidia-modprobe"]
+        == versions["nvidia-persistenced"]
+        == versions["kmod-nvidia-open-dkms"]
+        == "575.57.08"
+    )
     assert judged(found)["status"] == "pass"
 
 
@@ -41,39 +58,78 @@ def test_below_another_root():
 
 
 def test_tools_that_are_released_apart():
-    rows = "".join("%s|0|%s|1|x86_64|x-1-1.src.rpm|0\n" % item for item in (
-        ("nvidia-container-toolkit", "1.17.8"), ("libnvidia-container1", "1.17.8"), ("nvidia-fabricmanager", "575.57.08"), ("libnvidia-nscq", "575.57.08")))
+    rows = "".join(
+        "%s|0|%s|1|x86_64|x-1-1.src.rpm|0\n" % item
+        for item in (
+            ("nvidia-container-toolkit", "1.17.8"),
+            ("libnvidia-container1", "1.17.8"),
+            ("nvidia-fabricmanager", "575.57.08"),
+            ("libnvidia-nscq", "575.57.08"),
+        )
+    )
     found = findings_versions.driver_packages({"dpkg": rpm.read("/", Recorded({"rpm": rows}))})
     assert found == {"nvidia-fabricmanager": "575.57.08", "libnvidia-nscq": "575.57.08"}
 
 
 def test_an_interrupted_rpm():
     item = judged(rpm.read("/", Recorded({"rpm": TWICE % "575.57.08" + TWICE % "580.95.05"})))
-    assert item["status"] == "fail" and "rpm was interrupted: libnvidia-ml (installed twice" in item["message"] and "rpm -e" in item["next_step"]
+    assert (
+        item["status"] == "fail"
+        and "rpm was interrupted: libnvidia-ml (installed twice" in item["message"]
+        and "rpm -e" in item["next_step"]
+    )
 
 
 def test_an_rpm_that_does_not_answer():
     found = rpm.read("/", Recorded({"rpm": (1, "", "error: rpmdb open failed")}))
     item = judged(found)
-    assert found["available"] is False and item["status"] == "unknown" and "rpmdb open failed" in item["message"] and "rpm -qa" in item["next_step"]
+    assert (
+        found["available"] is False
+        and item["status"] == "unknown"
+        and "rpmdb open failed" in item["message"]
+        and "rpm -qa" in item["next_step"]
+    )
     assert rpm.read("/", Recorded({})) is None
 
 
-@pytest.mark.parametrize("release,answers,manager,available", [
-    ("ID=rocky\nVERSION_ID=9.6\n", dict(DPKG, **RPM), "rpm", True), ("ID=debian\nVERSION_ID=12\n", dict(DPKG, **RPM), None, True),
-    ("ID=debian\nVERSION_ID=12\n", RPM, None, False), ("ID=rocky\nVERSION_ID=9.6\n", DPKG, None, True), ("ID=almalinux\nVERSION_ID=9.6\n", RPM, "rpm", True),
-    ("", {}, None, False), ("", DPKG, None, True),
-])
+@pytest.mark.parametrize(
+    "release,answers,manager,available",
+    [
+        ("ID=rocky\nVERSION_ID=9.6\n", dict(DPKG, **RPM), "rpm", True),
+        ("ID=debian\nVERSION_ID=12\n", dict(DPKG, **RPM), None, True),
+        ("ID=debian\nVERSION_ID=12\n", RPM, None, False),
+        ("ID=rocky\nVERSION_ID=9.6\n", DPKG, None, True),
+        ("ID=almalinux\nVERSION_ID=9.6\n", RPM, "rpm", True),
+        ("", {}, None, False),
+        ("", DPKG, None, True),
+    ],
+)
 def test_the_system_decides_who_is_asked(tmp_path, release, answers, manager, available):
     write(tmp_path, "/etc/os-release", release)
     found = facts.installed(str(tmp_path), Recorded(answers))
     assert (found.get("manager"), found["available"]) == (manager, available)
 
 
-@pytest.mark.parametrize("name", ["nvidia-kernel-dkms", "nvidia-kernel-open-dkms", "nvidia-open-kernel-dkms", "nvidia-dkms-580-server-open", "nvidia-dkms-open",
-                                  "kmod-nvidia-latest-dkms", "kmod-nvidia-580.95.05-5.14.0-503.22.1", "nvidia-kernel-source-580-server"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nvidia-kernel-dkms",
+        "nvidia-kernel-open-dkms",
+        "nvidia-open-kernel-dkms",
+        "nvidia-dkms-580-server-open",
+        "nvidia-dkms-open",
+        "kmod-nvidia-latest-dkms",
+        "kmod-nvidia-580.95.05-5.14.0-503.22.1",
+        "nvidia-kernel-source-580-server",
+    ],
+)
 def test_the_kernel_modules_package_speaks_for_the_node(name):
-    state = {"packages": {name: {"version": "580.95.05-1", "driver": True}, "a": {"version": "575.57.08-1", "driver": True},
-                          "b": {"version": "575.57.08-1", "driver": True}}}
+    state = {
+        "packages": {
+            name: {"version": "580.95.05-1", "driver": True},
+            "a": {"version": "575.57.08-1", "driver": True},
+            "b": {"version": "575.57.08-1", "driver": True},
+        }
+    }
     nothing = {"modules": {}, "dkms": {"entries": []}, "library": {"version": None}, "loaded": {"version": None}}
     assert findings_versions.target_version(dict(nothing, dpkg=state)) == "580.95.05"

@@ -36,32 +36,74 @@ def decide(manager, removable=(), have=(), **kinds):
 
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
 def test_the_set_and_what_it_needs(manager):
-    assert decide(manager, install=[item("dkms", "3.0-1"), item("gcc", "12-1"), item("kernel-headers", "5.14-1"), item("elfutils-libelf-devel", "1-1")]) == []
+    assert (
+        decide(
+            manager,
+            install=[
+                item("dkms", "3.0-1"),
+                item("gcc", "12-1"),
+                item("kernel-headers", "5.14-1"),
+                item("elfutils-libelf-devel", "1-1"),
+            ],
+        )
+        == []
+    )
 
 
-@pytest.mark.parametrize("manager,name,change", [
-    ("apt", "linux-image-6.8.0-150-generic", True), ("apt", "linux-headers-6.8.0-150-generic", True), ("apt", "linux-generic", True),
-    ("apt", "linux-modules-extra-6.8.0-150-generic", True), ("apt", "linux-image-generic-hwe-24.04", True), ("apt", "linux-signed-image-x", True),
-    ("apt", "linux-libc-dev", False), ("apt", "linux-firmware", False), ("apt", "linux-base", False),
-    ("dnf", "kernel", True), ("dnf", "kernel-core", True), ("dnf", "kernel-modules-core", True), ("dnf", "kernel-devel-matched", True),
-    ("dnf", "kernel-devel", True), ("dnf", "kernel-rt-core", True), ("dnf", "kernel-64k-modules-extra", True), ("dnf", "kernel-modules-extra", True),
-    ("dnf", "kernel-headers", False), ("dnf", "kernel-tools", False), ("dnf", "kernel-srpm-macros", False), ("dnf", "kernelshark", False),
-])
+@pytest.mark.parametrize(
+    "manager,name,change",
+    [
+        ("apt", "linux-image-6.8.0-150-generic", True),
+        ("apt", "linux-headers-6.8.0-150-generic", True),
+        ("apt", "linux-generic", True),
+        ("apt", "linux-modules-extra-6.8.0-150-generic", True),
+        ("apt", "linux-image-generic-hwe-24.04", True),
+        ("apt", "linux-signed-image-x", True),
+        ("apt", "linux-libc-dev", False),
+        ("apt", "linux-firmware", False),
+        ("apt", "linux-base", False),
+        ("dnf", "kernel", True),
+        ("dnf", "kernel-core", True),
+        ("dnf", "kernel-modules-core", True),
+        ("dnf", "kernel-devel-matched", True),
+        ("dnf", "kernel-devel", True),
+        ("dnf", "kernel-rt-core", True),
+        ("dnf", "kernel-64k-modules-extra", True),
+        ("dnf", "kernel-modules-extra", True),
+        ("dnf", "kernel-headers", False),
+        ("dnf", "kernel-tools", False),
+        ("dnf", "kernel-srpm-macros", False),
+        ("dnf", "kernelshark", False),
+    ],
+)
 @pytest.mark.parametrize("kind", ["install", "upgrade", "downgrade", "reinstall", "remove"])
 def test_kernel_packages(manager, name, change, kind):
     refusals = decide(manager, removable=[name], **{kind: [item(name, "1-1")]})
     assert [(entry["id"], entry["packages"]) for entry in refusals] == ([("kernel_change", [name])] if change else [])
 
 
-@pytest.mark.parametrize("manager,name,version,mixed", [
-    ("apt", "nvidia-dkms-595-server", "595.91.07-0ubuntu0.24.04.1", True), ("apt", "libnvidia-decode-580-server", "580.173.02-0ubuntu0.24.04.1", True),
-    ("apt", "linux-modules-nvidia-570-generic", "6.8.0-149.149", True), ("apt", "linux-objects-nvidia-570-server-6.8.0-149-generic", "6.8.0-149.149+1", True),
-    ("apt", "nvidia-fabricmanager-570", "570.211.01-0ubuntu0.24.04.1", True), ("apt", "nvidia-driver-570", "570.211.01-0ubuntu0.24.04.1", True),
-    ("apt", "nvidia-container-toolkit", "1.17.8-1", False), ("apt", "nvidia-prime", "0.8.17.1", False), ("apt", "nvidia-settings", "510.47.03-0ubuntu4", False),
-    ("dnf", "nvidia-persistenced", OLD_RPM, True), ("dnf", "nvidia-fabricmanager", "575.57.08-1", True), ("dnf", "kmod-nvidia-open-dkms", OLD_RPM, True),
-    ("dnf", "kmod-nvidia-575.57.08-5.14.0-503.22.1", "3:575.57.08-3.el9_5", True), ("dnf", "nvidia-settings", OLD_RPM, True),
-    ("dnf", "nvidia-container-toolkit", "1.17.8-1", False), ("dnf", "libnvidia-container1", "1.17.8-1", False), ("dnf", "nvidia-gds", "12.9.1-1", False),
-])
+@pytest.mark.parametrize(
+    "manager,name,version,mixed",
+    [
+        ("apt", "nvidia-dkms-595-server", "595.91.07-0ubuntu0.24.04.1", True),
+        ("apt", "libnvidia-decode-580-server", "580.173.02-0ubuntu0.24.04.1", True),
+        ("apt", "linux-modules-nvidia-570-generic", "6.8.0-149.149", True),
+        ("apt", "linux-objects-nvidia-570-server-6.8.0-149-generic", "6.8.0-149.149+1", True),
+        ("apt", "nvidia-fabricmanager-570", "570.211.01-0ubuntu0.24.04.1", True),
+        ("apt", "nvidia-driver-570", "570.211.01-0ubuntu0.24.04.1", True),
+        ("apt", "nvidia-container-toolkit", "1.17.8-1", False),
+        ("apt", "nvidia-prime", "0.8.17.1", False),
+        ("apt", "nvidia-settings", "510.47.03-0ubuntu4", False),
+        ("dnf", "nvidia-persistenced", OLD_RPM, True),
+        ("dnf", "nvidia-fabricmanager", "575.57.08-1", True),
+        ("dnf", "kmod-nvidia-open-dkms", OLD_RPM, True),
+        ("dnf", "kmod-nvidia-575.57.08-5.14.0-503.22.1", "3:575.57.08-3.el9_5", True),
+        ("dnf", "nvidia-settings", OLD_RPM, True),
+        ("dnf", "nvidia-container-toolkit", "1.17.8-1", False),
+        ("dnf", "libnvidia-container1", "1.17.8-1", False),
+        ("dnf", "nvidia-gds", "12.9.1-1", False),
+    ],
+)
 def test_another_driver_beside_the_set(manager, name, version, mixed):
     brought = decide(manager, install=[item(name, version)])
     there = decide(manager, have=[(name, dict(stubs.installed([stubs.package(name, version)])[name]))])
@@ -71,14 +113,20 @@ def test_another_driver_beside_the_set(manager, name, version, mixed):
 
 @pytest.mark.parametrize("manager,words", [("apt", "apt-get -s install"), ("dnf", "dnf --assumeno install")])
 def test_removals(manager, words):
-    refusal, = decide(manager, remove=[item("slurm", "1-1")])
+    (refusal,) = decide(manager, remove=[item("slurm", "1-1")])
     assert (refusal["id"], refusal["packages"]) == ("removal", ["slurm"]) and words in refusal["next_step"]
     assert decide(manager, removable=["slurm"], remove=[item("slurm", "1-1")]) == []
 
 
-@pytest.mark.parametrize("manager,name,version,held", [
-    ("apt", "slurmd", "23.11.4-1", True), ("dnf", "slurm", "23.11.4-1", True), ("apt", "nvidia-utils-580-server", "580.173.02-0ubuntu0.24.04.1", False),
-    ("dnf", "libnvidia-ml", OLD_RPM, False)])
+@pytest.mark.parametrize(
+    "manager,name,version,held",
+    [
+        ("apt", "slurmd", "23.11.4-1", True),
+        ("dnf", "slurm", "23.11.4-1", True),
+        ("apt", "nvidia-utils-580-server", "580.173.02-0ubuntu0.24.04.1", False),
+        ("dnf", "libnvidia-ml", OLD_RPM, False),
+    ],
+)
 def test_holds_of_others(manager, name, version, held):
     have = stubs.installed([stubs.package(name, version)], hold=True)
     wanted = SETS[manager][1]
@@ -91,7 +139,7 @@ def test_holds_of_others(manager, name, version, held):
 @pytest.mark.parametrize("manager,words", [("apt", "apt-cache policy"), ("dnf", "dnf repoquery")])
 def test_a_transaction_that_does_not_reach_the_set(manager, words):
     table, wanted = SETS[manager]
-    refusal, = transaction.decide(transaction.nothing(), wanted, {}, {}, [], table)
+    (refusal,) = transaction.decide(transaction.nothing(), wanted, {}, {}, [], table)
     assert refusal["id"] == "not_exact" and refusal["packages"] == sorted(wanted) and words in refusal["next_step"]
 
 
@@ -101,16 +149,27 @@ def test_streams_count_as_a_change_and_are_told():
     assert transaction.action_sentences(simulated) == ["switch module nvidia-driver from stream none to 580-open"]
 
 
-@pytest.mark.parametrize("manager,path,words", [("apt", "/var/cache/apt/archives", "apt-get clean"), ("dnf", "/var/cache/dnf", "dnf clean packages")])
+@pytest.mark.parametrize(
+    "manager,path,words",
+    [("apt", "/var/cache/apt/archives", "apt-get clean"), ("dnf", "/var/cache/dnf", "dnf clean packages")],
+)
 def test_downloads_have_a_place_of_their_own(manager, path, words):
     needs = transaction.disk_needs(10, None, 1, 0, False, manager)
     assert needs[path] == 10
-    refusal, = transaction.decide_disk(needs, {path: {"device": 1, "free": 5}}, 0, manager)
+    (refusal,) = transaction.decide_disk(needs, {path: {"device": 1, "free": 5}}, 0, manager)
     assert refusal["id"] == "disk" and words in refusal["next_step"]
 
 
-@pytest.mark.parametrize("boot, root, same, refused", [
-    (100, 600, False, False), (40, 600, False, True), (100, 500, False, True), (600, 600, True, False), (200, 200, True, True)])
+@pytest.mark.parametrize(
+    "boot, root, same, refused",
+    [
+        (100, 600, False, False),
+        (40, 600, False, True),
+        (100, 500, False, True),
+        (600, 600, True, False),
+        (200, 200, True, True),
+    ],
+)
 def test_boot_has_a_limit_of_its_own_unless_it_shares_a_file_system(boot, root, same, refused):
     systems = {"/boot": {"device": 2 if not same else 1, "free": boot}, "/usr": {"device": 1, "free": root}}
     found = transaction.decide_disk({"/boot": 20, "/usr": 50}, systems, 512, min_free_boot_bytes=32)
@@ -118,17 +177,35 @@ def test_boot_has_a_limit_of_its_own_unless_it_shares_a_file_system(boot, root, 
 
 
 def test_a_file_system_mounted_read_only_is_refused():
-    systems = {"/boot": {"device": 2, "free": 10 ** 9, "read_only": True}, "/usr": {"device": 1, "free": 10 ** 9, "read_only": False}}
+    systems = {
+        "/boot": {"device": 2, "free": 10**9, "read_only": True},
+        "/usr": {"device": 1, "free": 10**9, "read_only": False},
+    }
     assert [item["id"] for item in transaction.decide_disk({"/boot": 20, "/usr": 50}, systems, 0)] == ["disk_read_only"]
-    assert [item["id"] for item in transaction.decide_disk({"/boot": 0, "/usr": 50}, systems, 0)] == ["disk_read_only"], "written, if it need not grow"
-    assert transaction.decide_disk({"/boot": None, "/usr": 50}, systems, 0) == [], "what is not written may be read-only"
+    assert [item["id"] for item in transaction.decide_disk({"/boot": 0, "/usr": 50}, systems, 0)] == [
+        "disk_read_only"
+    ], "written, if it need not grow"
+    assert transaction.decide_disk({"/boot": None, "/usr": 50}, systems, 0) == [], (
+        "what is not written may be read-only"
+    )
 
 
-@pytest.mark.parametrize("files, boot_files, need, refused", [
-    (transaction.FILES, transaction.BOOT_FILES, 50, []), (transaction.FILES - 1, 100, 50, ["/usr"]), (10 ** 6, transaction.BOOT_FILES - 1, 50, ["/boot"]),
-    (0, 0, 50, ["/boot", "/usr"]), (None, None, 50, []), (0, 100, 0, [])])
+@pytest.mark.parametrize(
+    "files, boot_files, need, refused",
+    [
+        (transaction.FILES, transaction.BOOT_FILES, 50, []),
+        (transaction.FILES - 1, 100, 50, ["/usr"]),
+        (10**6, transaction.BOOT_FILES - 1, 50, ["/boot"]),
+        (0, 0, 50, ["/boot", "/usr"]),
+        (None, None, 50, []),
+        (0, 100, 0, []),
+    ],
+)
 def test_a_file_system_without_inodes_is_refused(files, boot_files, need, refused):
-    systems = {"/boot": {"device": 2, "free": 10 ** 9, "files": boot_files}, "/usr": {"device": 1, "free": 10 ** 9, "files": files}}
+    systems = {
+        "/boot": {"device": 2, "free": 10**9, "files": boot_files},
+        "/usr": {"device": 1, "free": 10**9, "files": files},
+    }
     found = transaction.decide_disk({"/boot": 20, "/usr": need, "/lib/modules": None}, systems, 0)
     assert [item["id"] for item in found] == ["disk_files"] * len(refused)
     assert all("file system of %s has room for" % path in item["message"] for item, path in zip(found, refused))

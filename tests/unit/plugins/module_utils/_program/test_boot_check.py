@@ -156,7 +156,9 @@ def test_nvml_that_hangs(node, expect):
     assert status == FAIL and bad[("nvml.answers", "node")] == "fail" and bad[("gpu.mig_layout", "node")] == "unknown"
 
 
-@pytest.mark.parametrize(("patience_s", "joins", "status"), [(600, True, PASS), (0, True, UNKNOWN), (0.2, False, UNKNOWN)])
+@pytest.mark.parametrize(
+    ("patience_s", "joins", "status"), [(600, True, PASS), (0, True, UNKNOWN), (0.2, False, UNKNOWN)]
+)
 def test_gpus_that_join_their_fabric_are_waited_for(node, expect, patience_s, joins, status):
     slept = []
 
@@ -166,7 +168,15 @@ def test_gpus_that_join_their_fabric_are_waited_for(node, expect, patience_s, jo
             node.sim("clear", "fabric-stuck")
 
     node.sim("inject", "fabric-stuck", "--value", "2", "--gpu", "1")
-    outcome = boot_check.run(expect(), lambda: node.reading(more=(read.read_layout,)), w.TABLES, w.NODE, patience_s, sleep, lambda: sum(slept))
+    outcome = boot_check.run(
+        expect(),
+        lambda: node.reading(more=(read.read_layout,)),
+        w.TABLES,
+        w.NODE,
+        patience_s,
+        sleep,
+        lambda: sum(slept),
+    )
     bad = [found["id"] for found in outcome.health["checks"] if found["status"] in ("fail", "unknown")]
     assert main.status_of(outcome) == status and bad == ([] if status == PASS else ["gpu.fabric"])
     assert bool(slept) == bool(patience_s)
@@ -174,7 +184,9 @@ def test_gpus_that_join_their_fabric_are_waited_for(node, expect, patience_s, jo
 
 def test_what_else_is_wrong_is_not_waited_for(node, expect):
     node.sim("inject", "fabric-stuck", "--value", "2", "--gpu", "1")
-    outcome = boot_check.run(expect(hardware={"gpus": 3}), lambda: node.reading(more=(read.read_layout,)), w.TABLES, w.NODE, 600, never)
+    outcome = boot_check.run(
+        expect(hardware={"gpus": 3}), lambda: node.reading(more=(read.read_layout,)), w.TABLES, w.NODE, 600, never
+    )
     assert main.status_of(outcome) == FAIL
 
 

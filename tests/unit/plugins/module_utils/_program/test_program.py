@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""gpufleet-node as a node runs it: one file, without Ansible and without the binding installed; its exit statuses, and what it refuses."""
+"""gpufleet-node as a node runs it: one file, without Ansible and without the binding installed; its exit statuses, and
+what it refuses.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,24 @@ def program(tmp_path, build, node):
     path.write_bytes(build().data)
 
     def run(*words, config=None):
-        arguments = ["--config", str(config or tmp_path / "mig.json"), "--lock-file", str(tmp_path / "lock"), "--lock-timeout", "0"]
-        done = subprocess.run([sys.executable, "-I", str(path), *words, *(arguments if words[:1] == ("mig",) else [])], env=node.environment,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True, timeout=600,
-                              check=False)
+        arguments = [
+            "--config",
+            str(config or tmp_path / "mig.json"),
+            "--lock-file",
+            str(tmp_path / "lock"),
+            "--lock-timeout",
+            "0",
+        ]
+        done = subprocess.run(
+            [sys.executable, "-I", str(path), *words, *(arguments if words[:1] == ("mig",) else [])],
+            env=node.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            timeout=600,
+            check=False,
+        )
         return done.returncode, done.stdout
 
     (tmp_path / "mig.json").write_text(json.dumps(everywhere(**WANTED)))
@@ -84,9 +100,15 @@ def test_assert_apply_assert_apply(program, node):
 
 
 def test_a_layout_gpu_by_gpu_is_made_too(program, node, tmp_path):
-    gpus = [{"gpus": [str(number)], "mig_enabled": bool(number), "mig_devices": named(WANTED) if number else {}} for number in range(2)]
+    gpus = [
+        {"gpus": [str(number)], "mig_enabled": bool(number), "mig_devices": named(WANTED) if number else {}}
+        for number in range(2)
+    ]
     (tmp_path / "gpus.json").write_text(json.dumps({"layout": gpus}))
-    assert program("mig", "assert", config=tmp_path / "gpus.json")[0] == 1 and program("mig", "apply", config=tmp_path / "gpus.json")[0] == 0
+    assert (
+        program("mig", "assert", config=tmp_path / "gpus.json")[0] == 1
+        and program("mig", "apply", config=tmp_path / "gpus.json")[0] == 0
+    )
     found = mig(node, check=True, layout=gpus)
     assert [row["before"]["enabled"] for row in found["gpus"]] == [False, True] and found["changed"] is False
 
@@ -112,11 +134,22 @@ def test_who_changes_the_node_is_waited_for(program, tmp_path):
         assert program("mig", "assert")[0] == 1, "which needs no lock, and the layout is not there"
 
 
-@pytest.mark.parametrize("content", [
-    "", "[]", "{}", '{"config": {"version": "v1"}, "config_name": "wanted"}', '{"config": {"version": "v2"}, "config_name": "wanted"}',
-    json.dumps(dict(everywhere(), config_name="other")), '{"layout": []}', '{"layout": {}}', '{"layout": [{"mig_devices": {}}]}', '{"layout": ["all"]}',
-    '{"layout": [{"mig_enabled": true}]}',
-])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"config": {"version": "v1"}, "config_name": "wanted"}',
+        '{"config": {"version": "v2"}, "config_name": "wanted"}',
+        json.dumps(dict(everywhere(), config_name="other")),
+        '{"layout": []}',
+        '{"layout": {}}',
+        '{"layout": [{"mig_devices": {}}]}',
+        '{"layout": ["all"]}',
+        '{"layout": [{"mig_enabled": true}]}',
+    ],
+)
 def test_a_configuration_that_cannot_be_used_is_told(program, tmp_path, content):
     (tmp_path / "bad.json").write_text(content)
     for verb in ("assert", "apply"):
@@ -129,22 +162,50 @@ def test_a_configuration_that_others_can_change_is_not_used(program, tmp_path):
     assert program("mig", "assert")[0] == 2
     os.chmod(str(tmp_path / "mig.json"), 0o644)
     os.symlink(str(tmp_path / "mig.json"), str(tmp_path / "link.json"))
-    assert program("mig", "assert", config=tmp_path / "link.json")[0] == 2 and program("mig", "assert", config=tmp_path / "none.json")[0] == 2
+    assert (
+        program("mig", "assert", config=tmp_path / "link.json")[0] == 2
+        and program("mig", "assert", config=tmp_path / "none.json")[0] == 2
+    )
 
 
 @pytest.fixture(name="boot_check")
 def _boot_check(tmp_path, build, node):
-    """boot_check(result): (exit status, the verdict on the output, the one in the file or None, what a person is told)."""
+    """boot_check(result): (exit status, the verdict on the output, the one in the file or None, what a person is
+    told).
+    """
     path = tmp_path / "gpufleet-node.pyz"
     path.write_bytes(build().data)
 
     def run(result):
-        done = subprocess.run([sys.executable, "-I", str(path), "boot-check", "--expectation", str(tmp_path / "boot-check.json"), "--result", str(result),
-                               "--timeout", "60"], env=node.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              universal_newlines=True, timeout=600, check=False)
+        done = subprocess.run(
+            [
+                sys.executable,
+                "-I",
+                str(path),
+                "boot-check",
+                "--expectation",
+                str(tmp_path / "boot-check.json"),
+                "--result",
+                str(result),
+                "--timeout",
+                "60",
+            ],
+            env=node.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            universal_newlines=True,
+            timeout=600,
+            check=False,
+        )
         assert "Traceback" not in done.stderr, done.stderr
         said = [json.loads(line) for line in done.stdout.splitlines()]
-        return done.returncode, said[0] if len(said) == 1 else said, json.loads(result.read_text()) if result.is_file() else None, done.stderr
+        return (
+            done.returncode,
+            said[0] if len(said) == 1 else said,
+            json.loads(result.read_text()) if result.is_file() else None,
+            done.stderr,
+        )
 
     return run
 
@@ -159,9 +220,21 @@ def test_the_check_at_boot_without_an_expectation(boot_check, tmp_path):
 
 
 def test_the_check_at_boot_of_this_machine_by_the_program_alone(boot_check, tmp_path):
-    """Its NVML is the simulator's and all else is this machine's, which has no such driver. The tables of the collection are in the program."""
-    (tmp_path / "boot-check.json").write_text(json.dumps({
-        "schema": "gpufleet.boot-expectation/1", "driver_version": "1.2.3", "hardware": {"gpus": 2}, "mig_file": str(tmp_path / "mig.json"), "policy": {}}))
+    """Its NVML is the simulator's and all else is this machine's, which has no such driver.
+
+    The tables of the collection are in the program.
+    """
+    (tmp_path / "boot-check.json").write_text(
+        json.dumps(
+            {
+                "schema": "gpufleet.boot-expectation/1",
+                "driver_version": "1.2.3",
+                "hardware": {"gpus": 2},
+                "mig_file": str(tmp_path / "mig.json"),
+                "policy": {},
+            }
+        )
+    )
     (tmp_path / "mig.json").write_text(json.dumps(everywhere(**WANTED)))
     (tmp_path / "mig.json").chmod(0o644)
     status, said, kept, told = boot_check(tmp_path / "boot" / "result.json")
@@ -169,7 +242,10 @@ def test_the_check_at_boot_of_this_machine_by_the_program_alone(boot_check, tmp_
     found = dict(((check["id"], check["entity"]), check) for check in kept["checks"])
     assert found[("nvml.answers", "node")]["status"] == "pass" and found[("driver.nvml", "node")]["expected"] == "1.2.3"
     assert [check["status"] for (ident, dummy), check in found.items() if ident == "gpu.mig_layout"] == ["fail", "fail"]
-    assert [check["status"] for (ident, dummy), check in found.items() if ident == "gpu.hardware"] == ["pass", "pass"], "by the table of boards"
+    assert [check["status"] for (ident, dummy), check in found.items() if ident == "gpu.hardware"] == [
+        "pass",
+        "pass",
+    ], "by the table of boards"
     assert len(said["checks"]) < len(kept["checks"]) and said["left_out"]["pass"]
 
 

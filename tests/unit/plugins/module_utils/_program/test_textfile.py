@@ -130,7 +130,10 @@ def test_what_could_not_be_read_or_kept_is_told(place, monkeypatch, capsys, fail
 
 def test_what_most_nodes_need_not_is_not_imported(place):
     """Each run compiles what it imports: the judges of gpu_health alone would be half of what a run may cost."""
-    code = "import sys; sys.path.insert(0, %r); from gpufleet_node._program.main import parser; parser(); print(*sys.modules)"
+    code = (
+        "import sys; sys.path.insert(0, %r); from gpufleet_node._program.main import parser; parser(); "
+        "print(*sys.modules)"
+    )
     path = place / "program.pyz"
     path.write_bytes(
         _binding.pack(

@@ -84,8 +84,11 @@ def process(node, pid, comm, unit="session-1.scope", devices=("/dev/nvidia0",)):
     (base / "fd").mkdir(parents=True)
     for number, device in enumerate(devices, 3):
         os.symlink(device, str(base / "fd" / str(number)))
-    for name, text in (("comm", comm + "\n"), ("cgroup", "0::/system.slice/%s\n" % unit),
-                       ("status", "Uid:\t0\t0\t0\t0\n")):
+    for name, text in (
+        ("comm", comm + "\n"),
+        ("cgroup", "0::/system.slice/%s\n" % unit),
+        ("status", "Uid:\t0\t0\t0\t0\n"),
+    ):
         (base / name).write_text(text)
 
 
@@ -95,9 +98,16 @@ def reset(node, check=False, manager=True, on=None, **given):
     params.update({"gpus": ["all"]}, **given)
     arguments = json.dumps([params, check, str(node.root), str(simnode.SIM / "main.py"), manager, on or {}])
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
-    done = subprocess.run([sys.executable, "-c", RUN, str(PLUGINS), arguments], env=environment,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(PLUGINS), arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=False,
+    )
     if done.returncode < 0:
         return None
     assert done.returncode == 0, done.stderr

@@ -65,14 +65,15 @@ def test_check_reset_check_reset(due):
     second = reset(due, when_needed=True, reason="ECC")
     assert (second["changed"], second["action"], statuses(second)) == (True, "reset", ["reset"])
     assert "failed" not in second
-    row, = second["gpus"]
+    (row,) = second["gpus"]
     assert (row["needs"], row["evidence"], row["added"]) == (["ecc_mode"], ["ecc_mode"], False)
     assert (row["uuid"], second["reason"]) == (due.ask("text(n.nvmlDeviceGetUUID, handle(1))"), "ECC")
     assert due.ask(ECC) == [[1, 1], [0, 0]] and [call[-1] for call in calls(second)] == [row["uuid"]]
     assert (first["gpus"][0]["before"], first["gpus"][0]["after"]) == (row["before"], row["after"])
     assert first["diff"] == second["diff"]
-    assert second["diff"]["after"] == {row["uuid"]: {"ecc_mode": {"current": 0, "pending": 0},
-                                                     "volatile_ecc_errors": None}}
+    assert second["diff"]["after"] == {
+        row["uuid"]: {"ecc_mode": {"current": 0, "pending": 0}, "volatile_ecc_errors": None}
+    }
     assert first["actions"] == second["actions"]
     assert not (due.root / NOTE).exists() and second["interrupted"] is None and second["simulated"] is True
     for check in (True, False):
@@ -112,6 +113,7 @@ def test_a_gpu_that_answers_nothing_until_it_is_reset(node):
 
 
 # ---- NVLink and MIG ----
+
 
 def test_gpus_joined_by_nvlink_are_reset_together(make):
     node = make("v100-sxm", 3)
@@ -162,16 +164,21 @@ def test_a_mig_mode_that_waits_as_it_does_before_hopper(node):
 
 # ---- refusals: nothing is called ----
 
-@pytest.mark.parametrize("setup, reason", [
-    (lambda node: process(node, 812, "python3"), "holder"),
-    (lambda node: process(node, 812, "nv-hostengine", "nvidia-dcgm.service"), "dcgm_holder"),
-    (lambda node: node.write("sys/module/nvidia_drm/parameters/modeset", "Y\n"), "drm_holds"),
-    (lambda node: (node.root / "usr/bin/nvidia-smi").unlink(), "no_command"),
-    (lambda node: node.write("sys/module/nvidia/refcnt", "9\n"), "unexplained_reference"),
-    (lambda node: (node.root / "sys/module/nvidia/holders/gsched").symlink_to("../../gsched"), "foreign_module"),
-    (lambda node: node.sim("inject", "gpu-lost", "--gpu", "1"), "gpu_lost"),
-    (lambda node: node.sim("inject", "error", "nvmlDeviceGetEccMode", "999"), "need_unknown"),
-], ids=lambda item: item if isinstance(item, str) else "")
+
+@pytest.mark.parametrize(
+    "setup, reason",
+    [
+        (lambda node: process(node, 812, "python3"), "holder"),
+        (lambda node: process(node, 812, "nv-hostengine", "nvidia-dcgm.service"), "dcgm_holder"),
+        (lambda node: node.write("sys/module/nvidia_drm/parameters/modeset", "Y\n"), "drm_holds"),
+        (lambda node: (node.root / "usr/bin/nvidia-smi").unlink(), "no_command"),
+        (lambda node: node.write("sys/module/nvidia/refcnt", "9\n"), "unexplained_reference"),
+        (lambda node: (node.root / "sys/module/nvidia/holders/gsched").symlink_to("../../gsched"), "foreign_module"),
+        (lambda node: node.sim("inject", "gpu-lost", "--gpu", "1"), "gpu_lost"),
+        (lambda node: node.sim("inject", "error", "nvmlDeviceGetEccMode", "999"), "need_unknown"),
+    ],
+    ids=lambda item: item if isinstance(item, str) else "",
+)
 def test_what_is_refused_before_anything_is_done(due, setup, reason):
     setup(due)
     settings = due.root / "run/gpusim/settings.ini"
@@ -203,12 +210,16 @@ def test_a_node_whose_nvml_does_not_start(node):
 
 # ---- the reset itself fails, or says that it did not ----
 
-@pytest.mark.parametrize("outcome, problems, changed", [
-    ("fails", ["command_failed", "mode_pending", "kernel_log"], False),
-    ("ignored", ["mode_pending"], True),
-    ("loses", ["gpu_missing"], True),
-    ("xid", ["kernel_log"], True),
-])
+
+@pytest.mark.parametrize(
+    "outcome, problems, changed",
+    [
+        ("fails", ["command_failed", "mode_pending", "kernel_log"], False),
+        ("ignored", ["mode_pending"], True),
+        ("loses", ["gpu_missing"], True),
+        ("xid", ["kernel_log"], True),
+    ],
+)
 def test_a_reset_that_went_wrong(due, outcome, problems, changed):
     due.sim("inject", "reset-outcome", outcome, "--gpu", "1")
     result = reset(due, when_needed=True)
@@ -236,14 +247,17 @@ def test_a_client_that_proc_does_not_show(due):
 
 
 def test_nvml_that_does_not_answer_afterwards(due):
-    result = reset(due, when_needed=True,
-                   on={"--gpu-reset": {"when": "after",
-                                       "sim": ["gpusim", "inject", "error", "nvmlInitWithFlags", "999"]}})
+    result = reset(
+        due,
+        when_needed=True,
+        on={"--gpu-reset": {"when": "after", "sim": ["gpusim", "inject", "error", "nvmlInitWithFlags", "999"]}},
+    )
     assert ids(result, "problems") == ["nvml_unreadable"] and statuses(result) == ["failed"]
     assert result["gpus"][0]["after"] is None and result["changed"] is True
 
 
 # ---- nvidia-smi that does not end ----
+
 
 def test_a_command_that_hangs_is_ended_and_the_gpus_are_read(due):
     due.sim("inject", "reset-outcome", "hangs", "--gpu", "1")
@@ -297,8 +311,9 @@ def test_work_that_begins_in_between_stops_it(due):
     assert due.ask(MODE) == [1, 1] and not (due.root / NOTE).exists()
 
 
-@pytest.mark.parametrize("word, problems, mode",
-                         [("0", ["persistence_off"], [1, 1]), ("1", ["persistence_on", "persistence_on"], [1, 0])])
+@pytest.mark.parametrize(
+    "word, problems, mode", [("0", ["persistence_off"], [1, 1]), ("1", ["persistence_on", "persistence_on"], [1, 0])]
+)
 def test_persistence_mode_that_cannot_be_changed(due, word, problems, mode):
     due.tool("nvidia-smi", "-pm", "1")
     answer = ["failed", 255, "Unable to set persistence mode", False, None, "nvidia-smi answered rc 255"]
@@ -315,6 +330,7 @@ def test_persistence_mode_that_only_says_that_it_is_on(due):
 
 
 # ---- interrupted ----
+
 
 @pytest.mark.parametrize("moment, still_due", [("before", True), ("after", False)])
 def test_a_run_that_was_killed_is_told_and_put_right_by_the_next_one(due, moment, still_due):
@@ -335,9 +351,9 @@ def test_a_run_that_was_killed_is_told_and_put_right_by_the_next_one(due, moment
     assert (again["changed"], again["interrupted"]) == (False, None) and not (due.root / NOTE).exists()
 
 
-@pytest.mark.parametrize("text",
-                         ["", "{", "[]",
-                          '{"schema": "gpufleet.reset/1", "boot_id": "another", "gpus": [], "persistence": []}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"schema": "gpufleet.reset/1", "boot_id": "another", "gpus": [], "persistence": []}']
+)
 def test_a_note_that_says_nothing_is_none(due, text):
     (due.root / NOTE).parent.mkdir(parents=True)
     (due.root / NOTE).write_text(text)

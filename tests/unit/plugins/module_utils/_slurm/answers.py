@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Slurm answers. The text and the JSON of 22.05.8 were recorded from slurmctld and slurmd; the JSON of 23.11 is written by its format."""
+"""What Slurm answers.
+
+The text and the JSON of 22.05.8 were recorded from slurmctld and slurmd; the JSON of 23.11 is written by its format.
+"""
 
 from __future__ import annotations
 
@@ -51,32 +54,82 @@ NodeName=n2 Arch=x86_64 CoresPerSocket=1
    Reason=gpufleet:tok-1 test : reboot issued [slurm@2026-11-21T22:48:44]
 
 """
-JSON_22 = json.dumps({"meta": {"Slurm": {"release": "22.05.8"}}, "errors": [], "nodes": [{
-    "alloc_cpus": 0, "boot_time": 1795250313, "comment": "", "gres": "gpu:a100:4", "gres_used": "gpu:a100:0", "name": "n1", "hostname": "host1",
-    "state": "unknown", "state_flags": ["DRAIN", "INVALID_REG"], "partitions": ["batch"],
-    "reason": "gres/gpu count reported lower than configured (0 < 4)", "reason_changed_at": 1795300876, "reason_set_by_user": "slurm",
-    "slurmd_start_time": 1795300876, "slurmd_version": "22.05.8"}]})
-JSON_23 = json.dumps({"nodes": [{
-    "name": "n1", "hostname": "host1", "state": ["MIXED", "DRAIN"], "reason": "gpufleet:tok-1 a = \"b\" [x@y]", "reason_set_by_user": "root",
-    "reason_changed_at": {"set": True, "infinite": False, "number": 1700000000}, "gres": "gpu:a100:4(S:0-1)", "gres_used": "gpu:a100:2(IDX:0,2)",
-    "alloc_cpus": 1, "boot_time": {"set": True, "infinite": False, "number": 1795250313}, "slurmd_start_time": {"set": False, "number": 0},
-    "partitions": ["batch"], "version": "23.11.4"}], "last_update": {"set": True, "number": 1}, "meta": {}, "errors": [], "warnings": []})
+JSON_22 = json.dumps(
+    {
+        "meta": {"Slurm": {"release": "22.05.8"}},
+        "errors": [],
+        "nodes": [
+            {
+                "alloc_cpus": 0,
+                "boot_time": 1795250313,
+                "comment": "",
+                "gres": "gpu:a100:4",
+                "gres_used": "gpu:a100:0",
+                "name": "n1",
+                "hostname": "host1",
+                "state": "unknown",
+                "state_flags": ["DRAIN", "INVALID_REG"],
+                "partitions": ["batch"],
+                "reason": "gres/gpu count reported lower than configured (0 < 4)",
+                "reason_changed_at": 1795300876,
+                "reason_set_by_user": "slurm",
+                "slurmd_start_time": 1795300876,
+                "slurmd_version": "22.05.8",
+            }
+        ],
+    }
+)
+JSON_23 = json.dumps(
+    {
+        "nodes": [
+            {
+                "name": "n1",
+                "hostname": "host1",
+                "state": ["MIXED", "DRAIN"],
+                "reason": "gpufleet:tok-1 a = \"b\" [x@y]",
+                "reason_set_by_user": "root",
+                "reason_changed_at": {"set": True, "infinite": False, "number": 1700000000},
+                "gres": "gpu:a100:4(S:0-1)",
+                "gres_used": "gpu:a100:2(IDX:0,2)",
+                "alloc_cpus": 1,
+                "boot_time": {"set": True, "infinite": False, "number": 1795250313},
+                "slurmd_start_time": {"set": False, "number": 0},
+                "partitions": ["batch"],
+                "version": "23.11.4",
+            }
+        ],
+        "last_update": {"set": True, "number": 1},
+        "meta": {},
+        "errors": [],
+        "warnings": [],
+    }
+)
 
 # (return code, standard output, standard error) of scontrol 22.05.8 when something is wrong.
 NO_JSON = (1, "", "scontrol: unrecognized option '--json'\nTry \"scontrol --help\" for more information\n")
-NO_MUNGE = (1, "", """scontrol: error: If munged is up, restart with --num-threads=10
-scontrol: error: Munge encode failed: Failed to access "/run/munge/munge.socket.2": No such file or directory (Did you start munged?)
+NO_MUNGE = (
+    1,
+    "",
+    """scontrol: error: If munged is up, restart with --num-threads=10
+scontrol: error: Munge encode failed: Failed to access "/run/munge/munge.socket.2": No such file or directory (Did you \
+start munged?)
 scontrol: error: slurm_send_node_msg: auth_g_create: REQUEST_NODE_INFO has authentication error
 slurm_load_node error: Protocol authentication error
-""")
-# The same with another key, and with a clock that is 20 minutes ahead or behind; which it is stands in the log of slurmctld.
+""",
+)
+# The same with another key, and with a clock that is 20 minutes ahead or behind; which it is stands in the log of
+# slurmctld.
 SKEW = (1, "", "slurm_load_node error: Zero Bytes were transmitted or received\n")
 AWAY = (1, "", "slurm_load_node error: Unable to contact slurm controller (connect failure)\n")
-NO_CONFIG = (1, "", """scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
+NO_CONFIG = (
+    1,
+    "",
+    """scontrol: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host
 scontrol: error: fetch_config: DNS SRV lookup failed
 scontrol: error: _establish_config_source: failed to fetch config
 scontrol: fatal: Could not establish a configuration source
-""")
+""",
+)
 NOT_FOUND = (1, "Node nope not found\n", "")
 FORBIDDEN = (1, "", "slurm_update error: Invalid user id\n")
 JOBS = """1|root|batch|RUNNING|29:57

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster of one node for tests: it answers the commands as 22.05 does, and its clock moves only while somebody waits."""
+"""A cluster of one node for tests: it answers the commands as 22.05 does, and its clock moves only while somebody
+waits.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,20 @@ import re
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, slurm_node
 
 OPTIONS = {
-    "node_name": "n1", "node_names": [], "state": "read", "token": "tok-1", "reason": "driver upgrade", "timeout_s": 0, "poll_s": 10.0, "on_timeout": "lift",
-    "method": "drain", "reservation_minutes": 0, "reservation_start": "now", "expected_gpus": None, "expected_gres": None, "bin_dir": None,
+    "node_name": "n1",
+    "node_names": [],
+    "state": "read",
+    "token": "tok-1",
+    "reason": "driver upgrade",
+    "timeout_s": 0,
+    "poll_s": 10.0,
+    "on_timeout": "lift",
+    "method": "drain",
+    "reservation_minutes": 0,
+    "reservation_start": "now",
+    "expected_gpus": None,
+    "expected_gres": None,
+    "bin_dir": None,
 }
 
 
@@ -31,7 +45,9 @@ class Cluster:
 
     def do(self, state, check_mode=False, **options):
         """One task: what it returns, or the exception that it fails with, and the result that it had by then."""
-        work = slurm_node.SlurmNode(self.slurm(), dict(OPTIONS, state=state, **options), check_mode, sleep=self.sleep, clock=lambda: self.now)
+        work = slurm_node.SlurmNode(
+            self.slurm(), dict(OPTIONS, state=state, **options), check_mode, sleep=self.sleep, clock=lambda: self.now
+        )
         self.failure = None
         try:
             work.run()
@@ -50,8 +66,10 @@ class Cluster:
 
     def text(self):
         state = self.state if not self.running() else self.state.replace("IDLE", "MIXED")
-        told = "NodeName=n1 CPUAlloc=%d\n   Gres=%s\n   NodeHostName=host1 Version=22.05.8\n   State=%s ThreadsPerCore=1\n   BootTime=%s\n" % (
-            1 if self.running() else 0, self.gres, state, self.boot)
+        told = (
+            "NodeName=n1 CPUAlloc=%d\n   Gres=%s\n   NodeHostName=host1 Version=22.05.8\n   State=%s ThreadsPerCore=1\n"
+            "   BootTime=%s\n" % (1 if self.running() else 0, self.gres, state, self.boot)
+        )
         return told + ("   Reason=%s [%s@2026-11-21T22:47:07]\n\n" % (self.reason, self.user) if self.reason else "\n")
 
     def __call__(self, words, timeout):
@@ -64,7 +82,14 @@ class Cluster:
         if words[0] == "squeue" and "--name=" in line:
             return 0, "".join("%s|%s\n" % item for item in self.own.items()), ""
         if words[0] == "squeue":
-            return 0, "".join("%s|%s|batch|%s|%d:00\n" % (number, user, state, end - self.now) for number, user, end, state in self.running()), ""
+            return (
+                0,
+                "".join(
+                    "%s|%s|batch|%s|%d:00\n" % (number, user, state, end - self.now)
+                    for number, user, end, state in self.running()
+                ),
+                "",
+            )
         if words[:3] == ["scontrol", "show", "node"]:
             known = "n1" in words[3].split(",")
             strangers = ["Node %s not found\n" % name for name in words[3].split(",") if name != "n1"]
@@ -72,7 +97,11 @@ class Cluster:
         if words[0] == "sinfo":
             return 0, "n1 host1\n", ""
         if words[:3] == ["scontrol", "show", "reservation"]:
-            return (0, "ReservationName=%s\n" % words[3], "") if words[3] in self.reservations else (1, "Reservation %s not found\n" % words[3], "")
+            return (
+                (0, "ReservationName=%s\n" % words[3], "")
+                if words[3] in self.reservations
+                else (1, "Reservation %s not found\n" % words[3], "")
+            )
         self.calls.append(line)
         return getattr(self, "run_" + words[0])(words)
 

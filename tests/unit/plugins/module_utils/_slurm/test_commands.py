@@ -15,6 +15,7 @@ pytestmark = pytest.mark.pythons
 
 def slurm(*found, **known):
     """A cluster that answers the same to everything, unless known says otherwise of a command."""
+
     def run(words, timeout):
         if "--json" in words:
             return answers.NO_JSON
@@ -23,31 +24,62 @@ def slurm(*found, **known):
     return commands.Slurm(run=run, user="kim", host="login")
 
 
-@pytest.mark.parametrize(("answer", "kind", "passing", "words"), [
-    (answers.AWAY, "unreachable", True, "slurmctld does not answer login: see whether it runs (scontrol ping)"),
-    ((124, "", "scontrol: still running after 60 s, killed"), "unreachable", True, "slurmctld does not answer login"),
-    (answers.NO_MUNGE, "auth", True, "munge does not run"),
-    (answers.SKEW, "auth", True, "their clocks differ by minutes"),
-    (answers.NO_CONFIG, "config", False, "login has no configuration of Slurm"),
-    (answers.NOT_FOUND, "node", False, "Slurm knows no node nope"),
-    ((1, "", "slurm_update error: Invalid node name specified\n"), "node", False, "gpu_scheduler_slurm_node"),
-    (answers.FORBIDDEN, "permission", False, "kim may not change nodes in Slurm"),
-    ((1, "", "slurm_update error: Access/permission denied\n"), "permission", False, "sacctmgr modify user kim set adminlevel=operator"),
-    ((127, "", "scontrol: command not found"), "command", False, "scontrol: no such command on login. Install Slurm's commands there (slurm-client)"),
-    ((1, "", "slurm_update error: Invalid node state specified\n"), "other", False, "scontrol update nodename=nope answered 1: slurm_update error: Inv"),
-    ((0, "", "scontrol: error: something\n"), "other", False, "something"),
-])
+@pytest.mark.parametrize(
+    ("answer", "kind", "passing", "words"),
+    [
+        (answers.AWAY, "unreachable", True, "slurmctld does not answer login: see whether it runs (scontrol ping)"),
+        (
+            (124, "", "scontrol: still running after 60 s, killed"),
+            "unreachable",
+            True,
+            "slurmctld does not answer login",
+        ),
+        (answers.NO_MUNGE, "auth", True, "munge does not run"),
+        (answers.SKEW, "auth", True, "their clocks differ by minutes"),
+        (answers.NO_CONFIG, "config", False, "login has no configuration of Slurm"),
+        (answers.NOT_FOUND, "node", False, "Slurm knows no node nope"),
+        ((1, "", "slurm_update error: Invalid node name specified\n"), "node", False, "gpu_scheduler_slurm_node"),
+        (answers.FORBIDDEN, "permission", False, "kim may not change nodes in Slurm"),
+        (
+            (1, "", "slurm_update error: Access/permission denied\n"),
+            "permission",
+            False,
+            "sacctmgr modify user kim set adminlevel=operator",
+        ),
+        (
+            (127, "", "scontrol: command not found"),
+            "command",
+            False,
+            "scontrol: no such command on login. Install Slurm's commands there (slurm-client)",
+        ),
+        (
+            (1, "", "slurm_update error: Invalid node state specified\n"),
+            "other",
+            False,
+            "scontrol update nodename=nope answered 1: slurm_update error: Inv",
+        ),
+        ((0, "", "scontrol: error: something\n"), "other", False, "something"),
+    ],
+)
 def test_what_went_wrong(answer, kind, passing, words):
     for ask in (lambda it: it.update("nope", state="drain", reason="x"), lambda it: it.node("nope")):
         with pytest.raises(commands.SlurmError) as caught:
             ask(slurm(answer))
         assert (caught.value.kind, caught.value.passing) == (kind, passing)
-        assert words.replace("scontrol update nodename=nope", "scontrol") in str(caught.value).replace("scontrol update nodename=nope", "scontrol").replace(
-            "scontrol show node", "scontrol")
+        assert words.replace("scontrol update nodename=nope", "scontrol") in str(caught.value).replace(
+            "scontrol update nodename=nope", "scontrol"
+        ).replace("scontrol show node", "scontrol")
 
 
-@pytest.mark.parametrize(("known", "meant"), [
-    ("n-one one\nn-two two\n", "it knows n-one"), ("gpu-one gpu-one\n", "it knows gpu-one"), ("x y\n", None), ("", None)])
+@pytest.mark.parametrize(
+    ("known", "meant"),
+    [
+        ("n-one one\nn-two two\n", "it knows n-one"),
+        ("gpu-one gpu-one\n", "it knows gpu-one"),
+        ("x y\n", None),
+        ("", None),
+    ],
+)
 def test_the_node_that_may_have_been_meant(known, meant):
     with pytest.raises(commands.SlurmError) as caught:
         slurm((1, "Node one not found\n", ""), sinfo=(0, known, "")).node("one")
@@ -88,7 +120,10 @@ def test_a_reservation_that_is_not_there_and_one_that_cannot_be_told():
 
 
 def test_the_directory_of_the_commands(tmp_path):
-    for name, text in (("scontrol", "echo \"NodeName=n1 State=IDLE $SLURM_TIME_FORMAT\""), ("squeue", "echo '1|kim|batch|RUNNING|1:00'")):
+    for name, text in (
+        ("scontrol", "echo \"NodeName=n1 State=IDLE $SLURM_TIME_FORMAT\""),
+        ("squeue", "echo '1|kim|batch|RUNNING|1:00'"),
+    ):
         (tmp_path / name).write_text("#!/bin/sh\n[ \"$4\" = --json ] && exit 0\n" + text + "\n")
         (tmp_path / name).chmod(0o755)
     it = commands.Slurm(bin_dir=str(tmp_path))

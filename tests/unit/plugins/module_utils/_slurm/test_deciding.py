@@ -16,7 +16,20 @@ JOB = {"id": "1", "user": "kim", "partition": "batch", "state": "RUNNING", "time
 
 
 def record(state, reason="", user="root", gres="gpu:a100:4", alloc=0, boot="t0"):
-    return records.node("n1", "host1", states.parse(state), reason, user if reason else "", gres, "", alloc, boot, "", ["batch"], "22.05.8")
+    return records.node(
+        "n1",
+        "host1",
+        states.parse(state),
+        reason,
+        user if reason else "",
+        gres,
+        "",
+        alloc,
+        boot,
+        "",
+        ["batch"],
+        "22.05.8",
+    )
 
 
 # State, reason, who set it; whose mark it is; what drained does, and resumed.
@@ -48,7 +61,9 @@ MARKS = [
 ]
 
 
-@pytest.mark.parametrize(("state", "reason", "user", "owner", "drains", "resumes"), MARKS, ids=["%s %s" % row[:2] for row in MARKS])
+@pytest.mark.parametrize(
+    ("state", "reason", "user", "owner", "drains", "resumes"), MARKS, ids=["%s %s" % row[:2] for row in MARKS]
+)
 def test_whose_it_is_and_what_is_done(state, reason, user, owner, drains, resumes):
     node = record(state, reason, user)
     mark = marks.mark(node, "tok-1")
@@ -57,36 +72,46 @@ def test_whose_it_is_and_what_is_done(state, reason, user, owner, drains, resume
     assert (decide.drain(node, "tok-1").action, decide.resume(node, "tok-1").action) == (drains, resumes)
 
 
-@pytest.mark.parametrize(("state", "jobs", "alloc", "empty", "drained"), [
-    ("IDLE+DRAIN", [], 0, "yes", True),
-    ("DOWN+DRAIN", [], 0, "yes", True),
-    ("IDLE", [], 0, "yes", False),
-    ("DOWN", [], 0, "yes", False),
-    ("IDLE+DRAIN", [JOB], 0, "no", False),
-    ("IDLE+DRAIN", [], 1, "no", False),
-    ("MIXED+DRAIN", [], 0, "no", False),
-    ("IDLE+DRAIN+COMPLETING", [], 0, "no", False),
-    ("UNKNOWN+DRAIN", [], 0, "unknown", False),
-    ("ERROR+DRAIN", [], 0, "unknown", False),
-])
+@pytest.mark.parametrize(
+    ("state", "jobs", "alloc", "empty", "drained"),
+    [
+        ("IDLE+DRAIN", [], 0, "yes", True),
+        ("DOWN+DRAIN", [], 0, "yes", True),
+        ("IDLE", [], 0, "yes", False),
+        ("DOWN", [], 0, "yes", False),
+        ("IDLE+DRAIN", [JOB], 0, "no", False),
+        ("IDLE+DRAIN", [], 1, "no", False),
+        ("MIXED+DRAIN", [], 0, "no", False),
+        ("IDLE+DRAIN+COMPLETING", [], 0, "no", False),
+        ("UNKNOWN+DRAIN", [], 0, "unknown", False),
+        ("ERROR+DRAIN", [], 0, "unknown", False),
+    ],
+)
 def test_when_a_node_is_empty(state, jobs, alloc, empty, drained):
     node = record(state, OURS, alloc=alloc)
     assert decide.empty(node, jobs)[0] == empty and bool(decide.empty(node, jobs)[1]) == (empty != "yes")
     assert decide.drained(node, jobs) == drained
 
 
-@pytest.mark.parametrize(("gres", "gpus", "types", "said"), [
-    ("gpu:a100:4", 4, None, ""),
-    ("gpu:a100:4", None, None, ""),
-    ("gpu:a100:4", 8, None, "Slurm has 4 GPUs for it (Gres=gpu:a100:4), and the node has 8"),
-    ("gpu:a100:1", 0, None, "Slurm has 1 GPU for it"),
-    ("(null)", 8, None, ""),
-    ("gpu:1g.10gb:14", None, {"1g.10gb": 14}, ""),
-    ("gpu:1g.10gb:7,gpu:2g.20gb:3", None, {"1g.10gb": 14},
-     "Slurm has 7 1g.10gb, 3 2g.20gb for it (Gres=gpu:1g.10gb:7,gpu:2g.20gb:3), and the node has 14 1g.10gb"),
-    ("(null)", None, {"a100": 4}, "Slurm has no GPUs for it (Gres=(null)), and the node has 4 a100"),
-    ("gpu:a100:4", None, {}, "and the node has no GPUs"),
-])
+@pytest.mark.parametrize(
+    ("gres", "gpus", "types", "said"),
+    [
+        ("gpu:a100:4", 4, None, ""),
+        ("gpu:a100:4", None, None, ""),
+        ("gpu:a100:4", 8, None, "Slurm has 4 GPUs for it (Gres=gpu:a100:4), and the node has 8"),
+        ("gpu:a100:1", 0, None, "Slurm has 1 GPU for it"),
+        ("(null)", 8, None, ""),
+        ("gpu:1g.10gb:14", None, {"1g.10gb": 14}, ""),
+        (
+            "gpu:1g.10gb:7,gpu:2g.20gb:3",
+            None,
+            {"1g.10gb": 14},
+            "Slurm has 7 1g.10gb, 3 2g.20gb for it (Gres=gpu:1g.10gb:7,gpu:2g.20gb:3), and the node has 14 1g.10gb",
+        ),
+        ("(null)", None, {"a100": 4}, "Slurm has no GPUs for it (Gres=(null)), and the node has 4 a100"),
+        ("gpu:a100:4", None, {}, "and the node has no GPUs"),
+    ],
+)
 def test_gres_in_step(gres, gpus, types, said):
     node = record("IDLE+DRAIN", OURS, gres=gres)
     text = decide.gres(node, gpus, types)
@@ -94,21 +119,31 @@ def test_gres_in_step(gres, gpus, types, said):
     assert decide.resume(node, "tok-1", gpus, types).action == ("refuse" if said else "do")
 
 
-@pytest.mark.parametrize(("state", "reason", "jobs", "action"), [
-    ("IDLE+DRAIN", OURS, [], "do"),
-    ("IDLE+DRAIN", OURS, [JOB], "refuse"),
-    ("MIXED+DRAIN", OURS, [], "refuse"),
-    ("IDLE", "", [], "refuse"),
-    ("IDLE+DRAIN", "bad fan", [], "refuse"),
-    ("DOWN", OURS, [], "refuse"),
-    ("IDLE+DRAIN+REBOOT_ISSUED", OURS, [], "nothing"),
-])
+@pytest.mark.parametrize(
+    ("state", "reason", "jobs", "action"),
+    [
+        ("IDLE+DRAIN", OURS, [], "do"),
+        ("IDLE+DRAIN", OURS, [JOB], "refuse"),
+        ("MIXED+DRAIN", OURS, [], "refuse"),
+        ("IDLE", "", [], "refuse"),
+        ("IDLE+DRAIN", "bad fan", [], "refuse"),
+        ("DOWN", OURS, [], "refuse"),
+        ("IDLE+DRAIN+REBOOT_ISSUED", OURS, [], "nothing"),
+    ],
+)
 def test_what_may_be_rebooted(state, reason, jobs, action):
     assert decide.reboot(record(state, reason), jobs, "tok-1").action == action
 
 
-@pytest.mark.parametrize(("state", "boot", "done"), [
-    ("DOWN+DRAIN", "t1", True), ("DOWN+DRAIN", "t0", False), ("DOWN+DRAIN", "", False), ("DOWN+DRAIN+REBOOT_ISSUED", "t1", False)])
+@pytest.mark.parametrize(
+    ("state", "boot", "done"),
+    [
+        ("DOWN+DRAIN", "t1", True),
+        ("DOWN+DRAIN", "t0", False),
+        ("DOWN+DRAIN", "", False),
+        ("DOWN+DRAIN+REBOOT_ISSUED", "t1", False),
+    ],
+)
 def test_when_a_reboot_has_ended(state, boot, done):
     assert decide.rebooted(record(state, OURS, boot=boot), "t0") == done
 
@@ -116,9 +151,14 @@ def test_when_a_reboot_has_ended(state, boot, done):
 def test_the_reason_is_one_line_that_scontrol_leaves_as_it_is():
     assert marks.reason("tok-1", 'a "b"\n\'c\' \\ d') == "gpufleet:tok-1 a b c d"
     assert marks.token_of(marks.reason("tok-1", "x" * 500)) == "tok-1" and len(marks.reason("tok-1", "x" * 500)) == 200
-    assert [marks.valid(token) for token in ("upgrade-535.261.03", "a", "", None, "a b", "-a", "a" * 101, "a\n")] == [True, True] + [False] * 6
+    assert [marks.valid(token) for token in ("upgrade-535.261.03", "a", "", None, "a b", "-a", "a" * 101, "a\n")] == [
+        True,
+        True,
+    ] + [False] * 6
 
 
 def test_many_jobs_are_told_in_short():
     text = decide.jobs_told([dict(JOB, id=str(number)) for number in range(13)])
-    assert text.startswith("job 0 (user kim, partition batch, RUNNING, 1:00 left), job 1 ") and text.endswith(" and 3 more")
+    assert text.startswith("job 0 (user kim, partition batch, RUNNING, 1:00 left), job 1 ") and text.endswith(
+        " and 3 more"
+    )

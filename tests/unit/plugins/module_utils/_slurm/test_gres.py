@@ -52,12 +52,14 @@ def test_a_whole_gpu_is_its_device_file_by_its_minor_number_and_a_mig_device_has
     gpus = gres.of_snapshot(snapshot(whole(0, minor=3), one(1, (1, 0, "1g.10gb"), (2, 0, "3g.40gb"))), MINORS)
     assert gres.lines("n1", gpus) == [
         "NodeName=n1 AutoDetect=off Name=gpu Type=%s File=/dev/nvidia3" % H100,
-        "NodeName=n1 AutoDetect=off Name=gpu Type=%s "
-        "MultipleFiles=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap147,/dev/nvidia-caps/nvidia-cap148"
-        % SLICE,
-        "NodeName=n1 AutoDetect=off Name=gpu Type=%s_3g.40gb "
-        "MultipleFiles=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap156,/dev/nvidia-caps/nvidia-cap157"
-        % H100,
+        (
+            "NodeName=n1 AutoDetect=off Name=gpu Type=%s "
+            "MultipleFiles=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap147,/dev/nvidia-caps/nvidia-cap148" % SLICE
+        ),
+        (
+            "NodeName=n1 AutoDetect=off Name=gpu Type=%s_3g.40gb "
+            "MultipleFiles=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap156,/dev/nvidia-caps/nvidia-cap157" % H100
+        ),
     ]
     assert gres.counts(gpus) == {H100: 1, SLICE: 1, H100 + "_3g.40gb": 1}
     assert gres.value(gres.counts(gpus)) == "gpu:%s:1,gpu:%s:1,gpu:%s_3g.40gb:1" % (H100, SLICE, H100)

@@ -77,10 +77,25 @@ def test_a_list_of_words_is_the_same_as_one():
 
 def test_the_text_of_scontrol():
     first, second = records.from_text(answers.DRAINING + answers.REBOOTING)
-    assert (first["name"], first["hostname"], states.text(first["state"]), first["partitions"]) == ("n1", "host1", "MIXED+DRAIN", ["batch", "debug"])
+    assert (first["name"], first["hostname"], states.text(first["state"]), first["partitions"]) == (
+        "n1",
+        "host1",
+        "MIXED+DRAIN",
+        ["batch", "debug"],
+    )
     assert (first["reason"], first["reason_user"]) == ("gpufleet:tok-1 driver upgrade a=b Reason=x", "root")
-    assert (first["gres"], first["alloc_cpus"], first["boot_time"], first["version"]) == ("gpu:a100:4", 1, "2026-11-21T08:38:33", "22.05.8")
-    assert (second["name"], second["gres"], second["boot_time"], second["reason"]) == ("n2", "", "", "gpufleet:tok-1 test : reboot issued")
+    assert (first["gres"], first["alloc_cpus"], first["boot_time"], first["version"]) == (
+        "gpu:a100:4",
+        1,
+        "2026-11-21T08:38:33",
+        "22.05.8",
+    )
+    assert (second["name"], second["gres"], second["boot_time"], second["reason"]) == (
+        "n2",
+        "",
+        "",
+        "gpufleet:tok-1 test : reboot issued",
+    )
     assert records.from_text("Node nope not found\n") == []
 
 
@@ -89,7 +104,12 @@ def test_both_kinds_of_json_and_text_say_the_same():
     for key in ("name", "hostname", "state", "reason", "reason_user", "gres", "alloc_cpus", "partitions", "version"):
         assert text[key] == old[key], key
     new = records.from_json(answers.JSON_23)[0]
-    assert (states.text(new["state"]), new["reason"], new["reason_user"], new["alloc_cpus"]) == ("MIXED+DRAIN", 'gpufleet:tok-1 a = "b" [x@y]', "root", 1)
+    assert (states.text(new["state"]), new["reason"], new["reason_user"], new["alloc_cpus"]) == (
+        "MIXED+DRAIN",
+        'gpufleet:tok-1 a = "b" [x@y]',
+        "root",
+        1,
+    )
     assert (new["boot_time"], new["slurmd_start_time"], new["version"]) == (1795250313, 0, "23.11.4")
 
 
@@ -101,20 +121,33 @@ def test_what_is_no_json_of_nodes(text):
 
 def test_jobs_that_hold_a_node():
     assert [(job["id"], job["user"], job["state"], job["time_left"]) for job in records.jobs(answers.JOBS)] == [
-        ("1", "root", "RUNNING", "29:57"), ("12_3", "kim", "SUSPENDED", "1-02:00:00"), ("15", "kim", "COMPLETING", "INVALID")]
+        ("1", "root", "RUNNING", "29:57"),
+        ("12_3", "kim", "SUSPENDED", "1-02:00:00"),
+        ("15", "kim", "COMPLETING", "INVALID"),
+    ]
     assert records.jobs("1|a|b|A_STATE_OF_THE_FUTURE|0\n"), "what nobody knows holds it"
     assert records.jobs("") == records.jobs("slurm_load_jobs error\n") == []
 
 
-@pytest.mark.parametrize(("listing", "counts"), [
-    ("gpu:a100:4", {"a100": 4}),
-    ("gpu:4", {"": 4}),
-    ("gpu", {"": 1}),
-    ("gpu:a100", {"a100": 1}),
-    ("gpu:a100:4(S:0-1)", {"a100": 4}),
-    ("gpu:a100:2(IDX:0,2),gpu:a100:1,shard:8", {"a100": 3}),
-    ("gpu:nvidia_h100_80gb_hbm3_1g.10gb:14(S:0),gpu:nvidia_h100_80gb_hbm3:6", {"nvidia_h100_80gb_hbm3_1g.10gb": 14, "nvidia_h100_80gb_hbm3": 6}),
-    ("(null)", {}), ("N/A", {}), ("", {}), (None, {}), ("mps:100", {}),
-])
+@pytest.mark.parametrize(
+    ("listing", "counts"),
+    [
+        ("gpu:a100:4", {"a100": 4}),
+        ("gpu:4", {"": 4}),
+        ("gpu", {"": 1}),
+        ("gpu:a100", {"a100": 1}),
+        ("gpu:a100:4(S:0-1)", {"a100": 4}),
+        ("gpu:a100:2(IDX:0,2),gpu:a100:1,shard:8", {"a100": 3}),
+        (
+            "gpu:nvidia_h100_80gb_hbm3_1g.10gb:14(S:0),gpu:nvidia_h100_80gb_hbm3:6",
+            {"nvidia_h100_80gb_hbm3_1g.10gb": 14, "nvidia_h100_80gb_hbm3": 6},
+        ),
+        ("(null)", {}),
+        ("N/A", {}),
+        ("", {}),
+        (None, {}),
+        ("mps:100", {}),
+    ],
+)
 def test_generic_resources(listing, counts):
     assert records.gres_counts(listing) == counts

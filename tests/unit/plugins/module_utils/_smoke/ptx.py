@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads PTX and runs it, thread by thread: as much of it as the collection's kernels use, by the rules of the PTX ISA.
 
-It refuses what it does not know, so a kernel with a new instruction fails its test until the instruction is written here.
+It refuses what it does not know, so a kernel with a new instruction fails its test until the instruction is written
+here.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def parse(text):
     """(version, target, {name: Kernel}) of a PTX text; all of the text has to be understood."""
     header = re.match(r"^\.version (\d+\.\d+)\n\.target (\w+)\n\.address_size 64\n", text)
     assert header, "no header"
-    rest = re.sub(r"//[^\n]*", "", text[header.end():])
+    rest = re.sub(r"//[^\n]*", "", text[header.end() :])
     kernels = {}
     for match in ENTRY.finditer(rest):
         kernels[match.group("name")] = Kernel(match.group("name"), match.group("parameters"), match.group("body"))
@@ -77,8 +78,19 @@ def run(kernel, grid, block, values, memory):
         for block_x in range(grid[0]):
             space = dict(memory)
             space[SHARED_BASE] = bytearray(shared_size)
-            special = {"%ctaid.x": block_x, "%ctaid.y": block_y, "%ntid.x": block[0], "%ntid.y": block[1], "%nctaid.x": grid[0], "%nctaid.y": grid[1]}
-            threads = [_thread(kernel, dict(special, **{"%tid.x": x, "%tid.y": y}), values, space) for y in range(block[1]) for x in range(block[0])]
+            special = {
+                "%ctaid.x": block_x,
+                "%ctaid.y": block_y,
+                "%ntid.x": block[0],
+                "%ntid.y": block[1],
+                "%nctaid.x": grid[0],
+                "%nctaid.y": grid[1],
+            }
+            threads = [
+                _thread(kernel, dict(special, **{"%tid.x": x, "%tid.y": y}), values, space)
+                for y in range(block[1])
+                for x in range(block[0])
+            ]
             while threads:
                 # Each runs to the next barrier or to its end; all have to meet.
                 met = [next(thread, None) for thread in threads]
@@ -142,17 +154,28 @@ def _step(operation, operands, registers, parameters, space):
     elif operation in ("red.global.add.u32", "red.global.min.u32", "red.global.or.b32"):
         data, at = _place(operands[0], registers, space)
         old, new = struct.unpack_from("<I", data, at)[0], _value(operands[1], registers)
-        struct.pack_into("<I", data, at, {"add": (old + new) & MASK, "min": min(old, new), "or": old | new}[operation.split(".")[2]])
+        struct.pack_into(
+            "<I", data, at, {"add": (old + new) & MASK, "min": min(old, new), "or": old | new}[operation.split(".")[2]]
+        )
     else:
         words = [_value(word, registers) for word in operands[1:]]
         registers[operands[0]] = ARITHMETIC[operation](*words)
 
 
 ARITHMETIC = {
-    "mov.u32": lambda a: a & MASK, "mov.u64": lambda a: a & LONG, "mov.f32": lambda a: a, "cvta.to.global.u64": lambda a: a,
-    "add.u32": lambda a, b: (a + b) & MASK, "add.u64": lambda a, b: (a + b) & LONG, "mul.lo.u32": lambda a, b: (a * b) & MASK,
-    "mul.wide.u32": lambda a, b: a * b, "mad.lo.u32": lambda a, b, c: (a * b + c) & MASK, "xor.b32": lambda a, b: a ^ b,
-    "setp.ge.u32": lambda a, b: a >= b, "setp.eq.u32": lambda a, b: a == b, "add.rn.f32": lambda a, b: _single(a + b),
+    "mov.u32": lambda a: a & MASK,
+    "mov.u64": lambda a: a & LONG,
+    "mov.f32": lambda a: a,
+    "cvta.to.global.u64": lambda a: a,
+    "add.u32": lambda a, b: (a + b) & MASK,
+    "add.u64": lambda a, b: (a + b) & LONG,
+    "mul.lo.u32": lambda a, b: (a * b) & MASK,
+    "mul.wide.u32": lambda a, b: a * b,
+    "mad.lo.u32": lambda a, b, c: (a * b + c) & MASK,
+    "xor.b32": lambda a, b: a ^ b,
+    "setp.ge.u32": lambda a, b: a >= b,
+    "setp.eq.u32": lambda a, b: a == b,
+    "add.rn.f32": lambda a, b: _single(a + b),
     # Exact in double precision for the small numbers of the tests; rounded once, as fused.
     "fma.rn.f32": lambda a, b, c: _single(a * b + c),
 }

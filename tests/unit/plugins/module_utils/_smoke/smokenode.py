@@ -48,7 +48,15 @@ def test(node, environment=None, **options):
     options.setdefault("stuck_file", str(node.root / "stuck"))
     variables = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
     variables.update(environment or {})
-    done = subprocess.run([sys.executable, "-c", CODE, str(PLUGINS), json.dumps(options)], env=variables, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, str(PLUGINS), json.dumps(options)],
+        env=variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

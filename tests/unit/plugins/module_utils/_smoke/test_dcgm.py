@@ -25,19 +25,35 @@ def statuses(parsed):
     return dict((test["name"], test["status"]) for test in parsed["tests"])
 
 
-@pytest.mark.parametrize("name, major, version, driver, expected", [
-    ("dcgm3-pass", 3, "3.3.9", "535.216.03", {"Denylist": "pass", "NVML Library": "pass", "PCIe": "pass", "GPU Memory": "pass", "Pulse Test": "skip"}),
-    ("dcgm3-fail", 3, "3.1.8", None, {"Persistence Mode": "warn", "GPU Memory": "fail"}),
-    ("dcgm4-pass", 4, "4.2.3", "570.124.06", {"software": "pass", "pcie": "pass"}),
-    ("dcgm4-fail", 4, "4.2.3", "570.124.06", {"memory": "fail", "software": "pass"}),
-])
+@pytest.mark.parametrize(
+    "name, major, version, driver, expected",
+    [
+        (
+            "dcgm3-pass",
+            3,
+            "3.3.9",
+            "535.216.03",
+            {"Denylist": "pass", "NVML Library": "pass", "PCIe": "pass", "GPU Memory": "pass", "Pulse Test": "skip"},
+        ),
+        ("dcgm3-fail", 3, "3.1.8", None, {"Persistence Mode": "warn", "GPU Memory": "fail"}),
+        ("dcgm4-pass", 4, "4.2.3", "570.124.06", {"software": "pass", "pcie": "pass"}),
+        ("dcgm4-fail", 4, "4.2.3", "570.124.06", {"memory": "fail", "software": "pass"}),
+    ],
+)
 def test_both_shapes_are_read(name, major, version, driver, expected):
     parsed = dcgm.parse(text(name))
-    assert (parsed["status"], parsed["major"], parsed["version"], parsed["driver_version"]) == ("ok", major, version, driver)
+    assert (parsed["status"], parsed["major"], parsed["version"], parsed["driver_version"]) == (
+        "ok",
+        major,
+        version,
+        driver,
+    )
     assert statuses(parsed) == expected
 
 
-@pytest.mark.parametrize("name, entities", [("dcgm3-fail", [["GPU 0"], ["GPU 1"]]), ("dcgm4-fail", [["GPU 0"], ["GPU 1"]])])
+@pytest.mark.parametrize(
+    "name, entities", [("dcgm3-fail", [["GPU 0"], ["GPU 1"]]), ("dcgm4-fail", [["GPU 0"], ["GPU 1"]])]
+)
 def test_a_failure_names_its_gpu_and_says_why(name, entities):
     test = [test for test in dcgm.parse(text(name))["tests"] if test["status"] == "fail"][0]
     assert [result["entities"] for result in test["results"]] == entities
@@ -48,13 +64,19 @@ def test_one_result_for_several_gpus_names_them_all():
     assert dcgm.parse(text("dcgm3-pass"))["tests"][0]["results"][0]["entities"] == ["GPU 0", "GPU 1"]
 
 
-@pytest.mark.parametrize("change, message", [
-    (lambda d: d["DCGM Diagnostic"].update(runtime_error="no GPU is supported"), "ended early: no GPU is supported"),
-    (lambda d: d.update(runtime_error="hostengine gone"), "ended early: hostengine gone"),
-    (lambda d: d["DCGM Diagnostic"].update(test_categories=[]), "reports no test"),
-    (lambda d: d["DCGM Diagnostic"].update(test_categories="x"), "reports no test"),
-    (lambda d: d.pop("DCGM Diagnostic"), "JSON without DCGM Diagnostic or DCGM GPU Diagnostic"),
-])
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (
+            lambda d: d["DCGM Diagnostic"].update(runtime_error="no GPU is supported"),
+            "ended early: no GPU is supported",
+        ),
+        (lambda d: d.update(runtime_error="hostengine gone"), "ended early: hostengine gone"),
+        (lambda d: d["DCGM Diagnostic"].update(test_categories=[]), "reports no test"),
+        (lambda d: d["DCGM Diagnostic"].update(test_categories="x"), "reports no test"),
+        (lambda d: d.pop("DCGM Diagnostic"), "JSON without DCGM Diagnostic or DCGM GPU Diagnostic"),
+    ],
+)
 def test_a_document_without_a_result_is_none(change, message):
     document = json.loads(text("dcgm4-pass"))
     change(document)
@@ -82,13 +104,23 @@ def test_a_test_without_results_is_unknown():
     assert statuses(dcgm.parse(json.dumps(document)))["software"] == "unknown"
 
 
-@pytest.mark.parametrize("garbage", ["", "Error: unable to establish a connection to the specified host: localhost", "{", "[1, 2]", "{}"])
+@pytest.mark.parametrize(
+    "garbage", ["", "Error: unable to establish a connection to the specified host: localhost", "{", "[1, 2]", "{}"]
+)
 def test_what_is_no_document_is_unreadable(garbage):
     assert dcgm.parse(garbage)["status"] == "unreadable"
 
 
-@pytest.mark.parametrize("rc, out, status", [(127, "", "missing"), (124, "", "timeout"), (0, text("dcgm4-pass"), "ok"), (226, text("dcgm4-fail"), "ok"),
-                                             (1, "Error: unable to establish a connection", "unreadable")])
+@pytest.mark.parametrize(
+    "rc, out, status",
+    [
+        (127, "", "missing"),
+        (124, "", "timeout"),
+        (0, text("dcgm4-pass"), "ok"),
+        (226, text("dcgm4-fail"), "ok"),
+        (1, "Error: unable to establish a connection", "unreadable"),
+    ],
+)
 def test_the_command_and_what_came_of_it(rc, out, status):
     calls = []
 

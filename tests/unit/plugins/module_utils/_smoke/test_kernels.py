@@ -21,7 +21,8 @@ AT, OTHER, THIRD, RESULT = 0x10000, 0x20000, 0x30000, 0x40000
 def test_every_kernel_that_is_named_is_an_entry_with_these_parameters():
     assert (VERSION, TARGET) == ("6.4", "sm_70")
     assert dict((kernel.name, kernel.parameters) for kernel in kernels.KERNELS) == dict(
-        (name, tuple(kind for kind, dummy in entry.parameters)) for name, entry in PARSED.items())
+        (name, tuple(kind for kind, dummy in entry.parameters)) for name, entry in PARSED.items()
+    )
 
 
 def test_the_text_is_plain_ascii_and_every_number_of_a_kernel_is_its_own():
@@ -57,7 +58,11 @@ def test_add_adds_in_single_precision():
     count = 37
     left = [float(number) for number in range(count)]
     right = [number * 7 % 11 / 4.0 for number in range(count)]
-    memory = {AT: bytearray(struct.pack("<%df" % count, *left)), OTHER: bytearray(struct.pack("<%df" % count, *right)), THIRD: bytearray(count * 4)}
+    memory = {
+        AT: bytearray(struct.pack("<%df" % count, *left)),
+        OTHER: bytearray(struct.pack("<%df" % count, *right)),
+        THIRD: bytearray(count * 4),
+    }
     ptx.run(PARSED["gpufleet_add"], (2, 1), (8, 1), (AT, OTHER, THIRD, count), memory)
     assert list(struct.unpack("<%df" % count, memory[THIRD])) == [one + other for one, other in zip(left, right)]
 
@@ -71,13 +76,15 @@ def test_product_multiplies_and_its_expectation_is_the_product(edge):
     assert list(struct.unpack("<%df" % (edge * edge), expected)) == by_hand
     memory = {AT: bytearray(left), OTHER: bytearray(right), THIRD: bytearray(edge * edge * 4)}
     blocks = edge // kernels.TILE
-    ptx.run(PARSED["gpufleet_product"], (blocks, blocks), (kernels.TILE, kernels.TILE), (AT, OTHER, THIRD, edge), memory)
+    ptx.run(
+        PARSED["gpufleet_product"], (blocks, blocks), (kernels.TILE, kernels.TILE), (AT, OTHER, THIRD, edge), memory
+    )
     assert bytes(memory[THIRD]) == expected
 
 
 def test_the_largest_product_is_exact_in_single_precision():
     largest = max(struct.unpack("<%df" % 256, tests.matrices(256)[2][:1024]))
-    assert largest * max(tests.EDGES) / 256 < 2 ** 24
+    assert largest * max(tests.EDGES) / 256 < 2**24
     assert all(edge % kernels.TILE == 0 and edge % tests.PERIOD for edge in tests.EDGES)
 
 

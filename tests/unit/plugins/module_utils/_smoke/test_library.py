@@ -23,7 +23,9 @@ CACHE = """1234 libs found in cache `/etc/ld.so.cache'
 """
 
 
-@pytest.mark.parametrize("machine, path", [("x86_64", "/usr/local/lib/libcuda.so.1"), ("aarch64", "/usr/lib/aarch64-linux-gnu/libcuda.so.1")])
+@pytest.mark.parametrize(
+    "machine, path", [("x86_64", "/usr/local/lib/libcuda.so.1"), ("aarch64", "/usr/lib/aarch64-linux-gnu/libcuda.so.1")]
+)
 def test_the_loaders_first_of_this_word_length(machine, path):
     assert library.cached(CACHE, machine) == path
     assert library.cached("", machine) is None
@@ -86,13 +88,30 @@ def test_the_loaders_variables_may_name_paths_of_root_only(tmp_path):
     assert library.loader_problem({}) is None
     assert library.loader_problem({"LD_LIBRARY_PATH": "/usr/lib:%s" % tmp_path}) is None
     os.chmod(str(tmp_path), 0o777)
-    assert "LD_LIBRARY_PATH is set for this task" in library.loader_problem({"LD_LIBRARY_PATH": "/usr/lib:%s" % tmp_path})
+    assert "LD_LIBRARY_PATH is set for this task" in library.loader_problem(
+        {"LD_LIBRARY_PATH": "/usr/lib:%s" % tmp_path}
+    )
     assert "no absolute path" in library.loader_problem({"LD_PRELOAD": "evil.so"})
 
 
 def test_nothing_of_the_environment_steers_the_test():
-    environment = {"CUDA_VISIBLE_DEVICES": "-1", "CUDA_INJECTION64_PATH": "/tmp/x.so", "CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps", "NVIDIA_VISIBLE_DEVICES": "none",
-                   "LD_LIBRARY_PATH": "/tmp", "LD_PRELOAD": "/tmp/x", "HOME": "/root", "PATH": "/bin", "LDAP": "kept"}
+    environment = {
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "CUDA_INJECTION64_PATH": "/tmp/x.so",
+        "CUDA_MPS_PIPE_DIRECTORY": "/tmp/mps",
+        "NVIDIA_VISIBLE_DEVICES": "none",
+        "LD_LIBRARY_PATH": "/tmp",
+        "LD_PRELOAD": "/tmp/x",
+        "HOME": "/root",
+        "PATH": "/bin",
+        "LDAP": "kept",
+    }
     library.sanitise(environment, "GPU-1")
-    assert environment == {"CUDA_VISIBLE_DEVICES": "GPU-1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_CACHE_DISABLE": "1", "HOME": "/root", "PATH": "/bin",
-                           "LDAP": "kept"}
+    assert environment == {
+        "CUDA_VISIBLE_DEVICES": "GPU-1",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_CACHE_DISABLE": "1",
+        "HOME": "/root",
+        "PATH": "/bin",
+        "LDAP": "kept",
+    }

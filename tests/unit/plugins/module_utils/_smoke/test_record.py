@@ -29,8 +29,17 @@ def node(tmp_path, tmp_path_factory):
 
 def record(node, out, *arguments):
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
-    return subprocess.run([sys.executable, "-m", "tests.sim.record_smoke", str(out)] + list(arguments), env=environment, cwd=str(CHECKOUT),
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "tests.sim.record_smoke", str(out)] + list(arguments),
+        env=environment,
+        cwd=str(CHECKOUT),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=False,
+    )
 
 
 def test_a_recording_holds_the_measurements_and_no_identity(node, tmp_path):
@@ -38,7 +47,10 @@ def test_a_recording_holds_the_measurements_and_no_identity(node, tmp_path):
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "out.json").read_text()
     recorded = json.loads(text)["smoke"]
-    assert recorded["boot_id"] is None and [gpu["uuid"] for gpu in recorded["gpus"]] == ["GPU-00000000-0000-0000-0000-000000000000"] * 2
+    assert (
+        recorded["boot_id"] is None
+        and [gpu["uuid"] for gpu in recorded["gpus"]] == ["GPU-00000000-0000-0000-0000-000000000000"] * 2
+    )
     assert all(len(test["samples"]) == 5 for gpu in recorded["gpus"] for test in gpu["tests"].values())
 
 

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The test of a node against the simulated libcuda.so.1: real C calls, memory that is written and read, and every fault."""
+"""The test of a node against the simulated libcuda.so.1: real C calls, memory that is written and read, and every
+fault.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ def test_a_drivers_own_library_has_these_functions_and_the_simulator_its_words(n
     """Recorded from NVIDIA's library, without a GPU."""
     recorded = json.loads((pathlib.Path(__file__).parent / "fixtures" / "libcuda-535.216.03.json").read_text())
     assert set(cuda.CALLS) <= set(recorded["functions"])
-    assert set(BROKEN) <= set(int(rc) for rc in recorded["errors"]) and set(OPEN) <= set(int(rc) for rc in recorded["errors"])
+    assert set(BROKEN) <= set(int(rc) for rc in recorded["errors"]) and set(OPEN) <= set(
+        int(rc) for rc in recorded["errors"]
+    )
     driver = cuda.Driver(smokenode.library(node))
     known = 0
     for rc, (name, text) in recorded["errors"].items():
@@ -65,7 +69,12 @@ def test_a_healthy_node_at_the_shortest_level(node):
     begun = time.monotonic()
     document, snapshot = smokenode.test(node)
     assert time.monotonic() - begun < 300
-    assert (document["schema"], document["level"], document["status"], document["simulated"]) == ("gpufleet.smoke/1", "t0", "ok", True)
+    assert (document["schema"], document["level"], document["status"], document["simulated"]) == (
+        "gpufleet.smoke/1",
+        "t0",
+        "ok",
+        True,
+    )
     assert document["library"] == {"path": smokenode.library(node), "version": None, "cuda_version": "12.2"}
     assert document["driver_version"] == simnode.OLD and snapshot["status"] == "ok"
     assert states(document) == ["tested", "tested"]
@@ -85,9 +94,14 @@ def test_the_longer_level_multiplies_matrices_and_takes_more_memory(node):
     short, long = smokenode.test(node, wanted=["0"])[0], smokenode.test(node, level="t1", wanted=["0"])[0]
     product = long["gpus"][0]["tests"]["matrix_product"]
     assert product["ok"] and 0.9 * RATES["matrix_product"] < product["median"] and len(product["samples"]) == 7
-    assert long["gpus"][0]["tests"]["memory_pattern"]["parameters"]["bytes"] > 5 * short["gpus"][0]["tests"]["memory_pattern"]["parameters"]["bytes"]
+    assert (
+        long["gpus"][0]["tests"]["memory_pattern"]["parameters"]["bytes"]
+        > 5 * short["gpus"][0]["tests"]["memory_pattern"]["parameters"]["bytes"]
+    )
     # What is timed is the same at every level.
-    assert long["gpus"][0]["tests"]["device_copy"]["parameters"] == short["gpus"][0]["tests"]["device_copy"]["parameters"]
+    assert (
+        long["gpus"][0]["tests"]["device_copy"]["parameters"] == short["gpus"][0]["tests"]["device_copy"]["parameters"]
+    )
 
 
 def test_all_at_once_is_the_same_for_each_gpu(node):
@@ -96,7 +110,10 @@ def test_all_at_once_is_the_same_for_each_gpu(node):
     assert all(test["ok"] for gpu in document["gpus"] for test in gpu["tests"].values())
 
 
-@pytest.mark.parametrize("value, level, wrong", [(1, "t0", {"vector_add"}), (2, "t1", {"matrix_product"}), (3, "t1", {"vector_add", "matrix_product"})])
+@pytest.mark.parametrize(
+    "value, level, wrong",
+    [(1, "t0", {"vector_add"}), (2, "t1", {"matrix_product"}), (3, "t1", {"vector_add", "matrix_product"})],
+)
 def test_one_wrong_value_is_found(node, value, level, wrong):
     node.sim("inject", "cuda-wrong-result", "--gpu", "1", "--value", str(value))
     healthy, broken = smokenode.test(node, level=level, only=["vector_add", "matrix_product"])[0]["gpus"]
@@ -120,7 +137,9 @@ def test_seven_percent_slower_is_measured_as_that(node):
     node.sim("inject", "cuda-slow", "--gpu", "0")
     after = smokenode.test(node, wanted=["0"])[0]["gpus"][0]["tests"]
     for name in ("device_copy", "host_to_device", "device_to_host"):
-        assert after[name]["ok"] is True and after[name]["median"] / before[name]["median"] == pytest.approx(0.93, abs=0.005)
+        assert after[name]["ok"] is True and after[name]["median"] / before[name]["median"] == pytest.approx(
+            0.93, abs=0.005
+        )
 
 
 def test_noise_shows_in_the_spread(node):
@@ -135,25 +154,39 @@ def test_a_gpu_that_hangs_costs_its_share_and_the_others_are_tested(node):
     document = smokenode.test(node, deadline_s=6, only=["memory_pattern"])[0]
     assert time.monotonic() - begun < 300
     assert states(document) == ["hung", "tested"]
-    assert "CUDA did not answer within" in document["gpus"][0]["reason"] and "in cuCtxSynchronize (memory_pattern)" in document["gpus"][0]["reason"]
+    assert (
+        "CUDA did not answer within" in document["gpus"][0]["reason"]
+        and "in cuCtxSynchronize (memory_pattern)" in document["gpus"][0]["reason"]
+    )
 
 
 def test_a_cuda_error_after_an_xid_is_named_and_nothing_more_is_asked(node):
     node.sim("inject", "cuda-error", "--gpu", "1")
     healthy, broken = smokenode.test(node)[0]["gpus"]
     assert all(test["ok"] for test in healthy["tests"].values())
-    assert broken["tests"]["memory_pattern"]["error"] == {"call": "cuCtxSynchronize", "rc": 719, "name": "CUDA_ERROR_LAUNCH_FAILED"}
-    assert set(test["error"]["name"] for name, test in broken["tests"].items() if name != "memory_pattern") == {"NOT_RUN"}
+    assert broken["tests"]["memory_pattern"]["error"] == {
+        "call": "cuCtxSynchronize",
+        "rc": 719,
+        "name": "CUDA_ERROR_LAUNCH_FAILED",
+    }
+    assert set(test["error"]["name"] for name, test in broken["tests"].items() if name != "memory_pattern") == {
+        "NOT_RUN"
+    }
     assert "Xid (PCI:0000:43:00): 13" in node.sim("kmsg").stdout
 
 
 def test_no_free_memory_is_an_error_of_every_test(node):
     node.sim("inject", "cuda-no-memory", "--gpu", "0")
     broken = smokenode.test(node)[0]["gpus"][0]
-    assert set((test["error"]["rc"], test["error"]["name"]) for test in broken["tests"].values()) == {(2, "CUDA_ERROR_OUT_OF_MEMORY")}
+    assert set((test["error"]["rc"], test["error"]["name"]) for test in broken["tests"].values()) == {
+        (2, "CUDA_ERROR_OUT_OF_MEMORY")
+    }
 
 
-@pytest.mark.parametrize("code, name", [(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"), (100, "CUDA_ERROR_NO_DEVICE"), (802, "CUDA_ERROR_SYSTEM_NOT_READY")])
+@pytest.mark.parametrize(
+    "code, name",
+    [(803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"), (100, "CUDA_ERROR_NO_DEVICE"), (802, "CUDA_ERROR_SYSTEM_NOT_READY")],
+)
 def test_cuda_that_does_not_start_is_data(node, code, name):
     node.sim("inject", "cuda-init-error", "--value", str(code))
     document = smokenode.test(node, only=["vector_add"])[0]

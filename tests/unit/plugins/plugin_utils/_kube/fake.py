@@ -1,8 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A cluster of one node without a server: answers written by hand after the API's documentation, for what the test server is too old for and
-for what it would take minutes to bring about."""
+"""A cluster of one node without a server: answers written by hand after the API's documentation, for what the test
+server is too old for and for what it would take minutes to bring about.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +21,12 @@ def refusal(status, message="no", causes=(), after=None):
 
 
 def budget(name, after=None):
-    return refusal(429, "Cannot evict pod as it would violate the pod's disruption budget.", [
-        ("DisruptionBudget", "The disruption budget %s needs 2 healthy pods and has 2 currently" % name)], after)
+    return refusal(
+        429,
+        "Cannot evict pod as it would violate the pod's disruption budget.",
+        [("DisruptionBudget", "The disruption budget %s needs 2 healthy pods and has 2 currently" % name)],
+        after,
+    )
 
 
 class Clock:
@@ -38,7 +43,10 @@ class Clock:
 
 
 class FakeApi:
-    """The requests of client.Api. ANSWERS: pod name -> a list of what its evictions answer, one after the other; the last one stays."""
+    """The requests of client.Api.
+
+    ANSWERS: pod name -> a list of what its evictions answer, one after the other; the last one stays.
+    """
 
     class cluster:
         shown = "https://fake (kubeconfig x)"
@@ -57,7 +65,9 @@ class FakeApi:
 
     def sleep(self, seconds):
         self.clock.sleep(seconds)
-        self.there = [pod for pod in self.there if not (pod["metadata"].get("ends") and pod["metadata"]["ends"] <= self.clock.now)]
+        self.there = [
+            pod for pod in self.there if not (pod["metadata"].get("ends") and pod["metadata"]["ends"] <= self.clock.now)
+        ]
         for action in self.on_sleep:
             action(self)
 

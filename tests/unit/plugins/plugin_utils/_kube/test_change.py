@@ -45,7 +45,9 @@ def test_taints(found, wanted, after):
 
 def test_only_what_differs_is_written_and_the_version_goes_along():
     one = node(labels={"a": "1", "b": "2"}, annotations={"n": "1"}, version="41")
-    body = change.patch(one, change.Change(labels={"a": "1", "b": None, "c": "3", "gone": None}, annotations={"n": "1"}))
+    body = change.patch(
+        one, change.Change(labels={"a": "1", "b": None, "c": "3", "gone": None}, annotations={"n": "1"})
+    )
     assert body == {"metadata": {"labels": {"b": None, "c": "3"}, "resourceVersion": "41"}}
     assert change.patch(one, change.Change(unschedulable=False)) is None
     assert change.patch(one, change.Change()) is None

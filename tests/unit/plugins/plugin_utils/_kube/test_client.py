@@ -1,8 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The connection, with a web server that answers what it is told. The exchanges of policy/v1 are written by hand after the API's documentation:
-the server that tests can start is too old for it."""
+"""The connection, with a web server that answers what it is told.
+
+The exchanges of policy/v1 are written by hand after the API's documentation: the server that tests can start is too old
+for it.
+"""
 
 from __future__ import annotations
 
@@ -67,9 +70,18 @@ def server():
 
 
 def config(path, url, user=None, context="one"):
-    path.write_text(json.dumps({
-        "apiVersion": "v1", "kind": "Config", "current-context": context, "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": user or {"token": SECRET}}], "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}]}))
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": context,
+                "clusters": [{"name": "c", "cluster": {"server": url}}],
+                "users": [{"name": "u", "user": user or {"token": SECRET}}],
+                "contexts": [{"name": "one", "context": {"cluster": "c", "user": "u"}}],
+            }
+        )
+    )
     return str(path)
 
 
@@ -156,16 +168,30 @@ def test_the_version_of_evictions_is_what_the_server_lists(api, server, resource
     api.evict("team-a", "train-0", "uid-1", 30, dry_run=True)
     api.evict("team-a", "train-1", "uid-2")
     assert [each[1] for each in sent(server)] == [
-        "/api/v1", "/api/v1/namespaces/team-a/pods/train-0/eviction", "/api/v1/namespaces/team-a/pods/train-1/eviction"]
+        "/api/v1",
+        "/api/v1/namespaces/team-a/pods/train-0/eviction",
+        "/api/v1/namespaces/team-a/pods/train-1/eviction",
+    ]
     assert sent(server)[1][2] == {
-        "apiVersion": "policy/" + version, "kind": "Eviction", "metadata": {"name": "train-0", "namespace": "team-a"},
-        "deleteOptions": {"preconditions": {"uid": "uid-1"}, "gracePeriodSeconds": 30, "dryRun": ["All"]}}
+        "apiVersion": "policy/" + version,
+        "kind": "Eviction",
+        "metadata": {"name": "train-0", "namespace": "team-a"},
+        "deleteOptions": {"preconditions": {"uid": "uid-1"}, "gracePeriodSeconds": 30, "dryRun": ["All"]},
+    }
     assert sent(server)[2][2]["deleteOptions"] == {"preconditions": {"uid": "uid-2"}}
 
 
 def test_an_eviction_is_not_sent_twice(api, server):
     api.eviction = "v1"
-    server.answers = [(429, {"message": "budget", "details": {"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget x"}]}})]
+    server.answers = [
+        (
+            429,
+            {
+                "message": "budget",
+                "details": {"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget x"}]},
+            },
+        )
+    ]
     with pytest.raises(ApiError) as caught:
         api.evict("a", "b", "c")
     assert caught.value.status == 429 and len(sent(server)) == 1 and caught.value.reasons == ["DisruptionBudget"]
@@ -177,12 +203,15 @@ def test_a_busy_server_is_asked_again_after_the_time_it_names(api, server):
     assert [each[1] for each in server.asked if each[0] == "slept"] == [3, 2]
 
 
-@pytest.mark.parametrize(("status", "words"), [
-    (401, ["refuses the credentials", "expired", "Renew"]),
-    (403, ["does not permit", "patch nodes gpu-1", "said so", "rbac.yml"]),
-    (422, ["422", "patch nodes gpu-1", "said so"]),
-    (302, ["302"]),
-])
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (401, ["refuses the credentials", "expired", "Renew"]),
+        (403, ["does not permit", "patch nodes gpu-1", "said so", "rbac.yml"]),
+        (422, ["422", "patch nodes gpu-1", "said so"]),
+        (302, ["302"]),
+    ],
+)
 def test_a_refusal_says_what_was_asked(api, server, status, words):
     server.answers = [(status, {"message": "said so"}, {"Location": "http://127.0.0.1:1/"})]
     with pytest.raises(ApiError) as caught:
@@ -216,7 +245,9 @@ def test_no_answer(tmp_path):
 
 def test_an_answer_that_never_comes(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        cluster = client.Cluster.connect(config(tmp_path / "k", "http://127.0.0.1:%d" % silent.getsockname()[1]), timeout_s=0.2)
+        cluster = client.Cluster.connect(
+            config(tmp_path / "k", "http://127.0.0.1:%d" % silent.getsockname()[1]), timeout_s=0.2
+        )
         cluster._sleep = lambda dummy: None
         with pytest.raises(KubeError, match="does not answer"):
             client.Api(cluster).node("gpu-1")
@@ -250,8 +281,14 @@ def test_a_file_that_is_none(tmp_path, text):
 
 
 def test_what_a_credential_plugin_prints_stays_secret(tmp_path):
-    plugin = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": sys.executable, "interactiveMode": "Never",
-                       "args": ["-c", "import sys; print('%s'); sys.exit('%s')" % (SECRET, SECRET)]}}
+    plugin = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "interactiveMode": "Never",
+            "args": ["-c", "import sys; print('%s'); sys.exit('%s')" % (SECRET, SECRET)],
+        }
+    }
     try:
         cluster = client.Cluster.connect(config(tmp_path / "k", "http://127.0.0.1:1", plugin))
         cluster._sleep = lambda dummy: None

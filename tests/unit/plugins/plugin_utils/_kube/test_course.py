@@ -28,7 +28,11 @@ def drain(api, check=False, policy=None, wanted=None, **options):
 def fails(api, kind=KubeError, **more):
     one = course(api, check=more.pop("check", False))
     with pytest.raises(kind) as caught:
-        one.drain(dict(OPTIONS, **{key: more.pop(key) for key in list(more) if key in OPTIONS}), change.Change(), more.pop("policy", Policy()))
+        one.drain(
+            dict(OPTIONS, **{key: more.pop(key) for key in list(more) if key in OPTIONS}),
+            change.Change(),
+            more.pop("policy", Policy()),
+        )
     return str(caught.value), one.answer()
 
 
@@ -48,7 +52,12 @@ def test_a_cordon_evicts_nothing_and_is_never_refused_for_what_runs_there():
     one = course(api)
     one.cordon(OPTIONS, change.Change(), Policy())
     found = one.answer()
-    assert api.said == ["get node", "list pods", "patch node"] and api.evictions() == [] and found["changed"] and not found["drained"]
+    assert (
+        api.said == ["get node", "list pods", "patch node"]
+        and api.evictions() == []
+        and found["changed"]
+        and not found["drained"]
+    )
     assert found["mark"]["owner"] == "ours" and found["unschedulable"] and found["state"] == "unschedulable"
     assert [(each["pod"], each["reason"]) for each in found["blockers"]] == [("b", "unmanaged"), ("a", "running")]
     assert api.stored["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade.skip"] == "true"
@@ -76,7 +85,9 @@ def test_why_it_was_in_vain_stands_apart_from_as_what_the_node_is_left():
     with pytest.raises(KubeError) as caught:
         course(api).drain(OPTIONS, change.Change(), Policy())
     why = caught.value.why
-    assert "default/a" in why and "cordoned" not in why and str(caught.value).startswith(why + " The node stays cordoned")
+    assert (
+        "default/a" in why and "cordoned" not in why and str(caught.value).startswith(why + " The node stays cordoned")
+    )
 
 
 def test_a_second_drain_changes_nothing():
@@ -89,7 +100,9 @@ def test_a_second_drain_changes_nothing():
 def test_holders_are_gone_before_others_are_touched():
     api = FakeApi(node(), [pod("a"), pod("z", gpus=1)])
     there = []
-    api.on_sleep = [lambda each: there.append((sorted(pod["metadata"]["name"] for pod in each.there), each.evictions()))]
+    api.on_sleep = [
+        lambda each: there.append((sorted(pod["metadata"]["name"] for pod in each.there), each.evictions()))
+    ]
     assert drain(api, policy=Policy(scope="all"))["drained"]
     assert api.evictions() == ["z", "a"]
     assert all("a" not in evicted for names, evicted in there if "z" in names)
@@ -106,9 +119,18 @@ def test_a_budget_that_never_gives_way_is_named_and_the_node_stays_ours():
     api = FakeApi(node(), [pod("a", gpus=1), pod("b", gpus=1)])
     api.answers["a"] = [budget("train")]
     text, found = fails(api)
-    assert "train" in text and "default/a" in text and "default/b" not in text and "60 s" in text and "state=resumed" in text and "token=r7" in text
+    assert (
+        "train" in text
+        and "default/a" in text
+        and "default/b" not in text
+        and "60 s" in text
+        and "state=resumed" in text
+        and "token=r7" in text
+    )
     assert not found["drained"] and found["mark"]["owner"] == "ours"
-    assert [(each["pod"], each["reason"], each["budget"]) for each in found["blockers"]] == [("a", "disruption_budget", "train")]
+    assert [(each["pod"], each["reason"], each["budget"]) for each in found["blockers"]] == [
+        ("a", "disruption_budget", "train")
+    ]
     # Not hammered: the waits grow.
     assert 4 <= api.evictions().count("a") <= 9
 
@@ -129,12 +151,16 @@ def test_a_server_that_is_busy_is_no_budget():
 
 def test_two_budgets_on_one_pod():
     api = FakeApi(node(), [pod("a", gpus=1)])
-    api.answers["a"] = [refusal(500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")]
+    api.answers["a"] = [
+        refusal(500, "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+    ]
     text, found = fails(api)
     assert "more than one PodDisruptionBudget" in text and found["blockers"][0]["reason"] == "server_error"
 
 
-@pytest.mark.parametrize("answer", [refusal(404), refusal(409, "uid"), refusal(403, "namespace", [("NamespaceTerminating", "it ends")])])
+@pytest.mark.parametrize(
+    "answer", [refusal(404), refusal(409, "uid"), refusal(403, "namespace", [("NamespaceTerminating", "it ends")])]
+)
 def test_a_pod_that_is_gone_is_not_held_against_the_drain(answer):
     api = FakeApi(node(), [pod("a", gpus=1)])
     api.answers["a"] = [answer]
@@ -163,19 +189,33 @@ def test_a_pod_of_the_same_name_with_another_uid_is_another_pod():
 
 
 def test_pods_that_do_not_end_are_named_with_what_holds_them():
-    api = FakeApi(node(), [
-        pod("a", gpus=1, deleted="2026-11-21T20:00:00Z", finalizers=["example.org/keep"]), pod("b", gpus=1, owner=None, deleted="2026-11-21T20:00:00Z")])
+    api = FakeApi(
+        node(),
+        [
+            pod("a", gpus=1, deleted="2026-11-21T20:00:00Z", finalizers=["example.org/keep"]),
+            pod("b", gpus=1, owner=None, deleted="2026-11-21T20:00:00Z"),
+        ],
+    )
     text, found = fails(api)
     assert "example.org/keep" in text and "2026-11-21T20:00:00Z" in text and "kubelet" in text
     assert [each["reason"] for each in found["blockers"]] == ["terminating", "terminating"] and api.evictions() == []
 
 
-@pytest.mark.parametrize(("one", "reason"), [
-    (pod("a", gpus=1, owner=None), "unmanaged"), (pod("a", gpus=1, volumes=[{"name": "x", "emptyDir": {}}]), "emptydir")])
+@pytest.mark.parametrize(
+    ("one", "reason"),
+    [
+        (pod("a", gpus=1, owner=None), "unmanaged"),
+        (pod("a", gpus=1, volumes=[{"name": "x", "emptyDir": {}}]), "emptydir"),
+    ],
+)
 def test_what_the_policy_forbids_is_said_before_anything_is_changed(one, reason):
     api = FakeApi(node(), [one, pod("b", gpus=1)])
     text, found = fails(api, Refused)
-    assert "default/a" in text and "Nothing was changed" in text and [each["reason"] for each in found["blockers"]] == [reason]
+    assert (
+        "default/a" in text
+        and "Nothing was changed" in text
+        and [each["reason"] for each in found["blockers"]] == [reason]
+    )
     assert api.stored == node() and api.evictions() == [] and not found["changed"] and found["mark"]["owner"] == "none"
 
 
@@ -187,13 +227,24 @@ def test_a_pod_that_comes_between_looking_and_cordoning_is_judged_too():
 
 
 def test_daemonset_and_mirror_pods_are_never_touched():
-    api = FakeApi(node(), [pod("d", gpus=1, owner="DaemonSet"), pod("m", gpus=1, owner="Node", annotations={"kubernetes.io/config.mirror": "x"})])
+    api = FakeApi(
+        node(),
+        [
+            pod("d", gpus=1, owner="DaemonSet"),
+            pod("m", gpus=1, owner="Node", annotations={"kubernetes.io/config.mirror": "x"}),
+        ],
+    )
     found = drain(api, policy=Policy("all", "leave", "evict", "evict"))
-    assert found["drained"] and [(each["pod"], each["reason"]) for each in found["left"]] == [("d", "daemonset"), ("m", "mirror")]
+    assert found["drained"] and [(each["pod"], each["reason"]) for each in found["left"]] == [
+        ("d", "daemonset"),
+        ("m", "mirror"),
+    ]
     assert api.evictions() == []
 
 
-@pytest.mark.parametrize(("denied", "word"), [(("patch", "nodes"), "patch nodes"), (("create", "pods"), "create pods/eviction")])
+@pytest.mark.parametrize(
+    ("denied", "word"), [(("patch", "nodes"), "patch nodes"), (("create", "pods"), "create pods/eviction")]
+)
 def test_a_missing_permission_is_named_before_the_node_is_cordoned(denied, word):
     api = FakeApi(node(), [pod("a", gpus=1)])
     api.denied = {denied}
@@ -203,7 +254,10 @@ def test_a_missing_permission_is_named_before_the_node_is_cordoned(denied, word)
 
 def test_somebody_else_writes_at_the_same_time():
     api = FakeApi(node(labels={"a": "1"}), [])
-    api.races = [lambda one: one["metadata"]["labels"].update(a="2"), lambda one: one["spec"].update(unschedulable=True)]
+    api.races = [
+        lambda one: one["metadata"]["labels"].update(a="2"),
+        lambda one: one["spec"].update(unschedulable=True),
+    ]
     found = drain(api, wanted=change.Change(labels={"b": "1"}))
     assert api.stored["metadata"]["labels"] == {"a": "2", "b": "1"}
     # The operator's cordon came between: it is found, is no part of our diff, and stays when ours is lifted.
@@ -220,14 +274,20 @@ def test_somebody_else_writes_all_the_time():
     assert "%d times" % CONFLICTS in text and not found["changed"] and "unschedulable" not in api.stored["spec"]
 
 
-@pytest.mark.parametrize("owner", [node(unschedulable=True), node(annotations={"gpufleet.lifecycle/mark": '{"token":"r8"}'}, unschedulable=True)])
+@pytest.mark.parametrize(
+    "owner",
+    [node(unschedulable=True), node(annotations={"gpufleet.lifecycle/mark": '{"token":"r8"}'}, unschedulable=True)],
+)
 def test_what_was_there_before_stays(owner):
     api = FakeApi(owner)
     assert drain(api)["mark"]["owner"] == "ours"
     one = course(api)
     one.resume(change.Change())
     assert one.answer()["mark"]["owner"] == "operator" and one.answer()["changed"]
-    assert (api.stored["spec"], api.stored["metadata"]["annotations"]) == (owner["spec"], owner["metadata"]["annotations"])
+    assert (api.stored["spec"], api.stored["metadata"]["annotations"]) == (
+        owner["spec"],
+        owner["metadata"]["annotations"],
+    )
 
 
 def test_a_resume_lifts_nothing_of_another():
@@ -244,7 +304,11 @@ def test_check_mode_says_what_would_happen_and_does_nothing():
     assert api.stored == node() and "patch node" not in api.said and api.evictions() == ["a dry", "b dry"]
     assert found["changed"] and not found["drained"] and [each["pod"] for each in found["evicted"]] == ["a"]
     assert [each["budget"] for each in found["blockers"]] == ["train"]
-    assert found["mark"]["owner"] == "ours" and found["diff"]["after"]["unschedulable"] and not found["diff"]["before"]["unschedulable"]
+    assert (
+        found["mark"]["owner"] == "ours"
+        and found["diff"]["after"]["unschedulable"]
+        and not found["diff"]["before"]["unschedulable"]
+    )
     api.answers.clear()
     assert drain(api, check=True)["drained"]
 
@@ -253,8 +317,12 @@ def test_check_mode_refuses_what_would_be_refused():
     fails(FakeApi(node(), [pod("a", gpus=1, owner=None)]), Refused, check=True)
 
 
-DEPLOY = {"nvidia.com/gpu.deploy.driver": "pre-installed", "nvidia.com/gpu.deploy.dcgm": "true", "nvidia.com/gpu-driver-upgrade-state": "upgrade-done",
-          "nvsentinel.dgxc.nvidia.com/managed": "true"}
+DEPLOY = {
+    "nvidia.com/gpu.deploy.driver": "pre-installed",
+    "nvidia.com/gpu.deploy.dcgm": "true",
+    "nvidia.com/gpu-driver-upgrade-state": "upgrade-done",
+    "nvsentinel.dgxc.nvidia.com/managed": "true",
+}
 OPERAND = pod("dcgm", owner="DaemonSet", selector={"nvidia.com/gpu.deploy.dcgm": "true"})
 
 
@@ -270,8 +338,14 @@ def test_operators_are_paused_and_resumed():
     found = drain(api)
     labels = api.stored["metadata"]["labels"]
     assert found["drained"] and found["operators"] == ["GPU Operator", "NVSentinel"] and api.there == []
-    assert labels["nvidia.com/gpu.deploy.dcgm"] == operators.PAUSED and labels["nvidia.com/gpu.deploy.driver"] == "pre-installed"
-    assert labels["nvidia.com/gpu-driver-upgrade.skip"] == "true" and labels["nvsentinel.dgxc.nvidia.com/managed"] == "false"
+    assert (
+        labels["nvidia.com/gpu.deploy.dcgm"] == operators.PAUSED
+        and labels["nvidia.com/gpu.deploy.driver"] == "pre-installed"
+    )
+    assert (
+        labels["nvidia.com/gpu-driver-upgrade.skip"] == "true"
+        and labels["nvsentinel.dgxc.nvidia.com/managed"] == "false"
+    )
     assert drain(api)["changed"] is False
     one = course(api)
     one.resume(change.Change())
@@ -281,17 +355,24 @@ def test_operators_are_paused_and_resumed():
 def test_parts_that_do_not_go_fail_the_drain():
     api = FakeApi(node(labels=DEPLOY), [OPERAND])
     text, found = fails(api)
-    assert "default/dcgm" in text and not found["drained"] and [each["reason"] for each in found["blockers"]] == ["operand"]
+    assert (
+        "default/dcgm" in text
+        and not found["drained"]
+        and [each["reason"] for each in found["blockers"]] == ["operand"]
+    )
     course(api).resume(change.Change())
     assert api.stored["metadata"]["labels"] == DEPLOY
 
 
-@pytest.mark.parametrize(("labels", "wish", "word"), [
-    (dict(DEPLOY, **{"nvidia.com/gpu.deploy.driver": "true"}), "pause", "owns the driver"),
-    (dict(DEPLOY, **{"nvidia.com/gpu-driver-upgrade-state": "drain-required"}), "pause", "under way"),
-    ({"dgxc.nvidia.com/nvsentinel-state": "remediating"}, "pause", "NVSentinel"),
-    (DEPLOY, "refuse", "operators is refuse"),
-])
+@pytest.mark.parametrize(
+    ("labels", "wish", "word"),
+    [
+        (dict(DEPLOY, **{"nvidia.com/gpu.deploy.driver": "true"}), "pause", "owns the driver"),
+        (dict(DEPLOY, **{"nvidia.com/gpu-driver-upgrade-state": "drain-required"}), "pause", "under way"),
+        ({"dgxc.nvidia.com/nvsentinel-state": "remediating"}, "pause", "NVSentinel"),
+        (DEPLOY, "refuse", "operators is refuse"),
+    ],
+)
 def test_an_operator_at_work_is_not_interrupted(labels, wish, word):
     api = FakeApi(node(labels=labels))
     text, found = fails(api, Refused, operators=wish)

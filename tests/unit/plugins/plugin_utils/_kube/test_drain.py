@@ -56,36 +56,53 @@ def test_a_pod_that_its_budget_keeps_is_asked_about_ever_more_rarely():
     assert 600 <= found["waited_s"] < 601 and [each["reason"] for each in found["blockers"]] == ["disruption_budget"]
 
 
-@pytest.mark.parametrize("put_back", [
-    lambda api: api.stored["spec"].pop("unschedulable"),
-    lambda api: api.stored["metadata"]["annotations"].clear(),
-    lambda api: api.stored["metadata"]["annotations"].update({"gpufleet.lifecycle/mark": '{"token":"r8"}'}),
-])
+@pytest.mark.parametrize(
+    "put_back",
+    [
+        lambda api: api.stored["spec"].pop("unschedulable"),
+        lambda api: api.stored["metadata"]["annotations"].clear(),
+        lambda api: api.stored["metadata"]["annotations"].update({"gpufleet.lifecycle/mark": '{"token":"r8"}'}),
+    ],
+)
 def test_a_node_that_is_put_back_meanwhile_is_drained_no_further(put_back):
     api = cluster([pod("a", gpus=1), pod("b", gpus=1)], {"a": [budget("train")]}, [after(20, put_back)])
     found = drain(api)
     assert not found["drained"] and found["waited_s"] < 40 and "msg" in found
-    assert found["changed"] and [each["pod"] for each in found["evicted"]] == ["b"] and api.said.count("patch node") == 1
+    assert (
+        found["changed"] and [each["pod"] for each in found["evicted"]] == ["b"] and api.said.count("patch node") == 1
+    )
     assert api.said[-1] == "get node", "nothing was evicted or written afterwards"
 
 
 def test_a_node_that_is_put_back_while_its_last_pod_ends_is_not_drained():
     """The pod has gone with the same look that finds the node in service."""
-    api = cluster([pod("a", gpus=1)], grace=20, on_sleep=[after(20, lambda api: api.stored["spec"].pop("unschedulable"))])
+    api = cluster(
+        [pod("a", gpus=1)], grace=20, on_sleep=[after(20, lambda api: api.stored["spec"].pop("unschedulable"))]
+    )
     found = drain(api)
     assert api.there == [] and not found["drained"] and "msg" in found
 
 
 def test_a_node_that_is_put_back_while_the_operator_leaves_is_not_drained():
-    api = cluster([OPERAND], labels=DEPLOY, on_sleep=[
-        after(5, lambda api: api.stored["spec"].pop("unschedulable")), after(5, lambda api: api.there.clear())])
+    api = cluster(
+        [OPERAND],
+        labels=DEPLOY,
+        on_sleep=[
+            after(5, lambda api: api.stored["spec"].pop("unschedulable")),
+            after(5, lambda api: api.there.clear()),
+        ],
+    )
     found = drain(api)
     assert api.there == [] and not found["drained"] and "msg" in found
 
 
 def test_what_others_write_meanwhile_is_no_part_of_the_diff():
     taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
-    api = cluster([pod("a", gpus=1)], grace=25, on_sleep=[after(3, lambda api: api.stored["spec"].setdefault("taints", []).append(taint))])
+    api = cluster(
+        [pod("a", gpus=1)],
+        grace=25,
+        on_sleep=[after(3, lambda api: api.stored["spec"].setdefault("taints", []).append(taint))],
+    )
     found = drain(api)
     assert found["drained"] and api.stored["spec"]["taints"] == [taint]
     assert found["diff"]["before"]["taints"] == found["diff"]["after"]["taints"] == []
@@ -94,4 +111,9 @@ def test_what_others_write_meanwhile_is_no_part_of_the_diff():
 def test_a_cluster_that_does_not_answer_any_more_is_told_with_what_was_done():
     away = after(20, lambda api: setattr(api, "node", mock.Mock(side_effect=KubeError("it does not answer"))))
     found = drain(cluster([pod("a", gpus=1), pod("b", gpus=1)], {"a": [budget("train")]}, [away]))
-    assert found["msg"] == "it does not answer" and found["changed"] and [each["pod"] for each in found["evicted"]] == ["b"] and not found["drained"]
+    assert (
+        found["msg"] == "it does not answer"
+        and found["changed"]
+        and [each["pod"] for each in found["evicted"]] == ["b"]
+        and not found["drained"]
+    )

@@ -344,7 +344,10 @@ def test_a_taint_of_the_drain_is_gone_before_the_gpus_are_waited_for():
     """A device plugin that does not tolerate it could not come back: the DaemonSet makes no pod on the node."""
     taint = {"key": "example.org/drained", "value": "", "effect": "NoSchedule", "state": "present"}
     api = drained()
-    api.stored["spec"]["taints"] = [{"key": taint["key"], "effect": taint["effect"]}, {"key": "other", "effect": "NoSchedule"}]
+    api.stored["spec"]["taints"] = [
+        {"key": taint["key"], "effect": taint["effect"]},
+        {"key": "other", "effect": "NoSchedule"},
+    ]
     gives(api, 0)
 
     def watch(each):

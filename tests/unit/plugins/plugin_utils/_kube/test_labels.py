@@ -21,7 +21,12 @@ def instance(profile):
 
 
 def gpu(name="NVIDIA H100 80GB HBM3", memory=85520809984, mig=0, cut=()):
-    return {"name": known(name), "memory_total_bytes": known(memory), "mig_mode_current": known(mig), "mig_instances": known([instance(p) for p in cut])}
+    return {
+        "name": known(name),
+        "memory_total_bytes": known(memory),
+        "mig_mode_current": known(mig),
+        "mig_instances": known([instance(p) for p in cut]),
+    }
 
 
 def snapshot(*gpus, driver=None, status="ok"):
@@ -34,7 +39,12 @@ def found(*gpus, **more):
 
 def test_a_whole_node():
     assert found(gpu(), gpu()) == {
-        "gpu-model": "NVIDIA-H100-80GB-HBM3", "gpu-count": "2", "gpu-memory-gib": "79", "driver-version": "535.261.03", "mig-layout": "disabled"}
+        "gpu-model": "NVIDIA-H100-80GB-HBM3",
+        "gpu-count": "2",
+        "gpu-memory-gib": "79",
+        "driver-version": "535.261.03",
+        "mig-layout": "disabled",
+    }
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,9 @@ NOW = "2026-11-21T22:00:00Z"
 
 
 def marked(token="r7", unschedulable=True, **more):
-    text = dict({"token": token, "since": NOW, "reason": "why", "unschedulable": False, "labels": {}, "earlier": None}, **more)
+    text = dict(
+        {"token": token, "since": NOW, "reason": "why", "unschedulable": False, "labels": {}, "earlier": None}, **more
+    )
     return node(unschedulable=unschedulable, annotations={MARK: json.dumps(text)})
 
 
@@ -66,14 +68,17 @@ def test_who_holds_a_node(one, owner, token):
     assert (found["previous"] is not None) == (owner == "ours")
 
 
-@pytest.mark.parametrize("one", [
-    node(),
-    node(unschedulable=True),
-    marked("r8"),
-    marked("r8", unschedulable=False),
-    node(annotations={MARK: "by hand"}, unschedulable=True),
-    node(labels={"a": "1", "b": "2"}, taints=[{"key": "x", "effect": "NoSchedule"}]),
-])
+@pytest.mark.parametrize(
+    "one",
+    [
+        node(),
+        node(unschedulable=True),
+        marked("r8"),
+        marked("r8", unschedulable=False),
+        node(annotations={MARK: "by hand"}, unschedulable=True),
+        node(labels={"a": "1", "b": "2"}, taints=[{"key": "x", "effect": "NoSchedule"}]),
+    ],
+)
 def test_what_was_found_is_put_back(one):
     during = placed(one, labels={"a": "9", "c": "3"})
     assert change.unschedulable(during) and mark.standing(during, "r7")["owner"] == "ours"
@@ -113,7 +118,9 @@ def test_a_node_that_somebody_put_back_is_schedulable_afterwards():
     assert not change.unschedulable(lifted(placed(one)))
 
 
-@pytest.mark.parametrize("one", [node(), node(unschedulable=True), marked("r8"), marked("r70"), node(annotations={MARK: "by hand"})])
+@pytest.mark.parametrize(
+    "one", [node(), node(unschedulable=True), marked("r8"), marked("r70"), node(annotations={MARK: "by hand"})]
+)
 def test_what_is_not_ours_is_not_lifted(one):
     assert change.patch(one, mark.lift(one, "r7")) is None
 

@@ -9,9 +9,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import op
 from tests.lab.kube.objects import node, pod
 
 # The labels that the GPU Operator sets on a node whose driver is the host's own.
-HOST = {"nvidia.com/gpu.deploy.driver": "pre-installed", "nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.deploy.dcgm": "true",
-        "nvidia.com/gpu.deploy.mig-manager": "false"}
-DRIVER_POD = pod("nvidia-driver-daemonset-x", owner="DaemonSet", namespace="gpu-operator", labels={"app": "nvidia-driver-daemonset"})
+HOST = {
+    "nvidia.com/gpu.deploy.driver": "pre-installed",
+    "nvidia.com/gpu.deploy.device-plugin": "true",
+    "nvidia.com/gpu.deploy.dcgm": "true",
+    "nvidia.com/gpu.deploy.mig-manager": "false",
+}
+DRIVER_POD = pod(
+    "nvidia-driver-daemonset-x", owner="DaemonSet", namespace="gpu-operator", labels={"app": "nvidia-driver-daemonset"}
+)
 MONITOR = pod("gpu-health-monitor-x", owner="DaemonSet", namespace="nvsentinel")
 
 
@@ -69,20 +75,31 @@ def test_when_a_node_cannot_be_taken_from_them(one, listed, held, word):
 def test_they_are_told_to_keep_off_by_their_own_labels():
     assert operators.keep_off(node(), []) == {}
     assert operators.keep_off(labelled(), []) == {}
-    assert operators.keep_off(node(labels={UPGRADE: "upgrade-done"}), []) == {"nvidia.com/gpu-driver-upgrade.skip": "true"}
+    assert operators.keep_off(node(labels={UPGRADE: "upgrade-done"}), []) == {
+        "nvidia.com/gpu-driver-upgrade.skip": "true"
+    }
     assert operators.keep_off(node(), [MONITOR]) == {
-        "nvsentinel.dgxc.nvidia.com/managed": "false", "k8saas.nvidia.com/ManagedByNVSentinel": "false"}
+        "nvsentinel.dgxc.nvidia.com/managed": "false",
+        "k8saas.nvidia.com/ManagedByNVSentinel": "false",
+    }
 
 
 def test_only_parts_that_run_there_are_taken_off_and_the_driver_never():
     assert operators.operands_off(labelled()) == {
-        "nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade", "nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade"}
+        "nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade",
+        "nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade",
+    }
     assert operators.operands_off(node(labels={"nvidia.com/gpu.deploy.driver": "true"})) == {}
 
 
 KEY = "nvidia.com/gpu.deploy.dcgm"
-TERMS = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
-    {"matchExpressions": [{"key": KEY, "operator": "In", "values": ["true"]}]}]}}}
+TERMS = {
+    "nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": KEY, "operator": "In", "values": ["true"]}]}]
+        }
+    }
+}
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ MIRROR = {"kubernetes.io/config.mirror": "abc"}
         (pod("other-vendor", containers=[container(1, "amd.com/gpu")]), False),
         (pod("network", containers=[container(1, "nvidia.com/hostdev")]), False),
         (pod("bare", containers=[{"name": "a"}]), False),
-        # Dynamic resource allocation, which no server that tests can start has: written by hand after the API's documentation.
+        # Dynamic resource allocation, which no server that tests can start has: written by hand after the API's
+        # documentation.
         (pod("claim", claims=[{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]), True),
         (pod("claim-of-container", containers=[container(claims=["gpu"])]), True),
     ],
@@ -56,9 +57,17 @@ ALL = pods.Policy(scope="all")
         (pods.Policy(unmanaged="evict"), pod("a", gpus=1, owner=None, volumes=EMPTYDIR), "emptydir"),
         (DEFAULT, pod("a", gpus=1, owner="DaemonSet"), "left"),
         (pods.Policy(daemonset="refuse"), pod("a", gpus=1, owner="DaemonSet"), "daemonset"),
-        (pods.Policy(scope="all", unmanaged="evict", emptydir="evict"), pod("a", owner="DaemonSet", volumes=EMPTYDIR), "left"),
+        (
+            pods.Policy(scope="all", unmanaged="evict", emptydir="evict"),
+            pod("a", owner="DaemonSet", volumes=EMPTYDIR),
+            "left",
+        ),
         (pods.Policy(daemonset="refuse", unmanaged="evict"), pod("a", gpus=1, owner="DaemonSet"), "daemonset"),
-        (pods.Policy(scope="all", unmanaged="evict", daemonset="refuse"), pod("a", owner=None, annotations=MIRROR), "left"),
+        (
+            pods.Policy(scope="all", unmanaged="evict", daemonset="refuse"),
+            pod("a", owner=None, annotations=MIRROR),
+            "left",
+        ),
         (ALL, pod("a", owner="Node", annotations=MIRROR), "left"),
         (ALL, pod("a", owner=None, phase="Succeeded"), "nothing"),
         (ALL, pod("a", owner=None, phase="Failed", gpus=1), "nothing"),
@@ -77,7 +86,10 @@ def test_what_becomes_of_a_pod(policy, one, becomes):
     else:
         assert [(each["pod"], each["reason"]) for each in found.blockers] == [("a", becomes)]
         assert found.going == [] and found.left == []
-        assert becomes.split("dir")[0] in found.blockers[0]["message"].lower() or "controller" in found.blockers[0]["message"]
+        assert (
+            becomes.split("dir")[0] in found.blockers[0]["message"].lower()
+            or "controller" in found.blockers[0]["message"]
+        )
 
 
 def test_an_owner_that_is_no_controller_does_not_make_a_pod_anew():

@@ -23,14 +23,20 @@ def test_time_slicing_as_the_device_plugin_reads_it():
     assert rendered(strategy="time_slicing", resources=[gpu()]) == {
         "version": "v1",
         "flags": {"migStrategy": "none"},
-        "sharing": {"timeSlicing": {
-            "renameByDefault": True, "failRequestsGreaterThanOne": True, "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}},
+        "sharing": {
+            "timeSlicing": {
+                "renameByDefault": True,
+                "failRequestsGreaterThanOne": True,
+                "resources": [{"name": "nvidia.com/gpu", "replicas": 4}],
+            }
+        },
     }
 
 
 def test_mps_has_no_word_about_requests_for_more_than_one():
     assert rendered(strategy="mps", rename=False, resources=[gpu(10)])["sharing"] == {
-        "mps": {"renameByDefault": False, "resources": [{"name": "nvidia.com/gpu", "replicas": 10}]}}
+        "mps": {"renameByDefault": False, "resources": [{"name": "nvidia.com/gpu", "replicas": 10}]}
+    }
 
 
 def test_nothing_shared():
@@ -38,12 +44,18 @@ def test_nothing_shared():
 
 
 def test_mig_devices_are_shared_with_the_strategy_that_offers_them():
-    assert rendered(strategy="time_slicing", mig_strategy="mixed", resources=[gpu(), gpu(2, "nvidia.com/mig-1g.10gb")])["sharing"]
+    assert rendered(strategy="time_slicing", mig_strategy="mixed", resources=[gpu(), gpu(2, "nvidia.com/mig-1g.10gb")])[
+        "sharing"
+    ]
 
 
 def test_a_config_map_of_several():
     found = sharing.config_map({"b": {}, "a": {}}, "shared", "gpu-operator")
-    assert (found["kind"], found["metadata"]["name"], found["metadata"]["namespace"]) == ("ConfigMap", "shared", "gpu-operator")
+    assert (found["kind"], found["metadata"]["name"], found["metadata"]["namespace"]) == (
+        "ConfigMap",
+        "shared",
+        "gpu-operator",
+    )
     assert list(found["data"]) == ["a", "b"]
 
 
@@ -78,10 +90,16 @@ def test_what_is_wrong_is_named(wanted, word):
     assert word in str(caught.value)
 
 
-@pytest.mark.parametrize(("configs", "more", "word"), [
-    ({}, {}, "empty"), ([1], {}, "no mapping"), ({"a b": {}}, {}, "its name"), ({"a": {}}, {"name": "A_b"}, "name 'A_b'"),
-    ({"a": {}}, {"namespace": ""}, "namespace ''"),
-])
+@pytest.mark.parametrize(
+    ("configs", "more", "word"),
+    [
+        ({}, {}, "empty"),
+        ([1], {}, "no mapping"),
+        ({"a b": {}}, {}, "its name"),
+        ({"a": {}}, {"name": "A_b"}, "name 'A_b'"),
+        ({"a": {}}, {"namespace": ""}, "namespace ''"),
+    ],
+)
 def test_names(configs, more, word):
     with pytest.raises(KubeError) as caught:
         sharing.config_map(configs, **more)
@@ -95,7 +113,14 @@ def test_texts_and_numbers_of_ansible_are_written_too():
     class Number(int):
         """The same."""
 
-    wanted = {Text("a"): {Text("strategy"): Text("time_slicing"), "mig_strategy": Text("mixed"),
-                          "resources": [{"name": Text("nvidia.com/gpu"), "replicas": Number(4)}]}}
+    wanted = {
+        Text("a"): {
+            Text("strategy"): Text("time_slicing"),
+            "mig_strategy": Text("mixed"),
+            "resources": [{"name": Text("nvidia.com/gpu"), "replicas": Number(4)}],
+        }
+    }
     found = yaml.safe_load(sharing.config_map(wanted)["data"]["a"])
-    assert found["flags"] == {"migStrategy": "mixed"} and found["sharing"]["timeSlicing"]["resources"] == [{"name": "nvidia.com/gpu", "replicas": 4}]
+    assert found["flags"] == {"migStrategy": "mixed"} and found["sharing"]["timeSlicing"]["resources"] == [
+        {"name": "nvidia.com/gpu", "replicas": 4}
+    ]

@@ -124,7 +124,9 @@ def test_the_ledger_names_the_process_that_holds_the_lock_and_decides_nothing(tm
     done = []
     try:
         impatient = store.Store(url, patience_s=0.1)
-        with pytest.raises(store.StoreError, match="did not answer: process %d has held .*Nothing was decided" % process.pid):
+        with pytest.raises(
+            store.StoreError, match="did not answer: process %d has held .*Nothing was decided" % process.pid
+        ):
             impatient.transact("r", lambda connection, repeated: done.append(1))
         with pytest.raises(store.StoreError, match="process %d has held" % process.pid), impatient.reading():
             done.append(2)

@@ -27,7 +27,9 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.view
 pytestmark = pytest.mark.cores
 ROOT = pathlib.Path(__file__).resolve().parents[5]
 
-sqlalchemy = pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+sqlalchemy = pytest.importorskip(
+    "sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it"
+)
 
 
 @pytest.fixture
@@ -36,10 +38,26 @@ def ledger(tmp_path, url):
 
 
 def plan(transaction, *names, run="r", racks=1, **states):
-    nodes = {name: {"state": states.get(name, "pending"), "from": "1.0", "to": "2.0", "domains": {"rack": "r%d" % (number % racks)}}
-             for number, name in enumerate(names)}
+    nodes = {
+        name: {
+            "state": states.get(name, "pending"),
+            "from": "1.0",
+            "to": "2.0",
+            "domains": {"rack": "r%d" % (number % racks)},
+        }
+        for number, name in enumerate(names)
+    }
     order = [name for name in names if nodes[name]["state"] == "pending"]
-    transaction.append("plan", run=run, rollout_id="r1", target="2.0", order=order, nodes=nodes, policy=limits.complete({}, 3), sha256="f")
+    transaction.append(
+        "plan",
+        run=run,
+        rollout_id="r1",
+        target="2.0",
+        order=order,
+        nodes=nodes,
+        policy=limits.complete({}, 3),
+        sha256="f",
+    )
 
 
 def go(transaction, name, phase="drain"):
@@ -61,7 +79,10 @@ def test_what_was_written_is_there_for_the_next_one(ledger, tmp_path, url):
     ledger.transact(lambda transaction: plan(transaction, "a", "b"))
     ledger.transact(lambda transaction: go(transaction, "a"))
     other = ledger_module.Ledger(str(tmp_path), "r1", url)
-    assert [(node.name, node.state, node.position) for node in other.view().nodes.everything()] == [("a", "draining", 0), ("b", "pending", 1)]
+    assert [(node.name, node.state, node.position) for node in other.view().nodes.everything()] == [
+        ("a", "draining", 0),
+        ("b", "pending", 1),
+    ]
     assert [event["event"] for event in other.events()] == ["plan", "grant"]
     assert all(event["time"].endswith("Z") for event in other.events())
     assert other.last_id() == "r1"
@@ -82,7 +103,9 @@ def test_no_transaction_is_open_while_a_story_is_read(ledger, tmp_path, url, mon
         if len(taken) < 4:
             taken.append(None)
             monkeypatch.setattr(ledger_module.json, "loads", real)
-            writer.transact(lambda transaction: transaction.append("control", run="r", verb="pause", user="kim", reason="x"))
+            writer.transact(
+                lambda transaction: transaction.append("control", run="r", verb="pause", user="kim", reason="x")
+            )
             monkeypatch.setattr(ledger_module.json, "loads", loads)
         return real(body)
 
@@ -93,7 +116,7 @@ def test_no_transaction_is_open_while_a_story_is_read(ledger, tmp_path, url, mon
     assert len(taken) == 4
     assert [event["event"] for event in found[:6]] == ["plan"] + ["step"] * 5, "in order, and none twice"
     assert [event["detail"] for event in found[1:6]] == list("01234")
-    assert found == ledger.events()[:len(found)]
+    assert found == ledger.events()[: len(found)]
 
 
 def test_the_rows_are_what_the_events_amount_to(ledger):
@@ -114,11 +137,17 @@ def test_the_rows_are_what_the_events_amount_to(ledger):
     )
     ledger.transact(lambda transaction: transaction.append("state", run="r", node="a", state="rolled_back"))
     view, replayed = ledger.view(), state.reduce(ledger.events())
-    assert [dataclasses.asdict(node) for node in view.nodes.everything()] == [dataclasses.asdict(node) for node in replayed.nodes.everything()]
+    assert [dataclasses.asdict(node) for node in view.nodes.everything()] == [
+        dataclasses.asdict(node) for node in replayed.nodes.everything()
+    ]
     assert {key: getattr(view, key) for key in ledger_module.HEAD} == {
         key: getattr(replayed, key) for key in ledger_module.HEAD
     }
-    assert (view.nodes.get("a").state, view.nodes.get("a").failure, view.policy["max_down"]) == ("rolled_back", "hard", 3)
+    assert (view.nodes.get("a").state, view.nodes.get("a").failure, view.policy["max_down"]) == (
+        "rolled_back",
+        "hard",
+        3,
+    )
 
 
 def test_the_stored_nodes_answer_as_those_in_memory_do(ledger):
@@ -134,9 +163,16 @@ def test_the_stored_nodes_answer_as_those_in_memory_do(ledger):
         memory = state.reduce(ledger.events() + transaction.added).nodes
         assert stored.count() == memory.count()
         for present in (None, set(), {"n01", "n04", "n05", "n06", "n10", "n29", "stranger"}, set(names)):
-            for barred in (None, lambda places: True, lambda places: places["rack"] == "r1", lambda places: places["rack"] == "r0"):
+            for barred in (
+                None,
+                lambda places: True,
+                lambda places: places["rack"] == "r1",
+                lambda places: places["rack"] == "r0",
+            ):
                 for before in (0, 8, 30):
-                    assert list(stored.waiting_before(before, present, barred)) == list(memory.waiting_before(before, present, barred))
+                    assert list(stored.waiting_before(before, present, barred)) == list(
+                        memory.waiting_before(before, present, barred)
+                    )
         for states in (("done",), state.IN_FLIGHT, state.FAILED, ("pending", "skipped")):
             assert [node.name for node in stored.having(*states)] == [node.name for node in memory.having(*states)]
         assert [node.name for node in stored.everything()] == [node.name for node in memory.everything()]
@@ -153,12 +189,23 @@ def test_the_flag_of_an_orphaned_node_is_stored_under_the_name_that_earlier_vers
     ledger.transact(lambda transaction: plan(transaction, "a", "b"))
     ledger.transact(lambda transaction: go(transaction, "a"))
     nodes = {"a": {"state": "pending", "suspect": True}, "b": {"state": "pending"}}
-    ledger.transact(lambda transaction: transaction.append(
-        "plan", run="s", target="2.0", sha256="f" * 64, order=["a", "b"], nodes=nodes, policy=limits.complete({}, 10)))
+    ledger.transact(
+        lambda transaction: transaction.append(
+            "plan",
+            run="s",
+            target="2.0",
+            sha256="f" * 64,
+            order=["a", "b"],
+            nodes=nodes,
+            policy=limits.complete({}, 10),
+        )
+    )
     with ledger.store.reading() as connection:
         rows = connection.exec_driver_sql("SELECT name, suspect, body FROM gpufleet_node ORDER BY name").all()
     assert [(name, bool(flag), ledger_module.json.loads(body)["suspect"]) for name, flag, body in rows] == [
-        ("a", True, True), ("b", False, False)]
+        ("a", True, True),
+        ("b", False, False),
+    ]
     assert ledger.look(lambda view: [node.name for node in view.nodes.orphaned()]) == ["a"]
 
 
@@ -172,8 +219,12 @@ NAMES = ["n%03d" % number for number in range(400)]
 
 
 def racks(full, number=1):
-    """By node its failure domains: NUMBER racks hold those before place FULL, each of the others has a rack of its own."""
-    return {name: {"rack": "r%d" % (place % number) if place < full else "r-" + name} for place, name in enumerate(NAMES)}
+    """By node its failure domains: NUMBER racks hold those before place FULL, each of the others has a rack of its
+    own.
+    """
+    return {
+        name: {"rack": "r%d" % (place % number) if place < full else "r-" + name} for place, name in enumerate(NAMES)
+    }
 
 
 WINDOW, WAVES, CAPS = {"max_down": 5}, {"max_down": 5, "waves": [10]}, {"max_down": 5, "domain_caps": {"rack": 1}}
@@ -200,11 +251,21 @@ WINDOW, WAVES, CAPS = {"max_down": 5}, {"max_down": 5, "waves": [10]}, {"max_dow
 def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(
     ledger, monkeypatch, policy, present, places, answer, first
 ):
-    """Rows and calls are counted, and not time: 350 nodes are before the one that asks, and the first of them is down."""
+    """Rows and calls are counted, and not time: 350 nodes are before the one that asks, and the first of them is
+    down.
+    """
     monkeypatch.setattr(ledger_module, "BATCH", 10)
     nodes = {name: {"state": "pending", "from": "1.0", "to": "2.0", "domains": places[name]} for name in NAMES}
     complete = limits.complete(policy, len(NAMES))
-    event = {"run": "r", "rollout_id": "r1", "target": "2.0", "order": NAMES, "nodes": nodes, "policy": complete, "sha256": "f"}
+    event = {
+        "run": "r",
+        "rollout_id": "r1",
+        "target": "2.0",
+        "order": NAMES,
+        "nodes": nodes,
+        "policy": complete,
+        "sha256": "f",
+    }
     ledger.transact(lambda transaction: transaction.append("plan", **event))
     ledger.transact(lambda transaction: [go(transaction, NAMES[0], phase) for phase in ("drain", "down")])
     batches, one, rows, asked = ledger_module.StoredNodes._waiting, ledger_module.StoredNodes.get, [], []
@@ -226,19 +287,31 @@ def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_fir
     names = ["n%02d" % number for number in range(12)]
     ledger.transact(lambda transaction: plan(transaction, *names, racks=2))
     with ledger.store.engine.begin() as connection:
-        for statement in ("DROP INDEX gpufleet_node_place", "ALTER TABLE gpufleet_node DROP COLUMN domains",
-                          "CREATE INDEX gpufleet_node_state ON gpufleet_node (rollout_id, state)",
-                          "DELETE FROM gpufleet_meta WHERE name = 'node_domains'"):
+        for statement in (
+            "DROP INDEX gpufleet_node_place",
+            "ALTER TABLE gpufleet_node DROP COLUMN domains",
+            "CREATE INDEX gpufleet_node_state ON gpufleet_node (rollout_id, state)",
+            "DELETE FROM gpufleet_meta WHERE name = 'node_domains'",
+        ):
             connection.exec_driver_sql(statement)
 
     def columns(found):
         with found.store.engine.connect() as connection:
             inspector = sqlalchemy.inspect(connection)
-            return ("domains" in [column["name"] for column in inspector.get_columns("gpufleet_node")],
-                    sorted(index["name"] for index in inspector.get_indexes("gpufleet_node") if index["name"].startswith("gpufleet_")))
+            return (
+                "domains" in [column["name"] for column in inspector.get_columns("gpufleet_node")],
+                sorted(
+                    index["name"]
+                    for index in inspector.get_indexes("gpufleet_node")
+                    if index["name"].startswith("gpufleet_")
+                ),
+            )
 
     def waiting(view):
-        return [list(view.nodes.waiting_before(9, present, lambda places: places["rack"] == "r0")) for present in (None, {"n01", "n04", "n07"})]
+        return [
+            list(view.nodes.waiting_before(9, present, lambda places: places["rack"] == "r0"))
+            for present in (None, {"n01", "n04", "n07"})
+        ]
 
     before, expected = (False, ["gpufleet_node_state"]), [["n01", "n03", "n05", "n07"], ["n01", "n07"]]
     old = ledger_module.Ledger(str(tmp_path), "r1", url)
@@ -253,12 +326,19 @@ def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_fir
     assert columns(old) == before, "all of a transaction or nothing"
     assert ledger_module.Ledger(str(tmp_path), "r1", url).look(waiting) == expected
     writer = ledger_module.Ledger(str(tmp_path), "r1", url)
-    assert writer.transact(lambda transaction: go(transaction, "n01") or waiting(transaction.view)) == [["n03", "n05", "n07"], ["n07"]]
+    assert writer.transact(lambda transaction: go(transaction, "n01") or waiting(transaction.view)) == [
+        ["n03", "n05", "n07"],
+        ["n07"],
+    ]
     assert columns(writer) == (True, ["gpufleet_node_place"])
     later = ledger_module.Ledger(str(tmp_path), "r1", url)
     assert later.look(waiting) == [["n03", "n05", "n07"], ["n07"]] and later.view().nodes.get("n01").state == "draining"
     later.transact(lambda transaction: go(transaction, "n00"))
-    later.transact(lambda transaction: [transaction.append("state", run="r", node=name, state="pending") for name in ("n00", "n01")])
+    later.transact(
+        lambda transaction: [
+            transaction.append("state", run="r", node=name, state="pending") for name in ("n00", "n01")
+        ]
+    )
     assert later.look(waiting) == expected, "rows with and without the column"
 
 
@@ -289,7 +369,10 @@ def _count_up(directory, url, times):
 
 def test_writers_beside_each_other_lose_nothing(ledger, tmp_path, url):
     ledger.transact(lambda transaction: plan(transaction, "a"))
-    writers = [multiprocessing.get_context("fork").Process(target=_count_up, args=(str(tmp_path), url, 10)) for dummy in range(4)]
+    writers = [
+        multiprocessing.get_context("fork").Process(target=_count_up, args=(str(tmp_path), url, 10))
+        for dummy in range(4)
+    ]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -462,7 +545,15 @@ def test_names_that_would_leave_the_directory_are_refused(tmp_path, name):
         ledger_module.check_node(name)
 
 
-@pytest.mark.parametrize("text", ["database or disk is full", "unable to open database file", "attempt to write a readonly database", "disk I/O error"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "database or disk is full",
+        "unable to open database file",
+        "attempt to write a readonly database",
+        "disk I/O error",
+    ],
+)
 def test_a_file_that_waiting_does_not_mend_is_told_at_once(tmp_path, text):
     broken = store.Store("sqlite:///%s" % (tmp_path / "ledger.sqlite"), patience_s=600)
 
@@ -543,7 +634,10 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
     view = ledger.view()
     assert (view.paused, view.policy["max_down"], view.policy["node_s"]) == ("kim: why", 2, 30)
     assert (view.nodes.get("b").state, view.nodes.get("d").order) == ("skipped", "skipped by kim: why")
-    assert gate.decide(view, state.DRAIN, "a").answer == "wait" and "paused by kim" in gate.decide(view, state.DRAIN, "a").reason
+    assert (
+        gate.decide(view, state.DRAIN, "a").answer == "wait"
+        and "paused by kim" in gate.decide(view, state.DRAIN, "a").reason
+    )
     # The run that took over dies as well.
     planned_again(ledger, found, limits.complete({"max_down": 1, "node_s": 30}, 4), run="t")
     assert (ledger.view().paused, ledger.view().policy["max_down"], ledger.view().nodes.get("b").state) == (
@@ -569,7 +663,9 @@ def test_a_stop_whose_controller_died_waits_for_a_word(ledger):
     )
     planned_again(ledger, [Probe(name, version="1.0") for name in "ab"])
     view = ledger.view()
-    assert view.stopped == "" and gate.decide(view, state.DRAIN, "a") == gate.Decision("wait", "paused by kim: wrong version (it was a stop)")
+    assert view.stopped == "" and gate.decide(view, state.DRAIN, "a") == gate.Decision(
+        "wait", "paused by kim: wrong version (it was a stop)"
+    )
     ledger.transact(
         lambda transaction: transaction.append(
             "control", run="s", verb="resume", user="kim", reason="the right one now"
@@ -611,7 +707,10 @@ def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(ledger):
 
 def test_the_tables_are_there_once_the_store_was_imported_and_are_the_same_for_every_ledger(tmp_path):
     """A task is done by a copy of the process that imported it."""
-    asked = "import tests.unit.conftest\nfrom %s import store\nprint(store.tables.cache_info().currsize)" % store.__name__.rpartition(".")[0]
+    asked = (
+        "import tests.unit.conftest\nfrom %s import store\nprint(store.tables.cache_info().currsize)"
+        % store.__name__.rpartition(".")[0]
+    )
     found = subprocess.run([sys.executable, "-c", asked], cwd=str(ROOT), stdout=subprocess.PIPE, text=True, check=True)
     assert found.stdout == "1\n"
     one, other = (

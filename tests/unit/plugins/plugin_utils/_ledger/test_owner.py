@@ -58,7 +58,16 @@ def claim(ledger, run, names, who, break_lock=False, now=NOW):
     def work(transaction):
         owner.claim(transaction, ledger.rollout_id, run, names, who, break_lock, now=now)
         nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
-        transaction.append("plan", run=run, rollout_id="x", target="2", order=list(names), nodes=nodes, policy=limits.complete({}, 1), sha256="f")
+        transaction.append(
+            "plan",
+            run=run,
+            rollout_id="x",
+            target="2",
+            order=list(names),
+            nodes=nodes,
+            policy=limits.complete({}, 1),
+            sha256="f",
+        )
 
     ledger.transact(work)
 
@@ -190,7 +199,9 @@ def machine(tmp_path):
         (-600, 60, {"pid_namespace": "pid:[2]"}, "unknown"),
     ],
 )
-def test_a_machine_of_the_same_name_with_another_boot_is_only_dead_when_it_was_silent_since_before_this_boot(machine, heard, after, change, expected):
+def test_a_machine_of_the_same_name_with_another_boot_is_only_dead_when_it_was_silent_since_before_this_boot(
+    machine, heard, after, change, expected
+):
     them = dict(owner.place(str(machine)), boot_id="other", pid=1, started=1, **change)
     said = None if heard is None else timestamp(BOOTED + datetime.timedelta(seconds=heard))
     now = BOOTED + datetime.timedelta(seconds=after)
@@ -200,7 +211,9 @@ def test_a_machine_of_the_same_name_with_another_boot_is_only_dead_when_it_was_s
         assert bool(owner.refusal("x", record, [], True, now, proc=str(machine))) == (expected != "dead")
     if expected == "dead":
         (machine / "stat").write_text("cpu 1 2 3\n")
-        assert owner.liveness(them, str(machine), said, now) == "unknown", "it cannot be told when this machine was booted"
+        assert owner.liveness(them, str(machine), said, now) == "unknown", (
+            "it cannot be told when this machine was booted"
+        )
 
 
 def test_a_cloned_controller_takes_no_live_rollout_over(ledger):
@@ -302,7 +315,10 @@ def test_of_two_rollouts_that_share_a_node_and_start_at_once_one_begins(ledger, 
     ledger.transact(lambda transaction: None)  # the tables are there
     context = multiprocessing.get_context("fork")
     barrier, answers = context.Barrier(2), context.Queue()
-    both = [context.Process(target=_begin, args=(str(tmp_path), url, "r%d" % (10 + number), mine, barrier, answers)) for number, mine in enumerate(names)]
+    both = [
+        context.Process(target=_begin, args=(str(tmp_path), url, "r%d" % (10 + number), mine, barrier, answers))
+        for number, mine in enumerate(names)
+    ]
     for process in both:
         process.start()
     said = dict(answers.get(timeout=600) for dummy in both)

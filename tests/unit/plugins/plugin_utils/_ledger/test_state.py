@@ -12,11 +12,17 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, TIME, grant
 
-# Runs on main only: it decides; all it takes of the module is the list of its options, and of the ledger the way it writes a time.
+# Runs on main only: it decides; all it takes of the module is the list of its options, and of the ledger the way it
+# writes a time.
 
 
 def plan_event(*names, run="r", policy=None, **overrides):
-    nodes = {name: dict({"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domains": {}}, **overrides.get(name, {})) for name in names}
+    nodes = {
+        name: dict(
+            {"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domains": {}}, **overrides.get(name, {})
+        )
+        for name in names
+    }
     order = [name for name in names if nodes[name]["state"] == "pending"]
     return {
         "event": "plan",
@@ -114,9 +120,21 @@ def test_another_plan_starts_again_and_ends_open_steps():
 
 
 def test_a_node_that_was_drained_and_resumed_is_pending_again():
-    events = [plan_event("a"), grant("a"), event("step", "a", 2, step="drain"), event("state", "a", 3, state="pending", reason="the budget is spent")]
+    events = [
+        plan_event("a"),
+        grant("a"),
+        event("step", "a", 2, step="drain"),
+        event("state", "a", 3, state="pending", reason="the budget is spent"),
+    ]
     node = reduce(events).nodes.get("a")
-    assert (node.state, node.ticket, node.went, node.ended, node.failure, node.reason) == ("pending", None, None, None, "", "the budget is spent")
+    assert (node.state, node.ticket, node.went, node.ended, node.failure, node.reason) == (
+        "pending",
+        None,
+        None,
+        None,
+        "",
+        "the budget is spent",
+    )
     assert state_of(events + [grant("a", second=4)]) == "draining"
 
 
@@ -127,8 +145,15 @@ def test_events_of_a_run_that_was_taken_over_count_for_nothing():
 
 @pytest.mark.parametrize(
     "outcomes, step, expected",
-    [([], 1, 1), (["done"], 1, 2),
-     (["done"] * 9, 1, 4), (["done", "done", "failed"], 1, 1), (["done"] * 3 + ["lost"], 1, 2), (["skipped"], 1, 1), (["done"], 2, 3)],
+    [
+        ([], 1, 1),
+        (["done"], 1, 2),
+        (["done"] * 9, 1, 4),
+        (["done", "done", "failed"], 1, 1),
+        (["done"] * 3 + ["lost"], 1, 2),
+        (["skipped"], 1, 1),
+        (["done"], 2, 3),
+    ],
 )
 def test_the_window_grows_with_success_and_is_halved_by_failure(outcomes, step, expected):
     names = ["n%d" % number for number in range(len(outcomes))]
@@ -140,7 +165,9 @@ def test_the_window_grows_with_success_and_is_halved_by_failure(outcomes, step, 
 
 
 def control(verb, second=5, **fields):
-    return dict({"event": "control", "run": "r", "time": TIME % second, "verb": verb, "user": "kim", "reason": "why"}, **fields)
+    return dict(
+        {"event": "control", "run": "r", "time": TIME % second, "verb": verb, "user": "kim", "reason": "why"}, **fields
+    )
 
 
 def test_what_an_operator_says():
@@ -151,8 +178,14 @@ def test_what_an_operator_says():
     assert reduce(events + [control("stop")]).stopped == "kim: why"
     assert reduce(events + [control("set_budget", policy={"max_down": 7})]).policy["max_down"] == 7
     skipped = reduce(events + [control("skip", node="a"), control("skip", node="b")])
-    assert (skipped.nodes.get("a").state, skipped.nodes.get("b").state, skipped.nodes.get("b").order) == ("skipped", "draining", "skipped by kim: why")
-    back = reduce(events + [control("skip", node="b"), event("state", "b", 6, state="pending", reason="not taken down")])
+    assert (skipped.nodes.get("a").state, skipped.nodes.get("b").state, skipped.nodes.get("b").order) == (
+        "skipped",
+        "draining",
+        "skipped by kim: why",
+    )
+    back = reduce(
+        events + [control("skip", node="b"), event("state", "b", 6, state="pending", reason="not taken down")]
+    )
     assert (back.nodes.get("b").state, back.nodes.get("b").reason) == ("skipped", "skipped by kim: why")
     again = reduce(events + [control("retry", node="c"), control("retry", node="b"), control("retry", node="stranger")])
     assert [again.nodes.get(name).state for name in "bc"] == ["draining", "pending"]
@@ -208,9 +241,15 @@ def test_times_of_the_ledger_compare_as_texts():
 
 @pytest.mark.parametrize(
     "steps, down, expected",
-    [([], False, "sick"), (["evidence"], False, "sick"), (["prestage"], False, "soft"),
-     (["prestage", "evidence"], False, "sick"), (["prestage", "evidence", "drain"], False, "soft"),
-     (["evidence", "drain", "stop"], True, "hard"), (["evidence"], True, "hard")],
+    [
+        ([], False, "sick"),
+        (["evidence"], False, "sick"),
+        (["prestage"], False, "soft"),
+        (["prestage", "evidence"], False, "sick"),
+        (["prestage", "evidence", "drain"], False, "soft"),
+        (["evidence", "drain", "stop"], True, "hard"),
+        (["evidence"], True, "hard"),
+    ],
 )
 def test_the_class_of_a_failure_says_how_far_the_node_came(steps, down, expected):
     node = state.Node("a", "down" if down else "draining", steps=[state.Step(name, TIME % 1) for name in steps])
@@ -219,7 +258,12 @@ def test_the_class_of_a_failure_says_how_far_the_node_came(steps, down, expected
 
 @pytest.mark.parametrize(("ended", "status"), [("quarantined", "ok"), ("lost", "failed")])
 def test_what_led_to_a_quarantine_failed_and_the_quarantine_is_well_once_its_marker_is_written(ended, status):
-    events = [plan_event("a"), grant("a"), event("step", "a", 2, step="rollback_reboot"), event("step", "a", 3, step="quarantine")]
+    events = [
+        plan_event("a"),
+        grant("a"),
+        event("step", "a", 2, step="rollback_reboot"),
+        event("step", "a", 3, step="quarantine"),
+    ]
     node = reduce(events + [event("state", "a", 4, state=ended)]).nodes.get("a")
     assert [(step.name, step.status) for step in node.steps] == [("rollback_reboot", "failed"), ("quarantine", status)]
     node = reduce(events[:-1] + [event("state", "a", 4, state=ended)]).nodes.get("a")
@@ -257,7 +301,9 @@ def test_verdict(states, expected):
 @pytest.mark.parametrize("verb", state.VERBS)
 def test_whatever_an_operator_may_say_can_be_taken_in(verb):
     assert verb in rollout_control.ARGUMENT_SPEC["verb"]["choices"]
-    view = reduce([plan_event("a"), control(verb, node="a", policy={}) if verb in state.OF_NODES else control(verb, policy={})])
+    view = reduce(
+        [plan_event("a"), control(verb, node="a", policy={}) if verb in state.OF_NODES else control(verb, policy={})]
+    )
     assert view.run == "r"
 
 
@@ -265,26 +311,32 @@ def test_every_verb_of_the_module_is_one():
     assert set(rollout_control.ARGUMENT_SPEC["verb"]["choices"]) == set(state.VERBS) | {"status"}
 
 
-@pytest.mark.parametrize("steps, expected", [
-    ((), ""),
-    (("prestage",), ""),
-    (("prestage", "evidence", "drain"), ""),
-    (("drain", "stop"), state.STOPPED),
-    (("drain", "stop", "install"), state.CHANGED),
-    (("stop", "install", "validate", "return"), state.SERVING),
-    (("stop", "install", "rollback_install"), state.PUT_BACK),
-    # What comes after a failure changes no driver: how far the node came before it decides.
-    (("drain", "stop", "rollback_start"), state.STOPPED),
-    (("drain", "rollback_start"), ""),
-    (("drain", "stop", "quarantine"), state.STOPPED),
-    (("stop", "install", "quarantine"), state.CHANGED),
-    (("stop", "install", "rollback_validate", "rollback_start"), state.PUT_BACK),
-])
+@pytest.mark.parametrize(
+    "steps, expected",
+    [
+        ((), ""),
+        (("prestage",), ""),
+        (("prestage", "evidence", "drain"), ""),
+        (("drain", "stop"), state.STOPPED),
+        (("drain", "stop", "install"), state.CHANGED),
+        (("stop", "install", "validate", "return"), state.SERVING),
+        (("stop", "install", "rollback_install"), state.PUT_BACK),
+        # What comes after a failure changes no driver: how far the node came before it decides.
+        (("drain", "stop", "rollback_start"), state.STOPPED),
+        (("drain", "rollback_start"), ""),
+        (("drain", "stop", "quarantine"), state.STOPPED),
+        (("stop", "install", "quarantine"), state.CHANGED),
+        (("stop", "install", "rollback_validate", "rollback_start"), state.PUT_BACK),
+    ],
+)
 def test_how_far_a_dead_controller_came(steps, expected):
     assert state.reached(steps) == expected
 
 
-@pytest.mark.parametrize("step", ["rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate", "rollback_start", "quarantine"])
+@pytest.mark.parametrize(
+    "step",
+    ["rollback_install", "rollback_prove", "rollback_reboot", "rollback_validate", "rollback_start", "quarantine"],
+)
 def test_no_ticket_that_ran_out_keeps_a_node_from_being_put_back_or_marked(step):
     view = state.Rollout(sha256="s")
     node = state.Node(name="a", ticket=state.Ticket("t", state.DRAIN, TIME % 0, TIME % 1, sha256="s"))
@@ -293,13 +345,25 @@ def test_no_ticket_that_ran_out_keeps_a_node_from_being_put_back_or_marked(step)
 
 def changed(*steps, ended=None):
     """The story of a node that went through these steps of phase down, and how it ended."""
-    story = [plan_event("a"), grant("a"), grant("a", "down")] + [event("step", "a", second, step=name) for second, name in enumerate(steps, start=2)]
+    story = [plan_event("a"), grant("a"), grant("a", "down")] + [
+        event("step", "a", second, step=name) for second, name in enumerate(steps, start=2)
+    ]
     return story + ([event("state", "a", 30, state=ended, reason="it is gone")] if ended else [])
 
 
-@pytest.mark.parametrize("steps, ended, expected", [
-    (("install",), None, True), (("install",), "lost", True), (("install",), "quarantined", True), (("install", "validate"), "done", False),
-    (("install", "rollback_validate"), "rolled_back", False), (("stop",), "lost", True), ((), "lost", False), ((), "failed", False)])
+@pytest.mark.parametrize(
+    "steps, ended, expected",
+    [
+        (("install",), None, True),
+        (("install",), "lost", True),
+        (("install",), "quarantined", True),
+        (("install", "validate"), "done", False),
+        (("install", "rollback_validate"), "rolled_back", False),
+        (("stop",), "lost", True),
+        ((), "lost", False),
+        ((), "failed", False),
+    ],
+)
 def test_what_was_changed_is_unproven_until_it_passed(steps, ended, expected):
     assert state.unproven(reduce(changed(*steps, ended=ended)).nodes.get("a")) is expected
 

@@ -23,24 +23,49 @@ def node(result, **more):
     return fleet.document(["n"], {"n": result}, **more)["nodes"]["n"]
 
 
-@pytest.mark.parametrize(("verdicts", "expected"), [
-    ([], "unknown"), (["pass"], "pass"), (["pass", "pass"], "pass"), (["pass", "unknown"], "unknown"), (["unknown", "fail"], "fail"),
-    (["fail", "pass"], "fail"),
-    (["PASS"], "unknown"), ([None, "pass"], "unknown"), (["fine", "fail"], "fail")])
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ([], "unknown"),
+        (["pass"], "pass"),
+        (["pass", "pass"], "pass"),
+        (["pass", "unknown"], "unknown"),
+        (["unknown", "fail"], "fail"),
+        (["fail", "pass"], "fail"),
+        (["PASS"], "unknown"),
+        ([None, "pass"], "unknown"),
+        (["fine", "fail"], "fail"),
+    ],
+)
 def test_the_worst_verdict_wins(verdicts, expected):
     for order in itertools.permutations(verdicts):
         assert fleet.worst(order) == expected
 
 
-@pytest.mark.parametrize(("result", "verdict", "state"), [
-    (PASS, "pass", "judged"), (FAIL, "fail", "judged"), (UNKNOWN, "unknown", "judged"),
-    (samples.unreachable(), "unknown", "unreachable"), (samples.failed(), "unknown", "failed"),
-    (None, "unknown", "missing"), ({}, "unknown", "missing"), ({"skipped": True, "skip_reason": "Conditional result was False"}, "unknown", "missing"),
-    ({"changed": False}, "unknown", "failed"), ({"health": {"verdict": "pass"}}, "unknown", "failed"),
-    ({"health": {"verdict": "pass", "checks": []}}, "unknown", "failed"), ({"health": "pass"}, "unknown", "failed"), ("pass", "unknown", "missing"),
-    (dict(PASS, unreachable=True, msg="gone"), "unknown", "unreachable"),
-    ({"failed": True, "msg": "Timed out after 300 second(s).", "timedout": {"period": 300}}, "unknown", "unreachable"),
-])
+@pytest.mark.parametrize(
+    ("result", "verdict", "state"),
+    [
+        (PASS, "pass", "judged"),
+        (FAIL, "fail", "judged"),
+        (UNKNOWN, "unknown", "judged"),
+        (samples.unreachable(), "unknown", "unreachable"),
+        (samples.failed(), "unknown", "failed"),
+        (None, "unknown", "missing"),
+        ({}, "unknown", "missing"),
+        ({"skipped": True, "skip_reason": "Conditional result was False"}, "unknown", "missing"),
+        ({"changed": False}, "unknown", "failed"),
+        ({"health": {"verdict": "pass"}}, "unknown", "failed"),
+        ({"health": {"verdict": "pass", "checks": []}}, "unknown", "failed"),
+        ({"health": "pass"}, "unknown", "failed"),
+        ("pass", "unknown", "missing"),
+        (dict(PASS, unreachable=True, msg="gone"), "unknown", "unreachable"),
+        (
+            {"failed": True, "msg": "Timed out after 300 second(s).", "timedout": {"period": 300}},
+            "unknown",
+            "unreachable",
+        ),
+    ],
+)
 def test_a_node_is_what_its_result_shows(result, verdict, state):
     entry = node(result)
     assert (entry["verdict"], entry["state"], entry["fails"]) == (verdict, state, verdict != "pass")
@@ -68,11 +93,23 @@ def test_a_damaged_verdict_never_looks_better(damage):
     assert node(result)["verdict"] == "unknown"
 
 
-@pytest.mark.parametrize(("fail_on", "failing"), [
-    (["fail", "unknown"], ["f", "gone", "u"]), (["fail"], ["f", "gone"]), (["unknown"], ["gone", "u"]), ([], ["gone"])])
+@pytest.mark.parametrize(
+    ("fail_on", "failing"),
+    [
+        (["fail", "unknown"], ["f", "gone", "u"]),
+        (["fail"], ["f", "gone"]),
+        (["unknown"], ["gone", "u"]),
+        ([], ["gone"]),
+    ],
+)
 def test_who_fails_is_asked_for_but_a_node_without_a_verdict_always_does(fail_on, failing):
     p, f, u = (samples.healthy(name) for name in "pfu")
-    results = {"p": p, "f": samples.broken(f, "gpu.present"), "u": samples.broken(u, "gpu.present", "unknown"), "gone": samples.unreachable()}
+    results = {
+        "p": p,
+        "f": samples.broken(f, "gpu.present"),
+        "u": samples.broken(u, "gpu.present", "unknown"),
+        "gone": samples.unreachable(),
+    }
     doc = fleet.document(list(results), results, fail_on)
     assert doc["failed_nodes"] == failing
     assert doc["verdict"] == "fail", "what is accepted is still what it is"
@@ -120,20 +157,38 @@ def test_the_worst_finding_is_failed_before_unknown_and_severe_before_mild():
     assert node(result)["worst"]["id"] == "nvml.answers", "the rest follows from it"
 
 
-@pytest.mark.parametrize(("status", "compared"), [("pass", True), ("not_applicable", False), ("unknown", False), ("fail", False)])
+@pytest.mark.parametrize(
+    ("status", "compared"), [("pass", True), ("not_applicable", False), ("unknown", False), ("fail", False)]
+)
 def test_compared_is_what_had_a_usable_baseline(status, compared):
-    assert node(samples.broken(samples.healthy("n", compared=True), "baseline.usable", status, source="baseline"))["compared"] is compared
+    assert (
+        node(samples.broken(samples.healthy("n", compared=True), "baseline.usable", status, source="baseline"))[
+            "compared"
+        ]
+        is compared
+    )
 
 
 def test_a_check_of_an_unknown_kind_does_not_stop_the_report():
-    result = samples.broken(PASS, "gpu.present", action="dance", message=None, observed={"b": [1, None], "a": object}, expected=[])
+    result = samples.broken(
+        PASS, "gpu.present", action="dance", message=None, observed={"b": [1, None], "a": object}, expected=[]
+    )
     doc = fleet.document(["n"], {"n": result})
     assert doc["nodes"]["n"]["worst"]["action"] == "hold"
     for render in (precheck.markdown_text, precheck.html_text, precheck.table, files.json_text):
         assert render(doc)
 
 
-@pytest.mark.parametrize("snapshot", [None, [], {}, {"gpus": None}, {"gpus": [None, "x", {}, {"index": None, "uuid": 3, "handle": {"rc": 0, "value": True}}]}])
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        None,
+        [],
+        {},
+        {"gpus": None},
+        {"gpus": [None, "x", {}, {"index": None, "uuid": 3, "handle": {"rc": 0, "value": True}}]},
+    ],
+)
 def test_a_damaged_reading_does_not_stop_the_report(snapshot):
     result = copy.deepcopy(PASS)
     result["baseline"]["snapshot"] = snapshot
@@ -157,16 +212,19 @@ class TestPeers:
     def test_all_alike_is_no_notice(self):
         assert self.odd(self.fleet()) == []
 
-    @pytest.mark.parametrize(("key", "value", "trait", "shown"), [
-        ("vbios_version", samples.value("96.00.61.00.01"), "VBIOS", "96.00.61.00.01"),
-        ("inforom_image_version", samples.value("G520.0200.00.03"), "InfoROM", "G520.0200.00.03"),
-        ("memory_total_bytes", samples.value(42949672960), "memory", "40.0 GiB"),
-        ("power_limit_mw", samples.value(500000), "power limit", "500 W"),
-        ("nvlink_active", samples.value([True] * 17 + [False]), "NVLinks up", "17"),
-        ("pcie_width_current", samples.value(8), "PCIe width", "x8"),
-        ("vbios_version", {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}, "VBIOS", "NOT_SUPPORTED"),
-        ("power_limit_mw", {"value": None, "rc": 15, "error": "GPU_IS_LOST"}, "power limit", "GPU_IS_LOST"),
-    ])
+    @pytest.mark.parametrize(
+        ("key", "value", "trait", "shown"),
+        [
+            ("vbios_version", samples.value("96.00.61.00.01"), "VBIOS", "96.00.61.00.01"),
+            ("inforom_image_version", samples.value("G520.0200.00.03"), "InfoROM", "G520.0200.00.03"),
+            ("memory_total_bytes", samples.value(42949672960), "memory", "40.0 GiB"),
+            ("power_limit_mw", samples.value(500000), "power limit", "500 W"),
+            ("nvlink_active", samples.value([True] * 17 + [False]), "NVLinks up", "17"),
+            ("pcie_width_current", samples.value(8), "PCIe width", "x8"),
+            ("vbios_version", {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}, "VBIOS", "NOT_SUPPORTED"),
+            ("power_limit_mw", {"value": None, "rc": 15, "error": "GPU_IS_LOST"}, "power limit", "GPU_IS_LOST"),
+        ],
+    )
     def test_one_that_differs_is_named(self, key, value, trait, shown):
         results = self.fleet()
         self.set(results, "n1", key, value, (2,))
@@ -178,7 +236,12 @@ class TestPeers:
     def test_a_driver_is_the_node_s(self):
         results = dict(self.fleet(), n3=samples.healthy("n3", 4, driver=samples.OTHER))
         (notice,) = self.odd(results)
-        assert (notice["trait"], notice["of"], notice["per"], notice["odd"]) == ("driver", 4, "node", [{"node": "n3", "value": samples.OTHER, "gpus": []}])
+        assert (notice["trait"], notice["of"], notice["per"], notice["odd"]) == (
+            "driver",
+            4,
+            "node",
+            [{"node": "n3", "value": samples.OTHER, "gpus": []}],
+        )
 
     def test_models_are_compared_with_their_like(self):
         results = self.fleet()
@@ -212,11 +275,18 @@ class TestPeers:
 
 
 def test_one_machine_under_two_names_fails_whatever_its_verdict():
-    nodes = {"a": samples.healthy("x"), "b": samples.healthy("x"), "c": samples.healthy("y"), "d": samples.unreachable()}
+    nodes = {
+        "a": samples.healthy("x"),
+        "b": samples.healthy("x"),
+        "c": samples.healthy("y"),
+        "d": samples.unreachable(),
+    }
     doc = fleet.document(list(nodes), nodes, fail_on=[])
     assert doc["verdict"] == "fail" and doc["failed_nodes"] == ["a", "b", "d"]
     assert doc["twins"].startswith("a and b are one machine under two names of the inventory: both have GPU GPU-x-0.")
-    assert any(doc["twins"] in line for line in precheck.table(doc)) and "a and b are one machine" in precheck.markdown_text(doc)
+    assert any(
+        doc["twins"] in line for line in precheck.table(doc)
+    ) and "a and b are one machine" in precheck.markdown_text(doc)
     assert "a and b are one machine" in precheck.html_text(doc)
     apart = fleet.document(["a", "c"], nodes)
     assert (apart["verdict"], apart["twins"]) == ("pass", "")
@@ -236,16 +306,20 @@ def with_hardware(result, status, expected=None):
     return result
 
 
-@pytest.mark.parametrize("change, fails", [
-    (lambda few: few, True),
-    (lambda few: with_hardware(few, "not_applicable"), True),
-    (lambda few: with_hardware(few, "pass", [1, 2, 4, 8]), True),  # its board comes in such numbers, which is not what it should have
-    (lambda few: with_hardware(few, "pass", 4), False),
-    (lambda few: samples.healthy("few", 4, compared=True), False),
-    (lambda few: samples.healthy("few", 8), False),
-    (lambda few: samples.healthy("few", 4, name=samples.A100), False),
-    (lambda few: samples.unreachable(), False),
-])
+@pytest.mark.parametrize(
+    "change, fails",
+    [
+        (lambda few: few, True),
+        (lambda few: with_hardware(few, "not_applicable"), True),
+        # its board comes in such numbers, which is not what it should have
+        (lambda few: with_hardware(few, "pass", [1, 2, 4, 8]), True),
+        (lambda few: with_hardware(few, "pass", 4), False),
+        (lambda few: samples.healthy("few", 4, compared=True), False),
+        (lambda few: samples.healthy("few", 8), False),
+        (lambda few: samples.healthy("few", 4, name=samples.A100), False),
+        (lambda few: samples.unreachable(), False),
+    ],
+)
 @pytest.mark.parametrize("fail_on", [["fail", "unknown"], []])
 def test_a_node_with_fewer_gpus_than_its_peers_does_not_pass(change, fails, fail_on):
     results = {name: samples.healthy(name) for name in "abc"}
@@ -254,8 +328,13 @@ def test_a_node_with_fewer_gpus_than_its_peers_does_not_pass(change, fails, fail
     few = doc["nodes"]["few"]
     assert (few["verdict"] == "fail") is fails and ("lacks" in few) is fails
     if fails:
-        assert doc["verdict"] == "fail" and doc["failed_nodes"] == (["few"] if fail_on else []) and few["action"] == "hold"
-        assert few["worst"]["id"] == "node.hardware" and "has 4 of the GPUs %s, and 3 of 4 nodes with them have 8" % samples.H100 in few["worst"]["message"]
+        assert (
+            doc["verdict"] == "fail" and doc["failed_nodes"] == (["few"] if fail_on else []) and few["action"] == "hold"
+        )
+        assert (
+            few["worst"]["id"] == "node.hardware"
+            and "has 4 of the GPUs %s, and 3 of 4 nodes with them have 8" % samples.H100 in few["worst"]["message"]
+        )
         assert few["counts"]["fail"] == 1 and "node.hardware" not in {**few["passed"], **few["not_applicable"]}
         assert any("node.hardware" in line for line in precheck.table(doc))
     assert [doc["nodes"][name]["verdict"] for name in "abc"] == ["pass"] * 3

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the reports look like: the table, Markdown, JUnit XML and the page. Whatever a node says stays text in all of them."""
+"""What the reports look like: the table, Markdown, JUnit XML and the page.
+
+Whatever a node says stays text in all of them.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,21 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, fleet, junit, markdown, precheck, text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
+    files,
+    fleet,
+    junit,
+    markdown,
+    precheck,
+    text,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html as pages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report import samples
 
-EVIL = "<script src=\"https://evil.example/x.js\">alert('1')</script>\"'>" \
-       "<img src=//evil.example/x onerror=alert(2)>{{ 7 * 7 }}{% x %}&amp;|`]]>\x1b[31m\u202e\x00"
+EVIL = (
+    "<script src=\"https://evil.example/x.js\">alert('1')</script>\"'>"
+    "<img src=//evil.example/x onerror=alert(2)>{{ 7 * 7 }}{% x %}&amp;|`]]>\x1b[31m\u202e\x00"
+)
 VOID = {"meta", "input", "br", "img", "link", "hr"}
 
 
@@ -30,8 +42,14 @@ def results():
         "gpu-a-3": samples.broken(samples.healthy("gpu-a-3"), "gpu.row_remap", "unknown"),
         "gpu-a-4": samples.unreachable(),
         "gpu-a-5": samples.failed(),
-        "gpu-a-6": samples.broken(samples.healthy("gpu-a-6"), "gpu.power_limit", "waived", entity="node", message="x",
-                                  waiver={"expires": "2026-12-31", "reason": "short of cooling"}),
+        "gpu-a-6": samples.broken(
+            samples.healthy("gpu-a-6"),
+            "gpu.power_limit",
+            "waived",
+            entity="node",
+            message="x",
+            waiver={"expires": "2026-12-31", "reason": "short of cooling"},
+        ),
     }
 
 
@@ -41,10 +59,15 @@ def document(given=None, extra=("gpu-a-7",)):
 
 
 def evil_results():
-    result = samples.broken(samples.healthy("gpu-a-1"), "gpu.present", observed={EVIL: [EVIL]}, expected=EVIL, message=EVIL, source=EVIL)
-    result["health"]["checks"] += [samples.check(EVIL, EVIL, "fail", message=EVIL), samples.check(EVIL, "node", "unknown", message=EVIL),
-                                   samples.check("w", EVIL, "waived", waiver={"expires": EVIL, "reason": EVIL}, message=EVIL),
-                                   samples.check("n", EVIL, notice=True, message=EVIL, observed=EVIL)]
+    result = samples.broken(
+        samples.healthy("gpu-a-1"), "gpu.present", observed={EVIL: [EVIL]}, expected=EVIL, message=EVIL, source=EVIL
+    )
+    result["health"]["checks"] += [
+        samples.check(EVIL, EVIL, "fail", message=EVIL),
+        samples.check(EVIL, "node", "unknown", message=EVIL),
+        samples.check("w", EVIL, "waived", waiver={"expires": EVIL, "reason": EVIL}, message=EVIL),
+        samples.check("n", EVIL, notice=True, message=EVIL, observed=EVIL),
+    ]
     result["health"]["driver"] = {"loaded": EVIL, "on_disk": [EVIL], "nvml": EVIL}
     result["health"]["changes"] = [{"entity": EVIL, "key": EVIL, "before": EVIL, "after": EVIL, "class": EVIL}]
     result["baseline"]["audit"]["kernel"]["running"] = EVIL
@@ -85,8 +108,12 @@ class Page(html.parser.HTMLParser):
 
     def all(self, tag, **attributes):
         wanted = {key.rstrip("_"): content for key, content in attributes.items()}
-        return [one for one in self.elements if one["tag"] == tag and all(
-            content in (one["attributes"].get(key) or "").split() for key, content in wanted.items())]
+        return [
+            one
+            for one in self.elements
+            if one["tag"] == tag
+            and all(content in (one["attributes"].get(key) or "").split() for key, content in wanted.items())
+        ]
 
 
 class TestPage:
@@ -94,28 +121,57 @@ class TestPage:
         page = Page(precheck.html_text(document()))
         groups = [one["attributes"]["id"] for one in page.all("section", class_="group")]
         assert groups == ["group-fail", "group-unknown", "group-unreachable", "group-pass"]
-        found = {key: [one["attributes"]["data-node"] for one in page.all("details", class_="node") if key in one["attributes"]["class"].split()]
-                 for key in ("fail", "unknown", "unreachable", "pass")}
-        assert found == {"fail": ["gpu-a-2"], "unknown": ["gpu-a-3", "gpu-a-5", "gpu-a-7"], "unreachable": ["gpu-a-4"], "pass": ["gpu-a-1", "gpu-a-6"]}
+        found = {
+            key: [
+                one["attributes"]["data-node"]
+                for one in page.all("details", class_="node")
+                if key in one["attributes"]["class"].split()
+            ]
+            for key in ("fail", "unknown", "unreachable", "pass")
+        }
+        assert found == {
+            "fail": ["gpu-a-2"],
+            "unknown": ["gpu-a-3", "gpu-a-5", "gpu-a-7"],
+            "unreachable": ["gpu-a-4"],
+            "pass": ["gpu-a-1", "gpu-a-6"],
+        }
         assert page.all("h1")[0]["text"].split() == "FAIL 5 of 7 nodes need attention".split()
 
     def test_there_is_a_filter_for_every_verdict_that_needs_no_script(self):
         source = precheck.html_text(document())
         page = Page(source)
         picks = [one["attributes"] for one in page.all("input", class_="pick")]
-        assert [pick["id"] for pick in picks] == ["show-all", "show-fail", "show-unknown", "show-unreachable", "show-pass"]
-        assert [pick["id"] for pick in picks if "checked" in pick] == ["show-all"] and {pick["name"] for pick in picks} == {"show"}
+        assert [pick["id"] for pick in picks] == [
+            "show-all",
+            "show-fail",
+            "show-unknown",
+            "show-unreachable",
+            "show-pass",
+        ]
+        assert [pick["id"] for pick in picks if "checked" in pick] == ["show-all"] and {
+            pick["name"] for pick in picks
+        } == {"show"}
         assert [one["attributes"]["for"] for one in page.all("label", class_="tile")] == [pick["id"] for pick in picks]
         style = page.all("style")[0]["text"]
         for key in ("fail", "unknown", "unreachable", "pass"):
             assert "#show-%s:checked ~ main .group:not(.%s)" % (key, key) in style
-        assert {tuple(one["path"]) for one in page.all("input", class_="pick") + page.all("main")} == {("html", "body")}, "siblings, for the style to work"
+        assert {tuple(one["path"]) for one in page.all("input", class_="pick") + page.all("main")} == {
+            ("html", "body")
+        }, "siblings, for the style to work"
 
     def test_every_failing_check_has_found_expected_and_next_step(self):
         page = Page(precheck.html_text(document()))
-        (block,) = [one["text"] for one in page.all("section", class_="check") if "fail" in one["attributes"]["class"].split()]
+        (block,) = [
+            one["text"] for one in page.all("section", class_="check") if "fail" in one["attributes"]["class"].split()
+        ]
         said = " ".join(block.split())
-        for part in ("gpu.pcie_width", "GPU 0, 0000:1a:00.0, S/N 16528200", "found 8", "expected (policy) 16", "look at it."):
+        for part in (
+            "gpu.pcie_width",
+            "GPU 0, 0000:1a:00.0, S/N 16528200",
+            "found 8",
+            "expected (policy) 16",
+            "look at it.",
+        ):
             assert part in said
         assert "Do: keep it out of service and look." in page.all("p", class_="advice")[0]["text"]
 
@@ -123,8 +179,14 @@ class TestPage:
         result = samples.healthy("gpu-a-2")
         for index in range(6):
             entity = samples.uuid("gpu-a-2", index)
-            result = samples.broken(result, "gpu.pcie_width", entity=entity, observed=8, expected=16,
-                                    message="%s at 0000:%02x:00.0 runs at x8. Reseat it." % (entity, 0x1A + index))
+            result = samples.broken(
+                result,
+                "gpu.pcie_width",
+                entity=entity,
+                observed=8,
+                expected=16,
+                message="%s at 0000:%02x:00.0 runs at x8. Reseat it." % (entity, 0x1A + index),
+            )
         page = Page(precheck.html_text(document({"gpu-a-2": result}, ())))
         (block,) = page.all("section", class_="check")
         assert block["text"].count("This GPU runs at x8. Reseat it.") == 1
@@ -133,31 +195,67 @@ class TestPage:
     def test_what_is_not_about_verdicts_is_there_too(self):
         given = results()
         given["gpu-a-1"]["baseline"]["snapshot"]["gpus"][3]["vbios_version"] = samples.value("96.00.61.00.01")
-        given["gpu-a-1"]["health"]["checks"].append(samples.check("gpu.margin", samples.uuid("gpu-a-1", 1), notice=True, message="Look at the fans."))
+        given["gpu-a-1"]["health"]["checks"].append(
+            samples.check("gpu.margin", samples.uuid("gpu-a-1", 1), notice=True, message="Look at the fans.")
+        )
         given["gpu-a-1"]["health"]["changes"] = [
-            {"entity": samples.uuid("gpu-a-1", 1), "key": "power_limit_mw", "before": 700, "after": 600, "class": "restorable"},
-            {"entity": "node", "key": "boot_id", "before": "a", "after": "b", "class": "expected"}]
+            {
+                "entity": samples.uuid("gpu-a-1", 1),
+                "key": "power_limit_mw",
+                "before": 700,
+                "after": 600,
+                "class": "restorable",
+            },
+            {"entity": "node", "key": "boot_id", "before": "a", "after": "b", "class": "expected"},
+        ]
         doc = document(given)
         page = Page(precheck.html_text(doc))
-        parts = {one["attributes"]["id"]: " ".join(one["text"].split()) for one in page.all("section", class_="part") if "id" in one["attributes"]}
+        parts = {
+            one["attributes"]["id"]: " ".join(one["text"].split())
+            for one in page.all("section", class_="part")
+            if "id" in one["attributes"]
+        }
         assert "96.00.61.00.01 on gpu-a-1 GPU 3" in parts["peers"]
         assert "Look at the fans." in parts["notices"]
-        assert "2026-12-31" in parts["waivers"] and "short of cooling" in parts["waivers"] and "gpu-a-6" in parts["waivers"]
+        assert (
+            "2026-12-31" in parts["waivers"]
+            and "short of cooling" in parts["waivers"]
+            and "gpu-a-6" in parts["waivers"]
+        )
         assert "power_limit_mw" in parts["changes"] and "boot_id" not in parts["changes"]
         odd = [one["text"] for one in page.all("td", class_="odd")]
         assert odd == ["96.00.61.00.01, 96.00.89.00.01"], "the matrix marks what differs from most"
         plain = precheck.markdown_text(doc)
-        for part in ("## Odd ones out", "## Notices", "Look at the fans.", "## Waivers in use", "short of cooling", "## Changed since the baseline",
-                     "## Versions"):
+        for part in (
+            "## Odd ones out",
+            "## Notices",
+            "Look at the fans.",
+            "## Waivers in use",
+            "short of cooling",
+            "## Changed since the baseline",
+            "## Versions",
+        ):
             assert part in plain
 
     def test_it_loads_nothing(self):
         for doc in (document(), document(evil_results(), ())):
             page = Page(precheck.html_text(doc))
             for one in page.elements:
-                assert not {"src", "href", "srcset", "style", "action", "background", "data", "poster", "ping"} & set(one["attributes"]), one
+                assert not {"src", "href", "srcset", "style", "action", "background", "data", "poster", "ping"} & set(
+                    one["attributes"]
+                ), one
                 assert not [key for key in one["attributes"] if key.startswith("on")], one
-            assert {one["tag"] for one in page.elements} & {"link", "img", "iframe", "object", "embed", "base", "a", "form", "svg"} == set()
+            assert {one["tag"] for one in page.elements} & {
+                "link",
+                "img",
+                "iframe",
+                "object",
+                "embed",
+                "base",
+                "a",
+                "form",
+                "svg",
+            } == set()
             (style,), (script,) = page.all("style"), page.all("script")
             assert "url(" not in style["text"] and "@import" not in style["text"]
             assert not re.search(r"https?:|//\w", re.sub(r"(?m)^// .*$", "", script["text"]))
@@ -165,7 +263,11 @@ class TestPage:
 
     def test_its_policy_forbids_all_but_its_own_style_and_script(self):
         page = Page(precheck.html_text(document()))
-        (policy,) = [one["attributes"]["content"] for one in page.all("meta") if one["attributes"].get("http-equiv") == "Content-Security-Policy"]
+        (policy,) = [
+            one["attributes"]["content"]
+            for one in page.all("meta")
+            if one["attributes"].get("http-equiv") == "Content-Security-Policy"
+        ]
         assert policy.startswith("default-src 'none'; ")
         for tag in ("style", "script"):
             assert "%s-src '%s'" % (tag, pages.digest(page.all(tag)[0]["text"])) in policy
@@ -181,7 +283,9 @@ class TestPage:
         whole = page.all("body")[0]["text"]
         assert "alert('1')</script>" in whole and "{{ 7 * 7 }}" in whole and "49" not in whole
         assert "\x1b" not in whole and "\u202e" not in whole and "\\x1b" in whole
-        assert [one for one in page.all("details", class_="node") if one["attributes"]["data-node"].startswith("<script")]
+        assert [
+            one for one in page.all("details", class_="node") if one["attributes"]["data-node"].startswith("<script")
+        ]
 
     def test_it_is_made_for_a_phone_and_for_the_dark(self):
         page = Page(precheck.html_text(document()))
@@ -208,18 +312,36 @@ class TestPage:
 
 
 class TestJUnit:
-    """What the schemas of Ant and of Jenkins have in common, as rules: attributes (name -> pattern) and children in their order."""
+    """What the schemas of Ant and of Jenkins have in common, as rules: attributes (name -> pattern) and children in
+    their order.
+    """
 
     TOKEN, NUMBER, ANY = r"\S(.*\S)?", r"\d+", r"(?s).*"
     RULES = {
         "testsuites": ({}, {}, ["testsuite*"]),
-        "testsuite": ({"name": TOKEN, "package": TOKEN, "id": NUMBER, "hostname": TOKEN, "timestamp": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", "time": NUMBER,
-                       "tests": NUMBER, "failures": NUMBER, "errors": NUMBER}, {"skipped": NUMBER}, ["properties", "testcase*", "system-out", "system-err"]),
+        "testsuite": (
+            {
+                "name": TOKEN,
+                "package": TOKEN,
+                "id": NUMBER,
+                "hostname": TOKEN,
+                "timestamp": r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d",
+                "time": NUMBER,
+                "tests": NUMBER,
+                "failures": NUMBER,
+                "errors": NUMBER,
+            },
+            {"skipped": NUMBER},
+            ["properties", "testcase*", "system-out", "system-err"],
+        ),
         "properties": ({}, {}, ["property*"]),
         "property": ({"name": TOKEN, "value": ANY}, {}, []),
         "testcase": ({"name": TOKEN, "classname": TOKEN, "time": NUMBER}, {}, ["skipped|error|failure"]),
-        "skipped": ({}, {"message": ANY}, []), "error": ({"type": TOKEN}, {"message": ANY}, []), "failure": ({"type": TOKEN}, {"message": ANY}, []),
-        "system-out": ({}, {}, []), "system-err": ({}, {}, []),
+        "skipped": ({}, {"message": ANY}, []),
+        "error": ({"type": TOKEN}, {"message": ANY}, []),
+        "failure": ({"type": TOKEN}, {"message": ANY}, []),
+        "system-out": ({}, {}, []),
+        "system-err": ({}, {}, []),
     }
 
     def valid(self, element):
@@ -258,7 +380,8 @@ class TestJUnit:
         names = [case.get("name") for case in suite.findall("testcase") if not list(case)]
         assert "gpu.pcie_width [7 passed]" in names and "gpu.row_remap [8 passed]" in names
         assert [case.get("name") for case in suite.findall("testcase") if case.find("failure") is not None] == [
-            "gpu.pcie_width [%s]" % samples.uuid("n", 0)]
+            "gpu.pcie_width [%s]" % samples.uuid("n", 0)
+        ]
 
     def test_a_suite_for_each_node_and_a_case_for_each_check(self):
         root = ElementTree.fromstring(precheck.junit_text(document(), results()))
@@ -267,8 +390,15 @@ class TestJUnit:
         idents = {(check["id"], check["status"]) for check in results()["gpu-a-1"]["health"]["checks"]}
         assert len(suites["gpu-a-1"].findall("testcase")) == len(idents)
         troubles = {name: (suite.get("failures"), suite.get("errors")) for name, suite in suites.items()}
-        assert troubles == {"gpu-a-1": ("0", "0"), "gpu-a-2": ("1", "0"), "gpu-a-3": ("0", "1"), "gpu-a-4": ("0", "1"), "gpu-a-5": ("0", "1"),
-                            "gpu-a-6": ("0", "0"), "gpu-a-7": ("0", "1")}
+        assert troubles == {
+            "gpu-a-1": ("0", "0"),
+            "gpu-a-2": ("1", "0"),
+            "gpu-a-3": ("0", "1"),
+            "gpu-a-4": ("0", "1"),
+            "gpu-a-5": ("0", "1"),
+            "gpu-a-6": ("0", "0"),
+            "gpu-a-7": ("0", "1"),
+        }
         failure = suites["gpu-a-2"].find("testcase/failure")
         assert "found: 8\nexpected: 16" in failure.text and failure.get("message").endswith("look at it.")
         names = [case.get("name") for case in suites["gpu-a-1"].findall("testcase")]
@@ -296,7 +426,9 @@ class TestMarkdown:
                     assert len(set(rows)) <= 1, line
                     rows = []
 
-    @pytest.mark.parametrize("value", ["<b>", "a|b", "`x`", "[a](b)", "*a*", "_a_", "# a", "![a](b)", "&lt;", "~~a~~", "a\nb", "\x1b[1m"])
+    @pytest.mark.parametrize(
+        "value", ["<b>", "a|b", "`x`", "[a](b)", "*a*", "_a_", "# a", "![a](b)", "&lt;", "~~a~~", "a\nb", "\x1b[1m"]
+    )
     def test_nothing_is_markup(self, value):
         escaped = markdown.escape(value)
         assert re.sub(r"\\([\\`*_{}\[\]<>#|~!&])", r"\1", escaped) == text.line(value)
@@ -304,13 +436,23 @@ class TestMarkdown:
         assert "\n" not in escaped and "\x1b" not in escaped
 
     def test_an_address_does_not_become_a_link(self):
-        assert "https://" not in markdown.escape("see https://evil.example") and "www.e" not in markdown.escape("www.evil.example")
+        assert "https://" not in markdown.escape("see https://evil.example") and "www.e" not in markdown.escape(
+            "www.evil.example"
+        )
 
 
 class TestTable:
     def test_names_the_worst_first(self):
         lines = precheck.table(document())
-        assert [line.split()[0] for line in lines[2:9]] == ["gpu-a-2", "gpu-a-3", "gpu-a-5", "gpu-a-7", "gpu-a-4", "gpu-a-1", "gpu-a-6"]
+        assert [line.split()[0] for line in lines[2:9]] == [
+            "gpu-a-2",
+            "gpu-a-3",
+            "gpu-a-5",
+            "gpu-a-7",
+            "gpu-a-4",
+            "gpu-a-1",
+            "gpu-a-6",
+        ]
         assert "gpu.pcie_width on GPU 0, 0000:1a:00.0, S/N 16528200" in lines[2]
         assert lines[-1] == "FAIL: 1 fail, 4 unknown, 2 pass (1 unreachable, 1 failed, 1 missing) of 7 nodes"
 
@@ -331,8 +473,9 @@ class TestFiles:
     def test_writes_with_the_mode_and_says_what_changed(self, tmp_path):
         place = tmp_path / "new" / "place"
         assert files.write(str(place), {"a": "1", "b": "ü"}, 0o640) == {"a": True, "b": True}
-        assert {path.name: (path.read_text(encoding="utf-8"), stat.S_IMODE(path.stat().st_mode)) for path in place.iterdir()} == {
-            "a": ("1", 0o640), "b": ("ü", 0o640)}
+        assert {
+            path.name: (path.read_text(encoding="utf-8"), stat.S_IMODE(path.stat().st_mode)) for path in place.iterdir()
+        } == {"a": ("1", 0o640), "b": ("ü", 0o640)}
         assert files.write(str(place), {"a": "1", "b": "2"}, 0o640) == {"a": False, "b": True}
         assert files.write(str(place), {"a": "1"}, 0o600) == {"a": True}
         assert stat.S_IMODE(place.stat().st_mode) & 0o007 == 0
@@ -353,12 +496,25 @@ class TestFiles:
         monkeypatch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space"):
             files.write(str(tmp_path), {"a": "new", "b": "new"})
-        assert {path.name: path.read_text() for path in pathlib.Path(str(tmp_path)).iterdir()} == {"a": "old", "b": "old"}
+        assert {path.name: path.read_text() for path in pathlib.Path(str(tmp_path)).iterdir()} == {
+            "a": "old",
+            "b": "old",
+        }
 
 
-@pytest.mark.parametrize(("value", "expected"), [
-    (None, "nothing"), ([], "nothing"), (True, "true"), (0, "0"), ([1, "a"], "1, a"), ({"b": 1, "a": None}, "a=nothing, b=1"), ("a\n b", "a b"),
-    ("x" * 900, None)])
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (None, "nothing"),
+        ([], "nothing"),
+        (True, "true"),
+        (0, "0"),
+        ([1, "a"], "1, a"),
+        ({"b": 1, "a": None}, "a=nothing, b=1"),
+        ("a\n b", "a b"),
+        ("x" * 900, None),
+    ],
+)
 def test_values_are_shown_as_people_read_them(value, expected):
     shown = text.shown(value)
     assert len(shown) <= text.SHOWN_LIMIT

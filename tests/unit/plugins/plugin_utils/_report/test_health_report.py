@@ -33,7 +33,9 @@ class HostVars(dict):
 
 
 def run(check=False, hostvars=None, **arguments):
-    task = mock.Mock(args=arguments, check_mode=check, async_val=0, action="gpufleet.lifecycle.health_report", diff=False)
+    task = mock.Mock(
+        args=arguments, check_mode=check, async_val=0, action="gpufleet.lifecycle.health_report", diff=False
+    )
     action = health_report.ActionModule(task, mock.Mock(), mock.Mock(), DataLoader(), mock.Mock(), None)
     action._load_name = "health_report"
     return action.run(task_vars={"hostvars": HostVars(hostvars or {})})
@@ -47,8 +49,20 @@ def test_writes_all_and_says_where(tmp_path, capsys):
     dest = tmp_path / "new"
     result = run(dest=str(dest), nodes=["b", "a", "c"], results=results(), time=samples.TIME)
     assert (result["verdict"], result["failed_nodes"], result["changed"]) == ("fail", ["b", "c"], True)
-    assert result["counts"] == {"fail": 1, "unknown": 1, "pass": 1, "judged": 2, "unreachable": 0, "failed": 0, "missing": 1, "nodes": 3, "notices": 0}
-    assert sorted(result["files"]) == ALL and {os.path.dirname(path) for path in result["files"].values()} == {str(dest)}
+    assert result["counts"] == {
+        "fail": 1,
+        "unknown": 1,
+        "pass": 1,
+        "judged": 2,
+        "unreachable": 0,
+        "failed": 0,
+        "missing": 1,
+        "nodes": 3,
+        "notices": 0,
+    }
+    assert sorted(result["files"]) == ALL and {os.path.dirname(path) for path in result["files"].values()} == {
+        str(dest)
+    }
     assert {stat.S_IMODE(path.stat().st_mode) for path in dest.iterdir()} == {0o600}
     assert json.loads((dest / "report.json").read_text())["time"] == samples.TIME
     again = run(dest=str(dest), nodes=["a", "b", "c"], results=results(), time=samples.TIME)
@@ -74,20 +88,29 @@ def test_now_is_when_nothing_else_is_said(tmp_path):
 
 
 def test_how_it_was_asked_for_is_in_the_report(tmp_path):
-    run(dest=str(tmp_path), nodes=["a"], results=results(), asked={"policy": "", "limit": None, "expected driver": 535.1}, mode="0640")
+    run(
+        dest=str(tmp_path),
+        nodes=["a"],
+        results=results(),
+        asked={"policy": "", "limit": None, "expected driver": 535.1},
+        mode="0640",
+    )
     assert json.loads((tmp_path / "report.json").read_text())["asked"] == {"expected driver": "535.1"}
     assert stat.S_IMODE((tmp_path / "report.html").stat().st_mode) == 0o640
 
 
-@pytest.mark.parametrize(("arguments", "says"), [
-    ({"nodes": ["a"]}, "one of the following is required: variable, results"),
-    ({"nodes": ["a"], "results": {}, "variable": "x"}, "mutually exclusive"),
-    ({"results": {}}, "nodes"),
-    ({"nodes": [], "results": {}, "fail_on": ["fial"]}, "fial"),
-    ({"nodes": [], "results": {}, "mode": "0644"}, "0644"),
-    ({"nodes": [], "results": {}, "time": "yesterday"}, "yesterday"),
-    ({"nodes": [], "results": {}, "format": "pdf"}, "format"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"nodes": ["a"]}, "one of the following is required: variable, results"),
+        ({"nodes": ["a"], "results": {}, "variable": "x"}, "mutually exclusive"),
+        ({"results": {}}, "nodes"),
+        ({"nodes": [], "results": {}, "fail_on": ["fial"]}, "fial"),
+        ({"nodes": [], "results": {}, "mode": "0644"}, "0644"),
+        ({"nodes": [], "results": {}, "time": "yesterday"}, "yesterday"),
+        ({"nodes": [], "results": {}, "format": "pdf"}, "format"),
+    ],
+)
 def test_refuses_what_it_cannot_follow(tmp_path, arguments, says):
     with pytest.raises(AnsibleError, match=says):
         run(dest=str(tmp_path / "d"), **arguments)
@@ -96,5 +119,7 @@ def test_refuses_what_it_cannot_follow(tmp_path, arguments, says):
 
 def test_a_place_that_cannot_be_written_to_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(AnsibleError, match="cannot be written to .*/file/d on the controller: Not a directory; give another dest"):
+    with pytest.raises(
+        AnsibleError, match="cannot be written to .*/file/d on the controller: Not a directory; give another dest"
+    ):
         run(dest=str(tmp_path / "file" / "d"), nodes=["a"], results=results())

@@ -46,11 +46,22 @@ class Run:
 
 @pytest.fixture
 def precheck(tmp_path):
-    """precheck(results by node, *arguments, **variables): a run of the real playbook with a stub in place of gpu_health."""
+    """precheck(results by node, *arguments, **variables): a run of the real playbook with a stub in place of
+    gpu_health.
+    """
     collection = tmp_path / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
-    for name in ("galaxy.yml", "meta", "playbooks", "plugins/plugin_utils", "plugins/module_utils", "plugins/doc_fragments",
-                 "plugins/modules", "plugins/action/health_report.py", "plugins/action/playbook_variables.py",
-                 "plugins/filter"):
+    for name in (
+        "galaxy.yml",
+        "meta",
+        "playbooks",
+        "plugins/plugin_utils",
+        "plugins/module_utils",
+        "plugins/doc_fragments",
+        "plugins/modules",
+        "plugins/action/health_report.py",
+        "plugins/action/playbook_variables.py",
+        "plugins/filter",
+    ):
         target = collection / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.symlink_to(ROOT / name)
@@ -68,18 +79,43 @@ def precheck(tmp_path):
             (answers / (name + ".json")).write_text(json.dumps(result))
         hosts = {name: {"ansible_connection": "local", "ansible_become": False} for name in results}
         inventory = tmp_path / "inventory.json"
-        inventory.write_text(json.dumps({"all": {"hosts": {name: {} for name in others}, "children": {"gpu_nodes": {"hosts": hosts}}}}))
+        inventory.write_text(
+            json.dumps({"all": {"hosts": {name: {} for name in others}, "children": {"gpu_nodes": {"hosts": hosts}}}})
+        )
         (tmp_path / "empty.cfg").write_text("")
         environment = {key: text for key, text in os.environ.items() if not key.startswith("ANSIBLE_")}
         environment.update(
-            ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "collections"), ANSIBLE_CONFIG=str(tmp_path / "empty.cfg"), ANSIBLE_NOCOLOR="true",
-            ANSIBLE_LOCALHOST_WARNING="false", ANSIBLE_INVENTORY_UNPARSED_WARNING="false", ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.host_tasks",
-            GPUFLEET_STUB_RESULTS=str(answers), HOME=str(tmp_path), PYTHONDONTWRITEBYTECODE="1")
-        command = [sys.executable, "-m", "ansible", "playbook", "-i", str(inventory), str(collection / "playbooks" / "precheck.yml")]
+            ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "collections"),
+            ANSIBLE_CONFIG=str(tmp_path / "empty.cfg"),
+            ANSIBLE_NOCOLOR="true",
+            ANSIBLE_LOCALHOST_WARNING="false",
+            ANSIBLE_INVENTORY_UNPARSED_WARNING="false",
+            ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.host_tasks",
+            GPUFLEET_STUB_RESULTS=str(answers),
+            HOME=str(tmp_path),
+            PYTHONDONTWRITEBYTECODE="1",
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "ansible",
+            "playbook",
+            "-i",
+            str(inventory),
+            str(collection / "playbooks" / "precheck.yml"),
+        ]
         for key, content in variables.items():
             command += ["-e", json.dumps({key: content})]
-        done = subprocess.run(command + list(arguments), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                              universal_newlines=True, timeout=1800, check=False)
+        done = subprocess.run(
+            command + list(arguments),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            universal_newlines=True,
+            timeout=1800,
+            check=False,
+        )
         print(done.stdout)
         return Run(done.returncode, done.stdout, answers, tmp_path / ".gpufleet" / "precheck")
 
@@ -104,18 +140,26 @@ def test_every_node_is_in_the_report_and_the_bad_ones_fail(precheck):
     assert run.rc == 2
     assert run.verdicts == VERDICTS
     assert list(run.report)[:2] == ["verdict", "schema"] and run.report["verdict"] == "fail"
-    assert {name: node["state"] for name, node in run.report["nodes"].items() if node["state"] != "judged"} == {"gpu-a-4": "unreachable", "gpu-a-5": "failed"}
+    assert {name: node["state"] for name, node in run.report["nodes"].items() if node["state"] != "judged"} == {
+        "gpu-a-4": "unreachable",
+        "gpu-a-5": "failed",
+    }
     assert run.report["failed_nodes"] == ["gpu-a-2", "gpu-a-3", "gpu-a-4", "gpu-a-5"]
     for name in run.report["failed_nodes"]:
         assert "[%s]: FAILED!" % name in run.output
     assert "[gpu-a-1]: FAILED!" not in run.output
-    assert sorted(path.name for path in run.reports.iterdir()) == ["junit.xml", "report.html", "report.json", "report.md"]
+    assert sorted(path.name for path in run.reports.iterdir()) == [
+        "junit.xml",
+        "report.html",
+        "report.json",
+        "report.md",
+    ]
     assert {stat.S_IMODE(path.stat().st_mode) for path in run.reports.iterdir()} == {0o600}
 
 
 def test_the_run_ends_with_the_table_and_the_paths(precheck):
     run = precheck(fleet())
-    end = run.output[run.output.index("TASK [Write the report about all nodes]"):run.output.index("PLAY RECAP")]
+    end = run.output[run.output.index("TASK [Write the report about all nodes]") : run.output.index("PLAY RECAP")]
     assert run.output.rindex("FAILED!") < run.output.index(end), "nothing stands between the table and the recap"
     for name, verdict in VERDICTS.items():
         row = next(line for line in end.splitlines() if line.startswith(name + " "))
@@ -131,7 +175,8 @@ def test_at_most_three_tasks_a_node(precheck):
     run = precheck(fleet(), others=["cpu-1"])
     assert {name for name in run.started if name.startswith("gpu")} == set(VERDICTS)
     counts = {name: len(tasks) for name, tasks in run.started.items()}
-    # The first one has what is done once for all: the look at the variables, the comparison of the nodes, and the report.
+    # The first one has what is done once for all: the look at the variables, the comparison of the nodes, and the
+    # report.
     assert counts.pop("gpu-a-1") == TASKS + 2 and max(counts.values()) <= TASKS
     assert [name for name, tasks in run.started.items() if "Write the report about all nodes" in tasks] == ["gpu-a-1"]
 
@@ -143,13 +188,26 @@ def test_a_healthy_fleet_passes(precheck):
 
 
 def test_cards_that_come_in_any_number_are_counted_against_other_nodes(precheck):
-    """Three nodes tell each other how many there should be, and the one with fewer fails; one of another model stays unknown."""
-    nodes = {"gpu-b-%d" % number: samples.uncounted("gpu-b-%d" % number, count) for number, count in ((1, 4), (2, 4), (3, 4), (4, 3))}
+    """Three nodes tell each other how many there should be, and the one with fewer fails; one of another model stays
+    unknown.
+    """
+    nodes = {
+        "gpu-b-%d" % number: samples.uncounted("gpu-b-%d" % number, count)
+        for number, count in ((1, 4), (2, 4), (3, 4), (4, 3))
+    }
     nodes["gpu-c-1"] = samples.uncounted("gpu-c-1", 4, samples.L40S)
     run = precheck(nodes)
-    assert run.verdicts == {"gpu-b-1": "pass", "gpu-b-2": "pass", "gpu-b-3": "pass", "gpu-b-4": "fail", "gpu-c-1": "unknown"}
+    assert run.verdicts == {
+        "gpu-b-1": "pass",
+        "gpu-b-2": "pass",
+        "gpu-b-3": "pass",
+        "gpu-b-4": "fail",
+        "gpu-c-1": "unknown",
+    }
     assert {name for name in nodes if "[%s]: FAILED!" % name in run.output} == {"gpu-b-4", "gpu-c-1"}
-    assert [(one["id"], one["status"], one["source"]) for one in run.report["nodes"]["gpu-b-4"]["findings"]] == [("node.hardware", "fail", "peers")]
+    assert [(one["id"], one["status"], one["source"]) for one in run.report["nodes"]["gpu-b-4"]["findings"]] == [
+        ("node.hardware", "fail", "peers")
+    ]
     assert run.report["nodes"]["gpu-b-4"]["counts"]["fail"] == 1
 
 
@@ -169,11 +227,16 @@ def test_the_report_is_there_when_every_node_failed(precheck):
 
 
 def test_unknown_is_accepted_only_when_asked_and_only_where_there_is_a_verdict(precheck):
-    results = {"gpu-a-1": samples.healthy("gpu-a-1"), "gpu-a-3": samples.broken(samples.healthy("gpu-a-3"), "gpu.row_remap", "unknown")}
+    results = {
+        "gpu-a-1": samples.healthy("gpu-a-1"),
+        "gpu-a-3": samples.broken(samples.healthy("gpu-a-3"), "gpu.row_remap", "unknown"),
+    }
     assert precheck(results).rc == 2
     accepted = precheck(results, gpu_health_fail_on=["fail"])
     assert (accepted.rc, accepted.report["verdict"], accepted.report["failed_nodes"]) == (0, "unknown", [])
-    nothing = precheck({**results, "gpu-a-4": samples.unreachable(), "gpu-a-5": samples.failed()}, gpu_health_fail_on=["fail"])
+    nothing = precheck(
+        {**results, "gpu-a-4": samples.unreachable(), "gpu-a-5": samples.failed()}, gpu_health_fail_on=["fail"]
+    )
     assert (nothing.rc, nothing.report["failed_nodes"]) == (2, ["gpu-a-4", "gpu-a-5"])
 
 
@@ -196,7 +259,10 @@ def test_a_limited_run_leaves_what_is_known_of_other_nodes_alone(precheck):
     run = precheck(fleet(), "--limit", "gpu-a-1")
     assert run.rc == 0 and {path.name: path.read_bytes() for path in run.reports.iterdir() if path.is_file()} == before
     own = run.reports / "limited"
-    assert set(json.loads((own / "report.json").read_text())["nodes"]) == {"gpu-a-1"} and str(own / "report.html") in run.output
+    assert (
+        set(json.loads((own / "report.json").read_text())["nodes"]) == {"gpu-a-1"}
+        and str(own / "report.html") in run.output
+    )
     assert "knows %d other nodes of the inventory" % (len(fleet()) - 1) in run.output
     assert set(precheck(fleet()).verdicts) == set(fleet()), "and the next whole run replaces it"
 
@@ -234,7 +300,9 @@ def test_starting_in_the_middle_passes_no_node(precheck):
 def test_many_complaints_are_cut_short_where_the_node_fails(precheck):
     result = samples.healthy("gpu-a-1")
     for index in range(8):
-        result = samples.broken(result, "gpu.pcie_width", "unknown", entity=samples.uuid("gpu-a-1", index), message="Number %d." % index)
+        result = samples.broken(
+            result, "gpu.pcie_width", "unknown", entity=samples.uuid("gpu-a-1", index), message="Number %d." % index
+        )
     result = samples.broken(result, "gpu.row_remap", message="The worst.")
     run = precheck({"gpu-a-1": result})
     assert "gpu-a-1: fail: The worst. Number 0. Number 1. (and 6 more, see the report)" in run.output
@@ -246,12 +314,26 @@ def test_the_options_arrive(precheck, tmp_path):
     waivers = [{"check": "gpu.power_limit", "reason": "cooling", "expires": "2026-12-31"}]
     run = precheck(
         {name: samples.healthy(name) for name in ("gpu-a-1", "gpu-a-2")},
-        precheck_expected_driver_version="535.1", precheck_baseline_dir=str(tmp_path / "kept"), precheck_report_dir=str(tmp_path / "elsewhere"),
-        precheck_report_mode="0640", gpu_health_policy={"x": 1}, gpu_health_policy_file="/p.json", gpu_health_waivers=waivers, gpu_health_timeout=7)
+        precheck_expected_driver_version="535.1",
+        precheck_baseline_dir=str(tmp_path / "kept"),
+        precheck_report_dir=str(tmp_path / "elsewhere"),
+        precheck_report_mode="0640",
+        gpu_health_policy={"x": 1},
+        gpu_health_policy_file="/p.json",
+        gpu_health_waivers=waivers,
+        gpu_health_timeout=7,
+    )
     assert run.rc == 0
     given = run.arguments["gpu-a-1"]
-    expected = {"phase": "adhoc", "expected_driver_version": "535.1", "baseline_file": str(tmp_path / "kept" / "gpu-a-1.json"), "policy": {"x": 1},
-                "policy_file": "/p.json", "waivers": waivers, "fail_on": []}
+    expected = {
+        "phase": "adhoc",
+        "expected_driver_version": "535.1",
+        "baseline_file": str(tmp_path / "kept" / "gpu-a-1.json"),
+        "policy": {"x": 1},
+        "policy_file": "/p.json",
+        "waivers": waivers,
+        "fail_on": [],
+    }
     assert {key: given[key] for key in expected} == expected and int(given["timeout_s"]) == 7
     assert "baseline_file" not in run.arguments["gpu-a-2"], "no baseline of it is kept"
     report = tmp_path / "elsewhere" / "report.html"
@@ -260,26 +342,42 @@ def test_the_options_arrive(precheck, tmp_path):
 
 
 def test_nodes_are_compared_with_the_version_that_the_inventory_gives_them(precheck):
-    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, nvidia_driver_version="535.216.03", precheck_expected_driver_version=None)
+    run = precheck(
+        {"gpu-a-1": samples.healthy("gpu-a-1")},
+        nvidia_driver_version="535.216.03",
+        precheck_expected_driver_version=None,
+    )
     assert run.rc == 0 and run.arguments["gpu-a-1"]["expected_driver_version"] == "535.216.03"
 
 
 def test_a_misspelt_variable_is_refused_before_any_node_is_looked_at(precheck):
     run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, "--limit", "gpu-a-1", precheck_expected_driver="535.1")
-    assert run.rc == 2 and "precheck_expected_driver is no variable of the playbook precheck: did you mean precheck_expected_driver_version?" in run.output
+    assert (
+        run.rc == 2
+        and "precheck_expected_driver is no variable of the playbook precheck: did you mean "
+        "precheck_expected_driver_version?"
+        in run.output
+    )
     assert run.arguments == {} and not run.reports.exists()
 
 
 def test_one_machine_under_two_names_fails_both(precheck):
     run = precheck({"gpu-a-1": samples.healthy("gpu-a-1"), "gpu-a-2": samples.healthy("gpu-a-1")})
-    assert run.rc == 2 and "gpu-a-1 and gpu-a-2 are one machine under two names of the inventory: both have GPU GPU-gpu-a-1-0." in run.output
+    assert (
+        run.rc == 2
+        and "gpu-a-1 and gpu-a-2 are one machine under two names of the inventory: both have GPU GPU-gpu-a-1-0."
+        in run.output
+    )
     assert run.report["verdict"] == "fail" and run.report["failed_nodes"] == ["gpu-a-1", "gpu-a-2"]
 
 
 def test_a_node_that_passes_by_itself_and_has_fewer_gpus_than_others_fails_the_run(precheck):
     """Half of a board may be a partition of it. Nobody but the other nodes can tell, and so the report does."""
-    nodes = {"gpu-b-%d" % number: samples.healthy("gpu-b-%d" % number, count) for number, count in ((1, 8), (2, 8), (3, 8), (4, 4))}
+    nodes = {
+        "gpu-b-%d" % number: samples.healthy("gpu-b-%d" % number, count)
+        for number, count in ((1, 8), (2, 8), (3, 8), (4, 4))
+    }
     run = precheck(nodes)
     assert (run.rc, run.report["failed_nodes"]) == (2, ["gpu-b-4"])
     assert run.report["nodes"]["gpu-b-4"]["lacks"]
-    assert "gpu-b-4 has 4 of the GPUs" in run.output[run.output.index("TASK [Write the report"):]
+    assert "gpu-b-4 has 4 of the GPUs" in run.output[run.output.index("TASK [Write the report") :]

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The claim of a node from the plan that reads it to the step that gives it up, with the real module on a directory in the place of a node."""
+"""The claim of a node from the plan that reads it to the step that gives it up, with the real module on a directory in
+the place of a node.
+"""
 
 from __future__ import annotations
 
@@ -47,24 +49,52 @@ class Controller:
         return action.run(task_vars={"inventory_hostname": node, "ansible_play_hosts": ["a", "b"]})
 
     def on_node(self, node, **arguments):
-        given = dict({name: spec.get("default") for name, spec in claim_task.ARGUMENTS.items()}, **dict(arguments, directory=str(self.nodes / node)))
+        given = dict(
+            {name: spec.get("default") for name, spec in claim_task.ARGUMENTS.items()},
+            **dict(arguments, directory=str(self.nodes / node)),
+        )
         given["lock_timeout_s"] = 0
         try:
-            return claim_task.perform(given, False, lambda argv, timeout: (0, "", ""), str(self.nodes / (node + ".lock")), str(self.nodes))
+            return claim_task.perform(
+                given, False, lambda argv, timeout: (0, "", ""), str(self.nodes / (node + ".lock")), str(self.nodes)
+            )
         except (claim_task.TaskError, OSError) as exc:
             return {"failed": True, "msg": str(exc)}
 
     def plan(self, check=False, **more):
         audits = {name: {"audit": {"versions": {"loaded": "1.0"}}} for name in "ab"}
-        return self.act(rollout_plan, "a", check, **dict({"target": "2.0", "audits": audits, "markers": {name: self.on_node(name) for name in "ab"},
-                                                         "max_down": 2, "failure_budget": 9}, **more))
+        return self.act(
+            rollout_plan,
+            "a",
+            check,
+            **dict(
+                {
+                    "target": "2.0",
+                    "audits": audits,
+                    "markers": {name: self.on_node(name) for name in "ab"},
+                    "max_down": 2,
+                    "failure_budget": 9,
+                },
+                **more,
+            ),
+        )
 
     def gate(self, node="a", **more):
-        return self.act(rollout_gate, node, **dict({"step": "evidence", "claim_dir": str(self.nodes / node), "patience_s": 0}, **more))
+        return self.act(
+            rollout_gate,
+            node,
+            **dict({"step": "evidence", "claim_dir": str(self.nodes / node), "patience_s": 0}, **more),
+        )
 
     def step(self, node="a", **more):
         if more.get("state") in ("done", "rolled_back"):
-            proof = {"verdict": "pass", "phase": "post", "node": node, "time": "2099-01-01T00:00:00Z", "driver": {"expected": "2.0"}}
+            proof = {
+                "verdict": "pass",
+                "phase": "post",
+                "node": node,
+                "time": "2099-01-01T00:00:00Z",
+                "driver": {"expected": "2.0"},
+            }
             more["documents"] = {"health-after": proof}
         return self.act(rollout_step, node, **dict({"claim_dir": str(self.nodes / node)}, **more))
 
@@ -94,7 +124,13 @@ def test_a_node_is_claimed_with_its_ticket_and_released_when_it_is_done(one):
     answer = one.gate()
     found = claim_of(one)
     assert answer["answer"] == "go" and answer["fence"] == "%s:%s/claim.json" % (found["fence"], one.nodes / "a")
-    assert (found["rollout_id"], found["attempt"], found["run"], found["plan"], found["state"]) == ("r1", 1, made["run"], made["sha256"], "held")
+    assert (found["rollout_id"], found["attempt"], found["run"], found["plan"], found["state"]) == (
+        "r1",
+        1,
+        made["run"],
+        made["sha256"],
+        "held",
+    )
     assert len(found["ledger"]) == 32 and one.url not in json.dumps(found)
     assert one.gate("b")["answer"] == "go" and claim_of(one, "b")["ledger"] == found["ledger"]
     assert one.calls.count(("gpufleet.lifecycle.node_claim", "held")) == 2
@@ -118,8 +154,17 @@ def test_a_role_with_another_version_than_the_plans_gets_no_ticket_and_takes_no_
     assert not one.step(name="drain", version="2.0").get("failed") and one.node().steps[-1].name == "drain"
 
 
-@pytest.mark.parametrize("ended, left", [("done", None), ("rolled_back", None), ("failed", None), ("pending", None), ("quarantined", "quarantined"),
-                                         ("lost", "held")])
+@pytest.mark.parametrize(
+    "ended, left",
+    [
+        ("done", None),
+        ("rolled_back", None),
+        ("failed", None),
+        ("pending", None),
+        ("quarantined", "quarantined"),
+        ("lost", "held"),
+    ],
+)
 def test_how_a_node_ends_says_what_becomes_of_its_claim(one, ended, left):
     one.plan()
     one.gate()
@@ -155,7 +200,11 @@ def test_a_controller_with_another_ledger_is_refused_by_the_plan_and_by_the_node
     assert two.gate("b", rollout_id=rollout_id)["answer"] == "go"
     for check in (True, False):
         late = two.plan(check, rollout_id="late", audits={"a": {"audit": {"versions": {"loaded": "1.0"}}}})
-        assert late["failed"] and "a cannot be taken: it is held by rollout r1" in late["msg"] and "in another ledger" in late["msg"], late["msg"]
+        assert (
+            late["failed"]
+            and "a cannot be taken: it is held by rollout r1" in late["msg"]
+            and "in another ledger" in late["msg"]
+        ), late["msg"]
         assert "rollout_id=r1" in late["msg"] and "rollout_abandon=a" in late["msg"]
     assert two.node(rollout_id="late") is None and claim_of(one) == before
 
@@ -223,7 +272,11 @@ def test_a_node_whose_claim_cannot_be_read_is_not_planned(one):
     (one.nodes / "a").mkdir()
     (one.nodes / "a" / "claim.json").write_text("{")
     made = one.plan()
-    assert made["order"] == ["b"] and made["nodes"]["a"]["state"] == "failed" and "it is not JSON" in made["nodes"]["a"]["reason"]
+    assert (
+        made["order"] == ["b"]
+        and made["nodes"]["a"]["state"] == "failed"
+        and "it is not JSON" in made["nodes"]["a"]["reason"]
+    )
 
 
 def test_a_quarantined_node_is_left_out_and_refuses_no_other(one, two):
@@ -292,8 +345,12 @@ def test_a_node_that_was_left_rebooting_is_waited_for(one):
     one.answers = [leaving, AnsibleConnectionFailure("it boots"), leaving]
     with mock.patch.object(rollout_gate, "REBOOTING_S", 0.01):
         answer = one.gate(resume_step="evidence")
-    assert answer["answer"] == "go" and answer["resume"] == "stopped" and claim_of(one)["attempt"] == 2 and one.calls[-4:] == [
-        ("gpufleet.lifecycle.node_claim", "held")] * 4
+    assert (
+        answer["answer"] == "go"
+        and answer["resume"] == "stopped"
+        and claim_of(one)["attempt"] == 2
+        and one.calls[-4:] == [("gpufleet.lifecycle.node_claim", "held")] * 4
+    )
 
 
 def test_a_node_that_does_not_come_back_is_not_waited_for_for_ever(one):
@@ -301,7 +358,12 @@ def test_a_node_that_does_not_come_back_is_not_waited_for_for_ever(one):
     one.answers = [dict(one.on_node("a"), going_down=True, boot_id="x")] * 99
     with mock.patch.object(rollout_gate, "REBOOTING_S", 0.01):
         answer = one.gate(resume_step="evidence", claim_timeout_s=0)
-    assert answer["failed"] and "it is about to reboot" in answer["msg"] and one.node().state == "lost" and claim_of(one)["attempt"] == 1
+    assert (
+        answer["failed"]
+        and "it is about to reboot" in answer["msg"]
+        and one.node().state == "lost"
+        and claim_of(one)["attempt"] == 1
+    )
 
 
 @pytest.mark.parametrize("check", [False, True])
@@ -317,7 +379,9 @@ def test_by_hand_no_node_is_taken_from_a_rollout_and_none_is_claimed(one, check)
 
 def test_check_mode_claims_nothing(one):
     one.plan(check=True)
-    assert one.act(rollout_gate, "a", True, claim_dir="x")["answer"] == "go" and one.calls == [] and claim_of(one) is None
+    assert (
+        one.act(rollout_gate, "a", True, claim_dir="x")["answer"] == "go" and one.calls == [] and claim_of(one) is None
+    )
 
 
 @pytest.mark.parametrize("step, goes", [("reboot", True), ("install", False)])
@@ -328,7 +392,9 @@ def test_a_node_that_was_left_rebooting_and_does_not_answer_yet_is_no_lost_one(o
     one.step(name=step)
     silent = {"a": {"unreachable": True, "msg": "no route"}, "b": {"audit": {"versions": {"loaded": "1.0"}}}}
     made = one.plan(audits=silent, markers={"b": one.on_node("b")})
-    assert made["nodes"]["a"]["state"] == ("pending" if goes else "lost") and made["order"] == (["a", "b"] if goes else ["b"])
+    assert made["nodes"]["a"]["state"] == ("pending" if goes else "lost") and made["order"] == (
+        ["a", "b"] if goes else ["b"]
+    )
     if goes:
         one.answers = [AnsibleConnectionFailure("no route")] * 2
         with mock.patch.object(rollout_gate, "REBOOTING_S", 0.01):

@@ -28,7 +28,11 @@ def view():
         (word("stop"), [{}], "Stopped by kim: why."),
         (word("skip", nodes=["a", "b"]), [{"node": "a"}, {"node": "b"}], "a: left out by kim: why."),
         (word("retry", nodes=["d"]), [{"node": "d"}], "d: to be tried again by kim: why."),
-        (word("set_budget", limits={"max_down": "50%"}), [{"policy": {"max_down": 5, "max_draining": 5}}], "max_down: 2 -> 5 by kim: why."),
+        (
+            word("set_budget", limits={"max_down": "50%"}),
+            [{"policy": {"max_down": 5, "max_draining": 5}}],
+            "max_down: 2 -> 5 by kim: why.",
+        ),
         (word("set_budget", limits={"max_down": 2}), [{"policy": {}}], "The limits are these already."),
     ],
 )
@@ -80,20 +84,26 @@ def test_windows_that_no_gate_could_read_are_refused(window, words):
 
 def test_windows_are_changed():
     window = [{"days": ["sat"], "from": "22:00", "to": "04:00"}]
-    assert control.events(view(), word("set_budget", limits={"windows": window}, now=NOW))[0][0]["policy"] == {"windows": window}
+    assert control.events(view(), word("set_budget", limits={"windows": window}, now=NOW))[0][0]["policy"] == {
+        "windows": window
+    }
 
 
 @pytest.mark.parametrize(
     "caps, words",
-    [({"rak": 1}, "rollout_domain_caps names rak, which no node .*: island, rack"),
-     ({"island": 1}, "rollout_domain_caps limits the nodes of one island, .*: a")],
+    [
+        ({"rak": 1}, "rollout_domain_caps names rak, which no node .*: island, rack"),
+        ({"island": 1}, "rollout_domain_caps limits the nodes of one island, .*: a"),
+    ],
 )
 def test_caps_of_unknown_domains_are_refused(caps, words):
     racks = {"a": {"rack": "r1"}, "b": {"rack": "r1", "island": "i1"}, "c": {"rack": "r1"}}
     found = view_of({"a": "pending", "b": "pending", "c": "done"}, domains=racks)
     with pytest.raises(control.ControlError, match=words):
         control.events(found, word("set_budget", limits={"domain_caps": caps}))
-    assert control.events(found, word("set_budget", limits={"domain_caps": {"rack": 2}}))[0][0]["policy"] == {"domain_caps": {"rack": 2}}
+    assert control.events(found, word("set_budget", limits={"domain_caps": {"rack": 2}}))[0][0]["policy"] == {
+        "domain_caps": {"rack": 2}
+    }
 
 
 def test_status_records_nothing():
@@ -103,6 +113,11 @@ def test_status_records_nothing():
 def test_how_it_stands():
     found = view()
     found.paused = "kim: why"
-    lines = control.standing(found, {"owner": {"pid": 1, "host": "h"}, "time": "t1", "heartbeat": "t2"}, lambda owner: "process 1 on h")
-    assert lines == ["paused by kim: why", "no further node starts: the failure budget of 1 is spent by d",
-                     "run by process 1 on h since t1, last heartbeat at t2"]
+    lines = control.standing(
+        found, {"owner": {"pid": 1, "host": "h"}, "time": "t1", "heartbeat": "t2"}, lambda owner: "process 1 on h"
+    )
+    assert lines == [
+        "paused by kim: why",
+        "no further node starts: the failure budget of 1 is spent by d",
+        "run by process 1 on h since t1, last heartbeat at t2",
+    ]

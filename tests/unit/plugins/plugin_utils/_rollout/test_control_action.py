@@ -33,7 +33,14 @@ def ledger(tmp_path, url):
 
 def planned(ledger, who, ago_s=0, domains=()):
     def work(transaction):
-        owner.claim(transaction, "r1", "run1", ["a", "b"], who, now=datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s))
+        owner.claim(
+            transaction,
+            "r1",
+            "run1",
+            ["a", "b"],
+            who,
+            now=datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=ago_s),
+        )
         found = [Probe(name, version="1.0", domains=dict(domains)) for name in "ab"]
         transaction.append("plan", run="run1", **plan.event(plan.build("2.0", found, limits.complete({}, 2)), "r1"))
 
@@ -53,7 +60,9 @@ def say(ledger, verb, check=False, **more):
         **more,
     )
     task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
-    action = rollout_control.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
+    action = rollout_control.ActionModule(
+        task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None
+    )
     action._load_name = "x"
     action._shared_loader_obj = mock.Mock()
     return action.run(task_vars={})
@@ -63,7 +72,11 @@ def test_the_lock_of_a_controller_that_is_gone_is_broken_and_the_ledger_says_by_
     planned(ledger, UNSEEN, ago_s=3600)
     result = say(ledger, "break_lock")
     assert not result.get("failed"), result.get("msg")
-    assert result["changed"] and "The lock of process %d on elsewhere is broken by kim: its controller is gone." % UNSEEN["pid"] in result["lines"]
+    assert (
+        result["changed"]
+        and "The lock of process %d on elsewhere is broken by kim: its controller is gone." % UNSEEN["pid"]
+        in result["lines"]
+    )
     assert ledger.owner()["broken"] == "kim: its controller is gone" and ledger.owner()["ended"]
     assert [event["verb"] for event in ledger.events() if event["event"] == "control"] == ["break_lock"]
     assert state.reduce(ledger.events()).run == "run1"
@@ -125,8 +138,11 @@ def test_what_another_rollout_left_in_flight_is_refused_until_it_is_finished_or_
 
 def test_limits_that_no_gate_could_read_are_refused_and_those_it_can_read_are_kept(ledger):
     planned(ledger, UNSEEN, domains={"rack": "r1"})
-    for wrong, words in (({"windows": [{"days": ["sat"]}]}, "expected from and to"), ({"domain_caps": {"rak": 1}}, "names rak"),
-                         ({"windows": [{"date": "2020-01-01", "from": "01:00", "to": "02:00"}]}, "are over")):
+    for wrong, words in (
+        ({"windows": [{"days": ["sat"]}]}, "expected from and to"),
+        ({"domain_caps": {"rak": 1}}, "names rak"),
+        ({"windows": [{"date": "2020-01-01", "from": "01:00", "to": "02:00"}]}, "are over"),
+    ):
         result = say(ledger, "set_budget", limits=wrong)
         assert result["failed"] and words in result["msg"]
     assert [event["event"] for event in ledger.events()] == ["plan"]

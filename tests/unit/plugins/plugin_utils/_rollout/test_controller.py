@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The controller as its workers know it: who it is, that it is gone, and that the ledger hears of it while nothing is asked of the ledger."""
+"""The controller as its workers know it: who it is, that it is gone, and that the ledger hears of it while nothing is
+asked of the ledger.
+"""
 
 from __future__ import annotations
 
@@ -102,14 +104,22 @@ def test_a_worker_names_its_playbook_and_no_process_once_that_is_gone(playbook, 
     assert isinstance(said, str) and "process %d" % process.pid in said and "Nothing more was begun" in said, said
 
 
-@pytest.mark.parametrize("parent, ppid, mine, expected", [
-    (40, 40, 50, 40),
-    (None, 40, 50, 50),  # it is the playbook's process itself
-    (40, 1, 50, None),  # orphaned
-    (40, 3, 50, None),  # orphaned, with another process that takes orphans in
-    (1, 1, 50, None),  # a container whose first process is the playbook: its worker could not tell when it is orphaned
-    (None, 0, 1, None),
-])
+@pytest.mark.parametrize(
+    "parent, ppid, mine, expected",
+    [
+        (40, 40, 50, 40),
+        (None, 40, 50, 50),  # it is the playbook's process itself
+        (40, 1, 50, None),  # orphaned
+        (40, 3, 50, None),  # orphaned, with another process that takes orphans in
+        (
+            1,
+            1,
+            50,
+            None,
+        ),  # a container whose first process is the playbook: its worker could not tell when it is orphaned
+        (None, 0, 1, None),
+    ],
+)
 def test_who_the_controller_is(parent, ppid, mine, expected):
     assert _controller.found(parent, ppid, mine)[0] == expected
     assert bool(_controller.found(parent, ppid, mine)[1]) == (expected is None), "it says why"
@@ -123,7 +133,16 @@ def _begin(directory, url, beat_s):
     def work(transaction):
         owner.claim(transaction, "r1", "run1", names, who)
         nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
-        transaction.append("plan", run="run1", rollout_id="r1", target="2", order=names, nodes=nodes, policy=limits.complete({}, 1), sha256="f")
+        transaction.append(
+            "plan",
+            run="run1",
+            rollout_id="r1",
+            target="2",
+            order=names,
+            nodes=nodes,
+            policy=limits.complete({}, 1),
+            sha256="f",
+        )
 
     ledger.transact(work)
     write(directory / "helper", watcher.start(ledger, who, "run1", every_s=beat_s))
@@ -160,7 +179,9 @@ def test_the_ledger_hears_of_a_controller_whose_tasks_take_long_and_not_of_a_dea
     assert ledger.owner()["heartbeat"] == last and ledger.events() == events, "it writes nothing else"
 
 
-@pytest.mark.parametrize("change", [{"ended": "2026-01-01T00:00:00.000Z"}, {"broken": "kim: gone"}, {"run": "run2"}, {"owner": {"pid": 2}}])
+@pytest.mark.parametrize(
+    "change", [{"ended": "2026-01-01T00:00:00.000Z"}, {"broken": "kim: gone"}, {"run": "run2"}, {"owner": {"pid": 2}}]
+)
 def test_it_ends_with_the_run_and_with_its_lock(begun, change):
     process, helper, ledger = begun
     ledger.transact(lambda transaction: transaction.hold(dict(transaction.owner, **change)))
@@ -170,8 +191,14 @@ def test_it_ends_with_the_run_and_with_its_lock(begun, change):
 
 def _plan(directory, url):
     """The task Plan itself, in a worker."""
-    arguments = {"artifact_dir": str(directory), "ledger": url, "rollout_id": "r1", "target": "2.0",
-                 "audits": {"a": {"audit": {"versions": {"loaded": "1.0"}}}}, "markers": {"a": {"stat": {}}}}
+    arguments = {
+        "artifact_dir": str(directory),
+        "ledger": url,
+        "rollout_id": "r1",
+        "target": "2.0",
+        "audits": {"a": {"audit": {"versions": {"loaded": "1.0"}}}},
+        "markers": {"a": {"stat": {}}},
+    }
     task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
     action = rollout_plan.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
     action._load_name = "x"

@@ -33,7 +33,9 @@ def act(tmp_path):
         arguments = dict({"artifact_dir": str(tmp_path), "rollout_id": "r1"}, **more)
         if plugin is rollout_plan:
             found = {name: {"audit": {"versions": {"loaded": "1.0"}}} for name in names}
-            arguments = dict({"target": "2.0", "audits": found, "markers": {name: {"stat": {}} for name in names}}, **arguments)
+            arguments = dict(
+                {"target": "2.0", "audits": found, "markers": {name: {"stat": {}} for name in names}}, **arguments
+            )
         task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
         action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
         action._load_name = "x"
@@ -68,7 +70,9 @@ BAD = [
 @pytest.mark.parametrize("found, words", BAD)
 def test_what_names_no_domain_is_refused_with_the_node_and_the_variable(act, found, words, caps):
     result = act(domains={"a": found, "b": {"rack": "r1"}}, domain_caps=caps)
-    assert result.get("failed") and result["msg"].startswith(words) and "Nothing was changed" in result["msg"], result.get("msg")
+    assert result.get("failed") and result["msg"].startswith(words) and "Nothing was changed" in result["msg"], (
+        result.get("msg")
+    )
     assert "\n" not in result["msg"] and act.ledger.events() == []
 
 
@@ -79,13 +83,16 @@ def test_no_domains_at_all_are_refused_under_a_cap_alone(act, found):
     assert not act(domains={"a": found, "b": {"rack": "r1"}}).get("failed")
 
 
-@pytest.mark.parametrize("given, groups", [
-    ({"a": {"rack": ["r1", "r2"]}, "b": {"rack": "r2"}, "c": {"rack": "r3"}}, {}),
-    ({"a": {"rack": "r1, r2"}, "b": {"rack": "r2"}, "c": {"rack": "r3"}}, {}),
-    ({"a": {"rack": ["r1", 2]}, "b": {"rack": 2}, "c": {"rack": 3}}, {}),
-    ({}, {"rack_1": ["a"], "rack_2": ["a", "b"], "rack_3": ["c"]}),
-    ({"a": None, "b": {"psu": 1}}, {"rack_1": ["a"], "rack_2": ["a", "b"], "rack_3": ["c"]}),
-])
+@pytest.mark.parametrize(
+    "given, groups",
+    [
+        ({"a": {"rack": ["r1", "r2"]}, "b": {"rack": "r2"}, "c": {"rack": "r3"}}, {}),
+        ({"a": {"rack": "r1, r2"}, "b": {"rack": "r2"}, "c": {"rack": "r3"}}, {}),
+        ({"a": {"rack": ["r1", 2]}, "b": {"rack": 2}, "c": {"rack": 3}}, {}),
+        ({}, {"rack_1": ["a"], "rack_2": ["a", "b"], "rack_3": ["c"]}),
+        ({"a": None, "b": {"psu": 1}}, {"rack_1": ["a"], "rack_2": ["a", "b"], "rack_3": ["c"]}),
+    ],
+)
 def test_a_node_counts_in_every_domain_that_it_is_in(act, given, groups):
     """While a is out, b of its second rack is kept, and c goes; while b is out, a is kept."""
     made = act("abc", groups, domains=given, domain_caps={"rack": 1}, max_down=3, canaries=[])
@@ -97,13 +104,22 @@ def test_a_node_counts_in_every_domain_that_it_is_in(act, given, groups):
 def test_what_is_given_goes_before_groups(act):
     groups = {"rack_1": ["a", "b"], "rack_all": ["a", "b"], "other": ["a"]}
     made = act("ab", groups, domains={"a": {"rack": "r9", "psu": 1}})
-    assert {name: node["domains"] for name, node in made["nodes"].items()} == {"a": {"rack": "r9", "psu": "1"}, "b": {"rack": "rack_1, rack_all"}}
+    assert {name: node["domains"] for name, node in made["nodes"].items()} == {
+        "a": {"rack": "r9", "psu": "1"},
+        "b": {"rack": "rack_1, rack_all"},
+    }
 
 
-@pytest.mark.parametrize("mine, others, answer", [
-    ("r1", {"b": "r1, r2"}, "wait"), ("r1, r2", {"b": "r2"}, "wait"), ("r1, r2", {"b": "r3"}, "go"), ("r1, r2", {"b": "r2, r3"}, "wait"),
-    ("r1", {"b": "r11, r12"}, "go"),
-])
+@pytest.mark.parametrize(
+    "mine, others, answer",
+    [
+        ("r1", {"b": "r1, r2"}, "wait"),
+        ("r1, r2", {"b": "r2"}, "wait"),
+        ("r1, r2", {"b": "r3"}, "go"),
+        ("r1, r2", {"b": "r2, r3"}, "wait"),
+        ("r1", {"b": "r11, r12"}, "go"),
+    ],
+)
 def test_the_gate_compares_names_and_not_lists(mine, others, answer):
     racks = {name: {"rack": value} for name, value in dict(others, a=mine).items()}
     view = view_of({"a": "pending", "b": "down"}, domains=racks, max_down=5, failure_budget=5, domain_caps={"rack": 1})
@@ -111,6 +127,9 @@ def test_the_gate_compares_names_and_not_lists(mine, others, answer):
 
 
 def test_the_estimate_counts_every_domain():
-    found = [Probe(name, version="1.0", domains={"rack": racks}) for name, racks in (("a", "r1, r2"), ("b", "r1"), ("c", "r2"))]
+    found = [
+        Probe(name, version="1.0", domains={"rack": racks})
+        for name, racks in (("a", "r1, r2"), ("b", "r1"), ("c", "r2"))
+    ]
     made = plan.build("2.0", found, limits.complete({"max_down": 3, "domain_caps": {"rack": 1}}, 3))
     assert plan_text.estimate(made, 100) == (100, 200)

@@ -30,19 +30,32 @@ def ask(view, name="a", phase=state.DRAIN, present=None, now=None):
         ({"b": "down", "c": "draining"}, (), {"max_down": 2}, "wait", "by c, b"),
         ({"b": "down", "c": "draining"}, (), {"max_down": 1, "max_draining": 2}, "go", "1 of 1 down"),  # drains ahead
         ({"b": "draining", "c": "draining"}, (), {"max_down": 1, "max_draining": 2}, "wait", "2 of 2 slots to drain"),
-        ({"b": "draining", "c": "draining"}, (), {"max_down": 4, "max_draining": 2}, "wait", "2 of 2 slots to drain and 0 of 4 down"),
+        (
+            {"b": "draining", "c": "draining"},
+            (),
+            {"max_down": 4, "max_draining": 2},
+            "wait",
+            "2 of 2 slots to drain and 0 of 4 down",
+        ),
         ({"b": "draining"}, (), {"max_down": 4, "max_draining": 1}, "wait", "1 of 1 slots to drain"),
         ({"b": "draining"}, (), {"max_down": 4, "max_draining": 2}, "go", "0 of 4"),
         ({"b": "down", "c": "down"}, (), {"max_down": 4, "max_draining": 1}, "go", "2 of 4"),
         ({"b": "down", "c": "down"}, (), {"max_down": 2, "max_draining": 1}, "wait", "2 of 2 down slots"),
         ({"b": "draining", "c": "down"}, (), {"max_down": 3, "max_draining": 3}, "go", "1 of 3"),
-        ({"b": "draining", "c": "draining"}, (), {"max_down": 3}, "go", "0 of 3"),  # as many as may be down when it is not given
+        # as many as may be down when it is not given
+        ({"b": "draining", "c": "draining"}, (), {"max_down": 3}, "go", "0 of 3"),
         ({"b": "failed"}, (), {}, "stop", "failure budget of 1 is spent by b"),
         ({"b": "rolled_back"}, (), {}, "stop", "spent by b"),
         ({"b": "failed"}, (), {"failure_budget": 2}, "go", "1 of 2 failures"),
         ({"b": "failed", "c": "rolled_back"}, (), {"max_down": 5, "failure_budget": 2}, "stop", "spent by b, c"),
         ({"b": "quarantined"}, (), {"max_down": 2}, "stop", "spent by b"),
-        ({"b": "quarantined"}, (), {"failure_budget": 2}, "stop", "every down slot (1) is held by a node that is out of service: b"),
+        (
+            {"b": "quarantined"},
+            (),
+            {"failure_budget": 2},
+            "stop",
+            "every down slot (1) is held by a node that is out of service: b",
+        ),
         ({"b": "lost"}, (), {"failure_budget": 5}, "stop", "out of service: b"),
         ({"b": "lost"}, (), {"max_down": 2, "failure_budget": 2}, "go", "1 of 2 down slots taken, 1 of 2 failures"),
         ({"b": "lost", "c": "down"}, (), {"max_down": 2, "failure_budget": 2}, "wait", "2 of 2 down slots taken by c"),
@@ -85,7 +98,9 @@ def test_an_operators_word_keeps_no_node_down_that_was_left_so(field, value):
     assert not gate.starts(view, state.DRAIN, "a") and gate.starts(view, state.DRAIN, "b"), "no query holds it either"
 
 
-@pytest.mark.parametrize("approved, diverted, expected", [("", False, "go"), ("", True, "stop"), ("f" * 64, True, "go"), (None, True, "go")])
+@pytest.mark.parametrize(
+    "approved, diverted, expected", [("", False, "go"), ("", True, "stop"), ("f" * 64, True, "go"), (None, True, "go")]
+)
 def test_an_orphaned_node_goes_to_no_version_that_is_not_approved(approved, diverted, expected):
     view = view_of({"a": "down"}, ("a",))
     view.policy["approved"] = approved
@@ -162,7 +177,9 @@ def test_an_orphaned_node_may_not_go_down_before_a_new_grant_to_drain():
     assert ask(view_of({"a": "down"}, ("a",)), phase=state.DOWN).answer == "stop"
 
 
-@pytest.mark.parametrize("own, expected", [("down", "go"), ("validating", "go"), ("draining", "go"), ("pending", "stop"), ("done", "skip")])
+@pytest.mark.parametrize(
+    "own, expected", [("down", "go"), ("validating", "go"), ("draining", "go"), ("pending", "stop"), ("done", "skip")]
+)
 def test_returning(own, expected):
     assert ask(view_of({"a": own, "b": "failed"}), phase=state.RETURN).answer == expected
 
@@ -173,11 +190,18 @@ def test_returning(own, expected):
         ({"b": "pending"}, ("b",), {"max_down": 5}, "wait", "canaries go first: b"),
         ({"b": "validating"}, ("b",), {"max_down": 5}, "wait", "canaries go first: b"),
         ({"b": "soaking"}, ("b",), {"max_down": 5}, "wait", "canaries go first: b (it soaks)"),
-        ({"b": "soaking", "c": "soaking"}, ("a", "b", "c"), {"max_down": 1}, "go", "0 of 1 down slots taken"),  # it serves, and holds no slot
+        # it serves, and holds no slot
+        ({"b": "soaking", "c": "soaking"}, ("a", "b", "c"), {"max_down": 1}, "go", "0 of 1 down slots taken"),
         ({"b": "done"}, ("b",), {"max_down": 5}, "go", ""),
         ({"b": "done", "c": "down"}, ("b", "c"), {"max_down": 5}, "wait", "c"),
         ({"b": "rolled_back"}, ("b",), {"max_down": 5, "failure_budget": 9}, "stop", "canary b failed"),
-        ({"b": "rolled_back", "c": "done"}, ("b", "c"), {"max_down": 5, "failure_budget": 9, "canary_failures": 1}, "go", ""),
+        (
+            {"b": "rolled_back", "c": "done"},
+            ("b", "c"),
+            {"max_down": 5, "failure_budget": 9, "canary_failures": 1},
+            "go",
+            "",
+        ),
         ({"b": "skipped"}, ("b",), {"max_down": 5}, "stop", "b is skipped"),
     ],
 )
@@ -213,7 +237,9 @@ def test_a_canary_that_was_sick_before_says_nothing_of_the_change():
 )
 def test_a_failure_domain_keeps_most_of_its_nodes(others, expected, words):
     domains = {"a": {"rack": "r1"}, "b": {"rack": "r1"}, "c": {"rack": "r2"}}
-    view = view_of(dict({"a": "pending"}, **others), domains=domains, max_down=5, failure_budget=5, domain_caps={"rack": 1})
+    view = view_of(
+        dict({"a": "pending"}, **others), domains=domains, max_down=5, failure_budget=5, domain_caps={"rack": 1}
+    )
     decision = ask(view)
     assert decision.answer == expected
     assert words in decision.reason
@@ -221,7 +247,12 @@ def test_a_failure_domain_keeps_most_of_its_nodes(others, expected, words):
 
 def test_a_node_that_its_failure_domain_holds_back_holds_back_no_other():
     domains = {"a": {"rack": "r1"}, "b": {"rack": "r1"}, "c": {"rack": "r2"}, "d": {"rack": "r3"}}
-    view = view_of({"a": "down", "b": "pending", "c": "pending", "d": "pending"}, domains=domains, max_down=2, domain_caps={"rack": 1})
+    view = view_of(
+        {"a": "down", "b": "pending", "c": "pending", "d": "pending"},
+        domains=domains,
+        max_down=2,
+        domain_caps={"rack": 1},
+    )
     assert [ask(view, name).answer for name in "bcd"] == ["wait", "go", "wait"]
     assert "c goes first" in ask(view, "d").reason
 
@@ -232,7 +263,9 @@ def test_a_node_whose_failure_domain_is_not_known_does_not_go():
     assert "gpufleet_domains" in decision.reason
 
 
-@pytest.mark.parametrize("down, window, expected", [(0, 1, "go"), (1, 1, "wait"), (1, 2, "go"), (3, 4, "go"), (4, 4, "wait"), (4, 9, "wait")])
+@pytest.mark.parametrize(
+    "down, window, expected", [(0, 1, "go"), (1, 1, "wait"), (1, 2, "go"), (3, 4, "go"), (4, 4, "wait"), (4, 9, "wait")]
+)
 def test_growth_lets_fewer_go_than_the_policy(down, window, expected):
     states = {"a": "pending"}
     states.update(("d%d" % number, "down") for number in range(down))
@@ -244,9 +277,15 @@ def test_an_operator_is_obeyed():
     view.paused = "kim: the switch is being replaced"
     assert ask(view).answer == "wait" and "paused by kim: the switch" in ask(view).reason
     assert ask(view, "b", state.DOWN).answer == "wait"
-    assert ask(view, "c", state.DOWN).answer == "go" and ask(view, "c", state.RETURN).answer == "go", "what is down goes on to its end"
+    assert ask(view, "c", state.DOWN).answer == "go" and ask(view, "c", state.RETURN).answer == "go", (
+        "what is down goes on to its end"
+    )
     view.stopped = "kim: wrong version"
-    assert [ask(view, name, phase).answer for name, phase in (("a", "drain"), ("b", "down"), ("c", "return"))] == ["stop", "stop", "go"]
+    assert [ask(view, name, phase).answer for name, phase in (("a", "drain"), ("b", "down"), ("c", "return"))] == [
+        "stop",
+        "stop",
+        "go",
+    ]
     assert "stopped by kim: wrong version" in ask(view).reason
 
 
@@ -285,7 +324,9 @@ def test_vanished_are_those_in_flight_that_the_play_no_longer_holds():
 def test_a_node_that_serves_again_is_not_missing_from_its_rack():
     racks = {"a": {"rack": "r1"}, "b": {"rack": "r1"}}
     for value, answer in (("soaking", "go"), ("validating", "wait"), ("draining", "wait")):
-        view = view_of({"a": "pending", "b": value}, canaries=("a", "b"), domains=racks, max_down=5, domain_caps={"rack": 1})
+        view = view_of(
+            {"a": "pending", "b": value}, canaries=("a", "b"), domains=racks, max_down=5, domain_caps={"rack": 1}
+        )
         assert ask(view).answer == answer
 
 
@@ -325,11 +366,18 @@ CANARY_NEXT = "a larger rollout_canary_failures if you want that"
         ({"b": "rolled_back"}, ("b",), {"failure_budget": 9}, None, CANARY_NEXT),
         ({"b": "skipped"}, ("b",), {}, None, "run again with a node in rollout_canaries that can start"),
         ({"b": "pending"}, ("b",), {}, ["a"], "find out why it left the play, and run again"),
-        ({"b": "quarantined"}, (), {"failure_budget": 9, "max_down": 5, "domain_caps": {"rack": 1}}, None,
-         "rollout_control with rollout_verb=set_budget, or rollout_domain_caps in the next run)"),
+        (
+            {"b": "quarantined"},
+            (),
+            {"failure_budget": 9, "max_down": 5, "domain_caps": {"rack": 1}},
+            None,
+            "rollout_control with rollout_verb=set_budget, or rollout_domain_caps in the next run)",
+        ),
     ],
 )
 def test_who_is_told_to_stop_is_told_what_to_do(others, canaries, policy, present, ends):
     racks = {name: {"rack": "r1"} for name in "ab"}
-    decision = ask(view_of(dict({"a": "pending"}, **others), canaries=canaries, domains=racks, **policy), present=present)
+    decision = ask(
+        view_of(dict({"a": "pending"}, **others), canaries=canaries, domains=racks, **policy), present=present
+    )
     assert decision.answer == "stop" and ends in decision.reason

@@ -9,7 +9,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
 
-hypothesis = pytest.importorskip("hypothesis", reason="ansible-test's environment has none; the plain pytest run has it")
+hypothesis = pytest.importorskip(
+    "hypothesis", reason="ansible-test's environment has none; the plain pytest run has it"
+)
 strategies = hypothesis.strategies
 
 NAMES = [chr(ord("a") + number) for number in range(8)]
@@ -50,8 +52,16 @@ def end(name, value, time="2026-01-01T00:01:00.000Z"):
     ),
 )
 @hypothesis.example(
-    start=["pending"] * 3, moves=[(name, "drain", "done") for name in "abc"],
-    policy={"max_down": 4, "max_draining": 1, "failure_budget": 1, "common_cause": 0, "domain_caps": {}, "growth_start": None},
+    start=["pending"] * 3,
+    moves=[(name, "drain", "done") for name in "abc"],
+    policy={
+        "max_down": 4,
+        "max_draining": 1,
+        "failure_budget": 1,
+        "common_cause": 0,
+        "domain_caps": {},
+        "growth_start": None,
+    },
 )
 def test_no_history_takes_more_down_than_allowed(start, policy, moves):
     names = NAMES[: len(start)]
@@ -77,20 +87,26 @@ def test_no_history_takes_more_down_than_allowed(start, policy, moves):
         failed_before = sum(limits.weight(other) for other in limits.charged(view.nodes.having(*state.FAILED)))
         decision = gate.decide(view, move, name)
         if decision.answer == "go":
-            # Nothing starts, and nothing goes down, once the budget is spent; only what is down already goes on, an orphaned
-            # node among it, which asks to drain again.
+            # Nothing starts, and nothing goes down, once the budget is spent; only what is down already goes on, an
+            # orphaned node among it, which asks to drain again.
             assert failed_before < policy["failure_budget"] or was_down
             state.apply(view, grant(name, move))
             if move == "drain":
                 assert before == "pending" or before in state.IN_FLIGHT
                 went.append(name)
-                out = [other for other in view.nodes.having(*(state.IN_FLIGHT + state.OUT_OF_SERVICE)) if other.domains["rack"] == node.domains["rack"]]
+                out = [
+                    other
+                    for other in view.nodes.having(*(state.IN_FLIGHT + state.OUT_OF_SERVICE))
+                    if other.domains["rack"] == node.domains["rack"]
+                ]
                 assert was_down or len(out) <= policy["domain_caps"].get("rack", 99)
                 draining = view.nodes.having("draining")
                 assert was_down or len(draining) <= policy["max_draining"]
             elif not was_down:
                 down = view.nodes.having(*(state.NOT_SERVING + state.OUT_OF_SERVICE))
-                assert len(down) + policy["broken_elsewhere"] <= policy["max_down"], "more nodes out of service than allowed"
+                assert len(down) + policy["broken_elsewhere"] <= policy["max_down"], (
+                    "more nodes out of service than allowed"
+                )
                 assert view.window is None or len(view.nodes.having(*state.NOT_SERVING)) <= view.window + len(
                     orphaned
                 ), "more than growth allows"
@@ -110,9 +126,11 @@ def test_a_rollout_always_comes_to_an_end(count, policy, outcomes, orphaned, can
     names = ["n%02d" % number for number in range(count)]
     policy = limits.complete(policy, 10)
     view = view_of(
-        {name: "down" if number < orphaned else "pending" for number, name in enumerate(names)}, names[:orphaned],
-        canaries=names[:canaries] if taken_up else names[orphaned:orphaned + canaries],
-        domains={name: {"rack": "r%d" % (number % 3)} for number, name in enumerate(names)}, window=policy["growth_start"],
+        {name: "down" if number < orphaned else "pending" for number, name in enumerate(names)},
+        names[:orphaned],
+        canaries=names[:canaries] if taken_up else names[orphaned : orphaned + canaries],
+        domains={name: {"rack": "r%d" % (number % 3)} for number, name in enumerate(names)},
+        window=policy["growth_start"],
     )
     view.policy = policy
     results = dict(zip(names, outcomes))

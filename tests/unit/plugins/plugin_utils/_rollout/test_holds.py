@@ -22,7 +22,9 @@ SECRET = "Bearer s3cr3t-token"
 
 
 def vector(*results, **more):
-    return json.dumps(dict({"status": "success", "data": {"resultType": "vector", "result": list(results)}}, **more)).encode()
+    return json.dumps(
+        dict({"status": "success", "data": {"resultType": "vector", "result": list(results)}}, **more)
+    ).encode()
 
 
 SERIES = {"metric": {"__name__": "ALERTS", "alertname": "FabricDegraded", "severity": "page"}, "value": [1, "1"]}
@@ -36,49 +38,80 @@ def server():
 
 
 def query(server, **more):
-    return dict({"name": "alerts", "url": server.url, "query": 'ALERTS{alertstate="firing"}', "timeout": 2.0, "headers": {}}, **more)
+    return dict(
+        {"name": "alerts", "url": server.url, "query": 'ALERTS{alertstate="firing"}', "timeout": 2.0, "headers": {}},
+        **more,
+    )
 
 
 def found(path, queries, **more):
-    return holds.verdict(holds.wanted(queries), queries, holds.answers(str(path), queries, 15), 600, 15, more.get("now", time.time()))
+    return holds.verdict(
+        holds.wanted(queries), queries, holds.answers(str(path), queries, 15), 600, 15, more.get("now", time.time())
+    )
 
 
 def test_an_empty_vector_lets_nodes_go(server, tmp_path):
     assert found(tmp_path / "holds", [query(server)]) == ([], "")
     path, dummy, body = server.requests[0]
     assert path == "/api/v1/query" and urllib.parse.parse_qs(body.decode()) == {
-        "query": ['ALERTS{alertstate="firing"}'], "partial_response": ["false"]}
+        "query": ['ALERTS{alertstate="firing"}'],
+        "partial_response": ["false"],
+    }
 
 
-@pytest.mark.parametrize("answer, words", [
-    ((200, vector(SERIES), {}), '1 series: ALERTS{alertname="FabricDegraded", severity="page"} = 1'),
-    ((200, vector(*[SERIES] * 5), {}), "5 series: "),
-    ((200, vector({"odd": 1}, 7), {}), "2 series: "),
-    ((200, vector(warnings=["some stores gave a partial response"]), {}), "its answer is not complete: some stores gave a partial response"),
-    ((200, vector(partialResponse=True), {}), "its answer is not complete"),
-    ((200, vector(isPartial=True), {}), "its answer is not complete"),
-    ((200, json.dumps({"status": "success", "data": {"resultType": "vector", "result": [], "isPartial": True}}).encode(), {}), "not complete"),
-    ((200, json.dumps({"status": "success", "data": {"resultType": "scalar", "result": [1, "0"]}}).encode(), {}), "its answer is scalar, expected a vector"),
-    ((200, json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode(), {}), "expected a vector"),
-    ((200, json.dumps({"status": "success", "data": {"resultType": "vector"}}).encode(), {}), "expected a vector"),
-    ((200, json.dumps({"status": "success", "data": None}).encode(), {}), "expected a vector"),
-    ((200, json.dumps({"status": "success"}).encode(), {}), "expected a vector"),
-    ((200, b"[]", {}), "it answered HTTP 200"),
-    ((200, b"null", {}), "it answered HTTP 200"),
-    ((200, b"<html>log in</html>", {}), "is not JSON"),
-    ((200, b"", {}), "is not JSON"),
-    ((200, b"[" * 100000, {}), "is not JSON"),
-    ((200, b"\xff\xfe", {}), "is not JSON"),
-    ((400, json.dumps({"status": "error", "error": "parse error: x"}).encode(), {}), "it answered HTTP 400: parse error: x"),
-    ((200, json.dumps({"status": "error", "error": "timeout"}).encode(), {}), "it answered HTTP 200: timeout"),
-    ((503, vector(), {}), "it answered HTTP 503"),
-    ((401, b"{}", {}), "it answered HTTP 401"),
-    ((302, vector(), {"Location": "http://127.0.0.1:1/x"}), "it answered HTTP 302"),
-    ((200, b" " * 2000000, {}), "longer than"),
-    ("hang", "did not"),
-    ("drip", "did not"),
-    ("cut", ""),
-])
+@pytest.mark.parametrize(
+    "answer, words",
+    [
+        ((200, vector(SERIES), {}), '1 series: ALERTS{alertname="FabricDegraded", severity="page"} = 1'),
+        ((200, vector(*[SERIES] * 5), {}), "5 series: "),
+        ((200, vector({"odd": 1}, 7), {}), "2 series: "),
+        (
+            (200, vector(warnings=["some stores gave a partial response"]), {}),
+            "its answer is not complete: some stores gave a partial response",
+        ),
+        ((200, vector(partialResponse=True), {}), "its answer is not complete"),
+        ((200, vector(isPartial=True), {}), "its answer is not complete"),
+        (
+            (
+                200,
+                json.dumps(
+                    {"status": "success", "data": {"resultType": "vector", "result": [], "isPartial": True}}
+                ).encode(),
+                {},
+            ),
+            "not complete",
+        ),
+        (
+            (200, json.dumps({"status": "success", "data": {"resultType": "scalar", "result": [1, "0"]}}).encode(), {}),
+            "its answer is scalar, expected a vector",
+        ),
+        (
+            (200, json.dumps({"status": "success", "data": {"resultType": "matrix", "result": []}}).encode(), {}),
+            "expected a vector",
+        ),
+        ((200, json.dumps({"status": "success", "data": {"resultType": "vector"}}).encode(), {}), "expected a vector"),
+        ((200, json.dumps({"status": "success", "data": None}).encode(), {}), "expected a vector"),
+        ((200, json.dumps({"status": "success"}).encode(), {}), "expected a vector"),
+        ((200, b"[]", {}), "it answered HTTP 200"),
+        ((200, b"null", {}), "it answered HTTP 200"),
+        ((200, b"<html>log in</html>", {}), "is not JSON"),
+        ((200, b"", {}), "is not JSON"),
+        ((200, b"[" * 100000, {}), "is not JSON"),
+        ((200, b"\xff\xfe", {}), "is not JSON"),
+        (
+            (400, json.dumps({"status": "error", "error": "parse error: x"}).encode(), {}),
+            "it answered HTTP 400: parse error: x",
+        ),
+        ((200, json.dumps({"status": "error", "error": "timeout"}).encode(), {}), "it answered HTTP 200: timeout"),
+        ((503, vector(), {}), "it answered HTTP 503"),
+        ((401, b"{}", {}), "it answered HTTP 401"),
+        ((302, vector(), {"Location": "http://127.0.0.1:1/x"}), "it answered HTTP 302"),
+        ((200, b" " * 2000000, {}), "longer than"),
+        ("hang", "did not"),
+        ("drip", "did not"),
+        ("cut", ""),
+    ],
+)
 def test_everything_else_lets_them_wait(server, tmp_path, answer, words):
     server.answer = lambda number: answer
     begun = time.monotonic()  # the server of the tests hangs for ten minutes
@@ -118,13 +151,20 @@ def test_an_answer_holds_good_for_others_until_it_is_old(server, tmp_path):
     queries, path = [query(server)], str(tmp_path / "holds")
     first = holds.answers(path, queries, 15)
     assert holds.answers(path, queries, 15) == first and len(server.requests) == 1
-    assert holds.answers(path, queries, 15, now=lambda: time.time() + 20)["time"] > first["time"] and len(server.requests) == 2
-    assert holds.answers(path, queries, 15, now=lambda: time.time() - 3600)["time"] < first["time"], "a clock that was put back"
+    assert (
+        holds.answers(path, queries, 15, now=lambda: time.time() + 20)["time"] > first["time"]
+        and len(server.requests) == 2
+    )
+    assert holds.answers(path, queries, 15, now=lambda: time.time() - 3600)["time"] < first["time"], (
+        "a clock that was put back"
+    )
     holds.answers(path, [query(server, query="up == 0")], 15)
     assert len(server.requests) == 4, "another query is another question"
 
 
-@pytest.mark.parametrize("junk", ["", "no json", "[]", '{"time": "x"}', '{"results": {"alerts": ["clear", ""]}, "time": 1e99}'])
+@pytest.mark.parametrize(
+    "junk", ["", "no json", "[]", '{"time": "x"}', '{"results": {"alerts": ["clear", ""]}, "time": 1e99}']
+)
 def test_a_kept_answer_that_cannot_be_read_is_asked_again(server, tmp_path, junk):
     (tmp_path / "holds").write_text(junk)
     server.answer = lambda number: (200, vector(SERIES), {})
@@ -155,7 +195,11 @@ class TestVerdict:
     POLICY = {"a": "up == 0"}
 
     def answer(self, result, age=0.0, silent=None):
-        return {"time": 1000.0 - age, "results": {"a": result}, "unanswered_since": {} if silent is None else {"a": silent}}
+        return {
+            "time": 1000.0 - age,
+            "results": {"a": result},
+            "unanswered_since": {} if silent is None else {"a": silent},
+        }
 
     def test_nothing_to_ask_is_nothing_to_wait_for(self):
         assert holds.verdict({}, self.QUERIES, None, 600, 15, 1000.0) == ([], "")
@@ -163,7 +207,9 @@ class TestVerdict:
     def test_an_answer_that_is_too_old_by_now_is_none(self):
         assert holds.verdict(self.POLICY, self.QUERIES, self.answer(["clear", ""], 10), 600, 15, 1000.0) == ([], "")
         assert holds.verdict(self.POLICY, self.QUERIES, self.answer(["clear", ""], 17), 600, 15, 1000.0)[0] == ["a"]
-        assert holds.verdict(self.POLICY, self.QUERIES, self.answer(["clear", ""], -5), 600, 15, 1000.0)[0] == ["a"], "from the future"
+        assert holds.verdict(self.POLICY, self.QUERIES, self.answer(["clear", ""], -5), 600, 15, 1000.0)[0] == ["a"], (
+            "from the future"
+        )
 
     @pytest.mark.parametrize("queries", [[], [dict(QUERIES[0], query="vector(1) == 0")], [dict(QUERIES[0], name="b")]])
     def test_a_task_that_lacks_a_query_of_the_plan_grants_no_ticket(self, queries):
@@ -171,7 +217,9 @@ class TestVerdict:
         assert names == ["a"] and "part of the plan" in why
 
     def test_after_the_deadline_it_waits_on_and_says_how_to_go_on(self):
-        early = holds.verdict(self.POLICY, self.QUERIES, self.answer(["unknown", "gone"], silent=900.0), 600, 15, 1000.0)
+        early = holds.verdict(
+            self.POLICY, self.QUERIES, self.answer(["unknown", "gone"], silent=900.0), 600, 15, 1000.0
+        )
         late = holds.verdict(self.POLICY, self.QUERIES, self.answer(["unknown", "gone"], silent=100.0), 600, 15, 1000.0)
         assert early[0] == late[0] == ["a"] and "no answer for" not in early[1]
         assert "no answer for 900 s" in late[1] and "an operator lifts the hold" in late[1]
@@ -224,7 +272,9 @@ def test_names_are_unique():
 @pytest.mark.parametrize("kind", [OSError, web.UrlsError])
 @pytest.mark.parametrize("url", ["https://hooks.example.org/services/T0/B0/s3cr3t?k=s3cr3t"])
 def test_no_error_says_the_url(url, kind, monkeypatch):
-    monkeypatch.setattr(web, "open_url", lambda *args, **more: (dummy for dummy in ()).throw(kind("cannot open %s" % url)))
+    monkeypatch.setattr(
+        web, "open_url", lambda *args, **more: (dummy for dummy in ()).throw(kind("cannot open %s" % url))
+    )
     with pytest.raises(web.WebError) as found_error:
         web.request(url, 1.0, b"{}")
     assert "s3cr3t" not in str(found_error.value) and "cannot open" in str(found_error.value)

@@ -10,7 +10,13 @@ import types
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import layouts, limits, plan, plan_text, probes
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    layouts,
+    limits,
+    plan,
+    plan_text,
+    probes,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
@@ -23,10 +29,28 @@ SAME, CHANGE = {"gpus": [{"status": "same"}]}, {"gpus": [{"status": "same"}, {"s
 
 def ended(name="a", value="done", steps=(), finished="2026-01-01T00:00:00.000Z", **fields):
     """The view of this rollout after a run in which the node came to VALUE."""
-    node = state.Node(name, **dict({"state": value, "from_version": "1.0", "to_version": "1.0", "layout": HALVES,
-                                    "failure": state.HARD if value in state.FAILED else "",
-                                    "steps": [state.Step(step, "2026-01-01T00:00:00.000Z") for step in steps]}, **fields))
-    return state.Rollout(rollout_id="r", run="r0", started="2026-01-01T00:00:00.000Z", finished=finished, policy=POLICY, nodes=state.Nodes([node]))
+    node = state.Node(
+        name,
+        **dict(
+            {
+                "state": value,
+                "from_version": "1.0",
+                "to_version": "1.0",
+                "layout": HALVES,
+                "failure": state.HARD if value in state.FAILED else "",
+                "steps": [state.Step(step, "2026-01-01T00:00:00.000Z") for step in steps],
+            },
+            **fields,
+        ),
+    )
+    return state.Rollout(
+        rollout_id="r",
+        run="r0",
+        started="2026-01-01T00:00:00.000Z",
+        finished=finished,
+        policy=POLICY,
+        nodes=state.Nodes([node]),
+    )
 
 
 def made(probe, target="", previous=None, **more):
@@ -34,21 +58,24 @@ def made(probe, target="", previous=None, **more):
     return plan.build(target, [probe], POLICY, previous, layouts={"a": layout} if layout else None, **more)
 
 
-@pytest.mark.parametrize(("target", "version", "there", "verdict", "expected", "install"), [
-    # The layout alone: the version stays.
-    ("", "1.0", True, "pass", "skipped", False),
-    ("", "1.0", True, "fail", "failed", False),
-    ("", "1.0", True, "", "failed", False),
-    ("", "1.0", False, "pass", "pending", False),
-    ("", "1.0", None, "pass", "pending", False),  # not known is not there
-    ("", None, True, "pass", "failed", False),
-    # Both.
-    ("2.0", "2.0", True, "pass", "skipped", False),
-    ("2.0", "2.0", True, "unknown", "failed", False),
-    ("2.0", "2.0", False, "pass", "pending", False),
-    ("2.0", "1.0", True, "pass", "pending", True),
-    ("2.0", "1.0", False, "pass", "pending", True),
-])
+@pytest.mark.parametrize(
+    ("target", "version", "there", "verdict", "expected", "install"),
+    [
+        # The layout alone: the version stays.
+        ("", "1.0", True, "pass", "skipped", False),
+        ("", "1.0", True, "fail", "failed", False),
+        ("", "1.0", True, "", "failed", False),
+        ("", "1.0", False, "pass", "pending", False),
+        ("", "1.0", None, "pass", "pending", False),  # not known is not there
+        ("", None, True, "pass", "failed", False),
+        # Both.
+        ("2.0", "2.0", True, "pass", "skipped", False),
+        ("2.0", "2.0", True, "unknown", "failed", False),
+        ("2.0", "2.0", False, "pass", "pending", False),
+        ("2.0", "1.0", True, "pass", "pending", True),
+        ("2.0", "1.0", False, "pass", "pending", True),
+    ],
+)
 def test_a_node_goes_unless_it_has_all_that_is_wanted(target, version, there, verdict, expected, install):
     result = made(Probe("a", version=version, layout=there, verdict=verdict), target)
     node = result.nodes["a"]
@@ -57,15 +84,19 @@ def test_a_node_goes_unless_it_has_all_that_is_wanted(target, version, there, ve
     assert result.order == (["a"] if expected == "pending" else [])
 
 
-@pytest.mark.parametrize(("before", "there", "expected"), [
-    (ended(), True, "done"),
-    (ended(), None, "done"),  # a rollback cannot ask: what this rollout brought there is there
-    (ended(), False, "pending"),
-    (ended(layout=THIRDS), True, "skipped"),  # by the look at it now
-    (ended(layout=THIRDS), None, "pending"),
-    (ended(value="rolled_back", steps=("stop", "mig", "rollback_mig")), False, "pending"),
-    (ended(value="quarantined", steps=("stop", "mig", "quarantine")), True, "pending"),  # repaired, and proven by nothing since
-])
+@pytest.mark.parametrize(
+    ("before", "there", "expected"),
+    [
+        (ended(), True, "done"),
+        (ended(), None, "done"),  # a rollback cannot ask: what this rollout brought there is there
+        (ended(), False, "pending"),
+        (ended(layout=THIRDS), True, "skipped"),  # by the look at it now
+        (ended(layout=THIRDS), None, "pending"),
+        (ended(value="rolled_back", steps=("stop", "mig", "rollback_mig")), False, "pending"),
+        # repaired, and proven by nothing since
+        (ended(value="quarantined", steps=("stop", "mig", "quarantine")), True, "pending"),
+    ],
+)
 def test_what_this_rollout_proved_is_done(before, there, expected):
     node = made(Probe("a", version="1.0", layout=there, verdict="pass"), previous=before).nodes["a"]
     assert (node["state"], node["install"]) == (expected, False)
@@ -103,8 +134,11 @@ def test_a_plan_without_layouts_has_the_digest_that_it_always_had():
     plain = made(Probe("a", version="1.0"), "2.0", layout=None)
     assert plain.sha256 == "d226e375c98a14b3d4965bd40f8d94e36b469dfcb4a88a51df11b3bccd89363e"
     assert "layout" not in plain.nodes["a"] and "install" not in plain.nodes["a"]
-    digests = {made(Probe("a", version="1.0", layout=False), target, layout=layout).sha256
-               for target in ("", "2.0") for layout in (HALVES, THIRDS, dict(HALVES, config={}))}
+    digests = {
+        made(Probe("a", version="1.0", layout=False), target, layout=layout).sha256
+        for target in ("", "2.0")
+        for layout in (HALVES, THIRDS, dict(HALVES, config={}))
+    }
     assert len(digests | {plain.sha256}) == 7, "what is approved is this layout and no other"
 
 
@@ -117,32 +151,78 @@ def test_the_plan_says_what_changes():
 
 def test_the_ledger_keeps_the_layout():
     view = state.Rollout()
-    state.apply(view, dict(plan.event(made(Probe("a", version="1.0")), "r"), event="plan", run="r1", time="2026-01-01T00:00:00.000Z"))
+    state.apply(
+        view,
+        dict(plan.event(made(Probe("a", version="1.0")), "r"), event="plan", run="r1", time="2026-01-01T00:00:00.000Z"),
+    )
     assert view.nodes.get("a").layout == HALVES
-    state.apply(view, dict(event="grant", run="r1", node="a", phase="drain", ticket="t", expires="2099", time="2026-01-01T00:00:01.000Z"))
-    for layout, diverted in ((HALVES, False), (THIRDS, True)):  # one in flight to another layout needs its plan approved, as to another version
+    state.apply(
+        view,
+        dict(
+            event="grant",
+            run="r1",
+            node="a",
+            phase="drain",
+            ticket="t",
+            expires="2099",
+            time="2026-01-01T00:00:01.000Z",
+        ),
+    )
+    # one in flight to another layout needs its plan approved, as to another version
+    for layout, diverted in ((HALVES, False), (THIRDS, True)):
         again = made(Probe("a", version="1.0", layout=False), previous=view, layout=layout)
         state.apply(view, dict(plan.event(again, "r"), event="plan", run="r2", time="2026-01-01T00:00:02.000Z"))
         node = view.nodes.get("a")
         assert (node.layout, node.orphaned, node.diverted) == (layout, True, diverted)
 
 
-@pytest.mark.parametrize(("look", "expected"), [
-    (SAME, (True, False, False)),
-    (CHANGE, (False, False, False)),
-    ({"gpus": [{"status": "pending"}]}, (False, False, False)),
-    ({"gpus": [{"status": "refused"}], "failures": [{"code": "in_use"}], "msg": "in use by 4711"}, (False, False, False)),
-    ({"gpus": [{"status": "refused"}], "failures": [{"code": "gpu_lost"}], "msg": "gone"}, (None, True, False)),
-    ({"gpus": [{"status": "refused"}], "failures": [{"code": "reset_pending"}], "msg": "at the next reset"}, (None, True, False)),
-    ({"gpus": [{"status": "refused"}], "failures": [{"code": "unreadable"}, {"code": "does_not_fit"}], "msg": "too much"}, (None, False, True)),
-    ({"gpus": [{"status": "refused"}], "failures": [{"code": "not_supported"}], "msg": "no MIG"}, (None, False, True)),
-    ({"gpus": [{"status": "refused"}], "failures": [{"code": "unknown_profile"}], "msg": "1g.1tb"}, (None, False, True)),
-    ({"gpus": [{"status": "refused"}], "failures": [{"code": "uncovered"}], "msg": "no entry"}, (None, False, True)),
-    ({"gpus": [{"status": "change"}], "failures": [{"code": "refused_by_playbook"}], "msg": "no directory"}, (None, False, True)),
-    ({"gpus": [], "failures": []}, (None, True, False)),
-    ({"failed": True, "msg": "NVML cannot be read"}, (None, True, False)),
-    ({"unreachable": True}, (None, False, False)), ({"skipped": True}, (None, False, False)), ({}, (None, False, False)), (None, (None, False, False)),
-])
+@pytest.mark.parametrize(
+    ("look", "expected"),
+    [
+        (SAME, (True, False, False)),
+        (CHANGE, (False, False, False)),
+        ({"gpus": [{"status": "pending"}]}, (False, False, False)),
+        (
+            {"gpus": [{"status": "refused"}], "failures": [{"code": "in_use"}], "msg": "in use by 4711"},
+            (False, False, False),
+        ),
+        ({"gpus": [{"status": "refused"}], "failures": [{"code": "gpu_lost"}], "msg": "gone"}, (None, True, False)),
+        (
+            {"gpus": [{"status": "refused"}], "failures": [{"code": "reset_pending"}], "msg": "at the next reset"},
+            (None, True, False),
+        ),
+        (
+            {
+                "gpus": [{"status": "refused"}],
+                "failures": [{"code": "unreadable"}, {"code": "does_not_fit"}],
+                "msg": "too much",
+            },
+            (None, False, True),
+        ),
+        (
+            {"gpus": [{"status": "refused"}], "failures": [{"code": "not_supported"}], "msg": "no MIG"},
+            (None, False, True),
+        ),
+        (
+            {"gpus": [{"status": "refused"}], "failures": [{"code": "unknown_profile"}], "msg": "1g.1tb"},
+            (None, False, True),
+        ),
+        (
+            {"gpus": [{"status": "refused"}], "failures": [{"code": "uncovered"}], "msg": "no entry"},
+            (None, False, True),
+        ),
+        (
+            {"gpus": [{"status": "change"}], "failures": [{"code": "refused_by_playbook"}], "msg": "no directory"},
+            (None, False, True),
+        ),
+        ({"gpus": [], "failures": []}, (None, True, False)),
+        ({"failed": True, "msg": "NVML cannot be read"}, (None, True, False)),
+        ({"unreachable": True}, (None, False, False)),
+        ({"skipped": True}, (None, False, False)),
+        ({}, (None, False, False)),
+        (None, (None, False, False)),
+    ],
+)
 def test_what_a_look_at_the_layout_says(look, expected):
     there, unread, unfit = probes.layout_looked_at(look)
     assert (there, bool(unread), bool(unfit)) == expected
@@ -150,29 +230,65 @@ def test_what_a_look_at_the_layout_says(look, expected):
     assert found.layout is there and bool(found.error) == bool(unread)
 
 
-@pytest.mark.parametrize("given", [
-    {}, None, {"name": ""}, {"name": ["halves"], "configs": HALVES["config"]}, {"name": "halves"},
-    {"name": "halves", "configs": HALVES["config"], "file": "/x"}, {"name": "havles", "configs": HALVES["config"]},
-    {"name": "halves", "configs": {"version": "v9"}}, {"name": "halves", "configs": "halves"}, {"name": "broken", "file": "/x"},
-])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        None,
+        {"name": ""},
+        {"name": ["halves"], "configs": HALVES["config"]},
+        {"name": "halves"},
+        {"name": "halves", "configs": HALVES["config"], "file": "/x"},
+        {"name": "havles", "configs": HALVES["config"]},
+        {"name": "halves", "configs": {"version": "v9"}},
+        {"name": "halves", "configs": "halves"},
+        {"name": "broken", "file": "/x"},
+    ],
+)
 def test_a_layout_that_cannot_be_read_is_refused(given):
     with pytest.raises(PlanError, match=r"\ba\b"):
         layouts.wanted({"a": given}, lambda path: HALVES["config"])
 
 
 def test_two_ways_to_write_a_layout_are_one():
-    loose = {"version": "v1", "mig-configs": {"halves": [
-        {"devices": "all", "device-filter": [], "mig-enabled": True, "mig-devices": {"1g.10gb": 2, "2g.20gb": 0}}], "other": [dict(ENTRY)]}}
+    loose = {
+        "version": "v1",
+        "mig-configs": {
+            "halves": [
+                {
+                    "devices": "all",
+                    "device-filter": [],
+                    "mig-enabled": True,
+                    "mig-devices": {"1g.10gb": 2, "2g.20gb": 0},
+                }
+            ],
+            "other": [dict(ENTRY)],
+        },
+    }
     read = []
 
     def reader(path):
         read.append(path)
         return loose
 
-    found = layouts.wanted({"a": {"name": "halves", "configs": loose}, "b": {"name": "halves", "file": "/x"}, "c": {"name": "halves", "file": "/x"}}, reader)
+    found = layouts.wanted(
+        {
+            "a": {"name": "halves", "configs": loose},
+            "b": {"name": "halves", "file": "/x"},
+            "c": {"name": "halves", "file": "/x"},
+        },
+        reader,
+    )
     assert found["a"] == found["b"] == found["c"] == HALVES and read == ["/x"]
-    off = {"version": "v1", "mig-configs": {"off": [{"devices": [0, 1], "device-filter": "0x233010DE", "mig-enabled": False, "mig-devices": {}}]}}
-    assert layouts.canonical(off, "off")["mig-configs"]["off"] == [{"devices": [0, 1], "device-filter": ["0x233010DE"], "mig-enabled": False}]
+    off = {
+        "version": "v1",
+        "mig-configs": {
+            "off": [{"devices": [0, 1], "device-filter": "0x233010DE", "mig-enabled": False, "mig-devices": {}}]
+        },
+    }
+    assert layouts.canonical(off, "off")["mig-configs"]["off"] == [
+        {"devices": [0, 1], "device-filter": ["0x233010DE"], "mig-enabled": False}
+    ]
 
 
 def test_nodes_that_cannot_have_their_layout_are_named():
@@ -184,13 +300,20 @@ def test_nodes_that_cannot_have_their_layout_are_named():
 
 def test_the_layout_before_is_that_of_the_baseline_of_what_was_changed():
     def gpu(mode):
-        return {"uuid": {"rc": 0, "value": "GPU-1"}, "mig_mode_current": mode, "mig_instances": {"rc": 0, "value": [{"name": "H MIG 1g.10gb"}]}}
+        return {
+            "uuid": {"rc": 0, "value": "GPU-1"},
+            "mig_mode_current": mode,
+            "mig_instances": {"rc": 0, "value": [{"name": "H MIG 1g.10gb"}]},
+        }
 
     on, lost = gpu({"rc": 0, "value": 1}), gpu({"rc": 15, "value": None})
-    nodes = [types.SimpleNamespace(name=name, layout=layout, attempt=attempt) for name, layout, attempt in (
-        ("a", HALVES, 1), ("never", HALVES, 0), ("driver", {}, 1), ("early", HALVES, 1))]
+    nodes = [
+        types.SimpleNamespace(name=name, layout=layout, attempt=attempt)
+        for name, layout, attempt in (("a", HALVES, 1), ("never", HALVES, 0), ("driver", {}, 1), ("early", HALVES, 1))
+    ]
     kept = {name: {"snapshot": {"gpus": [on]}} for name in ("a", "never", "driver")}
     assert layouts.before("r", nodes, kept.get) == {
-        "a": {"name": "before r", "layout": [{"gpus": ["GPU-1"], "mig_enabled": True, "mig_devices": {"1g.10gb": 1}}]}}
+        "a": {"name": "before r", "layout": [{"gpus": ["GPU-1"], "mig_enabled": True, "mig_devices": {"1g.10gb": 1}}]}
+    }
     with pytest.raises(PlanError, match="no earlier MIG layout of a"):
         layouts.before("r", nodes[:1], lambda name: {"snapshot": {"gpus": [lost]}})

@@ -11,7 +11,18 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 
 @pytest.mark.parametrize(
     "value, fleet, expected",
-    [(1, 10, 1), ("3", 10, 3), (12, 10, 12), (0, 10, 0), ("10%", 10, 1), ("10%", 99, 9), ("1%", 10, 1), ("100 %", 7, 7), ("0%", 10, 0), ("12.5%", 80, 10)],
+    [
+        (1, 10, 1),
+        ("3", 10, 3),
+        (12, 10, 12),
+        (0, 10, 0),
+        ("10%", 10, 1),
+        ("10%", 99, 9),
+        ("1%", 10, 1),
+        ("100 %", 7, 7),
+        ("0%", 10, 0),
+        ("12.5%", 80, 10),
+    ],
 )
 def test_an_amount(value, fleet, expected):
     assert limits.amount("max_down", value, fleet) == expected
@@ -51,7 +62,12 @@ def test_invalid_limits_are_named(given, words):
 
 def test_what_is_not_given_is_the_strictest():
     policy = limits.complete({}, 50)
-    assert (policy["max_down"], policy["max_draining"], policy["failure_budget"], policy["common_cause"]) == (1, 1, 1, 2)
+    assert (policy["max_down"], policy["max_draining"], policy["failure_budget"], policy["common_cause"]) == (
+        1,
+        1,
+        1,
+        2,
+    )
     assert limits.complete({"max_down": "10%"}, 50)["max_draining"] == 5
 
 
@@ -134,8 +150,11 @@ def test_long_lists_of_names_are_cut():
     [
         (("validate", "GPU 3 is lost", ["gpus.present"]), ("validate", "something else", ["gpus.present"]), True),
         (("validate", "GPU 3 is lost", ["gpus.present"]), ("validate", "GPU 3 is lost", ["gpu.nvlink"]), False),
-        (("install", "GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10 at 0000:1b:00.0 on gpu-1", ()),
-         ("install", "GPU-aaaaaaaa-0b8e-4f6a-9a53-2f1d8f5f7c10 at 0000:c1:00.0 on gpu-1", ()), True),
+        (
+            ("install", "GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10 at 0000:1b:00.0 on gpu-1", ()),
+            ("install", "GPU-aaaaaaaa-0b8e-4f6a-9a53-2f1d8f5f7c10 at 0000:c1:00.0 on gpu-1", ()),
+            True,
+        ),
         (("install", "apt failed with 100", ()), ("prove", "apt failed with 100", ()), False),
         (("install", "disk full", ()), ("install", "no network", ()), False),
     ],
@@ -149,14 +168,24 @@ def test_the_name_of_the_node_does_not_make_a_failure_another():
     assert failures.signature("", "", ()) == "start: "
 
 
-@pytest.mark.parametrize("given, name", [({"max_down": 0}, "rollout_max_down"), ({"ticket_s": 1}, "rollout_ticket_s"), ({"waves": [0]}, "rollout_waves")])
+@pytest.mark.parametrize(
+    "given, name",
+    [({"max_down": 0}, "rollout_max_down"), ({"ticket_s": 1}, "rollout_ticket_s"), ({"waves": [0]}, "rollout_waves")],
+)
 def test_a_limit_that_is_refused_says_what_to_do(given, name):
     with pytest.raises(limits.LimitError) as caught:
         limits.complete(given, 10)
     assert str(caught.value).endswith(
-        " Give %s another value (with -e, in the inventory, or in rollout_limits for set_budget) and run again. Nothing was changed." % name)
+        " Give %s another value (with -e, in the inventory, or in rollout_limits for set_budget) and run again. "
+        "Nothing was changed." % name
+    )
 
 
 def test_a_budget_of_nothing_is_refused_with_the_least_that_lets_a_node_go():
-    with pytest.raises(limits.LimitError, match="rollout_max_down is 0; expected 1 or more, such as rollout_max_down=1, otherwise no node could ever start"):
+    with pytest.raises(
+        limits.LimitError,
+        match=(
+            "rollout_max_down is 0; expected 1 or more, such as rollout_max_down=1, otherwise no node could ever start"
+        ),
+    ):
         limits.complete({"max_down": 0}, 10)

@@ -10,19 +10,44 @@ from unittest import mock
 import pytest
 from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control, rollout_gate, rollout_plan, rollout_report
+from ansible_collections.gpufleet.lifecycle.plugins.action import (
+    rollout_control,
+    rollout_gate,
+    rollout_plan,
+    rollout_report,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
 
 pytestmark = pytest.mark.cores
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
-HUGE = 10 ** 30
+HUGE = 10**30
 SECRET = "https://user-secret@host/secret"
 VALUES = {
-    "null": None, "empty": "", "blank": "  ", "text": "some thing", "huge": HUGE, "endless": 10 ** 5000, "huge text": "9" * 5000, "negative": -10 ** 12,
-    "float": 1.5, "infinite": float("inf"), "nan": float("nan"), "list": ["x", {}], "empty list": [], "list of null": [None], "dict": {"x": 1},
-    "empty dict": {}, "dict of null": {"x": None}, "dict of list": {1: [2]}, "true": True, "secret": SECRET, "unclosed": "[1, ", "nul": "a\0b", "lines": "a\nb",
+    "null": None,
+    "empty": "",
+    "blank": "  ",
+    "text": "some thing",
+    "huge": HUGE,
+    "endless": 10**5000,
+    "huge text": "9" * 5000,
+    "negative": -(10**12),
+    "float": 1.5,
+    "infinite": float("inf"),
+    "nan": float("nan"),
+    "list": ["x", {}],
+    "empty list": [],
+    "list of null": [None],
+    "dict": {"x": 1},
+    "empty dict": {},
+    "dict of null": {"x": None},
+    "dict of list": {1: [2]},
+    "true": True,
+    "secret": SECRET,
+    "unclosed": "[1, ",
+    "nul": "a\0b",
+    "lines": "a\nb",
 }
 
 
@@ -32,7 +57,12 @@ def act(tmp_path):
         arguments = {"artifact_dir": str(tmp_path / "artifacts"), "rollout_id": "r1", **more}
         if plugin is rollout_plan:
             found = {name: {"audit": {"versions": {"loaded": "1.0"}}} for name in "ab"}
-            arguments = {"target": "2.0", "audits": found, "markers": {name: {"stat": {}} for name in "ab"}, **arguments}
+            arguments = {
+                "target": "2.0",
+                "audits": found,
+                "markers": {name: {"stat": {}} for name in "ab"},
+                **arguments,
+            }
         task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
         action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
         action._load_name = "x"
@@ -51,10 +81,13 @@ def is_named(result, name, value):
 
 
 def test_no_option_that_a_task_makes_is_called_a_variable_of_the_playbook():
-    assert not {"targets", "audits", "markers", "health", "checked", "schedulers"} & set(rollout_plan.ActionModule.VARIABLES)
+    assert not {"targets", "audits", "markers", "health", "checked", "schedulers"} & set(
+        rollout_plan.ActionModule.VARIABLES
+    )
 
 
-@pytest.mark.parametrize("key", sorted(set(rollout_plan.ActionModule.VARIABLES) & set(rollout_plan.ARGUMENT_SPEC)))  # the others are of other actions
+# the others are of other actions
+@pytest.mark.parametrize("key", sorted(set(rollout_plan.ActionModule.VARIABLES) & set(rollout_plan.ARGUMENT_SPEC)))
 def test_every_variable_of_an_upgrade_with_every_kind_of_value(act, key, tmp_path):
     name = rollout_plan.ActionModule.VARIABLES[key]
     plain = act(**({"undo": ""} if key == "undo" else {}))
@@ -142,11 +175,20 @@ def test_what_is_wrong_is_told_by_its_variable(act, key, value, words):
     assert "\n" not in result["msg"]
 
 
-@pytest.mark.parametrize("key, value, same", [
-    ("canaries", "a, b", ["a", "b"]), ("canaries", " a ,b,", ["a", "b"]), ("canaries", '["a", "b"]', ["a", "b"]),
-    ("domain_caps", '{"rack": 1}', {"rack": 1}), ("waves", "1, 100%", ["1", "100%"]), ("require_approval", "no", False), ("max_down", "2", 2),
-    ("webhook", {"url": None}, {}), ("hold_queries", [], None),
-])
+@pytest.mark.parametrize(
+    "key, value, same",
+    [
+        ("canaries", "a, b", ["a", "b"]),
+        ("canaries", " a ,b,", ["a", "b"]),
+        ("canaries", '["a", "b"]', ["a", "b"]),
+        ("domain_caps", '{"rack": 1}', {"rack": 1}),
+        ("waves", "1, 100%", ["1", "100%"]),
+        ("require_approval", "no", False),
+        ("max_down", "2", 2),
+        ("webhook", {"url": None}, {}),
+        ("hold_queries", [], None),
+    ],
+)
 def test_what_a_survey_or_a_command_line_gives_is_understood(act, key, value, same):
     more = {"domains": {"a": {"rack": 1}, "b": {"rack": 2}}}
     one, other = act(**{key: value, **more}), act(**{key: same, **more})
@@ -167,16 +209,27 @@ def test_a_ledger_in_proc_is_named(act):
     is_named(act(check=False, artifact_dir="/proc/gpufleet"), "gpufleet_artifact_dir", None)
 
 
-@pytest.mark.parametrize("plugin, key, name", [
-    (rollout_control, "verb", "rollout_verb"), (rollout_control, "nodes", "rollout_nodes"), (rollout_control, "limits", "rollout_limits"),
-    (rollout_control, "reason", "rollout_reason"), (rollout_report, "dest", "rollout_report_dir"), (rollout_report, "webhook", "rollout_webhook"),
-    (rollout_gate, "hold_age_s", "rollout_hold_age_s"), (rollout_gate, "hold_queries", "rollout_hold_queries"), (rollout_gate, "webhook", "rollout_webhook"),
-    *((plugin, "rollout_id", "rollout_id") for plugin in (rollout_control, rollout_report)),
-])
+@pytest.mark.parametrize(
+    "plugin, key, name",
+    [
+        (rollout_control, "verb", "rollout_verb"),
+        (rollout_control, "nodes", "rollout_nodes"),
+        (rollout_control, "limits", "rollout_limits"),
+        (rollout_control, "reason", "rollout_reason"),
+        (rollout_report, "dest", "rollout_report_dir"),
+        (rollout_report, "webhook", "rollout_webhook"),
+        (rollout_gate, "hold_age_s", "rollout_hold_age_s"),
+        (rollout_gate, "hold_queries", "rollout_hold_queries"),
+        (rollout_gate, "webhook", "rollout_webhook"),
+        *((plugin, "rollout_id", "rollout_id") for plugin in (rollout_control, rollout_report)),
+    ],
+)
 def test_other_actions_of_a_rollout_name_them_too(act, plugin, key, name):
     assert not act(check=False).get("failed")
     for kind, value in VALUES.items():
-        result = act(plugin=plugin, **{key: value, **({"fail_unless_complete": False} if plugin is rollout_report else {})})
+        result = act(
+            plugin=plugin, **{key: value, **({"fail_unless_complete": False} if plugin is rollout_report else {})}
+        )
         if kind in ("null", "empty", "blank"):
             assert not result.get("failed"), result.get("msg")
         elif result.get("failed") and "is no rollout" not in result["msg"]:
@@ -185,4 +238,6 @@ def test_other_actions_of_a_rollout_name_them_too(act, plugin, key, name):
 
 
 def test_what_is_no_variable_is_left_to_ansible():
-    assert options.read({"phase": None, "webhook": ""}, rollout_gate.ARGUMENT_SPEC, options.VARIABLES) == {"phase": None}
+    assert options.read({"phase": None, "webhook": ""}, rollout_gate.ARGUMENT_SPEC, options.VARIABLES) == {
+        "phase": None
+    }

@@ -16,13 +16,19 @@ POLICY = limits.complete({}, 10)
 
 
 def probes(*names, **fields):
-    return [Probe(name, version=fields.get("version", "1.0"), domains={"rack": "rack_%s" % name.split("-")[1]}) for name in names]
+    return [
+        Probe(name, version=fields.get("version", "1.0"), domains={"rack": "rack_%s" % name.split("-")[1]})
+        for name in names
+    ]
 
 
 def before(name, value, from_version="1.0", to_version="2.0"):
     """A run that ended."""
     failure = state.HARD if value in state.FAILED else ""
-    return story(state.Node(name, state=value, from_version=from_version, to_version=to_version, failure=failure), finished="2026-01-01T00:00:00.000Z")
+    return story(
+        state.Node(name, state=value, from_version=from_version, to_version=to_version, failure=failure),
+        finished="2026-01-01T00:00:00.000Z",
+    )
 
 
 def test_failure_domains_take_turns_and_numbers_sort_as_numbers():
@@ -50,12 +56,18 @@ LOADS = {"i": False, "u": None, "w": True}
 )
 def test_idle_nodes_go_first_where_the_order_is_free(loads, expected):
     def made(text, **more):
-        found = [Probe(name, version="1.0", domains={"rack": name[0]}, at_work=LOADS[name[-1]]) for name in text.split()]
+        found = [
+            Probe(name, version="1.0", domains={"rack": name[0]}, at_work=LOADS[name[-1]]) for name in text.split()
+        ]
         return plan.build("2.0", found, more.pop("policy", POLICY), **more)
 
     one = made(loads)
-    assert one.order == expected.split() == made(" ".join(reversed(loads.split()))).order, "whatever the order in which they are told"
-    assert {name: node["load"] for name, node in one.nodes.items()} == {name: {"i": "idle", "u": "", "w": "at work"}[name[-1]] for name in loads.split()}
+    assert one.order == expected.split() == made(" ".join(reversed(loads.split()))).order, (
+        "whatever the order in which they are told"
+    )
+    assert {name: node["load"] for name, node in one.nodes.items()} == {
+        name: {"i": "idle", "u": "", "w": "at work"}[name[-1]] for name in loads.split()
+    }
     for name in one.order:
         word = {"i": ", idle", "u": "2.0", "w": ", at work"}[name[-1]]
         assert [line for line in plan_text.describe(one, "r") if " %s (" % name in line][0].endswith(word)
@@ -75,10 +87,17 @@ def test_idle_nodes_go_first_where_the_order_is_free(loads, expected):
 )
 def test_a_node_goes_back_with_the_kernel_that_ran(now, following, installed, expected):
     """And one that stays, as it is not installed any more, is told; what the node boots is part of what is approved."""
-    found = [Probe("a", version="2.0", kernel=now, next_kernel=following, kernels=installed), Probe("b", version="2.0", kernel="k2")]
+    found = [
+        Probe("a", version="2.0", kernel=now, next_kernel=following, kernels=installed),
+        Probe("b", version="2.0", kernel="k2"),
+    ]
     plain = plan.build("", found, POLICY, targets={"a": "1.0", "b": "1.0"})
     made = plan.build("", found, POLICY, targets={"a": "1.0", "b": "1.0"}, kernels={"a": "k1"})
-    assert made.nodes["a"].get("to_kernel") == expected and "to_kernel" not in made.nodes["b"] and made.nodes["a"]["from_kernel"] == now
+    assert (
+        made.nodes["a"].get("to_kernel") == expected
+        and "to_kernel" not in made.nodes["b"]
+        and made.nodes["a"]["from_kernel"] == now
+    )
     lines = plan_text.describe(made, "r")
     assert ("  1. a: driver 2.0 -> 1.0%s" % (", kernel k1" if expected else "")) in lines
     notes = [line for line in lines if "kernel k1" in line and "no longer installed on a" in line]
@@ -91,7 +110,10 @@ def test_kernels_that_are_not_known_are_told_as_that_and_not_taken_as_there():
     next.
     """
     found = [Probe(name, version="2.0", kernel="k2", next_kernel="k2") for name in "ab"]
-    found += [Probe("c", version="2.0", kernel="k2", next_kernel="k2", kernels=("k2",)), Probe("d", version="2.0", kernel="k1", next_kernel="k1")]
+    found += [
+        Probe("c", version="2.0", kernel="k2", next_kernel="k2", kernels=("k2",)),
+        Probe("d", version="2.0", kernel="k1", next_kernel="k1"),
+    ]
     made = plan.build("", found, POLICY, targets=dict.fromkeys("abcd", "1.0"), kernels=dict.fromkeys("abcd", "k1"))
     assert [node.get("to_kernel") for node in made.nodes.values()] == [None] * 4 and made.order == list("abcd")
     gone, unknown = made.notes
@@ -110,7 +132,10 @@ def test_the_kernel_that_ran_before_is_not_what_a_second_run_finds(value):
 
 
 def test_no_node_that_does_not_go_has_to_boot_another_kernel():
-    found = [Probe("a", version="1.0", kernel="k2", next_kernel="k2", kernels=("k1", "k2")), Probe("b", reachable=False, kernels=("k1",))]
+    found = [
+        Probe("a", version="1.0", kernel="k2", next_kernel="k2", kernels=("k1", "k2")),
+        Probe("b", reachable=False, kernels=("k1",)),
+    ]
     made = plan.build("1.0", found, POLICY, kernels={"a": "k1", "b": "k1"})
     assert not made.order and not [node for node in made.nodes.values() if "to_kernel" in node] and not made.notes
 
@@ -141,15 +166,31 @@ def test_canaries_go_first_in_the_order_given():
         # A version alone finishes nothing: the look at the node has to have passed.
         (Probe("a", version="2.0", verdict="pass"), None, "skipped", "already at 2.0"),
         (Probe("a", version="2.0", verdict="pass"), "rolled_back", "skipped", "already at 2.0"),
-        (Probe("a", version="2.0", verdict="fail", complaint="7 of 8 GPUs"), None, "failed", "already at 2.0, and not proven: 7 of 8 GPUs"),
-        (Probe("a", version="2.0", verdict="unknown", complaint="no NVML"), None, "failed", "already at 2.0, and not proven: no NVML"),
+        (
+            Probe("a", version="2.0", verdict="fail", complaint="7 of 8 GPUs"),
+            None,
+            "failed",
+            "already at 2.0, and not proven: 7 of 8 GPUs",
+        ),
+        (
+            Probe("a", version="2.0", verdict="unknown", complaint="no NVML"),
+            None,
+            "failed",
+            "already at 2.0, and not proven: no NVML",
+        ),
         (Probe("a", version="2.0"), None, "failed", "already at 2.0, and not proven: its GPUs were not checked"),
         (Probe("a", version="2.0", verdict="pass", unproven_in="x"), None, "pending", ""),
         (Probe("a", version="2.0", verdict="pass", unproven_in="x"), "done", "pending", ""),
         (Probe("a", version="2.0"), "done", "done", ""),
         (Probe("a", version="2.0", verdict="pass"), "done", "done", ""),
-        (Probe("a", version="2.0", verdict="unknown", complaint="busy"), "done", "done", ""),  # a look that tells nothing takes no proof away
-        (Probe("a", version="2.0", verdict="fail", complaint="no driver is loaded"), "done", "failed", "was done earlier, and now: no driver is loaded"),
+        # a look that tells nothing takes no proof away
+        (Probe("a", version="2.0", verdict="unknown", complaint="busy"), "done", "done", ""),
+        (
+            Probe("a", version="2.0", verdict="fail", complaint="no driver is loaded"),
+            "done",
+            "failed",
+            "was done earlier, and now: no driver is loaded",
+        ),
         (Probe("a", version="1.0"), "done", "pending", ""),  # the node is believed, not the ledger
         (Probe("a", version="1.0"), "rolled_back", "pending", ""),
         (Probe("a", version=None), None, "failed", "no driver was found"),
@@ -172,20 +213,53 @@ def test_what_the_plan_says_of_a_node(probe, previous, expected, words):
 
 
 @pytest.mark.parametrize("layout", [{}, {"name": "small", "config": {}}])
-@pytest.mark.parametrize("verdict, expected", [("pass", "done"), ("fail", "failed"), ("unknown", "failed"), ("", "failed")])
-def test_a_node_that_was_done_and_is_found_sick_costs_no_budget_and_is_done_again_by_a_look_that_passes(verdict, expected, layout):
+@pytest.mark.parametrize(
+    "verdict, expected", [("pass", "done"), ("fail", "failed"), ("unknown", "failed"), ("", "failed")]
+)
+def test_a_node_that_was_done_and_is_found_sick_costs_no_budget_and_is_done_again_by_a_look_that_passes(
+    verdict, expected, layout
+):
     steps = [state.Step("install", "2026-01-01T00:00:00.000Z", "2026-01-01T00:01:00.000Z", "ok")]
-    view = story(state.Node("a", "done", to_version="2.0", attempt=1, proven=True, steps=steps, from_kernel="k1", layout=layout,
-                            ended="2026-01-01T00:02:00.000Z"), finished="2026-01-01T00:03:00.000Z")
+    view = story(
+        state.Node(
+            "a",
+            "done",
+            to_version="2.0",
+            attempt=1,
+            proven=True,
+            steps=steps,
+            from_kernel="k1",
+            layout=layout,
+            ended="2026-01-01T00:02:00.000Z",
+        ),
+        finished="2026-01-01T00:03:00.000Z",
+    )
     wanted = {"a": layout} if layout else None
     for number, found in enumerate(["fail", verdict], start=2):
-        probe = Probe("a", version="2.0", kernel="k2", verdict=found, complaint="no driver is loaded", layout=True if layout else None)
+        probe = Probe(
+            "a",
+            version="2.0",
+            kernel="k2",
+            verdict=found,
+            complaint="no driver is loaded",
+            layout=True if layout else None,
+        )
         made = plan.build("2.0", [probe], POLICY, previous=view, layouts=wanted)
-        view = state.apply(view, dict(plan.event(made, "x"), event="plan", run=str(number), time="2026-01-0%dT00:00:00.000Z" % number))
+        view = state.apply(
+            view, dict(plan.event(made, "x"), event="plan", run=str(number), time="2026-01-0%dT00:00:00.000Z" % number)
+        )
         node = view.nodes.get("a")
-        assert made.order == [] and (node.from_version, node.from_kernel, node.proven, node.attempt, node.steps) == ("1.0", "k1", True, 1, steps)
+        assert made.order == [] and (node.from_version, node.from_kernel, node.proven, node.attempt, node.steps) == (
+            "1.0",
+            "k1",
+            True,
+            1,
+            steps,
+        )
         assert node.state == (expected if number == 3 else "failed")
-        assert not limits.charged(view.nodes.having(*state.FAILED)) and state.verdict(view, True) == ("complete" if node.state == "done" else "failed")
+        assert not limits.charged(view.nodes.having(*state.FAILED)) and state.verdict(view, True) == (
+            "complete" if node.state == "done" else "failed"
+        )
         state.apply(view, {"event": "end", "run": str(number), "time": "2026-01-0%dT00:01:00.000Z" % number})
 
 
@@ -238,21 +312,44 @@ KEPT_OUT = [state.Step("drain", "t"), state.Step("stop", "t"), state.Step("valid
     ],
 )
 def test_a_node_that_its_schedulers_kept_out(version, steps, marker, finished, planned, taken_up, again):
-    left = state.Node("a", state="quarantined", from_version="1.0", to_version="2.0", failure=state.HARD, reason="they said no", steps=list(steps))
-    made = plan.build("2.0", [Probe("a", version=version, quarantined=marker)], POLICY, previous=story(left, finished=finished))
+    left = state.Node(
+        "a",
+        state="quarantined",
+        from_version="1.0",
+        to_version="2.0",
+        failure=state.HARD,
+        reason="they said no",
+        steps=list(steps),
+    )
+    made = plan.build(
+        "2.0", [Probe("a", version=version, quarantined=marker)], POLICY, previous=story(left, finished=finished)
+    )
     view = state.apply(story(left, finished=finished), dict(plan.event(made, "r"), event="plan", run="2", time="t"))
     node = view.nodes.get("a")
     assert (node.state, node.orphaned, made.nodes["a"].get("again")) == (planned, taken_up, again)
     if taken_up:
-        assert node.reason == "they said no" and state.reached([step.name for step in node.steps]) == state.SERVING and made.nodes["a"]["from"] == "1.0"
+        assert (
+            node.reason == "they said no"
+            and state.reached([step.name for step in node.steps]) == state.SERVING
+            and made.nodes["a"]["from"] == "1.0"
+        )
         assert "died" not in "".join(plan_text.describe(made, "r"))
 
 
-@pytest.mark.parametrize("steps, version, orphaned", [
-    (["evidence", "drain"], "1.0", False), (["stop"], "1.0", True), (["stop", "install"], "1.0", True), (["stop", "install", "reboot"], "2.0", True)])
+@pytest.mark.parametrize(
+    "steps, version, orphaned",
+    [
+        (["evidence", "drain"], "1.0", False),
+        (["stop"], "1.0", True),
+        (["stop", "install"], "1.0", True),
+        (["stop", "install", "reboot"], "2.0", True),
+    ],
+)
 def test_a_node_that_was_lost_after_its_change_is_taken_up_whatever_it_has(steps, version, orphaned):
     done = [state.Step(name, "t") for name in steps]
-    left = state.Node("a", state="lost", from_version="1.0", to_version="2.0", failure=state.LOST, reason="gone", steps=done)
+    left = state.Node(
+        "a", state="lost", from_version="1.0", to_version="2.0", failure=state.LOST, reason="gone", steps=done
+    )
     away = plan.build("2.0", [Probe("a", reachable=False)], POLICY, previous=story(left))
     assert (away.nodes["a"]["state"], away.order) == ("lost", [])
     view = state.apply(story(left), dict(plan.event(away, "r"), event="plan", run="2", time="t"))
@@ -293,14 +390,19 @@ def test_bad_input_is_named(arguments, words):
 
 @pytest.mark.parametrize("value", state.IN_FLIGHT)
 def test_a_node_in_flight_that_is_left_out_is_not_forgotten(value):
-    with pytest.raises(plan.PlanError, match=r"z was in flight \(%s\) when its controller died, and is not among the nodes of this run" % value):
+    with pytest.raises(
+        plan.PlanError,
+        match=r"z was in flight \(%s\) when its controller died, and is not among the nodes of this run" % value,
+    ):
         plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
     made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value), abandoned=["z"])
     assert made.order == ["a-r1"] and made.nodes["z"]["state"] == "lost"
     assert made.nodes["z"]["reason"] == "abandoned: it was %s when its controller died" % value
 
 
-@pytest.mark.parametrize("value, kept", [("lost", True), ("quarantined", True), ("done", False), ("pending", False), ("rolled_back", False)])
+@pytest.mark.parametrize(
+    "value, kept", [("lost", True), ("quarantined", True), ("done", False), ("pending", False), ("rolled_back", False)]
+)
 def test_a_node_out_of_service_holds_its_slot_also_when_it_is_left_out(value, kept):
     made = plan.build("2.0", probes("a-r1"), POLICY, previous=before("z", value))
     assert made.order == ["a-r1"] and ("z" in made.nodes) == kept
@@ -309,7 +411,9 @@ def test_a_node_out_of_service_holds_its_slot_also_when_it_is_left_out(value, ke
 
 
 def test_every_node_can_have_a_version_of_its_own():
-    made = plan.build("", [Probe("a", version="3.0"), Probe("b", version="3.0")], POLICY, targets={"a": "1.0", "b": "2.0"})
+    made = plan.build(
+        "", [Probe("a", version="3.0"), Probe("b", version="3.0")], POLICY, targets={"a": "1.0", "b": "2.0"}
+    )
     assert (made.nodes["a"]["to"], made.nodes["b"]["to"], made.target) == ("1.0", "2.0", "1.0, 2.0")
 
 
@@ -324,16 +428,29 @@ def test_the_digest_tells_plans_apart_and_nothing_else():
         plan.build("2.0", found, POLICY, canaries=["b-r2"]),
         plan.build("2.0", probes("a-r1", "b-r2", version="1.1"), POLICY),
         plan.build("2.0", found, POLICY, canaries=["a-r1"]),  # the same order, and others wait for it
-        plan.build("2.0", [dataclasses.replace(probe, domains={"rack": "rack_r9"}) for probe in found], POLICY),  # a cap holds others apart
+        # a cap holds others apart
+        plan.build("2.0", [dataclasses.replace(probe, domains={"rack": "rack_r9"}) for probe in found], POLICY),
         plan.build("2.0", found, limits.complete({"on_failure": "stop"}, 10)),
     ]
     assert len({one.sha256} | {other.sha256 for other in others}) == 9
 
 
-@pytest.mark.parametrize("policy", [{}, {"max_down": 200, "domain_caps": {"rack": 3}, "growth_start": 4}, {"max_down": "2%", "waves": [1, "10%", "100%"]}])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {},
+        {"max_down": 200, "domain_caps": {"rack": 3}, "growth_start": 4},
+        {"max_down": "2%", "waves": [1, "10%", "100%"]},
+    ],
+)
 def test_ten_thousand_nodes_are_planned_in_ten_seconds_of_cpu_and_none_is_forgotten(policy):
     def taken(name, rack, number):
-        return Probe(name, version="2.0" if number == 7 else "1.0", domains={"rack": "rack_%d" % rack}, stratum="s%d" % (number % 9))
+        return Probe(
+            name,
+            version="2.0" if number == 7 else "1.0",
+            domains={"rack": "rack_%d" % rack},
+            stratum="s%d" % (number % 9),
+        )
 
     found = [taken("gpu-%d-%d" % (rack, number), rack, number) for rack in range(100) for number in range(100)]
     began = time.process_time()
@@ -341,14 +458,24 @@ def test_ten_thousand_nodes_are_planned_in_ten_seconds_of_cpu_and_none_is_forgot
     lines = plan_text.describe(made, "x", 900)
     used = time.process_time() - began
     assert used < 10, "%.1f s of CPU time" % used
-    assert len(made.order) == 9900 and set(made.order) | {probe.name for probe in found if probe.version == "2.0"} == {probe.name for probe in found}
+    assert len(made.order) == 9900 and set(made.order) | {probe.name for probe in found if probe.version == "2.0"} == {
+        probe.name for probe in found
+    }
     assert len(made.canaries) == 18 and len(lines) == 10002
     others = made.order[18:]
     assert len({made.nodes[name]["domains"]["rack"] for name in others[:80]}) == 80
 
 
 def test_canaries_of_every_stratum_beside_those_that_were_named():
-    found = [Probe("n%d" % number, version="1.0", domains={"rack": "r%d" % (number // 4)}, stratum="h100" if number % 4 else "a100") for number in range(8)]
+    found = [
+        Probe(
+            "n%d" % number,
+            version="1.0",
+            domains={"rack": "r%d" % (number // 4)},
+            stratum="h100" if number % 4 else "a100",
+        )
+        for number in range(8)
+    ]
     made = plan.build("2.0", found, POLICY, canaries=["n6"], canaries_per_stratum=1)
     assert made.canaries == ["n6", "n0"], "n6 speaks for the h100"
     assert made.order[:2] == ["n6", "n0"] and sorted(made.order) == sorted(probe.name for probe in found)
@@ -357,10 +484,13 @@ def test_canaries_of_every_stratum_beside_those_that_were_named():
 
 
 def test_neighbours_in_the_order_share_no_domain_of_the_tightest_cap():
-    found = [Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2), "island": "i%d" % (number // 4)}) for number in range(12)]
+    found = [
+        Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2), "island": "i%d" % (number // 4)})
+        for number in range(12)
+    ]
     made = plan.build("2.0", found, limits.complete({"domain_caps": {"island": 1, "rack": 2}}, 12))
     islands = [made.nodes[name]["domains"]["island"] for name in made.order]
-    assert all(len(set(islands[number:number + 3])) == 3 for number in range(0, 12, 3))
+    assert all(len(set(islands[number : number + 3])) == 3 for number in range(0, 12, 3))
 
 
 @pytest.mark.parametrize(
@@ -379,13 +509,17 @@ def test_neighbours_in_the_order_share_no_domain_of_the_tightest_cap():
     ],
 )
 def test_how_long_it_will_take(count, policy, canaries, expected):
-    found = [Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2)}) for number in range(count)] or [Probe("x", version="2.0")]
+    found = [
+        Probe("n%02d" % number, version="1.0", domains={"rack": "r%d" % (number % 2)}) for number in range(count)
+    ] or [Probe("x", version="2.0")]
     made = plan.build("2.0", found, limits.complete(policy, 10), canaries=[probe.name for probe in found[:canaries]])
     assert plan_text.estimate(made, 100) == expected
 
 
 def test_one_version_for_all_goes_before_what_the_inventory_has():
-    """Nodes have their nvidia_driver_version in the inventory: an upgrade that is asked for is not over before it began."""
+    """Nodes have their nvidia_driver_version in the inventory: an upgrade that is asked for is not over before it
+    began.
+    """
     made = plan.build("2.0", probes("a-r1"), POLICY, targets={"a-r1": "1.0"})
     assert made.order == ["a-r1"] and made.nodes["a-r1"]["to"] == "2.0"
 
@@ -406,7 +540,9 @@ def story(*nodes, finished=None, **fields):
     """The state that an earlier run of the rollout left."""
     view = state.Rollout(rollout_id="x", run="before", finished=finished, **fields)
     for node in nodes:
-        view.nodes.put(dataclasses.replace(node, from_version=node.from_version or "1.0", to_version=node.to_version or "2.0"))
+        view.nodes.put(
+            dataclasses.replace(node, from_version=node.from_version or "1.0", to_version=node.to_version or "2.0")
+        )
     return view
 
 
@@ -416,15 +552,34 @@ def test_a_canary_that_was_in_flight_when_its_controller_died_is_one_again(value
     for named in (["z-r9"], []):
         made = plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=left, canaries=named)
         assert (made.order, made.orphaned, made.canaries) == (["z-r9", "a-r1"], ["z-r9"], ["z-r9"])
-        assert any("z-r9" in line and "was in flight when its controller died, canary" in line for line in plan_text.describe(made, "x"))
-    assert plan.build("2.0", probes("a-r1", "z-r9"), POLICY, previous=story(state.Node("z-r9", value)), canaries=["z-r9"]).canaries == ["z-r9"]
+        assert any(
+            "z-r9" in line and "was in flight when its controller died, canary" in line
+            for line in plan_text.describe(made, "x")
+        )
+    assert plan.build(
+        "2.0", probes("a-r1", "z-r9"), POLICY, previous=story(state.Node("z-r9", value)), canaries=["z-r9"]
+    ).canaries == ["z-r9"]
 
 
 def test_no_node_starts_beside_an_orphaned_canary():
-    made = plan.build("2.0", probes("a-r1", "z-r9"), limits.complete({"max_down": 2, "canary_soak_s": 60}, 2), canaries=["z-r9"],
-                      previous=story(state.Node("z-r9", "soaking", canary=True)))
-    event = {"event": "plan", "run": "r", "time": "2026-01-01T00:00:00.000Z", "rollout_id": "x", "target": "2.0", "order": made.order, "nodes": made.nodes,
-             "policy": made.policy, "sha256": made.sha256}
+    made = plan.build(
+        "2.0",
+        probes("a-r1", "z-r9"),
+        limits.complete({"max_down": 2, "canary_soak_s": 60}, 2),
+        canaries=["z-r9"],
+        previous=story(state.Node("z-r9", "soaking", canary=True)),
+    )
+    event = {
+        "event": "plan",
+        "run": "r",
+        "time": "2026-01-01T00:00:00.000Z",
+        "rollout_id": "x",
+        "target": "2.0",
+        "order": made.order,
+        "nodes": made.nodes,
+        "policy": made.policy,
+        "sha256": made.sha256,
+    }
     view = state.reduce([event])
     assert gate.decide(view, state.DRAIN, "z-r9").answer == "go"
     assert gate.decide(view, state.DRAIN, "a-r1").answer == "wait"
@@ -460,7 +615,9 @@ def test_a_canary_at_its_target_holds_up_no_node():
     found = probes("a-r1") + [Probe("c", version="2.0", verdict="pass"), Probe("d", version="2.0")]
     made = plan.build("2.0", found, POLICY, previous=story(state.Node("d", "done")), canaries=["c", "d"])
     assert (made.order, made.canaries) == (["a-r1"], [])
-    assert (made.nodes["d"]["canary"], made.nodes["c"].get("canary", False)) == (True, False), "one that was at the target before has shown nothing"
+    assert (made.nodes["d"]["canary"], made.nodes["c"].get("canary", False)) == (True, False), (
+        "one that was at the target before has shown nothing"
+    )
 
 
 GONE, MARKED = Probe("a", reachable=False), Probe("a", version="1.0", quarantined="a marker")
@@ -477,9 +634,14 @@ GONE, MARKED = Probe("a", reachable=False), Probe("a", version="1.0", quarantine
         (GONE, state.Node("a", "pending"), ("lost", "sick", "")),  # it was not changed
         (GONE, state.Node("a", "done"), ("lost", "sick", "")),
         (MARKED, state.Node("a", "pending"), ("quarantined", "sick", "")),
-        (Probe("a", version="1.0", error="dpkg"), state.Node("a", "rolled_back", failure="hard"), ("failed", "hard", "")),
+        (
+            Probe("a", version="1.0", error="dpkg"),
+            state.Node("a", "rolled_back", failure="hard"),
+            ("failed", "hard", ""),
+        ),
         (Probe("a", version=None), state.Node("a", "rolled_back", failure="hard"), ("failed", "hard", "")),
-    ] + [(GONE, state.Node("a", value), ("lost", "lost", "")) for value in state.IN_FLIGHT]
+    ]
+    + [(GONE, state.Node("a", value), ("lost", "lost", "")) for value in state.IN_FLIGHT]
     + [(MARKED, state.Node("a", value), ("quarantined", "hard", "")) for value in state.IN_FLIGHT],
 )
 @pytest.mark.parametrize("finished", [None, "2026-01-01T00:00:00.000Z"])
@@ -489,15 +651,23 @@ def test_what_a_rollout_did_to_a_node_is_charged_to_its_next_run_too(found, left
 
 
 def test_a_node_that_is_left_out_is_charged_too():
-    left = story(state.Node("y", "lost", failure="lost"), state.Node("z", "quarantined", failure="sick"), state.Node("x", "down"))
+    left = story(
+        state.Node("y", "lost", failure="lost"), state.Node("z", "quarantined", failure="sick"), state.Node("x", "down")
+    )
     nodes = plan.build("2.0", probes("a-r1"), POLICY, previous=left, abandoned=["x"]).nodes
     assert {name: nodes[name]["failure"] for name in "xyz"} == {"x": "lost", "y": "lost", "z": "sick"}
 
 
-@pytest.mark.parametrize("finished, value, failure, counts", [
-    (None, "rolled_back", "hard", True), (None, "failed", "soft", True), (None, "failed", "sick", False), (None, "done", "", False),
-    ("2026-01-01T00:00:00.000Z", "rolled_back", "hard", False),
-])
+@pytest.mark.parametrize(
+    "finished, value, failure, counts",
+    [
+        (None, "rolled_back", "hard", True),
+        (None, "failed", "soft", True),
+        (None, "failed", "sick", False),
+        (None, "done", "", False),
+        ("2026-01-01T00:00:00.000Z", "rolled_back", "hard", False),
+    ],
+)
 def test_failures_outside_the_limit_count_in_a_run_that_goes_on(finished, value, failure, counts):
     left = state.Node("z", value, failure=failure, signature="s", reason="GPU 3 is gone", attempt=1)
     made = plan.build("2.0", probes("a-r1"), POLICY, previous=story(left, finished=finished))
@@ -515,7 +685,13 @@ def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(v
     found = [Probe("a", version="1.0"), Probe("b", version="1.0")]
     going_on = plan.build("2.0", found, POLICY, previous=story(left))
     node = going_on.nodes["a"]
-    assert (going_on.order, node["state"], node["failure"], node["signature"], node["reason"]) == (["b"], value, "hard", "s", "GPU 3 is gone")
+    assert (going_on.order, node["state"], node["failure"], node["signature"], node["reason"]) == (
+        ["b"],
+        value,
+        "hard",
+        "s",
+        "GPU 3 is gone",
+    )
     assert any("run before was interrupted" in line for line in plan_text.describe(going_on, "x")) and any(
         "failures still count: a" in line and "rollout_verb=retry" in line for line in plan_text.describe(going_on, "x")
     )

@@ -34,27 +34,61 @@ def audit(version="1.0"):
 PASSED = {"a": {"health": {"verdict": "pass"}}}
 
 
-@pytest.mark.parametrize("result, expected", [
-    ({"health": {"verdict": "pass"}, "msg": "fine"}, ("pass", "")),
-    ({"health": {"verdict": "fail"}, "msg": "GPU 3 is gone.\nmore"}, ("fail", "GPU 3 is gone.")),
-    ({"health": {"verdict": "fail", "checks": [{"status": "unknown", "message": "B."}, {"status": "pass", "message": ""}, {"status": "fail", "message": "A."}]},
-      "msg": "a1: FAIL"}, ("fail", "A. B.")),
-    ({"health": {"verdict": "unknown"}}, ("unknown", "its health could not be read")),
-    ({"failed": True, "msg": "no binding"}, ("unknown", "no binding")),
-    ({"unreachable": True, "msg": "gone"}, ("unknown", "gone")),
-    ({"health": {}}, ("unknown", "its health could not be read")),
-    ({"skipped": True}, ("", "")), ({}, ("", "")), (None, ("", "")),
-], ids=str)
+@pytest.mark.parametrize(
+    "result, expected",
+    [
+        ({"health": {"verdict": "pass"}, "msg": "fine"}, ("pass", "")),
+        ({"health": {"verdict": "fail"}, "msg": "GPU 3 is gone.\nmore"}, ("fail", "GPU 3 is gone.")),
+        (
+            {
+                "health": {
+                    "verdict": "fail",
+                    "checks": [
+                        {"status": "unknown", "message": "B."},
+                        {"status": "pass", "message": ""},
+                        {"status": "fail", "message": "A."},
+                    ],
+                },
+                "msg": "a1: FAIL",
+            },
+            ("fail", "A. B."),
+        ),
+        ({"health": {"verdict": "unknown"}}, ("unknown", "its health could not be read")),
+        ({"failed": True, "msg": "no binding"}, ("unknown", "no binding")),
+        ({"unreachable": True, "msg": "gone"}, ("unknown", "gone")),
+        ({"health": {}}, ("unknown", "its health could not be read")),
+        ({"skipped": True}, ("", "")),
+        ({}, ("", "")),
+        (None, ("", "")),
+    ],
+    ids=str,
+)
 def test_what_a_look_at_the_gpus_says(result, expected):
     assert probes.judged(result) == expected
 
 
 def test_a_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_by_its_version(act, tmp_path, url):
     other = Ledger(str(tmp_path), "other", url)
-    story = [dict(event="plan", run="o", rollout_id="other", target="2.0", order=["a"], policy=limits.complete({}, 1), sha256="f", nodes={
-        "a": {"state": "pending", "from": "1.0", "to": "2.0", "domains": {}, "reason": ""}})]
-    story += [dict(event="grant", run="o", node="a", phase=phase, ticket="t", expires="2099-01-01T00:00:00.000Z") for phase in ("drain", "down")]
-    story += [dict(event="step", run="o", node="a", step="install"), dict(event="state", run="o", node="a", state="lost", reason="gone")]
+    story = [
+        dict(
+            event="plan",
+            run="o",
+            rollout_id="other",
+            target="2.0",
+            order=["a"],
+            policy=limits.complete({}, 1),
+            sha256="f",
+            nodes={"a": {"state": "pending", "from": "1.0", "to": "2.0", "domains": {}, "reason": ""}},
+        )
+    ]
+    story += [
+        dict(event="grant", run="o", node="a", phase=phase, ticket="t", expires="2099-01-01T00:00:00.000Z")
+        for phase in ("drain", "down")
+    ]
+    story += [
+        dict(event="step", run="o", node="a", step="install"),
+        dict(event="state", run="o", node="a", state="lost", reason="gone"),
+    ]
 
     def tell(transaction):
         for event in story:
@@ -68,7 +102,16 @@ def test_a_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_b
 
 @pytest.mark.parametrize("ledger_id, refused", [("another", True), ("another", False)])
 def test_a_node_that_a_rollout_of_another_ledger_holds_is_not_finished_by_its_version(act, ledger_id, refused):
-    claim = {"ledger": ledger_id, "rollout_id": "far", "attempt": 1, "run": "f", "plan": "f", "controller": "x", "time": "t", "state": "held"}
+    claim = {
+        "ledger": ledger_id,
+        "rollout_id": "far",
+        "attempt": 1,
+        "run": "f",
+        "plan": "f",
+        "controller": "x",
+        "time": "t",
+        "state": "held",
+    }
     markers = {"a": {"quarantine": {"exists": False}, "claim": claim}}
     made = act("a", audits={"a": audit("2.0")}, markers=markers, health=PASSED, abandon=[] if refused else ["a"])
     if refused:
@@ -84,7 +127,14 @@ def act(tmp_path, url):
     def run(names="ab", forks=50, check=False, plugin=rollout_plan, hosts=None, **more):
         arguments = dict({"artifact_dir": str(tmp_path), "ledger": url, "rollout_id": "r1"}, **more)
         if plugin is rollout_plan:
-            arguments = dict({"target": "2.0", "audits": {name: audit() for name in names}, "markers": {name: {"stat": {}} for name in names}}, **arguments)
+            arguments = dict(
+                {
+                    "target": "2.0",
+                    "audits": {name: audit() for name in names},
+                    "markers": {name: {"stat": {}} for name in names},
+                },
+                **arguments,
+            )
         task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
         action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
         action._load_name = "x"
@@ -98,7 +148,8 @@ def act(tmp_path, url):
 def test_a_version_of_the_command_line_that_is_not_the_plans_is_refused(act):
     refused = act(given_version="3.0")
     assert refused["failed"] and refused["msg"].startswith(
-        "nvidia_driver_version is 3.0 on the command line (-e), which overrides the plan's version of a; expected 2.0.")
+        "nvidia_driver_version is 3.0 on the command line (-e), which overrides the plan's version of a; expected 2.0."
+    )
     assert not act(given_version="2.0").get("failed")
 
 
@@ -107,7 +158,9 @@ JOB = {"id": 42, "template": "upgrade", "workflow": "7", "workflow_name": "drive
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
 @pytest.mark.parametrize("host", ["", "localhost", "store"])
-def test_in_a_job_of_awx_a_local_ledger_or_no_place_for_files_is_refused_and_leaves_nothing(act, url, tmp_path, check, host):
+def test_in_a_job_of_awx_a_local_ledger_or_no_place_for_files_is_refused_and_leaves_nothing(
+    act, url, tmp_path, check, host
+):
     made = act(check=check, job=JOB, hosts={name: {"gpufleet_artifact_host": host} for name in "ab"})
     if url.startswith("sqlite"):
         assert made["failed"] and "AWX job 42" in made["msg"] and "rollout_ledger" in made["msg"], made
@@ -133,20 +186,35 @@ def test_who_is_at_work_goes_last_and_the_plan_says_so(act):
     users = {"a": 2, "b": None, "c": 0}
     audits = {name: {"audit": dict(audit()["audit"], compute_users=count)} for name, count in users.items()}
     made = act("abc", audits=audits, check=True)
-    assert made["order"] == ["c", "b", "a"] and [made["nodes"][name]["load"] for name in "abc"] == ["at work", "", "idle"]
+    assert made["order"] == ["c", "b", "a"] and [made["nodes"][name]["load"] for name in "abc"] == [
+        "at work",
+        "",
+        "idle",
+    ]
     assert [line.split(" -> ")[1] for line in made["lines"][-3:]] == ["2.0, idle", "2.0", "2.0, at work"]
     assert made["sha256"] == act("abc", check=True)["sha256"], "what is approved does not hang on it"
 
 
-@pytest.mark.parametrize("told, expected", [({}, None), ({"kernel": {}}, None), ({"kernel": {"installed": None}}, None),
-                                            ({"kernel": {"installed": []}}, ()), ({"kernel": {"installed": ["k1", "k2"]}}, ("k1", "k2"))])
+@pytest.mark.parametrize(
+    "told, expected",
+    [
+        ({}, None),
+        ({"kernel": {}}, None),
+        ({"kernel": {"installed": None}}, None),
+        ({"kernel": {"installed": []}}, ()),
+        ({"kernel": {"installed": ["k1", "k2"]}}, ("k1", "k2")),
+    ],
+)
 def test_kernels_that_the_audit_does_not_list_are_not_known(told, expected):
     found = probes.probe("a", {"audit": dict(audit()["audit"], **told)}, {"stat": {}}, {})
     assert found.kernels == expected and not found.error
 
 
 def test_a_node_that_could_not_keep_its_claim_is_not_begun(act):
-    markers = {name: {"quarantine": {"exists": False}, "claim": None, "problem": "", "no_room": why} for name, why in (("a", ""), ("b", "/var is full"))}
+    markers = {
+        name: {"quarantine": {"exists": False}, "claim": None, "problem": "", "no_room": why}
+        for name, why in (("a", ""), ("b", "/var is full"))
+    }
     made = act("ab", audits={"a": audit(), "b": audit()}, markers=markers, check=True)
     assert made["order"] == ["a"] and made["nodes"]["b"]["state"] == "failed"
     assert "/var is full. Free space, or set gpu_node_upgrade_state_dir" in made["nodes"]["b"]["reason"]
@@ -161,7 +229,11 @@ FLEET = "abcdefghij"
         ({"max_down": 3}, 2, "rollout_max_down is 3, and this run has 2 forks.*--forks 3 or more"),
         ({"max_down": 3}, 3, ""),
         ({"max_down": 3, "max_draining": 2}, 3, ""),
-        ({"max_down": 2, "max_draining": 4}, 4, "rollout_max_down is 2 and rollout_max_draining 4, and this run has 4 forks.*--forks 6 or more"),
+        (
+            {"max_down": 2, "max_draining": 4},
+            4,
+            "rollout_max_down is 2 and rollout_max_draining 4, and this run has 4 forks.*--forks 6 or more",
+        ),
         ({"max_down": 2, "max_draining": 4}, 6, ""),
         ({"max_down": 50}, 10, ""),  # there are ten nodes
         ({"max_down": 50}, 9, "--forks 10 or more"),
@@ -180,10 +252,16 @@ def test_forks_for_all_that_may_be_in_flight(act, policy, forks, needed):
     "options, words",
     [
         ({"canaries_per_stratum": -1}, "rollout_canaries_per_stratum is -1; expected a number of at least 0"),
-        ({"canaries_per_stratum": 3}, "rollout_canaries_per_stratum is 3, and the rollout has 2 nodes; expected at most this number"),
+        (
+            {"canaries_per_stratum": 3},
+            "rollout_canaries_per_stratum is 3, and the rollout has 2 nodes; expected at most this number",
+        ),
         ({"canaries": ["a", "a"]}, "rollout_canaries names a twice"),
         ({"canaries": ["a", "z"]}, "not in this rollout: z"),
-        ({"canaries": ["a"], "canary_failures": 2}, "rollout_canary_failures is 2, and there is 1 canary; expected at most this number"),
+        (
+            {"canaries": ["a"], "canary_failures": 2},
+            "rollout_canary_failures is 2, and there is 1 canary; expected at most this number",
+        ),
         ({"canary_failures": -1}, "rollout_canary_failures is -1"),
         ({"canary_soak_s": -5}, "rollout_canary_soak_s is -5"),
         ({"hold_age_s": -1}, "rollout_hold_age_s is -1; expected 0 to 3600 seconds"),
@@ -201,7 +279,9 @@ def test_invalid_options_are_refused_before_anything_is_written(act, options, wo
 
 @pytest.fixture
 def others(act):
-    """others(rollout id, nodes): a rollout that a controller elsewhere has just begun in the same ledger; others("r1") is the same one."""
+    """others(rollout id, nodes): a rollout that a controller elsewhere has just begun in the same ledger; others("r1")
+    is the same one.
+    """
 
     def begin(rollout_id, names="ab"):
         ledger = Ledger(act.ledger.artifact_dir, rollout_id, act.ledger.store.url.render_as_string(hide_password=False))
@@ -209,18 +289,23 @@ def others(act):
         def work(transaction):
             owner.claim(transaction, rollout_id, "run", list(names), ELSEWHERE)
             found = [Probe(name, version="1.0") for name in names]
-            transaction.append("plan", run="run", **plan.event(plan.build("2.0", found, limits.complete({}, len(names))), rollout_id))
+            transaction.append(
+                "plan", run="run", **plan.event(plan.build("2.0", found, limits.complete({}, len(names))), rollout_id)
+            )
 
         ledger.transact(work)
 
     return begin
 
 
-@pytest.mark.parametrize("rollout_id, names, words", [
-    ("r1", "ab", "Rollout r1 is being run by process"),
-    ("r2", "bc", "Rollout r2 is being run by process .* and shares b with this one"),
-    ("r2", "cd", ""),
-])
+@pytest.mark.parametrize(
+    "rollout_id, names, words",
+    [
+        ("r1", "ab", "Rollout r1 is being run by process"),
+        ("r2", "bc", "Rollout r2 is being run by process .* and shares b with this one"),
+        ("r2", "cd", ""),
+    ],
+)
 def test_check_mode_says_what_a_real_run_would_be_refused_for(act, others, rollout_id, names, words):
     others(rollout_id, names)
     before = act.ledger.events(), act.ledger.owner()
@@ -268,7 +353,9 @@ RACKS = {"a": {"rack": "r1"}, "b": {"rack": "r2, r3"}, "c": {"rack": "r3"}, "d":
         ("c", False, {"domain_caps": {"rack": 1}}, None, None),  # it is run
     ],
 )
-def test_nodes_that_another_rollout_left_in_flight_beside_these_are_told_or_refused(act, left, dead, options, refused, told):
+def test_nodes_that_another_rollout_left_in_flight_beside_these_are_told_or_refused(
+    act, left, dead, options, refused, told
+):
     other = dict(rollout_id="r2", names=left, domains=RACKS)
     act(**other)
     assert act(left, plugin=rollout_gate, phase="drain", rollout_id="r2")["answer"] == "go"
@@ -293,8 +380,10 @@ def test_rollouts_of_one_ledger_share_no_budget(act):
     """Each may have its one node down; the second of the first waits for that, and not for the other rollout."""
     for rollout_id, names in (("r1", "ab"), ("r2", "cd")):
         assert not act(names, rollout_id=rollout_id, max_down=1).get("failed")
-    asked = [act(name, plugin=rollout_gate, phase="drain", rollout_id=rollout_id, patience_s=0.1)
-             for name, rollout_id in (("a", "r1"), ("c", "r2"), ("b", "r1"))]
+    asked = [
+        act(name, plugin=rollout_gate, phase="drain", rollout_id=rollout_id, patience_s=0.1)
+        for name, rollout_id in (("a", "r1"), ("c", "r2"), ("b", "r1"))
+    ]
     assert [answer["answer"] for answer in asked] == ["go", "go", "wait"]
 
 
@@ -305,24 +394,34 @@ def test_the_gate_refuses_them_too(act):
 
 
 def test_canaries_that_are_done_may_still_be_counted_with_the_failures_that_are_allowed(act):
-    assert not act(audits={"a": audit("2.0"), "b": audit()}, health=PASSED, canaries=["a", "b"], canary_failures=2).get("failed")
+    assert not act(audits={"a": audit("2.0"), "b": audit()}, health=PASSED, canaries=["a", "b"], canary_failures=2).get(
+        "failed"
+    )
 
 
 def test_a_report_that_cannot_be_made_keeps_no_rollout_from_beginning(act, monkeypatch):
     monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("a template's")))
     warned = []
-    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action.display.warning", warned.append)
+    monkeypatch.setattr(
+        "ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action.display.warning", warned.append
+    )
     result = act()
     assert not result.get("failed"), result.get("msg")
     assert [event["event"] for event in act.ledger.events()] == ["plan"]
-    assert warned == ["The report of rollout r1 cannot be made: KeyError: \"a template's\". The rollout continues without it."]
+    assert warned == [
+        "The report of rollout r1 cannot be made: KeyError: \"a template's\". The rollout continues without it."
+    ]
 
 
 def test_a_report_that_cannot_be_made_at_the_end_changes_no_verdict(act, monkeypatch):
     act("a")
     monkeypatch.setattr(publish, "gather", mock.Mock(side_effect=KeyError("a template's")))
     result = act("a", plugin=rollout_report, end=True)
-    assert result["failed"] and result["verdict"] == "incomplete" and "is incomplete. No report of it could be made" in result["msg"]
+    assert (
+        result["failed"]
+        and result["verdict"] == "incomplete"
+        and "is incomplete. No report of it could be made" in result["msg"]
+    )
     assert act.ledger.view().finished and act.ledger.owner()["ended"]
     assert not act(audits={"a": audit("2.0")}, health=PASSED).get("failed")
     result = act("a", plugin=rollout_report, end=True)
@@ -350,20 +449,29 @@ def test_a_rollout_is_named_after_a_package_version_too(act):
     assert result["rollout_id"] == "upgrade-3-535.1.1-2~bpo13+1"
 
 
-@pytest.mark.parametrize("one, other, words", [
-    ({"machine_id": "m1", "gpus": ["GPU-1"]}, {"machine_id": "m1", "gpus": ["GPU-1"]}, "both have GPU GPU-1"),
-    ({"machine_id": "m1"}, {"machine_id": "m1"}, "both have machine id m1"),
-    ({"machine_id": "m1", "gpus": ["GPU-1"]}, {"machine_id": "m1", "gpus": ["GPU-2"]}, ""),
-    ({"machine_id": None}, {}, ""),
-])
+@pytest.mark.parametrize(
+    "one, other, words",
+    [
+        ({"machine_id": "m1", "gpus": ["GPU-1"]}, {"machine_id": "m1", "gpus": ["GPU-1"]}, "both have GPU GPU-1"),
+        ({"machine_id": "m1"}, {"machine_id": "m1"}, "both have machine id m1"),
+        ({"machine_id": "m1", "gpus": ["GPU-1"]}, {"machine_id": "m1", "gpus": ["GPU-2"]}, ""),
+        ({"machine_id": None}, {}, ""),
+    ],
+)
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_one_machine_under_two_names_is_refused(act, one, other, words, version):
     """Also where one of the names is at the version already, as after a run that took the machine by its other name."""
-    audits = {name: {"audit": dict(audit(value)["audit"], identity=identity)} for name, value, identity in (("a", "1.0", one), ("b", version, other))}
+    audits = {
+        name: {"audit": dict(audit(value)["audit"], identity=identity)}
+        for name, value, identity in (("a", "1.0", one), ("b", version, other))
+    }
     result = act(audits=audits)
     assert bool(result.get("failed")) == bool(words), result.get("msg")
     if words:
-        assert result["msg"].startswith("a and b are one machine under two names of the inventory: ") and words in result["msg"]
+        assert (
+            result["msg"].startswith("a and b are one machine under two names of the inventory: ")
+            and words in result["msg"]
+        )
         assert result["msg"].endswith("Nothing was changed.") and act.ledger.events() == []
 
 
@@ -382,7 +490,11 @@ def test_a_rollback_that_broke_off_goes_on_by_the_same_command(act, given):
     act("a", plugin=rollout_gate, phase="drain", rollout_id=first["rollout_id"])
     for again in (act(check=True, **back), act(**back), act(**dict(back, rollout_id=""))):
         assert not again.get("failed"), again.get("msg")
-        assert (again["rollout_id"], again["order"], again["nodes"]["a"]["to"]) == (first["rollout_id"], ["a", "b"], "1.0")
+        assert (again["rollout_id"], again["order"], again["nodes"]["a"]["to"]) == (
+            first["rollout_id"],
+            ["a", "b"],
+            "1.0",
+        )
         assert again["nodes"]["a"].get(keys.ORPHANED), "it was in flight"
     ledger = Ledger(
         act.ledger.artifact_dir, first["rollout_id"], act.ledger.store.url.render_as_string(hide_password=False)
@@ -396,14 +508,25 @@ def with_gpus(number, version="1.0"):
     return found
 
 
-@pytest.mark.parametrize("expected, state", [
-    ({}, "failed"), ({"d": {"hardware": {"gpus": 7}}}, "pending"), ({"d": {"hardware": {"ecc": True}}}, "failed"), ({"d": ""}, "failed")])
+@pytest.mark.parametrize(
+    "expected, state",
+    [
+        ({}, "failed"),
+        ({"d": {"hardware": {"gpus": 7}}}, "pending"),
+        ({"d": {"hardware": {"ecc": True}}}, "failed"),
+        ({"d": ""}, "failed"),
+    ],
+)
 def test_a_node_with_fewer_gpus_than_its_peers_is_left_out_unless_it_is_built_so(act, expected, state):
     audits = {name: with_gpus(7 if name == "d" else 8) for name in "abcd"}
     made = act("abcd", audits=audits, expected=expected)
     assert made["peers"] == {"gpus": {"10de:27b8": 8}}
-    assert made["nodes"]["d"]["state"] == state and [made["nodes"][name]["state"] for name in "abc"] == ["pending"] * 3, made
-    assert ("has 7 of the GPUs 10de:27b8, and 3 of 4 nodes with them have 8" in made["nodes"]["d"]["reason"]) is (state == "failed")
+    assert (
+        made["nodes"]["d"]["state"] == state and [made["nodes"][name]["state"] for name in "abc"] == ["pending"] * 3
+    ), made
+    assert ("has 7 of the GPUs 10de:27b8, and 3 of 4 nodes with them have 8" in made["nodes"]["d"]["reason"]) is (
+        state == "failed"
+    )
 
 
 def test_a_rollback_takes_back_a_node_with_fewer_gpus(act):
@@ -427,5 +550,13 @@ def test_a_rollback_that_is_over_is_not_undone_by_itself(act):
 
 
 def test_the_plan_says_in_which_schedulers_its_nodes_are_drained(act):
-    made = act("abc", schedulers={"a": ["slurm"], "b": ["slurm"]}, audits={"a": audit(), "b": audit("2.0"), "c": audit()}, check=True)
-    assert made["lines"][1:3] == ["  drained in slurm: a", "  drained in no scheduler, as gpu_scheduler_backends names none: c"]
+    made = act(
+        "abc",
+        schedulers={"a": ["slurm"], "b": ["slurm"]},
+        audits={"a": audit(), "b": audit("2.0"), "c": audit()},
+        check=True,
+    )
+    assert made["lines"][1:3] == [
+        "  drained in slurm: a",
+        "  drained in no scheduler, as gpu_scheduler_backends names none: c",
+    ]

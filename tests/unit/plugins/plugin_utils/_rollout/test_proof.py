@@ -11,7 +11,14 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import proof
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import TIME
 
-GOOD = {"schema": "gpufleet.health/1", "node": "a", "verdict": "pass", "phase": "post", "time": "2026-01-01T00:00:30Z", "driver": {"expected": "2.0"}}
+GOOD = {
+    "schema": "gpufleet.health/1",
+    "node": "a",
+    "verdict": "pass",
+    "phase": "post",
+    "time": "2026-01-01T00:00:30Z",
+    "driver": {"expected": "2.0"},
+}
 WAY = ("evidence", "drain", "stop", "install", "prove", "reboot", "validate")
 
 
@@ -20,18 +27,35 @@ def node(*steps, began=0, name="a", to="2.0"):
     return state.Node(name, "validating", from_version="1.0", to_version=to, steps=made, began=TIME % began)
 
 
-@pytest.mark.parametrize("changes", [
-    {"verdict": "fail"}, {"verdict": "unknown"}, {"verdict": None}, {"phase": "baseline"}, {"phase": "adhoc"}, {"phase": None}, {"node": "b"}, {"node": None},
-    {"driver": {"expected": "1.0"}}, {"driver": {"expected": None}}, {"driver": None},
-    {"time": "2026-01-01T00:00:05Z"},  # before the reboot, its sixth step
-    {"time": None},
-], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"verdict": "fail"},
+        {"verdict": "unknown"},
+        {"verdict": None},
+        {"phase": "baseline"},
+        {"phase": "adhoc"},
+        {"phase": None},
+        {"node": "b"},
+        {"node": None},
+        {"driver": {"expected": "1.0"}},
+        {"driver": {"expected": None}},
+        {"driver": None},
+        {"time": "2026-01-01T00:00:05Z"},  # before the reboot, its sixth step
+        {"time": None},
+    ],
+    ids=str,
+)
 def test_no_node_is_done_without_a_verdict_that_passed_after_its_last_change(changes):
     with pytest.raises(state.StateError, match="a cannot end as done: "):
         proof.require_end(node(*WAY), "done", {proof.DOCUMENT: dict(GOOD, **changes)})
 
 
-@pytest.mark.parametrize("documents", [{}, {proof.DOCUMENT: None}, {proof.DOCUMENT: {}}, {proof.DOCUMENT: "pass"}, {"health-before": GOOD}], ids=str)
+@pytest.mark.parametrize(
+    "documents",
+    [{}, {proof.DOCUMENT: None}, {proof.DOCUMENT: {}}, {proof.DOCUMENT: "pass"}, {"health-before": GOOD}],
+    ids=str,
+)
 @pytest.mark.parametrize("ended", state.PROVEN)
 def test_no_node_is_done_or_put_back_without_a_verdict(ended, documents):
     with pytest.raises(state.StateError, match="there is no verdict on it"):
@@ -59,11 +83,17 @@ def test_a_clock_of_an_earlier_controller_does_not_count():
         proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, time="2026-01-01T00:00:39Z")})
 
 
-@pytest.mark.parametrize("steps, refused", [
-    ((), ()), (("evidence", "drain"), ()), (("evidence", "drain", "stop"), ("pending", "skipped")),
-    (WAY[:4], ("failed", "pending", "skipped")), (WAY + ("return",), ("failed", "pending", "skipped")),
-    (("stop", "install", "rollback_install"), ("failed", "pending", "skipped")),
-])
+@pytest.mark.parametrize(
+    "steps, refused",
+    [
+        ((), ()),
+        (("evidence", "drain"), ()),
+        (("evidence", "drain", "stop"), ("pending", "skipped")),
+        (WAY[:4], ("failed", "pending", "skipped")),
+        (WAY + ("return",), ("failed", "pending", "skipped")),
+        (("stop", "install", "rollback_install"), ("failed", "pending", "skipped")),
+    ],
+)
 def test_nothing_was_changed_is_refused_of_a_node_that_was(steps, refused):
     for ended in ("failed", "pending", "skipped", "quarantined", "lost"):
         if ended in refused:
@@ -89,17 +119,28 @@ def left(name, last, ended, *steps):
     return found
 
 
-@pytest.mark.parametrize("mine, others, expected", [
-    ([], [], {}),
-    ([], [("x", left("a", 9, "lost"))], {"a": "x"}),
-    ([], [("x", left("a", 9, "quarantined"))], {"a": "x"}),
-    ([], [("x", left("a", 9, "done"))], {}),
-    ([], [("x", left("a", 9, "lost", "evidence"))], {}),
-    ([left("a", 20, "done", "install")], [("x", left("a", 9, "lost", "install"))], {}),
-    ([left("a", 9, "done", "install")], [("x", left("a", 20, "lost", "install"))], {"a": "x"}),
-    ([left("a", 9, "done", "install")], [("x", left("a", 20, "rolled_back", "install"))], {}),
-    ([], [("x", left("a", 9, "lost", "install")), ("y", left("a", 20, "done", "install"))], {}),
-    ([], [("x", left("a", 9, "done", "install")), ("y", left("a", 20, "down", "install")), ("x", left("b", 5, "done"))], {"a": "y"}),
-])
+@pytest.mark.parametrize(
+    "mine, others, expected",
+    [
+        ([], [], {}),
+        ([], [("x", left("a", 9, "lost"))], {"a": "x"}),
+        ([], [("x", left("a", 9, "quarantined"))], {"a": "x"}),
+        ([], [("x", left("a", 9, "done"))], {}),
+        ([], [("x", left("a", 9, "lost", "evidence"))], {}),
+        ([left("a", 20, "done", "install")], [("x", left("a", 9, "lost", "install"))], {}),
+        ([left("a", 9, "done", "install")], [("x", left("a", 20, "lost", "install"))], {"a": "x"}),
+        ([left("a", 9, "done", "install")], [("x", left("a", 20, "rolled_back", "install"))], {}),
+        ([], [("x", left("a", 9, "lost", "install")), ("y", left("a", 20, "done", "install"))], {}),
+        (
+            [],
+            [
+                ("x", left("a", 9, "done", "install")),
+                ("y", left("a", 20, "down", "install")),
+                ("x", left("b", 5, "done")),
+            ],
+            {"a": "y"},
+        ),
+    ],
+)
 def test_who_changed_a_node_last_elsewhere_and_did_not_prove_it(mine, others, expected):
     assert proof.unproven_elsewhere({found.name: found for found in mine}, others) == expected

@@ -15,7 +15,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_step
 
 pytestmark = pytest.mark.cores
 
-BASE = {"artifact_dir": "/nowhere", "mode": "none", "name": "drain", "documents": {"baseline": {"b": 1, "a": [2]}, "other": {}}}
+BASE = {
+    "artifact_dir": "/nowhere",
+    "mode": "none",
+    "name": "drain",
+    "documents": {"baseline": {"b": 1, "a": [2]}, "other": {}},
+}
 
 
 def act(check=False, file=None, copied=None, **more):
@@ -49,8 +54,18 @@ def test_without_a_directory_the_node_is_not_asked():
 def test_the_node_gets_the_named_documents_readable_for_root_alone():
     result, calls = act(node_dir="/var/lib/gpufleet", node_documents=["baseline"])
     assert result["changed"] and [name for name, dummy in calls] == ["ansible.legacy.file", "ansible.legacy.copy"]
-    assert calls[0][1] == {"path": "/var/lib/gpufleet", "state": "directory", "owner": "root", "group": "root", "mode": "0755"}
-    assert (calls[1][1]["dest"], calls[1][1]["mode"], calls[1][1]["owner"]) == ("/var/lib/gpufleet/baseline.json", "0600", "root")
+    assert calls[0][1] == {
+        "path": "/var/lib/gpufleet",
+        "state": "directory",
+        "owner": "root",
+        "group": "root",
+        "mode": "0755",
+    }
+    assert (calls[1][1]["dest"], calls[1][1]["mode"], calls[1][1]["owner"]) == (
+        "/var/lib/gpufleet/baseline.json",
+        "0600",
+        "root",
+    )
     assert json.loads(calls[1][1]["content"]) == BASE["documents"]["baseline"]
     assert [call[1]["dest"] for call in act(node_dir="/d")[1][1:]] == ["/d/baseline.json", "/d/other.json"]
 
@@ -86,4 +101,7 @@ def test_a_document_that_is_not_there_is_not_copied():
 
 def test_no_password_of_an_address_is_kept():
     result, dummy = act(failed="E: https://user:s3cret@mirror.example.com/debian is not signed, http://key@x and a@b")
-    assert result["progress"] == "a1: failed (E: https://***@mirror.example.com/debian is not signed, http://***@x and a@b)"
+    assert (
+        result["progress"]
+        == "a1: failed (E: https://***@mirror.example.com/debian is not signed, http://***@x and a@b)"
+    )

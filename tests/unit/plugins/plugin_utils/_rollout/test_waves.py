@@ -32,7 +32,16 @@ def test_sizes_are_those_of_serial(given, total, sizes):
 
 
 def test_every_place_is_in_one_wave_and_a_late_one_in_the_last():
-    assert [limits.wave_of([1, 2, 3], place) for place in range(8)] == [(1, 0), (2, 1), (2, 1), (3, 3), (3, 3), (3, 3), (3, 3), (3, 3)]
+    assert [limits.wave_of([1, 2, 3], place) for place in range(8)] == [
+        (1, 0),
+        (2, 1),
+        (2, 1),
+        (3, 3),
+        (3, 3),
+        (3, 3),
+        (3, 3),
+        (3, 3),
+    ]
     assert limits.wave_of([], 4) == (1, 0)
 
 
@@ -49,8 +58,21 @@ def made(names, policy, canaries=()):
 
 
 def view_of(one):
-    return state.reduce([{"event": "plan", "run": "r", "time": "2026-01-01T00:00:00.000Z", "rollout_id": "x", "target": one.target, "order": one.order,
-                          "nodes": one.nodes, "policy": one.policy, "sha256": one.sha256}])
+    return state.reduce(
+        [
+            {
+                "event": "plan",
+                "run": "r",
+                "time": "2026-01-01T00:00:00.000Z",
+                "rollout_id": "x",
+                "target": one.target,
+                "order": one.order,
+                "nodes": one.nodes,
+                "policy": one.policy,
+                "sha256": one.sha256,
+            }
+        ]
+    )
 
 
 def put(view, name, what, failure=""):

@@ -94,7 +94,8 @@ def test_invalid_windows_are_named(bad, words):
         ([{"date": "2026-01-02", "from": "22:00", "to": "23:00"}], 900, "rollout_windows are over"),
         ([{"date": "2026-01-02", "from": "22:00", "to": "23:00"}, NIGHT], 900, None),
         ([{"date": "2027-01-02", "from": "22:00", "to": "23:00"}], 900, None),
-        ([{"date": "2026-01-03", "from": "11:00", "to": "12:10"}], 900, "long enough for one node"),  # too little is left of it
+        # too little is left of it
+        ([{"date": "2026-01-03", "from": "11:00", "to": "12:10"}], 900, "long enough for one node"),
     ],
 )
 def test_windows_in_which_no_node_could_ever_start_are_refused(found, needed, words):
@@ -107,9 +108,16 @@ def test_windows_in_which_no_node_could_ever_start_are_refused(found, needed, wo
 
 # Zones and a week around each of their changes of clocks: by one hour, by 30 minutes, at midnight, and none.
 CHANGES = [
-    ("Europe/Berlin", "2026-03-29"), ("Europe/Berlin", "2026-10-25"), ("America/New_York", "2026-03-08"), ("America/New_York", "2026-11-01"),
-    ("Australia/Lord_Howe", "2026-04-05"), ("Australia/Lord_Howe", "2026-10-04"), ("America/Santiago", "2026-04-05"), ("America/Santiago", "2026-09-06"),
-    ("Asia/Kolkata", "2026-03-29"), ("UTC", "2026-03-29"),
+    ("Europe/Berlin", "2026-03-29"),
+    ("Europe/Berlin", "2026-10-25"),
+    ("America/New_York", "2026-03-08"),
+    ("America/New_York", "2026-11-01"),
+    ("Australia/Lord_Howe", "2026-04-05"),
+    ("Australia/Lord_Howe", "2026-10-04"),
+    ("America/Santiago", "2026-04-05"),
+    ("America/Santiago", "2026-09-06"),
+    ("Asia/Kolkata", "2026-03-29"),
+    ("UTC", "2026-03-29"),
 ]
 
 
@@ -125,7 +133,12 @@ def wall_says(window, now):
     if opens < closes:
         return window["days"].count(windows.DAYS[today.weekday()]) > 0 and opens <= minutes < closes
     yesterday = windows.DAYS[(today.weekday() - 1) % 7]
-    return minutes >= opens and windows.DAYS[today.weekday()] in window["days"] or minutes < closes and yesterday in window["days"]
+    return (
+        minutes >= opens
+        and windows.DAYS[today.weekday()] in window["days"]
+        or minutes < closes
+        and yesterday in window["days"]
+    )
 
 
 @strategies.composite
@@ -134,17 +147,32 @@ def moments(draw):
     zone, day = draw(strategies.sampled_from(CHANGES))
     opens = draw(strategies.integers(0, 95)) * 15
     length = draw(strategies.one_of(strategies.integers(1, 16), strategies.integers(1, 95))) * 15
-    days = draw(strategies.one_of(strategies.just(list(windows.DAYS)), strategies.lists(strategies.sampled_from(windows.DAYS), min_size=1, unique=True)))
+    days = draw(
+        strategies.one_of(
+            strategies.just(list(windows.DAYS)),
+            strategies.lists(strategies.sampled_from(windows.DAYS), min_size=1, unique=True),
+        )
+    )
     window = {"from": clock(opens), "to": clock(opens + length), "days": days, "timezone": zone}
-    now = at(day + " 00:00") + datetime.timedelta(minutes=draw(strategies.one_of(strategies.integers(-900, 1200), strategies.integers(-4000, 4000))))
+    now = at(day + " 00:00") + datetime.timedelta(
+        minutes=draw(strategies.one_of(strategies.integers(-900, 1200), strategies.integers(-4000, 4000)))
+    )
     return window, now
 
 
 @hypothesis.given(moments(), strategies.one_of(strategies.just(0), strategies.integers(0, 240)))
-@hypothesis.example(({"from": "02:30", "to": "04:00", "days": ["sun"], "timezone": "Europe/Berlin"}, at("2026-10-25 01:15")), 0)
-@hypothesis.example(({"from": "22:00", "to": "02:30", "days": ["sat"], "timezone": "Europe/Berlin"}, at("2026-03-29 01:15")), 0)
-@hypothesis.example(({"from": "02:15", "to": "02:45", "days": ["sun"], "timezone": "Europe/Berlin"}, at("2026-10-25 01:20")), 10)
-@hypothesis.example(({"from": "22:00", "to": "23:59", "days": ["sat"], "timezone": "America/Santiago"}, at("2026-04-05 03:00")), 0)
+@hypothesis.example(
+    ({"from": "02:30", "to": "04:00", "days": ["sun"], "timezone": "Europe/Berlin"}, at("2026-10-25 01:15")), 0
+)
+@hypothesis.example(
+    ({"from": "22:00", "to": "02:30", "days": ["sat"], "timezone": "Europe/Berlin"}, at("2026-03-29 01:15")), 0
+)
+@hypothesis.example(
+    ({"from": "02:15", "to": "02:45", "days": ["sun"], "timezone": "Europe/Berlin"}, at("2026-10-25 01:20")), 10
+)
+@hypothesis.example(
+    ({"from": "22:00", "to": "23:59", "days": ["sat"], "timezone": "America/Santiago"}, at("2026-04-05 03:00")), 0
+)
 def test_a_window_is_open_when_the_clock_on_the_wall_says_so_and_at_no_other_time(moment, needed_min):
     window, now = moment
     windows.check([window])
@@ -154,7 +182,13 @@ def test_a_window_is_open_when_the_clock_on_the_wall_says_so_and_at_no_other_tim
 
 @pytest.mark.parametrize("zone, day", CHANGES)
 def test_every_quarter_of_an_hour_around_a_change_of_clocks(zone, day):
-    for opens, closes in (("22:00", "02:15"), ("02:15", "04:00"), ("01:45", "02:45"), ("23:30", "00:30"), ("00:15", "03:30")):
+    for opens, closes in (
+        ("22:00", "02:15"),
+        ("02:15", "04:00"),
+        ("01:45", "02:45"),
+        ("23:30", "00:30"),
+        ("00:15", "03:30"),
+    ):
         window = {"from": opens, "to": closes, "days": list(windows.DAYS), "timezone": zone}
         wrong = []
         for number in range(-900, 1200, 15):
@@ -164,28 +198,37 @@ def test_every_quarter_of_an_hour_around_a_change_of_clocks(zone, day):
         assert wrong == [], window
 
 
-@pytest.mark.parametrize("zone, words", [
-    ("Europe", "is 'Europe', a directory of time zones"),
-    ("America/Argentina", "is 'America/Argentina', a directory of time zones"),
-    ("", "is empty"),
-    ("  ", "is empty"),
-    ("/usr/share/zoneinfo/Europe/Berlin", "is '/usr/share/zoneinfo/Europe/Berlin', a path"),
-    ("../zoneinfo/Europe/Berlin", "is '../zoneinfo/Europe/Berlin', a path"),
-    ("Mars/Base", "is 'Mars/Base', which this controller does not know"),
-    ("Europe/Berlin ", "is 'Europe/Berlin ', which this controller does not know"),
-    ("tzdata.zi", "is 'tzdata.zi', which this controller does not know"),
-    ("a\0b", "which this controller does not know"),
-    (None, "is None, which is not a string"),
-    (2, "is 2, which is not a string"),
-    (["UTC"], "is ['UTC'], which is not a string"),
-])
+@pytest.mark.parametrize(
+    "zone, words",
+    [
+        ("Europe", "is 'Europe', a directory of time zones"),
+        ("America/Argentina", "is 'America/Argentina', a directory of time zones"),
+        ("", "is empty"),
+        ("  ", "is empty"),
+        ("/usr/share/zoneinfo/Europe/Berlin", "is '/usr/share/zoneinfo/Europe/Berlin', a path"),
+        ("../zoneinfo/Europe/Berlin", "is '../zoneinfo/Europe/Berlin', a path"),
+        ("Mars/Base", "is 'Mars/Base', which this controller does not know"),
+        ("Europe/Berlin ", "is 'Europe/Berlin ', which this controller does not know"),
+        ("tzdata.zi", "is 'tzdata.zi', which this controller does not know"),
+        ("a\0b", "which this controller does not know"),
+        (None, "is None, which is not a string"),
+        (2, "is 2, which is not a string"),
+        (["UTC"], "is ['UTC'], which is not a string"),
+    ],
+)
 def test_zones_that_are_none_have_their_own_words(zone, words):
     with pytest.raises(windows.WindowError) as caught:
         windows.check([{"from": "22:00", "to": "23:00", "timezone": zone}])
-    assert str(caught.value).startswith("rollout_windows[0].timezone ") and words in str(caught.value) and "such as Europe/Berlin" in str(caught.value)
+    assert (
+        str(caught.value).startswith("rollout_windows[0].timezone ")
+        and words in str(caught.value)
+        and "such as Europe/Berlin" in str(caught.value)
+    )
 
 
 @pytest.mark.parametrize("date", ["9999-12-31", "0001-01-01", "1969-12-31"])
 def test_dates_that_no_clock_reaches_are_refused(date):
     with pytest.raises(windows.WindowError, match=r"rollout_windows\[0\].date is '%s'; expected a date" % date):
-        windows.require_room([{"date": date, "from": "22:00", "to": "23:00", "timezone": "Asia/Kolkata"}], at("2026-01-03 12:00"), 60)
+        windows.require_room(
+            [{"date": date, "from": "22:00", "to": "23:00", "timezone": "Asia/Kolkata"}], at("2026-01-03 12:00"), 60
+        )

@@ -12,7 +12,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 
 LATER = "2030-01-01T00:00:00.000Z"
 START = datetime.datetime(2026, 3, 14, 22, 0, 0, tzinfo=datetime.timezone.utc)
-WHOLE = (("evidence", 10), ("drain", 50), ("stop", 10), ("install", 60), ("reboot", 200), ("validate", 40), ("return", 10))
+WHOLE = (
+    ("evidence", 10),
+    ("drain", 50),
+    ("stop", 10),
+    ("install", 60),
+    ("reboot", 200),
+    ("validate", 40),
+    ("return", 10),
+)
 
 
 class Story:
@@ -21,10 +29,24 @@ class Story:
     def __init__(self, *names, rollout_id="r1", canaries=(), domains=None, states=None, start=START, **policy):
         self.now, self.run, self.events = start, "run1", []
         self.names = names
-        nodes = {name: {"state": (states or {}).get(name, "pending"), "from": "1.0", "to": "2.0", "canary": name in canaries,
-                        "domains": (domains or {}).get(name, {})} for name in names}
-        self.plan = dict(rollout_id=rollout_id, target="2.0", order=[name for name in names if nodes[name]["state"] == "pending"], nodes=nodes,
-                         policy=limits.complete(policy, len(names)), sha256="4be1" * 16)
+        nodes = {
+            name: {
+                "state": (states or {}).get(name, "pending"),
+                "from": "1.0",
+                "to": "2.0",
+                "canary": name in canaries,
+                "domains": (domains or {}).get(name, {}),
+            }
+            for name in names
+        }
+        self.plan = dict(
+            rollout_id=rollout_id,
+            target="2.0",
+            order=[name for name in names if nodes[name]["state"] == "pending"],
+            nodes=nodes,
+            policy=limits.complete(policy, len(names)),
+            sha256="4be1" * 16,
+        )
         self.add("plan", **self.plan)
 
     def add(self, event, after=0.0, **fields):
@@ -57,7 +79,9 @@ class Story:
         self.go(name, step).add("step_failed", 5, node=name, reason=reason, failure=failure, signature=signature)
         if state == "rolled_back":
             self.step(name, "rollback_install").step(name, "rollback_validate", 60)
-        return self.add("state", 30, node=name, state=state, reason=reason, failure="lost" if state == "lost" else failure)
+        return self.add(
+            "state", 30, node=name, state=state, reason=reason, failure="lost" if state == "lost" else failure
+        )
 
     def end(self):
         return self.add("end", 1)

@@ -27,7 +27,11 @@ pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; t
 def playbook(tmp_path):
     """A process that stands for the playbook, with its output in a file."""
     with open(tmp_path / "output", "wb") as output:
-        process = subprocess.Popen([sys.executable, "-c", "import sys; print('TASK', flush=True); sys.stdin.read()"], stdin=subprocess.PIPE, stdout=output)
+        process = subprocess.Popen(
+            [sys.executable, "-c", "import sys; print('TASK', flush=True); sys.stdin.read()"],
+            stdin=subprocess.PIPE,
+            stdout=output,
+        )
     yield process
     process.kill()
     process.wait()
@@ -66,7 +70,10 @@ def test_a_run_whose_playbook_is_gone_is_told_to_be_incomplete_and_nothing_is_ma
     before = ledger.events(), ledger.owner()
     lines = close(ledger, playbook)
     assert verdict(ledger) == "incomplete" and (ledger.events(), ledger.owner()) == before
-    assert lines[0].startswith("Rollout r1 has not finished") and lines[-1] == "To continue, run the same command again: it continues rollout r1."
+    assert (
+        lines[0].startswith("Rollout r1 has not finished")
+        and lines[-1] == "To continue, run the same command again: it continues rollout r1."
+    )
     assert (
         any(line.startswith("a1 ") and " down " in line for line in lines)
         and "report: %s" % ledger.path("report.html") in lines
@@ -106,7 +113,9 @@ def test_without_a_ledger_nothing_is_made(tmp_path, playbook):
 
 @pytest.fixture
 def begin():
-    """begin(ledger, controller): the process that watches the controller; it is waited for, as its parent is this process."""
+    """begin(ledger, controller): the process that watches the controller; it is waited for, as its parent is this
+    process.
+    """
     pids = []
 
     def start(ledger, controller):
@@ -121,7 +130,10 @@ def begin():
 def test_it_waits_for_the_end_of_the_playbook_and_speaks_where_that_spoke(ledger, playbook, tmp_path, begin):
     pid = begin(ledger, ledger.owner()["owner"])
     time.sleep(1)
-    assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None and (tmp_path / "output").read_text() == "TASK\n"
+    assert (
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        and (tmp_path / "output").read_text() == "TASK\n"
+    )
     end(playbook)
     assert os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT).si_status == 0
     said = (tmp_path / "output").read_text()
@@ -142,7 +154,9 @@ def wait_for_writer(pid, pipe):
 
 
 def test_a_reader_of_the_whole_output_finds_the_report_closed(ledger, begin):
-    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     controller = owner.identify(process.pid)
     ledger.transact(lambda transaction: transaction.hold(dict(transaction.owner, owner=controller)))
     watching = begin(ledger, controller)

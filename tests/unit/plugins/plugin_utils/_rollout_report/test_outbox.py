@@ -38,7 +38,10 @@ class TestNotices:
         assert lines(made) == [
             (["started"], ["Rollout r1 began: 3 nodes to 2.0, at most 1 down at a time."]),
             (["canary"], ["The canaries have ended: a1 done."]),
-            (["failed", "stopped"], ["b1 is rolled back: GPU 3 is gone", "No further node starts: the failure budget of 1 is spent by b1."]),
+            (
+                ["failed", "stopped"],
+                ["b1 is rolled back: GPU 3 is gone", "No further node starts: the failure budget of 1 is spent by b1."],
+            ),
             (["finished"], ["Rollout r1 is over: failed (1 pending, 1 done, 1 rolled back)."]),
         ]
 
@@ -48,18 +51,32 @@ class TestNotices:
         assert "Canary a1 failed: GPU 3 is gone" in lines(made)[1][1]
 
     def test_words_of_an_operator_and_holds(self):
-        made = Story("a1").add("control", verb="pause", user="kim", reason="fabric.").add("control", verb="skip", node="a1", user="kim", reason="x")
+        made = (
+            Story("a1")
+            .add("control", verb="pause", user="kim", reason="fabric.")
+            .add("control", verb="skip", node="a1", user="kim", reason="x")
+        )
         made.add("hold", names=["q"], reason="q: 1 series").add("hold", names=[], reason="")
         assert [text for dummy, text in lines(made)][1:] == [
-            ["Rollout r1: paused by kim: fabric."], ["Rollout r1: a1 left out by kim: x."], ["Rollout r1 is held: q: 1 series"],
-            ["Rollout r1 is no longer held."]]
+            ["Rollout r1: paused by kim: fabric."],
+            ["Rollout r1: a1 left out by kim: x."],
+            ["Rollout r1 is held: q: 1 series"],
+            ["Rollout r1 is no longer held."],
+        ]
 
     def test_only_what_is_wanted_is_told(self):
         made = Story("a1", "b1", canaries=["a1"]).done("a1").fails("b1").end()
         assert [notice.kinds for notice in told(made, ["stopped"])] == [["failed", "stopped"]] and told(made, []) == []
 
     def test_whether_anything_is_notable_is_never_less_than_what_is_told(self):
-        made = Story("a1", "b1", "c1", "d1", canaries=["a1"], failure_budget=3).done("a1").fails("b1").done("c1").fails("d1", "lost").end()
+        made = (
+            Story("a1", "b1", "c1", "d1", canaries=["a1"], failure_budget=3)
+            .done("a1")
+            .fails("b1")
+            .done("c1")
+            .fails("d1", "lost")
+            .end()
+        )
         numbers = {notice.number for notice in told(made)}
         rough = {number for number, event in enumerate(made.events, start=1) if notices.notable(event, {"a1"})}
         assert numbers <= rough and len(rough) < 10
@@ -71,7 +88,12 @@ class TestNotices:
         assert "sent again" in json.loads(notices.payload(notice, "slack", True))["text"]
         plain = json.loads(notices.payload(notice, "json", True))
         assert (plain["schema"], plain["id"], plain["node"], plain["repeat"], plain["counts"]) == (
-            "gpufleet.event/1", "r1/%d" % notice.number, "a1", True, {"rolled_back": 1})
+            "gpufleet.event/1",
+            "r1/%d" % notice.number,
+            "a1",
+            True,
+            {"rolled_back": 1},
+        )
 
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
@@ -122,9 +144,19 @@ def test_everything_is_told_once_and_in_order(ledger, server):
     assert kinds(server)[3:] == [["operator"]]
 
 
-@pytest.mark.parametrize("answer, repeats", [
-    ((500, b"", {}), False), ((503, b"", {"Retry-After": "0"}), False), ((429, b"", {}), False), ((404, b"", {}), False),
-    ((302, b"", {"Location": "http://127.0.0.1:1/"}), False), ("hang", True), ("cut", True), ("drip", True)])
+@pytest.mark.parametrize(
+    "answer, repeats",
+    [
+        ((500, b"", {}), False),
+        ((503, b"", {"Retry-After": "0"}), False),
+        ((429, b"", {}), False),
+        ((404, b"", {}), False),
+        ((302, b"", {"Location": "http://127.0.0.1:1/"}), False),
+        ("hang", True),
+        ("cut", True),
+        ("drip", True),
+    ],
+)
 def test_a_server_that_is_wrong_slow_or_silent_for_a_while_gets_all_of_it(lite, server, answer, repeats):
     server.answer = lambda number: answer if number in (2, 3) else (200, b"ok", {})
     assert sender(lite, server).run()
@@ -141,11 +173,15 @@ def test_a_server_that_is_down_gets_it_when_it_is_back_and_no_repeat_is_said(lit
     record = outbox.Outbox(lite).read()
     assert record["seen"] == 0 and record["sender"] is None and record["error"] and "s3cr3t" not in json.dumps(record)
     server.start()
-    assert sender(lite, server).run() and kinds(server) == EXPECTED and not any(body["repeat"] for body in server.bodies())
+    assert (
+        sender(lite, server).run() and kinds(server) == EXPECTED and not any(body["repeat"] for body in server.bodies())
+    )
 
 
 def test_a_message_that_is_not_taken_is_left_out_and_the_others_are_told(lite, server):
-    server.answer = lambda number: (400, b"invalid_payload", {}) if b"failed" in server.requests[number - 1][2] else (200, b"ok", {})
+    server.answer = lambda number: (
+        (400, b"invalid_payload", {}) if b"failed" in server.requests[number - 1][2] else (200, b"ok", {})
+    )
     assert sender(lite, server, events=["started", "failed", "operator"]).run()
     record = outbox.Outbox(lite).read()
     assert (record["told"], record["left_out"], record["error"]) == (1, 1, "HTTP 400") and len(server.requests) == 4
@@ -172,7 +208,9 @@ def test_a_sender_whose_lease_was_taken_stops(lite, server):
     mine = sender(lite, server)
 
     def steal(number):
-        outbox.Outbox(lite).change(lambda record: dict(record, sender=dict(owner.identify(os.getpid()), token="other"), until=time.time() + 60))
+        outbox.Outbox(lite).change(
+            lambda record: dict(record, sender=dict(owner.identify(os.getpid()), token="other"), until=time.time() + 60)
+        )
         return 200, b"ok", {}
 
     server.answer = steal
@@ -180,7 +218,7 @@ def test_a_sender_whose_lease_was_taken_stops(lite, server):
 
 
 def test_the_lease_of_a_dead_process_is_free(lite):
-    dead = dict(owner.identify(os.getpid()), pid=2 ** 22 + 1, token="x")
+    dead = dict(owner.identify(os.getpid()), pid=2**22 + 1, token="x")
     assert not outbox.taken({"sender": dead, "until": time.time() + 60}, time.time())
     live = dict(owner.identify(os.getpid()), token="x")
     assert outbox.taken({"sender": live, "until": time.time() + 60}, time.time())
@@ -269,12 +307,23 @@ def test_the_end_waits_a_little_and_says_what_is_left(lite, server, monkeypatch)
     assert len(said) == 1
 
 
-@pytest.mark.parametrize("given, words", [
-    (dict(url="hooks.example.org/x"), "expected http"), (dict(url="https://u:s3cr3t@x"), "belong into a header"), (dict(timeout=0), "timeout"),
-    (dict(timeout=1000), "timeout")])
+@pytest.mark.parametrize(
+    "given, words",
+    [
+        (dict(url="hooks.example.org/x"), "expected http"),
+        (dict(url="https://u:s3cr3t@x"), "belong into a header"),
+        (dict(timeout=0), "timeout"),
+        (dict(timeout=1000), "timeout"),
+    ],
+)
 def test_a_webhook_that_could_not_be_told_is_refused_before_anything_starts(given, words):
     good = {"url": "https://hooks.example.org/s3cr3t", "kind": "slack", "events": ALL, "timeout": 5.0}
-    assert outbox.check(good) is good and outbox.check({}) is None and outbox.check(None) is None and outbox.check(dict(good, url="")) is None
+    assert (
+        outbox.check(good) is good
+        and outbox.check({}) is None
+        and outbox.check(None) is None
+        and outbox.check(dict(good, url="")) is None
+    )
     with pytest.raises(outbox.WebhookError, match=words) as found:
         outbox.check(dict(good, **given))
     assert "s3cr3t" not in str(found.value)

@@ -9,7 +9,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 
 
 def found(version="2.0-1", **transaction):
-    return {"resolved": {"packages": {"nvidia-smi": version, "nvidia-kernel-dkms": version}}, "transaction": transaction}
+    return {
+        "resolved": {"packages": {"nvidia-smi": version, "nvidia-kernel-dkms": version}},
+        "transaction": transaction,
+    }
 
 
 def test_nodes_that_are_alike_are_told_once():
@@ -18,12 +21,24 @@ def test_nodes_that_are_alike_are_told_once():
     previews["odd"] = found("1.9-1", install=["nvidia-smi"])
     lines = preview.lines(previews)
     assert lines == [
-        "66 nodes would get nvidia-kernel-dkms 2.0-1, nvidia-smi 2.0-1: n000, n001, n002, n003, n004 and 61 more", "  upgrade: dkms 3, nvidia-smi 2.0-1",
-        "1 node would get nvidia-kernel-dkms 1.9-1, nvidia-smi 1.9-1: odd", "  install: nvidia-smi"]
+        "66 nodes would get nvidia-kernel-dkms 2.0-1, nvidia-smi 2.0-1: n000, n001, n002, n003, n004 and 61 more",
+        "  upgrade: dkms 3, nvidia-smi 2.0-1",
+        "1 node would get nvidia-kernel-dkms 1.9-1, nvidia-smi 1.9-1: odd",
+        "  install: nvidia-smi",
+    ]
 
 
-@pytest.mark.parametrize("given", [{}, {"a": {}}, {"a": {"failed": True, "msg": "x"}}, {"localhost": {}}, {"a": None},
-                                   {"a": {"resolvable": False, "resolved": {"packages": {}}, "transaction": {"install": []}}}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"a": {}},
+        {"a": {"failed": True, "msg": "x"}},
+        {"localhost": {}},
+        {"a": None},
+        {"a": {"resolvable": False, "resolved": {"packages": {}}, "transaction": {"install": []}}},
+    ],
+)
 def test_who_has_no_preview_says_nothing(given):
     assert preview.lines(given) == []
 

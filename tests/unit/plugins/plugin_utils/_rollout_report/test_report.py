@@ -61,9 +61,16 @@ class TestDocument:
         assert list(doc)[:4] == ["verdict", "reasons", "next_steps", "schema"]
         assert (doc["verdict"], doc["schema"]) == ("failed", "gpufleet.report/1")
         assert doc["reasons"] == [
-            "No further node starts: the failure budget of 2 is spent by b1, a2.", "1 node lost: a2.", "1 node rolled back: b1.",
-            "1 node did not go: b2.", "1 of 4 nodes done or skipped."]
-        assert doc["next_steps"][0].startswith("a2 (lost): Check that it is powered on") and "b1 (rolled_back)" not in doc["next_steps"][1]
+            "No further node starts: the failure budget of 2 is spent by b1, a2.",
+            "1 node lost: a2.",
+            "1 node rolled back: b1.",
+            "1 node did not go: b2.",
+            "1 of 4 nodes done or skipped.",
+        ]
+        assert (
+            doc["next_steps"][0].startswith("a2 (lost): Check that it is powered on")
+            and "b1 (rolled_back)" not in doc["next_steps"][1]
+        )
         assert "with a larger budget" in doc["next_steps"][-1]
         assert json.loads(files.json_text(doc)) == doc == json.loads(files.json_text(doc, dense=True))
 
@@ -74,33 +81,55 @@ class TestDocument:
         assert doc["verdict"] == "complete" and doc["left_out"] == ["a2"]
         assert doc["reasons"] == [
             "1 node left out by an operator, and still at its old version: a2 (skipped by kim: its user needs it).",
-            "Every other node is done or had nothing to do: 1 done, 1 skipped."]
-        assert doc["next_steps"] == ["a2 (left out by an operator): the next run includes it, unless it is skipped again."]
+            "Every other node is done or had nothing to do: 1 done, 1 skipped.",
+        ]
+        assert doc["next_steps"] == [
+            "a2 (left out by an operator): the next run includes it, unless it is skipped again."
+        ]
         made.events.pop()
         assert "rollout_verb=retry" in document(made)[0]["next_steps"][-1], "the run did not come to its end"
         made.end()
-        assert report.table(doc)[-1] == "complete, without 1 node that an operator left out (a2): 1 done, 2 skipped, target 2.0"
+        assert (
+            report.table(doc)[-1]
+            == "complete, without 1 node that an operator left out (a2): 1 done, 2 skipped, target 2.0"
+        )
         assert "left out by an operator" in report.markdown_text(doc).split("## ", maxsplit=1)[0]
         assert document(Story("a1").done("a1").end())[0]["left_out"] == []
 
     def test_what_it_says_of_a_node(self):
         node = document()[0]["nodes"]["b1"]
-        assert (node["state"], node["from"], node["to"], node["failure"], node["domains"], node["canary"], node["attempt"]) == (
-            "rolled_back", "1.0", "2.0", "hard", {"rack": "rack_b"}, False, 1)
+        assert (
+            node["state"],
+            node["from"],
+            node["to"],
+            node["failure"],
+            node["domains"],
+            node["canary"],
+            node["attempt"],
+        ) == ("rolled_back", "1.0", "2.0", "hard", {"rack": "rack_b"}, False, 1)
         assert [(step["name"], step["status"]) for step in node["steps"]][-3:] == [
-            ("validate", "failed"), ("rollback_install", "ok"), ("rollback_validate", "ok")]
+            ("validate", "failed"),
+            ("rollback_install", "ok"),
+            ("rollback_validate", "ok"),
+        ]
         assert report.failed_step(node) == "validate"
 
     def test_how_much_of_the_budgets_is_used(self):
         assert document()[0]["budgets"] == {
-            "down": {"used": 1, "limit": 2, "window": None}, "draining": {"used": 0, "limit": 2}, "failures": {"used": 3, "limit": 2}}
+            "down": {"used": 1, "limit": 2, "window": None},
+            "draining": {"used": 0, "limit": 2},
+            "failures": {"used": 3, "limit": 2},
+        }
 
-    @pytest.mark.parametrize("change, words", [
-        (lambda made: made.add("control", verb="pause", user="kim", reason="fabric"), "Paused by kim: fabric."),
-        (lambda made: made.add("control", verb="stop", user="kim", reason="fabric"), "Stopped by kim: fabric."),
-        (lambda made: made.add("hold", names=["alerts"], reason="alerts: 1 series"), "Held: alerts: 1 series."),
-        (lambda made: made.go("a1", "drain"), "1 node in flight: a1."),
-    ])
+    @pytest.mark.parametrize(
+        "change, words",
+        [
+            (lambda made: made.add("control", verb="pause", user="kim", reason="fabric"), "Paused by kim: fabric."),
+            (lambda made: made.add("control", verb="stop", user="kim", reason="fabric"), "Stopped by kim: fabric."),
+            (lambda made: made.add("hold", names=["alerts"], reason="alerts: 1 series"), "Held: alerts: 1 series."),
+            (lambda made: made.go("a1", "drain"), "1 node in flight: a1."),
+        ],
+    )
     def test_why_a_rollout_stands_as_it_does(self, change, words):
         made = Story("a1", "b1")
         change(made)
@@ -139,7 +168,9 @@ def standing(*wanted, many=0):
                 made.step(name, "soak", 10)
         elif name == "done":
             made.done(name)
-    assert {node.name: node.state for node in timeline.build(made.events).view.nodes.everything() if node.name in wanted} == {name: name for name in wanted}
+    assert {
+        node.name: node.state for node in timeline.build(made.events).view.nodes.everything() if node.name in wanted
+    } == {name: name for name in wanted}
     return made
 
 
@@ -156,7 +187,9 @@ class TestEveryState:
         told = name in state.IN_FLIGHT + state.FAILED or not many
         assert json.loads(made["report.json"])["nodes"][name]["state"] == name
         assert ("| %s | %s |" % (markdown.escape(name), markdown.escape(name)) in made["report.md"]) == told
-        assert 'gpufleet_rollout_nodes{rollout="r1",state="%s"} %d' % (name, doc["counts"][name]) in made["rollout.prom"]
+        assert (
+            'gpufleet_rollout_nodes{rollout="r1",state="%s"} %d' % (name, doc["counts"][name]) in made["rollout.prom"]
+        )
         junit = ElementTree.fromstring(made["junit.xml"].split("\n", 1)[1])
         assert [case.get("name") for case in junit.findall("testsuite")[1].findall("testcase")].count(name) == 1
         assert any(line.split()[:2] == [name, name] for line in report.table(doc)) == told
@@ -170,7 +203,9 @@ class TestEveryState:
         assert all(".%s {" % tone in styles for tone in page.TONE.values())
         assert set(page.PHASES) == set(timeline.PHASES)
         assert {timeline.phase_of(state.Node("a", name)) for name in state.IN_FLIGHT} <= set(timeline.PHASES)
-        assert not [name for name in set(state.STATES) - set(state.IN_FLIGHT) if timeline.phase_of(state.Node("a", name))]
+        assert not [
+            name for name in set(state.STATES) - set(state.IN_FLIGHT) if timeline.phase_of(state.Node("a", name))
+        ]
 
     @pytest.mark.parametrize("name", state.FAILED)
     def test_who_failed_is_told_what_to_do(self, name):
@@ -186,7 +221,9 @@ def again(made, names, keep=(), **states):
     made.run = "run%d" % (int(made.run[3:]) + 1)
     made.now += datetime.timedelta(hours=1)
     nodes = {name: dict(made.plan["nodes"][name], **dict(states, **(dict(keep).get(name) or {}))) for name in names}
-    return made.add("plan", **dict(made.plan, nodes=nodes, order=[name for name in names if nodes[name]["state"] == "pending"]))
+    return made.add(
+        "plan", **dict(made.plan, nodes=nodes, order=[name for name in names if nodes[name]["state"] == "pending"])
+    )
 
 
 class TestEarlierRuns:
@@ -194,13 +231,24 @@ class TestEarlierRuns:
 
     def limited(self):
         """a1 and b1 failed and b2 waited; a later run takes b1 alone."""
-        made = Story("a1", "b1", "b2", domains=RACKS, failure_budget=9, common_cause=0).fails("a1").fails("b1", reason="the first time").end()
+        made = (
+            Story("a1", "b1", "b2", domains=RACKS, failure_budget=9, common_cause=0)
+            .fails("a1")
+            .fails("b1", reason="the first time")
+            .end()
+        )
         return again(made, ["b1"]).fails("b1", "quarantined", "the second time").end()
 
     def test_every_format_holds_the_reasons_and_steps_of_earlier_attempts(self):
         doc, found = document(self.limited())
         (one,) = doc["nodes"]["b1"]["earlier"]
-        assert (one["attempt"], one["state"], one["reason"], one["failure"], bool(one["ended"])) == (1, "rolled_back", "the first time", "hard", True)
+        assert (one["attempt"], one["state"], one["reason"], one["failure"], bool(one["ended"])) == (
+            1,
+            "rolled_back",
+            "the first time",
+            "hard",
+            True,
+        )
         assert report.failed_step(one) == "validate" and one["steps"][-1]["name"] == "rollback_validate"
         assert doc["nodes"]["b1"]["attempt"] == 2 and doc["nodes"]["b1"]["reason"] == "the second time"
         made = publish.contents(doc, found)
@@ -210,23 +258,39 @@ class TestEarlierRuns:
     def test_nodes_of_earlier_runs_stay_and_are_marked(self):
         doc, found = document(self.limited())
         assert {name: (node["in_run"], node["state"]) for name, node in doc["nodes"].items()} == {
-            "b1": (True, "quarantined"), "a1": (False, "rolled_back"), "b2": (False, "pending")}
+            "b1": (True, "quarantined"),
+            "a1": (False, "rolled_back"),
+            "b2": (False, "pending"),
+        }
         assert doc["counts"] == {"quarantined": 1}, "the counts are of this run"
         assert "2 nodes of earlier runs were not part of this one: 1 pending, 1 rolled back." in doc["reasons"]
         lines = report.table(doc)
-        assert [line for line in lines if line.startswith("a1 ") and line.endswith("not part of this run, GPU 3 is gone")]
+        assert [
+            line for line in lines if line.startswith("a1 ") and line.endswith("not part of this run, GPU 3 is gone")
+        ]
         made = publish.contents(doc, found)
-        assert "not part of this run, GPU 3 is gone" in made["report.md"] and "not part of this run, GPU 3 is gone" in made["report.html"]
-        cases = {case.get("name"): [child.tag for child in case] for case in ElementTree.fromstring(made["junit.xml"].split("\n", 1)[1]).iter("testcase")}
+        assert (
+            "not part of this run, GPU 3 is gone" in made["report.md"]
+            and "not part of this run, GPU 3 is gone" in made["report.html"]
+        )
+        cases = {
+            case.get("name"): [child.tag for child in case]
+            for case in ElementTree.fromstring(made["junit.xml"].split("\n", 1)[1]).iter("testcase")
+        }
         assert cases["a1"] == cases["b2"] == ["skipped"] and cases["b1"] == ["failure"]
         assert 'state="rolled_back"} 0' in made["rollout.prom"]
 
     def test_a_run_of_others_alone_may_be_complete(self):
         made = Story("a1", "b1", failure_budget=9).fails("a1").end()
         doc = document(again(made, ["b1"]).done("b1").end())[0]
-        assert doc["verdict"] == "complete" and "1 node of earlier runs was not part of this one: 1 rolled back." in doc["reasons"]
+        assert (
+            doc["verdict"] == "complete"
+            and "1 node of earlier runs was not part of this one: 1 rolled back." in doc["reasons"]
+        )
         doc = document(again(made, ["a1", "b1"], keep={"b1": {"state": "done"}}).done("a1").end())[0]
-        assert all(node["in_run"] for node in doc["nodes"].values()) and len(doc["nodes"]["a1"]["earlier"]) == 1, "who comes back is part of it again"
+        assert all(node["in_run"] for node in doc["nodes"].values()) and len(doc["nodes"]["a1"]["earlier"]) == 1, (
+            "who comes back is part of it again"
+        )
         assert doc["nodes"]["b1"]["earlier"] == [], "and who was done has its steps still"
         assert doc["nodes"]["b1"]["steps"]
 
@@ -235,8 +299,14 @@ class TestEarlierRuns:
         made.add("control", verb="retry", user="kim", reason="cable", node="b1")
         again(made, ["a1", "b1"], keep={"a1": {keys.ORPHANED: True}})
         nodes = document(made, False)[0]["nodes"]
-        assert nodes["a1"]["earlier"][0]["reason"] == "in flight when its controller died, in step install" and nodes["a1"]["steps"]
-        assert [(one["state"], one["reason"]) for one in nodes["b1"]["earlier"]] == [("rolled_back", "GPU 3 is gone"), ("pending", "retry by kim: cable")]
+        assert (
+            nodes["a1"]["earlier"][0]["reason"] == "in flight when its controller died, in step install"
+            and nodes["a1"]["steps"]
+        )
+        assert [(one["state"], one["reason"]) for one in nodes["b1"]["earlier"]] == [
+            ("rolled_back", "GPU 3 is gone"),
+            ("pending", "retry by kim: cable"),
+        ]
 
     def test_what_is_kept_of_a_node_is_bounded(self):
         made = Story("a1", failure_budget=9)
@@ -251,16 +321,23 @@ class TestEarlierRuns:
 class TestBlame:
     """The hosts that fail at the end: failed nodes, and the controller for the verdict."""
 
-    @pytest.mark.parametrize("hosts, gone, expected", [
-        (["localhost", "a1", "b1", "b2"], ["a2"], {"localhost": "all", "b1": "b1 is rolled_back: GPU 3 is gone"}),
-        (["a1", "b1", "b2"], ["a2"], {"b1": "b1 is rolled_back: GPU 3 is gone", "b2": "b2 is pending: No further node starts"}),
-        (["a1"], [], {"a1": "all"}),
-        (["a1"], ["a2"], {}),  # a2 is lost, and Ansible's exit status tells of who left the play: a1 is well
-        (["a1", "b2"], [], {"b2": "b2 is pending: No further node starts"}),
-        (["localhost"], ["a2", "b1"], {"localhost": "all"}),
-        ([], [], {"a1": "all"}),
-        (["a2"], ["a1"], {"a2": "a2 is lost: stopped answering"}),
-    ])
+    @pytest.mark.parametrize(
+        "hosts, gone, expected",
+        [
+            (["localhost", "a1", "b1", "b2"], ["a2"], {"localhost": "all", "b1": "b1 is rolled_back: GPU 3 is gone"}),
+            (
+                ["a1", "b1", "b2"],
+                ["a2"],
+                {"b1": "b1 is rolled_back: GPU 3 is gone", "b2": "b2 is pending: No further node starts"},
+            ),
+            (["a1"], [], {"a1": "all"}),
+            (["a1"], ["a2"], {}),  # a2 is lost, and Ansible's exit status tells of who left the play: a1 is well
+            (["a1", "b2"], [], {"b2": "b2 is pending: No further node starts"}),
+            (["localhost"], ["a2", "b1"], {"localhost": "all"}),
+            ([], [], {"a1": "all"}),
+            (["a2"], ["a1"], {"a2": "a2 is lost: stopped answering"}),
+        ],
+    )
     def test_of_a_rollout_that_is_not_complete(self, hosts, gone, expected):
         found = report.blame(document()[0], hosts, gone, "a1", "all")
         assert set(found) == set(expected) and all(found[name].startswith(expected[name]) for name in expected)
@@ -279,14 +356,30 @@ class TestSummary:
 
     def test_it_does_so_when_all_is_well(self):
         lines = report.summary(document(Story("a1").done("a1").end())[0], "/x/report.html")
-        assert lines[-3:] == ["Every node is done or had nothing to do: 1 done, 0 skipped.", "report: /x/report.html", "complete: 1 done, target 2.0"]
+        assert lines[-3:] == [
+            "Every node is done or had nothing to do: 1 done, 0 skipped.",
+            "report: /x/report.html",
+            "complete: 1 done, target 2.0",
+        ]
 
-    @pytest.mark.parametrize("change, words", [
-        (lambda made: made.add("control", verb="pause", user="kim", reason="x"), ["Paused by kim: x.", "rollout_verb=resume"]),
-        (lambda made: made.add("control", verb="stop", user="kim", reason="x"), ["Stopped by kim: x.", "then the rollout ends"]),
-        (lambda made: made.fails("a1"), ["No further node starts: the failure budget of 1 is spent by a1.", "then the rollout ends"]),
-        (lambda made: made.done("a1"), []),
-    ])
+    @pytest.mark.parametrize(
+        "change, words",
+        [
+            (
+                lambda made: made.add("control", verb="pause", user="kim", reason="x"),
+                ["Paused by kim: x.", "rollout_verb=resume"],
+            ),
+            (
+                lambda made: made.add("control", verb="stop", user="kim", reason="x"),
+                ["Stopped by kim: x.", "then the rollout ends"],
+            ),
+            (
+                lambda made: made.fails("a1"),
+                ["No further node starts: the failure budget of 1 is spent by a1.", "then the rollout ends"],
+            ),
+            (lambda made: made.done("a1"), []),
+        ],
+    )
     def test_what_keeps_nodes_from_starting_is_told_with_what_to_do(self, change, words):
         made = Story("a1", "b1")
         change(made)
@@ -297,7 +390,12 @@ class TestSummary:
 class TestTables:
     def test_the_table_ends_with_the_verdict(self):
         lines = report.table(document()[0])
-        assert lines[0].split() == ["node", "state", "from", "to", "took", "reason"] and lines[2].split()[:4] == ["a1", "done", "1.0", "2.0"]
+        assert lines[0].split() == ["node", "state", "from", "to", "took", "reason"] and lines[2].split()[:4] == [
+            "a1",
+            "done",
+            "1.0",
+            "2.0",
+        ]
         assert [line for line in lines if re.match(r"b1  +rolled_back .* GPU 3 is gone$", line)]
         assert lines[-1] == "failed: 1 pending, 1 done, 1 rolled_back, 1 lost, target 2.0"
 
@@ -305,14 +403,25 @@ class TestTables:
         made = Story(*["n%d" % number for number in range(400)], failure_budget=5)
         made.fails("n7")
         lines = report.table(document(made, False)[0])
-        assert len(lines) < 10 and "... and 399 nodes that are done, skipped or pending" in lines and any(line.startswith("n7 ") for line in lines)
+        assert (
+            len(lines) < 10
+            and "... and 399 nodes that are done, skipped or pending" in lines
+            and any(line.startswith("n7 ") for line in lines)
+        )
 
     def test_markdown_begins_with_the_verdict_and_why(self):
         text = report.markdown_text(document()[0])
         lines = text.splitlines()
         assert lines[0] == "# Driver rollout to 2.0: failed" and lines[2].startswith("- No further node starts")
-        assert text.index("## What to do") < text.index("## Nodes that need attention") < text.index("## Budgets") < text.index("## Nodes\n")
-        assert re.search(r"^\| b1 \| rolled\\_back \| validate \| GPU 3 is gone \| yes, as before \|$", text, re.MULTILINE)
+        assert (
+            text.index("## What to do")
+            < text.index("## Nodes that need attention")
+            < text.index("## Budgets")
+            < text.index("## Nodes\n")
+        )
+        assert re.search(
+            r"^\| b1 \| rolled\\_back \| validate \| GPU 3 is gone \| yes, as before \|$", text, re.MULTILINE
+        )
 
     def test_markdown_cells_hold_on_to_their_row(self):
         made = Story("a1").fails("a1", reason="GPU 3 | is\ngone <b>")
@@ -322,14 +431,27 @@ class TestTables:
         root = ElementTree.fromstring(report.junit_text(document()[0]).split("\n", 1)[1])
         whole, nodes = root.findall("testsuite")
         assert (whole.get("failures"), whole.find("testcase").get("name")) == ("1", "verdict")
-        assert (nodes.get("tests"), nodes.get("failures"), nodes.get("errors"), nodes.get("skipped")) == ("4", "1", "1", "1")
+        assert (nodes.get("tests"), nodes.get("failures"), nodes.get("errors"), nodes.get("skipped")) == (
+            "4",
+            "1",
+            "1",
+            "1",
+        )
         cases = {case.get("name"): case for case in nodes.findall("testcase")}
         assert list(cases["a1"]) == [] and cases["b1"].find("failure").get("message") == "GPU 3 is gone"
-        assert cases["a2"].find("error").get("type") == "lost" and cases["b2"].find("skipped").get("message") == "pending"
+        assert (
+            cases["a2"].find("error").get("type") == "lost" and cases["b2"].find("skipped").get("message") == "pending"
+        )
 
-    @pytest.mark.parametrize("made, ended, outcome", [
-        (Story("a1").done("a1").end(), True, None), (Story("a1", "b1").done("a1").end(), True, "error"), (Story("a1").go("a1"), False, "skipped"),
-        (Story("a1").fails("a1"), True, "failure")])
+    @pytest.mark.parametrize(
+        "made, ended, outcome",
+        [
+            (Story("a1").done("a1").end(), True, None),
+            (Story("a1", "b1").done("a1").end(), True, "error"),
+            (Story("a1").go("a1"), False, "skipped"),
+            (Story("a1").fails("a1"), True, "failure"),
+        ],
+    )
     def test_junit_never_passes_what_is_not_complete(self, made, ended, outcome):
         root = ElementTree.fromstring(report.junit_text(document(made, ended)[0]).split("\n", 1)[1])
         case = root.find("testsuite/testcase")
@@ -344,7 +466,10 @@ class TestTimeline:
     def test_what_each_node_did_when(self):
         found = timeline.build(story().events)
         assert [(span.phase, span.start - seconds(0), span.end - seconds(0)) for span in found.spans["a1"]] == [
-            ("drain", 1, 61), ("down", 61, 331), ("validate", 331, 381)]
+            ("drain", 1, 61),
+            ("down", 61, 331),
+            ("validate", 331, 381),
+        ]
         assert [span.phase for span in found.spans["b1"]] == ["drain", "down", "validate", "rollback"]
         assert [state_ for dummy, state_ in found.marks["a2"]] == ["lost"] and "b2" not in found.spans
 
@@ -365,7 +490,10 @@ class TestTimeline:
         made = Story("a1", "b1", max_down=1, failure_budget=1).done("a1")
         made.add("control", 1, verb="set_budget", user="kim", reason="x", policy={"max_down": 2})
         made.fails("b1", "quarantined")
-        points = [(point.time - seconds(0), point.draining, point.down, point.failures, point.max_down) for point in timeline.build(made.events).points]
+        points = [
+            (point.time - seconds(0), point.draining, point.down, point.failures, point.max_down)
+            for point in timeline.build(made.events).points
+        ]
         assert points[:4] == [(0, 0, 0, 0, 1), (1, 1, 0, 0, 1), (61, 0, 1, 0, 1), (381, 0, 0, 0, 1)]
         assert points[4][4] == 2 and points[-1][2:4] == (1, 1), "a node in quarantine keeps its slot"
 
@@ -383,9 +511,13 @@ class TestTimeline:
         planned = dict(made.plan)
         planned["nodes"] = nodes
         made.add("plan", **planned)
-        made.grant("a1").step("a1", "evidence").step("a1", "validate", 30).add("state", 40, node="a1", state="done").end()
+        made.grant("a1").step("a1", "evidence").step("a1", "validate", 30).add(
+            "state", 40, node="a1", state="done"
+        ).end()
         found = timeline.build(made.events)
-        assert [span.phase for span in found.spans["a1"]][:2] == ["drain", "down"] and found.spans["a1"][-1].end is not None
+        assert [span.phase for span in found.spans["a1"]][:2] == ["drain", "down"] and found.spans["a1"][
+            -1
+        ].end is not None
         assert [word["what"] for word in found.journal] == ["planned", "planned"]
 
     def test_events_of_a_run_that_was_taken_over_change_nothing(self):
@@ -414,7 +546,7 @@ class TestAxis:
         assert made.x(40000) == made.x(90000), "what lies in the pause stands at its end"
         assert made.x(3600) > 450
 
-    @pytest.mark.parametrize("length", [0.5, 3, 47, 500, 4000, 50000, 10 ** 6, 10 ** 8])
+    @pytest.mark.parametrize("length", [0.5, 3, 47, 500, 4000, 50000, 10**6, 10**8])
     def test_ticks_are_readable_whatever_the_length(self, length):
         made = time_scale.TimeScale([(1000000007.25, 1000000007.25 + length)], 0.0, 790.0)
         ticks = made.ticks()
@@ -428,16 +560,31 @@ class TestAxis:
 class TestPage:
     def test_an_operator_sees_the_state_then_the_nodes_then_what_to_do(self):
         found, doc = pages()
-        assert found.all("h1")[0]["text"].split() == "FAILED 1 lost, 1 rolled back, 1 did not go; 1 of 4 nodes done".split()
+        assert (
+            found.all("h1")[0]["text"].split()
+            == "FAILED 1 lost, 1 rolled back, 1 did not go; 1 of 4 nodes done".split()
+        )
         assert found.all("li")[0]["text"] == doc["reasons"][0]
         cards = found.all("details", class_="node")
-        assert [card["attributes"]["data-node"] for card in cards] == ["a2", "b1"] and all("open" in card["attributes"] for card in cards)
-        assert "GPU 3 is gone" in cards[1]["text"] and "validate" in cards[1]["text"] and report.NEXT_STEP["rolled_back"] in cards[1]["text"]
+        assert [card["attributes"]["data-node"] for card in cards] == ["a2", "b1"] and all(
+            "open" in card["attributes"] for card in cards
+        )
+        assert (
+            "GPU 3 is gone" in cards[1]["text"]
+            and "validate" in cards[1]["text"]
+            and report.NEXT_STEP["rolled_back"] in cards[1]["text"]
+        )
         order = [one["attributes"].get("id") for one in found.all("section") if one["attributes"].get("id")]
         assert order == ["attention", "budgets", "timeline", "nodes", "said"]
 
     def test_every_state_is_told_by_a_sign_and_a_word_and_every_phase_by_a_pattern(self):
-        made = Story("a1", "b1", "c1", "d1", failure_budget=9, common_cause=0).done("a1").fails("b1").fails("c1", "quarantined").fails("d1", "lost")
+        made = (
+            Story("a1", "b1", "c1", "d1", failure_budget=9, common_cause=0)
+            .done("a1")
+            .fails("b1")
+            .fails("c1", "quarantined")
+            .fails("d1", "lost")
+        )
         found = pages(made.end())[0]
         said = [one["text"] for one in found.all("text")]
         for words in ("✓ done", "↩ rolled back", "⊘ quarantined", "? lost"):
@@ -461,11 +608,17 @@ class TestPage:
 
     def test_a_complete_rollout_asks_for_nothing(self):
         found, doc = pages(Story("a1").done("a1").end())
-        assert doc["next_steps"] == [] and not found.all("section", id_="attention") and "pass" in found.all("header")[0]["attributes"]["class"]
+        assert (
+            doc["next_steps"] == []
+            and not found.all("section", id_="attention")
+            and "pass" in found.all("header")[0]["attributes"]["class"]
+        )
 
     def test_nothing_is_loaded_and_nothing_of_a_node_becomes_markup(self):
         made = Story(EVIL, "b1", rollout_id=EVIL, domains={EVIL: {EVIL: EVIL}}, canaries=[EVIL])
-        made.fails(EVIL, reason=EVIL).add("control", verb="pause", user=EVIL, reason=EVIL).add("hold", names=[EVIL], reason=EVIL)
+        made.fails(EVIL, reason=EVIL).add("control", verb="pause", user=EVIL, reason=EVIL).add(
+            "hold", names=[EVIL], reason=EVIL
+        )
         for name in made.plan["nodes"]:
             made.plan["nodes"][name]["from"] = EVIL
         doc, found = document(made)
@@ -474,11 +627,19 @@ class TestPage:
         shown = Page(source)
         assert not shown.all("img") and not shown.all("b1") and len(shown.all("script")) == 1
         assert "49" not in [one["text"] for one in shown.elements]
-        addresses = [(key, value) for one in shown.elements for key, value in one["attributes"].items()
-                     if key in ("src", "href", "action", "data", "style", "xlink:href") or key.startswith("on")]
+        addresses = [
+            (key, value)
+            for one in shown.elements
+            for key, value in one["attributes"].items()
+            if key in ("src", "href", "action", "data", "style", "xlink:href") or key.startswith("on")
+        ]
         assert all(key == "href" and value.startswith("#") for key, value in addresses)
         assert "\x1b" not in source and "\u202e" not in source and "\x00" not in source
-        policy = [one["attributes"]["content"] for one in shown.all("meta") if "default-src" in (one["attributes"].get("content") or "")]
+        policy = [
+            one["attributes"]["content"]
+            for one in shown.all("meta")
+            if "default-src" in (one["attributes"].get("content") or "")
+        ]
         assert policy[0].startswith("default-src 'none'; style-src 'sha256-")
 
     def test_all_other_files_stand_the_same(self):
@@ -488,8 +649,10 @@ class TestPage:
         ElementTree.fromstring(made_files["junit.xml"].split("\n", 1)[1])
         assert json.loads(made_files["report.json"])["nodes"][EVIL]["reason"] == EVIL
         assert "<script" not in made_files["report.md"].replace("\\<script", "")
-        assert all(re.fullmatch(r"# .*|gpufleet_rollout_\w+\{(?:\w+=\"(?:[^\"\\]|\\.)*\",?)*\} [-0-9.e+]+", line) for line in made_files[
-            "rollout.prom"].splitlines())
+        assert all(
+            re.fullmatch(r"# .*|gpufleet_rollout_\w+\{(?:\w+=\"(?:[^\"\\]|\\.)*\",?)*\} [-0-9.e+]+", line)
+            for line in made_files["rollout.prom"].splitlines()
+        )
 
     def test_a_story_in_which_nothing_happened_can_be_shown(self):
         assert pages(Story("a1", states={"a1": "skipped"}).end())[0].all("h1")
@@ -512,15 +675,27 @@ class TestReading:
             (tmp_path / "evidence" / "r1" / name).mkdir(parents=True)
         doc, found = publish.gather(ledger)
         place = str(tmp_path / "evidence" / "r1" / "a1")
-        assert doc["nodes"]["a1"]["evidence"] == [place + "/9-failed", place + "/10-before"] and doc["nodes"]["b1"]["evidence"] == []
+        assert (
+            doc["nodes"]["a1"]["evidence"] == [place + "/9-failed", place + "/10-before"]
+            and doc["nodes"]["b1"]["evidence"] == []
+        )
         made = publish.contents(doc, found)
-        links = [one["attributes"]["href"] for one in Page(made["report.html"]).all("a") if one["attributes"]["href"].startswith("file:")]
+        links = [
+            one["attributes"]["href"]
+            for one in Page(made["report.html"]).all("a")
+            if one["attributes"]["href"].startswith("file:")
+        ]
         assert links == ["file://%s/9-failed" % place, "file://%s/10-before" % place]
         assert "## Evidence" in made["report.md"] and "9-failed" in made["report.md"]
 
-    @pytest.mark.parametrize("zone, expected", [
-        ("UTC", "2026-03-14 22:00:00 UTC"), ("Europe/Berlin", "2026-03-14 22:00:00 UTC (2026-03-14 23:00:00 CET)"),
-        ("Asia/Kolkata", "2026-03-14 22:00:00 UTC (2026-03-15 03:30:00 IST)")])
+    @pytest.mark.parametrize(
+        "zone, expected",
+        [
+            ("UTC", "2026-03-14 22:00:00 UTC"),
+            ("Europe/Berlin", "2026-03-14 22:00:00 UTC (2026-03-14 23:00:00 CET)"),
+            ("Asia/Kolkata", "2026-03-14 22:00:00 UTC (2026-03-15 03:30:00 IST)"),
+        ],
+    )
     def test_local_time_stands_beside_utc(self, monkeypatch, zone, expected):
         monkeypatch.setenv("TZ", zone)
         time.tzset()
@@ -537,8 +712,9 @@ class TestReading:
 
     def test_on_a_phone_every_cell_of_a_stacked_table_says_what_it_is(self):
         found = pages()[0]
-        assert [one["attributes"]["content"] for one in found.all("meta") if one["attributes"].get("name") == "viewport"] == [
-            "width=device-width, initial-scale=1"]
+        assert [
+            one["attributes"]["content"] for one in found.all("meta") if one["attributes"].get("name") == "viewport"
+        ] == ["width=device-width, initial-scale=1"]
         labels = [one["attributes"].get("data-label") for one in found.all("td") if "data-label" in one["attributes"]]
         assert labels == ["node", "state", "where", "driver", "took", "reason"] * 4 + ["when", "what", "who", "why"]
         narrow = page.html.source("rollout.css").partition("@media (max-width: 40rem) {")[2]
@@ -573,7 +749,9 @@ class TestTenThousandNodes:
         assert took < 10, "%.1f s" % took
         assert len(source.encode()) < 10 * 1000 * 1000 and source.count("<tr") < 1000 and source.count("<rect") < 5000
         shown = Page(source)
-        assert len(shown.all("details", class_="node")) == 10 and "in flight (60 of 200)" in [one["text"] for one in shown.all("text")]
+        assert len(shown.all("details", class_="node")) == 10 and "in flight (60 of 200)" in [
+            one["text"] for one in shown.all("text")
+        ]
         assert len(report.markdown_text(doc)) < 500000 and doc["counts"]["done"] == 8990
 
 
@@ -582,10 +760,18 @@ class TestMetrics:
         text = metrics.render(document()[0])
         lines = text.splitlines()
         assert lines[0] == "# rollout r1: failed" and lines[1].startswith("# No further node starts")
-        assert 'gpufleet_rollout_nodes{rollout="r1",state="done"} 1' in lines and 'gpufleet_rollout_nodes{rollout="r1",state="down"} 0' in lines
-        assert 'gpufleet_rollout_down_budget{rollout="r1"} 2' in lines and 'gpufleet_rollout_verdict{rollout="r1",verdict="failed"} 1' in lines
+        assert (
+            'gpufleet_rollout_nodes{rollout="r1",state="done"} 1' in lines
+            and 'gpufleet_rollout_nodes{rollout="r1",state="down"} 0' in lines
+        )
+        assert (
+            'gpufleet_rollout_down_budget{rollout="r1"} 2' in lines
+            and 'gpufleet_rollout_verdict{rollout="r1",verdict="failed"} 1' in lines
+        )
         assert 'gpufleet_rollout_info{rollout="r1",target="2.0",plan="4be14be14be1"} 1' in lines
-        assert re.search(r'^gpufleet_rollout_started_timestamp_seconds\{rollout="r1"\} %d$' % seconds(0), text, re.MULTILINE)
+        assert re.search(
+            r'^gpufleet_rollout_started_timestamp_seconds\{rollout="r1"\} %d$' % seconds(0), text, re.MULTILINE
+        )
         names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
         assert len(names) == len(set(names)) and all(re.fullmatch(r"gpufleet_rollout_[a-z_]+", name) for name in names)
         samples = [line.split(" ")[0] for line in lines if not line.startswith("#")]
@@ -601,10 +787,18 @@ class TestMetrics:
 
 
 class TestEstimate:
-    @pytest.mark.parametrize("pending, ages, slots, durations, expected", [
-        (0, [], 1, [], (0, 0)), (10, [], 1, [], (9000, 9000)), (4, [], 2, [100], (200, 200)), (4, [50, 0], 2, [100], (300, 275)),
-        (0, [500], 1, [100, 200], (0, 0)), (3, [], 0, [10], (30, 30)), (1, [], 5, [100, 300], (200, 100)),
-    ])
+    @pytest.mark.parametrize(
+        "pending, ages, slots, durations, expected",
+        [
+            (0, [], 1, [], (0, 0)),
+            (10, [], 1, [], (9000, 9000)),
+            (4, [], 2, [100], (200, 200)),
+            (4, [50, 0], 2, [100], (300, 275)),
+            (0, [500], 1, [100, 200], (0, 0)),
+            (3, [], 0, [10], (30, 30)),
+            (1, [], 5, [100, 300], (200, 100)),
+        ],
+    )
     def test_what_is_left(self, pending, ages, slots, durations, expected):
         assert estimate.remaining(pending, ages, slots, durations, 900) == expected
 
@@ -635,7 +829,10 @@ class TestPublish:
         assert publish.refresh(ledger)["nodes"]["a1"]["steps"][-1]["name"] == "reboot"
 
     def test_a_storm_of_transitions_does_not_become_a_storm_of_reports(self, ledger, monkeypatch):
-        """A report takes five hundredths of a second, a transition one. Only that passes, however busy the machine is."""
+        """A report takes five hundredths of a second, a transition one.
+
+        Only that passes, however busy the machine is.
+        """
         written, clock = [], [time.time()]
 
         def passes(seconds):
@@ -668,7 +865,9 @@ class TestPublish:
             stream.write(junk)
         assert publish.refresh(ledger) is not None
 
-    @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("a template's"), RuntimeError("anything")])
+    @pytest.mark.parametrize(
+        "error", [OSError(28, "No space left on device"), ValueError("a template's"), RuntimeError("anything")]
+    )
     @pytest.mark.parametrize("now", [False, True])
     def test_a_report_that_cannot_be_written_is_said_and_the_rollout_goes_on(self, ledger, monkeypatch, error, now):
         said = []
@@ -678,7 +877,12 @@ class TestPublish:
 
         monkeypatch.setattr(publish.files, "write", broken)
         doc = publish.refresh(ledger, now=now, complain=said.append)
-        assert doc["verdict"] == "running" and len(said) == 1 and str(error) in said[0] and "continues without it" in said[0]
+        assert (
+            doc["verdict"] == "running"
+            and len(said) == 1
+            and str(error) in said[0]
+            and "continues without it" in said[0]
+        )
 
     def test_a_directory_that_cannot_be_made_is_said(self, ledger, monkeypatch, tmp_path):
         (tmp_path / "rollouts" / "r1").write_text("a file where a directory should be")
@@ -693,7 +897,8 @@ class TestPublish:
         locked = publish.places.locked
         with locked(ledger.path("report.lock"), 0):
             monkeypatch.setattr(
-                publish.places, "locked", lambda path, patience_s: asked.append(patience_s) or locked(path, patience_s))
+                publish.places, "locked", lambda path, patience_s: asked.append(patience_s) or locked(path, patience_s)
+            )
             assert publish.refresh(ledger) is None
         assert len(asked) == 1 and asked[0] <= 1, "no longer than it takes to write"
 
@@ -705,7 +910,9 @@ class TestPublish:
         publish.refresh(ledger, now=True, complain=said.append)
         assert open(ledger.path("report.json")).read() == before and "disk" in said[0]
 
-    @pytest.mark.parametrize("name, expected", [("upgrade-535.1", "gpufleet_rollout_upgrade_535_1.prom"), ("x", "gpufleet_rollout_x.prom")])
+    @pytest.mark.parametrize(
+        "name, expected", [("upgrade-535.1", "gpufleet_rollout_upgrade_535_1.prom"), ("x", "gpufleet_rollout_x.prom")]
+    )
     def test_the_collectors_file_is_named_for_the_rollout(self, name, expected):
         assert publish.textfile_name(name) == expected
 

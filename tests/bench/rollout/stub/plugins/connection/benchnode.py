@@ -7,8 +7,8 @@ DOCUMENTATION = r"""
 name: benchnode
 short_description: A node of the benchmark of rollouts
 description:
-  - Answers what the role gpu_node_upgrade asks on its way to a new driver, after the time that a file says, and runs nothing. What is left is the
-    work of the controller.
+  - Answers what the role gpu_node_upgrade asks on its way to a new driver, after the time that a file says, and runs
+    nothing. What is left is the work of the controller.
 author: gpufleet contributors (@gpufleet)
 options:
   remote_addr:
@@ -31,11 +31,14 @@ from ansible.plugins.connection import ConnectionBase
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 OLD, NEW = "1.0.1", "2.0.1"
-# What starts a module that runs on by itself: Ansible's supervisor with the job's number, its longest time, and the module.
+# What starts a module that runs on by itself: Ansible's supervisor with the job's number, its longest time, and the
+# module.
 JOB = re.compile(r"async_wrapper\.py'? '?(j[0-9]+)'? '?[0-9]+'? .*AnsiballZ_([a-z_]+)\.py")
 JOBS = "/root/.ansible_async/"
 RUNNING = {"changed": True, "started": 1, "finished": 0}
-MODULE = re.compile(rb"ansible(?:_collections)?\.(?:modules|legacy|builtin|gpufleet\.lifecycle\.plugins\.modules)\.([a-z_]+)")
+MODULE = re.compile(
+    rb"ansible(?:_collections)?\.(?:modules|legacy|builtin|gpufleet\.lifecycle\.plugins\.modules)\.([a-z_]+)"
+)
 
 
 class Connection(ConnectionBase):
@@ -77,11 +80,17 @@ class Connection(ConnectionBase):
             answer = self._job(node)
         else:
             # Whoever measures sees what a node is busy with before it is.
-            node["job"] = {"module": name, "until": time.time() + self._takes(name, node), "id": job.group(1) if job else ""}
+            node["job"] = {
+                "module": name,
+                "until": time.time() + self._takes(name, node),
+                "id": job.group(1) if job else "",
+            }
             stubnode.store(node, path)
             if not job:
                 time.sleep(max(0.0, node["job"]["until"] - time.time()))
-            answer = dict(RUNNING, ansible_job_id=job.group(1), results_file=JOBS + job.group(1)) if job else self._end(node)
+            answer = (
+                dict(RUNNING, ansible_job_id=job.group(1), results_file=JOBS + job.group(1)) if job else self._end(node)
+            )
         stubnode.store(node, path)
         return 0, json.dumps(answer).encode(), b""
 
@@ -110,7 +119,12 @@ class Connection(ConnectionBase):
 
     @staticmethod
     def _driver_reload(node):
-        return {"changed": False, "action": "reboot", "reboot_required": True, "reboot_reason": "the policy is to reboot"}
+        return {
+            "changed": False,
+            "action": "reboot",
+            "reboot_required": True,
+            "reboot_reason": "the policy is to reboot",
+        }
 
     @staticmethod
     def _driver_packages(node):
@@ -129,8 +143,15 @@ class Connection(ConnectionBase):
     @staticmethod
     def _gpu_health(node):
         health = {"schema": "gpufleet.health/1", "verdict": "pass", "checks": [], "simulated": True}
-        return {"changed": False, "health": health, "baseline": {
-            "schema": "gpufleet.baseline/1", "snapshot": stubnode.snapshot(node), "audit": stubnode.audit(node)}}
+        return {
+            "changed": False,
+            "health": health,
+            "baseline": {
+                "schema": "gpufleet.baseline/1",
+                "snapshot": stubnode.snapshot(node),
+                "audit": stubnode.audit(node),
+            },
+        }
 
     @staticmethod
     def _gpu_info(node):
@@ -143,9 +164,19 @@ class Connection(ConnectionBase):
     @staticmethod
     def _gpu_evidence(node):
         log = base64.b64encode(zlib.compress(b"driver %s\n" % node["loaded"].encode())).decode()
-        return {"changed": False, "missing": [{"part": "nvidia-smi.xml", "reason": "not here"}, {"part": "processes.json", "reason": "not here"}],
-                "facts": {"schema": "gpufleet.reading/1", "boot_id": "boot-%d" % node["boots"], "snapshot": dict(stubnode.snapshot(node), simulated=True)},
-                "files": {"kernel.log": {"data": log, "truncated": False, "note": ""}}}
+        return {
+            "changed": False,
+            "missing": [
+                {"part": "nvidia-smi.xml", "reason": "not here"},
+                {"part": "processes.json", "reason": "not here"},
+            ],
+            "facts": {
+                "schema": "gpufleet.reading/1",
+                "boot_id": "boot-%d" % node["boots"],
+                "snapshot": dict(stubnode.snapshot(node), simulated=True),
+            },
+            "files": {"kernel.log": {"data": log, "truncated": False, "note": ""}},
+        }
 
     @staticmethod
     def _stat(node):
@@ -153,11 +184,24 @@ class Connection(ConnectionBase):
 
     @staticmethod
     def _command(node):
-        return {"changed": True, "rc": 0, "stdout": "Id=nvidia-persistenced.service\nLoadState=loaded\nActiveState=active", "stderr": "", "cmd": []}
+        return {
+            "changed": True,
+            "rc": 0,
+            "stdout": "Id=nvidia-persistenced.service\nLoadState=loaded\nActiveState=active",
+            "stderr": "",
+            "cmd": [],
+        }
 
     @staticmethod
     def _setup(node):
-        return {"changed": False, "ansible_facts": {"ansible_distribution": "Debian", "ansible_os_family": "Debian", "ansible_distribution_version": "12"}}
+        return {
+            "changed": False,
+            "ansible_facts": {
+                "ansible_distribution": "Debian",
+                "ansible_os_family": "Debian",
+                "ansible_distribution_version": "12",
+            },
+        }
 
     @staticmethod
     def _find(node):

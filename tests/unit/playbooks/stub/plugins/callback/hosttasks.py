@@ -8,9 +8,10 @@ name: hosttasks
 type: aggregate
 short_description: Count the host-tasks of a run, and keep what Ansible made of the modules for the next one
 description:
-  - Writes each task that is started on a host, by play and host, those included that are skipped, include others or validate arguments; at the end, and one
-    by one at once where a test waits for it.
-  - Ansible packs each module with what it imports once in a run. The packages of earlier runs of the same tests are as good.
+  - Writes each task that is started on a host, by play and host, those included that are skipped, include others or
+    validate arguments; at the end, and one by one at once where a test waits for it.
+  - Ansible packs each module with what it imports once in a run. The packages of earlier runs of the same tests are as
+    good.
 author: gpufleet contributors (@gpufleet)
 """
 
@@ -24,7 +25,14 @@ import time
 
 import sqlalchemy
 from ansible.plugins.callback import CallbackBase
-from ansible.plugins.loader import action_loader, connection_loader, filter_loader, lookup_loader, shell_loader, test_loader
+from ansible.plugins.loader import (
+    action_loader,
+    connection_loader,
+    filter_loader,
+    lookup_loader,
+    shell_loader,
+    test_loader,
+)
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import kept_packages, kept_templates
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html
@@ -75,7 +83,8 @@ class CallbackModule(CallbackBase):
         html.environment = functools.lru_cache(maxsize=None)(html.environment)
         for name in html.environment().list_templates(extensions=["j2"]):
             html.environment().get_template(name)
-        # Garbage is looked for rarely: that writes to all memory, which a worker shares with this process as long as neither does.
+        # Garbage is looked for rarely: that writes to all memory, which a worker shares with this process as long as
+        # neither does.
         gc.freeze()
         gc.set_threshold(50000)
 
@@ -89,7 +98,9 @@ class CallbackModule(CallbackBase):
             return  # it gave its worker back and goes on
         self.last[host.get_name()] = task._uuid
         # Each turn of the gate is a task too. How many there are is a matter of waiting, not of the path.
-        self.counted.setdefault(self.play, {}).setdefault(host.get_name(), []).append("%s | %s" % (task.get_name(), task.action))
+        self.counted.setdefault(self.play, {}).setdefault(host.get_name(), []).append(
+            "%s | %s" % (task.get_name(), task.action)
+        )
         if "GPUFLEET_STARTED" in os.environ:
             with open(os.environ["GPUFLEET_STARTED"], "a", encoding="utf-8") as stream:
                 stream.write("%s %s\n" % (host.get_name(), task.get_name()))

@@ -7,7 +7,8 @@ DOCUMENTATION = r"""
 name: stubnode
 short_description: A node of the control-flow tests
 description:
-  - Runs modules on this machine, in the place of a node that is only a file. Reboots it, or does not answer, as that file says.
+  - Runs modules on this machine, in the place of a node that is only a file. Reboots it, or does not answer, as that
+    file says.
 author: gpufleet contributors (@gpufleet)
 options:
   remote_addr:
@@ -38,7 +39,10 @@ class Connection(LocalConnection):
         node = stubnode.load(path)
         gone_at = node.get("unreachable_at")  # the module whose call finds that the node is gone
         # As it is given to the interpreter, or as a file for what runs on by itself.
-        if gone_at and any(name.encode() in (in_data or b"") + cmd.encode() for name in ("modules." + gone_at, "AnsiballZ_%s.py" % gone_at)):
+        if gone_at and any(
+            name.encode() in (in_data or b"") + cmd.encode()
+            for name in ("modules." + gone_at, "AnsiballZ_%s.py" % gone_at)
+        ):
             node["unreachable"] = True
             stubnode.store(node, path)
         if node.get("unreachable") or time.time() < node.get("back_at", 0):
@@ -67,6 +71,8 @@ class Connection(LocalConnection):
         own = {"GPUFLEET_STUB_NODE": path, "PATH": "%s:%s" % (os.path.join(nodes, "bin"), os.environ["PATH"])}
         given = python_of_nodes.plain(cmd, os.path.join(nodes, "bin", "python-of-node"))
         if in_data and given is not None and "GPUFLEET_STUB_PYTHON" in os.environ:
-            return python_of_nodes.run(os.environ["GPUFLEET_STUB_PYTHON"], in_data, dict(os.environ, **own, **given), path)
+            return python_of_nodes.run(
+                os.environ["GPUFLEET_STUB_PYTHON"], in_data, dict(os.environ, **own, **given), path
+            )
         prefix = "".join("%s=%s; export %s; " % (name, shlex.quote(value), name) for name, value in own.items())
         return super().exec_command(prefix + cmd, in_data=in_data, sudoable=sudoable)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Templates that Jinja compiled once, for all processes of the tests.
 
-Each worker of Ansible compiles the templates of its task, and forgets them: a quarter of what a worker costs. What is kept is Jinja's own
-code of the same text in an environment with the same options; it is rendered as ever.
+Each worker of Ansible compiles the templates of its task, and forgets them: a quarter of what a worker costs. What is
+kept is Jinja's own code of the same text in an environment with the same options; it is rendered as ever.
 """
 
 from __future__ import annotations
@@ -20,8 +20,19 @@ import jinja2
 from jinja2.environment import TemplateExpression
 
 OPTIONS = (
-    "block_start_string", "block_end_string", "variable_start_string", "variable_end_string", "comment_start_string", "comment_end_string",
-    "line_statement_prefix", "line_comment_prefix", "trim_blocks", "lstrip_blocks", "newline_sequence", "keep_trailing_newline", "autoescape",
+    "block_start_string",
+    "block_end_string",
+    "variable_start_string",
+    "variable_end_string",
+    "comment_start_string",
+    "comment_end_string",
+    "line_statement_prefix",
+    "line_comment_prefix",
+    "trim_blocks",
+    "lstrip_blocks",
+    "newline_sequence",
+    "keep_trailing_newline",
+    "autoescape",
 )
 
 
@@ -35,13 +46,21 @@ class Kept:
     def path(self, environment, kind, source):
         """Where the code of SOURCE lies; None where its code depends on more than on the text and the environment.
 
-        What Ansible makes of a backslash depends on who asks. An environment that optimizes, as that of ansible-core 2.18 does, calls filters while it
+        What Ansible makes of a backslash depends on who asks. An environment that optimizes, as that of ansible-core
+        2.18 does, calls filters while it
         compiles: what they answered to one process is no answer for another.
         """
         if "\\" in source or environment.optimized:
             return None
-        what = (jinja2.__version__, kind, type(environment).__module__, type(environment).__qualname__, sorted(environment.extensions),
-                [repr(getattr(environment, name)) for name in OPTIONS], str(source))
+        what = (
+            jinja2.__version__,
+            kind,
+            type(environment).__module__,
+            type(environment).__qualname__,
+            sorted(environment.extensions),
+            [repr(getattr(environment, name)) for name in OPTIONS],
+            str(source),
+        )
         return os.path.join(self.directory, hashlib.sha256(repr(what).encode()).hexdigest())
 
     @staticmethod

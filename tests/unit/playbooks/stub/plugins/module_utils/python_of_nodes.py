@@ -14,7 +14,10 @@ import socket
 
 
 def plain(command, python):
-    """The environment that is given to a module which PYTHON is to read from stdin. None of any other command: what runs on by itself is a file."""
+    """The environment that is given to a module which PYTHON is to read from stdin.
+
+    None of any other command: what runs on by itself is a file.
+    """
     words = shlex.split(command)
     words = shlex.split(words[2]) if words[:2] == ["/bin/sh", "-c"] and len(words) == 3 else []
     if words[-4:] != [python, "&&", "sleep", "0"] or not all(re.match(r"\w+=", word) for word in words[:-4]):

@@ -26,7 +26,9 @@ def load(path=None):
 
 
 def journal(node, what="", path=None):
-    """Say in the node's own journal when what was so: [time, services that run, driver that runs, driver on disk, boots, what was done]."""
+    """Say in the node's own journal when what was so: [time, services that run, driver that runs, driver on disk,
+    boots, what was done].
+    """
     line = json.dumps([time.time(), node["running"], node["loaded"], node["disk"], node["boots"], what])
     with open(os.path.join(path or directory(), "journal"), "a", encoding="utf-8") as stream:
         stream.write(line + "\n")
@@ -71,7 +73,10 @@ def audit(node):
     return {
         "schema": "gpufleet.audit/1",
         "kernel": kernels,
-        "identity": {"machine_id": hashlib.sha256(os.path.basename(directory()).encode()).hexdigest()[:32], "board_serial": None},
+        "identity": {
+            "machine_id": hashlib.sha256(os.path.basename(directory()).encode()).hexdigest()[:32],
+            "board_serial": None,
+        },
         "versions": {"loaded": node["loaded"], "library": node["disk"]},
         "verdict": "pass",
         "reboot_safe": safe,
@@ -82,7 +87,9 @@ def audit(node):
 
 
 def mig_now(node):
-    """MIG devices that each GPU has now: those that it is set up with, until they are destroyed or a boot forgets them."""
+    """MIG devices that each GPU has now: those that it is set up with, until they are destroyed or a boot forgets
+    them.
+    """
     return node.get("mig_now", node.get("mig_devices", 0))
 
 
@@ -90,10 +97,17 @@ def snapshot(node):
     def value(what):
         return {"value": what, "rc": 0}
 
-    processes = [{"pid": 4711, "used_bytes": 1}] if node.get("busy") or node["loaded"] in node.get("busy_with", []) else []
+    processes = (
+        [{"pid": 4711, "used_bytes": 1}] if node.get("busy") or node["loaded"] in node.get("busy_with", []) else []
+    )
     devices = node.get("mig_devices", 0)  # of each GPU; without any the GPUs are not in MIG mode
-    instances = [{"gpu_instance": number, "compute_instance": 0, "name": "Stub GPU MIG 1g.10gb"} for number in range(mig_now(node))]
-    mode, instances = (value(int(devices > 0)), value(instances)) if not node.get("mig_unread") else [{"value": None, "rc": 999}] * 2
+    instances = [
+        {"gpu_instance": number, "compute_instance": 0, "name": "Stub GPU MIG 1g.10gb"}
+        for number in range(mig_now(node))
+    ]
+    mode, instances = (
+        (value(int(devices > 0)), value(instances)) if not node.get("mig_unread") else [{"value": None, "rc": 999}] * 2
+    )
     exchanged = node.get("gpus", ["GPU-a", "GPU-b"])  # their UUIDs
     persistence = 1 if "nvidia-persistenced.service" in node["running"] else 0
     return {
@@ -101,25 +115,63 @@ def snapshot(node):
         "status": "ok",
         "system": {"driver_version": value(node["loaded"])},
         "gpus": [
-            {"index": index, "name": value("Stub GPU"), "compute_processes": value(processes), "persistence_mode": value(persistence),
-             "mig_mode_current": mode, "mig_instances": instances, "uuid": value(uuid), "minor_number": value(index), "serial": value("S/N " + uuid),
-             "board_part_number": value("900-1"), "pci_bus_id": value("00000000:%02x:00.0" % (index + 1))} for index, uuid in enumerate(exchanged)
+            {
+                "index": index,
+                "name": value("Stub GPU"),
+                "compute_processes": value(processes),
+                "persistence_mode": value(persistence),
+                "mig_mode_current": mode,
+                "mig_instances": instances,
+                "uuid": value(uuid),
+                "minor_number": value(index),
+                "serial": value("S/N " + uuid),
+                "board_part_number": value("900-1"),
+                "pci_bus_id": value("00000000:%02x:00.0" % (index + 1)),
+            }
+            for index, uuid in enumerate(exchanged)
         ],
     }
 
 
 def faults(node):
     """Checks that do not pass, each until what its action is has been done: {"action", "until", ...}."""
-    return [{"id": fault.get("id", "gpu.xid"), "entity": fault.get("entity", "GPU-b"), "status": "fail", "observed": fault.get("observed"), "expected": None,
-             "action": fault["action"], "message": "XID %s on GPU-b." % fault.get("xid", 79)} for fault in node.get("faults", [])]
+    return [
+        {
+            "id": fault.get("id", "gpu.xid"),
+            "entity": fault.get("entity", "GPU-b"),
+            "status": "fail",
+            "observed": fault.get("observed"),
+            "expected": None,
+            "action": fault["action"],
+            "message": "XID %s on GPU-b." % fault.get("xid", 79),
+        }
+        for fault in node.get("faults", [])
+    ]
 
 
 def kernel_log(node, boot_id):
     """The XIDs of the faults, a minute ago and now."""
-    events = [{"kind": "xid", "xid": fault.get("xid", 79), "pci": "0000:02:00.0", "monotonic_us": moment, "text": "NVRM: Xid (PCI:0000:02:00): 79"}
-              for fault in node.get("faults", []) for moment in (40 * 10**6, 100 * 10**6)]
-    return {"schema": "gpufleet.kernel-log/1", "boot_id": boot_id, "read_at_us": 100 * 10**6, "events": events, "suppressed": [], "complete": True,
-            "problem": "", "position": {"boot_id": boot_id, "seq": 7, "monotonic_us": 100 * 10**6}}
+    events = [
+        {
+            "kind": "xid",
+            "xid": fault.get("xid", 79),
+            "pci": "0000:02:00.0",
+            "monotonic_us": moment,
+            "text": "NVRM: Xid (PCI:0000:02:00): 79",
+        }
+        for fault in node.get("faults", [])
+        for moment in (40 * 10**6, 100 * 10**6)
+    ]
+    return {
+        "schema": "gpufleet.kernel-log/1",
+        "boot_id": boot_id,
+        "read_at_us": 100 * 10**6,
+        "events": events,
+        "suppressed": [],
+        "complete": True,
+        "problem": "",
+        "position": {"boot_id": boot_id, "seq": 7, "monotonic_us": 100 * 10**6},
+    }
 
 
 def cured(node, action):

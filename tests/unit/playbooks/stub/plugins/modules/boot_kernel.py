@@ -20,8 +20,15 @@ def main():
     )
     node, kernel = stubnode.load(), module.params["kernel"]
     found = stubnode.kernel(node)
-    if node.get("no_default_kernel") or kernel not in found["installed"] or node["disk"] != module.params["driver_version"]:
-        module.fail_json(msg="Kernel %s is not made the default: there is none, or not with driver %s." % (kernel, module.params["driver_version"]))
+    if (
+        node.get("no_default_kernel")
+        or kernel not in found["installed"]
+        or node["disk"] != module.params["driver_version"]
+    ):
+        module.fail_json(
+            msg="Kernel %s is not made the default: there is none, or not with driver %s."
+            % (kernel, module.params["driver_version"])
+        )
     changed = found["next_boot"] != kernel
     if changed:
         node["next_kernel"] = kernel

@@ -13,10 +13,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            name=dict(type="str"), state=dict(type="str", default="built"), source_packages=dict(type="list", elements="str"),
-            archives_sources=dict(type="dict"), version=dict(type="str"), archives_offered=dict(type="list", elements="str", default=[]),
+            name=dict(type="str"),
+            state=dict(type="str", default="built"),
+            source_packages=dict(type="list", elements="str"),
+            archives_sources=dict(type="dict"),
+            version=dict(type="str"),
+            archives_offered=dict(type="list", elements="str", default=[]),
             remove_stale=dict(type="bool"),
-            lock_timeout_s=dict(type="int"), step=dict(type="str"),
+            lock_timeout_s=dict(type="int"),
+            step=dict(type="str"),
         ),
         supports_check_mode=True,
     )

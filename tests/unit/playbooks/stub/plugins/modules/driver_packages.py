@@ -40,15 +40,39 @@ def install(module, node, version):
 
 def main():
     # What the real role gives it besides is for the real module.
-    rest = dict(flavour="str", extra_packages="list", hold="bool", pin="bool", keep="bool", dkms_build="str", require="list", min_free_mib="int",
-                min_free_boot_mib="int",
-                lock_timeout_s="int", apt_lock_timeout_s="int", repository_ready="bool", step="str", kernel_module="str", source="str",
-                components="list", floors="list", running_floors="bool", exclude_unattended="bool")
+    rest = dict(
+        flavour="str",
+        extra_packages="list",
+        hold="bool",
+        pin="bool",
+        keep="bool",
+        dkms_build="str",
+        require="list",
+        min_free_mib="int",
+        min_free_boot_mib="int",
+        lock_timeout_s="int",
+        apt_lock_timeout_s="int",
+        repository_ready="bool",
+        step="str",
+        kernel_module="str",
+        source="str",
+        components="list",
+        floors="list",
+        running_floors="bool",
+        exclude_unattended="bool",
+    )
     spec = dict((name, dict(type=kind)) for name, kind in rest.items())
-    module = AnsibleModule(argument_spec=dict(spec, version=dict(type="str"), state=dict(type="str")), supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec=dict(spec, version=dict(type="str"), state=dict(type="str")), supports_check_mode=True
+    )
     node, version = stubnode.load(), module.params["version"]
-    resolved = {"packages": {"nvidia-kernel-dkms": version + "-1"}, "upstream": version, "dkms_name": "nvidia-current-open",
-                "trees": {"6.1.0-1-amd64": stubnode.archive(version)}, "module_archives": ["/a/nvidia-kernel-dkms.deb"]}
+    resolved = {
+        "packages": {"nvidia-kernel-dkms": version + "-1"},
+        "upstream": version,
+        "dkms_name": "nvidia-current-open",
+        "trees": {"6.1.0-1-amd64": stubnode.archive(version)},
+        "module_archives": ["/a/nvidia-kernel-dkms.deb"],
+    }
     if module.params["state"] == "downloaded":
         if node.get("cannot_prestage"):
             module.fail_json(msg="Nothing was changed. %s" % node["cannot_prestage"])
@@ -59,12 +83,20 @@ def main():
         module.exit_json(changed=False, resolved=resolved)
     if module.check_mode and node.get("no_index"):
         # As the real module's check mode, which a bring-up needs: there the sources may be yet to come.
-        module.exit_json(changed=True, resolvable=False, reason=node["no_index"], refusals=[{"next_step": "update the package index"}],
-                         resolved=dict(resolved, packages={}), transaction=dict.fromkeys(("install", "upgrade", "downgrade", "remove"), []))
+        module.exit_json(
+            changed=True,
+            resolvable=False,
+            reason=node["no_index"],
+            refusals=[{"next_step": "update the package index"}],
+            resolved=dict(resolved, packages={}),
+            transaction=dict.fromkeys(("install", "upgrade", "downgrade", "remove"), []),
+        )
     changed = node["disk"] != version
     if not module.check_mode and changed:
         try:
-            with lock.NodeLock(os.path.join(stubnode.directory(), "lock"), {"module": "driver_packages"}, timeout_s=600):
+            with lock.NodeLock(
+                os.path.join(stubnode.directory(), "lock"), {"module": "driver_packages"}, timeout_s=600
+            ):
                 node = stubnode.load()  # whoever had the lock may have done it
                 changed = node["disk"] != version
                 node = install(module, node, version) if changed else node

@@ -22,14 +22,24 @@ def main():
     )
     node = stubnode.load()
     if node["disk"] in node.get("job_before_boot_into", []):
-        module.fail_json(msg="The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: python3 (pid 4712)",
-                         action="refuse", reboot_required=False)
+        module.fail_json(
+            msg=(
+                "The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: "
+                "python3 (pid 4712)"
+            ),
+            action="refuse",
+            reboot_required=False,
+        )
     if module.params["policy"] == "reboot":
         module.exit_json(changed=False, action="reboot", reboot_required=True, reboot_reason="the policy is to reboot")
     if node["loaded"] in node.get("no_reload_from", []):
         reason = "python3 (pid 4711) has /dev/nvidia0 open"
         if module.params["policy"] == "reload":
-            module.fail_json(msg="The driver cannot be loaded anew without a reboot: %s" % reason, action="refuse", reboot_required=False)
+            module.fail_json(
+                msg="The driver cannot be loaded anew without a reboot: %s" % reason,
+                action="refuse",
+                reboot_required=False,
+            )
         module.exit_json(changed=False, action="reboot", reboot_required=True, reboot_reason=reason)
     node["loaded"] = node["disk"]
     if node.get("mig_devices"):

@@ -24,9 +24,22 @@ def main():
     log = "driver %s after %d boots, running: %s\n" % (node["loaded"], node["boots"], " ".join(node["running"]))
     module.exit_json(
         changed=False,
-        facts={"schema": "gpufleet.reading/1", "boot_id": "boot-%d" % node["boots"], "snapshot": dict(stubnode.snapshot(node), simulated=True)},
-        files={"kernel.log": {"data": base64.b64encode(zlib.compress(log.encode())).decode(), "truncated": False, "note": ""}},
-        missing=[{"part": "nvidia-smi.xml", "reason": "nvidia-smi: command not found"}, {"part": "processes.json", "reason": "not here"}],
+        facts={
+            "schema": "gpufleet.reading/1",
+            "boot_id": "boot-%d" % node["boots"],
+            "snapshot": dict(stubnode.snapshot(node), simulated=True),
+        },
+        files={
+            "kernel.log": {
+                "data": base64.b64encode(zlib.compress(log.encode())).decode(),
+                "truncated": False,
+                "note": "",
+            }
+        },
+        missing=[
+            {"part": "nvidia-smi.xml", "reason": "nvidia-smi: command not found"},
+            {"part": "processes.json", "reason": "not here"},
+        ],
     )
 
 

@@ -17,15 +17,31 @@ def mig_checks(node, given):
     checks = []
     told = given["mig_free_reading"] or not stubnode.mig_now(node)
     if not told and given["expect"].get("mig_hidden") != "all":
-        checks.append({"id": "gpu.remap_failure", "entity": "GPU-0", "status": "unknown", "message": "Remapped rows cannot be read."})
+        checks.append(
+            {
+                "id": "gpu.remap_failure",
+                "entity": "GPU-0",
+                "status": "unknown",
+                "message": "Remapped rows cannot be read.",
+            }
+        )
     elif told and node.get("mig_devices") and node["loaded"] not in node.get("rows_failed_with", []):
         checks.append({"id": "gpu.remap_failure", "entity": "GPU-0", "status": "pass", "message": ""})
     if told and node["loaded"] in node.get("rows_failed_with", []):
-        checks.append({"id": "gpu.remap_failure", "entity": "GPU-0", "status": "fail", "message": "A row remapping of GPU 0 failed."})
+        checks.append(
+            {
+                "id": "gpu.remap_failure",
+                "entity": "GPU-0",
+                "status": "fail",
+                "message": "A row remapping of GPU 0 failed.",
+            }
+        )
     if given["phase"] == "post":
         before = given["baseline"]["snapshot"]["gpus"][0].get("mig_instances", {}).get("value")
         if before is not None and len(before) != stubnode.mig_now(node):
-            checks.append({"id": "gpu.mig_layout", "entity": "GPU-0", "status": "fail", "message": "The MIG layout is gone."})
+            checks.append(
+                {"id": "gpu.mig_layout", "entity": "GPU-0", "status": "fail", "message": "The MIG layout is gone."}
+            )
     return checks
 
 
@@ -55,45 +71,104 @@ def main():
     wanted = module.params["expected_driver_version"]
     checks = []
     if node["loaded"] in node.get("sick_with", []):
-        checks.append({"id": "gpu_answers", "entity": "GPU-3", "status": "fail", "message": "GPU 3 does not answer with driver %s" % node["loaded"]})
+        checks.append(
+            {
+                "id": "gpu_answers",
+                "entity": "GPU-3",
+                "status": "fail",
+                "message": "GPU 3 does not answer with driver %s" % node["loaded"],
+            }
+        )
     if node["loaded"] in node.get("hangs_with", []):
-        checks.append({"id": "nvml.answers", "entity": "node", "status": "fail", "observed": "timeout", "message": "NVML did not answer within 60 s"})
+        checks.append(
+            {
+                "id": "nvml.answers",
+                "entity": "node",
+                "status": "fail",
+                "observed": "timeout",
+                "message": "NVML did not answer within 60 s",
+            }
+        )
     kernel = stubnode.kernel(node)["running"]
     if kernel in node.get("sick_on_kernels", []):
-        checks.append({"id": "gpu_answers", "entity": "GPU-3", "status": "fail", "message": "GPU 3 does not answer on kernel %s" % kernel})
+        checks.append(
+            {
+                "id": "gpu_answers",
+                "entity": "GPU-3",
+                "status": "fail",
+                "message": "GPU 3 does not answer on kernel %s" % kernel,
+            }
+        )
     if module.params["phase"] == "soak":
         stubnode.note(node, "looked at, at work")
         if node["loaded"] in node.get("sick_at_work_with", []):
             checks.append({"id": "xid", "entity": "GPU-3", "status": "fail", "message": "GPU 3 had XID 79 at work"})
     if wanted and wanted != node["loaded"]:
-        checks.append({"id": "driver_version", "entity": "node", "status": "fail", "message": "driver %s runs, expected %s" % (node["loaded"], wanted)})
+        checks.append(
+            {
+                "id": "driver_version",
+                "entity": "node",
+                "status": "fail",
+                "message": "driver %s runs, expected %s" % (node["loaded"], wanted),
+            }
+        )
     checks += mig_checks(node, module.params) + stubnode.faults(node)
     joining = node.get("joins_after", 0)
     if joining and module.params["phase"] == "post":
         node["joins_after"] = joining - 1
         stubnode.store(node)
-        checks.append({"id": "gpu.fabric", "entity": "GPU-0", "status": "unknown", "observed": "in progress", "message": "GPU 0 is joining its NVLink fabric."})
+        checks.append(
+            {
+                "id": "gpu.fabric",
+                "entity": "GPU-0",
+                "status": "unknown",
+                "observed": "in progress",
+                "message": "GPU 0 is joining its NVLink fabric.",
+            }
+        )
     boot_id = "boot-%d" % node["boots"]
     rebooted = module.params["expect"].get("reboot")
     if module.params["phase"] == "post":
         node.setdefault("reboots_expected", []).append(rebooted)
         stubnode.store(node)
         if rebooted is not None and rebooted != (module.params["baseline"]["boot_id"] != boot_id):
-            checks.append({"id": "node.boot", "entity": "node", "status": "fail", "message": "it is boot %s, reboot: %s" % (boot_id, rebooted)})
+            checks.append(
+                {
+                    "id": "node.boot",
+                    "entity": "node",
+                    "status": "fail",
+                    "message": "it is boot %s, reboot: %s" % (boot_id, rebooted),
+                }
+            )
     statuses = set(check["status"] for check in checks)
     verdict = "fail" if "fail" in statuses else "unknown" if "unknown" in statuses else "pass"
     stubnode.journal(node, "health %s %s" % (module.params["phase"], verdict))
     broke = [check["id"] for check in checks if check["status"] != "pass"] if module.params["phase"] == "post" else []
     order = ("none", "restore_setting", "restart_service", "reset_gpu", "reboot", "hold", "field_diag")
-    action = max([check.get("action", "hold") for check in checks if check["status"] != "pass"] or ["none"], key=order.index)
-    health = {"schema": "gpufleet.health/1", "verdict": verdict, "action": action, "checks": checks, "simulated": True,
-              "node": os.path.basename(stubnode.directory()),
-              "phase": module.params["phase"], "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "driver": {"expected": wanted},
-              "attribution": {"sick_before": [], "broke_during": broke}}
+    action = max(
+        [check.get("action", "hold") for check in checks if check["status"] != "pass"] or ["none"], key=order.index
+    )
+    health = {
+        "schema": "gpufleet.health/1",
+        "verdict": verdict,
+        "action": action,
+        "checks": checks,
+        "simulated": True,
+        "node": os.path.basename(stubnode.directory()),
+        "phase": module.params["phase"],
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "driver": {"expected": wanted},
+        "attribution": {"sick_before": [], "broke_during": broke},
+    }
     if health["verdict"] in module.params["fail_on"]:
         module.fail_json(msg="unhealthy", health=health)
-    baseline = {"schema": "gpufleet.baseline/1", "boot_id": boot_id, "snapshot": stubnode.snapshot(node), "audit": stubnode.audit(node),
-                "kernel_log": stubnode.kernel_log(node, boot_id)}
+    baseline = {
+        "schema": "gpufleet.baseline/1",
+        "boot_id": boot_id,
+        "snapshot": stubnode.snapshot(node),
+        "audit": stubnode.audit(node),
+        "kernel_log": stubnode.kernel_log(node, boot_id),
+    }
     module.exit_json(changed=False, health=health, baseline=baseline)
 
 

@@ -10,7 +10,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 def main():
     module = AnsibleModule(
-        argument_spec=dict(gather_subset=dict(type="list", elements="str"), holders=dict(type="bool")), supports_check_mode=True
+        argument_spec=dict(gather_subset=dict(type="list", elements="str"), holders=dict(type="bool")),
+        supports_check_mode=True,
     )
     node = stubnode.load()
     snapshot = stubnode.snapshot(node)

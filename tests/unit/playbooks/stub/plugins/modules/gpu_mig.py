@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A layout of a stub node is one number: how many MIG devices of 1g.10gb each of its GPUs has; none where MIG is off.
 
-On a node with C(mode_waits) the mode changes at a reset, as on Ampere: C(mode_pending) is the mode that waits for it, C(mode_now) the one after it.
+On a node with C(mode_waits) the mode changes at a reset, as on Ampere: C(mode_pending) is the mode that waits for it,
+C(mode_now) the one after it.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ def devices(params):
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            state=dict(type="str", choices=["present", "cleared", "restored"], default="present"), baseline=dict(type="dict"),
-            config=dict(type="dict"), config_name=dict(type="str"), layout=dict(type="list", elements="dict"),
-            instances=dict(type="bool", default=True), rollout_id=dict(type="str"), step=dict(type="str", default=""),
+            state=dict(type="str", choices=["present", "cleared", "restored"], default="present"),
+            baseline=dict(type="dict"),
+            config=dict(type="dict"),
+            config_name=dict(type="str"),
+            layout=dict(type="list", elements="dict"),
+            instances=dict(type="bool", default=True),
+            rollout_id=dict(type="str"),
+            step=dict(type="str", default=""),
         ),
         supports_check_mode=True,
     )
@@ -44,8 +50,11 @@ def main():
     elif state == "present":
         enabled, wanted = devices(params)
         if enabled and (node.get("no_mig") or wanted > MOST):
-            module.fail_json(msg="Nothing was changed: GPU 0: the layout is not for it", gpus=[{"status": "refused"}],
-                             failures=[{"code": "not_supported" if node.get("no_mig") else "does_not_fit"}])
+            module.fail_json(
+                msg="Nothing was changed: GPU 0: the layout is not for it",
+                gpus=[{"status": "refused"}],
+                failures=[{"code": "not_supported" if node.get("no_mig") else "does_not_fit"}],
+            )
         if enabled and wanted in node.get("cannot_have", []) and not module.check_mode:
             module.fail_json(msg="GPU 0: it did not get its layout", failures=[{"code": "failed"}])
         mode = wanted
@@ -55,12 +64,23 @@ def main():
         node.update(mode_pending=mode > 0)
         stubnode.note(node, "%s: the MIG mode waits for a reset" % step)
         rows = [{"gpu": uuid, "status": "reset_required"} for uuid in node.get("gpus", ["GPU-a", "GPU-b"])]
-        module.exit_json(changed=True, failures=[], reset_required=True, gpus=rows, msg="MIG layout: 2 GPUs wait for a reset")
+        module.exit_json(
+            changed=True, failures=[], reset_required=True, gpus=rows, msg="MIG layout: 2 GPUs wait for a reset"
+        )
     changed = (wanted, mode) != (stubnode.mig_now(node), node.get("mig_devices", 0))
-    before, after = ({"enabled": on > 0, "devices": {PROFILE: number} if number else {}}
-                     for on, number in ((node.get("mig_devices", 0), stubnode.mig_now(node)), (mode, wanted)))
-    rows = [{"gpu": uuid, "before": before, "wanted": after, "status": "changed" if changed and not module.check_mode else "change" if changed else "same"}
-            for uuid in node.get("gpus", ["GPU-a", "GPU-b"])]
+    before, after = (
+        {"enabled": on > 0, "devices": {PROFILE: number} if number else {}}
+        for on, number in ((node.get("mig_devices", 0), stubnode.mig_now(node)), (mode, wanted))
+    )
+    rows = [
+        {
+            "gpu": uuid,
+            "before": before,
+            "wanted": after,
+            "status": "changed" if changed and not module.check_mode else "change" if changed else "same",
+        }
+        for uuid in node.get("gpus", ["GPU-a", "GPU-b"])
+    ]
     if not module.check_mode:
         node.update(mig_now=wanted, mig_devices=mode)
         node.pop("mode_pending", None)

@@ -11,8 +11,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            gpus=dict(type="list", elements="str", required=True), reason=dict(type="str"), when_needed=dict(type="bool", default=False),
-            rollout_id=dict(type="str"), step=dict(type="str"),
+            gpus=dict(type="list", elements="str", required=True),
+            reason=dict(type="str"),
+            when_needed=dict(type="bool", default=False),
+            rollout_id=dict(type="str"),
+            step=dict(type="str"),
         ),
         supports_check_mode=True,
     )

@@ -10,7 +10,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 def main():
     module = AnsibleModule(
-        argument_spec=dict(state=dict(type="str", choices=["updated"], required=True), patterns=dict(type="list", elements="str")),
+        argument_spec=dict(
+            state=dict(type="str", choices=["updated"], required=True), patterns=dict(type="list", elements="str")
+        ),
         supports_check_mode=True,
     )
     node = stubnode.load()

@@ -17,8 +17,14 @@ def main():
     module = AnsibleModule(argument_spec=dict(claim_task.ARGUMENTS), supports_check_mode=True)
     stubnode.wait(stubnode.load(), "claim " + module.params["state"])
     try:
-        module.exit_json(**claim_task.perform(
-            module.params, module.check_mode, lambda argv, timeout: (0, "running\n", ""), os.path.join(os.environ["GPUFLEET_STUB_NODE"], "lock")))
+        module.exit_json(
+            **claim_task.perform(
+                module.params,
+                module.check_mode,
+                lambda argv, timeout: (0, "running\n", ""),
+                os.path.join(os.environ["GPUFLEET_STUB_NODE"], "lock"),
+            )
+        )
     except (lock.LockTimeout, claim_task.TaskError, OSError) as exc:
         module.fail_json(msg=str(exc))
 

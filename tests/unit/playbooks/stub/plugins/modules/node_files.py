@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module itself, with the stub node's own lock in the place of the machine's. It waits where it would wait for the lock."""
+"""The module itself, with the stub node's own lock in the place of the machine's. It waits where it would wait for the
+lock.
+"""
 
 from __future__ import annotations
 

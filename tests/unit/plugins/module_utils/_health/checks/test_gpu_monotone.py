@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""No signal that is taken away opens the way: for every case of the truth tables that stops a node, with every notice made strict."""
+"""No signal that is taken away opens the way: for every case of the truth tables that stops a node, with every notice
+made strict.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,31 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import registry
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import cases, readings
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.cases import FAIL, GONE, NO_BASELINE, NOTICE, UNKNOWN
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.cases import (
+    FAIL,
+    GONE,
+    NO_BASELINE,
+    NOTICE,
+    UNKNOWN,
+)
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.checks import test_identity_rows
 
 STOPS = (FAIL, UNKNOWN)
-WAYS = [GONE, {"value": 1, "rc": "0"}, {"value": None, "rc": 0}, readings.failed(4), readings.failed(13), readings.failed(999), readings.failed(-1)]
+WAYS = [
+    GONE,
+    {"value": 1, "rc": "0"},
+    {"value": None, "rc": 0},
+    readings.failed(4),
+    readings.failed(13),
+    readings.failed(999),
+    readings.failed(-1),
+]
 # With a baseline, also what a GPU says of itself: that it has no such signal.
 DENIED = [readings.failed(2), readings.failed(3)]
-SIGNALS = dict((row.ident, [signal.partition(".")[2] for signal in row.signals if signal.startswith("gpu.")]) for row in registry.TABLE)
+SIGNALS = dict(
+    (row.ident, [signal.partition(".")[2] for signal in row.signals if signal.startswith("gpu.")])
+    for row in registry.TABLE
+)
 # Cases where all that is wrong is that a signal is missing say nothing new here.
 STOPPING = [one for one in test_identity_rows.ALL if one.outcome in STOPS + (NOTICE,) and one not in cases.MISSING]
 # A newer driver, whose lack of a call is never explained by its age.
@@ -34,7 +53,11 @@ def context(one, **options):
 
 IDENTS = sorted(set(one.ident for one in STOPPING))
 # Those that read more of the documents than the GPUs.
-WIDE = sorted(row.ident for row in registry.TABLE if row.ident in IDENTS and any(signal.startswith(("reading.", "system.")) for signal in row.signals))
+WIDE = sorted(
+    row.ident
+    for row in registry.TABLE
+    if row.ident in IDENTS and any(signal.startswith(("reading.", "system.")) for signal in row.signals)
+)
 
 
 def of(ident):

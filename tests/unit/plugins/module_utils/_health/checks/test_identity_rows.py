@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Truth tables of the rows about what a GPU is: numbers, firmware, MIG; and that every row has been seen in every colour."""
+"""Truth tables of the rows about what a GPU is: numbers, firmware, MIG; and that every row has been seen in every
+colour.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +41,15 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
     absences,
     case,
 )
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.checks import test_link_rows, test_memory_rows, test_running_rows
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.checks import (
+    test_link_rows,
+    test_memory_rows,
+    test_running_rows,
+)
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import failed
 
-# Runs on main only: it judges; the only thing of the standard library behind it is the date of a waiver, which test_verdict.py tries with every Python.
+# Runs on main only: it judges; the only thing of the standard library behind it is the date of a waiver, which
+# test_verdict.py tries with every Python.
 
 FAMILIES = (clocks, ecc, fabric, identity, memory, mig, modes, nvlink, pcie, power, processes, recovery, remap, thermal)
 GSP = "gsp_firmware_version"
@@ -51,20 +58,35 @@ ON = {"mig_mode_current": 1, "mig_mode_pending": 1}
 
 
 def instance(number, profile="1g.10gb", slices=1, uuid=None):
-    return {"gpu_instance": number, "compute_instance": 0, "uuid": uuid or "MIG-%d" % number, "name": "NVIDIA H100 80GB HBM3 MIG %s" % profile,
-            "slices": slices, "memory_bytes": 10 << 30}
+    return {
+        "gpu_instance": number,
+        "compute_instance": 0,
+        "uuid": uuid or "MIG-%d" % number,
+        "name": "NVIDIA H100 80GB HBM3 MIG %s" % profile,
+        "slices": slices,
+        "memory_bytes": 10 << 30,
+    }
 
 
 def hardware(ident, key, other):
     """A number that belongs to the hardware."""
-    return [case(ident, {}, {}, PASS), case(ident, {key: other}, {}, FAIL, "hold", "is %s; expected" % (other,)), case(ident, {key: other}, NO_BASELINE, SKIP),
-            case(ident, {}, {key: GONE}, UNKNOWN, "hold"), case(ident, {}, {key: ABSENT}, SKIP)] + absences(ident, key)
+    return [
+        case(ident, {}, {}, PASS),
+        case(ident, {key: other}, {}, FAIL, "hold", "is %s; expected" % (other,)),
+        case(ident, {key: other}, NO_BASELINE, SKIP),
+        case(ident, {}, {key: GONE}, UNKNOWN, "hold"),
+        case(ident, {}, {key: ABSENT}, SKIP),
+    ] + absences(ident, key)
 
 
 def firmware(ident, key, other):
     """A version that may change, and that somebody should know of."""
-    return [case(ident, {}, {}, PASS), case(ident, {key: other}, {}, NOTICE, "none", "flashed"), case(ident, {key: other}, NO_BASELINE, SKIP),
-            case(ident, {}, {key: GONE}, UNKNOWN, "hold")] + absences(ident, key)
+    return [
+        case(ident, {}, {}, PASS),
+        case(ident, {key: other}, {}, NOTICE, "none", "flashed"),
+        case(ident, {key: other}, NO_BASELINE, SKIP),
+        case(ident, {}, {key: GONE}, UNKNOWN, "hold"),
+    ] + absences(ident, key)
 
 
 CASES = [
@@ -73,11 +95,17 @@ CASES = [
     *hardware("gpu.pci_device", "pci_device_id", "10de:0000"),
     *hardware("gpu.pci_subsystem", "pci_subsystem_id", "10de:0000"),
     case("gpu.serial", {"serial": 9}, {}, FAIL, "hold", "answered in the baseline"),
-
     case("gpu.gsp_version", {}, {}, PASS),
     case("gpu.gsp_version", {}, NO_BASELINE, PASS),
     case("gpu.gsp_version", {GSP: "535.261.03"}, NO_BASELINE, FAIL, "reboot", "is 535.261.03; expected 535.216.03"),
-    case("gpu.gsp_version", {GSP: ABSENT, MODE: {"enabled": False, "default": False}}, {}, SKIP, "none", "without GSP firmware"),
+    case(
+        "gpu.gsp_version",
+        {GSP: ABSENT, MODE: {"enabled": False, "default": False}},
+        {},
+        SKIP,
+        "none",
+        "without GSP firmware",
+    ),
     case("gpu.gsp_version", {GSP: failed(13)}, NO_BASELINE, SKIP, "none", "before 510", driver="470.57.02"),
     case("gpu.gsp_version", {GSP: failed(13)}, NO_BASELINE, UNKNOWN, "hold"),
     *absences("gpu.gsp_version", GSP, "reboot"),
@@ -88,7 +116,6 @@ CASES = [
     case("gpu.gsp_mode", {}, {MODE: {"enabled": None}}, UNKNOWN, "hold"),
     case("gpu.gsp_mode", {}, NO_BASELINE, SKIP),
     *absences("gpu.gsp_mode", MODE),
-
     case("gpu.inforom", {}, {}, PASS),
     case("gpu.inforom", {"inforom_valid": failed(14)}, NO_BASELINE, FAIL, "field_diag"),
     case("gpu.inforom", {"inforom_valid": failed(14)}, {"inforom_valid": failed(14)}, FAIL, "field_diag"),
@@ -98,9 +125,15 @@ CASES = [
     *firmware("gpu.inforom_checksum", "inforom_config_checksum", 1),
     *firmware("gpu.inforom_version", "inforom_image_version", "G520.0200.00.06"),
     *firmware("gpu.vbios", "vbios_version", "96.00.99.00.01"),
-
     case("gpu.mig_pending", {}, {}, PASS),
-    case("gpu.mig_pending", {"mig_mode_pending": 1}, NO_BASELINE, FAIL, "reset_gpu", "MIG mode of GPU-00000001 at 0000:1b:00.0 is 0 and becomes 1"),
+    case(
+        "gpu.mig_pending",
+        {"mig_mode_pending": 1},
+        NO_BASELINE,
+        FAIL,
+        "reset_gpu",
+        "MIG mode of GPU-00000001 at 0000:1b:00.0 is 0 and becomes 1",
+    ),
     *absences("gpu.mig_pending", "mig_mode_pending"),
     *absences("gpu.mig_pending", "mig_mode_current"),
     case("gpu.mig_mode", {}, {}, PASS),
@@ -109,12 +142,44 @@ CASES = [
     case("gpu.mig_mode", {}, {"mig_mode_current": GONE}, UNKNOWN, "hold"),
     *absences("gpu.mig_mode", "mig_mode_current", "restore_setting"),
     case("gpu.mig_layout", {}, {}, PASS),
-    case("gpu.mig_layout", {"mig_instances": [instance(7), instance(8)]}, {"mig_instances": [instance(8), instance(7)]}, PASS),
-    case("gpu.mig_layout", {"mig_instances": []}, {"mig_instances": [instance(7)]}, FAIL, "restore_setting", "are none; expected 1g.10gb (1 slices"),
+    case(
+        "gpu.mig_layout",
+        {"mig_instances": [instance(7), instance(8)]},
+        {"mig_instances": [instance(8), instance(7)]},
+        PASS,
+    ),
+    case(
+        "gpu.mig_layout",
+        {"mig_instances": []},
+        {"mig_instances": [instance(7)]},
+        FAIL,
+        "restore_setting",
+        "are none; expected 1g.10gb (1 slices",
+    ),
     case("gpu.mig_layout", {"mig_instances": [instance(7)]}, {}, FAIL, "restore_setting", "expected none"),
-    case("gpu.mig_layout", {"mig_instances": [instance(7)]}, {"mig_instances": [instance(7), instance(8)]}, FAIL, "restore_setting"),
-    case("gpu.mig_layout", {"mig_instances": [instance(7, "2g.20gb", 2)]}, {"mig_instances": [instance(7)]}, FAIL, "restore_setting", "2g.20gb"),
-    case("gpu.mig_layout", {"mig_instances": [instance(7, uuid="MIG-x")]}, {"mig_instances": [instance(7)]}, NOTICE, "none", "found MIG-x; expected MIG-7"),
+    case(
+        "gpu.mig_layout",
+        {"mig_instances": [instance(7)]},
+        {"mig_instances": [instance(7), instance(8)]},
+        FAIL,
+        "restore_setting",
+    ),
+    case(
+        "gpu.mig_layout",
+        {"mig_instances": [instance(7, "2g.20gb", 2)]},
+        {"mig_instances": [instance(7)]},
+        FAIL,
+        "restore_setting",
+        "2g.20gb",
+    ),
+    case(
+        "gpu.mig_layout",
+        {"mig_instances": [instance(7, uuid="MIG-x")]},
+        {"mig_instances": [instance(7)]},
+        NOTICE,
+        "none",
+        "found MIG-x; expected MIG-7",
+    ),
     case("gpu.mig_layout", {"mig_instances": [{}]}, {}, UNKNOWN, "hold"),
     case("gpu.mig_layout", {"mig_instances": [None]}, NO_BASELINE, UNKNOWN, "hold"),
     case("gpu.mig_layout", {}, {"mig_instances": [{}]}, UNKNOWN, "hold"),
@@ -161,9 +226,13 @@ def test_the_rows_of_the_list_of_checks_are_all_there():
 
 def test_every_threshold_of_these_rows_is_explained_and_the_strictest_is_at_least_as_strict():
     text = "".join(pathlib.Path(family.__file__).read_text() for family in FAMILIES)
-    mine = [key for key in policy.STRICTEST if '"%s"' % key in text] + ["bank_%s_max" % name for name in ("partial", "low", "none")]
+    mine = [key for key in policy.STRICTEST if '"%s"' % key in text] + [
+        "bank_%s_max" % name for name in ("partial", "low", "none")
+    ]
     assert len(mine) >= 30
     for key in mine:
         content, strictest = cases.POLICY[key], policy.STRICTEST[key]
         assert content["unit"] and content["text"].endswith(".") and content["source"]
-        assert strictest >= content["value"] if "_min" in key.replace("_minute", "") else strictest <= content["value"], key
+        assert (
+            strictest >= content["value"] if "_min" in key.replace("_minute", "") else strictest <= content["value"]
+        ), key

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The truth tables of the checks outside NVML: pass, fail, unknown and not applicable, each by what the reading and the baseline say."""
+"""The truth tables of the checks outside NVML: pass, fail, unknown and not applicable, each by what the reading and the
+baseline say.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +29,40 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import host_lines
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import units as unit_reader
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import DRIVER, KERNEL, NOT_INSTALLED, RUNNING, failed, value
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import (
+    DRIVER,
+    KERNEL,
+    NOT_INSTALLED,
+    RUNNING,
+    failed,
+    value,
+)
 
 # Runs on main only: it judges; the patterns take names and versions apart, and no file or program is read.
 
-FAMILIES = (containers, cuda, devices, driver_files, fabric_services, host_log, network, node, nvlink_switches, nvml, services, versions)
+FAMILIES = (
+    containers,
+    cuda,
+    devices,
+    driver_files,
+    fabric_services,
+    host_log,
+    network,
+    node,
+    nvlink_switches,
+    nvml,
+    services,
+    versions,
+)
 ROWS = dict((row.ident, row) for family in FAMILIES for row in family.ROWS)
 OTHER = "550.54.15"
 GONE = object()
 
 
 def put(document, path, content):
-    """Set what lies at a dotted path; parts that are numbers count in a list, and a part may be quoted by being given as a tuple."""
+    """Set what lies at a dotted path; parts that are numbers count in a list, and a part may be quoted by being given
+    as a tuple.
+    """
     path = path if isinstance(path, tuple) else tuple(path.split("."))
     for key in path[:-1]:
         document = document[int(key) if isinstance(document, list) else key]
@@ -50,7 +74,10 @@ def put(document, path, content):
 
 
 def judge(ident, now=None, old=None, limits=None, index=0, **options):
-    """The checks of one row. NOW and OLD change the healthy reading and the baseline; OLD=False is no baseline at all."""
+    """The checks of one row.
+
+    NOW and OLD change the healthy reading and the baseline; OLD=False is no baseline at all.
+    """
     reading = readings.reading()
     baseline = None if old is False else readings.baseline()
     for path, content in (now or {}).items():
@@ -60,8 +87,17 @@ def judge(ident, now=None, old=None, limits=None, index=0, **options):
     for path, content in (old or {}).items():
         put(baseline, path, content)
     sections = dict((key, reading.get(key)) for key in ("snapshot", "audit", "system", "kernel_log"))
-    ctx = model.Context(reading=reading, smoke=None, baseline=baseline, policy=policy.complete(dict(limits or {})), tables={},
-                        expected_driver=options.get("expected_driver"), phase=options.get("phase", "adhoc"), expect=options.get("expect", {}), **sections)
+    ctx = model.Context(
+        reading=reading,
+        smoke=None,
+        baseline=baseline,
+        policy=policy.complete(dict(limits or {})),
+        tables={},
+        expected_driver=options.get("expected_driver"),
+        phase=options.get("phase", "adhoc"),
+        expect=options.get("expect", {}),
+        **sections,
+    )
     row = ROWS[ident]
     answer = row.judge(ctx) if row.scope == "node" else row.judge(ctx, reading["snapshot"]["gpus"][index])
     answer = [answer] if isinstance(answer, dict) else answer
@@ -77,17 +113,25 @@ def judge(ident, now=None, old=None, limits=None, index=0, **options):
 
 def said(ident, *arguments, **options):
     """status of the only check, with a star for a notice"""
-    check, = judge(ident, *arguments, **options)
+    (check,) = judge(ident, *arguments, **options)
     return check["status"] + ("*" if check["notice"] else "")
 
 
 def of_entity(answer, entity):
-    check, = [check for check in answer if check["entity"] == entity]
+    (check,) = [check for check in answer if check["entity"] == entity]
     return check["status"] + ("*" if check["notice"] else "")
 
 
-NOT_ASKED = ("node.imex", "node.imex_version", "node.cdi", "node.infiniband_active", "node.cuda_toolkit", "node.nvlink_managers", "node.nvlink_modules",
-             "node.nvlsm")
+NOT_ASKED = (
+    "node.imex",
+    "node.imex_version",
+    "node.cdi",
+    "node.infiniband_active",
+    "node.cuda_toolkit",
+    "node.nvlink_managers",
+    "node.nvlink_modules",
+    "node.nvlsm",
+)
 
 
 @pytest.mark.parametrize("ident", sorted(ROWS))
@@ -116,61 +160,87 @@ def test_a_section_that_is_damaged_never_passes(ident, damage):
             continue  # what the GPUs are only adds to the check
         reading = readings.reading()
         reading[section] = damage
-        sections = dict((key, reading[key] if isinstance(reading[key], dict) else None) for key in ("snapshot", "audit", "system", "kernel_log"))
-        ctx = model.Context(reading=reading, smoke=None, baseline=readings.baseline(boot_id="x"), policy=policy.complete(limits), tables={},
-                            expected_driver=None, phase="adhoc", expect={}, **sections)
-        answer = ROWS[ident].judge(ctx) if ROWS[ident].scope == "node" else ROWS[ident].judge(ctx, reading["snapshot"]["gpus"][0])
+        sections = dict(
+            (key, reading[key] if isinstance(reading[key], dict) else None)
+            for key in ("snapshot", "audit", "system", "kernel_log")
+        )
+        ctx = model.Context(
+            reading=reading,
+            smoke=None,
+            baseline=readings.baseline(boot_id="x"),
+            policy=policy.complete(limits),
+            tables={},
+            expected_driver=None,
+            phase="adhoc",
+            expect={},
+            **sections,
+        )
+        answer = (
+            ROWS[ident].judge(ctx)
+            if ROWS[ident].scope == "node"
+            else ROWS[ident].judge(ctx, reading["snapshot"]["gpus"][0])
+        )
         answer = [answer] if isinstance(answer, dict) else answer
         assert answer and any(check["status"] in ("unknown", "fail") for check in answer), (ident, section)
 
 
 # ---- NVML and versions ----
 
-@pytest.mark.parametrize(("now", "expected"), [
-    ({}, "pass"),
-    ({"snapshot.nvml.rc": 18, "snapshot.status": "nvml_error"}, "fail"),
-    ({"audit.versions.library": OTHER}, "fail"),
-    ({"audit.versions.library": OTHER, "snapshot.nvml.rc": None}, "fail"),
-    ({"audit.versions.library": None}, "unknown"),
-    ({"audit.versions.loaded": None}, "unknown"),
-    ({"snapshot.nvml.rc": 9}, "unknown"),
-    ({"snapshot.nvml.rc": False}, "unknown"),
-    ({"snapshot.nvml": GONE}, "unknown"),
-])
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ({}, "pass"),
+        ({"snapshot.nvml.rc": 18, "snapshot.status": "nvml_error"}, "fail"),
+        ({"audit.versions.library": OTHER}, "fail"),
+        ({"audit.versions.library": OTHER, "snapshot.nvml.rc": None}, "fail"),
+        ({"audit.versions.library": None}, "unknown"),
+        ({"audit.versions.loaded": None}, "unknown"),
+        ({"snapshot.nvml.rc": 9}, "unknown"),
+        ({"snapshot.nvml.rc": False}, "unknown"),
+        ({"snapshot.nvml": GONE}, "unknown"),
+    ],
+)
 def test_library_and_module(now, expected):
     assert said("nvml.library_match", now) == expected
 
 
-@pytest.mark.parametrize(("now", "old", "options", "expected"), [
-    ({}, {}, {}, "pass"),
-    ({}, {}, {"expected_driver": DRIVER}, "pass"),
-    ({}, {}, {"expected_driver": OTHER}, "fail"),
-    ({"audit.versions.driver_packages": {"nvidia-smi": OTHER, "nvidia-kernel-dkms": DRIVER}}, {}, {}, "fail"),
-    ({"audit.versions.driver_packages": {}}, {}, {}, "fail"),
-    ({"audit.versions.driver_packages": {}}, False, {}, "not_applicable"),
-    ({"audit.versions.driver_packages": None}, {}, {}, "unknown"),
-    ({"audit.versions.driver_packages": GONE}, {}, {}, "unknown"),
-    ({"audit.versions.loaded": None}, {}, {}, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "options", "expected"),
+    [
+        ({}, {}, {}, "pass"),
+        ({}, {}, {"expected_driver": DRIVER}, "pass"),
+        ({}, {}, {"expected_driver": OTHER}, "fail"),
+        ({"audit.versions.driver_packages": {"nvidia-smi": OTHER, "nvidia-kernel-dkms": DRIVER}}, {}, {}, "fail"),
+        ({"audit.versions.driver_packages": {}}, {}, {}, "fail"),
+        ({"audit.versions.driver_packages": {}}, False, {}, "not_applicable"),
+        ({"audit.versions.driver_packages": None}, {}, {}, "unknown"),
+        ({"audit.versions.driver_packages": GONE}, {}, {}, "unknown"),
+        ({"audit.versions.loaded": None}, {}, {}, "unknown"),
+    ],
+)
 def test_packages(now, old, options, expected):
     assert said("driver.packages", now, old, **options) == expected
 
 
-@pytest.mark.parametrize(("now", "expected", "named"), [
-    ({}, "pass", ""),
-    ({"system.libcuda.version": OTHER}, "fail", "libcuda is " + OTHER),
-    ({"system.fabricmanager.version": OTHER}, "fail", "the fabric manager is " + OTHER),
-    ({"audit.versions.library": OTHER}, "fail", "libnvidia-ml is " + OTHER),
-    ({"snapshot.system.driver_version": value(OTHER)}, "fail", "NVML talks to is " + OTHER),
-    ({"audit.versions.modules": {KERNEL: {"version": OTHER}}}, "fail", "on disk"),
-    ({"system.libcuda.version": None}, "unknown", "libcuda"),
-    ({"system.fabricmanager.version": None}, "unknown", "fabric manager"),
-    ({"system.fabricmanager": {"present": False, "version": None}}, "pass", ""),
-    ({"audit.versions.loaded": None}, "unknown", "the loaded kernel module"),
-    ({"audit.versions.loaded": None, "system.libcuda.version": OTHER}, "fail", "libcuda is"),
-])
+@pytest.mark.parametrize(
+    ("now", "expected", "named"),
+    [
+        ({}, "pass", ""),
+        ({"system.libcuda.version": OTHER}, "fail", "libcuda is " + OTHER),
+        ({"system.fabricmanager.version": OTHER}, "fail", "the fabric manager is " + OTHER),
+        ({"audit.versions.library": OTHER}, "fail", "libnvidia-ml is " + OTHER),
+        ({"snapshot.system.driver_version": value(OTHER)}, "fail", "NVML talks to is " + OTHER),
+        ({"audit.versions.modules": {KERNEL: {"version": OTHER}}}, "fail", "on disk"),
+        ({"system.libcuda.version": None}, "unknown", "libcuda"),
+        ({"system.fabricmanager.version": None}, "unknown", "fabric manager"),
+        ({"system.fabricmanager": {"present": False, "version": None}}, "pass", ""),
+        ({"audit.versions.loaded": None}, "unknown", "the loaded kernel module"),
+        ({"audit.versions.loaded": None, "system.libcuda.version": OTHER}, "fail", "libcuda is"),
+    ],
+)
 def test_all_versions_agree(now, expected, named):
-    check, = judge("driver.versions_agree", now)
+    (check,) = judge("driver.versions_agree", now)
     assert check["status"] == expected and named in check["message"]
 
 
@@ -185,46 +255,63 @@ def unit(**change):
 
 def test_what_is_watched_is_what_is_read():
     assert set(unit_reader.WATCHED) == set(readings.UNITS)
-    assert all(unit_reader.read(lambda argv, timeout: (0, "Id=x.service\n", "")).get(name, 0) is None for name in unit_reader.WATCHED)
+    assert all(
+        unit_reader.read(lambda argv, timeout: (0, "Id=x.service\n", "")).get(name, 0) is None
+        for name in unit_reader.WATCHED
+    )
 
 
-@pytest.mark.parametrize(("now", "old", "expected"), [
-    (RUNNING, RUNNING, "pass"),
-    (RUNNING, NOT_INSTALLED, "pass"),
-    (unit(active="reloading", sub="reload"), RUNNING, "pass"),
-    (unit(active="active", sub="exited"), unit(active="active", sub="exited"), "pass"),
-    (unit(active="inactive", sub="dead"), unit(active="inactive", sub="dead"), "pass"),
-    (unit(active="inactive", sub="dead"), NOT_INSTALLED, "pass"),
-    (unit(active="inactive", sub="dead"), RUNNING, "fail"),
-    (unit(active="failed", sub="failed", result="exit-code"), RUNNING, "fail"),
-    (unit(active="failed", sub="failed", result="exit-code"), unit(active="failed"), "fail"),
-    (unit(active="failed", sub="failed", result="exit-code"), NOT_INSTALLED, "fail"),
-    (unit(active="activating", sub="auto-restart", result="exit-code"), RUNNING, "fail"),
-    (unit(load="error"), RUNNING, "fail"),
-    (unit(load="masked", active="inactive"), RUNNING, "fail"),
-    (unit(load="masked", active="inactive", enabled="masked"), unit(load="masked", active="inactive", enabled="masked"), "pass"),
-    (NOT_INSTALLED, RUNNING, "fail"),
-    (NOT_INSTALLED, unit(active="inactive"), "fail"),
-    (unit(enabled="disabled"), RUNNING, "pass*"),
-    (unit(enabled="disabled"), unit(enabled="disabled"), "pass"),
-    (unit(active="activating", sub="start"), RUNNING, "unknown"),
-    (unit(active="deactivating", sub="stop"), RUNNING, "unknown"),
-    (unit(active="novel"), RUNNING, "unknown"),
-    (None, RUNNING, "unknown"),
-    (None, NOT_INSTALLED, "unknown"),
-    (GONE, NOT_INSTALLED, "unknown"),
-    ({"load": "loaded"}, RUNNING, "unknown"),
-    (RUNNING, None, "unknown"),
-    (RUNNING, GONE, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "expected"),
+    [
+        (RUNNING, RUNNING, "pass"),
+        (RUNNING, NOT_INSTALLED, "pass"),
+        (unit(active="reloading", sub="reload"), RUNNING, "pass"),
+        (unit(active="active", sub="exited"), unit(active="active", sub="exited"), "pass"),
+        (unit(active="inactive", sub="dead"), unit(active="inactive", sub="dead"), "pass"),
+        (unit(active="inactive", sub="dead"), NOT_INSTALLED, "pass"),
+        (unit(active="inactive", sub="dead"), RUNNING, "fail"),
+        (unit(active="failed", sub="failed", result="exit-code"), RUNNING, "fail"),
+        (unit(active="failed", sub="failed", result="exit-code"), unit(active="failed"), "fail"),
+        (unit(active="failed", sub="failed", result="exit-code"), NOT_INSTALLED, "fail"),
+        (unit(active="activating", sub="auto-restart", result="exit-code"), RUNNING, "fail"),
+        (unit(load="error"), RUNNING, "fail"),
+        (unit(load="masked", active="inactive"), RUNNING, "fail"),
+        (
+            unit(load="masked", active="inactive", enabled="masked"),
+            unit(load="masked", active="inactive", enabled="masked"),
+            "pass",
+        ),
+        (NOT_INSTALLED, RUNNING, "fail"),
+        (NOT_INSTALLED, unit(active="inactive"), "fail"),
+        (unit(enabled="disabled"), RUNNING, "pass*"),
+        (unit(enabled="disabled"), unit(enabled="disabled"), "pass"),
+        (unit(active="activating", sub="start"), RUNNING, "unknown"),
+        (unit(active="deactivating", sub="stop"), RUNNING, "unknown"),
+        (unit(active="novel"), RUNNING, "unknown"),
+        (None, RUNNING, "unknown"),
+        (None, NOT_INSTALLED, "unknown"),
+        (GONE, NOT_INSTALLED, "unknown"),
+        ({"load": "loaded"}, RUNNING, "unknown"),
+        (RUNNING, None, "unknown"),
+        (RUNNING, GONE, "unknown"),
+    ],
+)
 def test_a_unit(now, old, expected):
     answer = judge("node.units", {("system", "units", UNIT): now}, {("system", "units", UNIT): old})
     assert of_entity(answer, UNIT) == expected
 
 
-@pytest.mark.parametrize(("now", "expected"), [
-    (RUNNING, "pass"), (unit(active="inactive"), "pass"), (unit(active="failed"), "fail"), (unit(active="activating", sub="start"), "unknown"),
-    (None, "unknown")])
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        (RUNNING, "pass"),
+        (unit(active="inactive"), "pass"),
+        (unit(active="failed"), "fail"),
+        (unit(active="activating", sub="start"), "unknown"),
+        (None, "unknown"),
+    ],
+)
 def test_a_unit_without_a_baseline(now, expected):
     assert of_entity(judge("node.units", {("system", "units", UNIT): now}, False), UNIT) == expected
 
@@ -234,7 +321,12 @@ def test_units_that_are_not_there_or_not_known():
     assert said("node.units", {}, {"system.units": None}) == "unknown"
     nothing = dict((name, NOT_INSTALLED) for name in readings.UNITS)
     assert said("node.units", {"system.units": nothing}, {"system.units": nothing}) == "not_applicable"
-    assert of_entity(judge("node.units", {}, {("system", "units", "gpufleet-mig.service"): RUNNING}), "gpufleet-mig.service") == "unknown"
+    assert (
+        of_entity(
+            judge("node.units", {}, {("system", "units", "gpufleet-mig.service"): RUNNING}), "gpufleet-mig.service"
+        )
+        == "unknown"
+    )
     extra = {("system", "units", "gpufleet-mig.service"): unit(active="failed")}
     assert of_entity(judge("node.units", extra, False), "gpufleet-mig.service") == "fail"
 
@@ -245,150 +337,191 @@ FM = ("system", "units", "nvidia-fabricmanager.service")
 IMEX = ("system", "units", "nvidia-imex.service")
 
 
-@pytest.mark.parametrize(("now", "old", "expected"), [
-    ({}, {}, "pass"),
-    ({}, False, "not_applicable"),
-    ({"system.nvswitches": []}, {"system.nvswitches": []}, "not_applicable"),
-    ({"system.nvswitches": []}, {}, "fail"),
-    ({"system.nvswitches": [{"address": "0000:08:00.0"}]}, {}, "fail"),
-    ({"system.nvswitches": [{"address": "00000000:07:00.0"}, {"address": "0000:08:00.0"}]}, {}, "pass"),
-    ({"system.nvswitches": None}, {}, "unknown"),
-    ({}, {"system.nvswitches": None}, "unknown"),
-    ({}, {"system": None}, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "expected"),
+    [
+        ({}, {}, "pass"),
+        ({}, False, "not_applicable"),
+        ({"system.nvswitches": []}, {"system.nvswitches": []}, "not_applicable"),
+        ({"system.nvswitches": []}, {}, "fail"),
+        ({"system.nvswitches": [{"address": "0000:08:00.0"}]}, {}, "fail"),
+        ({"system.nvswitches": [{"address": "00000000:07:00.0"}, {"address": "0000:08:00.0"}]}, {}, "pass"),
+        ({"system.nvswitches": None}, {}, "unknown"),
+        ({}, {"system.nvswitches": None}, "unknown"),
+        ({}, {"system": None}, "unknown"),
+    ],
+)
 def test_nvswitches(now, old, expected):
     assert said("node.nvswitches", now, old) == expected
 
 
-@pytest.mark.parametrize(("now", "old", "expected"), [
-    ({}, {}, "pass"),
-    ({}, False, "pass"),
-    ({FM: unit(active="inactive")}, {}, "fail"),
-    ({FM: unit(active="activating", sub="start")}, {}, "fail"),
-    ({FM: NOT_INSTALLED}, False, "fail"),
-    ({FM: None}, {}, "unknown"),
-    ({"system.units": None}, {}, "unknown"),
-    ({"system.nvswitches": None}, {}, "unknown"),
-    ({"system.nvswitches": [], FM: NOT_INSTALLED}, {"system.nvswitches": []}, "not_applicable"),
-    ({"system.nvswitches": [], FM: NOT_INSTALLED}, {}, "fail"),
-    ({"system.nvswitches": [], FM: NOT_INSTALLED}, False, "not_applicable"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "expected"),
+    [
+        ({}, {}, "pass"),
+        ({}, False, "pass"),
+        ({FM: unit(active="inactive")}, {}, "fail"),
+        ({FM: unit(active="activating", sub="start")}, {}, "fail"),
+        ({FM: NOT_INSTALLED}, False, "fail"),
+        ({FM: None}, {}, "unknown"),
+        ({"system.units": None}, {}, "unknown"),
+        ({"system.nvswitches": None}, {}, "unknown"),
+        ({"system.nvswitches": [], FM: NOT_INSTALLED}, {"system.nvswitches": []}, "not_applicable"),
+        ({"system.nvswitches": [], FM: NOT_INSTALLED}, {}, "fail"),
+        ({"system.nvswitches": [], FM: NOT_INSTALLED}, False, "not_applicable"),
+    ],
+)
 def test_fabric_manager(now, old, expected):
     assert said("node.fabric_manager", now, old) == expected
 
 
 # ---- the switches of NVLink 5 ----
 
-ADAPTERS = {"found": [{"address": "0000:05:00.0", "device": "0x1021"}, {"address": "0000:06:00.0", "device": "0x1021"}], "unread": []}
+ADAPTERS = {
+    "found": [{"address": "0000:05:00.0", "device": "0x1021"}, {"address": "0000:06:00.0", "device": "0x1021"}],
+    "unread": [],
+}
 # A board without NVSwitches on the bus, and what its adapters tell.
 NO_SWITCH = {"system.nvswitches": []}
-NVLINK_5 = dict(NO_SWITCH, **{"system.nvlink_managers": ADAPTERS, "system.modules": ["mlx5_core", "ib_umad", "nvidia"],
-                              "system.nvlsm": {"present": True, "running": True}})
+NVLINK_5 = dict(
+    NO_SWITCH,
+    **{
+        "system.nvlink_managers": ADAPTERS,
+        "system.modules": ["mlx5_core", "ib_umad", "nvidia"],
+        "system.nvlsm": {"present": True, "running": True},
+    },
+)
 SILENT = dict(NO_SWITCH, **{"system.nvlink_managers": {"found": [], "unread": ["0000:05:00.0"]}})
 NO_FABRIC = dict(("snapshot.gpus.%d.fabric" % index, failed(3)) for index in (0, 1))
 STATE_0 = dict(("snapshot.gpus.%d.fabric.value.state" % index, 0) for index in (0, 1))
 
 
-@pytest.mark.parametrize(("now", "old", "expected"), [
-    (NVLINK_5, NVLINK_5, "pass"),
-    (NVLINK_5, False, "pass"),
-    ({**NVLINK_5, FM: NOT_INSTALLED}, False, "fail"),
-    ({**NVLINK_5, FM: unit(active="inactive")}, NVLINK_5, "fail"),
-    ({**NVLINK_5, FM: None}, NVLINK_5, "unknown"),
-    # The adapters left, and what they needed is needed still.
-    ({**NO_SWITCH, FM: NOT_INSTALLED}, NVLINK_5, "fail"),
-    (dict(NO_SWITCH, **{"system.nvlink_managers": None}), False, "unknown"),
-    (dict(NO_SWITCH, **{"system.nvlink_managers": {}}), False, "unknown"),
-    (dict(NO_SWITCH, **{"system.nvlink_managers": {"found": []}}), False, "unknown"),
-    (SILENT, False, "unknown"),
-    (dict(SILENT, **NO_FABRIC), False, "not_applicable"),
-    (dict(SILENT, **STATE_0), False, "not_applicable"),
-    (dict(SILENT, **{"snapshot.gpus.0.fabric": failed(3)}), False, "unknown"),
-    (dict(SILENT, **{"snapshot.gpus": []}), False, "unknown"),
-    (dict(NVLINK_5, **{"system.nvlink_managers": dict(ADAPTERS, unread=["0000:07:00.0"])}), False, "pass"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "expected"),
+    [
+        (NVLINK_5, NVLINK_5, "pass"),
+        (NVLINK_5, False, "pass"),
+        ({**NVLINK_5, FM: NOT_INSTALLED}, False, "fail"),
+        ({**NVLINK_5, FM: unit(active="inactive")}, NVLINK_5, "fail"),
+        ({**NVLINK_5, FM: None}, NVLINK_5, "unknown"),
+        # The adapters left, and what they needed is needed still.
+        ({**NO_SWITCH, FM: NOT_INSTALLED}, NVLINK_5, "fail"),
+        (dict(NO_SWITCH, **{"system.nvlink_managers": None}), False, "unknown"),
+        (dict(NO_SWITCH, **{"system.nvlink_managers": {}}), False, "unknown"),
+        (dict(NO_SWITCH, **{"system.nvlink_managers": {"found": []}}), False, "unknown"),
+        (SILENT, False, "unknown"),
+        (dict(SILENT, **NO_FABRIC), False, "not_applicable"),
+        (dict(SILENT, **STATE_0), False, "not_applicable"),
+        (dict(SILENT, **{"snapshot.gpus.0.fabric": failed(3)}), False, "unknown"),
+        (dict(SILENT, **{"snapshot.gpus": []}), False, "unknown"),
+        (dict(NVLINK_5, **{"system.nvlink_managers": dict(ADAPTERS, unread=["0000:07:00.0"])}), False, "pass"),
+    ],
+)
 def test_a_fabric_manager_is_needed_where_nvlink_switches_are_managed(now, old, expected):
     assert said("node.fabric_manager", now, old) == expected
 
 
-@pytest.mark.parametrize(("now", "old", "expected"), [
-    (NVLINK_5, NVLINK_5, "pass"),
-    (NVLINK_5, False, "not_applicable"),
-    (NVLINK_5, {"system.nvlink_managers": None}, "unknown"),
-    (NO_SWITCH, {"system.nvlink_managers": None}, "unknown"),
-    (NO_SWITCH, NVLINK_5, "fail"),
-    (dict(NVLINK_5, **{"system.nvlink_managers": dict(ADAPTERS, found=ADAPTERS["found"][:1])}), NVLINK_5, "fail"),
-    (SILENT, NVLINK_5, "unknown"),
-    (dict(NO_SWITCH, **{"system.nvlink_managers": None}), NVLINK_5, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "expected"),
+    [
+        (NVLINK_5, NVLINK_5, "pass"),
+        (NVLINK_5, False, "not_applicable"),
+        (NVLINK_5, {"system.nvlink_managers": None}, "unknown"),
+        (NO_SWITCH, {"system.nvlink_managers": None}, "unknown"),
+        (NO_SWITCH, NVLINK_5, "fail"),
+        (dict(NVLINK_5, **{"system.nvlink_managers": dict(ADAPTERS, found=ADAPTERS["found"][:1])}), NVLINK_5, "fail"),
+        (SILENT, NVLINK_5, "unknown"),
+        (dict(NO_SWITCH, **{"system.nvlink_managers": None}), NVLINK_5, "unknown"),
+    ],
+)
 def test_the_adapters_of_the_nvlink_switches(now, old, expected):
     assert said("node.nvlink_managers", now, old) == expected
 
 
-@pytest.mark.parametrize(("change", "expected"), [
-    ({}, "pass"),
-    ({"system.modules": ["mlx5_core", "nvidia"]}, "fail"),
-    ({"system.modules": ["ib_umad", "nvidia"]}, "fail"),
-    ({"system.modules": None}, "unknown"),
-    ({"system.nvlink_managers": None}, "unknown"),
-    ({"system.nvlink_managers": {"found": [], "unread": []}, "system.modules": []}, "not_applicable"),
-])
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, "pass"),
+        ({"system.modules": ["mlx5_core", "nvidia"]}, "fail"),
+        ({"system.modules": ["ib_umad", "nvidia"]}, "fail"),
+        ({"system.modules": None}, "unknown"),
+        ({"system.nvlink_managers": None}, "unknown"),
+        ({"system.nvlink_managers": {"found": [], "unread": []}, "system.modules": []}, "not_applicable"),
+    ],
+)
 def test_the_modules_of_the_nvlink_switches(change, expected):
     assert said("node.nvlink_modules", dict(NVLINK_5, **change), False) == expected
 
 
-@pytest.mark.parametrize(("manager", "expected"), [
-    ({"present": True, "running": True}, "pass"),
-    ({"present": False, "running": True}, "pass"),
-    ({"present": True, "running": False}, "fail"),
-    ({"present": False, "running": False}, "fail"),
-    ({"present": True, "running": None}, "unknown"),
-    ({"present": False, "running": None}, "unknown"),
-    (None, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("manager", "expected"),
+    [
+        ({"present": True, "running": True}, "pass"),
+        ({"present": False, "running": True}, "pass"),
+        ({"present": True, "running": False}, "fail"),
+        ({"present": False, "running": False}, "fail"),
+        ({"present": True, "running": None}, "unknown"),
+        ({"present": False, "running": None}, "unknown"),
+        (None, "unknown"),
+    ],
+)
 def test_the_nvlink_subnet_manager(manager, expected):
     assert said("node.nvlsm", dict(NVLINK_5, **{"system.nvlsm": manager}), False) == expected
     assert said("node.nvlsm", {"system.nvlsm": manager}, False) == "not_applicable"
 
 
-@pytest.mark.parametrize(("now", "old", "options", "expected"), [
-    ({}, {}, {}, "pass"),
-    (NVLINK_5, {}, {}, "pass"),
-    (dict(NVLINK_5, **{"system.fabricmanager.version": OTHER}), False, {}, "fail"),
-    ({"system.fabricmanager.version": OTHER}, {}, {}, "fail"),
-    ({}, {}, {"expected_driver": OTHER}, "fail"),
-    ({"system.fabricmanager": {"present": False, "version": None}}, {}, {}, "fail"),
-    ({"system.fabricmanager.version": None}, {}, {}, "unknown"),
-    ({"system.fabricmanager": None}, {}, {}, "unknown"),
-    ({"audit.versions.loaded": None}, {}, {}, "unknown"),
-    ({"system.nvswitches": None, FM: NOT_INSTALLED}, {}, {}, "unknown"),
-    ({"system.nvswitches": [], FM: NOT_INSTALLED, "system.fabricmanager.version": OTHER}, False, {}, "not_applicable"),
-    ({"system.nvswitches": [], "system.fabricmanager.version": OTHER}, False, {}, "fail"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "options", "expected"),
+    [
+        ({}, {}, {}, "pass"),
+        (NVLINK_5, {}, {}, "pass"),
+        (dict(NVLINK_5, **{"system.fabricmanager.version": OTHER}), False, {}, "fail"),
+        ({"system.fabricmanager.version": OTHER}, {}, {}, "fail"),
+        ({}, {}, {"expected_driver": OTHER}, "fail"),
+        ({"system.fabricmanager": {"present": False, "version": None}}, {}, {}, "fail"),
+        ({"system.fabricmanager.version": None}, {}, {}, "unknown"),
+        ({"system.fabricmanager": None}, {}, {}, "unknown"),
+        ({"audit.versions.loaded": None}, {}, {}, "unknown"),
+        ({"system.nvswitches": None, FM: NOT_INSTALLED}, {}, {}, "unknown"),
+        (
+            {"system.nvswitches": [], FM: NOT_INSTALLED, "system.fabricmanager.version": OTHER},
+            False,
+            {},
+            "not_applicable",
+        ),
+        ({"system.nvswitches": [], "system.fabricmanager.version": OTHER}, False, {}, "fail"),
+    ],
+)
 def test_the_version_of_the_fabric_manager(now, old, options, expected):
     assert said("node.fabric_manager_version", now, old, **options) == expected
 
 
-@pytest.mark.parametrize(("now", "asked", "expected"), [
-    ({IMEX: RUNNING}, 0, "not_applicable"),
-    ({IMEX: unit(active="failed")}, 0, "not_applicable"),
-    ({IMEX: RUNNING}, 1, "pass"),
-    ({IMEX: unit(active="inactive")}, 1, "fail"),
-    ({}, 1, "fail"),
-    ({IMEX: None}, 1, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("now", "asked", "expected"),
+    [
+        ({IMEX: RUNNING}, 0, "not_applicable"),
+        ({IMEX: unit(active="failed")}, 0, "not_applicable"),
+        ({IMEX: RUNNING}, 1, "pass"),
+        ({IMEX: unit(active="inactive")}, 1, "fail"),
+        ({}, 1, "fail"),
+        ({IMEX: None}, 1, "unknown"),
+    ],
+)
 def test_imex(now, asked, expected):
     assert said("node.imex", now, limits={"imex_required": asked}) == expected
 
 
-@pytest.mark.parametrize(("imex", "asked", "expected"), [
-    ({"present": True, "version": OTHER}, 0, "not_applicable"),
-    ({"present": True, "version": DRIVER}, 1, "pass"),
-    ({"present": True, "version": OTHER}, 1, "fail"),
-    ({"present": False, "version": None}, 1, "fail"),
-    ({"present": True, "version": None}, 1, "unknown"),
-    (None, 1, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("imex", "asked", "expected"),
+    [
+        ({"present": True, "version": OTHER}, 0, "not_applicable"),
+        ({"present": True, "version": DRIVER}, 1, "pass"),
+        ({"present": True, "version": OTHER}, 1, "fail"),
+        ({"present": False, "version": None}, 1, "fail"),
+        ({"present": True, "version": None}, 1, "unknown"),
+        (None, 1, "unknown"),
+    ],
+)
 def test_the_version_of_imex(imex, asked, expected):
     assert said("node.imex_version", {"system.imex": imex}, limits={"imex_required": asked}) == expected
 
@@ -402,27 +535,30 @@ def port(**change):
     return dict(readings.system()["infiniband"]["mlx5_0/1"], **change)
 
 
-@pytest.mark.parametrize(("now", "old", "expected"), [
-    (port(), port(), "pass"),
-    (port(rate="800 Gb/sec (4X XDR)"), port(), "pass"),
-    (port(rate="200 Gb/sec (2X NDR)"), port(), "fail"),
-    (port(rate="2.5 Gb/sec (1X SDR)"), port(rate="5 Gb/sec (1X DDR)"), "fail"),
-    (port(state="DOWN", phys_state="Polling"), port(), "fail"),
-    (port(state="INIT"), port(), "fail"),
-    (port(link_layer="Ethernet"), port(), "fail"),
-    (GONE, port(), "fail"),
-    (GONE, port(state="DOWN"), "pass*"),
-    (port(state="DOWN"), port(state="DOWN"), "pass"),
-    (port(), port(state="DOWN"), "pass"),
-    (port(state=None), port(), "unknown"),
-    (port(rate=None), port(), "unknown"),
-    (None, port(), "unknown"),
-    (port(), port(state=None), "unknown"),
-    (port(), port(rate=None), "unknown"),
-    (port(), None, "unknown"),
-    (port(), GONE, "pass"),
-    (port(state="DOWN"), GONE, "not_applicable"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "expected"),
+    [
+        (port(), port(), "pass"),
+        (port(rate="800 Gb/sec (4X XDR)"), port(), "pass"),
+        (port(rate="200 Gb/sec (2X NDR)"), port(), "fail"),
+        (port(rate="2.5 Gb/sec (1X SDR)"), port(rate="5 Gb/sec (1X DDR)"), "fail"),
+        (port(state="DOWN", phys_state="Polling"), port(), "fail"),
+        (port(state="INIT"), port(), "fail"),
+        (port(link_layer="Ethernet"), port(), "fail"),
+        (GONE, port(), "fail"),
+        (GONE, port(state="DOWN"), "pass*"),
+        (port(state="DOWN"), port(state="DOWN"), "pass"),
+        (port(), port(state="DOWN"), "pass"),
+        (port(state=None), port(), "unknown"),
+        (port(rate=None), port(), "unknown"),
+        (None, port(), "unknown"),
+        (port(), port(state=None), "unknown"),
+        (port(), port(rate=None), "unknown"),
+        (port(), None, "unknown"),
+        (port(), GONE, "pass"),
+        (port(state="DOWN"), GONE, "not_applicable"),
+    ],
+)
 def test_a_port(now, old, expected):
     assert said("node.infiniband", {PORT: now}, {PORT: old}) == expected
 
@@ -443,29 +579,35 @@ def test_ports_that_are_not_there_or_not_known():
     assert said("node.infiniband", {"system.infiniband": {"mlx5_0/?": None}}, False) == "unknown"
 
 
-@pytest.mark.parametrize(("now", "wanted", "expected"), [
-    ({}, 0, "not_applicable"),
-    ({}, 1, "pass"),
-    ({}, 2, "fail"),
-    ({PORT: port(state="DOWN")}, 1, "fail"),
-    ({PORT: port(state=None)}, 1, "unknown"),
-    ({"system.infiniband": None}, 1, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("now", "wanted", "expected"),
+    [
+        ({}, 0, "not_applicable"),
+        ({}, 1, "pass"),
+        ({}, 2, "fail"),
+        ({PORT: port(state="DOWN")}, 1, "fail"),
+        ({PORT: port(state=None)}, 1, "unknown"),
+        ({"system.infiniband": None}, 1, "unknown"),
+    ],
+)
 def test_as_many_ports_as_the_policy_asks_for(now, wanted, expected):
     assert said("node.infiniband_active", now, False, limits={"infiniband_active_ports_min": wanted}) == expected
 
 
-@pytest.mark.parametrize(("now", "old", "expected"), [
-    (["nvidia_peermem"], ["nvidia_peermem"], "pass"),
-    (["nvidia_peermem"], ["nv_peer_mem"], "pass"),
-    (["nvidia_peermem", "gdrdrv"], ["nvidia_peermem"], "pass"),
-    (["nvidia"], ["nvidia", "nvidia_peermem"], "fail"),
-    (["nvidia_peermem"], ["nvidia_peermem", "gdrdrv"], "fail"),
-    (["nvidia_peermem"], ["nvidia_peermem", "nvidia_fs"], "fail"),
-    (["nvidia"], ["nvidia"], "not_applicable"),
-    (None, ["nvidia_peermem"], "unknown"),
-    (["nvidia_peermem"], None, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "expected"),
+    [
+        (["nvidia_peermem"], ["nvidia_peermem"], "pass"),
+        (["nvidia_peermem"], ["nv_peer_mem"], "pass"),
+        (["nvidia_peermem", "gdrdrv"], ["nvidia_peermem"], "pass"),
+        (["nvidia"], ["nvidia", "nvidia_peermem"], "fail"),
+        (["nvidia_peermem"], ["nvidia_peermem", "gdrdrv"], "fail"),
+        (["nvidia_peermem"], ["nvidia_peermem", "nvidia_fs"], "fail"),
+        (["nvidia"], ["nvidia"], "not_applicable"),
+        (None, ["nvidia_peermem"], "unknown"),
+        (["nvidia_peermem"], None, "unknown"),
+    ],
+)
 def test_modules_for_direct_access(now, old, expected):
     assert said("node.gdr_modules", {"system.modules": now}, {"system.modules": old}) == expected
     assert said("node.gdr_modules", {"system.modules": now}, False) == ("unknown" if now is None else "not_applicable")
@@ -473,22 +615,40 @@ def test_modules_for_direct_access(now, old, expected):
 
 # ---- the driver's files ----
 
-@pytest.mark.parametrize(("now", "expected"), [
-    ({}, "pass"),
-    ({"audit.versions.gsp_firmware": [OTHER, DRIVER]}, "pass"),
-    ({"audit.versions.gsp_firmware": [OTHER]}, "fail"),
-    ({"audit.versions.gsp_firmware": []}, "fail"),
-    ({"audit.versions.gsp_firmware": None}, "unknown"),
-    ({"audit.versions.loaded": None}, "unknown"),
-    ({"audit.versions.loaded": "470.57.02", "audit.versions.gsp_firmware": []}, "not_applicable"),
-    ({"audit.versions.gsp_firmware": [], "audit.findings": [{"id": "gsp_firmware", "entity": "node", "status": "not_applicable"}]}, "not_applicable"),
-    ({"audit.versions.gsp_firmware": [], "audit.findings": [{"id": "gsp_firmware", "entity": "node", "status": "fail"}, "damaged"]}, "fail"),
-])
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ({}, "pass"),
+        ({"audit.versions.gsp_firmware": [OTHER, DRIVER]}, "pass"),
+        ({"audit.versions.gsp_firmware": [OTHER]}, "fail"),
+        ({"audit.versions.gsp_firmware": []}, "fail"),
+        ({"audit.versions.gsp_firmware": None}, "unknown"),
+        ({"audit.versions.loaded": None}, "unknown"),
+        ({"audit.versions.loaded": "470.57.02", "audit.versions.gsp_firmware": []}, "not_applicable"),
+        (
+            {
+                "audit.versions.gsp_firmware": [],
+                "audit.findings": [{"id": "gsp_firmware", "entity": "node", "status": "not_applicable"}],
+            },
+            "not_applicable",
+        ),
+        (
+            {
+                "audit.versions.gsp_firmware": [],
+                "audit.findings": [{"id": "gsp_firmware", "entity": "node", "status": "fail"}, "damaged"],
+            },
+            "fail",
+        ),
+    ],
+)
 def test_gsp_firmware_on_disk(now, expected):
     assert said("driver.gsp_firmware_file", now) == expected
 
 
-@pytest.mark.parametrize(("loaded", "expected"), [(False, "pass"), (True, "fail"), (None, "unknown"), (GONE, "unknown"), ("no", "unknown")])
+@pytest.mark.parametrize(
+    ("loaded", "expected"), [(False, "pass"), (True, "fail"), (None, "unknown"), (GONE, "unknown"), ("no", "unknown")]
+)
 def test_nouveau(loaded, expected):
     assert said("driver.nouveau", {"audit.nouveau_loaded": loaded}) == expected
 
@@ -500,42 +660,73 @@ def on_disk(licence):
     return {KERNEL: {"version": DRIVER, "license": licence}}
 
 
-@pytest.mark.parametrize(("now", "old", "expect", "expected"), [
-    ({}, {}, {}, "pass"),
-    ({}, False, {}, "pass"),
-    ({"audit.flavour": "open"}, {}, {}, "fail"),
-    ({}, {"audit.flavour": "open"}, {}, "fail"),
-    ({"audit.flavour": "open"}, {}, {"changes": ["audit.flavour"]}, "pass"),
-    ({"audit.flavour": "open"}, {}, {"changes": ["audit.*"]}, "pass"),
-    ({"audit.flavour": "open"}, {}, {"changes": ["units.*", 3]}, "fail"),
-    ({"audit.flavour": None}, {}, {}, "unknown"),
-    ({"audit.flavour": "odd"}, {}, {}, "unknown"),
-    ({}, {"audit.flavour": None}, {}, "unknown"),
-    (BLACKWELL, False, {}, "fail"),
-    (BLACKWELL, {}, {"changes": ["audit.flavour"]}, "fail"),
-    (dict(BLACKWELL, **{"audit.flavour": "open"}), False, {}, "pass"),
-    ({"audit.versions.modules": on_disk("Dual MIT/GPL")}, {}, {}, "fail"),
-    ({"audit.versions.modules": on_disk("Dual MIT/GPL")}, {}, {"changes": ["audit.flavour"]}, "pass"),
-    ({"audit.versions.modules": on_disk("Dual MIT/GPL")}, False, {}, "pass"),
-    ({"audit.versions.modules": on_disk("NVIDIA")}, {}, {}, "pass"),
-    ({"audit.versions.modules": on_disk(None)}, {}, {}, "pass"),
-    (dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("NVIDIA")}), False, {}, "fail"),
-    (dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("NVIDIA")}), {}, {"changes": ["audit.flavour"]}, "fail"),
-    (dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("Dual MIT/GPL")}), False, {}, "pass"),
-    ({"snapshot.gpus.0.architecture": value(0xFFFFFFFF)}, False, {}, "pass"),
-    ({"snapshot.gpus.0.architecture": failed(13)}, False, {}, "pass"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "expect", "expected"),
+    [
+        ({}, {}, {}, "pass"),
+        ({}, False, {}, "pass"),
+        ({"audit.flavour": "open"}, {}, {}, "fail"),
+        ({}, {"audit.flavour": "open"}, {}, "fail"),
+        ({"audit.flavour": "open"}, {}, {"changes": ["audit.flavour"]}, "pass"),
+        ({"audit.flavour": "open"}, {}, {"changes": ["audit.*"]}, "pass"),
+        ({"audit.flavour": "open"}, {}, {"changes": ["units.*", 3]}, "fail"),
+        ({"audit.flavour": None}, {}, {}, "unknown"),
+        ({"audit.flavour": "odd"}, {}, {}, "unknown"),
+        ({}, {"audit.flavour": None}, {}, "unknown"),
+        (BLACKWELL, False, {}, "fail"),
+        (BLACKWELL, {}, {"changes": ["audit.flavour"]}, "fail"),
+        (dict(BLACKWELL, **{"audit.flavour": "open"}), False, {}, "pass"),
+        ({"audit.versions.modules": on_disk("Dual MIT/GPL")}, {}, {}, "fail"),
+        ({"audit.versions.modules": on_disk("Dual MIT/GPL")}, {}, {"changes": ["audit.flavour"]}, "pass"),
+        ({"audit.versions.modules": on_disk("Dual MIT/GPL")}, False, {}, "pass"),
+        ({"audit.versions.modules": on_disk("NVIDIA")}, {}, {}, "pass"),
+        ({"audit.versions.modules": on_disk(None)}, {}, {}, "pass"),
+        (dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("NVIDIA")}), False, {}, "fail"),
+        (
+            dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("NVIDIA")}),
+            {},
+            {"changes": ["audit.flavour"]},
+            "fail",
+        ),
+        (
+            dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("Dual MIT/GPL")}),
+            False,
+            {},
+            "pass",
+        ),
+        ({"snapshot.gpus.0.architecture": value(0xFFFFFFFF)}, False, {}, "pass"),
+        ({"snapshot.gpus.0.architecture": failed(13)}, False, {}, "pass"),
+    ],
+)
 def test_the_kind_of_module(now, old, expect, expected):
     assert said("driver.flavour", now, old, expect=expect) == expected
 
 
 def dkms(status, kernel=KERNEL):
-    return {"id": "dkms_state", "entity": kernel, "status": status, "observed": None, "expected": None, "message": "The state.", "next_step": "Look."}
+    return {
+        "id": "dkms_state",
+        "entity": kernel,
+        "status": status,
+        "observed": None,
+        "expected": None,
+        "message": "The state.",
+        "next_step": "Look.",
+    }
 
 
-@pytest.mark.parametrize(("findings", "expected"), [
-    ([dkms("pass")], "pass"), ([dkms("fail")], "fail"), ([dkms("unknown")], "unknown"), ([dkms("not_applicable")], "not_applicable"),
-    ([dkms("pass", "6.1.0-1-amd64")], "unknown"), ([dkms("odd")], "unknown"), ([], "unknown"), (None, "unknown")])
+@pytest.mark.parametrize(
+    ("findings", "expected"),
+    [
+        ([dkms("pass")], "pass"),
+        ([dkms("fail")], "fail"),
+        ([dkms("unknown")], "unknown"),
+        ([dkms("not_applicable")], "not_applicable"),
+        ([dkms("pass", "6.1.0-1-amd64")], "unknown"),
+        ([dkms("odd")], "unknown"),
+        ([], "unknown"),
+        (None, "unknown"),
+    ],
+)
 def test_dkms(findings, expected):
     assert said("driver.dkms", {"audit.findings": findings}) == expected
 
@@ -547,31 +738,38 @@ def test_dkms_of_the_kernel_that_boots_next():
     assert said("driver.dkms", {"audit.kernel.next_boot": None}) == "unknown"
 
 
-@pytest.mark.parametrize(("safe", "findings", "expected"), [
-    (True, [], "pass"),
-    (False, [], "fail"),
-    (False, [dict(dkms("fail"), id="next_boot_kernel")], "fail"),
-    (False, [dict(dkms("unknown"), id="secure_boot")], "unknown"),
-    (False, [dict(dkms("unknown"), id="secure_boot"), dict(dkms("fail"), id="dpkg_interrupted")], "fail"),
-    (None, [], "unknown"),
-    ("yes", [], "unknown"),
-])
+@pytest.mark.parametrize(
+    ("safe", "findings", "expected"),
+    [
+        (True, [], "pass"),
+        (False, [], "fail"),
+        (False, [dict(dkms("fail"), id="next_boot_kernel")], "fail"),
+        (False, [dict(dkms("unknown"), id="secure_boot")], "unknown"),
+        (False, [dict(dkms("unknown"), id="secure_boot"), dict(dkms("fail"), id="dpkg_interrupted")], "fail"),
+        (None, [], "unknown"),
+        ("yes", [], "unknown"),
+    ],
+)
 def test_safe_to_reboot(safe, findings, expected):
     assert said("driver.reboot_safe", {"audit.reboot_safe": safe, "audit.findings": findings}) == expected
 
 
 # ---- CUDA ----
 
-@pytest.mark.parametrize(("now", "options", "expected"), [
-    ({}, {}, "pass"),
-    ({"system.libcuda.version": OTHER}, {}, "fail"),
-    ({}, {"expected_driver": OTHER}, "fail"),
-    ({"system.libcuda": {"path": None, "version": None, "candidates": []}}, {}, "fail"),
-    ({"system.libcuda": {"path": None, "version": None, "candidates": ["a", "b"]}}, {}, "unknown"),
-    ({"system.libcuda": None}, {}, "unknown"),
-    ({"system.libcuda": {}}, {}, "unknown"),
-    ({"audit.versions.loaded": None}, {}, "unknown"),
-])
+
+@pytest.mark.parametrize(
+    ("now", "options", "expected"),
+    [
+        ({}, {}, "pass"),
+        ({"system.libcuda.version": OTHER}, {}, "fail"),
+        ({}, {"expected_driver": OTHER}, "fail"),
+        ({"system.libcuda": {"path": None, "version": None, "candidates": []}}, {}, "fail"),
+        ({"system.libcuda": {"path": None, "version": None, "candidates": ["a", "b"]}}, {}, "unknown"),
+        ({"system.libcuda": None}, {}, "unknown"),
+        ({"system.libcuda": {}}, {}, "unknown"),
+        ({"audit.versions.loaded": None}, {}, "unknown"),
+    ],
+)
 def test_libcuda(now, options, expected):
     assert said("driver.libcuda", now, **options) == expected
 
@@ -580,17 +778,20 @@ def toolkit(version, path="/usr/local/cuda-12", compat=None):
     return {"path": path, "version": version, "compat": compat}
 
 
-@pytest.mark.parametrize(("found", "expected"), [
-    ([toolkit("12.2.1")], "pass"),
-    ([toolkit("11.8")], "pass"),
-    ([toolkit("12.4.1")], "pass*"),
-    ([toolkit("13.0")], "pass*"),
-    ([toolkit("13.0", compat="580.65.06")], "pass"),
-    ([toolkit("12.2"), toolkit("13.0", "/usr/local/cuda-13")], "pass*"),
-    ([toolkit(None)], "unknown"),
-    ([], "not_applicable"),
-    (None, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([toolkit("12.2.1")], "pass"),
+        ([toolkit("11.8")], "pass"),
+        ([toolkit("12.4.1")], "pass*"),
+        ([toolkit("13.0")], "pass*"),
+        ([toolkit("13.0", compat="580.65.06")], "pass"),
+        ([toolkit("12.2"), toolkit("13.0", "/usr/local/cuda-13")], "pass*"),
+        ([toolkit(None)], "unknown"),
+        ([], "not_applicable"),
+        (None, "unknown"),
+    ],
+)
 def test_toolkits(found, expected):
     assert said("node.cuda_toolkit", {"system.toolkit": found}, False) == expected
 
@@ -608,12 +809,16 @@ def test_toolkits_and_the_baseline():
     assert said("node.cuda_toolkit", dict(had, **{"snapshot.system.cuda_driver_version": failed(3)}), had) == "unknown"
 
 
-@pytest.mark.parametrize(("content", "expected"), [("12.2", (12, 2)), (12020, (12, 2)), (13000, (13, 0)), ("12", None), (True, None), (None, None), (0, None)])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [("12.2", (12, 2)), (12020, (12, 2)), (13000, (13, 0)), ("12", None), (True, None), (None, None), (0, None)],
+)
 def test_forms_of_the_cuda_version(content, expected):
     assert cuda.cuda_version(content) == expected
 
 
 # ---- device files ----
+
 
 def device(path="/dev/nvidia0", major=195, minor=0, **change):
     return dict(readings.device_node(path, major, minor), **change)
@@ -623,32 +828,53 @@ REAL = {"snapshot.simulated": False}
 NULL = device(major=1, minor=3)
 
 
-@pytest.mark.parametrize(("now", "expected"), [
-    ({}, "pass"),
-    ({"system.device_nodes.0": device(kind="file", major=None, minor=None)}, "fail"),
-    ({"system.device_nodes.0": device(kind="link")}, "fail"),
-    ({"system.device_nodes.0": device(kind=None, mode=None)}, "unknown"),
-    ({"system.device_nodes.0": device(major=240)}, "fail"),
-    ({"system.device_nodes.0": device(minor=1)}, "fail"),
-    ({"system.device_nodes.0": NULL}, "fail"),
-    ({"system.device_nodes.0": device(mode="0600")}, "fail"),
-    ({"system.device_nodes.0": device(mode="0777", uid=5)}, "pass"),
-    ({"system.device_nodes.0": device(mode="0666", gid=44)}, "pass"),
-    ({"system.device_nodes.0": device(mode=[])}, "unknown"),
-    ({"system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True}, "system.device_nodes.0": device(mode="0660", gid=44)}, "pass"),
-    ({"system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True}, "system.device_nodes.0": device(mode="0660")}, "fail"),
-    ({"system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True}}, "pass"),
-    ({"system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": False}, "system.device_nodes.0": device(mode="0600")}, "pass"),
-    ({"system.device_params": None}, "unknown"),
-    ({"system.device_numbers": None}, "unknown"),
-    ({"system.device_numbers": {}}, "fail"),
-    ({"system.device_numbers": {"nvidia": 195}}, "pass"),
-    ({"system.device_nodes.0": GONE}, "fail"),
-    ({"system.device_nodes": []}, "fail"),
-    ({"system.device_nodes": None}, "unknown"),
-    ({"snapshot.gpus.0.minor_number": failed(3)}, "fail"),
-    ({"snapshot.gpus.0.minor_number": value(9)}, "fail"),
-])
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ({}, "pass"),
+        ({"system.device_nodes.0": device(kind="file", major=None, minor=None)}, "fail"),
+        ({"system.device_nodes.0": device(kind="link")}, "fail"),
+        ({"system.device_nodes.0": device(kind=None, mode=None)}, "unknown"),
+        ({"system.device_nodes.0": device(major=240)}, "fail"),
+        ({"system.device_nodes.0": device(minor=1)}, "fail"),
+        ({"system.device_nodes.0": NULL}, "fail"),
+        ({"system.device_nodes.0": device(mode="0600")}, "fail"),
+        ({"system.device_nodes.0": device(mode="0777", uid=5)}, "pass"),
+        ({"system.device_nodes.0": device(mode="0666", gid=44)}, "pass"),
+        ({"system.device_nodes.0": device(mode=[])}, "unknown"),
+        (
+            {
+                "system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True},
+                "system.device_nodes.0": device(mode="0660", gid=44),
+            },
+            "pass",
+        ),
+        (
+            {
+                "system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True},
+                "system.device_nodes.0": device(mode="0660"),
+            },
+            "fail",
+        ),
+        ({"system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True}}, "pass"),
+        (
+            {
+                "system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": False},
+                "system.device_nodes.0": device(mode="0600"),
+            },
+            "pass",
+        ),
+        ({"system.device_params": None}, "unknown"),
+        ({"system.device_numbers": None}, "unknown"),
+        ({"system.device_numbers": {}}, "fail"),
+        ({"system.device_numbers": {"nvidia": 195}}, "pass"),
+        ({"system.device_nodes.0": GONE}, "fail"),
+        ({"system.device_nodes": []}, "fail"),
+        ({"system.device_nodes": None}, "unknown"),
+        ({"snapshot.gpus.0.minor_number": failed(3)}, "fail"),
+        ({"snapshot.gpus.0.minor_number": value(9)}, "fail"),
+    ],
+)
 def test_the_device_file_of_a_gpu(now, expected):
     assert said("gpu.device_node", dict(REAL, **now), {"snapshot.simulated": False}) == expected
 
@@ -664,28 +890,31 @@ def test_the_numbers_of_a_simulated_device_file_mean_nothing():
     assert said("gpu.device_node", {"system.device_nodes.0": device(mode="0600")}) == "fail"
 
 
-@pytest.mark.parametrize(("now", "old", "expected"), [
-    ({}, {}, "pass"),
-    ({}, False, "pass"),
-    ({"system.device_nodes.4": GONE}, {}, "fail"),
-    ({"system.device_nodes.4": GONE}, False, "fail"),
-    ({"system.device_nodes.4": device("/dev/nvidiactl", 195, 0)}, {}, "fail"),
-    ({"system.device_nodes.4": device("/dev/nvidiactl", 195, 255, mode="0600")}, {}, "fail"),
-    ({"system.device_nodes.5": device("/dev/nvidia-uvm", 507)}, {}, "fail"),
-    ({"system.device_nodes.5": GONE}, {}, "fail"),
-    ({"system.device_nodes.5": GONE, "system.modules": ["nvidia"]}, {}, "pass*"),
-    ({"system.device_nodes.5": GONE, "system.modules": ["nvidia"]}, False, "pass"),
-    ({"system.device_nodes.3": GONE}, {}, "fail"),
-    ({}, {"system.device_nodes.0": device("/dev/nvidia-nvswitch0")}, "fail"),
-    ({"system.device_nodes.0": device("/dev/nvidia-caps/nvidia-cap1", 999, mode="0400")}, False, "fail"),
-    ({"system.device_nodes.0": device("/dev/nvidia-caps/nvidia-cap1", 234, mode="0400")}, False, "pass"),
-    ({"system.device_nodes.4": device("/dev/nvidiactl", kind=None, mode=None)}, {}, "unknown"),
-    ({"system.device_nodes": None}, {}, "unknown"),
-    ({"system.modules": None}, {}, "unknown"),
-    ({"system.device_params": None}, {}, "unknown"),
-    ({"system.device_numbers": None}, {}, "unknown"),
-    ({}, {"system.device_nodes": None}, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "expected"),
+    [
+        ({}, {}, "pass"),
+        ({}, False, "pass"),
+        ({"system.device_nodes.4": GONE}, {}, "fail"),
+        ({"system.device_nodes.4": GONE}, False, "fail"),
+        ({"system.device_nodes.4": device("/dev/nvidiactl", 195, 0)}, {}, "fail"),
+        ({"system.device_nodes.4": device("/dev/nvidiactl", 195, 255, mode="0600")}, {}, "fail"),
+        ({"system.device_nodes.5": device("/dev/nvidia-uvm", 507)}, {}, "fail"),
+        ({"system.device_nodes.5": GONE}, {}, "fail"),
+        ({"system.device_nodes.5": GONE, "system.modules": ["nvidia"]}, {}, "pass*"),
+        ({"system.device_nodes.5": GONE, "system.modules": ["nvidia"]}, False, "pass"),
+        ({"system.device_nodes.3": GONE}, {}, "fail"),
+        ({}, {"system.device_nodes.0": device("/dev/nvidia-nvswitch0")}, "fail"),
+        ({"system.device_nodes.0": device("/dev/nvidia-caps/nvidia-cap1", 999, mode="0400")}, False, "fail"),
+        ({"system.device_nodes.0": device("/dev/nvidia-caps/nvidia-cap1", 234, mode="0400")}, False, "pass"),
+        ({"system.device_nodes.4": device("/dev/nvidiactl", kind=None, mode=None)}, {}, "unknown"),
+        ({"system.device_nodes": None}, {}, "unknown"),
+        ({"system.modules": None}, {}, "unknown"),
+        ({"system.device_params": None}, {}, "unknown"),
+        ({"system.device_numbers": None}, {}, "unknown"),
+        ({}, {"system.device_nodes": None}, "unknown"),
+    ],
+)
 def test_the_other_device_files(now, old, expected):
     assert said("node.device_nodes", dict(REAL, **now), old) == expected
 
@@ -696,63 +925,81 @@ BOTH = [readings.uuid(index) for index in (0, 1)]
 
 
 def spec(**change):
-    return dict({"path": "/etc/cdi/nvidia.yaml", "kind": "nvidia.com/gpu", "devices": ["0", "1", "all"] + BOTH, "versions": [DRIVER], "missing": []}, **change)
+    return dict(
+        {
+            "path": "/etc/cdi/nvidia.yaml",
+            "kind": "nvidia.com/gpu",
+            "devices": ["0", "1", "all"] + BOTH,
+            "versions": [DRIVER],
+            "missing": [],
+        },
+        **change,
+    )
 
 
-@pytest.mark.parametrize(("specs", "expected"), [
-    ([spec()], "pass"),
-    ([spec(), spec(kind="example.com/nic", devices=[], missing=["/x"])], "pass"),
-    ([spec(versions=[])], "pass"),
-    ([spec(versions=[OTHER])], "fail"),
-    ([spec(versions=[DRIVER, OTHER])], "fail"),
-    ([spec(missing=["/dev/nvidia7"])], "fail"),
-    ([spec(devices=[])], "fail"),
-    ([spec(kind="example.com/nic")], "fail"),
-    ([], "fail"),
-    ([spec(kind=None, devices=None, versions=None, missing=None)], "unknown"),
-    ([spec(versions=None)], "unknown"),
-    (None, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("specs", "expected"),
+    [
+        ([spec()], "pass"),
+        ([spec(), spec(kind="example.com/nic", devices=[], missing=["/x"])], "pass"),
+        ([spec(versions=[])], "pass"),
+        ([spec(versions=[OTHER])], "fail"),
+        ([spec(versions=[DRIVER, OTHER])], "fail"),
+        ([spec(missing=["/dev/nvidia7"])], "fail"),
+        ([spec(devices=[])], "fail"),
+        ([spec(kind="example.com/nic")], "fail"),
+        ([], "fail"),
+        ([spec(kind=None, devices=None, versions=None, missing=None)], "unknown"),
+        ([spec(versions=None)], "unknown"),
+        (None, "unknown"),
+    ],
+)
 def test_cdi(specs, expected):
     assert said("node.cdi", {"system.cdi": {"specs": specs}}, limits={"cdi_required": 1}) == expected
     assert said("node.cdi", {"system.cdi": {"specs": specs}}) == "not_applicable"
 
 
 def mig(*uuids):
-    return {"snapshot.gpus.1.mig_mode_current": value(1), "snapshot.gpus.1.mig_instances": value([{"uuid": uuid} for uuid in uuids])}
+    return {
+        "snapshot.gpus.1.mig_mode_current": value(1),
+        "snapshot.gpus.1.mig_instances": value([{"uuid": uuid} for uuid in uuids]),
+    }
 
 
-@pytest.mark.parametrize(("devices", "now", "expected"), [
-    (BOTH, {}, "pass"),
-    (["0", "1"], {}, "pass"),
-    (["gpu0", "gpu1", "all"], {}, "pass"),
-    (["all", BOTH[0]], {}, "fail"),
-    (BOTH + ["GPU-gone"], {}, "fail"),
-    ([BOTH[0], "GPU-gone"], {}, "fail"),
-    (["0", "all"], {}, "fail"),
-    (["0", "1", "2"], {}, "fail"),
-    (["0", "1", "gpu0"], {}, "fail"),
-    (["all"], {}, "unknown"),
-    (["mine", "all"], {}, "unknown"),
-    # A GPU in MIG mode is none itself; each of its MIG devices is.
-    ([BOTH[0], "MIG-a", "MIG-b"], mig("MIG-a", "MIG-b"), "pass"),
-    (["0", "1:0", "1:1", "all"], mig("MIG-a", "MIG-b"), "pass"),
-    (["gpu0", "mig1:0", "mig1:1", "all"], mig("MIG-a", "MIG-b"), "pass"),
-    ([BOTH[0]], mig(), "pass"),
-    (BOTH, mig("MIG-a", "MIG-b"), "fail"),
-    (["0", "1"], mig("MIG-a", "MIG-b"), "fail"),
-    ([BOTH[0], "MIG-a"], mig("MIG-a", "MIG-b"), "fail"),
-    ([BOTH[0], "MIG-a", "MIG-old"], mig("MIG-a", "MIG-b"), "fail"),
-    ([BOTH[0], "MIG-a"], {}, "fail"),
-    (BOTH, {"snapshot.gpus.1.mig_mode_current": failed(3)}, "pass"),
-    (BOTH, {"snapshot.gpus.1.mig_mode_current": failed(999)}, "unknown"),
-    ([BOTH[0]], dict(mig(), **{"snapshot.gpus.1.mig_instances": failed(999)}), "unknown"),
-    ([BOTH[0]], dict(mig(), **{"snapshot.gpus.1.mig_instances": value([{}])}), "unknown"),
-    (BOTH, {"snapshot.gpus.1.uuid": failed(15)}, "unknown"),
-    (BOTH, {"snapshot.count": failed(999)}, "unknown"),
-    (BOTH, {"snapshot.count": value(3)}, "unknown"),
-    (BOTH, {"snapshot.gpus": []}, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("devices", "now", "expected"),
+    [
+        (BOTH, {}, "pass"),
+        (["0", "1"], {}, "pass"),
+        (["gpu0", "gpu1", "all"], {}, "pass"),
+        (["all", BOTH[0]], {}, "fail"),
+        (BOTH + ["GPU-gone"], {}, "fail"),
+        ([BOTH[0], "GPU-gone"], {}, "fail"),
+        (["0", "all"], {}, "fail"),
+        (["0", "1", "2"], {}, "fail"),
+        (["0", "1", "gpu0"], {}, "fail"),
+        (["all"], {}, "unknown"),
+        (["mine", "all"], {}, "unknown"),
+        # A GPU in MIG mode is none itself; each of its MIG devices is.
+        ([BOTH[0], "MIG-a", "MIG-b"], mig("MIG-a", "MIG-b"), "pass"),
+        (["0", "1:0", "1:1", "all"], mig("MIG-a", "MIG-b"), "pass"),
+        (["gpu0", "mig1:0", "mig1:1", "all"], mig("MIG-a", "MIG-b"), "pass"),
+        ([BOTH[0]], mig(), "pass"),
+        (BOTH, mig("MIG-a", "MIG-b"), "fail"),
+        (["0", "1"], mig("MIG-a", "MIG-b"), "fail"),
+        ([BOTH[0], "MIG-a"], mig("MIG-a", "MIG-b"), "fail"),
+        ([BOTH[0], "MIG-a", "MIG-old"], mig("MIG-a", "MIG-b"), "fail"),
+        ([BOTH[0], "MIG-a"], {}, "fail"),
+        (BOTH, {"snapshot.gpus.1.mig_mode_current": failed(3)}, "pass"),
+        (BOTH, {"snapshot.gpus.1.mig_mode_current": failed(999)}, "unknown"),
+        ([BOTH[0]], dict(mig(), **{"snapshot.gpus.1.mig_instances": failed(999)}), "unknown"),
+        ([BOTH[0]], dict(mig(), **{"snapshot.gpus.1.mig_instances": value([{}])}), "unknown"),
+        (BOTH, {"snapshot.gpus.1.uuid": failed(15)}, "unknown"),
+        (BOTH, {"snapshot.count": failed(999)}, "unknown"),
+        (BOTH, {"snapshot.count": value(3)}, "unknown"),
+        (BOTH, {"snapshot.gpus": []}, "unknown"),
+    ],
+)
 def test_cdi_has_as_many_devices_as_nvml(devices, now, expected):
     found = dict({"system.cdi": {"specs": [spec(devices=devices)]}}, **now)
     assert said("node.cdi", found, limits={"cdi_required": 1}) == expected
@@ -762,13 +1009,15 @@ def test_what_two_files_of_cdi_name_counts_together():
     asked, other = {"cdi_required": 1}, spec(path="/run/cdi/nvidia.yaml", devices=[BOTH[1]])
     assert said("node.cdi", {"system.cdi": {"specs": [spec(devices=[BOTH[0]]), other]}}, limits=asked) == "pass"
     stale = spec(path="/etc/cdi/old.yaml", devices=["GPU-gone"])
-    check, = judge("node.cdi", {"system.cdi": {"specs": [spec(), stale]}}, limits=asked)
+    (check,) = judge("node.cdi", {"system.cdi": {"specs": [spec(), stale]}}, limits=asked)
     assert check["status"] == "fail" and "/etc/cdi/old.yaml" in check["message"] and "GPU-gone" in check["message"]
 
 
 def test_cdi_without_a_driver_or_a_reading():
     asked = {"cdi_required": 1}
-    assert said("node.cdi", {"system.cdi": {"specs": [spec()]}, "audit.versions.loaded": None}, limits=asked) == "unknown"
+    assert (
+        said("node.cdi", {"system.cdi": {"specs": [spec()]}, "audit.versions.loaded": None}, limits=asked) == "unknown"
+    )
     assert said("node.cdi", {"system.cdi": None}, limits=asked) == "unknown"
 
 
@@ -777,26 +1026,29 @@ def test_cdi_without_a_driver_or_a_reading():
 OWN = 12289
 
 
-@pytest.mark.parametrize(("now", "old", "expected"), [
-    (OWN, {"system.taint": OWN}, "pass"),
-    (OWN, {"system.taint": 0}, "pass"),
-    (0, {"system.taint": OWN}, "pass"),
-    (OWN | 512, {"system.taint": OWN}, "pass*"),
-    (OWN | 512, {"system.taint": OWN | 512}, "pass"),
-    (OWN | 2, {"system.taint": OWN}, "pass*"),
-    (OWN | 1 << 40, {"system.taint": OWN}, "pass*"),
-    (OWN | 128, {"system.taint": OWN}, "fail"),
-    (OWN | 128, {"system.taint": OWN | 128}, "fail"),
-    (OWN | 16, {}, "fail"),
-    (OWN | 32, {}, "fail"),
-    (OWN | 1 << 14, {}, "fail"),
-    (OWN | 128, False, "fail"),
-    (OWN | 512, False, "pass*"),
-    (OWN, False, "pass"),
-    (None, {}, "unknown"),
-    (True, {}, "unknown"),
-    (OWN, {"system.taint": None}, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "expected"),
+    [
+        (OWN, {"system.taint": OWN}, "pass"),
+        (OWN, {"system.taint": 0}, "pass"),
+        (0, {"system.taint": OWN}, "pass"),
+        (OWN | 512, {"system.taint": OWN}, "pass*"),
+        (OWN | 512, {"system.taint": OWN | 512}, "pass"),
+        (OWN | 2, {"system.taint": OWN}, "pass*"),
+        (OWN | 1 << 40, {"system.taint": OWN}, "pass*"),
+        (OWN | 128, {"system.taint": OWN}, "fail"),
+        (OWN | 128, {"system.taint": OWN | 128}, "fail"),
+        (OWN | 16, {}, "fail"),
+        (OWN | 32, {}, "fail"),
+        (OWN | 1 << 14, {}, "fail"),
+        (OWN | 128, False, "fail"),
+        (OWN | 512, False, "pass*"),
+        (OWN, False, "pass"),
+        (None, {}, "unknown"),
+        (True, {}, "unknown"),
+        (OWN, {"system.taint": None}, "unknown"),
+    ],
+)
 def test_taint(now, old, expected):
     assert said("node.kernel_taint", {"system.taint": now}, old) == expected
 
@@ -818,58 +1070,72 @@ def kernel_log(*kinds, **change):
     return log
 
 
-@pytest.mark.parametrize(("log", "expected"), [
-    (kernel_log(), "pass"),
-    (kernel_log("xid"), "pass"),
-    (kernel_log("oops"), "fail"),
-    (kernel_log("oops", complete=False), "fail"),
-    (kernel_log("oops_elsewhere"), "pass*"),
-    (kernel_log("oops_elsewhere", complete=False), "unknown"),
-    (kernel_log("oops_elsewhere", "oops"), "fail"),
-    (kernel_log("ubsan"), "pass*"),
-    (kernel_log("driver_dump"), "pass*"),
-    (kernel_log("peermem_invalid"), "pass*"),
-    (kernel_log("peermem_invalid", "oops"), "fail"),
-    (kernel_log("ubsan", "driver_dump", "oops"), "fail"),
-    (kernel_log("ubsan", complete=False), "unknown"),
-    (kernel_log(complete=False), "unknown"),
-    (kernel_log(complete=None), "unknown"),
-    (kernel_log(events=None), "unknown"),
-    (None, "unknown"),
-])
+@pytest.mark.parametrize(
+    ("log", "expected"),
+    [
+        (kernel_log(), "pass"),
+        (kernel_log("xid"), "pass"),
+        (kernel_log("oops"), "fail"),
+        (kernel_log("oops", complete=False), "fail"),
+        (kernel_log("oops_elsewhere"), "pass*"),
+        (kernel_log("oops_elsewhere", complete=False), "unknown"),
+        (kernel_log("oops_elsewhere", "oops"), "fail"),
+        (kernel_log("ubsan"), "pass*"),
+        (kernel_log("driver_dump"), "pass*"),
+        (kernel_log("peermem_invalid"), "pass*"),
+        (kernel_log("peermem_invalid", "oops"), "fail"),
+        (kernel_log("ubsan", "driver_dump", "oops"), "fail"),
+        (kernel_log("ubsan", complete=False), "unknown"),
+        (kernel_log(complete=False), "unknown"),
+        (kernel_log(complete=None), "unknown"),
+        (kernel_log(events=None), "unknown"),
+        (None, "unknown"),
+    ],
+)
 def test_oops(log, expected):
     assert said("node.kernel_oops", {"kernel_log": log}, phase="post") == expected
 
 
-HOUR_US = 3600 * 10 ** 6
+HOUR_US = 3600 * 10**6
 
 
 def host_events(kind, what, number=1, every_us=HOUR_US, last_us=99 * HOUR_US, **more):
     """NUMBER events of a device, the last of them at LAST_US, in a log that was read at hour 100."""
-    events = [dict(event(kind), what=what, device="d0", monotonic_us=last_us - each * every_us, **more) for each in range(number)]
+    events = [
+        dict(event(kind), what=what, device="d0", monotonic_us=last_us - each * every_us, **more)
+        for each in range(number)
+    ]
     return kernel_log(events=events, counted={"events": number, "suppressed": 0}, read_at_us=100 * HOUR_US)
 
 
-@pytest.mark.parametrize("ident, log, expected", [
-    ("node.network_log", kernel_log("oops"), "pass"),
-    ("node.network_log", host_events("network", "cable"), "pass*"),
-    ("node.network_log", host_events("network", "cable", written_by="a process"), "pass"),
-    ("node.network_log", host_events("network", "link_down", 5), "pass"),
-    ("node.network_log", host_events("network", "link_down", 6), "pass*"),
-    ("node.network_log", host_events("network", "link_down", 6, written_by="a process"), "pass"),
-    ("node.network_log", host_events("network", "link_down", 60, every_us=1000), "pass"),  # one failure of the link in many lines
-    ("node.network_log", host_events("network", "link_down", 60, last_us=70 * HOUR_US), "pass"),  # more than a day ago
-    ("node.network_log", host_events("storage", "io_error"), "pass"),
-    ("node.network_log", kernel_log(complete=False), "unknown"),
-    ("node.network_log", None, "unknown"),
-    ("node.storage_log", kernel_log("oops"), "pass"),
-    ("node.storage_log", host_events("storage", "io_error"), "pass*"),
-    ("node.storage_log", host_events("storage", "read_only"), "pass*"),
-    ("node.storage_log", host_events("storage", "io_error", written_by="a process"), "pass"),
-    ("node.storage_log", host_events("network", "cable"), "pass"),
-    ("node.storage_log", kernel_log(complete=None), "unknown"),
-    ("node.storage_log", None, "unknown"),
-])
+@pytest.mark.parametrize(
+    "ident, log, expected",
+    [
+        ("node.network_log", kernel_log("oops"), "pass"),
+        ("node.network_log", host_events("network", "cable"), "pass*"),
+        ("node.network_log", host_events("network", "cable", written_by="a process"), "pass"),
+        ("node.network_log", host_events("network", "link_down", 5), "pass"),
+        ("node.network_log", host_events("network", "link_down", 6), "pass*"),
+        ("node.network_log", host_events("network", "link_down", 6, written_by="a process"), "pass"),
+        # one failure of the link in many lines
+        ("node.network_log", host_events("network", "link_down", 60, every_us=1000), "pass"),
+        (
+            "node.network_log",
+            host_events("network", "link_down", 60, last_us=70 * HOUR_US),
+            "pass",
+        ),  # more than a day ago
+        ("node.network_log", host_events("storage", "io_error"), "pass"),
+        ("node.network_log", kernel_log(complete=False), "unknown"),
+        ("node.network_log", None, "unknown"),
+        ("node.storage_log", kernel_log("oops"), "pass"),
+        ("node.storage_log", host_events("storage", "io_error"), "pass*"),
+        ("node.storage_log", host_events("storage", "read_only"), "pass*"),
+        ("node.storage_log", host_events("storage", "io_error", written_by="a process"), "pass"),
+        ("node.storage_log", host_events("network", "cable"), "pass"),
+        ("node.storage_log", kernel_log(complete=None), "unknown"),
+        ("node.storage_log", None, "unknown"),
+    ],
+)
 def test_what_the_kernel_logged_of_network_and_disks(ident, log, expected):
     assert said(ident, {"kernel_log": log}, phase="post", limits={"network_link_downs_max": 5}) == expected
 
@@ -879,21 +1145,24 @@ def test_every_thing_that_a_line_can_say_has_a_meaning():
         assert {what for what, pattern in dict(host_lines.KINDS)[kind]} == set(meanings)
 
 
-@pytest.mark.parametrize(("now", "old", "reboot", "expected"), [
-    ("b", {}, True, "fail"),
-    ("b", {}, False, "pass"),
-    ("b", {}, None, "pass"),
-    ("x", {}, True, "pass"),
-    ("x", {}, False, "fail"),
-    ("x", {}, None, "pass"),
-    (None, {}, True, "unknown"),
-    (None, {}, None, "unknown"),
-    ("x", {"boot_id": None}, True, "unknown"),
-    ("x", {"boot_id": ""}, False, "unknown"),
-    ("x", False, True, "unknown"),
-    ("x", False, False, "unknown"),
-    ("x", False, None, "not_applicable"),
-])
+@pytest.mark.parametrize(
+    ("now", "old", "reboot", "expected"),
+    [
+        ("b", {}, True, "fail"),
+        ("b", {}, False, "pass"),
+        ("b", {}, None, "pass"),
+        ("x", {}, True, "pass"),
+        ("x", {}, False, "fail"),
+        ("x", {}, None, "pass"),
+        (None, {}, True, "unknown"),
+        (None, {}, None, "unknown"),
+        ("x", {"boot_id": None}, True, "unknown"),
+        ("x", {"boot_id": ""}, False, "unknown"),
+        ("x", False, True, "unknown"),
+        ("x", False, False, "unknown"),
+        ("x", False, None, "not_applicable"),
+    ],
+)
 def test_boot(now, old, reboot, expected):
     assert said("node.boot", {"boot_id": now}, old, expect={"reboot": reboot, "changes": []}) == expected
 
@@ -904,8 +1173,16 @@ def test_nobody_said_what_was_expected():
     assert said("node.boot", {"boot_id": "b"}, expect={}) == "pass"
 
 
-@pytest.mark.parametrize(("tasks", "expected"), [
-    ([], "pass"), ([{"pid": 60, "comm": "nvidia-smi", "state": "D", "seconds": 5.0}], "fail"), (["damaged"], "fail"), (None, "unknown"), ({}, "unknown")])
+@pytest.mark.parametrize(
+    ("tasks", "expected"),
+    [
+        ([], "pass"),
+        ([{"pid": 60, "comm": "nvidia-smi", "state": "D", "seconds": 5.0}], "fail"),
+        (["damaged"], "fail"),
+        (None, "unknown"),
+        ({}, "unknown"),
+    ],
+)
 def test_hung_tasks(tasks, expected):
     assert said("node.hung_tasks", {"system.hung_tasks": tasks}) == expected
 

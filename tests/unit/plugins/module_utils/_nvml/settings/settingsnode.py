@@ -21,7 +21,8 @@ sys.path.insert(0, sys.argv[1])
 from _nvml.settings import task
 options, check, root = json.loads(sys.argv[2])
 try:
-    print(json.dumps(task.run(options, check, stuck_file=root + "/stuck", root=root, state_directory=root + "/var/lib/gpufleet")))
+    print(json.dumps(task.run(options, check, stuck_file=root + "/stuck", root=root, \
+state_directory=root + "/var/lib/gpufleet")))
 except task.TaskError as exc:
     print(json.dumps({"failed": True, "changed": False, "msg": str(exc)}))
 """
@@ -46,8 +47,16 @@ def complete(given):
 
 def _process(node, code, wheel, *arguments):
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheel)))
-    done = subprocess.run([sys.executable, "-c", code, str(UTILS)] + list(arguments), env=environment, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, timeout=600, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(UTILS)] + list(arguments),
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=600,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Settings on the simulated library: each status, four steps of idempotence, the way back after a reload, and each failure."""
+"""Settings on the simulated library: each status, four steps of idempotence, the way back after a reload, and each
+failure.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,24 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settingsnode import baseline, rows, settings
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settingsnode import (
+    baseline,
+    rows,
+    settings,
+)
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 pytestmark = pytest.mark.pythons
 
-ALL = {"persistence_mode": True, "compute_mode": "exclusive_process", "power_limit_w": 300, "application_clocks_mhz": {"graphics": 1095, "memory": 1215},
-       "locked_graphics_clocks_mhz": {"min": 1000, "max": 1200}, "locked_memory_clocks_mhz": {"min": 1215, "max": 1215}, "ecc_mode": False}
+ALL = {
+    "persistence_mode": True,
+    "compute_mode": "exclusive_process",
+    "power_limit_w": 300,
+    "application_clocks_mhz": {"graphics": 1095, "memory": 1215},
+    "locked_graphics_clocks_mhz": {"min": 1000, "max": 1200},
+    "locked_memory_clocks_mhz": {"min": 1215, "max": 1215},
+    "ecc_mode": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +71,9 @@ LIMITS = "[n.nvmlDeviceGetPowerManagementLimit(handle(i)) for i in range(n.nvmlD
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
 def test_check_apply_check_apply(node, wheel):
-    """Every setting there is, on every GPU, in the four steps that show whether check mode tells the truth and a second run changes nothing."""
+    """Every setting there is, on every GPU, in the four steps that show whether check mode tells the truth and a second
+    run changes nothing.
+    """
     quiet = node.ask(LIMITS)
     first = settings(node, check=True, wheel=wheel, **ALL)
     assert first["changed"] is True and "failed" not in first and node.ask(LIMITS) == quiet
@@ -67,18 +82,32 @@ def test_check_apply_check_apply(node, wheel):
     assert second["changed"] is True and "failed" not in second
     # What check mode promised is what came, and each setting of each GPU has its row.
     assert second["settings"] == first["settings"] and second["diff"] == first["diff"]
-    assert [(row["gpu"], row["setting"]) for row in second["settings"]] == [(uuid, name) for uuid in uuids(node) for name in table.NAMES]
+    assert [(row["gpu"], row["setting"]) for row in second["settings"]] == [
+        (uuid, name) for uuid in uuids(node) for name in table.NAMES
+    ]
     assert set(rows(second, "setting", "status")) == {
-        ("persistence_mode", "changed"), ("compute_mode", "changed"), ("power_limit_w", "changed"), ("application_clocks_mhz", "same"),
-        ("locked_graphics_clocks_mhz", "unproven"), ("locked_memory_clocks_mhz", "unproven"), ("ecc_mode", "pending")}
+        ("persistence_mode", "changed"),
+        ("compute_mode", "changed"),
+        ("power_limit_w", "changed"),
+        ("application_clocks_mhz", "same"),
+        ("locked_graphics_clocks_mhz", "unproven"),
+        ("locked_memory_clocks_mhz", "unproven"),
+        ("ecc_mode", "pending"),
+    }
     assert second["reset_required"] is True and node.ask(LIMITS) == [300000, 300000]
     for check in (True, False):
         again = settings(node, check=check, wheel=wheel, **ALL)
         assert again["changed"] is False and "failed" not in again and again["reset_required"] is True
         assert again["diff"] == {"before": {}, "after": {}}
         assert set(rows(again, "setting", "status")) == {
-            ("persistence_mode", "same"), ("compute_mode", "same"), ("power_limit_w", "same"), ("application_clocks_mhz", "same"),
-            ("locked_graphics_clocks_mhz", "unproven"), ("locked_memory_clocks_mhz", "unproven"), ("ecc_mode", "pending")}
+            ("persistence_mode", "same"),
+            ("compute_mode", "same"),
+            ("power_limit_w", "same"),
+            ("application_clocks_mhz", "same"),
+            ("locked_graphics_clocks_mhz", "unproven"),
+            ("locked_memory_clocks_mhz", "unproven"),
+            ("ecc_mode", "pending"),
+        }
     assert again["warnings"] == []
 
 
@@ -90,14 +119,26 @@ def test_values_are_shown_as_the_options_have_them(node):
         ("persistence_mode", False, True, True, True),
         ("compute_mode", "default", "exclusive_process", "exclusive_process", True),
         ("power_limit_w", 400.0, 300.0, 300.0, True),
-        ("application_clocks_mhz", {"graphics": 1095, "memory": 1215}, {"graphics": 1410, "memory": 1215}, {"graphics": 1410, "memory": 1215}, True),
+        (
+            "application_clocks_mhz",
+            {"graphics": 1095, "memory": 1215},
+            {"graphics": 1410, "memory": 1215},
+            {"graphics": 1410, "memory": 1215},
+            True,
+        ),
         ("locked_graphics_clocks_mhz", None, {"min": 1000, "max": 1200}, {"min": 1000, "max": 1200}, True),
         ("locked_memory_clocks_mhz", None, {"min": 1215, "max": 1215}, {"min": 1215, "max": 1215}, True),
-        ("ecc_mode", {"current": True, "pending": True}, False, {"current": True, "pending": False}, True)]
+        ("ecc_mode", {"current": True, "pending": True}, False, {"current": True, "pending": False}, True),
+    ]
     uuid = uuids(node)[0]
-    assert result["diff"]["before"][uuid]["power_limit_w"] == 400.0 and result["diff"]["after"][uuid]["power_limit_w"] == 300.0
+    assert (
+        result["diff"]["before"][uuid]["power_limit_w"] == 400.0
+        and result["diff"]["after"][uuid]["power_limit_w"] == 300.0
+    )
     assert list(result["diff"]["after"]) == [uuid]
-    assert [row["lost_at"] for row in result["settings"]][-1].startswith("never") and result["settings"][-1]["pending_until"] == "GPU reset or reboot"
+    assert [row["lost_at"] for row in result["settings"]][-1].startswith("never") and result["settings"][-1][
+        "pending_until"
+    ] == "GPU reset or reboot"
     assert result["simulated"] is True and result["driver_version"] == simnode.OLD
     assert result["msg"] == "GPU settings: 4 changed, 1 pending, 2 unproven; a GPU reset or reboot is required"
 
@@ -108,15 +149,26 @@ def test_gpus_are_chosen_by_uuid_address_and_index(node):
         assert settings(node, gpus=[name], power_limit_w=expected // 1000)["changed"] is True
         assert node.ask(LIMITS) == [400000, expected]
     refused = settings(node, gpus=["7"], power_limit_w=300)
-    assert refused["failed"] is True and "gpus has '7', and that is no GPU of this node" in refused["msg"] and "nothing was set" in refused["msg"]
+    assert (
+        refused["failed"] is True
+        and "gpus has '7', and that is no GPU of this node" in refused["msg"]
+        and "nothing was set" in refused["msg"]
+    )
 
 
 def test_default_and_unlocked_go_back(node):
     settings(node, **ALL)
-    result = settings(node, power_limit_w="default", application_clocks_mhz={"default": True}, locked_graphics_clocks_mhz={"unlocked": True})
+    result = settings(
+        node,
+        power_limit_w="default",
+        application_clocks_mhz={"default": True},
+        locked_graphics_clocks_mhz={"unlocked": True},
+    )
     assert set((row["setting"], str(row["wanted"]), row["status"], row["changed"]) for row in result["settings"]) == {
-        ("power_limit_w", "400.0", "changed", True), ("application_clocks_mhz", "{'graphics': 1095, 'memory': 1215}", "same", False),
-        ("locked_graphics_clocks_mhz", "unlocked", "unproven", True)}
+        ("power_limit_w", "400.0", "changed", True),
+        ("application_clocks_mhz", "{'graphics': 1095, 'memory': 1215}", "same", False),
+        ("locked_graphics_clocks_mhz", "unlocked", "unproven", True),
+    }
     assert node.ask("n.nvmlDeviceGetClockInfo(handle(), 0)") == 210
     again = settings(node, power_limit_w="default", locked_graphics_clocks_mhz={"unlocked": True})
     assert again["changed"] is False
@@ -146,6 +198,7 @@ def test_ecc_waits_for_a_reset_and_stays_after_the_reboot(node):
 
 # ---- restoring ----
 
+
 @pytest.mark.parametrize("way", ["reload", "reboot"])
 def test_restored_after_the_driver_forgot(node, way):
     wanted = dict(ALL)
@@ -162,8 +215,14 @@ def test_restored_after_the_driver_forgot(node, way):
     assert "failed" not in result and result["changed"] is True
     # The pending ECC mode came into force meanwhile.
     assert set((row["setting"], row["status"]) for row in result["settings"]) == {
-        ("persistence_mode", "changed"), ("compute_mode", "changed"), ("power_limit_w", "changed"), ("application_clocks_mhz", "changed"),
-        ("locked_graphics_clocks_mhz", "unproven"), ("locked_memory_clocks_mhz", "unproven"), ("ecc_mode", "same")}
+        ("persistence_mode", "changed"),
+        ("compute_mode", "changed"),
+        ("power_limit_w", "changed"),
+        ("application_clocks_mhz", "changed"),
+        ("locked_graphics_clocks_mhz", "unproven"),
+        ("locked_memory_clocks_mhz", "unproven"),
+        ("ecc_mode", "same"),
+    }
     assert node.ask(LIMITS) == [300000, 300000] and node.ask("n.nvmlDeviceGetClockInfo(handle(1), 0)") == 1000
     again = settings(node, state="restored", baseline=before)
     assert again["changed"] is False and set(rows(again, "status")) == {("same",), ("unproven",)}
@@ -175,7 +234,9 @@ def test_a_reload_shows_as_a_change_of_locked_clocks(node):
     node.library(simnode.NEW)
     node.sim("boot")
     result = settings(node, state="restored", baseline=baseline(node))
-    assert [(row["before"], row["changed"]) for row in result["settings"] if row["status"] == "unproven"] == [(None, True)] * 2
+    assert [(row["before"], row["changed"]) for row in result["settings"] if row["status"] == "unproven"] == [
+        (None, True)
+    ] * 2
 
 
 def test_only_what_is_asked_for_is_restored(node):
@@ -183,17 +244,27 @@ def test_only_what_is_asked_for_is_restored(node):
     before = baseline(node)
     reload(node)
     result = settings(node, state="restored", baseline=before, settings=["power_limit_w"])
-    assert set(rows(result, "setting")) == {("power_limit_w",)} and node.ask("n.nvmlDeviceGetComputeMode(handle())") == 0
+    assert (
+        set(rows(result, "setting")) == {("power_limit_w",)} and node.ask("n.nvmlDeviceGetComputeMode(handle())") == 0
+    )
 
 
 def test_a_board_without_application_clocks_is_no_failure_unless_asked(make):
     node = make("h200", 1)
-    for name in ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock", "nvmlDeviceSetApplicationsClocks"):
+    for name in (
+        "nvmlDeviceGetApplicationsClock",
+        "nvmlDeviceGetDefaultApplicationsClock",
+        "nvmlDeviceSetApplicationsClocks",
+    ):
         node.sim("inject", "error", name, "3")
     result = settings(node, state="restored", baseline=baseline(node))
     assert ("application_clocks_mhz", "not_supported") in rows(result, "setting", "status") and "failed" not in result
     refused = settings(node, application_clocks_mhz={"graphics": 1000, "memory": 1000}, power_limit_w=400)
-    assert refused["failed"] is True and "it is not supported here" in refused["msg"] and "[NVML 3, NOT_SUPPORTED]" in refused["msg"]
+    assert (
+        refused["failed"] is True
+        and "it is not supported here" in refused["msg"]
+        and "[NVML 3, NOT_SUPPORTED]" in refused["msg"]
+    )
     # Nothing else was set either.
     assert node.ask(LIMITS) == [700000]
     assert rows(refused, "setting", "status") == [("power_limit_w", "failed"), ("application_clocks_mhz", "failed")]
@@ -212,26 +283,93 @@ def test_application_clocks_that_a_newer_driver_no_longer_has(node):
 # ---- nothing is set before all GPUs were checked ----
 
 REFUSED = [
-    ({"power_limit_w": 450}, (), "found 400, expected 450: the board takes 100 to 400 W; choose a limit in this range", None),
+    (
+        {"power_limit_w": 450},
+        (),
+        "found 400, expected 450: the board takes 100 to 400 W; choose a limit in this range",
+        None,
+    ),
     ({"power_limit_w": 99.9}, (), "the board takes 100 to 400 W", None),
-    ({"locked_graphics_clocks_mhz": {"min": 1000, "max": 1411}}, (), "the graphics clock of this board is 1410 MHz at most", None),
-    ({"application_clocks_mhz": {"graphics": 1410, "memory": 1216}}, (), "the memory clock of this board is 1215 MHz at most", None),
-    ({"power_limit_w": 300}, ("gpu-lost", "--gpu", "1"), "NVML does not open the GPU: the GPU has fallen off the bus", 15),
-    ({"power_limit_w": 300}, ("permission-denied",), "NVML does not open the GPU: the task may not change the GPU; run it with become: true", 4),
+    (
+        {"locked_graphics_clocks_mhz": {"min": 1000, "max": 1411}},
+        (),
+        "the graphics clock of this board is 1410 MHz at most",
+        None,
+    ),
+    (
+        {"application_clocks_mhz": {"graphics": 1410, "memory": 1216}},
+        (),
+        "the memory clock of this board is 1215 MHz at most",
+        None,
+    ),
+    (
+        {"power_limit_w": 300},
+        ("gpu-lost", "--gpu", "1"),
+        "NVML does not open the GPU: the GPU has fallen off the bus",
+        15,
+    ),
+    (
+        {"power_limit_w": 300},
+        ("permission-denied",),
+        "NVML does not open the GPU: the task may not change the GPU; run it with become: true",
+        4,
+    ),
     ({"power_limit_w": 300}, ("stray-process", "--gpu", "1"), "processes use the GPU (pid ", None),
     ({"compute_mode": "prohibited"}, ("stray-process", "graphics", "--gpu", "1"), "drain the node first", None),
-    ({"compute_mode": "prohibited"}, ("mig-on", "--gpu", "1"), "the GPU is in MIG mode, and NVML sets the compute mode of MIG devices only", None),
-    ({"compute_mode": "prohibited"}, ("error", "nvmlDeviceGetMigMode", "999", "--gpu", "1"), "whether the GPU is in MIG mode is not known (UNKNOWN)", None),
-    ({"power_limit_w": 300}, ("error", "nvmlDeviceGetComputeRunningProcesses_v3", "999", "--gpu", "1"), "whether processes use the GPU is not known", None),
-    ({"power_limit_w": 300}, ("error", "nvmlDeviceGetPowerManagementLimit", "999", "--gpu", "1"), "it cannot be read: NVML does not know what went wrong", 999),
-    ({"power_limit_w": 300}, ("error", "nvmlDeviceGetPowerManagementLimit", "3", "--gpu", "1"), "it is not supported here (boards with power management", 3),
-    ({"power_limit_w": 300}, ("error", "nvmlDeviceGetPowerManagementLimitConstraints", "999", "--gpu", "1"), "does not tell the range of power limits", None),
-    ({"power_limit_w": "default"}, ("error", "nvmlDeviceGetPowerManagementDefaultLimit", "999", "--gpu", "1"), "does not tell the default of this board", None),
-    ({"ecc_mode": False}, ("error", "nvmlDeviceGetEccMode", "16", "--gpu", "1"), "the GPU waits for a reset; drain the node", 16),
+    (
+        {"compute_mode": "prohibited"},
+        ("mig-on", "--gpu", "1"),
+        "the GPU is in MIG mode, and NVML sets the compute mode of MIG devices only",
+        None,
+    ),
+    (
+        {"compute_mode": "prohibited"},
+        ("error", "nvmlDeviceGetMigMode", "999", "--gpu", "1"),
+        "whether the GPU is in MIG mode is not known (UNKNOWN)",
+        None,
+    ),
+    (
+        {"power_limit_w": 300},
+        ("error", "nvmlDeviceGetComputeRunningProcesses_v3", "999", "--gpu", "1"),
+        "whether processes use the GPU is not known",
+        None,
+    ),
+    (
+        {"power_limit_w": 300},
+        ("error", "nvmlDeviceGetPowerManagementLimit", "999", "--gpu", "1"),
+        "it cannot be read: NVML does not know what went wrong",
+        999,
+    ),
+    (
+        {"power_limit_w": 300},
+        ("error", "nvmlDeviceGetPowerManagementLimit", "3", "--gpu", "1"),
+        "it is not supported here (boards with power management",
+        3,
+    ),
+    (
+        {"power_limit_w": 300},
+        ("error", "nvmlDeviceGetPowerManagementLimitConstraints", "999", "--gpu", "1"),
+        "does not tell the range of power limits",
+        None,
+    ),
+    (
+        {"power_limit_w": "default"},
+        ("error", "nvmlDeviceGetPowerManagementDefaultLimit", "999", "--gpu", "1"),
+        "does not tell the default of this board",
+        None,
+    ),
+    (
+        {"ecc_mode": False},
+        ("error", "nvmlDeviceGetEccMode", "16", "--gpu", "1"),
+        "the GPU waits for a reset; drain the node",
+        16,
+    ),
 ]
 
 
-@pytest.mark.parametrize("wanted, fault, text, code", REFUSED, ids=["%s %s" % (list(row[0])[0], " ".join(row[1][:2])) for row in REFUSED])
+@pytest.mark.parametrize(
+    "wanted, fault, text, code", REFUSED, ids=["%s %s" % (list(row[0])[0], " ".join(row[1][:2])) for row in REFUSED]
+)
 def test_refused_before_anything_is_set(node, wanted, fault, text, code):
     if fault:
         node.sim("inject", *fault)
@@ -261,7 +399,10 @@ def test_persistence_mode_is_the_daemon_s_business_where_it_runs(node):
     assert node.persistenced().returncode == 0
     assert set(rows(settings(node, persistence_mode=True), "status")) == {("same",)}
     refused = settings(node, persistence_mode=False)
-    assert refused["failed"] is True and "nvidia-persistenced runs and decides on the mode; stop and disable its unit" in refused["msg"]
+    assert (
+        refused["failed"] is True
+        and "nvidia-persistenced runs and decides on the mode; stop and disable its unit" in refused["msg"]
+    )
     node.sim("inject", "persistence-lost")
     refused = settings(node, persistence_mode=True)
     assert refused["failed"] is True and "start it without --no-persistence-mode" in refused["msg"]
@@ -299,7 +440,11 @@ def test_a_damaged_file_of_kept_clocks(node):
     before = baseline(node)
     node.write("var/lib/gpufleet/settings.json", "{")
     refused = settings(node, state="restored", baseline=before)
-    assert refused["failed"] is True and "var/lib/gpufleet/settings.json is damaged" in refused["msg"] and "Next step: remove the file" in refused["msg"]
+    assert (
+        refused["failed"] is True
+        and "var/lib/gpufleet/settings.json is damaged" in refused["msg"]
+        and "Next step: remove the file" in refused["msg"]
+    )
     assert "failed" not in settings(node, state="restored", baseline=before, settings=["power_limit_w"])
     result = settings(node, locked_graphics_clocks_mhz={"min": 1000, "max": 1200})
     assert "failed" not in result and "is damaged" in result["warnings"][0]
@@ -308,34 +453,66 @@ def test_a_damaged_file_of_kept_clocks(node):
 
 # ---- setting fails ----
 
-SETTERS = {"power_limit_w": 300, "compute_mode": "prohibited", "persistence_mode": True, "ecc_mode": False,
-           "application_clocks_mhz": {"graphics": 1410, "memory": 1215}, "locked_graphics_clocks_mhz": {"min": 1000, "max": 1200},
-           "locked_memory_clocks_mhz": {"min": 1215, "max": 1215}}
-CODES = [(4, "NO_PERMISSION", "run it with become: true"), (15, "GPU_IS_LOST", "power-cycle the node"), (999, "UNKNOWN", "NVML does not know what went wrong"),
-         (2, "INVALID_ARGUMENT", "this board does not take that value"), (19, "IN_USE", "drain the node"), (3, "NOT_SUPPORTED", "has no such setting"),
-         (24, "FREQ_NOT_SUPPORTED", "does not run at this frequency"), (77, "CODE_77", "look this NVML return code up")]
+SETTERS = {
+    "power_limit_w": 300,
+    "compute_mode": "prohibited",
+    "persistence_mode": True,
+    "ecc_mode": False,
+    "application_clocks_mhz": {"graphics": 1410, "memory": 1215},
+    "locked_graphics_clocks_mhz": {"min": 1000, "max": 1200},
+    "locked_memory_clocks_mhz": {"min": 1215, "max": 1215},
+}
+CODES = [
+    (4, "NO_PERMISSION", "run it with become: true"),
+    (15, "GPU_IS_LOST", "power-cycle the node"),
+    (999, "UNKNOWN", "NVML does not know what went wrong"),
+    (2, "INVALID_ARGUMENT", "this board does not take that value"),
+    (19, "IN_USE", "drain the node"),
+    (3, "NOT_SUPPORTED", "has no such setting"),
+    (24, "FREQ_NOT_SUPPORTED", "does not run at this frequency"),
+    (77, "CODE_77", "look this NVML return code up"),
+]
 
 
-@pytest.mark.parametrize("name, code, word, step", [(name,) + CODES[number % 3] for number, name in enumerate(sorted(SETTERS))])
+@pytest.mark.parametrize(
+    "name, code, word, step", [(name,) + CODES[number % 3] for number, name in enumerate(sorted(SETTERS))]
+)
 def test_a_setter_that_is_refused(node, name, code, word, step):
     symbol = table.BY_NAME[name].setter
     node.sim("inject", "error", symbol, str(code), "--gpu", "0")
     result = settings(node, **{name: SETTERS[name]})
-    assert result["failed"] is True and result["msg"].startswith("1 of 2 settings failed: %s of %s: found " % (name, uuids(node)[0]))
-    assert "NVML refuses %s: " % (symbol,) in result["msg"] and "[NVML %d, %s]" % (code, word) in result["msg"] and step in result["msg"]
+    assert result["failed"] is True and result["msg"].startswith(
+        "1 of 2 settings failed: %s of %s: found " % (name, uuids(node)[0])
+    )
+    assert (
+        "NVML refuses %s: " % (symbol,) in result["msg"]
+        and "[NVML %d, %s]" % (code, word) in result["msg"]
+        and step in result["msg"]
+    )
     # The other GPU was set, and the result says so.
-    assert [row["status"] for row in result["settings"]][0] == "failed" and result["settings"][1]["status"] in ("changed", "unproven", "pending")
+    assert [row["status"] for row in result["settings"]][0] == "failed" and result["settings"][1]["status"] in (
+        "changed",
+        "unproven",
+        "pending",
+    )
     assert result["changed"] is True
     failure = result["failures"][0]
     assert (failure["gpu"], failure["setting"], failure["code"], failure["error"]) == (uuids(node)[0], name, code, word)
-    assert failure["expected"] == result["settings"][0]["wanted"] and failure["found"] == result["settings"][0]["before"]
+    assert (
+        failure["expected"] == result["settings"][0]["wanted"] and failure["found"] == result["settings"][0]["before"]
+    )
 
 
 @pytest.mark.parametrize("code, word, step", CODES[3:])
 def test_other_refusals_have_their_own_next_step(node, code, word, step):
     node.sim("inject", "error", "nvmlDeviceSetPowerManagementLimit", str(code))
     result = settings(node, power_limit_w=300)
-    assert result["failed"] is True and result["changed"] is False and step in result["msg"] and "[NVML %d, %s]" % (code, word) in result["msg"]
+    assert (
+        result["failed"] is True
+        and result["changed"] is False
+        and step in result["msg"]
+        and "[NVML %d, %s]" % (code, word) in result["msg"]
+    )
 
 
 def test_who_is_not_root_is_told(node):
@@ -358,8 +535,14 @@ def test_after_a_failure_the_gpu_is_left_alone(node):
     node.sim("inject", "error", "nvmlDeviceSetPowerManagementLimit", "15", "--gpu", "0")
     result = settings(node, gpus=["0"], **dict(SETTERS))
     assert [(row["setting"], row["status"]) for row in result["settings"]] == [
-        ("persistence_mode", "changed"), ("compute_mode", "changed"), ("power_limit_w", "failed"), ("application_clocks_mhz", "failed"),
-        ("locked_graphics_clocks_mhz", "failed"), ("locked_memory_clocks_mhz", "failed"), ("ecc_mode", "failed")]
+        ("persistence_mode", "changed"),
+        ("compute_mode", "changed"),
+        ("power_limit_w", "failed"),
+        ("application_clocks_mhz", "failed"),
+        ("locked_graphics_clocks_mhz", "failed"),
+        ("locked_memory_clocks_mhz", "failed"),
+        ("ecc_mode", "failed"),
+    ]
     assert "nvmlDeviceSetEccMode was not tried, as something before it failed" in result["failures"][-1]["message"]
     assert not (node.root / "var/lib/gpufleet").exists()
 
@@ -369,7 +552,9 @@ def test_what_the_driver_forgets_at_once_is_found_out(node):
     node.sim("inject", "settings-forgotten")
     result = settings(node, power_limit_w=300)
     assert result["failed"] is True and result["changed"] is False
-    assert "it reads 400; persistence mode is off, and then the driver forgets it with the last program" in result["msg"]
+    assert (
+        "it reads 400; persistence mode is off, and then the driver forgets it with the last program" in result["msg"]
+    )
     assert "failed" not in settings(node, power_limit_w=300, persistence_mode=True)
 
 
@@ -378,10 +563,21 @@ def test_settings_without_persistence_mode_are_warned_about(node):
     assert len(result["warnings"]) == 1 and result["warnings"][0].startswith("persistence mode is off on GPU-")
 
 
-@pytest.mark.parametrize("symbol, seconds, text", [
-    ("nvmlDeviceSetPowerManagementLimit", "forever", "NVML did not answer within 2 s in nvmlDeviceSetPowerManagementLimit of GPU-"),
-    ("nvmlDeviceGetPowerManagementLimit", "forever", "NVML cannot be read (timeout), and nothing was set: NVML did not answer within 2 s"),
-])
+@pytest.mark.parametrize(
+    "symbol, seconds, text",
+    [
+        (
+            "nvmlDeviceSetPowerManagementLimit",
+            "forever",
+            "NVML did not answer within 2 s in nvmlDeviceSetPowerManagementLimit of GPU-",
+        ),
+        (
+            "nvmlDeviceGetPowerManagementLimit",
+            "forever",
+            "NVML cannot be read (timeout), and nothing was set: NVML did not answer within 2 s",
+        ),
+    ],
+)
 def test_a_call_that_hangs(node, symbol, seconds, text):
     node.sim("inject", "hang", symbol, seconds, "--gpu", "0")
     result = settings(node, power_limit_w=300, timeout_s=2)
@@ -390,12 +586,27 @@ def test_a_call_that_hangs(node, symbol, seconds, text):
     assert node.ask("n.nvmlDeviceGetPowerManagementLimit(handle(1))") == 400000
 
 
-@pytest.mark.parametrize("prepare, text", [
-    (lambda node: [node.sim("inject", "error", symbol, "999") for symbol in ("nvmlInit_v2", "nvmlInitWithFlags")], "NVML did not start: UNKNOWN (999)"),
-    (lambda node: node.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm"), "NVML did not start: DRIVER_NOT_LOADED (9)"),
-    (lambda node: node.library(simnode.NEW), "NVML did not start: LIB_RM_VERSION_MISMATCH (18)"),
-])
+@pytest.mark.parametrize(
+    "prepare, text",
+    [
+        (
+            lambda node: [
+                node.sim("inject", "error", symbol, "999") for symbol in ("nvmlInit_v2", "nvmlInitWithFlags")
+            ],
+            "NVML did not start: UNKNOWN (999)",
+        ),
+        (
+            lambda node: node.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm"),
+            "NVML did not start: DRIVER_NOT_LOADED (9)",
+        ),
+        (lambda node: node.library(simnode.NEW), "NVML did not start: LIB_RM_VERSION_MISMATCH (18)"),
+    ],
+)
 def test_nvml_that_does_not_start(node, prepare, text):
     prepare(node)
     result = settings(node, power_limit_w=300)
-    assert result["failed"] is True and "NVML cannot be read (nvml_error), and nothing was set: " in result["msg"] and text in result["msg"]
+    assert (
+        result["failed"] is True
+        and "NVML cannot be read (nvml_error), and nothing was set: " in result["msg"]
+        and text in result["msg"]
+    )

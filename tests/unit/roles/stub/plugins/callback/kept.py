@@ -8,7 +8,8 @@ name: kept
 type: aggregate
 short_description: Keep what Ansible made of modules and templates for the next run
 description:
-  - Packages of modules and compiled templates of earlier runs of the same tests are as good as those that a run makes itself.
+  - Packages of modules and compiled templates of earlier runs of the same tests are as good as those that a run makes
+    itself.
 author: gpufleet contributors (@gpufleet)
 """
 

@@ -13,8 +13,11 @@ from ansible.module_utils.basic import AnsibleModule
 def main():
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     node = json.loads(os.environ["GPUFLEET_SIMULATED_NODE"])
-    rc, out, err = module.run_command([node["python"], "-m", node["reader"], node["root"], node["model"], "{}"],
-                                      cwd=node["cwd"], environ_update={"PYTHONPATH": node["path"], "ANSIBLE_LOCAL_TEMP": node["root"]})
+    rc, out, err = module.run_command(
+        [node["python"], "-m", node["reader"], node["root"], node["model"], "{}"],
+        cwd=node["cwd"],
+        environ_update={"PYTHONPATH": node["path"], "ANSIBLE_LOCAL_TEMP": node["root"]},
+    )
     if rc:
         module.fail_json(msg="the simulated node was not read: %s" % err)
     snapshot = json.loads(out)["baseline"]["snapshot"]

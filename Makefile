@@ -29,6 +29,10 @@ test: setup ## everything: lint, unit, sanity, molecule on the lab
 lint: setup ## ansible-lint, yamllint, ruff, changelog, documentation
 	@$(TESTS) lint
 
+.PHONY: format
+format: setup ## format the Python files, as `make lint` expects them
+	@tests/tools/with.sh main ruff format --no-cache .
+
 .PHONY: unit
 unit: setup ## unit tests: ansible-core 2.18, 2.19 and the newest; node-side code on the oldest and newest Python too
 	@$(TESTS) unit

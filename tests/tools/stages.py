@@ -100,7 +100,12 @@ def _lint() -> t.List[Stage]:
             "main",
         ),
         Stage("yamllint", "lint", '"$VENV/bin/yamllint" --strict .', "main"),
-        Stage("ruff", "lint", '"$VENV/bin/ruff" check --no-cache --output-format concise .', "main"),
+        Stage(
+            "ruff",
+            "lint",
+            '"$VENV/bin/ruff" check --no-cache --output-format concise .\n"$VENV/bin/ruff" format --no-cache --check .',
+            "main",
+        ),
         Stage("changelog", "lint", '"$VENV/bin/antsibull-changelog" lint', "main"),
         Stage("docs", "lint", '"$VENV/bin/python" -m tests.tools.docs --check', "main"),
     ]

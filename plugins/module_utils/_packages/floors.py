@@ -133,6 +133,18 @@ def judge(version, floor):
         yield requirement, satisfied(requirement, version, floor.get("brands")), "driver %s, %s" % (version, supports)
 
 
+def unread(version: str) -> dict:
+    """The refusal of a node whose containers cannot be listed, while their floors count."""
+    return refusal(
+        "floor_unknown",
+        [],
+        "/proc cannot be listed",
+        "the containers that run, with what they require",
+        "Whether driver %s is new enough for the containers that run on the node cannot be told." % (version,),
+        "look at /proc on the node as root, or leave running_floors out and state the floors in floors",
+    )
+
+
 def below(version, workload, expected, verdict, found):
     if verdict is None:
         return refusal(

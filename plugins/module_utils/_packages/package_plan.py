@@ -128,7 +128,9 @@ def resolve(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, Any]:
         wish.components,
     )
     declared = [dict(floor, require=floor.get("require_cuda")) for floor in wish.floors]
-    below = floors.decide(found["upstream"] or wish.version, declared + list(state.workloads))
+    below = floors.decide(found["upstream"] or wish.version, declared + list(state.workloads or ()))
+    if state.workloads is None:
+        below = below + [floors.unread(wish.version)]
     refusals = chosen["refusals"] + found["refusals"] + below
     found = dict(found, refusals=refusals, resolvable=found["resolvable"] and not refusals, flavour=chosen["flavour"])
     return dict(found, trees=tree_names(found, state), module_archives=[])

@@ -42,7 +42,7 @@ def read(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
         initrd_bytes=manager.initrd_bytes(),
         gpus=pci.read(root),
         operator=gpu_operator.read(root),
-        workloads=tuple(workloads.read(root) or ()) if wish.running_floors else (),
+        workloads=read_workloads(root) if wish.running_floors else (),
         streams=streams,
         enabled_stream=enabled,
         hold_problem=manager.hold_problem(),
@@ -51,6 +51,12 @@ def read(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
         texts=dict((path, files.read_text(manager.path(path))) for path in paths if path),
         expected_driver=read_expected_driver(manager),
     )
+
+
+def read_workloads(root: str) -> Optional[Tuple[Dict[str, Any], ...]]:
+    """Return what containers that run require of the driver; None when they cannot be listed."""
+    found = workloads.read(root)
+    return None if found is None else tuple(found)
 
 
 def read_streams(manager: Manager, module: Optional[str]) -> Tuple[Tuple[str, ...], Optional[str]]:

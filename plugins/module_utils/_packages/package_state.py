@@ -64,7 +64,8 @@ class State:
     initrd_bytes: int = 0
     gpus: Optional[List[Dict[str, Any]]] = None  # None: the PCI bus cannot be read
     operator: Dict[str, Any] = dataclasses.field(default_factory=dict)  # as gpu_operator.read answers
-    workloads: Tuple[Dict[str, Any], ...] = ()  # containers that run; read where their floors count
+    # containers that run, read where their floors count; None when they cannot be listed
+    workloads: Optional[Tuple[Dict[str, Any], ...]] = ()
     streams: Tuple[str, ...] = ()  # of the table's dnf module
     enabled_stream: Optional[str] = None
     hold_problem: Optional[Tuple[str, str]] = None  # (why a hold would hold nothing, next step)

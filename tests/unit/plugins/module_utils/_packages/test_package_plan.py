@@ -103,6 +103,7 @@ def ids(plan):
         (node(), wish(version="580.1.1"), None, False, ["unknown_version"]),
         (node(), wish(floors=({"workload": "train", "driver": "535.300"},)), None, False, ["below_floor"]),
         (node(workloads=({"workload": "pid 7", "require": ["driver>=600"]},)), TO_NEW, None, False, ["below_floor"]),
+        (node(workloads=None), TO_NEW, None, False, ["floor_unknown"]),
         (node(gpus=None), wish(flavour="auto"), None, False, ["unknown_gpu"]),
         (node(gpus=[]), wish(require=("gpu",)), None, False, ["no_gpu"]),
         (node(gpus=None), wish(require=("gpu",)), None, False, ["no_gpu"]),

@@ -82,6 +82,12 @@ def test_gpus_that_cannot_be_listed_are_not_none_of_them(machine):
     assert read(machine).gpus == []
 
 
+def test_containers_that_cannot_be_listed_are_not_none_of_them(machine):
+    assert not (machine.root / "proc").exists()
+    assert read(machine, running_floors=True).workloads is None
+    assert read(machine).workloads == ()
+
+
 def test_containers_are_read_where_their_floors_count(machine):
     put(machine, "proc/77/environ", "NVIDIA_VISIBLE_DEVICES=all\0NVIDIA_REQUIRE_CUDA=cuda>=12.4\0")
     assert [item["require"] for item in read(machine, running_floors=True).workloads] == [["cuda>=12.4"]]

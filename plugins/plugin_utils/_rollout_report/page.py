@@ -79,7 +79,12 @@ def view(doc, story):
         "tiles": [
             ("attention", "fail", len(bad), "need%s attention" % ("s" if len(bad) == 1 else "")),
             ("timeline", "unknown", flying, "in flight"),
-            ("nodes", "all", counts.get("pending", 0), "did not go" + (" yet" if doc["verdict"] == "running" else "")),
+            (
+                "nodes",
+                "all",
+                counts.get("pending", 0),
+                "did not start" + (" yet" if doc["verdict"] == "running" else ""),
+            ),
             ("nodes", "pass", counts.get("done", 0), "done"),
             ("nodes", "all", sum(counts.values()), "in all"),
         ],
@@ -132,7 +137,7 @@ def headline(doc, bad):
     parts = ["%d %s" % (counts[name], label(name)) for name in report.WORST if counts.get(name)]
     parts += ["%d in flight" % flying for flying in [sum(counts.get(name, 0) for name in state.IN_FLIGHT)] if flying]
     parts += (
-        ["%d did not go%s" % (counts["pending"], " yet" if doc["verdict"] == "running" else "")]
+        ["%d did not start%s" % (counts["pending"], " yet" if doc["verdict"] == "running" else "")]
         if counts.get("pending")
         else []
     )

@@ -163,7 +163,7 @@ def reasons(view, verdict, spent, absent=()):
     for nodes, words in (
         (view.nodes.orphaned(), "in flight when the controller died"),
         (flying, "in flight" if verdict == "running" else "left in flight"),
-        (view.nodes.having("pending"), "did not go yet" if verdict == "running" else "did not go"),
+        (view.nodes.having("pending"), "did not start yet" if verdict == "running" else "did not start"),
     ):
         if nodes:
             found.append("%s %s: %s." % (text.count(len(nodes), "node"), words, _names(nodes)))

@@ -64,13 +64,14 @@ def kept(fleet, name):
 
 
 def test_a_layout_goes_over_a_fleet_and_back(fleet):
-    """c1 is the canary; a1 had no MIG, a2 another layout, a3 the wanted one; a4 does not get it and is put back.
+    """c1 is the canary; a1 had no MIG and gets it on one of its GPUs; a2 had another layout, a3 the wanted one; a4 does
+    not get it and is put back.
 
     Slurm gives a1, a4 and a5 work. It does not take the new MIG devices of a5, which is put back too. Kubernetes gives
     c1 work. The MIG mode of r1, r2 and r3 waits for a reset: r1 gets it, nvidia-smi fails on r2, and after that of r3
     the mode waits as before. u1 cannot be reached.
     """
-    fleet.add("a1", slurm={"gres": WHOLE})
+    fleet.add("a1", slurm={"gres": WHOLE}, whole_gpus=["GPU-b"])
     fleet.add("a2", mig_devices=7)
     fleet.add("a3", mig_devices=2)
     fleet.add("a4", mig_devices=7, cannot_have=[2], slurm={"gres": SEVENTHS})
@@ -151,13 +152,12 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
         assert not [line for line in node["log"] if line.startswith(UNTOUCHED)] and node["running"] == [
             "nvidia-persistenced.service"
         ]
-    # Slurm knew of no device while the layout was made, and has what was made then: also where that is the layout
-    # before.
+    # Slurm knew of what stays alone while the layout was made, and has what was made then: also where that is the
+    # layout before.
     told, lines = fleet.gres("a1")
-    assert (
-        told == [("(null)", 0), (GPU + "_1g.10gb:4", 2)]
-        and len(lines) == 4
-        and "MultipleFiles=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap110," in lines[3]
+    assert told == [(GPU + ":1", 0), (GPU + ":1," + GPU + "_1g.10gb:2", 2)] and len(lines) == 3
+    assert "MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap10," in lines[1] and lines[2].endswith(
+        " File=/dev/nvidia1"
     )
     assert "mig: 2 MIG devices" in done(fleet, "a5") and done(fleet, "a5")[-1] == "rollback_mig: 7 MIG devices"
     for name in ("a4", "a5"):
@@ -215,7 +215,7 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
         fleet.read(name)["boots"] for name in fleet.names
     ) == 0
     told, lines = fleet.gres("a1")
-    assert told[2:] == [("(null)", 0), (WHOLE, 0)] and [line.rpartition("=")[2] for line in lines] == [
+    assert told[2:] == [(GPU + ":1", 0), (WHOLE, 0)] and [line.rpartition("=")[2] for line in lines] == [
         "/dev/nvidia0",
         "/dev/nvidia1",
     ]

@@ -242,9 +242,9 @@ def test_a_fabric_that_is_being_joined_is_waited_for_and_nothing_else(troubled):
 def test_a_node_whose_settings_or_services_do_not_come_back_is_put_back(troubled):
     assert "GPU 2: the power limit is 700 W, expected 500 W" in troubled.report["nodes"]["unset"]["reason"]
     reason = troubled.report["nodes"]["unserved"]["reason"]
-    assert reason.startswith(
-        "services that ran before do not start: Unable to start service nvidia-persistenced.service: the "
-        "stub was told so"
+    assert (
+        reason.startswith("services that ran before do not start: nvidia-persistenced.service: ")
+        and "the stub was told so" in reason
     )
     running = [troubled.fleet.read(name)["running"] for name in ("unset", "unserved", "disabled")]
     assert running == [["nvidia-persistenced.service"]] * 3, "whether or not the boot starts it"

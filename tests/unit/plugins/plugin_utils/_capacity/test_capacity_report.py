@@ -117,6 +117,7 @@ FAULTS = [
     ("error", lambda query: (200, {"status": "success", "data": {"resultType": "scalar", "result": [0, "1"]}})),
     ("error", lambda query: (200, {"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {}}]}})),
     ("error", lambda query: (302, b"")),
+    ("error", lambda query: (503, {"status": "success", "data": {"resultType": "matrix", "result": []}})),
     (
         "partial",
         lambda query: (

@@ -75,6 +75,14 @@ def test_a_growth_that_may_be_chance_has_no_likely_date():
     assert (found["likely"], found["latest"]) == (None, None)
 
 
+def test_a_line_that_rises_within_its_error_has_no_likely_date_either():
+    """It would meet the capacity in 40 days, if it were no chance."""
+    points = [(day, 10 + 0.05 * day + (8 if day % 2 else -8)) for day in range(60)]
+    found = told(points, 15.0)
+    assert 0 < found["slope"] < 2 * found["slope_error"]
+    assert (found["status"], found["likely"], found["latest"]) == ("uncertain", None, None)
+
+
 def test_days_that_resemble_each_other_tell_less():
     """A long job is busy on many days in a row: the error of least squares alone would pretend."""
     alone = [(day, 10 + (1 if day % 2 else -1)) for day in range(60)]

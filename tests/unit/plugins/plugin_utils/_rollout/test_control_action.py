@@ -105,7 +105,7 @@ def test_a_lock_without_a_holder_cannot_be_broken(ledger):
     planned(ledger, UNSEEN, ago_s=3600)
     ledger.transact(lambda transaction: owner.release(transaction, UNSEEN))
     result = say(ledger, "break_lock")
-    assert result["failed"] and result["msg"] == "No controller runs rollout r1."
+    assert result["failed"] and "No controller runs rollout r1" in result["msg"]
 
 
 def test_what_another_rollout_left_in_flight_is_refused_until_it_is_finished_or_given_up(ledger, tmp_path, url):

@@ -34,7 +34,7 @@ RACKS = {"a1": {"rack": "rack_a"}, "a2": {"rack": "rack_a"}, "b1": {"rack": "rac
 
 
 def story():
-    """One done, one rolled back, one lost, one that did not go."""
+    """One done, one rolled back, one lost, one that did not start."""
     made = Story("a1", "b1", "a2", "b2", canaries=["a1"], domains=RACKS, max_down=2, failure_budget=2)
     made.done("a1").fails("b1").fails("a2", "lost", "stopped answering", "reboot", "lost")
     return made.end()
@@ -64,7 +64,7 @@ class TestDocument:
             "No further node starts: the failure budget of 2 is spent by b1, a2.",
             "1 node lost: a2.",
             "1 node rolled back: b1.",
-            "1 node did not go: b2.",
+            "1 node did not start: b2.",
             "1 of 4 nodes done or skipped.",
         ]
         assert (
@@ -562,7 +562,7 @@ class TestPage:
         found, doc = pages()
         assert (
             found.all("h1")[0]["text"].split()
-            == "FAILED 1 lost, 1 rolled back, 1 did not go; 1 of 4 nodes done".split()
+            == "FAILED 1 lost, 1 rolled back, 1 did not start; 1 of 4 nodes done".split()
         )
         assert found.all("li")[0]["text"] == doc["reasons"][0]
         cards = found.all("details", class_="node")

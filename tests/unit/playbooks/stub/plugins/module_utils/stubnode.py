@@ -109,6 +109,10 @@ def snapshot(node):
         (value(int(devices > 0)), value(instances)) if not node.get("mig_unread") else [{"value": None, "rc": 999}] * 2
     )
     exchanged = node.get("gpus", ["GPU-a", "GPU-b"])  # their UUIDs
+    # Those of a GPU that no layout is about.
+    layouts = {
+        uuid: (value(0), value([])) if uuid in node.get("whole_gpus", []) else (mode, instances) for uuid in exchanged
+    }
     persistence = 1 if "nvidia-persistenced.service" in node["running"] else 0
     return {
         "schema": "gpufleet.snapshot/1",
@@ -120,8 +124,8 @@ def snapshot(node):
                 "name": value("Stub GPU"),
                 "compute_processes": value(processes),
                 "persistence_mode": value(persistence),
-                "mig_mode_current": mode,
-                "mig_instances": instances,
+                "mig_mode_current": layouts[uuid][0],
+                "mig_instances": layouts[uuid][1],
                 "uuid": value(uuid),
                 "minor_number": value(index),
                 "serial": value("S/N " + uuid),

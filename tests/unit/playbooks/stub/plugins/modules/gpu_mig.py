@@ -81,6 +81,11 @@ def main():
         }
         for uuid in node.get("gpus", ["GPU-a", "GPU-b"])
     ]
+    off = {"enabled": False, "devices": {}}
+    rows = [
+        dict(row, before=off, wanted=off, status="same") if row["gpu"] in node.get("whole_gpus", []) else row
+        for row in rows
+    ]
     if not module.check_mode:
         node.update(mig_now=wanted, mig_devices=mode)
         node.pop("mode_pending", None)

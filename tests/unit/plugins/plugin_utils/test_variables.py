@@ -500,6 +500,9 @@ def test_a_host_that_is_not_in_the_inventory_is_refused_by_the_variable_that_nam
         ("bringup_hosts", {"upgrade_hosts": "a", "bringup_hosts": "b"}, ""),
         ("bringup_hosts", {"rollback_of": "x", "nvidia_driver_version": "1"}, ""),
         ("precheck_hosts", {}, ""),
+        ("monitoring_hosts", {"monitoring_dcgm_hosts": "a", "monitoring_textfile_hosts": "b"}, ""),
+        ("monitoring_textfile_hosts", {"monitoring_dcgm_hosts": "a"}, ""),
+        ("monitoring_textfile_hosts", {"upgrade_hosts": "a"}, "this playbook goes by monitoring_textfile_hosts"),
     ],
 )
 def test_nodes_that_are_named_to_another_playbook_are_not_taken_for_all(mine, given, words, monkeypatch):

@@ -79,7 +79,7 @@ services:
       description: V(start), V(stop), V(restart), V(wait) for one that was starting already, or empty. In check mode,
         what would be done.
       type: str
-    changed: {description: Whether it was started, stopped or started again., type: bool}
+    changed: {description: Whether it was started or stopped; a restart is both., type: bool}
 actions:
   description: What was done, or in check mode would be done, in order.
   returned: unless nothing was changed because of an error

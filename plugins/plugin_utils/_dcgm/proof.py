@@ -9,6 +9,7 @@ reads nothing any more.
 
 from __future__ import annotations
 
+import math
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import catalog, engine, series
@@ -22,7 +23,7 @@ SHOWN = 12
 
 def blank(value: float) -> bool:
     """Return whether a number stands for a value that DCGM does not have."""
-    return value != value or any(one["from"] <= value <= one["to"] for one in catalog.load("counters")["blanks"])
+    return math.isnan(value) or any(one["from"] <= value <= one["to"] for one in catalog.load("counters")["blanks"])
 
 
 def expected(snapshot: t.Mapping[str, t.Any]) -> t.Optional[t.List[Entity]]:

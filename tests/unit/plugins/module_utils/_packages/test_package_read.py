@@ -34,9 +34,9 @@ def put(machine, path, text):
     place.write_text(text, encoding="utf-8")
 
 
-def read(machine, manager=None, table=DEBIAN, **wish):
+def read(machine, manager=None, table=None, **wish):
     manager = manager or apt.Apt(machine, root=str(machine.root))
-    return package_read.read(manager, Wish(version="535.261.03", **wish), table)
+    return package_read.read(manager, Wish(version="535.261.03", **wish), table or DEBIAN)
 
 
 def test_the_wish_has_every_option_that_decides_and_no_list():

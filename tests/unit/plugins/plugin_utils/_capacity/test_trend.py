@@ -92,9 +92,7 @@ def test_days_that_resemble_each_other_tell_less():
 
 def test_the_error_is_that_of_least_squares():
     """By the textbook's formula, of points whose neighbours differ."""
-    points = [
-        (day, value) for day, value in enumerate([3.0, 1.0, 4.0, 2.0, 5.0, 2.5, 5.5, 3.0, 6.0, 4.5, 6.5, 4.0, 8.0, 5.0])
-    ]
+    points = list(enumerate([3.0, 1.0, 4.0, 2.0, 5.0, 2.5, 5.5, 3.0, 6.0, 4.5, 6.5, 4.0, 8.0, 5.0]))
     xs, ys = zip(*points)
     slope, intercept = statistics.linear_regression(xs, ys)
     residual = sum((y - intercept - slope * x) ** 2 for x, y in points)

@@ -127,7 +127,7 @@ def test_values_for_the_chart():
 @pytest.mark.parametrize("profiling", [False, True])
 def test_plain_manifests(profiling):
     text = manifests.plain(dict(OPTIONS, profiling=profiling))
-    config, daemons, service = yaml.safe_load_all(text)
+    config, daemons, service = list(yaml.safe_load_all(text))
     pod = daemons["spec"]["template"]["spec"]
     (container,) = pod["containers"]
     assert (

@@ -129,6 +129,8 @@ class TestBootCheck:
         verdict = json.loads(up_2.check_output("cat /run/gpufleet/boot-check.json"))
         assert verdict["verdict"] == "fail"
         assert "node.hardware" in {check["id"] for check in verdict["checks"] if check["status"] == "fail"}
+
+    def test_a_boot_with_the_gpu_back_starts_work_again(self, up_2, run):
         up_2.run_expect([0], "gpusim clear")
-        up_2.run_expect([0], "systemctl start " + WORK)
+        booted(run, up_2)
         assert (state(up_2, CHECK), state(up_2, WORK)) == ("active", "active")

@@ -14,9 +14,11 @@ from ansible.utils.display import Display
 from ansible_collections.gpufleet.lifecycle.plugins.modules.capacity_report import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import (
     catalog,
+    charts,
     client,
     document,
     fetch,
+    page,
     tables,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity.history import Window
@@ -38,17 +40,14 @@ def moment(given):
         ) from None
 
 
-def drawing():
-    """The module that draws the page; the library that it needs is no part of Ansible."""
-    try:
-        from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import page
-    except ImportError as exc:
+def require_library():
+    """Refuse a controller without the library that draws, which is no part of Ansible."""
+    if charts.MISSING:
         raise catalog.CapacityError(
             "library",
             "The charts need pygal, which this controller lacks (%s). Install it beside "
-            "ansible-core: pip install 'pygal>=3.0.5'. Nothing was written." % exc,
-        ) from exc
-    return page
+            "ansible-core: pip install 'pygal>=3.0.5'. Nothing was written." % charts.MISSING,
+        )
 
 
 class ActionModule(ActionBase):
@@ -68,7 +67,8 @@ class ActionModule(ActionBase):
 
     def report(self, args):
         asked = catalog.asked(args)
-        now, page = moment(args.get("time")), drawing()
+        now = moment(args.get("time"))
+        require_library()
         dest = os.path.abspath(args["dest"])
         self.refuse_unwritable(dest)
         prometheus = client.Prometheus(asked.url, asked.timeout, args["headers"])

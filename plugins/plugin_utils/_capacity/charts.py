@@ -17,8 +17,13 @@ from __future__ import annotations
 import typing as t
 import xml.etree.ElementTree as etree
 
-import pygal
-from pygal.style import Style
+try:
+    import pygal
+    from pygal.style import Style
+
+    MISSING = ""
+except ImportError as exc:  # refused by capacity_report, with the next step
+    pygal, Style, MISSING = None, None, str(exc)
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 
@@ -27,7 +32,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 GONE = ("style", "script", "desc")
 Values = t.List[t.Optional[float]]
 # The sizes by which pygal finds room for text; capacity.css has the same.
-STYLE = Style(label_font_size=12, major_label_font_size=12, legend_font_size=13, title_font_size=14)
+SIZES = {"label_font_size": 12, "major_label_font_size": 12, "legend_font_size": 13, "title_font_size": 14}
 
 
 def _bare(title: str) -> t.Callable[[etree.Element], etree.Element]:
@@ -79,7 +84,7 @@ def _options(**more: t.Any) -> t.Dict[str, t.Any]:
     return dict(
         width=WIDTH,
         height=HEIGHT,
-        style=STYLE,
+        style=Style(**SIZES),
         js=[],
         disable_xml_declaration=True,
         legend_at_bottom=True,

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import csv
+import importlib.util
 import json
 import os
 import stat
@@ -17,7 +18,7 @@ from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import capacity_report
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import fetch
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import charts, fetch
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._capacity import standin
 
 TABLES = ("fleet", "trends", "node", "model", "class", "team", "drift", "xids", "out_of_service", "holds")
@@ -294,13 +295,14 @@ def test_a_directory_that_fails_at_the_end_is_named(tmp_path, monkeypatch):
 
 
 def test_a_controller_without_pygal_is_told_what_to_install(tmp_path, monkeypatch):
-    place = "ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity"
-    for name in [name for name in sys.modules if name in (place + ".page", place + ".charts")]:
-        monkeypatch.delitem(sys.modules, name)
-    package = sys.modules[place]
-    for name in ("page", "charts"):
-        if hasattr(package, name):
-            monkeypatch.delattr(package, name)
-    monkeypatch.setitem(sys.modules, "pygal", None)
     api = standin.Api(standin.Fleet())
+    monkeypatch.setattr(charts, "MISSING", "No module named 'pygal'")
     assert "pip install" in refused(report(tmp_path / "d", api), tmp_path / "d", "library") and api.asked == []
+
+
+def test_the_room_can_be_imported_without_pygal(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pygal", None)
+    found = importlib.util.find_spec(charts.__name__)
+    without = importlib.util.module_from_spec(found)
+    found.loader.exec_module(without)
+    assert "pygal" in without.MISSING and charts.MISSING == ""

@@ -59,7 +59,7 @@ def test_the_names_of_a_rollout_are_those_that_its_metrics_have():
     assert [
         name
         for name in catalog.exporters()["gpufleet-rollout"]["series"]
-        if '("%s", ' % name[len("gpufleet_rollout_") :] not in written
+        if '"%s",' % name[len("gpufleet_rollout_") :] not in written
     ] == []
 
 

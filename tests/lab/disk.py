@@ -22,6 +22,11 @@ def listing(host):
     return dict(line.split("\t", 1) for line in host.check_output(LISTING).splitlines())
 
 
+# Ansible's async_wrapper looks at its module every five seconds, and removes its files from the remote temporary
+# directory when it has seen the end: by then the task has long returned.
+ASYNC_ENDED = "timeout 120 sh -c 'while pgrep -f [a]sync_wrapper.py; do sleep 0.2; done'"
+
+
 @contextlib.contextmanager
 def unchanged_but(*machines, allowed=()):
     """Nothing on the disks of the machines changes, but for paths that one of the expressions matches whole.
@@ -32,6 +37,7 @@ def unchanged_but(*machines, allowed=()):
     changes = {}
     yield changes
     for host, old in zip(machines, before, strict=True):
+        host.run_expect([0], ASYNC_ENDED)
         new = listing(host)
         assert len(new) > 10000, "this is no listing of a machine"
         differ = {path: (old.get(path), new.get(path)) for path in {*old, *new} if old.get(path) != new.get(path)}

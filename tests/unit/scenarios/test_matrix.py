@@ -112,16 +112,28 @@ def test_a_node_in_health_passes_at_work(healthy, at_work):
     assert {row.ident for row in smoke.ROWS} - passed == {"smoke.dcgm"}
 
 
+# Cards of which a node may have any number: the table of boards cannot say how many there should be.
+ANY_NUMBER = ("a30", "l4", "rtx-pro-6000")
+
+
 @pytest.mark.parametrize(
     "board", ["h100-sxm", "h200", "b200", "a100-sxm", "a100-80-sxm", "a30", "l4", "rtx-pro-6000", "v100-sxm"]
 )
 @pytest.mark.parametrize("phase", ["baseline", "post"])
 def test_a_node_in_health_passes_and_nothing_is_unknown(healthy, board, phase):
     well = healthy(board)
-    health = w.judge(well.reading, well.baseline if phase == "post" else None, phase)
+    expect = {"hardware": {"gpus": 2}} if board in ANY_NUMBER else None
+    health = w.judge(well.reading, well.baseline if phase == "post" else None, phase, expect=expect)
     assert [check for check in health["checks"] if check["status"] in ("fail", "unknown") or check["notice"]] == []
     assert (health["verdict"], health["action"], health["simulated"], health["changes"]) == ("pass", "none", True, [])
     assert len([check for check in health["checks"] if check["status"] == "pass"]) > 80
+
+
+@pytest.mark.parametrize("board", ANY_NUMBER)
+def test_without_a_baseline_the_number_of_cards_is_unknown_until_it_is_said(healthy, board):
+    health = w.judge(healthy(board).reading, None, "baseline")
+    assert [check["id"] for check in health["checks"] if check["status"] == "unknown"] == ["node.hardware"]
+    assert health["verdict"] == "unknown"
 
 
 def test_every_board_of_the_simulator_is_judged():

@@ -46,6 +46,9 @@ def one_verdict(scenario, sick, healthy):
         expect["mig_free"] = dict(well.baseline, boot_id=expect["mig_free"])
     world = sick(scenario)
     taken = world.reading((well.reading["kernel_log"] or {}).get("position"))
+    if baseline is None:
+        # The simulated board has all its NVSwitches, and only some of the GPUs that it should have then.
+        expect["hardware"] = dict({"gpus": world.gpus}, **expect.get("hardware", {}))
     return world, w.judge(
         taken,
         baseline,
@@ -114,6 +117,8 @@ def test_a_node_in_health_passes_at_work(healthy, at_work):
 
 # Cards of which a node may have any number: the table of boards cannot say how many there should be.
 ANY_NUMBER = ("a30", "l4", "rtx-pro-6000")
+# The simulated ones have the NVSwitches of a whole board, which would have 8 GPUs.
+WITH_SWITCHES = ("h100-sxm", "h200")
 
 
 @pytest.mark.parametrize(
@@ -122,7 +127,7 @@ ANY_NUMBER = ("a30", "l4", "rtx-pro-6000")
 @pytest.mark.parametrize("phase", ["baseline", "post"])
 def test_a_node_in_health_passes_and_nothing_is_unknown(healthy, board, phase):
     well = healthy(board)
-    expect = {"hardware": {"gpus": 2}} if board in ANY_NUMBER else None
+    expect = {"hardware": {"gpus": 2}} if board in ANY_NUMBER + WITH_SWITCHES else None
     health = w.judge(well.reading, well.baseline if phase == "post" else None, phase, expect=expect)
     assert [check for check in health["checks"] if check["status"] in ("fail", "unknown") or check["notice"]] == []
     assert (health["verdict"], health["action"], health["simulated"], health["changes"]) == ("pass", "none", True, [])

@@ -89,6 +89,8 @@ def node(ctx):
         if known and all(row["counts"] for row in rows)
         else []
     )
+    if found["nvswitches"]:
+        counts = _with_switches(counts, rows)
     peers = of_peers(ctx) if ctx.baseline is None and "gpus" not in wanted else None
     usual = dict((name, most) for name, dummy, most in peers or [])
     by_board = rows[0]["nvswitches"].get(str(count.value)) if known else None
@@ -123,6 +125,14 @@ def node(ctx):
     return checks.good(
         found, wanted.get("gpus", counts) or usual or None, source=PEERS if usual and not counts else None
     )
+
+
+def _with_switches(counts, rows):
+    """Those of COUNTS with which boards have NVSwitches; COUNTS where the table says of none that they have.
+
+    A node that shows NVSwitches is no virtual machine with a part of a board, but a node whose other GPUs are gone.
+    """
+    return [number for number in counts if all(str(number) in row["nvswitches"] for row in rows)] or counts
 
 
 def _gpus(checks, found, wanted, counts):

@@ -53,9 +53,11 @@ def checks(
     "said, count, switches, status, words",
     [
         (None, 8, 4, "pass", ""),
-        (None, 7, 4, "fail", "The node has 7 GPUs; expected 1 or 2 or 4 or 8."),
+        (None, 7, 4, "fail", "The node has 7 GPUs; expected 8."),  # it has switches: a whole board
+        (None, 7, 0, "fail", "The node has 7 GPUs; expected 1 or 2 or 4 or 8."),
         (None, 6, 4, "fail", "say so in expect.hardware (gpu_health_expect)"),
-        (None, 4, 4, "pass", ""),
+        (None, 4, 4, "fail", "The node has 4 GPUs; expected 8."),
+        (None, 4, 0, "pass", ""),  # a virtual machine with half a board
         (None, 1, 0, "pass", ""),
         (None, 8, 3, "fail", "has 3 NVSwitches on its PCI bus; expected 4"),
         (None, 8, 0, "pass", ""),  # a virtual machine
@@ -67,9 +69,9 @@ def checks(
         ({"nvswitches": 3}, 8, 3, "pass", ""),
         ({"nvswitches": 0}, 2, 0, "pass", ""),
         ({"nvswitches": 4}, 8, None, "unknown", "cannot be listed"),
-        ({}, 7, 4, "fail", "expected 1 or 2"),
-        ({"gpus": None}, 7, 4, "fail", "expected 1 or 2"),
-        ({"ecc": True}, 7, 4, "fail", "expected 1 or 2"),
+        ({}, 7, 4, "fail", "expected 8"),
+        ({"gpus": None}, 7, 4, "fail", "expected 8"),
+        ({"ecc": True}, 7, 4, "fail", "expected 8"),
     ],
 )
 @pytest.mark.parametrize("phase", ["baseline", "adhoc"])

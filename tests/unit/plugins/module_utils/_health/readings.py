@@ -15,6 +15,8 @@ KERNEL = "6.1.0-50-amd64"
 NODE = "gpu-1"
 NOW = "2026-03-01T12:00:00Z"
 NOT_SUPPORTED = {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
+# Half of what a board with NVSwitches has: without a baseline this has to be said.
+EXPECT = {"hardware": {"gpus": 2}}
 
 
 def value(content):

@@ -271,6 +271,7 @@ def at(document, path):
 
 
 def evaluate(document, old=None, **options):
+    options.setdefault("expect", None if old else readings.EXPECT)
     return _health.evaluate(
         document, old, phase="post" if old else "adhoc", node=readings.NODE, now=readings.NOW, tables=TABLES, **options
     )

@@ -24,6 +24,7 @@ def judge(snapshot=None, audit=None, baseline="healthy", **options):
             "node": readings.NODE,
             "now": readings.NOW,
             "tables": TABLES,
+            "expect": readings.EXPECT if baseline is None else None,
         },
         **options,
     )

@@ -58,9 +58,10 @@ class ActionModule(ActionBase):
         return result
 
     def send(self, host, args, task_vars):
-        """What the module answered.
+        """Return the module's result.
 
-        A host that cannot be reached is an answer too: it is not the node of this task that is lost.
+        A host that cannot be reached is reported as a result as well: the node of this task is not the one that is
+        lost.
         """
         try:
             return self._execute_module(

@@ -102,7 +102,7 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def offer(directory, version):
-        """What the node is told of the directory."""
+        """Return the options about the directory for the node."""
         try:
             names = offered(directory, version)
         except OSError as exc:

@@ -22,8 +22,8 @@ VERBOSE = 2
 
 
 def position(baseline):
-    """Where the kernel log was when the baseline was taken: {"boot_id", "seq", "monotonic_us"}; None if it does not
-    say.
+    """Return the position in the kernel log at which the baseline was taken: {"boot_id", "seq", "monotonic_us"}; None
+    if the baseline does not have it.
     """
     found = model.item(baseline, "kernel_log", "position")
     place = dict((key, model.item(found, key)) for key in ("seq", "monotonic_us"))

@@ -44,9 +44,9 @@ class ActionModule(NvmlActionBase):
         return result
 
     def wanted(self, args, node):
-        """What the node is to be given in place of a file or a baseline.
+        """Return the options that replace a file or a baseline for the node.
 
-        What cannot be used is told before the node is asked anything.
+        An unusable one is refused before the node is asked anything.
         """
         if args["state"] == options.RESTORED:
             found = args.get("baseline")

@@ -28,7 +28,7 @@ INTERNAL = tuple(options.INTERNAL_SPEC)
 
 
 def limits_of(policy):
-    """What smoke_rates.unsettled asks: the thresholds by the name of a GPU's model."""
+    """Return the parameters for smoke_rates.unsettled: the thresholds by the name of a GPU's model."""
     rules = policy_rules.complete(policy, IDENTS)
     ctx = verdict.context({}, None, rules, None, None, "adhoc", {}, None)
 

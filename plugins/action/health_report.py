@@ -92,7 +92,8 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def place(args, groups):
-        """Where to write, and a line about the report that is left alone; none where there is no such report."""
+        """Return the path to write to, and a line about the report that is left alone; no line if there is no such
+        report."""
         dest = os.path.abspath(args["dest"])
         others = (
             known(os.path.join(dest, NAMES["json"])) & set(groups.get("all") or []) - set(args["nodes"])
@@ -116,7 +117,8 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def registered(names, variable, task_vars):
-        """What each node registered, as it stands: not a template, and not copied into the arguments of a task."""
+        """Return the registered results of each node, unchanged: not as templates, and not copied into the arguments of
+        a task."""
         hostvars = task_vars.get("hostvars") or {}
         found = {}
         for name in names:

@@ -23,7 +23,7 @@ DONE = ("job", "reservation")
 
 
 def owner(answer):
-    """Whose drain keeps the node closed; none while nobody's does."""
+    """Return the owner of the drain that keeps the node closed; None if the node is not drained."""
     return (
         answer["mark"]["owner"]
         if "mark" in answer and states.closed(states.parse(answer.get("state", "")))
@@ -47,13 +47,13 @@ def joined(earlier, answer):
 
 
 def kept(whole):
-    """What is needed of the result so far."""
+    """Return the parts of the result so far that are needed."""
     found = {name: whole[name] for name in SEEN + DONE + ("diff",) if name in whole}
     return dict(found, changed=bool(whole.get("changed")), left=whole.get("left", []))
 
 
 def goes_on(earlier, whole):
-    """Whether there is anything to wait for. Slurm may be away for a while, but not when it is asked first."""
+    """Tell if there is anything to wait for. Slurm may be unavailable for a while, but not on the first request."""
     if whole.get("unreachable"):
         return False
     if whole.get("failed"):

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a verdict expects of a node: what was done to it, and what hardware it has."""
+"""Options that tell a verdict what to expect of a node: what was done to it, and its hardware."""
 
 from __future__ import annotations
 

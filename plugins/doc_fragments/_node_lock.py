@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What every module says that works on a node under its lock."""
+"""Notes shared by all modules that work on a node under its lock."""
 
 from __future__ import annotations
 

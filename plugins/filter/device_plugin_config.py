@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How pods share GPUs, as the ConfigMap that NVIDIA's device plugin reads."""
+"""Render the GPU sharing of pods as the ConfigMap of NVIDIA's device plugin."""
 
 from __future__ import annotations
 

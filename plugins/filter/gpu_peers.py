@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many GPUs most nodes of a fleet have."""
+"""Return the number of GPUs that most nodes of a fleet have."""
 
 from __future__ import annotations
 

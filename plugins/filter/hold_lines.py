@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the nodes of a fleet hold, as a table."""
+"""Render the package holds of a fleet's nodes as a table."""
 
 from __future__ import annotations
 

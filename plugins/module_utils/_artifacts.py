@@ -88,7 +88,7 @@ def read(path):
 
 
 def listed(files):
-    """What FILES are, for a report: name, size in bytes and digest of each, by name."""
+    """Describe FILES for a report: name, size in bytes and digest of each, ordered by name."""
     return [
         {"name": name, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in sorted(files.items())

@@ -37,7 +37,7 @@ BASELINE = ("baseline", "baseline_file")
 
 
 def contradiction(params):
-    """What of the options does not go together, with the next step; None if all does."""
+    """Return the options that cannot be combined, with the next step; None if there are none."""
     for name, least in (("timeout_s", 1), ("lock_timeout_s", 0)):
         if params[name] < least:
             return "%s is %d; expected at least %d second" % (name, params[name], least)

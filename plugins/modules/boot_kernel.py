@@ -89,7 +89,7 @@ ROOT = "/"
 
 
 def problem_with(runner, kernel, version, pin):
-    """Why this kernel must not be the default; empty if it may."""
+    """Return why this kernel must not be the default; empty if it may be."""
     proof = boot_default.unproven(ROOT, runner, kernel, versions.upstream(version)) if version else ""
     if proof:
         return (

@@ -230,7 +230,7 @@ def selected(document, names):
 
 
 def complaint(document, fail_on, names, require_reboot_safe):
-    """Why the task fails, a line for each finding; None when it does not."""
+    """Return the reason that the task fails, a line for each finding; None if it does not fail."""
     found = selected(document, names)
     missing = sorted(set(names) - set(item["id"] for item in found))
     lines = []

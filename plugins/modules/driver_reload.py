@@ -228,7 +228,7 @@ def perform(params):
 
 
 def complaint(result):
-    """Why the task fails; None if it does not."""
+    """Return the reason that the task fails; None if it does not fail."""
     if result["action"] != reload.REFUSE:
         return None
     if result["problems"]:

@@ -24,12 +24,12 @@ def job(given: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
 
 
 def artifact_host(variables: t.Mapping[str, t.Any]) -> str:
-    """Where the files of a node go."""
+    """Return the host for a node's files."""
     return next((str(variables[name]).strip() for name in ARTIFACT_HOST if variables.get(name)), "")
 
 
 def refusal(running: t.Mapping[str, str], local_ledger: bool, ledger: str, artifact_hosts: t.Mapping[str, str]) -> str:
-    """Why a rollout may not be planned in this job; empty when it may, and outside AWX."""
+    """Return why a rollout may not be planned in this job; empty if it may, and outside AWX."""
     if not running:
         return ""
     if local_ledger:

@@ -2,8 +2,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a node needs a fabric manager, whether the one that is there may be started, and whether the GPUs have joined
-their fabric.
+"""Decide if a node needs a fabric manager, if the installed one may be started, and if the GPUs have joined their
+fabric.
 
 Pure.
 """
@@ -110,8 +110,8 @@ def _version(checks: Mapping[str, list[Mapping[str, Any]]]) -> dict[str, Any]:
 
 
 def _missing(checks: Mapping[str, list[Mapping[str, Any]]], gpus: list[Mapping[str, Any]]) -> list[str]:
-    """What is not proven, in sentences; empty where every GPU has joined a healthy fabric, and the node has what that
-    takes.
+    """Return what is not proven, in sentences; empty if every GPU has joined a healthy fabric, and the node has
+    everything that this needs.
     """
     wrong = [] if gpus else ["NVML lists no GPU whose fabric could be read."]
     for ident in OF_NODE + WHERE_IT_APPLIES:

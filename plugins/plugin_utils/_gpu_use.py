@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the GPUs of a node are in use, and how many of them a scheduler has to give away, of what gpu_info read.
+"""Decide if the GPUs of a node are in use, and how many a scheduler can allocate, by the reading of gpu_info.
 
 Pure.
 """
@@ -39,9 +39,9 @@ def _schedulable_of(gpu: Mapping[str, Any]) -> int:
 
 
 def in_use(gpus: Any) -> str:
-    """Why a node must be left alone: processes that compute on its GPUs, or GPUs that do not tell.
+    """Return why a node must be left alone: processes that compute on its GPUs, or GPUs that cannot be read.
 
-    Empty where no process computes.
+    Empty if no process computes.
     """
     if not isinstance(gpus, list) or not gpus:
         return "it cannot be told whether processes compute on its GPUs: none was read; nothing was changed."

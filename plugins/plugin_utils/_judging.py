@@ -2,9 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the controller brings to a verdict: baseline, policy and data files; what is wrong in one is told by file, line
-and key.
-"""
+"""Load the controller's input of a verdict: baseline, policy and data files; errors name file, line and key."""
 
 from __future__ import annotations
 

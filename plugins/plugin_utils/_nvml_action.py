@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the action plugins of all modules that read NVML share: they give the node the controller's binding."""
+"""Base of the action plugins of all modules that read NVML: they send the controller's binding to the node."""
 
 from __future__ import annotations
 

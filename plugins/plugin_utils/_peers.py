@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many GPUs most nodes with GPUs of a model have, and which nodes have fewer. Pure.
+"""Find how many GPUs most nodes with GPUs of a model have, and which nodes have fewer. Pure.
 
-A node that has lost a GPU looks whole to itself where its board comes in any number, and where its number was not said.
-The nodes beside it tell it: where most of them have 8, one with 7 is to be examined before anything is done to it.
+A node that has lost a GPU looks complete if its board exists with any number of GPUs and its number was not specified.
+Its peers show the loss: if most of them have 8, one with 7 is examined before it is changed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def usual(counts: t.Mapping[str, t.Mapping[str, int]]) -> t.Dict[str, Usual]:
 
 
 def expectation(counts: t.Mapping[str, t.Mapping[str, int]]) -> t.Dict[str, t.Dict[str, int]]:
-    """What the nodes tell of each other, as option expect.peers of gpu_health."""
+    """Return the counts of a node's peers as option expect.peers of gpu_health."""
     return {"gpus": {model: most.gpus for model, most in usual(counts).items()}}
 
 
@@ -106,6 +106,6 @@ def health_of(result: t.Any, peers: t.Any) -> t.Any:
 
 
 def is_told(expect: t.Any) -> bool:
-    """Whether the value of gpu_health_expect says how many GPUs a node has."""
+    """Tell if the value of gpu_health_expect has the number of a node's GPUs."""
     hardware = expect.get("hardware") if isinstance(expect, dict) else None
     return isinstance(hardware, dict) and hardware.get("gpus") is not None

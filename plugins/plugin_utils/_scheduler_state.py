@@ -39,7 +39,7 @@ class Facts(TypedDict, total=False):
 
 
 class State(TypedDict):
-    """What follows from the facts."""
+    """The decisions that follow from the facts."""
 
     drained: bool  # whether every scheduler has drained it
     ownership: dict[str, Answer]  # who drained it, by scheduler

@@ -1,12 +1,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether two names of the inventory are one machine. Pure.
+"""Tell if two names of the inventory are one machine. Pure.
 
-A GPU is in one machine: nodes that share one are the same, and nodes of which both are known to have others are not,
-whatever else is alike, so that copied machine ids are told apart. Where the GPUs of one are not known, the id of its
-system decides, unless the serial numbers of the boards differ; and where that is not known either, the serial number of
-the board. What is not known is like nothing.
+A GPU is in one machine: nodes that share one are the same, and nodes that are both known to have different GPUs are
+not, whatever else is equal, so that copied machine ids are recognized. If the GPUs of one are unknown, the id of its
+system decides, unless the serial numbers of the boards differ; if that is unknown as well, the serial number of the
+board. An unknown value never matches.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Twins(t.NamedTuple):
 
 
 def same(one, other):
-    """What two identities (machine_id, board_serial, gpus) share that makes them one machine, in words; empty where
-    they are two, or nobody knows.
+    """Return what makes two identities (machine_id, board_serial, gpus) one machine, in words; empty if they are two
+    machines, or if it is unknown.
     """
     mine, theirs = (set(identity.get("gpus") or ()) for identity in (one, other))
     if mine & theirs:
@@ -74,7 +74,7 @@ def _among(names, identities, all_of_them):
 
 
 def complaint(identities):
-    """What to say of two names that are one machine; empty where there are none."""
+    """Describe two names that are one machine; empty if there are none."""
     return words(find(identities))
 
 

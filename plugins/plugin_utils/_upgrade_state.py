@@ -44,7 +44,7 @@ MIG_KEYS = ("mig_mode_current", "mig_mode_pending", "mig_instances")
 
 
 class Facts(TypedDict, total=False):
-    """What is known of the node: variables of the role, and the results of its tasks as they were registered."""
+    """The facts about the node: variables of the role, and the registered results of its tasks."""
 
     version: str  # the driver version that the rollout wants
     layout: Answer  # the MIG layout that it wants; empty where it wants none
@@ -80,7 +80,7 @@ class Facts(TypedDict, total=False):
 
 
 class State(TypedDict, total=False):
-    """What follows from the facts. The key marked with a star is left out where it is not known."""
+    """The decisions that follow from the facts. The key marked with a star is omitted if it is unknown."""
 
     resume: str  # where an earlier controller left the node; empty if none had begun
     recover: bool  # whether an earlier controller had begun
@@ -221,7 +221,7 @@ def _layout_before(baseline: Any) -> list[Answer] | None:
 
 
 def _layout_made(facts: Facts) -> Answer:
-    """What was read of the GPUs after their layout was made; empty before."""
+    """Return what was read of the GPUs after their layout was made; empty before."""
     return _of(_of(facts, "layout_read"), "snapshot")
 
 
@@ -293,10 +293,10 @@ def _before(facts: Facts) -> Answer:
 
 
 def _progress(facts: Facts) -> tuple[bool, bool]:
-    """Whether an earlier controller had begun; and whether it had upgraded the node, and it is healthy.
+    """Tell if an earlier controller had begun, and if it had upgraded the node to a healthy state.
 
-    One that is to have another MIG layout goes through all of its steps again: its baseline has the layout before, and
-    tells nothing of this one.
+    A node that is to have another MIG layout goes through all of its steps again: its baseline has the previous layout,
+    and does not show if the new one was made.
     """
     recover = bool(_of(facts, "gate").get("resume"))
     return recover, recover and not facts.get("layout") and _of(_before(facts), "health").get("verdict") == "pass"

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which variables the collection knows, and what is wrong with those that nodes have.
+"""Find which variables the collection knows, and what is wrong with those of the nodes.
 
 Pure, but for the reading of the roles' argument specs.
 """
@@ -202,7 +202,7 @@ def refuse_bad_timeout(node, value):
 
 
 def prefixes(roles):
-    """What the names of the collection's variables begin with, and whose they are."""
+    """Return the prefixes of the collection's variables, and their owners."""
     mine = {"rollout_": "a rollout", "gpufleet_": "the collection"}
     mine.update(
         (name + "_", "the playbook " + name)
@@ -317,7 +317,7 @@ def refuse_of_plan(values):
 
 
 def of_all(name):
-    """Whether a variable has to have one value for all nodes of a rollout."""
+    """Tell if a variable must have the same value for all nodes of a rollout."""
     return name.startswith("rollout_") or name in OF_ALL
 
 
@@ -470,7 +470,7 @@ def refuse_undo(values, mine):
 
 
 def refuse_lost_words(words):
-    """What the command line lost: -e takes a value to its first blank."""
+    """Refuse words that the command line lost: -e takes a value up to its first blank."""
     if words:
         raise VariableError(
             "The command line (-e) has %r, which belongs to no variable: a value with blanks needs quotes of its own, "
@@ -479,7 +479,7 @@ def refuse_lost_words(words):
 
 
 def drained(backends, order):
-    """What to say of the schedulers that the nodes of a rollout are drained in, in words. BACKENDS: by node."""
+    """Describe the schedulers from which the nodes of a rollout are drained. BACKENDS: by node."""
     found = {}
     for name in order:
         found.setdefault(tuple(backends.get(name) or ()), []).append(name)

@@ -38,7 +38,7 @@ class Answer:
 
 
 def complaint(url):
-    """What is wrong with a URL; empty when it can be asked. The URL itself is never said."""
+    """Return the problem of a URL; empty if it can be requested. The message never has the URL itself."""
     try:
         parts = urllib.parse.urlsplit(url)
     except ValueError:

@@ -138,7 +138,7 @@ class Ctk:
         ]
 
     def busy(self, due):
-        """Why a runtime must not be restarted now; empty where it may."""
+        """Return the reason not to restart a runtime now; empty if it may be restarted."""
         ends = [name for name in due if name in decide.ENDS_CONTAINERS]
         if not (ends and self.params["restart"] and self.params["in_use"]):
             return ""

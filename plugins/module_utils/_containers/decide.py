@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which container runtimes are to be configured, and what stands against it. Only data in, only data out."""
+"""Decide which container runtimes to configure, and list the problems. Pure functions."""
 
 from __future__ import annotations
 

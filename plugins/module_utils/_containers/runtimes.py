@@ -29,7 +29,7 @@ def program(root, name):
 
 
 def version(root, runner, path):
-    """What a program says of its version: the first number with dots; None if it says none."""
+    """Return the version in a program's output: the first number with dots; None without one."""
     rc, out, err = runner([files.under(root, path), "--version"], ASK_S)
     found = VERSION.search(out or err) if rc == 0 else None
     return found.group(1) if found else None

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether what does not pass was like that when the baseline was taken, or broke since."""
+"""Tell if a check that does not pass was so at the baseline, or has changed since."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def _since(check, before):
 
 
 def summed(checks):
-    """Which checks were sick before, and which broke since: {"sick_before": [id], "broke_during": [id]}."""
+    """Return the checks that did not pass before, and those that changed since: {"sick_before": [id], "broke_during":
+    [id]}."""
     return {
         "sick_before": sorted(set(check["id"] for check in checks if check["since"] == BEFORE)),
         "broke_during": sorted(set(check["id"] for check in checks if check["since"] == DURING)),

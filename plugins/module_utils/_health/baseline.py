@@ -110,7 +110,7 @@ def _check_time(taken, node, now, again):
 
 
 def usable(ctx):
-    """Whether there is something to compare with where there must be."""
+    """Check that a baseline is available where one is required."""
     ident = "baseline.usable"
     if ctx.baseline is None:
         if ctx.phase in ("post", "soak"):
@@ -188,7 +188,7 @@ def usable(ctx):
 
 
 def changes(ctx):
-    """What is different from the baseline; empty without one."""
+    """Return the differences from the baseline; empty without one."""
     if ctx.baseline is None:
         return []
     accepted = model.item(ctx.expect, "changes")

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the families that judge a GPU have in common: a finding, and a value against the one of the baseline."""
+"""Functions shared by the checks of a GPU: a finding, and the comparison of a value with the baseline."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def not_applicable(ident, gpu, observed, message, source="hardware"):
 
 
 def is_a(value, kind):
-    """Whether VALUE is of KIND; True and False are numbers for nobody."""
+    """Tell if VALUE is of KIND; True and False do not count as numbers."""
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
@@ -83,7 +83,7 @@ def before(ctx, gpu, key, kind):
 
 
 def absent_before(old):
-    """Whether the GPU of the baseline did not have the signal."""
+    """Tell if the GPU did not have the signal in the baseline."""
     return old.rc in codes.ABSENT
 
 
@@ -166,7 +166,7 @@ def too_old(ctx, ident, gpu, now, since):
 
 
 def under_mig(gpu, now):
-    """Whether NOW is not supported for the reason that the GPU is, or may be, in MIG mode."""
+    """Tell if NOW is not supported because the GPU is, or may be, in MIG mode."""
     mode = model.reading(gpu, "mig_mode_current")
     return now.rc == codes.NOT_SUPPORTED and (
         mode.value == 1 if mode.known else mode.rc not in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT)
@@ -174,7 +174,7 @@ def under_mig(gpu, now):
 
 
 def damaged_before(old):
-    """Whether there is a baseline, and what it says of a signal is neither a value nor that there is none."""
+    """Tell if the baseline has neither a value for a signal nor the information that there is none."""
     return old is not None and not old.known and not absent_before(old)
 
 

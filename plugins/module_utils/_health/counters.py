@@ -20,7 +20,7 @@ SIGNALS = ("reading.boot_id", "reading.uptime_s", "snapshot.system.driver_versio
 
 
 def same_boot(ctx):
-    """Whether reading and baseline are of one boot. None if that is not known."""
+    """Tell if reading and baseline are of the same boot; None if unknown."""
     if ctx.baseline is None:
         return False
     boots = [model.item(document, "boot_id") for document in (ctx.reading, ctx.baseline)]
@@ -28,9 +28,9 @@ def same_boot(ctx):
 
 
 def same_load(ctx):
-    """Whether the driver that answers is the very one of the baseline: same boot, same version.
+    """Tell if the loaded driver is the one of the baseline: same boot, same version.
 
-    None if that is not known.
+    None if unknown.
     """
     if ctx.baseline is None:
         return False

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is different from the baseline, GPU by GPU, and what kind of difference it is.
+"""List the differences from the baseline by GPU, and their kind.
 
 The checks judge; this explains.
 """
@@ -191,7 +191,7 @@ def changes(before, after, accepted=(), tolerance_percent=0):
 
 
 def _driver_changed(before, after):
-    """Whether both say which driver they have, and it is another one."""
+    """Tell if both have a driver version, and the versions differ."""
     versions = [
         model.reading(model.item(document, "snapshot", "system"), "driver_version").value
         for document in (before, after)
@@ -259,10 +259,10 @@ def _units(found, before, after):
 
 
 def places(old, new):
-    """What became of the GPUs of snapshot OLD in NEW: {"lost": {uuid: address}, "moved": {uuid: (from, to)},
+    """Match the GPUs of snapshot OLD with those of NEW: {"lost": {uuid: address}, "moved": {uuid: (from, to)},
     "replaced": {uuid: (address, other uuid)}, "added": {uuid: address}}.
 
-    A GPU that is gone while another one has its address was replaced, not lost.
+    If another GPU has the address of one that is missing, the GPU was replaced, not lost.
     """
     was = dict((ident, model.address(gpu)) for ident, gpu in model.by_uuid(old).items())
     now = dict((ident, model.address(gpu)) for ident, gpu in model.by_uuid(new).items())

@@ -139,7 +139,7 @@ def first_text(events):
 
 
 def place(ctx, event):
-    """Which GPU an event is about: its PCI address, or its UUID where it has no address; "" where it names none."""
+    """Return the GPU that an event is about: its PCI address, or its UUID if it has no address; "" if it names none."""
     address = model.pci_address(event.get("pci"))
     if address:
         return address
@@ -158,9 +158,9 @@ def gpu_at(ctx, where):
 
 
 def entity(ctx, where):
-    """What the GPU at a place is called in the verdict.
+    """Return the name of the GPU at a place for the verdict.
 
-    The log itself may know the UUID of one that NVML does not show.
+    The log may have the UUID of a GPU that NVML does not show.
     """
     gpu = gpu_at(ctx, where)
     if gpu is not None:

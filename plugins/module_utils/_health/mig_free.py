@@ -2,7 +2,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What NVML does not tell while MIG instances exist, taken from a reading of the same boot when there were none."""
+"""Values that NVML does not report while MIG instances exist, taken from a reading of the same boot without
+instances."""
 
 from __future__ import annotations
 
@@ -28,9 +29,9 @@ ACCEPTED = {VOLATILE_ECC: ("ecc_volatile_corrected", "ecc_volatile_uncorrected")
 
 
 def usable(document, boot_id, node, now, rules):
-    """What is to be said of DOCUMENT (a baseline document): {"document", "problem", "time"}; None without one.
+    """Describe DOCUMENT (a baseline document): {"document", "problem", "time"}; None without one.
 
-    BaselineError if it is none.
+    Raises BaselineError if it is not a baseline.
     """
     if document is None:
         return None
@@ -98,7 +99,7 @@ def _not_now(check):
 
 
 def judge(ctx):
-    """Whether a reading without MIG instances that was given can be used."""
+    """Tell if the given reading without MIG instances can be used."""
     found = model.item(ctx.expect, "mig_free")
     wanted = "a reading of this boot, at most %s hours old" % (policy.limit(ctx, "mig_free_reading_age_max_h"),)
     if found is None:

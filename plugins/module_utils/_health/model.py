@@ -136,7 +136,7 @@ def gpus(snapshot):
 
 
 def opened(gpu):
-    """Whether NVML gave a handle for the GPU."""
+    """Tell if NVML returned a handle for the GPU."""
     return reading(gpu, "handle").known
 
 
@@ -150,7 +150,7 @@ def address(gpu):
 
 
 def entity(gpu):
-    """What a GPU is called in the verdict: by UUID, else by PCI address, else by NVML's index."""
+    """Return the name of a GPU in the verdict: its UUID, else its PCI address, else NVML's index."""
     return uuid(gpu) or address(gpu) or "gpu index %s" % (gpu.get("index"),)
 
 

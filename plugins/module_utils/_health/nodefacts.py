@@ -24,19 +24,20 @@ def of_kind(value, kind):
 
 
 def before(ctx, *keys, **options):
-    """What the baseline says at KEYS, if it is of the ``kind`` wanted."""
+    """Return the baseline's value at KEYS, if it is of the ``kind`` wanted."""
     value = of_kind(model.item(ctx.baseline, *keys), options.get("kind", object))
     return Before(ctx.baseline is not None, value is not None, value)
 
 
 def same_boot(ctx):
-    """Whether the baseline was read in this boot: True or False, None if not known or without a baseline."""
+    """Tell if the baseline was read in this boot: True or False, None if unknown or without a baseline."""
     old, new = model.item(ctx.baseline, "boot_id"), model.item(ctx.reading, "boot_id")
     return old == new if isinstance(old, str) and isinstance(new, str) and old and new else None
 
 
 def simulated(ctx):
-    """Whether this is the project's simulator: what NVML says, or said in the baseline if it does not answer now."""
+    """Tell if this is the project's simulator, as NVML reports it, or as the baseline has it if NVML does not answer
+    now."""
     silent = model.item(ctx.snapshot, "nvml", "rc") is None
     return model.item(ctx.snapshot, "simulated") is True or (
         silent and model.item(ctx.baseline, "snapshot", "simulated") is True

@@ -206,7 +206,7 @@ def _strict(number, entry, known):
 
 
 def near(ident, known):
-    """Which ids may have been meant."""
+    """Return the ids that may have been meant."""
     like = difflib.get_close_matches(ident, sorted(known), 5, 0.4)
     return "%sdocs/reference/health-checks.md lists all" % (
         "the nearest are %s; " % (", ".join(like),) if like else "",

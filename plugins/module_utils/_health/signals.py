@@ -106,7 +106,7 @@ def before_of(ctx, gpu, key):
 
 
 def peers_answer(ctx, gpu, key):
-    """Whether another GPU that is of the same model, or may be, answers."""
+    """Tell if another GPU that is of the same model, or may be, has a value."""
     name = model.reading(gpu, "name").value
     for other in model.gpus(ctx.snapshot):
         other_name = model.reading(other, "name").value

@@ -92,7 +92,7 @@ def evaluate(
 
 
 def context(reading, baseline, rules, tables, expected_driver, phase, expect, smoke):
-    """What the judges are given; sections that are missing or no dictionaries are None."""
+    """Return the input of the checks; sections that are missing or not dictionaries are None."""
     sections = dict(
         (key, section if isinstance(section, dict) else None)
         for key, section in ((key, model.item(reading, key)) for key in baseline_family.SECTIONS)
@@ -183,7 +183,7 @@ def with_peers(health, reading, peers):
 
 
 def joining(checks):
-    """Whether GPUs that join their NVLink fabric are all that is open among CHECKS: then it is worth reading the node
+    """Tell if GPUs that are still joining their NVLink fabric are all that is open in CHECKS: the node is then read
     again.
     """
     waiting = [check for check in checks if check.get("status") in (FAIL, UNKNOWN)]

@@ -410,7 +410,7 @@ class _Kept:
         return [event for dummy, event in sorted(numbered, key=lambda item: item[0])]
 
     def suppressed(self):
-        """How many events were left out, by what they are: {"kind", "pci", "code", "count", "last_us"}."""
+        """Count the events that were left out, by kind: {"kind", "pci", "code", "count", "last_us"}."""
         totals = {}
         for entry in self.alike.values():
             left_out = entry["seen"] - len(entry["first"]) - bool(entry["last"])

@@ -57,8 +57,8 @@ def read_sources(module_root, names):
 
 
 def read_compute_users(module_root, names):
-    """How often processes have nvidia_uvm open, as everything that runs CUDA has, and no service of the driver; None
-    when that is not known.
+    """Count how often processes have nvidia_uvm open, as every CUDA program has, and no service of the driver; None if
+    unknown.
     """
     if names is None:
         return None

@@ -46,7 +46,7 @@ class Entry(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What one GPU is to be: MIG on or off, and how many MIG devices of each name."""
+    """The wanted state of one GPU: MIG on or off, and the number of MIG devices of each name."""
 
     enabled: bool
     devices: Dict[str, int]
@@ -178,7 +178,8 @@ def selection(where: str, given: Dict[str, Any]) -> Entry:
 
 
 class Target(NamedTuple):
-    """What a GPU is asked for: its position in PCI order, ids as 0xDDDDVVVV, names (lower case) and model."""
+    """The properties by which a layout selects a GPU: position in PCI order, ids as 0xDDDDVVVV, names (lower case) and
+    model."""
 
     position: int
     device_id: str

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a MIG layout fits on a GPU, where its instances go, and which of those that are there can stay.
+"""Decide if a MIG layout fits on a GPU, where its instances go, and which existing ones can stay.
 
 Pure functions.
 
@@ -38,8 +38,8 @@ class Fit(NamedTuple):
 
 
 def placements(profile: Profile, profiles: Sequence[Profile]) -> List[Tuple[int, int]]:
-    """Where instances of PROFILE may start: as the driver says, or while MIG is off as it follows from the sizes of all
-    PROFILES.
+    """Return where instances of PROFILE may start: as the driver reports it, or, while MIG is off, as computed from the
+    sizes of all PROFILES.
 
     An instance takes the share of the memory slices (8, or 4 on a board with four compute slices) that its memory has
     of the whole, rounded to a power of two; it starts at a multiple of that, and has to leave room for its compute
@@ -90,11 +90,11 @@ def fits_beside(places: Sequence[Place], profiles: Sequence[Profile]) -> bool:
 def find(
     wanted: Dict[int, int], existing: Sequence[Place], profiles: Sequence[Profile], fixed: Sequence[int] = ()
 ) -> Optional[Fit]:
-    """How WANTED ({profile id: number}) can be made of what EXISTS, with as many instances kept as possible; None if it
+    """Find placements for WANTED ({profile id: number}) that keep as many EXISTING instances as possible; None if it
     does not fit.
 
-    The positions FIXED are kept if their profile is wanted at all: something runs there. Where several ways keep as
-    many, the same one is found every time.
+    The positions FIXED are kept if their profile is wanted at all, since they are in use. If several solutions keep
+    equally many, the result is the same every time.
     """
     usable = _keepable(wanted, existing)
     for number in range(len(usable), -1, -1):

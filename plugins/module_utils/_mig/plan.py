@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to be done on a GPU for a layout, and whether it may be done: pure functions of what was read and what is
+"""Plan the changes of a GPU for a layout, and decide if they are allowed: pure functions of what was read and what is
 wanted.
 
 The plan of a GPU has a status, the problems that keep it from being carried out, and its steps as data. A GPU that
@@ -28,7 +28,7 @@ SET_MODE, DESTROY_COMPUTE, DESTROY, CREATE, CREATE_COMPUTE = (
 
 
 class Problem(NamedTuple):
-    """Why a GPU cannot get its layout: a code that programs can read, and a sentence for a person that does not name
+    """The reason that a GPU cannot get its layout: a code for programs, and a sentence for people that does not name
     the GPU.
     """
 
@@ -44,7 +44,7 @@ class Slot(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be done on one GPU. "before" and "wanted" are {"enabled", "devices"}, None where not known."""
+    """The plan of one GPU. "before" and "wanted" are {"enabled", "devices"}, None if unknown."""
 
     gpu: Dict[str, Any]
     status: str

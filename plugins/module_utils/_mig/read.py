@@ -2,9 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What NVML tells about the MIG profiles, instances and processes of a GPU, as one value "mig_layout" of a snapshot.
+"""Read the MIG profiles, instances and processes of a GPU from NVML, as one value "mig_layout" of a snapshot.
 
-NVML tells compute instances and placements to root only. Profiles are always read from the GPU, never assumed.
+NVML shows compute instances and placements to root only. Profiles are always read from the GPU, never assumed.
 """
 
 from __future__ import annotations

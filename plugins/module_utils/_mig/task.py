@@ -31,9 +31,9 @@ class TaskError(Exception):
 
 
 class Tools:
-    """How NVML is reached: TAKE reads a snapshot, CHILD runs work in a child, LOAD answers the binding.
+    """Functions that reach NVML: TAKE reads a snapshot, CHILD runs work in a child, LOAD returns the binding.
 
-    Tests give their own.
+    Tests pass their own.
     """
 
     def __init__(self, timeout_s, load=None, stuck_file=None, take=snapshot.take, child=session.run):

@@ -108,7 +108,8 @@ ROOM_BYTES, ROOM_FILES = 1024 * 1024, 16
 
 
 def room(directory, statvfs=os.statvfs):
-    """Why nothing could be written to the directory, or to where it would be made; empty when it could."""
+    """Return why nothing could be written to the directory, or to its parent if it has to be made; empty if it
+    could."""
     place = os.path.abspath(directory)
     while not os.path.lexists(place) and place != os.path.dirname(place):
         place = os.path.dirname(place)
@@ -142,7 +143,7 @@ def alike(one, other, keys=WHICH):
 
 
 def described(found):
-    """Whose a node is, in words."""
+    """Describe the owner of a node."""
     return "%s by rollout %s (attempt %d, begun on %s) since %s" % (
         found["state"],
         found["rollout_id"],
@@ -153,10 +154,10 @@ def described(found):
 
 
 def refusal(found, problem, mine, over=None):
-    """Why this attempt may not have the node; empty when it may.
+    """Return why this attempt may not take the node; empty if it may.
 
-    C(over) is a claim that was given up by name, or that its own ledger knows to be settled: it alone may be taken over
-    from another rollout.
+    C(over) is a claim that was given up by name, or that its own ledger records as settled: only that one may be taken
+    over from another rollout.
     """
     if problem:
         return problem
@@ -192,7 +193,8 @@ def from_token(text):
 
 
 def fenced(found, problem, mine):
-    """Why a call of an attempt is refused that began with the node's claim; empty when the node still has it."""
+    """Return why a call of an attempt that began with the node's claim is refused; empty if the node still has that
+    claim."""
     if problem:
         return problem
     if found is None:
@@ -230,8 +232,8 @@ GUARD_RC = 77
 
 
 def guard(text):
-    """What stands before a command of the shell that only the attempt may run that the node belongs to; nothing for a
-    task of no rollout.
+    """Return the prefix for a shell command that only the attempt with the node's claim may run; empty for a task
+    outside a rollout.
     """
     known = from_token(text)
     if known is None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the module node_claim does: read the node's marks, take it for a rollout, or give it up."""
+"""The work of module node_claim: read the node's claim and marker, claim it for a rollout, or release it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TaskError(Exception):
 
 
 def going_down(run, root="/"):
-    """Whether the node is about to reboot: systemd stops everything, or has it in its calendar."""
+    """Tell if the node is about to reboot: systemd is stopping everything, or has a shutdown scheduled."""
     return run(["systemctl", "is-system-running"], 20)[1].strip() == "stopping" or os.path.exists(
         files.under(root, SCHEDULED)
     )
@@ -39,7 +39,7 @@ def boot_id(root="/"):
 
 
 def looked(params):
-    """What marks the node has. A marker that cannot be looked for raises an OSError."""
+    """Return the claim and the marker of the node. Raises OSError if the marker cannot be looked for."""
     path = os.path.join(params["directory"], MARKER)
     try:
         os.stat(path)

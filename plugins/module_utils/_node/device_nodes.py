@@ -70,7 +70,8 @@ def numbers(root):
 
 
 def wanted(root):
-    """What the driver makes its nodes like, ``{"mode", "uid", "gid", "modify"}``; None when it does not say."""
+    """Return the mode and the owner that the driver gives its device nodes, ``{"mode", "uid", "gid", "modify"}``; None
+    if it does not report them."""
     content = files.read_text(files.under(root, "/proc/driver/nvidia/params"))
     if content is None:
         return None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What dpkg has of the driver, and whether it was interrupted."""
+"""Read the driver's packages from dpkg, and if dpkg was interrupted."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a GPU Operator brings this node's driver in a container, by what it leaves below /run; and whether one brings
-none.
+"""Detect a GPU Operator that brings this node's driver in a container, or one that brings none, by its files below
+/run.
 
 The operator's validator writes ``driver-ready`` for a driver of the host as well, and says in it whose driver it is.
 """

@@ -89,8 +89,8 @@ def groups(proc, pid):
 
 
 def owner(paths):
-    """Whom a process works for, by its control groups: systemd unit, Kubernetes pod (its uid) and Slurm job, None for
-    what it is not of.
+    """Return the owner of a process by its control groups: systemd unit, Kubernetes pod (its uid) and Slurm job, each
+    None if it belongs to none.
     """
     answer = {"unit": None, "pod": None, "job": None}
     for path in paths:

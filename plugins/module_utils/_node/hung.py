@@ -67,7 +67,7 @@ def find(proc):
 
 
 def touches(proc, name, task):
-    """Where a task meets the driver: its stack, an open device, its name; empty if it does not."""
+    """Return where a task is in the driver: its stack, an open device, its name; empty if it is not."""
     frame = NVIDIA_FRAME.search(files.read_text(task["path"] + "/stack") or "")
     if frame:
         return IN_DRIVER + frame.group(0)
@@ -78,13 +78,13 @@ def touches(proc, name, task):
 
 
 def switches(path):
-    """How often the task ran; None if that is not said."""
+    """Return how often the task was scheduled; None if that is not reported."""
     found = re.findall(r"^(?:non)?voluntary_ctxt_switches:\s+(\d+)$", files.read_text(path + "/status") or "", re.M)
     return sum(int(value) for value in found) if found else None
 
 
 def still(proc, task):
-    """Whether a task is the same one, still in D, and did not run since."""
+    """Tell if a task is the same one, still in state D, and has not run since."""
     now = proc_tasks.parse(files.read_text(os.path.join(task["path"], "stat")))
     return (
         now is not None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which machine this is, beside its name: the id of its system, the serial number of its board, and its GPUs."""
+"""The identity of this machine beside its name: the id of its system, the serial number of its board, and its GPUs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read(root):
 
 
 def says_something(serial):
-    """Whether it is a serial number, and not what stands where one should be."""
+    """Tell if a text is a serial number, and not a placeholder for one."""
     plain = re.sub(r"[^0-9a-zA-Z]", "", serial)
     return (
         serial.lower() not in NONE

@@ -78,7 +78,7 @@ class NodeLock:
         return self
 
     def _admitted(self):
-        """What this call says of its attempt, once it has the lock: whoever had it before may have been the next
+        """Return what this call reports of its attempt once it has the lock: the previous holder may have been the next
         attempt.
         """
         text = os.environ.get(FENCE, "")
@@ -155,7 +155,8 @@ def read_json(path):
 
 
 def read_holder(path, proc="/proc"):
-    """What the lock file says of its holder, whether that process lives, and which processes have the file open."""
+    """Return what the lock file says of its holder, if that process is alive, and which processes have the file
+    open."""
     holder = read_json(path)
     pid = holder.get("pid")
     holder["pid_alive"] = isinstance(pid, int) and os.path.exists(os.path.join(proc, str(pid)))

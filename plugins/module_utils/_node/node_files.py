@@ -21,7 +21,7 @@ class FilesError(Exception):
 
 
 def problem(path, content):
-    """What is wrong with a file that is to be written; nothing when it can be."""
+    """Return the problem of a file that is to be written; empty if it can be written."""
     if not os.path.isabs(path):
         return "%s is no absolute path" % path
     if not isinstance(content, str):

@@ -73,7 +73,7 @@ def kill_group(pgid):
 
 
 def drain(process, timeout=5):
-    """What a killed command had written; a grandchild that kept the pipe is not waited for."""
+    """Return what a killed command had written, without waiting for a grandchild that kept the pipe open."""
     try:
         return process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

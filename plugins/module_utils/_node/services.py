@@ -56,9 +56,9 @@ def refusal(wanted, unit):
 
 
 def due(wanted, unit, again=False):
-    """What is to be done about a unit that can be told.
+    """Decide what to do about an existing unit.
 
-    One that starts already is waited for, unless it has to start AGAIN.
+    One that is starting already is waited for, unless it has to start AGAIN.
     """
     if wanted == STOPPED:
         return NOTHING if unit["active"] in RESTS else STOP

@@ -23,8 +23,8 @@ def upstream(package_version):
 
 
 def names_package(value):
-    """Whether somebody who asks for this version means one package version, such as 535.261.03-1, and not any with the
-    driver's version.
+    """Tell if a wanted version names one package version, such as 535.261.03-1, and not all with that version of the
+    driver.
     """
     return bool(value) and upstream(value) != value
 

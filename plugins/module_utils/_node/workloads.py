@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the containers that run on the node require of the driver: the NVIDIA_REQUIRE_* of their processes."""
+"""Read what the containers on the node require of the driver: NVIDIA_REQUIRE_* of their processes."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class Reader:
             raise self.binding.NVMLError(rc)
 
     def number(self, symbol, *args, kind=ctypes.c_uint):
-        """What SYMBOL writes through its last parameter."""
+        """Return what SYMBOL writes to its last parameter."""
 
         def read():
             out = kind()
@@ -74,7 +74,7 @@ class Reader:
         return self.guard(symbol, read)
 
     def pair(self, symbol, handle):
-        """What SYMBOL writes through its last two parameters, as two values."""
+        """Return what SYMBOL writes to its last two parameters, as two values."""
         first, second = ctypes.c_uint(), ctypes.c_uint()
         answer = self.guard(symbol, lambda: self.raw(symbol, handle, ctypes.byref(first), ctypes.byref(second)))
         if answer["rc"] != codes.SUCCESS:

@@ -23,13 +23,13 @@ HOLDS_S = 900.0
 
 
 def path(stuck_file):
-    """Where the note is, beside the one about a child that cannot be ended."""
+    """Return the path of the note, beside the one about a child that cannot be ended."""
     return stuck_file + ".hung"
 
 
 def loaded_driver(root="/"):
-    """What stays the same for as long as the driver's module is loaded: (boot id, number of its directory in sysfs);
-    None where there is none.
+    """Return what stays the same while the driver's kernel module is loaded: (boot id, number of its directory in
+    sysfs); None if it is not loaded.
     """
     try:
         number = os.stat(os.path.join(root, "sys/module/nvidia")).st_ino
@@ -39,8 +39,8 @@ def loaded_driver(root="/"):
 
 
 def patience(note, wanted_s, driver, now):
-    """How many seconds to wait for NVML: the deadline WANTED_S, shorter where NOTE is about the same DRIVER and a wait
-    as long.
+    """Return the seconds to wait for NVML: the deadline WANTED_S, less if NOTE is about the same DRIVER and a wait at
+    least as long.
 
     NOW is in seconds of boot.
     """

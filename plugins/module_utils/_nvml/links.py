@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a GPU is connected by: PCIe, NVLink, its peers and the fabric."""
+"""Read the connections of a GPU: PCIe, NVLink, its peers and the fabric."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def read_nvlink(reader, handle, gpu):
 
 
 def _links_active(reader, handle):
-    """Whether each link is active; None for a link that does not exist between links that do."""
+    """Return for each link if it is active; None for a missing link between existing ones."""
     links = []
     first_refusal = None
     for number in range(fields.NVLINK_LIMIT):

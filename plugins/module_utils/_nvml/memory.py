@@ -169,9 +169,7 @@ def _remapped(correctable, uncorrectable, pending, failure):
 
 
 def _retired(reader, handle, field, cause):
-    """How many pages were retired for CAUSE: the field, or the length of the list where the driver has no such
-    field.
-    """
+    """Count the pages retired for CAUSE: the field, or the length of the list if the driver has no such field."""
     answer = reader.field(handle, field)
     if answer["rc"] == codes.SUCCESS:
         return convert(answer, int)

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an Ansible module does around a snapshot: where the cache lies, and when to ask the controller for the archive.
+"""Parts of an Ansible module around a snapshot: the place of the cache, and when to ask the controller for the archive.
 
 The rest of this package comes to the node in the archive. A module that reads NVML imports nothing of it but binding
 and node: what it imports, Ansible sends and the node compiles with every task.

@@ -28,7 +28,7 @@ DIGEST_BYTES = 32
 
 
 class Runtime:
-    """What the archive with DIGEST contains as code. Nothing of it has run yet."""
+    """Return the code in the archive with DIGEST, of which nothing has run yet."""
 
     def __init__(self, digest, version, code):
         self._version = version

@@ -45,6 +45,6 @@ def names(gpu):
 
 
 def value(gpu, key):
-    """What was read of GPU as KEY, None if it was not."""
+    """Return the value KEY of GPU, None if it was not read."""
     entry = gpu.get(key)
     return entry.get("value") if isinstance(entry, dict) and entry.get("rc") == codes.SUCCESS else None

@@ -35,8 +35,8 @@ Started = collections.namedtuple(
 
 
 class _Place:
-    """Where the child is, in memory that it shares with its parent: told before every call, so it may not cost a system
-    call.
+    """The position of the child, in memory shared with its parent: it is set before every call, so it must not cost a
+    system call.
     """
 
     SIZE = 256

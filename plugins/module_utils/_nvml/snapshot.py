@@ -109,7 +109,7 @@ def read_pass(nvml, binding, progress=None, gather=None, more=()):
 
 
 def simulated(nvml):
-    """Whether the loaded library is the simulator, which marks itself with a symbol of its own."""
+    """Tell if the loaded library is the simulator, which has a symbol of its own."""
     return hasattr(getattr(nvml, "nvmlLib", None), "gpusim_marker")
 
 

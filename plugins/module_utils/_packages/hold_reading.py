@@ -20,7 +20,8 @@ RECORDS = {"kernel": KERNEL_RECORD, "driver": holds.RECORD, "other": None}
 
 
 def group_of(name, source, patterns):
-    """Whose package it is: kernel, driver or other. Pure. ``patterns`` are the kernel's, which are asked first."""
+    """Return the kind of a package: kernel, driver or other. Pure. ``patterns`` are those of the kernel, which are
+    tried first."""
     if kernel_set.is_kernel(name, patterns):
         return "kernel"
     if (

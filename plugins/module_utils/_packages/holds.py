@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How old the holds of the driver are, and which updates they keep out.
+"""Report the age of the driver's holds, and the updates that they keep out.
 
 Package managers do not record when a hold was set.
 """

@@ -134,7 +134,7 @@ def read_module_archives(manager: Manager, plan: Plan) -> List[str]:
 
 
 def read_holds(manager: Manager, plan: Plan, installed: Installed, now: float) -> List[Dict[str, Any]]:
-    """How old the holds of the driver are, and what they keep out, as holds.report makes it."""
+    """Return the age of the driver's holds and the updates that they keep out, as holds.report returns them."""
     held = package_plan.held_driver(plan.state.table, installed)
     if not held:
         return []

@@ -2,11 +2,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether this node has what it should have at boot, before its scheduler starts: one verdict (schema
+"""Check at boot, before the scheduler starts, that this node has what it should have: one verdict (schema
 gpufleet.health/1).
 
-The reading is that of gpu_health, and so are its judges and the policy; only the MIG layout is held against the node's
-own file, since there is no baseline.
+Reading, checks and policy are those of gpu_health; only the MIG layout is compared with the node's own file, since
+there is no baseline.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LEFT_OUT = ("node.units", "node.cdi", "node.infiniband", "smoke.")
 
 
 class Wanted(NamedTuple):
-    """What the node should have: the document of its expectation, and its MIG layout.
+    """The expectation of the node: the document, and the MIG layout.
 
-    The layout is {"config", "config_name"}; None where the expectation names no file of one.
+    The layout is {"config", "config_name"}; None if the expectation names no file of layouts.
     """
 
     document: Dict[str, Any]
@@ -84,7 +84,8 @@ def run(
 
 
 def expected(path: str) -> Wanted:
-    """What the file PATH says, and the layout that it names. Raises boot_expectation.Unusable, mig.Unusable."""
+    """Return the content of the file PATH, and the layout that it names. Raises boot_expectation.Unusable,
+    mig.Unusable."""
     document = boot_expectation.read(path)
     strange = sorted(set(document["hardware"]) - set(hardware.NODE_KEYS + hardware.GPU_KEYS))
     if strange:

@@ -2,10 +2,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one reading does not tell the node's own series: counters of this boot, since when updates are held out. Pure.
+"""Values of the node's own series that one reading does not have: counters of this boot, and since when updates are
+held out. Pure.
 
-The kernel log forgets, so each run adds what was logged since the run before to what that run knew. Both lie in one
-document (gpufleet.textfile-state/1), which the run before wrote; one that cannot be used is as if there were none.
+The kernel log drops old entries, so each run adds the entries since the last run to the counts of that run. They are
+kept in one document (gpufleet.textfile-state/1), which the last run wrote; an unusable one counts as missing.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def of_boot(kept: Any, boot_id: Optional[str]) -> Dict[str, Any]:
 
 
 def _counters(kept: Mapping[str, Any]) -> bool:
-    """Whether the counters of a document are whole."""
+    """Tell if the counters of a document are complete."""
     xids = kept.get("xids")
     return (
         isinstance(kept.get("gpus"), dict)
@@ -136,7 +137,7 @@ def _copied(row: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _later(event: Mapping[str, Any], since: Optional[Mapping[str, Any]]) -> bool:
-    """Whether EVENT came after the position SINCE. A log that does not know the position answers all of its events."""
+    """Tell if EVENT is after the position SINCE. A log that does not have the position returns all of its events."""
     if since is None:
         return True
     if event.get("seq") is not None and since.get("seq") is not None:

@@ -73,7 +73,7 @@ def read(path: str) -> Dict[str, Any]:
 
 
 def difference(result: Dict[str, Any]) -> str:
-    """Which GPUs differ from their layouts, each with what was found and what is expected."""
+    """Return the GPUs that differ from their layouts, each with what was found and what is expected."""
     return "; ".join(
         "GPU %s (%s) has %s; expected %s"
         % (row["index"], row["pci_bus_id"], task.said(row["before"]), task.said(row["wanted"]))

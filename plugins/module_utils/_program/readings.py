@@ -2,9 +2,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the node's own series are made of, read once. A part that cannot be read costs that part alone.
+"""Read all parts of the node's own series, once. If a part cannot be read, only that part is missing.
 
-Nothing is judged here, and nothing is changed.
+This module judges nothing and changes nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ DIGEST = re.compile(r"([0-9a-f]{64}) [ *](/.+)$")
 
 
 class Sources(NamedTuple):
-    """Where the parts are read; gpus is the number of GPUs that the node should have, 0 for that of its expectation."""
+    """Paths and numbers for reading the parts; gpus is the number of GPUs that the node should have, 0 for that of its
+    expectation."""
 
     state_dir: str = files.OWN
     expectation: str = boot_expectation.PATH
@@ -127,7 +128,7 @@ def holds(root: str, runner: Runner, known: Any, now: float) -> Dict[str, Any]:
 
 
 def stamp(path: str) -> Optional[List[int]]:
-    """What changes when a file or the entries of a directory do; None where there is none."""
+    """Return a value that changes with a file or with the entries of a directory; None if it does not exist."""
     try:
         about = os.stat(path)
     except OSError:
@@ -136,7 +137,7 @@ def stamp(path: str) -> Optional[List[int]]:
 
 
 def expected(sources: Sources) -> Optional[int]:
-    """How many GPUs the node should have; None if nobody says."""
+    """Return the number of GPUs that the node should have; None if it is not specified."""
     if sources.gpus:
         return sources.gpus
     try:

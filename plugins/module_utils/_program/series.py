@@ -46,7 +46,7 @@ def samples(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
 
 
 def answers(found: Mapping[str, Any]) -> bool:
-    """Whether NVML answered within its deadline."""
+    """Tell if NVML answered within its deadline."""
     return item(found.get("snapshot"), "status") == "ok"
 
 
@@ -84,9 +84,7 @@ def _node(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
 
 
 def next_kernel(found: Mapping[str, Any]) -> Optional[int]:
-    """Whether the kernel that boots next has the driver's kernel module on disk; None if not known or without
-    driver.
-    """
+    """Tell if the kernel that boots next has the driver's kernel module on disk; None if unknown or no driver."""
     kernels = found.get("kernels")
     target = item(found.get("library"), "version") or item(found.get("loaded"), "version")
     if not kernels or not kernels.get("next_boot") or not target or found.get("modules") is None:
@@ -218,7 +216,8 @@ def rows(counted: Mapping[str, Any]) -> Dict[str, Tuple[Dict[str, str], Dict[str
 
 
 def _service(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
-    """What keeps the node out of service. A claim that cannot be read may be held or not; any marker keeps it out."""
+    """Return the reasons that keep the node out of service. A claim that cannot be read may be held or not; any marker
+    keeps the node out."""
     reasons: Dict[str, Optional[int]] = {}
     held = found.get("claim")
     if held is not None and not held["problem"]:

@@ -37,7 +37,7 @@ class Busy(Exception):
 
 
 class Outcome(NamedTuple):
-    """What the run did: the text of the series, and what could not be read or written."""
+    """The result of the run: the text of the series, and what could not be read or written."""
 
     text: str
     problems: List[str]

@@ -124,7 +124,7 @@ class Slurm:
         )
 
     def like(self, node):
-        """Which node may have been meant: the one with that host name, or names like it."""
+        """Return the node that may have been meant: the one with that host name, or similar names."""
         code, out, dummy = self.run(["sinfo", "--noheader", "--Node", "--format=%N %n"], TIMEOUT_S)
         known = dict(line.split(None, 1)[:2] for line in out.splitlines() if len(line.split()) > 1) if code == 0 else {}
         same = [
@@ -188,7 +188,7 @@ class Slurm:
         )
 
     def config_file(self):
-        """Where slurm.conf lies, as slurmctld says."""
+        """Return the path of slurm.conf, as slurmctld reports it."""
         for line in self.call(["scontrol", "show", "config"]).splitlines():
             name, found, path = line.partition("=")
             if found and name.strip() == "SLURM_CONF" and path.strip().startswith("/"):
@@ -200,11 +200,11 @@ class Slurm:
         self.call(["scontrol", "reconfigure"])
 
     def reboot(self, name, reason):
-        """ASAP drains it first. After it the node is DOWN until somebody resumes it."""
+        """Reboot a node. ASAP drains it first; after it, the node is DOWN until it is resumed."""
         self.call(["scontrol", "reboot", "ASAP", "nextstate=DOWN", "reason=" + reason, name], name)
 
     def reservation(self, name):
-        """Whether there is one of that name."""
+        """Tell if there is a reservation of that name."""
         code, out, err = self.run(["scontrol", "show", "reservation", name], TIMEOUT_S)
         if "not found" in out + err or "No reservations in the system" in out:
             return False

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is to be done with a node: pure answers from what Slurm says of it."""
+"""Decide what to do with a node: pure functions of what Slurm reports."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def empty(record, jobs):
 
 
 def drained(record, jobs):
-    """Whether no job runs on it and none can start."""
+    """Tell if no job runs on the node and none can start."""
     return states.closed(record["state"]) and empty(record, jobs)[0] == "yes"
 
 
@@ -78,7 +78,7 @@ def resume(record, token, expected_gpus=None, expected_gres=None):
 
 
 def gres(record, expected_gpus=None, expected_gres=None):
-    """How the GPUs that Slurm has configured differ from those that the node has; empty when they do not."""
+    """Return how the GPUs that Slurm has configured differ from those of the node; empty if they do not."""
     found = records.gres_counts(record["gres"])
     if expected_gres is not None and found != expected_gres:
         return (
@@ -120,7 +120,7 @@ def reboot(record, jobs, token):
 
 
 def rebooted(record, since):
-    """Whether a reboot that was asked for when the node had booted at SINCE has ended."""
+    """Tell if a reboot that was requested when the node had booted at SINCE has ended."""
     return not states.rebooting(record["state"]) and record["boot_time"] not in ("", 0, since)
 
 

@@ -28,7 +28,7 @@ _TYPE = re.compile(r"[A-Za-z0-9_.-]*")
 
 
 class GresError(Exception):
-    """What Slurm should have cannot be said; the message says why and what to do."""
+    """The GPUs that Slurm should have cannot be determined; the message gives the reason and the next step."""
 
 
 def capabilities(text):
@@ -58,7 +58,7 @@ def type_name(model, profile=""):
 
 
 def node_problem(node):
-    """Why a file cannot be named after the node; empty when it can."""
+    """Return why a file cannot be named after the node; empty if it can."""
     return (
         "" if _NODE.fullmatch(node or "") else "%r is no name of one node: expected letters, digits and . _ -" % (node,)
     )

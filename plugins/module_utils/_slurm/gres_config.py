@@ -40,15 +40,15 @@ def included(text, base):
 
 
 def same(counts, other):
-    """Whether both are the same devices; a type without any is none."""
+    """Tell if both are the same devices; a type with none of them is ignored."""
     return {kind: number for kind, number in counts.items() if number} == {
         kind: number for kind, number in other.items() if number
     }
 
 
 def exceeds(configured, found):
-    """Whether slurmctld expects a device that the node does not have: it sets the node to INVALID when slurmd registers
-    so.
+    """Tell if slurmctld expects a device that the node does not have: it sets the node to INVALID when slurmd registers
+    without one.
 
     A number without a type is of any type.
     """
@@ -57,7 +57,7 @@ def exceeds(configured, found):
 
 
 def controller_first(configured, kept):
-    """Whether slurmctld has to be told before the node changes.
+    """Tell if slurmctld has to be informed before the node changes.
 
     KEPT: {type: number} of the devices that the change leaves as they are.
     """
@@ -108,7 +108,7 @@ def gres_text(node, lines):
 
 
 def problems(seen, node):
-    """Why the files cannot be changed; empty when they can.
+    """Return why the files cannot be changed; empty if they can.
 
     SEEN: ``directory`` (as given, "" for none), ``writable`` (None where it is not there), ``slurm_conf`` and
     ``gres_conf`` (paths), ``includes`` (those of the node's files that are included, each by its own configuration;
@@ -152,7 +152,7 @@ def problems(seen, node):
 
 
 def decide(state, record, counts, lines, seen):
-    """What to do: a Decision, and its reason for a person.
+    """Return the Decision, and its reason in words.
 
     COUNTS and LINES: with V(checked) what the node has in the end, with V(reduced) what the change leaves as it is,
     with V(present) what it has.

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whose a drain is: the reason of the node carries our token at its beginning. Slurm itself writes behind it."""
+"""Identify the owner of a drain: the node's reason begins with our token. Slurm itself appends to it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def token_of(text):
 
 
 def by_slurm(record):
-    """Whether Slurm itself took the node down, as one that does not answer."""
+    """Tell if Slurm itself set the node DOWN because it did not respond."""
     return record["reason_user"] == "slurm" or record["reason"].startswith(
         ("Not responding", "Node unexpectedly rebooted")
     )

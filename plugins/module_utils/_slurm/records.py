@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Slurm's commands say of nodes and jobs, as data.
+"""Parse the output of Slurm's commands about nodes and jobs.
 
-scontrol has --json since 23.02; before it its text is read. The --json of sinfo and squeue is older, but describes the
-whole cluster whatever was asked for, so that jobs are read from a format of our own, which every version has.
+scontrol has --json since 23.02; for earlier versions its text is parsed. The --json of sinfo and squeue is older, but
+always describes the whole cluster, so jobs are read in a format of our own, which every version supports.
 """
 
 from __future__ import annotations

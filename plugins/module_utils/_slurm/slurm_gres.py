@@ -1,8 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one task of slurm_gres does: read Slurm and its configuration, have it decided, write the node's files,
-reconfigure, and read back."""
+"""The work of one task of slurm_gres: read Slurm and its configuration, decide, write the node's files, reconfigure,
+and read back."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class SlurmGres:
     # Reading
 
     def see(self):
-        """What gres_config.problems wants to know."""
+        """Return the input of gres_config.problems."""
         directory = self.params["directory"] or ""
         seen = {
             "directory": directory,
@@ -157,7 +157,7 @@ def included(path):
 
 
 def contradiction(params):
-    """What is wrong with the options; empty if nothing is."""
+    """Return the problems of the options; empty if there are none."""
     for name in ("gres", "kept"):
         for kind, number in (params[name] or {}).items():
             if not re.fullmatch(r"-?\d+", str(number)) or int(number) < 0:

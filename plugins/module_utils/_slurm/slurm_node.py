@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one task of slurm_node does: read, have it decided, tell Slurm, and read again."""
+"""The work of one task of slurm_node: read, decide, tell Slurm, and read again."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class SlurmNode:
         return self.clock() >= self.deadline()
 
     def only_looks(self):
-        """Whether to answer now, whatever holds the node."""
+        """Tell if the task ends at once, whatever holds the node."""
         return self.params["timeout_s"] == 0 or self.part["more"] and self.over()
 
     def waited_s(self):
@@ -360,7 +360,7 @@ class SlurmNode:
 
 
 def contradiction(params):
-    """What is wrong with the options; empty if nothing is."""
+    """Return the problems of the options; empty if there are none."""
     if params["state"] != "read" and not params["token"]:
         return "state %s needs a token, which says whose drain it is" % params["state"]
     if params["token"] and not marks.valid(params["token"]):

@@ -85,9 +85,9 @@ def text(state):
 
 
 def closed(state):
-    """Whether Slurm starts no new job on the node because somebody told it so.
+    """Tell if Slurm starts no new job on the node because it was told not to.
 
-    A node that is down may come back by itself.
+    A node that is DOWN may come back by itself.
     """
     return bool(state.flags & {"DRAIN", "FAIL"})
 
@@ -100,5 +100,5 @@ def work(state, alloc_cpus=0):
 
 
 def rebooting(state):
-    """Whether a reboot by Slurm is pending or under way."""
+    """Tell if a reboot by Slurm is pending or in progress."""
     return bool(state.flags & set(REBOOTING))

@@ -89,7 +89,7 @@ class Driver:
 
     @property
     def simulated(self):
-        """Whether the library is the simulator, which marks itself with a symbol of its own."""
+        """Tell if the library is the simulator, which has a symbol of its own."""
         return hasattr(self._library, "gpusim_marker")
 
     def _function(self, name):

@@ -175,7 +175,8 @@ def _list(value):
 
 
 def _entities(result):
-    """What a result is about: "GPU 0". DCGM 3 has one or several numbers of GPUs, DCGM 4 an entity and its group."""
+    """Return the name of a result's subject: "GPU 0". DCGM 3 has one or several GPU numbers, DCGM 4 an entity and its
+    group."""
     if "entity_id" in result:
         return ["%s %s" % (result.get("entity_group") or "entity", result["entity_id"])]
     numbers = result.get("gpu_id", result.get("gpu_ids"))

@@ -2,10 +2,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the driver's libcuda.so.1 is, and whether a task that runs as root may load it.
+"""Find the driver's libcuda.so.1, and decide if a task that runs as root may load it.
 
-The path is found here and the file is opened by it: the environment does not take part, so that neither a compatibility
-library of a toolkit nor a file that a user put on a path of the loader is tested in place of the driver's own.
+The path is found here and the file is opened by it. The environment is ignored, so that neither a compatibility library
+of a toolkit nor a file of a user on the loader's path is tested in place of the driver's own.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def _way(path, user):
 
 
 def loader_problem(environment, user=None):
-    """Why the loader of this process must not be relied on for the libraries that libcuda brings in, or None.
+    """Return why the loader of this process must not be trusted to load the libraries that libcuda needs, or None.
 
-    The loader has read its variables when the process began. Behind sudo they are gone; where they are not, only paths
-    that root alone can change are accepted.
+    The loader read its variables when the process began. sudo removes them; if they are set, only paths that root alone
+    can change are accepted.
     """
     user = os.geteuid() if user is None else user
     for name in ("LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT"):

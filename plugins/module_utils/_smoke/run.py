@@ -186,8 +186,8 @@ def fitness(gpu):
 
 
 def _one_by_one(gpus, path, level, only, load, left_s, stuck_file):
-    """What a GPU does not need of its share of the time goes to those after it; one that hangs takes no more than its
-    share.
+    """Test one GPU after the other. Time that a GPU does not use goes to the next ones; one that hangs takes no more
+    than its share.
     """
     until = time.monotonic() + left_s
     for number, gpu in enumerate(gpus):

@@ -328,7 +328,7 @@ def _buffer(gpu, limit):
 
 
 def compared(found, expected):
-    """How many words differ, and the first one in words."""
+    """Return how many words differ, and the first of them."""
     if found == expected:
         return 0, ""
     one, other = array.array("f", found), array.array("f", expected)

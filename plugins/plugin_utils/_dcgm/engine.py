@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host engine says of its GPUs, compared with NVML. Pure.
+"""Compare the GPUs of a DCGM host engine with those of NVML. Pure.
 
-dcgmi has to be asked with --host: without it, dcgmi starts an engine of its own where none runs, which proves nothing
-of the service.
+dcgmi needs --host: without it, dcgmi starts an engine of its own if none is running, which proves nothing about the
+service.
 """
 
 from __future__ import annotations

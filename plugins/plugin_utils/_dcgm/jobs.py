@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which file of the exporter's job mapping is whose: by what Slurm calls a GPU or a MIG device. Pure.
+"""Map the files of the exporter's job mapping to GPUs, by the names that Slurm gives to GPUs and MIG devices. Pure.
 
-The exporter looks for files named by the id that DCGM gave a GPU, with the id of the MIG instance behind a dot. Slurm
-tells a GPU by the minor number of its device, and in some versions GPUs and MIG devices by UUID in
-CUDA_VISIBLE_DEVICES. The minor number is not the order of the GPUs in NVML or DCGM, so that they are joined by UUID.
+The exporter looks for files named by DCGM's id of a GPU, followed by a dot and the id of the MIG instance. Slurm
+identifies a GPU by the minor number of its device, and in some versions GPUs and MIG devices by UUID in
+CUDA_VISIBLE_DEVICES. The minor number is not the order of the GPUs in NVML or DCGM, so they are matched by UUID.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who listens on a port of a node, of the output of ss, and whether the exporter may take it. Pure."""
+"""Find the process that listens on a port of a node in the output of ss, and decide if the exporter may use the port.
+Pure."""
 
 from __future__ import annotations
 

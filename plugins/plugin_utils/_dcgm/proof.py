@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether an exporter serves fresh series for every GPU and MIG instance that NVML has. Pure.
+"""Prove that an exporter serves fresh series for every GPU and MIG instance that NVML has. Pure.
 
-Two scrapes are compared: the exporter answers with the last values that it has, also of an engine that is gone or
-reads nothing any more.
+Two scrapes are compared: the exporter repeats its last values, also for an engine that has ended or reads nothing any
+more.
 """
 
 from __future__ import annotations

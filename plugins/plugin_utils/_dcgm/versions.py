@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which packages of DCGM fit a node's driver, and what stands against them. Pure."""
+"""Choose the packages of DCGM that fit a node's driver, and list the problems. Pure."""
 
 from __future__ import annotations
 

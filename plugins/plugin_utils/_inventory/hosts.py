@@ -61,7 +61,7 @@ def enough(found: Hosts, least: int, asked: str) -> Hosts:
 
 
 def checked(kept: t.Any) -> Hosts:
-    """What a cache kept, if it still has the form of hosts."""
+    """Return the cached hosts, if the cache still has the form of hosts."""
     if not isinstance(kept, dict) or not kept:
         raise InventoryProblem("the cache holds no hosts")
     for one in kept.values():

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the API of Kubernetes says of its nodes, as hosts. Pure: objects in, hosts out."""
+"""Turn the nodes of the Kubernetes API into hosts. Pure: objects in, hosts out."""
 
 from __future__ import annotations
 

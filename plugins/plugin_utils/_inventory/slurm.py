@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What Slurm says of its nodes, as hosts. Pure: the text of scontrol or the JSON of slurmrestd in, hosts out."""
+"""Turn the nodes of Slurm into hosts. Pure: the text of scontrol or the JSON of slurmrestd in, hosts out."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is to be different on a node object, and the one patch that makes it so. Pure.
+"""Compute the changes of a node object, and the one patch that makes them. Pure.
 
-Every patch names the version of the object that was judged, so that the server refuses it (409) when somebody wrote in
-between: no mark, label or taint of another is ever overwritten unseen.
+Every patch names the resourceVersion of the object that was read, so that the server refuses it (409) if the object was
+changed in between: no marker, label or taint of another owner is overwritten unseen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words imp
 
 @dataclasses.dataclass
 class Change:
-    """What is wanted: None, for a label or annotation, takes it away."""
+    """The wanted change: None removes a label or annotation."""
 
     unschedulable: bool | None = None
     labels: dict = dataclasses.field(default_factory=dict)

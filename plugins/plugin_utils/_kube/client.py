@@ -235,7 +235,7 @@ class Api:
         return self.cluster.items("/api/v1/pods", "pods of node %s" % node, fieldSelector="spec.nodeName=" + node)
 
     def allowed(self, attributes):
-        """Whether this account may do it, as the server itself sees it: None when it gives no verdict."""
+        """Tell if this account is allowed to do it, as the server reports; None if it gives no answer."""
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",

@@ -40,7 +40,8 @@ def utc_now():
 
 
 class Course:
-    """What one task does with one node; RESULT is filled as it goes, and stands when it ends in an error."""
+    """The work of one task on one node; RESULT is filled step by step, and is returned if the task ends with an
+    error."""
 
     def __init__(self, api, name, token="", check=False, clock=time.monotonic, sleep=time.sleep, date=utc_now):
         self.api = api
@@ -200,7 +201,7 @@ class Course:
             )
 
     def stands(self):
-        """What the node is left as."""
+        """Describe the state in which the node is left."""
         if mark.ours(self.after, self.token) is None:
             return "Nothing was changed."
         return (
@@ -461,9 +462,9 @@ class Course:
             self.result["changed"] = True
 
     def plugin_is_back(self, want):
-        """Whether the pods that were evicted are gone, and others run in their place.
+        """Tell if the evicted pods are gone, and others run in their place.
 
-        Until then the numbers are of the old ones.
+        Until then the numbers are those of the old pods.
         """
         evicted, listed = [entry["uid"] for entry in self.result["restarted"]], self.api.pods(self.name)
         there = [pods.describe(pod)["uid"] for pod in listed]
@@ -478,12 +479,12 @@ class Course:
         self.write(lambda dummy: wanted)
 
     def info(self, policy):
-        """How the node stands; nothing is changed."""
+        """Report the state of the node without changing anything."""
         self.read()
         self.tell(*self.look(policy))
 
     def tell(self, listed, decision):
-        """What is on the node, and that nothing is done about it."""
+        """Report the pods on the node without evicting them."""
         self.result["operators"] = operators.found(self.after, listed)
         self.result["blockers"] = decision.blockers + [
             pods.blocker(each, "terminating" if each["terminating"] else "running", "it has not been evicted")

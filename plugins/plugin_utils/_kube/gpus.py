@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a cluster has as many GPUs for a node as the node has: of its object and its pods. Pure.
+"""Compare the GPUs that a cluster has for a node with those of the node, by its object and its pods. Pure.
 
-NVIDIA's device plugin gives whole GPUs as nvidia.com/gpu and MIG devices as that (strategy single) or as
-nvidia.com/mig-PROFILE (mixed). Where pods share GPUs it gives each several times over, and GPU feature discovery says
-how often in a label of the node, RESOURCE.replicas.
+NVIDIA's device plugin advertises whole GPUs as nvidia.com/gpu and MIG devices as that (strategy single) or as
+nvidia.com/mig-PROFILE (mixed). If pods share GPUs, it advertises each one several times, and GPU feature discovery
+gives the number in a label of the node, RESOURCE.replicas.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Want:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What is to be done, and why in words."""
+    """The action to take, and its reason in words."""
 
     action: str
     why: str = ""
@@ -57,19 +57,19 @@ def resources(node, kind="allocatable"):
 
 
 def known(node):
-    """Whether the cluster has ever had GPUs for the node: the kubelet keeps a resource with 0 when its plugin is
+    """Tell if the cluster has ever had GPUs for the node: the kubelet keeps a resource with 0 after its plugin is
     gone."""
     return bool(resources(node) or resources(node, "capacity"))
 
 
 def replicas(labels, resource):
-    """How often each GPU is given; 1 where nothing says that pods share it."""
+    """Return how often each GPU is advertised; 1 if no label says that pods share it."""
     text = str(labels.get(resource.removesuffix(SHARED) + ".replicas") or "1")
     return max(int(text), 1) if re.fullmatch(r"\d{1,6}", text) else 1
 
 
 def number(node):
-    """How many GPUs and MIG devices pods can get; None where that cannot be told."""
+    """Return the number of GPUs and MIG devices that pods can get; None if it cannot be determined."""
     labels, total = labels_of(node), 0
     for resource, amount in resources(node).items():
         if amount is None or amount % replicas(labels, resource):
@@ -90,7 +90,7 @@ def _ready(node):
 
 
 def judge(node, want):
-    """Whether the node may be resumed, as far as its GPUs go."""
+    """Decide if the node may be resumed, as far as its GPUs are concerned."""
     if want.compare == NEVER or want.compare == AUTO and want.expected is None:
         return Verdict(SKIP)
     if want.expected is None:
@@ -116,7 +116,7 @@ def judge(node, want):
 
 
 def unfit(node, want):
-    """Why a node should not be drained: it could not be resumed, since the cluster has never had a GPU for it.
+    """Return why a node should not be drained: it could not be resumed, since the cluster has never had a GPU for it.
 
     Empty if that is not so.
     """
@@ -143,7 +143,7 @@ def told(node):
 
 
 def label_problems(labels):
-    """What is no KEY=VALUE."""
+    """Return a problem for each label that is not KEY=VALUE."""
     return ["%r is no label KEY=VALUE" % (each,) for each in labels if not re.fullmatch(r"[^=\s]+=[^=\s]+", str(each))]
 
 

@@ -42,7 +42,7 @@ def _one(values, show=text):
 
 
 def layout(mode, instances):
-    """How one GPU is cut: disabled, empty, or 1x3g.40gb_2x1g.10gb with the large profiles first."""
+    """Return the MIG layout of one GPU: disabled, empty, or 1x3g.40gb_2x1g.10gb with the large profiles first."""
     if not mode:
         return "disabled"
     count = collections.Counter(

@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who took a node out of service, and how it is put back as it was. Pure.
+"""Record who took a node out of service, and restore its former state. Pure.
 
-The mark is an annotation, written in the same patch that makes the node unschedulable, so that there is no moment in
-which one is there without the other. It holds what was found: whether the node was unschedulable, labels of operators
-that were changed, and the mark of another that it covers.
+The marker is an annotation, written in the same patch that makes the node unschedulable, so that there is no moment
+with one and without the other. It records what was found: if the node was unschedulable, labels of operators that were
+changed, and the marker of another owner that it covers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ENDS = " :/"  # what may follow a token: rollout-7:gpu-1 belongs to rollout-7, 
 
 
 def same(token, found):
-    """Whether the found token is ours, or begins with ours."""
+    """Tell if the found token is ours, or begins with ours."""
     return bool(token) and (found == token or found.startswith(token) and found[len(token)] in _ENDS)
 
 
@@ -56,7 +56,7 @@ def ours(node, token):
 
 
 def standing(node, token):
-    """Who holds the node: ours, an operator (or another's mark), or nobody; and what was there before us."""
+    """Return the owner of the node (ours, an operator or another marker, or none), and the state before us."""
     mark = read(node)
     if mark is not None and same(token, mark["token"]):
         previous = {

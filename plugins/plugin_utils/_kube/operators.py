@@ -30,7 +30,7 @@ SENTINEL = "NVSentinel"
 
 
 def found(node, listed):
-    """Who is there: OPERATOR and SENTINEL, or some of them."""
+    """Return the operators that manage the node: OPERATOR and SENTINEL, or some of them."""
     labels = labels_of(node)
     here = []
     if (
@@ -52,7 +52,8 @@ def _is_driver(pod):
 
 
 def at_work(node, listed, held=()):
-    """Why the node cannot be taken from them now: sentences, none when it can. HELD: labels that we set ourselves."""
+    """Return why the node cannot be taken from the operators now, as sentences; empty if it can. HELD: labels that we
+    set ourselves."""
     labels = labels_of(node)
     why = []
     if labels.get(DRIVER) == "true" or any(_is_driver(pod) for pod in listed):

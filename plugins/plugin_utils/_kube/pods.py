@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which pods of a node have to go, which may not be touched, and which forbid to begin. Pure: pods in, decision out."""
+"""Decide which pods of a node are evicted, which must not be, and which prevent the drain. Pure: pods in, decision
+out."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ REASONS = {
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """What may happen to which pods."""
+    """The rules for evicting pods."""
 
     scope: str = "gpu"  # gpu: only pods that hold GPUs; all
     daemonset: str = "leave"  # leave, refuse
@@ -51,10 +52,10 @@ def _holds(resources):
 
 
 def holds_gpu(pod):
-    """Whether the pod asked for GPUs: as an extended resource in any container, or by a claim of dynamic resource
+    """Tell if the pod requests GPUs: as an extended resource in any container, or by a claim of dynamic resource
     allocation.
 
-    What a claim is for stands in another object, which need not be readable: any claim counts.
+    The device of a claim is in another object, which may not be readable: any claim counts.
     """
     spec = pod.get("spec") or {}
     if spec.get("resourceClaims"):
@@ -98,7 +99,7 @@ def finished(pod):
 
 
 def _kept(pod, policy):
-    """Why a pod stays whatever is wanted; empty when it may go."""
+    """Return why a pod is never evicted; empty if it may be."""
     if MIRROR in ((pod.get("metadata") or {}).get("annotations") or {}):
         return "mirror"
     if controller(pod) == "DaemonSet" and policy.daemonset == "leave":
@@ -120,7 +121,7 @@ def _forbidden(pod, policy):
 
 
 def decide(pods, policy):
-    """What becomes of each pod of the node."""
+    """Decide about each pod of the node."""
     going, blockers, left = [], [], []
     for pod in pods:
         entry = describe(pod)

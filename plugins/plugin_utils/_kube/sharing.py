@@ -23,7 +23,7 @@ FIELDS = {"strategy", "mig_strategy", "rename", "fail_requests_greater_than_one"
 
 
 def problems(name, wanted):
-    """What is wrong with one configuration."""
+    """Return the problems of one configuration."""
     if not _NAME.fullmatch(name):
         yield "its name is none of letters, digits, '-', '_' and '.'"
     if not isinstance(wanted, dict):

@@ -16,7 +16,7 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class KubeError(Exception):
-    """What the operator has to know, in whole sentences: WHY, and as what the node is left."""
+    """An error for the operator, in whole sentences: WHY, and the state in which the node is left."""
 
     def __init__(self, why, stands=""):
         super().__init__(" ".join(filter(None, (why, stands))))
@@ -49,14 +49,14 @@ class ApiError(KubeError):
 
 
 def node_name_problem(name):
-    """Why this can be no node's name; empty when it can."""
+    """Return why this cannot be the name of a node; empty if it can."""
     if len(name) <= 253 and _NODE_NAME.fullmatch(name):
         return ""
     return "%r cannot be the name of a Kubernetes node: expected lower-case letters, digits, '-' and '.'" % (name,)
 
 
 def key_problem(key):
-    """Why this can be no key of a label, an annotation or a taint; empty when it can."""
+    """Return why this cannot be the key of a label, an annotation or a taint; empty if it can."""
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or len(prefix) > 253 or not _NODE_NAME.fullmatch(prefix)):
         return "the part of the key %r before '/' is no DNS name" % (key,)
@@ -69,7 +69,7 @@ def key_problem(key):
 
 
 def value_problem(value):
-    """Why this can be no value of a label or a taint; empty when it can."""
+    """Return why this cannot be the value of a label or a taint; empty if it can."""
     if value == "" or len(value) <= 63 and _KEY_NAME.fullmatch(value):
         return ""
     return (

@@ -384,7 +384,7 @@ def _markdown_node(node):
 
 
 def how(doc):
-    """How the report came about, for its end."""
+    """Return the last part of the report: how it was made."""
     return [
         *doc["asked"].items(),
         ("verdicts that fail a node", ", ".join(doc["fail_on"]) or "none"),

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a rollout has a node in flight, of the claim on the node and of the ledger."""
+"""Tell if a rollout has a node in flight, by the claim on the node and by the ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEXT = (
 
 
 def holder(marks: Mapping[str, Any], states: Mapping[str, str], ledger_id: str | None) -> str:
-    """Why the node is a rollout's; empty if it is none's.
+    """Return why the node belongs to a rollout; empty if it belongs to none.
 
     MARKS is the answer of node_claim, or an empty mapping of a node that does not answer; STATES its state in every
     rollout of the ledger.

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which GPUs a node has, of what NVML read, and whether they are those that it had."""
+"""Compare the GPUs that NVML reads on a node with those that it had."""
 
 from __future__ import annotations
 

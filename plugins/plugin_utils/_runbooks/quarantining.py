@@ -131,7 +131,7 @@ def _marker(facts: Facts, state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _recovery(facts: Facts) -> dict[str, Any]:
-    """What follows for recover_gpu: the next step, and the history before and after it."""
+    """Return the decision for recover_gpu: the next step, and the history before and after it."""
     history, now = _of(facts, "history"), str(facts.get("time") or "")
     note, verdict = history.get("note"), _of(facts, "health").get("health")
     problem = str(history.get("problem") or ("" if "exists" in history else "its history was not read"))
@@ -154,7 +154,7 @@ def _recovery(facts: Facts) -> dict[str, Any]:
 
 
 def _incomplete(state: Mapping[str, Any], facts: Facts) -> str:
-    """What is still to do for a node that is put in quarantine; empty if nothing is."""
+    """Return what is still to do for a node that is put in quarantine; empty if nothing is."""
     said = []
     if facts.get("not_closed"):
         said.append("its scheduler may give it work: %s" % str(facts["not_closed"]).rstrip("."))
@@ -185,7 +185,8 @@ def _baseline(facts: Facts) -> tuple[Answer | None, str]:
 
 
 def _no_way_back(facts: Facts, lies: Answer, baseline: Answer | None, problem: str) -> str:
-    """Why the node cannot be compared with its baseline: there is none, or its GPUs are others. Empty if it can."""
+    """Return why the node cannot be compared with its baseline: it has none, or its GPUs are others. Empty if it
+    can."""
     note = _of(facts, "note")
     if note.get("exists") and not note.get("note"):
         return (
@@ -226,7 +227,7 @@ def _no_way_back(facts: Facts, lies: Answer, baseline: Answer | None, problem: s
 
 
 def _unfit(facts: Facts) -> str:
-    """Why the node is not healthy; empty if both its verdict and its smoke test pass."""
+    """Return why the node is not healthy; empty if both its verdict and its smoke test pass."""
     smoke, health = _of(facts, "smoke"), _of(facts, "health")
     said = []
     smoked = facts.get("smoked", True)
@@ -254,7 +255,7 @@ def _unfit(facts: Facts) -> str:
 
 
 def _unread(health: Answer) -> str:
-    """Why a node that answers told nothing of its GPUs."""
+    """Return why a node that is reachable reported nothing about its GPUs."""
     return "" if not health or "health" in health else _said(health, "its health could not be read")
 
 

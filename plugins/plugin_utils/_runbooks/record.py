@@ -116,7 +116,8 @@ def _gpus(reading: Answer, baseline: Any, missing: list[dict[str, str]]) -> Iter
 
 
 def _fill(row: dict[str, Any], gpu: Answer | None) -> None:
-    """What a GPU that is silent told in its baseline. Nothing that changes is taken over, only what it is."""
+    """Return what the baseline has of a GPU that does not answer now. Only its identity is taken from it, nothing that
+    changes."""
     for key in ("uuid", "serial", "part_number", "name", "pci"):
         if gpu and row[key] is None and gpu.get(key):
             row[key] = gpu[key]
@@ -171,7 +172,8 @@ def _count(
 
 
 def _wall(time: Any, read_at_us: Any, moment: Any) -> str | None:
-    """When something was that the kernel logged at MOMENT; the log was read at READ_AT_US of its clock, at TIME."""
+    """Return the time of an entry that the kernel logged at MOMENT; the log was read at READ_AT_US of its clock, at
+    TIME."""
     try:
         taken = datetime.datetime.strptime(time, TIME)
         return (taken - datetime.timedelta(microseconds=read_at_us - moment)).strftime(TIME)
@@ -180,6 +182,6 @@ def _wall(time: Any, read_at_us: Any, moment: Any) -> str | None:
 
 
 def entry(record: Answer) -> dict[str, Any]:
-    """What the marker says of the GPUs of a record."""
+    """Return the marker's data on the GPUs of a record."""
     keys = ("uuid", "serial", "part_number", "name", "pci")
     return {"gpus": [{key: gpu[key] for key in keys} for gpu in record["gpus"]], "checks": marker.failed_checks(record)}

@@ -47,10 +47,10 @@ class Step(TypedDict):
 
 
 def next_step(health: Any, note: Any, problem: str, now: str, allowed: Iterable[str] = ACTIONS) -> Step:
-    """What to do with a node.
+    """Decide what to do with a node.
 
-    HEALTH is its verdict, None of one that gave none; NOTE the history that it keeps, None where it has none; PROBLEM
-    why that cannot be read. Whatever is not known leads to quarantine, and nothing is done twice a day.
+    HEALTH is its verdict, None if it gave none; NOTE the history on the node, None if it has none; PROBLEM the reason
+    that the history cannot be read. Anything unknown leads to quarantine, and no action is taken twice a day.
     """
     if not isinstance(health, Mapping) or health.get("verdict") not in ("pass", "fail", "unknown"):
         return _step(QUARANTINE, "there is no verdict on the node", [])
@@ -115,7 +115,7 @@ def _service(check: Answer) -> str | None:
 
 
 def _last(note: Any, problem: str, action: str, now: str) -> str:
-    """Why ACTION may not be done now, for it was done within a day, or that cannot be told; empty if it may."""
+    """Return why ACTION may not be taken now: it was taken within a day, or that is unknown. Empty if it may."""
     if problem:
         return "whether that was done today cannot be told: %s" % problem.rstrip(".")
     if note is None:
@@ -181,10 +181,9 @@ def _history(note: Any, entries: Sequence[Answer]) -> dict[str, Any]:
 
 
 def since(note: Any, first: Any, acted: str) -> dict[str, Any] | None:
-    """Where to read the kernel log from: what an action has dealt with is not held against the node again.
+    """Return the position from which to read the kernel log: entries that an action has dealt with do not count again.
 
-    FIRST is the position at the verdict that led to the last action, ACTED that action; a reboot begins a log of its
-    own.
+    FIRST is the position at the verdict that led to the last action, ACTED that action; a reboot begins a new log.
     """
     place = (
         first if acted in (RESTART, RESET) else note.get("seen") if isinstance(note, Mapping) and not acted else None

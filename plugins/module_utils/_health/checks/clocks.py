@@ -117,7 +117,7 @@ def listed(clocks):
 
 
 def idle(gpu):
-    """Whether the GPU has nothing to do: True or False, None if that is not known."""
+    """Tell if the GPU is idle: True or False, None if unknown."""
     reasons = compare.typed(gpu, KEY, int)
     compute = compare.typed(gpu, "compute_processes", list)
     if reasons.known and reasons.value & IDLE:

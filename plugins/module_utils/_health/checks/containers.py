@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether container runtimes are told rightly how to hand over GPUs (CDI), where the policy asks for it."""
+"""Check that container runtimes are configured to give GPUs to containers (CDI), where the policy asks for it."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def others(ctx):
 
 
 def problems(ctx, node, minor):
-    """What is wrong with a device file: (status, message), or None."""
+    """Return the problem of a device file as (status, message), or None."""
     path, kind, mode = node["path"], node.get("kind"), node.get("mode")
     if kind is None or mode is None:
         return "unknown", "%s is there and cannot be looked at. Look at ls -l %s on the node." % (path, path)

@@ -152,13 +152,13 @@ def on_disk_flavour(ctx):
 
 
 def open_only(gpu):
-    """Whether the GPU's architecture works with the open modules alone."""
+    """Tell if the GPU's architecture works with the open kernel modules only."""
     number = model.number(gpu, "architecture")
     return number.known and FIRST_OPEN_ONLY <= number.value < UNKNOWN_ARCHITECTURE
 
 
 def announced(ctx, key):
-    """Whether the caller said that KEY was changed on purpose."""
+    """Tell if the caller reported a deliberate change of KEY."""
     patterns = nodefacts.of_kind(model.item(ctx.expect, "changes"), list) or []
     return any(isinstance(pattern, str) and fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
 

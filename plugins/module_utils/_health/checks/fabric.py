@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How GPUs reach each other: peer-to-peer access within the node, and the NVLink fabric."""
+"""Checks of the connections between GPUs: peer-to-peer access within the node, and the NVLink fabric."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def status_of(matrix, other, ability):
 
 
 def strange(matrix):
-    """What is not known of a matrix, and what a setting of the driver disables."""
+    """Return what is unknown in a matrix, and what a setting of the driver disables."""
     odd, off = [], []
     for other in sorted(matrix, key=str):
         for ability in ABILITIES:
@@ -54,7 +54,7 @@ def strange(matrix):
 
 
 def missing(old, new):
-    """What worked in the matrix OLD and does not in NEW."""
+    """Return what worked in the matrix OLD and does not work in NEW."""
     lost = []
     for other in sorted(old, key=str):
         for ability in ABILITIES:
@@ -92,7 +92,8 @@ def _in_mig(gpu):
 
 
 def peers(ctx, gpu):
-    """What worked between two GPUs works; without a baseline, all that GPUs on such boards can."""
+    """Check that everything that worked between two GPUs still works; without a baseline, that they have all that GPUs
+    on such boards support."""
     ident, key = "gpu.p2p", "p2p"
     now = compare.typed(gpu, key, dict)
     if not now.known:
@@ -189,7 +190,7 @@ def fabric(ctx, gpu):
 
 
 def joined(ctx, gpu, content, state):
-    """What is wrong with a GPU whose fabric is in STATE."""
+    """Return the problem of a GPU whose fabric is in STATE."""
     grace = policy.limit(ctx, "fabric_grace_s", gpu)
     uptime = compare.part(ctx.reading, "uptime_s")
     if state == IN_PROGRESS or state == NOT_STARTED and uptime is not None and uptime < grace:

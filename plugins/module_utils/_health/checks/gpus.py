@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the node has all its GPUs: their number, each one's handle, and the very same set as in the baseline."""
+"""Check that the node has all its GPUs: their number, a handle for each, and the same set as in the baseline."""
 
 from __future__ import annotations
 

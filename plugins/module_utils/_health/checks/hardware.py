@@ -2,12 +2,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the node has the hardware that it should have, by what is said of it, else by what its board and its peers
-have.
+"""Check that the node has the expected hardware: as the user specified it, else as its board and its peers have it.
 
-A baseline that is taken of a sick node makes the sickness the norm, and without one nothing is compared at all. So what
-the user says of the hardware (expect.hardware) always counts. Without a baseline the rest is what boards of that name
-have, and how many GPUs other nodes of the model have (expect.peers). Where none of these says it, it is unknown.
+A baseline of a faulty node makes the fault look normal, and without a baseline nothing is compared. So the hardware
+that the user specified (expect.hardware) always counts. Without a baseline, the rest comes from what boards of that
+name have, and from the number of GPUs on other nodes of the model (expect.peers). If none of these has the value, the
+result is unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ON = 1
 
 
 def said(ctx):
-    """What the user says of the hardware."""
+    """Return the hardware that the user specified."""
     found = model.item(ctx.expect, "hardware")
     return dict((key, value) for key, value in found.items() if value is not None) if isinstance(found, dict) else {}
 
@@ -166,7 +166,8 @@ def _beside_peers(checks, found, peers):
 
 
 def _switches(checks, found, wanted, by_board):
-    """What is wrong with the number of NVSwitches on the PCI bus; None if nothing is, or none are expected."""
+    """Return the problem with the number of NVSwitches on the PCI bus; None if there is none, or if none are
+    expected."""
     switches = found["nvswitches"]
     if not ("nvswitches" in wanted or by_board):
         return None
@@ -191,9 +192,7 @@ def _switches(checks, found, wanted, by_board):
 
 
 def is_open(check):
-    """Whether CHECK is the one of a node of which nothing told how many GPUs it should have, and nothing else was
-    wrong.
-    """
+    """Tell if CHECK only lacks the expected number of GPUs, and found nothing else wrong."""
     return (
         model.item(check, "id") == NODE_CHECK and check.get("status") == model.UNKNOWN and check.get("action") == "none"
     )
@@ -293,7 +292,7 @@ def gpu(ctx, one):
 
 
 def _partition(ctx, key, found, wanted):
-    """Whether a GPU without NVLinks is one that a virtual machine got alone: the links of such are off."""
+    """Tell if a GPU without NVLinks is passed through to a virtual machine alone, which disables its links."""
     return key == "nvlinks" and key not in wanted and found == 0 and model.number(ctx.snapshot, "count").value == 1
 
 

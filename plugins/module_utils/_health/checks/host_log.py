@@ -2,8 +2,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel logged about the node's network adapters and disks. Each is a notice: jobs suffer, and the GPUs are
-as they were.
+"""Checks of kernel messages about the node's network adapters and disks. Each is a notice: jobs are affected, but the
+GPUs are not.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def of_kernel(log, kind, meanings):
 
 
 def link_downs(ctx, log):
-    """How often the link of each device went down in the 24 hours before the reading."""
+    """Count, for each device, how often its link went down in the 24 hours before the reading."""
     now = model.item(ctx.kernel_log, "read_at_us")
     events = [
         event

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a GPU is: serial number, board, firmware of the GPU system processor, InfoROM and VBIOS."""
+"""Checks of the identity of a GPU: serial number, board, GSP firmware, InfoROM and VBIOS."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def active_ports(ctx):
 
 
 def direct_modules(ctx):
-    """What was loaded for direct access to GPU memory in the baseline is loaded."""
+    """Check that the kernel modules for direct access to GPU memory that were loaded at the baseline are loaded."""
     checks = Checks("node.gdr_modules", source="baseline")
     loaded = nodefacts.of_kind(model.item(ctx.system, "modules"), list)
     old = nodefacts.before(ctx, "system", "modules", kind=list)

@@ -125,8 +125,8 @@ def errors_of(links, name):
 
 
 def unread(ctx, gpu, links, name):
-    """Why counter NAME cannot be judged: some links have it and others not, or it was there in the baseline; None if it
-    can.
+    """Return why counter NAME cannot be judged: only some links have it, or it was in the baseline; None if it can be
+    judged.
     """
     if len(numbered(links)) < len(links):
         return "NVLinks of %s were read without their numbers: %s of %s have one. Read the node again." % (

@@ -2,8 +2,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What boards with NVLink 5 need on the node: adapters that manage the switches, their kernel modules, and the NVLink
-Subnet Manager.
+"""Checks of what boards with NVLink 5 need on the node: adapters that manage the switches, their kernel modules, and
+the NVLink Subnet Manager.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ def managers(ctx):
 
 
 def without_fabric(ctx):
-    """Whether every GPU says that it has no NVLink fabric: then an adapter that does not tell what it is cannot manage
-    one.
-    """
+    """Tell if every GPU reports that it has no NVLink fabric: an adapter of unknown kind can then not manage one."""
     gpus = nodefacts.of_kind(model.item(ctx.snapshot, "gpus"), list) or []
     return bool(gpus) and all(_without(gpu) for gpu in gpus)
 

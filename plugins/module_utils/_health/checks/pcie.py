@@ -21,8 +21,8 @@ RESEAT = (
 
 
 def fallen(ctx, gpu, ident, key, now, loss):
-    """What KEY lost since the baseline by more than LOSS, as (old value, None); (None, check) if the baseline is no
-    help; else (None, None).
+    """Return what KEY lost since the baseline by more than LOSS, as (old value, None); (None, check) if the baseline
+    cannot be used; else (None, None).
     """
     old = compare.before(ctx, gpu, key, NUMBER)
     if old is None or compare.absent_before(old):
@@ -75,7 +75,7 @@ def generation(ctx, gpu):
 
 
 def generation_max(ctx, gpu):
-    """What the link, and the GPU by itself, can do at most."""
+    """Return the highest values of the link, and of the GPU alone."""
     ident = "gpu.pcie_generation_max"
     loss = policy.limit(ctx, "pcie_generation_loss_max", gpu)
     values = {}
@@ -181,8 +181,8 @@ def replays(ctx, gpu):
 
 
 def aer_of(system, place):
-    """What the bus counted for the device at PLACE and for its port: {"correctable", "uncorrectable"}; {} if it counts
-    nothing, None if not known.
+    """Return the errors that the bus counted for the device at PLACE and for its port: {"correctable",
+    "uncorrectable"}; {} if it does not count, None if unknown.
     """
     listed = model.item(system, "pci")
     found = (

@@ -11,7 +11,8 @@ from ..compare import NUMBER
 
 
 def enforced(ctx, gpu):
-    """What holds is the lowest of all limits; one that is lower than the limit that is set comes from outside."""
+    """Check the enforced power limit, which is the lowest of all limits; one below the configured limit comes from
+    outside."""
     ident, key = "gpu.power_limit_enforced", "power_limit_enforced_mw"
     now, wanted = compare.typed(gpu, key, NUMBER), compare.typed(gpu, "power_limit_mw", NUMBER)
     if not now.known:

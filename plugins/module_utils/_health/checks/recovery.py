@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the driver itself advises for a GPU (field 230)."""
+"""Check of the recovery action that the driver recommends for a GPU (field 230)."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def flag(ctx, gpu, ident, key, action, text):
 
 
 def uncorrectable(ctx, gpu):
-    """How many rows were remapped after uncorrectable errors: a total from which the GPU nears its end, and none since
-    the baseline.
+    """Check how many rows were remapped after uncorrectable errors: a total at which the GPU is near its end, and none
+    since the baseline.
     """
     ident = "gpu.remap_uncorrectable"
     rows, problem = rows_of(ctx, gpu, ident)
@@ -106,7 +106,7 @@ def uncorrectable(ctx, gpu):
 
 
 def availability(ctx, gpu):
-    """How many banks have few spare rows left, or none."""
+    """Check how many memory banks have few spare rows left, or none."""
     ident, key = "gpu.bank_availability", "remap_histogram"
     now = compare.typed(gpu, key, dict)
     if not now.known:

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the node could be read at all: every section of the reading is there."""
+"""Check that the node could be read: every section of the reading is there."""
 
 from __future__ import annotations
 

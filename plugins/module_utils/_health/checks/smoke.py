@@ -63,7 +63,7 @@ class Judge:
         return bool(self.limit("smoke_required"))
 
     def nothing(self, ident, entity, message):
-        """What cannot be tested here: not applicable, unless the policy wants it tested."""
+        """Return the checks for what cannot be tested here: not applicable, unless the policy requires the test."""
         if self.required:
             return model.check(
                 ident,
@@ -160,7 +160,7 @@ class Judge:
 
 
 def ran(ctx):
-    """Whether there is a result, and GPUs in it."""
+    """Check that there is a result, with GPUs in it."""
     judge, ident = Judge(ctx), "smoke.ran"
     check = judge.unusable(ident, NODE)
     if check:
@@ -285,7 +285,7 @@ def compute(ctx, gpu):
 
 
 def wrong(test):
-    """Whether results were wrong: said so, or counted."""
+    """Check if results were wrong: reported as wrong, or counted."""
     if model.item(test, "error"):
         return False
     return model.item(test, "ok") is False or (

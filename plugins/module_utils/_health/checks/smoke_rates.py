@@ -28,7 +28,7 @@ def numbers(test):
 
 
 def measured(test, least):
-    """Whether TEST has at least LEAST samples, all of them rates above 0, and no error."""
+    """Tell if TEST has at least LEAST samples, all of them rates above 0, and no error."""
     found = numbers(test)
     return (
         bool(found)
@@ -49,10 +49,10 @@ def deviation(test):
 
 
 def compare(test, old, tolerance_percent, factor, noise_percent):
-    """Whether TEST is slower than OLD beyond tolerance and noise.
+    """Check if TEST is slower than OLD by more than tolerance and noise.
 
-    A drop counts from max(tolerance, FACTOR times the larger MAD) on. Where that noise is larger than accepted, and the
-    drop does not stand out even from it, nothing can be said.
+    A drop counts if it is larger than tolerance and FACTOR times the larger MAD. If that noise is larger than accepted,
+    and the drop does not exceed it, the result is unknown.
     """
     now, before = middle(test), middle(old)
     spread = 100.0 * factor * max(deviation(test), deviation(old)) / before
@@ -71,7 +71,7 @@ def compare(test, old, tolerance_percent, factor, noise_percent):
 
 
 def differences(test, old, temperature_c, clock_percent):
-    """What was different around two measurements, as sentences."""
+    """Return the differences in the conditions of two measurements, as sentences."""
     found = []
     warm, cool = _series(test, "temperature_c"), _series(old, "temperature_c")
     if warm is not None and cool is not None and abs(warm - cool) > temperature_c:
@@ -179,12 +179,12 @@ def merged(first, again):
 
 
 def shifts(before, after, tolerance_percent, least_nodes):
-    """What the fleet's measurements say about a driver: BEFORE and AFTER are documents by node, with the old and the
-    new driver.
+    """Judge a driver by the fleet's measurements: BEFORE and AFTER are documents by node, with the old and the new
+    driver.
 
-    For each model and test, each node is compared with itself. A drop that all nodes share, none of them standing out,
-    is a regression of the driver, which no node alone shows when it lies within its tolerance; nodes that stand out are
-    outliers of their own. Fewer than LEAST_NODES nodes say nothing.
+    For each model and test, each node is compared with itself. A drop that all nodes share, with no outlier, is a
+    regression of the driver, which a single node does not show if it is within its tolerance; nodes that stand out are
+    reported as outliers. With fewer than LEAST_NODES nodes there is no result.
     """
     ratios = {}
     for node in sorted(set(before) & set(after)):

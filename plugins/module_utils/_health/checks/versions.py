@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether every place that shows the driver's version shows the same one, and the wanted one."""
+"""Check that all sources of the driver's version show the same version, and the wanted one."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ def place(ctx, where):
 
 
 def absent(ctx, where):
-    """Why there is nothing in a place that could be read, or nothing that loads; "" if there is, or if that is not
-    known.
+    """Return why a source has no version that can be read, or nothing that loads; "" if it has one, or if that is
+    unknown.
     """
     if where == "loaded":
         known = (

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the kernel log says about GPUs: XIDs, and the ways in which a GPU or the driver fails without one."""
+"""Checks of kernel messages about GPUs: XIDs, and failures of a GPU or the driver without one."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def times(count, bursts):
 
 
 def sick_before(ctx, table):
-    """Which codes failed on which GPU when the baseline was taken; None if that is not known."""
+    """Return the codes that failed on each GPU when the baseline was taken; None if unknown."""
     old = kernel_events.earlier(ctx)
     if old is None:
         return None

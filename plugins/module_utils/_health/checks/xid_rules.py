@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an XID of a GPU means, where the table of codes leaves it to rules."""
+"""Rules for the meaning of an XID, where the table of codes alone does not decide."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def worst(findings):
 
 
 def explained(table, case, event):
-    """Whether another XID of this GPU, at the same time, is the cause of EVENT. It must itself be worth something."""
+    """Tell if another XID of this GPU at the same time is the cause of EVENT. That XID must not be one that is
+    ignored."""
     for other in case.others:
         entry = table.codes.get(other["xid"])
         if (entry is None or entry["gate"] != "ok") and kernel_events.near(event, other, case.burst_s):
@@ -246,7 +247,7 @@ def _bit(table, case, event, bits, number, bit):
 
 
 def _on_link(case, event):
-    """How often this link of the GPU was named; a link that is not known is every link."""
+    """Count how often this link of the GPU was named; an unknown link counts for every link."""
     link = event.get("link")
     return len([other for other in case.events if link is None or other.get("link") in (None, link)])
 

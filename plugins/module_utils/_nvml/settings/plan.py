@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which settings have to be set, and what became of them: pure functions of snapshots and wishes.
+"""Plan which settings to set, and report the results: pure functions of snapshots and wishes.
 
 A wish is {"value", "explicit"}: a task that names a setting insists on it, a baseline takes what this board and driver
 still have. Values are those of NVML (milliwatts, numbers of modes), and present() shows them as the options have them.
@@ -49,7 +49,7 @@ ADVICE = {
 
 
 class WishError(ValueError):
-    """What the task or the baseline wants cannot be understood; the text says what."""
+    """The task or the baseline asks for something that cannot be understood; the text names it."""
 
 
 # ---- what is wanted ----
@@ -282,7 +282,7 @@ def _locked_row(gpu, row, wish, kept, load, processes_ok, planned):
 
 
 def _forbidden(gpu, row, wanted, daemon):
-    """Why WANTED cannot be set on this GPU; None if nothing is known against it."""
+    """Return why WANTED cannot be set on this GPU; None if nothing is known against it."""
     if row.name == "persistence_mode" and daemon:
         return "nvidia-persistenced runs and decides on the mode; %s" % (
             "start it without --no-persistence-mode (role nvidia_persistenced)"
@@ -329,7 +329,7 @@ def _too_high(gpu, name, wanted):
 
 
 def _busy(gpu, row, processes_ok):
-    """Why programs that run on the GPU forbid a change; None if they do not."""
+    """Return why programs on the GPU forbid a change; None if they do not."""
     if processes_ok or not row.disturbs:
         return None
     for key in ("compute_processes", "graphics_processes"):
@@ -459,7 +459,7 @@ def unset(rows):
 
 
 def remembered(kept, rows, load):
-    """What the node is to remember: KEPT with the locked clocks that were set."""
+    """Return the state that the node has to keep: KEPT with the locked clocks that were set."""
     result = dict((uuid, dict(entries)) for uuid, entries in kept.items())
     for row in rows:
         if row["status"] == UNPROVEN:
@@ -505,7 +505,7 @@ def advice(rc):
 
 
 def warnings(rows, gpus):
-    """What did not fail and is still worth a word; GPUS as they are now."""
+    """Return warnings about what did not fail; GPUS in their present state."""
     result = []
     for row in rows:
         if row["status"] == NOT_SUPPORTED and row["wanted"] is not None and not row["was_default"]:
@@ -582,9 +582,9 @@ def read(gpu, name):
 
 
 def lacks(gpu, name, rc):
-    """Whether RC says that the GPU has no such setting, and not that it could not be read.
+    """Tell if RC means that the GPU has no such setting, and not that it could not be read.
 
-    One in MIG mode has no compute mode of its own: NVML takes its handle for a wrong argument then.
+    A GPU in MIG mode has no compute mode of its own: NVML then refuses its handle as an invalid argument.
     """
     return rc in settings.UNSUPPORTED or (
         name == "compute_mode" and rc == codes.INVALID_ARGUMENT and value(gpu, "mig_mode_current") == 1
@@ -592,7 +592,7 @@ def lacks(gpu, name, rc):
 
 
 def reached(name, found, wanted):
-    """Whether nothing is left to set: what waits for a reset counts."""
+    """Tell if nothing is left to set; a setting that waits for a reset counts as set."""
     return (found["pending"] if name == "ecc_mode" else found) == wanted
 
 

@@ -2,8 +2,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the node itself knows of its settings: the locked clocks that NVML cannot tell, this load of the driver, and its
-persistence daemon.
+"""Read the settings that only the node knows: the locked clocks that NVML does not report, this load of the driver, and
+its persistence daemon.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def load_mark(root="/"):
 
 
 def daemon_runs(root="/", proc="/proc"):
-    """Whether nvidia-persistenced runs; its pid file alone proves nothing."""
+    """Tell if nvidia-persistenced is running; its pid file alone proves nothing."""
     try:
         with open(os.path.join(root, DAEMON_PID), encoding="ascii") as stream:
             pid = int(stream.read(32))

@@ -87,7 +87,8 @@ def _work(taken, load):
 
 
 def _kept(options, directory, warned):
-    """What the node remembers. What cannot be read cannot be restored; a task that names its values can do without."""
+    """Return the node's stored state. An unreadable one cannot be restored; a task that names its values does not need
+    it."""
     try:
         return state.read(directory)
     except state.StateError as exc:

@@ -57,8 +57,8 @@ class ActionModule(ActionBase):
             ) from exc
 
     def with_directory(self, directory, args, task_vars):
-        """Ask the node what it needs, have at most one node compile what nobody has, bring the rest, and let the module
-        work.
+        """Ask the node what it needs, have at most one node compile a missing archive, bring the others, and run the
+        module.
         """
         version = args.get("version")
         offer = self.offer(directory, version)

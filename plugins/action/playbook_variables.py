@@ -14,7 +14,7 @@ from ansible.utils.vars import load_extra_vars
 from ansible_collections.gpufleet.lifecycle.plugins.modules.playbook_variables import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _variables
 
-# A run that checked them once has results of its own under names that nobody else may use.
+# A run that checked them once has results of its own under names that nothing else may use.
 REGISTERED = "__gpufleet_checked"
 
 

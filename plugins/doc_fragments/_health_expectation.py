@@ -17,7 +17,7 @@ options:
     type: dict
     suboptions:
       reboot:
-        description: Whether it was rebooted. If set, a boot that did not happen, or one that nobody asked for, is a
+        description: Whether it was rebooted. If set, a boot that did not happen, or one that was not requested, is a
           failure.
         type: bool
       mig_hidden:

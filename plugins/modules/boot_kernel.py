@@ -17,7 +17,7 @@ description:
     become the default; where the menu is in boot loader entries, C(grubby) is used.
   - With O(driver_version) a kernel is refused for which the NVIDIA module of that version is not on the disk, made for
     that kernel.
-  - Refused, too, are a kernel that cannot boot, and a node on which somebody has set an entry that boots once.
+  - Refused, too, are a kernel that cannot boot, and a node with an entry set to boot once.
   - Needs root (C(become)).
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes

@@ -19,7 +19,7 @@ description:
     package or an alternative dependency brings those), change a kernel package, remove a package that is not the
     driver's, or leave too little disk space. So is a node whose driver a GPU Operator brings in a container, unless
     O(state=resolved). Every refusal names the packages, what was found, what was expected and the next step.
-  - Packages of the driver that are installed already belong to the set, whoever installed them.
+  - Packages of the driver that are installed already belong to the set, no matter how they were installed.
   - After the change the versions are read back, and the task fails when one differs. Holds are put back whatever
     happens.
   - An interrupted C(dpkg) or C(rpm) is finished first and reported.
@@ -274,7 +274,7 @@ holds:
     version: {description: The version it is held at., type: str, sample: 535.261.03-1}
     since: {description: "Since when it is held at that version, V(null) when it was never seen before.", type: str,
             sample: "2026-01-31T12:00:00Z"}
-    since_exact: {description: "Whether RV(holds[].since) is when it was held, and not when a hold of somebody else was
+    since_exact: {description: "Whether RV(holds[].since) is when it was held, and not when a hold set by others was
       first seen.", type: bool}
     age_days: {description: Days since then., type: int}
     newer: {description: "Newer versions that there are, newest first.", type: list, elements: str}

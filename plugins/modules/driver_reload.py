@@ -18,12 +18,12 @@ description:
   - Nothing is forced. Before anything is stopped it is looked who holds the GPUs, what uses the modules, and what else
     speaks against it; and again before the first module is unloaded. A process that belongs to no service in
     O(services) is never ended.
-  - Nobody's work is ended, by a reboot neither. A process that computes (it has C(/dev/nvidia-uvm) open) or is of a pod
-    or a job, and is none of O(services), fails the task with every O(policy), unless it hangs in the driver itself, as
+  - No computation is ended, not by a reboot either. A process that computes (it has C(/dev/nvidia-uvm) open) or is of a
+    pod or a job, and is none of O(services), fails the task with every O(policy), unless it hangs in the driver itself, as
     its stack says.
   - It does nothing where the driver that is loaded is the one on the disk, in version and flavour, and no other kernel
     boots next.
-  - It knows a reload impossible when somebody else holds the GPUs, a reference to a module is not explained, a module
+  - A reload is impossible when another process holds the GPUs, a reference to a module is not explained, a module
     that it does not know uses NVIDIA's, another kernel boots next, a task hangs in the driver, nouveau has the GPUs,
     the console is on a GPU, or NVSwitches join the GPUs; and, where a reboot would not help either, when the module on
     the disk is missing, not made for this kernel, not signed under Secure Boot, not of the wanted version, or without
@@ -40,7 +40,7 @@ attributes:
     support: none
 options:
   policy:
-    description: What to do when the driver has to be loaded anew.
+    description: What to do when the driver has to be reloaded.
     type: str
     default: auto
     choices:
@@ -61,7 +61,7 @@ options:
     description: The driver version that has to be on the disk, such as V(535.261.03). Without it, any.
     type: str
   force:
-    description: Load the driver anew even if the one that is loaded is the one on the disk.
+    description: Reload the driver even if the loaded one is the one on the disk.
     type: bool
     default: false
   nvswitch:
@@ -115,7 +115,7 @@ action:
   type: str
   choices: [none, reload, reboot, refuse]
 why:
-  description: Why the driver has to be loaded anew. Empty if it need not.
+  description: Why the driver has to be reloaded; empty if it does not.
   returned: unless the task failed before the node was looked at
   type: str
   sample: driver 535.216.03 is loaded, and 535.261.03 is on the disk for the running kernel

@@ -224,7 +224,7 @@ settings:
       description:
         - V(same) if nothing had to be done, V(changed) if it was set and reads so, V(unproven) if it was set and cannot
           be read, V(pending) if it waits for a reset, V(not_supported) if this board or driver has no such setting and
-          nobody insists, else V(failed).
+          no task requires it, else V(failed).
       type: str
     changed:
       description: Whether this task changed it.

@@ -112,7 +112,7 @@ holds:
     version: {description: The version it is held at., type: str, sample: 6.1.176-1}
     since: {description: "Since when it is held at that version, V(null) when it was never seen before.", type: str,
             sample: "2026-01-31T12:00:00Z"}
-    since_exact: {description: "Whether RV(holds[].since) is when it was held, and not when a hold of somebody else was
+    since_exact: {description: "Whether RV(holds[].since) is when it was held, and not when a hold set by others was
       first seen.", type: bool}
     age_days: {description: Days since then., type: int}
     newer: {description: "Newer versions that there are, newest first.", type: list, elements: str}

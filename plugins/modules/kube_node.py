@@ -23,8 +23,8 @@ description:
   - With O(state=resumed) a mark with our O(token) is lifted and what was found before is put back. A node that was
     unschedulable before it was drained stays so. A node without our mark is left as it is. It is lifted once the
     cluster has the GPUs of the node (O(expected_gpus)).
-  - Every write names the version of the node object that was judged. If somebody else wrote in between, the node is
-    judged again.
+  - Every write names the version of the node object that was judged. If the object was changed in between, the
+    node is judged again.
   - Before the node is changed, the server is asked whether the account may do all of it. What is needed is in
     C(roles/gpu_scheduler/files/kubernetes/rbac.yml).
   - NVIDIA's GPU Operator and NVSentinel are known by their labels on the node. See O(operators).
@@ -99,7 +99,7 @@ options:
     default: leave
   unmanaged_pods:
     description:
-      - Pods without a controller, which nothing would make anew elsewhere.
+      - Pods without a controller, which nothing would create again elsewhere.
     type: str
     choices: [refuse, evict]
     default: refuse

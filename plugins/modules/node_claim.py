@@ -33,7 +33,7 @@ options:
   state:
     description:
       - V(read) tells the marks of the node and changes nothing.
-      - V(held) takes the node for O(claim), once whoever has the node's lock has ended. It fails when another rollout
+      - V(held) takes the node for O(claim), once the holder of the node's lock has ended. It fails when another rollout
         has it, or a later attempt. A node in quarantine is not taken, as RV(quarantine) says.
       - V(released) removes O(claim), and V(quarantined) records in it that the node stays out of service. Where another
         attempt has the node, nothing is done.
@@ -70,7 +70,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 claim:
-  description: Who has the node; V(null) when nobody has, or when that cannot be read.
+  description: The claim on the node; V(null) if it has none, or if it cannot be read.
   returned: success
   type: dict
   sample:

@@ -82,7 +82,7 @@ seealso:
 
 EXAMPLES = r"""
 ---
-- name: Refuse variables that nobody would read
+- name: Refuse variables that no task would read
   gpufleet.lifecycle.playbook_variables:
     nodes: "{{ ansible_play_hosts_all }}"
   register: __gpufleet_checked

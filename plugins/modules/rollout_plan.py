@@ -53,7 +53,7 @@ options:
     default: {}
   layouts:
     description: For each node its MIG layout, C(name), C(configs) and C(file) as the variables of the role
-      P(gpufleet.lifecycle.nvidia_mig#role). One that there is not, or that its GPUs cannot have, is refused for all.
+      P(gpufleet.lifecycle.nvidia_mig#role). If one does not exist, or its GPUs cannot have it, the plan is refused.
       With O(undo) the layouts are those that the rollout found.
     type: dict
     default: {}

@@ -12,8 +12,8 @@ author: gpufleet contributors (@gpufleet)
 description:
   - Runs where Slurm's commands are, so that it is delegated to a login host or to the host of slurmctld.
   - A drain carries O(token) at the beginning of its reason, C(gpufleet:TOKEN words), and only a drain with that token
-    is ever lifted. A node that somebody else drained before stays drained; a drain whose reason was changed meanwhile
-    is somebody else's.
+    is ever lifted. A node that was drained by others before stays drained; a drain whose reason was changed
+    meanwhile counts as theirs.
   - No job is ever ended. Jobs that hold the node when the time is over are named.
   - Reads scontrol's JSON where it has it (23.02 and newer) and its text elsewhere.
 extends_documentation_fragment:
@@ -126,7 +126,7 @@ options:
         default: 0
       owner:
         description: RV(mark.owner) if the node was closed for new jobs when it was seen last. It is not closed again if
-          somebody has resumed it.
+          it has been resumed.
         type: str
         default: none
         choices: [none, ours, operator]
@@ -208,7 +208,7 @@ mark:
       description: The token in the reason, if it has one.
       type: str
     previous:
-      description: The reason that somebody else gave.
+      description: The reason given by others.
       type: str
   sample: {owner: ours, token: upgrade-535.261.03, previous: null}
 blockers:

@@ -79,7 +79,7 @@ class Claims:
                 self.say(holder)
             if time.monotonic() >= deadline:
                 raise ArchiveError(
-                    "is waited for in vain: after %d s node %s still compiles %s"
+                    "is still locked: after %d s node %s still compiles %s"
                     % (self.timeout_s, holder, os.path.basename(path))
                 )
             self.pause(POLL_S)

@@ -21,7 +21,7 @@ class ControllerError(AnsibleError):
 
 
 def found(parent, ppid, mine):
-    """(pid of the controller, why there is none): PARENT started this process MINE (None: nobody did, it is the
+    """(pid of the controller, why there is none): PARENT started this process MINE (None: it is itself the
     controller), PPID is its parent now.
     """
     if parent is not None and parent != ppid:

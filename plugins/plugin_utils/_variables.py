@@ -96,7 +96,7 @@ COMMON = dict.fromkeys(("monitoring_dcgm_hosts", "monitoring_hosts", "monitoring
 ANSWER_TIMEOUT = "gpufleet_answer_timeout"
 INVENTORY_FAILED = "gpufleet_inventory_failed"  # set by the inventory plugins
 FLEET = (ANSWER_TIMEOUT, "gpufleet_artifact_dir", "gpufleet_artifact_host", "gpufleet_domains")
-# What the roles say of a node, and the rollout of its nodes: nobody else may.
+# Results that the roles and the rollout set themselves: the inventory must not have them.
 RESULTS = (
     "gpu_health_result",
     "gpu_node_upgrade_gate",

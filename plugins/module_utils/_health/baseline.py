@@ -197,7 +197,7 @@ def changes(ctx):
 
 
 def regressed(ctx):
-    """Changes for the worse that nobody announced. What makes a node unfit has a check of its own that fails."""
+    """Check for unannounced changes for the worse. What makes a node unfit has a check of its own that fails."""
     ident = "baseline.changes"
     if ctx.baseline is None:
         return model.check(

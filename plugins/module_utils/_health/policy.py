@@ -91,7 +91,7 @@ class PolicyError(Exception):
 def limit(ctx, key, gpu=None):
     """The threshold KEY, for the model of GPU if the policy has another one for it.
 
-    KeyError for a key that nobody declared.
+    Raises KeyError for a key that is not declared.
     """
     rules = ctx.policy
     value = rules["limits"][key]

@@ -194,7 +194,7 @@ def joining(checks):
 
 
 def compact(health):
-    """The verdict without what needs nobody's attention: checks that pass or do not apply, and expected changes.
+    """Return the verdict without what needs no attention: checks that pass or do not apply, and expected changes.
 
     left_out has their numbers.
     """

@@ -19,8 +19,8 @@ import shlex
 NAME = "claim.json"
 SCHEMA = "gpufleet.claim/1"
 HELD, QUARANTINED = "held", "quarantined"
-# Which rollout it is: its name, and the ledger that it is in. A ledger that was made anew is another one, whatever its
-# rollouts are called.
+# Which rollout it is: its name, and the ledger that it is in. A ledger that was made again is another one, whatever
+# its rollouts are called.
 WHOSE = ("ledger", "rollout_id")
 # Which attempt of it: a number that grows, and the run that it belongs to, since two copies of one ledger count alike.
 WHICH = WHOSE + ("attempt", "run")
@@ -67,7 +67,7 @@ def write(directory, claim):
 
 
 def put(directory, name, text):
-    """Write a file of the state directory; whoever reads it finds the old one or the new one, also after a loss of
+    """Write a file of the state directory; a reader finds the old one or the new one, also after a loss of
     power.
     """
     if not os.path.isdir(directory):

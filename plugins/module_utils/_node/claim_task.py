@@ -74,7 +74,7 @@ def perform(params, check, run, lock_path=lock.DEFAULT_PATH, root="/"):
     mine = wanted(params)
     if check:
         return dict(looked(params), changed=False)
-    # Whoever changes the node now is waited for: what it began in another attempt ends before this one has the node.
+    # Wait for a change in progress: what another attempt began ends before this attempt has the node.
     owner = {"module": "node_claim", "rollout_id": mine["rollout_id"], "step": params["state"]}
     with lock.NodeLock(path=lock_path, owner=owner, timeout_s=params["lock_timeout_s"]):
         before = looked(params)

@@ -24,8 +24,8 @@ def under(root, *parts):
 def own_directory(root, path):
     """Make a directory of the collection's, which everybody may enter and read; answers where it is.
 
-    What is missing above it gets the same rights. What somebody else made there keeps its own, but for the collection's
-    directory :data:`OWN`.
+    Missing parents get the same permissions. Existing directories keep theirs, except the collection's directory
+    :data:`OWN`.
     """
     directory = under(root, path)
     above, missing = os.path.dirname(directory), []

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The node's lock: one change at a time, and whoever waits learns who holds it."""
+"""The node's lock: one change at a time, and those who wait are told who holds it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class NodeLock:
         self.fd = None
 
     def update(self, **fields):
-        """Say more about what the holder is doing (a step, for whoever waits)."""
+        """Say more about what the holder is doing (a step, for those who wait)."""
         self.owner.update(fields)
         current = read_json(self.path)
         self._write(dict(current, **fields))

@@ -73,7 +73,7 @@ def write(path, content):
         os.makedirs(directory)
         os.chmod(directory, 0o755)  # whatever the umask
     files.write_atomically(path, content, MODE)
-    os.chown(path, os.geteuid(), os.getegid())  # one that is equal is left alone, whoever has it
+    os.chown(path, os.geteuid(), os.getegid())  # a file that is equal is left alone, no matter who owns it
 
 
 def perform(params, check, lock_path=lock.DEFAULT_PATH):

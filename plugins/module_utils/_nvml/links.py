@@ -134,7 +134,7 @@ def _link(reader, handle, number, up):
 def read_p2p(reader, opened):
     """The peers of each GPU.
 
-    OPENED is a list of (handle, gpu); a GPU that cannot be opened or named is nobody's peer.
+    OPENED is a list of (handle, gpu); a GPU that cannot be opened or named is no peer.
     """
     named = [(handle, gpu) for handle, gpu in opened if gpu["uuid"]["rc"] == codes.SUCCESS]
     for handle, gpu in opened:

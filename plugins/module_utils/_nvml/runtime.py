@@ -147,6 +147,6 @@ def start(digest, archive, directory=None):
         found = unpack(name, data)
         if found is not None:
             return Runtime(digest, *found), warning
-        warning = "compiled NVML binding %s/%s is not used: it is damaged; it is made anew" % (directory, name)
+        warning = "compiled NVML binding %s/%s is not used: it is damaged; it is made again" % (directory, name)
     version, code = compile_all(archive)
     return Runtime(digest, version, code), binding.keep(directory, name, pack(name, version, code)) or warning

@@ -131,7 +131,7 @@ def finish(started):
 
 
 def _be_child(work, pipe, place, lifetime_s):
-    """Never returns, and outlives its caller by no more than its lifetime: a caller that was killed ends nobody."""
+    """Never returns, and outlives its caller by no more than its lifetime: a caller that was killed ends no process."""
     code = 1
     try:
         os.setsid()
@@ -220,7 +220,7 @@ def _reap(child, patience_s):
         try:
             pid, status = os.waitpid(child, os.WNOHANG)
         except ChildProcessError:
-            return 0  # whoever started us ignores SIGCHLD: the kernel reaped the child, and its status is not to be had
+            return 0  # our parent ignores SIGCHLD: the kernel reaped the child, and its status is lost
         if pid == child:
             return status
         if time.monotonic() >= until:

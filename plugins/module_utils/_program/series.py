@@ -242,7 +242,7 @@ def _holds(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
     ages, updates, now = [], [], found["now"]
     for kind in KINDS:
         since = [moment(row.get("since")) for row in holds[kind] if row.get("since")]
-        # Nobody records since when a package is held that this collection did not hold: of those the age is not known.
+        # The age of a hold is unknown unless this collection set it.
         if since or not holds[kind]:
             ages.append(({"kind": kind}, max([0] + [now - begun for begun in since if begun is not None])))
         if all(row.get("security") is not None for row in holds[kind]):

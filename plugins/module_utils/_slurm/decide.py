@@ -14,7 +14,7 @@ DO, NOTHING, LEAVE, WAIT, REFUSE = "do", "nothing", "leave", "wait", "refuse"
 
 
 def drain(record, token):
-    """Place our drain, or find that the node is drained already, by us or by somebody else."""
+    """Place our drain, or find that the node is drained already, by us or by others."""
     state, mark = record["state"], marks.mark(record, token)
     if states.rebooting(state):
         return Decision(
@@ -55,10 +55,10 @@ def drained(record, jobs):
 
 
 def resume(record, token, expected_gpus=None, expected_gres=None):
-    """Lift our drain, and nobody else's; and only when Slurm's GPUs are those of the node."""
+    """Lift our drain, and no other; and only when Slurm's GPUs are those of the node."""
     state, mark = record["state"], marks.mark(record, token)
     if mark["owner"] == marks.OPERATOR:
-        return Decision(LEAVE, "is kept out of service by somebody else (%s): it stays so" % quoted(record))
+        return Decision(LEAVE, "is kept out of service by another user (%s): it stays so" % quoted(record))
     if mark["owner"] == marks.NONE:
         return Decision(NOTHING, "")
     if states.rebooting(state):

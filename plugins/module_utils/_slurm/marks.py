@@ -36,7 +36,7 @@ def by_slurm(record):
 
 
 def mark(record, token):
-    """{owner, token, previous}: whose mark keeps the node out of service, and the reason that somebody else gave."""
+    """Return {owner, token, previous}: the owner of the drain, and the reason given by others."""
     flags, text = record["state"].flags, record["reason"]
     held = bool(flags & {"DRAIN", "FAIL"})
     found = token_of(text)

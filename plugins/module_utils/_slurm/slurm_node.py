@@ -9,9 +9,9 @@ import time
 
 from . import commands, decide, marks, records, states
 
-# After a resume Slurm asks the node's slurmd anew; so many seconds are its to answer.
+# After a resume Slurm contacts the node's slurmd again; the seconds that slurmd has to answer.
 SETTLE_S = 15
-# Our own job lasts at most so long, should nobody come to end it.
+# The limit of our own job, in case it is never ended.
 JOB_MINUTES = 15
 CHUNK = 200
 WHOLE = {"waited_s": 0, "owner": marks.NONE, "more": False}  # the part of the time that is all of it
@@ -140,7 +140,7 @@ class SlurmNode:
         self.wait_until_empty()
 
     def close(self):
-        """See that no job starts there any more, by us or by somebody else. Whether that is so."""
+        """See that no job starts there any more, by us or by others. Return True if so."""
         record, jobs = self.look()
         decision = decide.drain(record, self.token)
         if decision.action == decide.REFUSE:
@@ -183,7 +183,7 @@ class SlurmNode:
         mark = marks.mark(record, self.token)
         if not states.closed(record["state"]) or mark["owner"] != marks.OURS:
             raise NodeError(
-                "%s was drained with the reason \"%s\", and Slurm says %s: somebody else changed it at the same time. "
+                "%s was drained with the reason \"%s\", and Slurm says %s: another user changed it at the same time. "
                 "Ask who works on it, and run again." % (self.name, words, decide.quoted(record))
             )
 
@@ -193,13 +193,13 @@ class SlurmNode:
             record, jobs = self.patiently(self.look)
             if not states.closed(record["state"]):
                 raise NodeError(
-                    "%s is not drained any more (%s): somebody resumed it while its jobs were waited for. Ask who "
+                    "%s is not drained any more (%s): another user resumed it during the wait for its jobs. Ask who "
                     "needs it, and run again." % (self.name, decide.quoted(record))
                 )
             if mine and self.result["mark"]["owner"] != marks.OURS:
                 mine = False
                 self.result["left"].append(
-                    "%s is now drained by somebody else (%s), and stays so" % (self.name, decide.quoted(record))
+                    "%s is now drained by another user (%s), and stays so" % (self.name, decide.quoted(record))
                 )
             if self.result["drained"] or self.only_looks():
                 return
@@ -208,7 +208,7 @@ class SlurmNode:
             self.pause()
 
     def too_long(self, record, jobs):
-        """Nobody's job is ended; the drain goes or stays as the policy says."""
+        """No job is ended; the policy decides if the drain stays."""
         why = decide.empty(record, jobs)[1]
         holding = why + (": " + decide.jobs_told(jobs) if jobs else "")
         kept = "It stays drained"
@@ -318,7 +318,7 @@ class SlurmNode:
             if foreign or self.clock() >= until:
                 break
             self.pause(until)
-        kept = "somebody else keeps it out of service"
+        kept = "another user keeps it out of service"
         if not foreign:
             kept = "the drain was put back"
             self.slurm.update(self.name, state="drain", reason=reason)
@@ -346,8 +346,8 @@ class SlurmNode:
             if decide.rebooted(record, booted) or self.over():
                 break
             self.pause()
-        # Whatever the reboot made of it, it must not serve before somebody has looked at it. Slurm takes the drain away
-        # with the reboot.
+        # Whatever the result of the reboot, the node must not serve before it has been checked. Slurm takes the drain
+        # away with the reboot.
         if self.params["timeout_s"] and not states.closed(record["state"]) and not states.rebooting(record["state"]):
             self.slurm.update(self.name, state="drain", reason=reason)
             self.look()

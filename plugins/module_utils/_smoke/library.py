@@ -52,8 +52,8 @@ def cached(text, machine):
 
 
 def trusted(path, user=None):
-    """The real path of PATH if nobody but root (and this user) can change it or anything on the way to it; raises
-    Untrusted.
+    """Return the real path of PATH if only root (and this user) can change it or anything on the way to it; raises
+    Untrusted otherwise.
     """
     user = os.geteuid() if user is None else user
     try:

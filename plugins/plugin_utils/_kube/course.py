@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words imp
     node_name_problem,
 )
 
-CONFLICTS = 12  # how often somebody else may write first
+CONFLICTS = 12  # how often another client may write first
 LONGEST_WAIT_S = 15
 FIRST_LOOK_S = 0.5
 LONGEST_LOOK_S = 10
@@ -125,7 +125,7 @@ class Course:
     # Changing the node object
 
     def write(self, decide):
-        """Make the node as DECIDE(node) says, however often somebody else writes in between.
+        """Make the node as DECIDE(node) says, however often other clients write in between.
 
         Says whether there was anything to do.
         """
@@ -156,7 +156,7 @@ class Course:
             self.result["changed"] = True
             return True
         raise KubeError(
-            "%s: somebody else wrote to the node object %d times while it was to be changed. Nothing of theirs was "
+            "%s: the node object was changed by other clients %d times during the update. None of their changes was "
             "overwritten; run again." % (self.name, CONFLICTS)
         )
 
@@ -432,7 +432,7 @@ class Course:
             node = self.api.node(self.name)
             if mark.ours(node, self.token) is None:
                 raise KubeError(
-                    "%s: no longer under the mark of %s while its GPUs were waited for: somebody else put it back into "
+                    "%s: no longer under the mark of %s during the wait for its GPUs: another user returned it to "
                     "service. Ask who needs it, and run again." % (self.name, self.token)
                 )
 

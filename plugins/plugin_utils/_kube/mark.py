@@ -29,7 +29,7 @@ def same(token, found):
 
 
 def read(node):
-    """The mark on a node, or None. One that cannot be read is somebody else's: it has no token."""
+    """The mark on a node, or None. One that cannot be read is not ours: it has no token."""
     text = annotations_of(node).get(MARK)
     if text is None:
         return None
@@ -100,7 +100,7 @@ def place(node, token, reason, now, labels=None):
     else:
         mark["reason"] = reason or mark["reason"]
         if not unschedulable(node):
-            # Somebody put it back meanwhile: schedulable is what was found.
+            # It was uncordoned in the meantime: schedulable is what was found.
             mark["unschedulable"] = False
     return Change(unschedulable=True).merged(hold(node, mark, labels or {}))
 

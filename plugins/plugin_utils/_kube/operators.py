@@ -74,7 +74,7 @@ def at_work(node, listed, held=()):
     )
     if paused:
         why.append(
-            "somebody has paused the GPU Operator's parts on this node (label %s=%s): let that work end"
+            "the GPU Operator's parts on this node are paused (label %s=%s): let that work end"
             % (paused[0], labels[paused[0]])
         )
     if labels.get(SENTINEL_STATE):

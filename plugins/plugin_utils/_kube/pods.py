@@ -15,7 +15,7 @@ FINISHED = ("Succeeded", "Failed")
 SHOWN = 10  # pods named in one message
 
 REASONS = {
-    "unmanaged": "no controller would make it anew: set unmanaged_pods to evict",
+    "unmanaged": "no controller would create it again: set unmanaged_pods to evict",
     "emptydir": "it loses the data of an emptyDir volume: set emptydir_pods to evict",
     "daemonset": "a DaemonSet would put it back at once: set daemonset_pods to leave",
 }
@@ -65,7 +65,7 @@ def holds_gpu(pod):
 
 
 def controller(pod):
-    """The kind of what makes the pod anew, or nothing."""
+    """Return the kind of the controller that would create the pod again, or nothing."""
     for owner in (pod.get("metadata") or {}).get("ownerReferences") or []:
         if owner.get("controller"):
             return str(owner.get("kind") or "")

@@ -54,19 +54,7 @@ STORED = {
 }
 # Places whose docstrings say "Return ...", not what, whether or who.
 DECLARATIVE = (
-    "plugins/module_utils/_kernel/*.py",
-    "plugins/module_utils/_dkms/*.py",
-    "plugins/module_utils/_driver/*.py",
-    "plugins/module_utils/_packages/*.py",
-    "plugins/plugin_utils/_report/*.py",
-    "plugins/plugin_utils/_capacity/*.py",
-    "plugins/plugin_utils/_ledger/*.py",
-    "plugins/plugin_utils/_rollout/*.py",
-    "plugins/plugin_utils/_rollout_report/*.py",
-    "plugins/plugin_utils/_rollout_action.py",
-    "plugins/action/rollout_*.py",
-    "plugins/callback/rollout_progress.py",
-    "plugins/modules/rollout_*.py",
+    "plugins/**/*.py",
     "tests/unit/plugins/plugin_utils/_ledger/*.py",
     "tests/unit/plugins/plugin_utils/_rollout/*.py",
     "tests/unit/plugins/plugin_utils/_rollout_report/*.py",
@@ -120,7 +108,7 @@ def questions(text):
         node for node in ast.walk(ast.parse(text)) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
     )
     lines = ((ast.get_docstring(node) or "").partition("\n")[0] for node in documented)
-    return [line for line in lines if re.match(r"(What|Whether|Who|Which|Where|Why)\b", line)]
+    return [line for line in lines if re.match(r"(What|Whether|Who|Whom|Whose|Which|Where|Why|When|How)\b", line)]
 
 
 def test_a_docstring_that_begins_as_a_question_is_found():

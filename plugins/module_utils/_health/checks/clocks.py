@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clocks: what slows a GPU down, and the clocks that somebody set."""
+"""Clocks: what slows a GPU down, and the configured clocks."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def numbers(ctx, node, minor):
 
 
 def permissions(ctx, node):
-    """Whoever the driver lets in can open the file.
+    """Check that every user whom the driver admits can open the file.
 
     More than that is the administrator's choice, and no other owner matters then.
     """

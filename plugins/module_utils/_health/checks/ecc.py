@@ -122,7 +122,7 @@ def aggregate_uncorrected(ctx, gpu):
             "baseline",
             message=(
                 "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Fewer means that "
-                "its InfoROM was written anew: find out by whom, and take a new baseline."
+                "its InfoROM was written again: find out by whom, and take a new baseline."
             )
             % (model.named(gpu), now.value, old.value),
             notice=True,

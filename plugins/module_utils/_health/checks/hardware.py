@@ -81,7 +81,7 @@ def node(ctx):
         return checks.unknown(
             found,
             wanted.get("gpus"),
-            "The GPUs were not counted, so whether all are there is not known. See nvml.answers.",
+            "The GPUs were not counted, so it is not known if all are there. See nvml.answers.",
         )
     known = bool(rows) and None not in rows
     counts = (

@@ -76,7 +76,7 @@ def layout(ctx, gpu):
         )
     elif uuids(now.value) != uuids(old):
         finding = compare.notice(
-            "MIG instances of %s have other UUIDs than in the baseline (found %s; expected %s). Update whoever "
+            "MIG instances of %s have other UUIDs than in the baseline (found %s; expected %s). Update what "
             "addresses them by UUID." % (model.named(gpu), ", ".join(uuids(now.value)), ", ".join(uuids(old)))
         )
     return compare.result(ident, gpu, finding, found, before, "baseline")

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Modes that somebody set and that the driver forgets when it deinitialises: persistence and compute mode."""
+"""Configured modes that the driver forgets when it deinitialises: persistence and compute mode."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def _of_baseline(gpu, row):
         return {"value": None, "explicit": False}
     wanted = found.get("value")
     if row.name == "ecc_mode" and found["rc"] == codes.SUCCESS:
-        # A mode that waited for a reset is what somebody had asked for.
+        # A mode that waited for a reset had been requested.
         wanted = wanted["pending"]
     if found["rc"] != codes.SUCCESS or not _sane(row.name, wanted):
         return {
@@ -237,7 +237,7 @@ def _row(gpu, row, wish, kept, load, daemon, processes_ok):
         return _locked_row(gpu, row, wish, kept, load, processes_ok, planned)
     found = read(gpu, row.name)
     if wish["value"] is None:
-        # The board had no such setting when the baseline was taken: if it has one now, nobody has ever said which.
+        # The board had no such setting when the baseline was taken: if it has one now, no value was ever given.
         return dict(planned, status=NOT_SUPPORTED) if lacks(gpu, row.name, found["rc"]) else None
     if lacks(gpu, row.name, found["rc"]):
         if planned["insists"] or not row.ends:
@@ -271,7 +271,7 @@ def _locked_row(gpu, row, wish, kept, load, processes_ok, planned):
     wanted = wish["value"]
     current = bool(kept) and kept["load"] == load and load is not None
     planned["before"] = kept["value"] if current else None
-    # A driver that was loaded anew has locked nothing.
+    # A reloaded driver has no locked clocks.
     due = not kept or kept["value"] != wanted or (not current and wanted != UNLOCKED)
     reason = _forbidden(gpu, row, wanted, False) or (_busy(gpu, row, processes_ok) if due else None)
     if reason:

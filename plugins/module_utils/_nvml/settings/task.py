@@ -99,7 +99,7 @@ def _kept(options, directory, warned):
                 "the locked clocks of this node are not known, and nothing was set: %s. Next step: remove the file, "
                 "then set the locked clocks again, or leave them out of the option settings" % (exc,)
             ) from exc
-        warned.append("%s; it is written anew if clocks are locked" % (exc,))
+        warned.append("%s; it is written again if clocks are locked" % (exc,))
         return {}
 
 

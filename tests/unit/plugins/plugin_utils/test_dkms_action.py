@@ -337,7 +337,7 @@ def test_a_node_that_compiles_for_ever_is_not_waited_for(store, monkeypatch):
     with Claims(str(store), [THREE], "b7", 60, None):
         with pytest.raises(
             AnsibleActionFail,
-            match="a1: the directory .* is waited for in vain: after 0 s node b7 still compiles nvidia-current_",
+            match="a1: the directory .* is still locked: after 0 s node b7 still compiles nvidia-current_",
         ):
             act(
                 {"version": VERSION, "archive_dir": str(store), "build_timeout_s": "0"},

@@ -99,7 +99,7 @@ def test_damaged_code_is_told_and_made_anew(cache, compiled, damage):
         sound = stream.read()
     with open(code(cache), "wb") as stream:
         stream.write(damage(sound))
-    works(cache, "is damaged; it is made anew")
+    works(cache, "is damaged; it is made again")
     assert len(compiled) == 2
     works(cache)
     assert len(compiled) == 2
@@ -109,7 +109,7 @@ def test_code_of_another_archive_or_interpreter_is_not_taken(cache, compiled, mo
     other = archives.archive(source="answer = 13\n", code={"__init__.py": "", "left.py": "answer = 13\n"})
     runtime.start(binding.digest_of(other), other, cache)
     os.rename(os.path.join(cache, runtime.code_name(binding.digest_of(other))), code(cache))
-    works(cache, "is damaged; it is made anew")
+    works(cache, "is damaged; it is made again")
     before = runtime.code_name(DIGEST)
     monkeypatch.setattr(runtime.importlib.util, "MAGIC_NUMBER", b"other")
     assert runtime.code_name(DIGEST) != before

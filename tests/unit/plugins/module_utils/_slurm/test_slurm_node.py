@@ -86,7 +86,7 @@ def test_a_drain_of_an_operator_stays_and_is_told():
     assert (
         cluster.calls == []
         and not back["changed"]
-        and back["left"] == ['n1 is kept out of service by somebody else (IDLE+DRAIN, "bad fan" by kim): it stays so']
+        and back["left"] == ['n1 is kept out of service by another user (IDLE+DRAIN, "bad fan" by kim): it stays so']
     )
     busy = Cluster("IDLE+DRAIN", "bad fan", "kim", jobs=[KIM])
     busy.do("drained", timeout_s=60)
@@ -100,7 +100,7 @@ def test_a_reason_that_somebody_changed_meanwhile_is_theirs():
     assert (
         cluster.failure is None
         and result["mark"]["owner"] == "operator"
-        and "now drained by somebody else" in result["left"][0]
+        and "now drained by another user" in result["left"][0]
     )
     assert cluster.do("resumed")["changed"] is False and cluster.state == "IDLE+DRAIN"
 
@@ -143,7 +143,7 @@ def test_what_an_earlier_part_closed_is_not_closed_again(seconds):
     cluster = Cluster("IDLE+DRAIN", "bad fan", "kim")
     result = cluster.do("drained", timeout_s=seconds, part=part)
     assert (
-        result["left"] == ['n1 is now drained by somebody else (IDLE+DRAIN, "bad fan" by kim), and stays so']
+        result["left"] == ['n1 is now drained by another user (IDLE+DRAIN, "bad fan" by kim), and stays so']
         and result["drained"]
     )
     assert cluster.do("drained", timeout_s=seconds, part=dict(part, owner="operator"))["left"] == [], (
@@ -157,7 +157,7 @@ def test_two_at_the_same_time():
         "state=drain": lambda it: (setattr(it, "state", "IDLE+DRAIN"), setattr(it, "reason", "theirs"), (0, "", ""))[-1]
     }
     cluster.do("drained", timeout_s=60)
-    assert "somebody else changed it at the same time" in told(cluster)
+    assert "another user changed it at the same time" in told(cluster)
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,7 @@ def change(module, params):
         if others:
             module.fail_json(
                 msg=(
-                    "Another dkms is at work on this node, and nothing was started beside it: %s. Next step: wait "
+                    "Another dkms is running on this node, and nothing was started beside it: %s. Next step: wait "
                     "until it ends and run again."
                     % "; ".join("process %d (%s)" % (item["pid"], " ".join(item["argv"])) for item in others[:3])
                 ),

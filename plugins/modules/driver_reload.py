@@ -19,8 +19,8 @@ description:
     speaks against it; and again before the first module is unloaded. A process that belongs to no service in
     O(services) is never ended.
   - No computation is ended, not by a reboot either. A process that computes (it has C(/dev/nvidia-uvm) open) or is of a
-    pod or a job, and is none of O(services), fails the task with every O(policy), unless it hangs in the driver itself, as
-    its stack says.
+    pod or a job, and is none of O(services), fails the task with every O(policy), unless it hangs in the driver
+    itself, as its stack says.
   - It does nothing where the driver that is loaded is the one on the disk, in version and flavour, and no other kernel
     boots next.
   - A reload is impossible when another process holds the GPUs, a reference to a module is not explained, a module

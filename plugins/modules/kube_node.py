@@ -118,7 +118,7 @@ options:
       - What to do when NVIDIA's GPU Operator or NVSentinel looks after the node.
       - V(pause) tells them to keep off by their own labels, and V(resumed) puts back what those labels were. The parts
         of the GPU Operator are taken off the node once it is empty, since they hold the GPUs open. If the operator owns
-        the node's driver, or one of them is at work on the node, the drain is refused.
+        the node's driver, or one of them is changing the node, the drain is refused.
       - V(refuse) does not drain such a node. V(ignore) takes no notice.
     type: str
     choices: [pause, refuse, ignore]

@@ -15,7 +15,7 @@ author:
 description:
   - A node that a rollout may change says so itself, in C(claim.json) of its state directory. Rollouts of one ledger
     know of each other; those of two ledgers, and those whose ledger is gone, meet here.
-  - M(gpufleet.lifecycle.rollout_gate) takes a node when it gives leave to drain it, and
+  - M(gpufleet.lifecycle.rollout_gate) takes a node when it grants its drain, and
     M(gpufleet.lifecycle.rollout_step) gives it up when it is done, put back, or was never changed. A node that is
     quarantined or lost keeps its claim.
   - An attempt of a rollout is only ever followed by a later one of the same rollout. What belongs to an earlier attempt

@@ -90,8 +90,8 @@ options:
     choices:
       drain: At once. Jobs that run go on, and none starts.
       job: By a job of our own that asks for the whole node, so that the scheduler makes the window when it sees fit and
-        the node works until then. When it runs, the node is drained and the job is ended. It needs leave to submit
-        jobs.
+        the node works until then. When it runs, the node is drained and the job is ended. It needs permission to
+        submit jobs.
   reservation_minutes:
     description:
       - Length of a reservation of the node (flags C(MAINT,IGNORE_JOBS), named C(gpufleet_TOKEN_NODE)) that is made

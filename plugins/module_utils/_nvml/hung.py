@@ -5,7 +5,7 @@
 """A driver that did not answer: how long those who ask it next wait for it.
 
 Every task of a node reads NVML for itself. Where it hangs, each would wait for its whole deadline, and a node would
-take a quarter of an hour to fail. So the first task that got no answer leaves a note, and the next ones wait for AGAIN_S
+take a quarter of an hour to fail. So the first task without an answer leaves a note, and the next ones wait for AGAIN_S
 only. The note is about the driver as it is loaded: it does not hold after a reboot or a reload, not for longer than
 HOLDS_S, and not for who would wait longer than the first did.
 """

@@ -223,7 +223,7 @@ def holders(found: list | None, targets: list):
             continue
         numbers = [int(NUMBERED.match(path).group(1)) for path in item["devices"] if NUMBERED.match(path)]
         if numbers and None not in minors and not set(numbers) & set(minors):
-            continue  # at work on other GPUs
+            continue  # it uses other GPUs
         used = [minors[number] for number in numbers if number in minors]
         what = "%s has %s open" % (in_words(item), ", ".join(item["devices"]))
         what += " (GPU %s)" % ", ".join(used) if used else ", and it cannot be told of which GPU"

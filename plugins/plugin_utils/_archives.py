@@ -37,7 +37,7 @@ def offered(directory, version):
 
 
 class Claims:
-    """Leave to compile archives, one node each.
+    """Permission to compile archives, one node each.
 
     A lock ends with the process that holds it, so that a killed run leaves none behind.
 

@@ -33,7 +33,6 @@ STORED = {
     "plugins/module_utils/_packages/kernel_set.py": {"somebody"},
     "plugins/module_utils/_packages/pins.py": {"somebody"},
     "plugins/modules/driver_reload.py": {"anew"},
-    "plugins/plugin_utils/_archives.py": {"leave to"},
     "plugins/plugin_utils/_ledger/keys.py": {"suspect"},
     "plugins/plugin_utils/_variables.py": {"nobody"},
     "tests/unit/plugins/plugin_utils/_ledger/test_ledger.py": {"suspect"},

@@ -137,7 +137,7 @@ def test_what_an_earlier_part_closed_is_not_closed_again(seconds):
     cluster = Cluster(jobs=[KIM])
     cluster.do("drained", timeout_s=seconds, part=part)
     assert (
-        "n1 is not drained any more (MIXED, no reason given): somebody resumed it" in told(cluster)
+        "n1 is not drained any more (MIXED, no reason given): another user resumed it" in told(cluster)
         and cluster.calls == []
     )
     cluster = Cluster("IDLE+DRAIN", "bad fan", "kim")

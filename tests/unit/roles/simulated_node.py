@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, interpreter
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_health
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -28,7 +28,13 @@ ROOT = HERE.parents[2]
 READER = "ansible_collections.gpufleet.lifecycle.tests.unit.roles.simulated_health"
 AS_ROOT = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
 LIMIT_S = 900
-KEPT = ("plugins/module_utils/kept_packages.py", "plugins/module_utils/kept_templates.py")
+KEPT = (
+    "plugins/module_utils/kept_packages.py",
+    "plugins/module_utils/kept_templates.py",
+    "plugins/module_utils/python_of_nodes.py",
+)
+# The one Python of all nodes (connection plugin `simulated`) is outside the namespace of a user who is not root.
+CONNECTION = "local" if AS_ROOT else "gpufleet.lifecycle.simulated"
 
 
 @functools.lru_cache(maxsize=None)
@@ -120,6 +126,8 @@ class SimulatedNode:
         """A play of TASKS."""
         playbook = [{"hosts": "all", "gather_facts": False, "tasks": tasks}]
         (self.base / "play.yml").write_text(json.dumps(playbook))
+        # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
+        (self.base / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\n")
         ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
         variables["ansible_python_interpreter"] = sys.executable
         node = {
@@ -138,10 +146,14 @@ class SimulatedNode:
             ANSIBLE_REMOTE_TEMP=str(self.base / "remote"),
             ANSIBLE_HOME=str(self.base / "home"),
             ANSIBLE_COLLECTIONS_PATH=str(self.base / "collections"),
+            ANSIBLE_CONFIG=str(self.base / "ansible.cfg"),
+            ANSIBLE_PIPELINING="1",
             GPUFLEET_SIMULATED_NODE=json.dumps(node),
             ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.kept",
             GPUFLEET_MODULES=self.kept,
             GPUFLEET_OWN_MODULES=" ".join(self.own_modules),
+            GPUFLEET_NODE_PYTHON=sys.executable,
+            GPUFLEET_STUB_PYTHON="" if AS_ROOT else interpreter.of_nodes().socket,
             PATH="%s:%s" % (self.bin, os.environ["PATH"]),
         )
         return Result(
@@ -153,7 +165,7 @@ class SimulatedNode:
                     "-i",
                     "gpu-1,",
                     "-c",
-                    "local",
+                    CONNECTION,
                     str(self.base / "play.yml"),
                     "-e",
                     json.dumps(variables),

@@ -33,6 +33,7 @@ KEPT = (
     "plugins/module_utils/kept_templates.py",
     "plugins/module_utils/python_of_nodes.py",
 )
+OWN = ("plugins/callback/kept.py", "plugins/connection/simulated.py")
 # The one Python of all nodes (connection plugin `simulated`) is outside the namespace of a user who is not root.
 CONNECTION = "local" if AS_ROOT else "gpufleet.lifecycle.simulated"
 
@@ -43,6 +44,36 @@ def kept(*what):
     place = tempfile.mkdtemp(prefix="gpufleet-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     return place
+
+
+def with_kept(where):
+    """Give the collection in WHERE what keeps packages of modules and templates, and runs modules in a ready Python."""
+    for name in KEPT:
+        collection.link(collection.STUB / name, where / name)
+    for name in OWN:
+        collection.link(HERE / "stub" / name, where / name)
+
+
+def environment(base, kept_in, own_modules=()):
+    """The environment of a run of Ansible with the collection in BASE, which has what with_kept gives."""
+    # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
+    (base / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\n")
+    return dict(
+        os.environ,
+        ANSIBLE_LOCALHOST_WARNING="0",
+        ANSIBLE_NOCOLOR="1",
+        ANSIBLE_LOCAL_TEMP=str(base / "local"),
+        ANSIBLE_REMOTE_TEMP=str(base / "remote"),
+        ANSIBLE_HOME=str(base / "home"),
+        ANSIBLE_COLLECTIONS_PATH=str(base / "collections"),
+        ANSIBLE_CONFIG=str(base / "ansible.cfg"),
+        ANSIBLE_PIPELINING="1",
+        ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.kept",
+        GPUFLEET_MODULES=kept_in,
+        GPUFLEET_OWN_MODULES=" ".join(own_modules),
+        GPUFLEET_NODE_PYTHON=sys.executable,
+        GPUFLEET_STUB_PYTHON="" if AS_ROOT else interpreter.of_nodes().socket,
+    )
 
 
 class Result:
@@ -67,8 +98,7 @@ class SimulatedNode:
         collection.make(
             collection.place(base / "collections"), ["roles/" + name for name in roles] + list(real), (HERE / "stub",)
         )
-        for name in KEPT:
-            collection.link(collection.STUB / name, collection.place(base / "collections") / name)
+        with_kept(collection.place(base / "collections"))
         self.kept, self.own_modules = kept(*roles, *real), []
         collection.link(ROOT, collection.place(base / "checkout"))  # for the reader, which is no part of the collection
         self.program("systemctl", 'exec "%s" -I -S "%s" "%s" "$@"' % (sys.executable, HERE / "systemctl.py", self.root))
@@ -126,8 +156,6 @@ class SimulatedNode:
         """A play of TASKS."""
         playbook = [{"hosts": "all", "gather_facts": False, "tasks": tasks}]
         (self.base / "play.yml").write_text(json.dumps(playbook))
-        # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
-        (self.base / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\n")
         ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
         variables["ansible_python_interpreter"] = sys.executable
         node = {
@@ -138,22 +166,9 @@ class SimulatedNode:
             "cwd": str(ROOT),
             "path": str(self.base / "checkout"),
         }
-        environment = dict(
-            os.environ,
-            ANSIBLE_LOCALHOST_WARNING="0",
-            ANSIBLE_NOCOLOR="1",
-            ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
-            ANSIBLE_REMOTE_TEMP=str(self.base / "remote"),
-            ANSIBLE_HOME=str(self.base / "home"),
-            ANSIBLE_COLLECTIONS_PATH=str(self.base / "collections"),
-            ANSIBLE_CONFIG=str(self.base / "ansible.cfg"),
-            ANSIBLE_PIPELINING="1",
+        environ = dict(
+            environment(self.base, self.kept, self.own_modules),
             GPUFLEET_SIMULATED_NODE=json.dumps(node),
-            ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.kept",
-            GPUFLEET_MODULES=self.kept,
-            GPUFLEET_OWN_MODULES=" ".join(self.own_modules),
-            GPUFLEET_NODE_PYTHON=sys.executable,
-            GPUFLEET_STUB_PYTHON="" if AS_ROOT else interpreter.of_nodes().socket,
             PATH="%s:%s" % (self.bin, os.environ["PATH"]),
         )
         return Result(
@@ -172,7 +187,7 @@ class SimulatedNode:
                 ]
                 + list(options),
                 cwd=str(self.base),
-                env=environment,
+                env=environ,
                 capture_output=True,
                 text=True,
                 timeout=LIMIT_S,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
 import subprocess
 import typing as t
 
@@ -14,6 +15,10 @@ from tests.tools.common import MISSING_INTERPRETER, ROOT
 
 GROUPS = ("lint", "unit", "sanity", "molecule")
 SHELL = "/bin/bash"
+# What molecule remembers of its scenarios between commands (that the machines were made, for one). Without this it lies
+# in the user's ~/.ansible/tmp below the checkout's last name, which two checkouts may have in common. All scenarios
+# share it, as shared_state has it (.config/molecule/config.yml).
+MOLECULE_STATE = ROOT / ".lab" / "molecule"
 ALL_NODES = "*"
 
 # All of tests/unit runs on the main environment. In the others runs what can answer otherwise there, which the files
@@ -308,6 +313,7 @@ def command_line(stage: Stage) -> t.List[str]:
             'VENV=$(tests/tools/venv.sh {0})\nexport VENV PATH="$VENV/bin:$PATH" NO_COLOR=1 '
             'MOLECULE_GLOB="molecule/*/molecule.yml"\n'.format(stage.environment)
         )
+    script += "export MOLECULE_EPHEMERAL_DIRECTORY={0}\n".format(shlex.quote(str(MOLECULE_STATE)))
     # Where the kernel groups processes by their session, nice(1) orders those of one group only, and this the groups
     # (sched(7)). A kernel without such groups, or a container with a read-only /proc, refuses it, and nice(1) alone
     # does it there.

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.unit.awx import api, data, environment
+from tests.unit.playbooks import collection
 
 TOKEN = "token-of-the-test"
 # As their modules' own code reads them: what is not in argument_spec is refused by AnsibleModule, and so is a word
@@ -47,7 +48,17 @@ def module(task):
 def runs(tmp_path_factory):
     """The stand-in after two runs, and what Ansible counted in each: ({counts}, {counts}, output, api)."""
     home = tmp_path_factory.mktemp("awx")
-    (home / "ansible.cfg").write_text("[defaults]\nstdout_callback = ansible.builtin.json\n")
+    # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
+    (home / "ansible.cfg").write_text(
+        "[defaults]\nstdout_callback = ansible.builtin.json\ninternal_poll_interval = 0.02\n"
+    )
+    # What every module imports is there compiled already.
+    python = home / "python"
+    python.write_text(
+        '#!/bin/sh\nexec "%s" "%s" "$@"\n'
+        % (environment.place() / "bin" / "python", collection.STUB / "interpreter.py")
+    )
+    python.chmod(0o755)
     server = api.Server(TOKEN)
     organization = server.api.add("organizations", name="Default")
     for name in ("gpufleet machine", "gpufleet ledger"):
@@ -65,6 +76,8 @@ def runs(tmp_path_factory):
                     "-i",
                     "localhost,",
                     str(data.AWX / "controller.yml"),
+                    "-e",
+                    json.dumps({"ansible_python_interpreter": str(python)}),
                 ],
                 cwd=str(home),
                 env=environ,

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, interpreter
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_health
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -28,7 +28,14 @@ ROOT = HERE.parents[2]
 READER = "ansible_collections.gpufleet.lifecycle.tests.unit.roles.simulated_health"
 AS_ROOT = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
 LIMIT_S = 900
-KEPT = ("plugins/module_utils/kept_packages.py", "plugins/module_utils/kept_templates.py")
+KEPT = (
+    "plugins/module_utils/kept_packages.py",
+    "plugins/module_utils/kept_templates.py",
+    "plugins/module_utils/python_of_nodes.py",
+)
+OWN = ("plugins/callback/kept.py", "plugins/connection/simulated.py")
+# The one Python of all nodes (connection plugin `simulated`) is outside the namespace of a user who is not root.
+CONNECTION = "local" if AS_ROOT else "gpufleet.lifecycle.simulated"
 
 
 @functools.lru_cache(maxsize=None)
@@ -37,6 +44,36 @@ def kept(*what):
     place = tempfile.mkdtemp(prefix="gpufleet-")
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     return place
+
+
+def with_kept(where):
+    """Give the collection in WHERE what keeps packages of modules and templates, and runs modules in a ready Python."""
+    for name in KEPT:
+        collection.link(collection.STUB / name, where / name)
+    for name in OWN:
+        collection.link(HERE / "stub" / name, where / name)
+
+
+def environment(base, kept_in, own_modules=()):
+    """The environment of a run of Ansible with the collection in BASE, which has what with_kept gives."""
+    # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
+    (base / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\n")
+    return dict(
+        os.environ,
+        ANSIBLE_LOCALHOST_WARNING="0",
+        ANSIBLE_NOCOLOR="1",
+        ANSIBLE_LOCAL_TEMP=str(base / "local"),
+        ANSIBLE_REMOTE_TEMP=str(base / "remote"),
+        ANSIBLE_HOME=str(base / "home"),
+        ANSIBLE_COLLECTIONS_PATH=str(base / "collections"),
+        ANSIBLE_CONFIG=str(base / "ansible.cfg"),
+        ANSIBLE_PIPELINING="1",
+        ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.kept",
+        GPUFLEET_MODULES=kept_in,
+        GPUFLEET_OWN_MODULES=" ".join(own_modules),
+        GPUFLEET_NODE_PYTHON=sys.executable,
+        GPUFLEET_STUB_PYTHON="" if AS_ROOT else interpreter.of_nodes().socket,
+    )
 
 
 class Result:
@@ -61,8 +98,7 @@ class SimulatedNode:
         collection.make(
             collection.place(base / "collections"), ["roles/" + name for name in roles] + list(real), (HERE / "stub",)
         )
-        for name in KEPT:
-            collection.link(collection.STUB / name, collection.place(base / "collections") / name)
+        with_kept(collection.place(base / "collections"))
         self.kept, self.own_modules = kept(*roles, *real), []
         collection.link(ROOT, collection.place(base / "checkout"))  # for the reader, which is no part of the collection
         self.program("systemctl", 'exec "%s" -I -S "%s" "%s" "$@"' % (sys.executable, HERE / "systemctl.py", self.root))
@@ -130,18 +166,9 @@ class SimulatedNode:
             "cwd": str(ROOT),
             "path": str(self.base / "checkout"),
         }
-        environment = dict(
-            os.environ,
-            ANSIBLE_LOCALHOST_WARNING="0",
-            ANSIBLE_NOCOLOR="1",
-            ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
-            ANSIBLE_REMOTE_TEMP=str(self.base / "remote"),
-            ANSIBLE_HOME=str(self.base / "home"),
-            ANSIBLE_COLLECTIONS_PATH=str(self.base / "collections"),
+        environ = dict(
+            environment(self.base, self.kept, self.own_modules),
             GPUFLEET_SIMULATED_NODE=json.dumps(node),
-            ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.kept",
-            GPUFLEET_MODULES=self.kept,
-            GPUFLEET_OWN_MODULES=" ".join(self.own_modules),
             PATH="%s:%s" % (self.bin, os.environ["PATH"]),
         )
         return Result(
@@ -153,14 +180,14 @@ class SimulatedNode:
                     "-i",
                     "gpu-1,",
                     "-c",
-                    "local",
+                    CONNECTION,
                     str(self.base / "play.yml"),
                     "-e",
                     json.dumps(variables),
                 ]
                 + list(options),
                 cwd=str(self.base),
-                env=environment,
+                env=environ,
                 capture_output=True,
                 text=True,
                 timeout=LIMIT_S,

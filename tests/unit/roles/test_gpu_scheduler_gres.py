@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slu
     snapshot,
     whole,
 )
+from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 
 SLICE = H100 + "_1g.10gb"
 # slurmctld reads the files when it is reconfigured, and has the rest in its state.
@@ -51,6 +52,7 @@ class Site:
         (self.etc / "nodes").mkdir(parents=True)
         real = ["plugins/modules/slurm_gres.py", "plugins/modules/gpu_info.py", "plugins/action/gpu_info.py"]
         collection.make(collection.place(base / "collections"), real, stubs=())
+        simulated_node.with_kept(collection.place(base / "collections"))
         (self.etc / "slurm.conf").write_text("Include nodes/n1.conf\n")
         (self.etc / "gres.conf").write_text("Include nodes/n1.gres.conf\n")
         (self.etc / "nodes" / "n1.conf").write_text("NodeName=n1 CPUs=2 Gres=gpu:%s:2\n" % H100)
@@ -122,21 +124,13 @@ class Site:
             gpu_scheduler_slurm_gres_step=step,
             gpu_scheduler_slurm_gres_layout=list(layout),
         )
-        environment = dict(
-            os.environ,
-            ANSIBLE_LOCALHOST_WARNING="0",
-            ANSIBLE_NOCOLOR="1",
-            ANSIBLE_HOME=str(self.base / "home"),
-            ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
-            ANSIBLE_REMOTE_TEMP=str(self.base / "remote"),
-            ANSIBLE_COLLECTIONS_PATH=str(self.base / "collections"),
-        )
         ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
         process = subprocess.run(
-            [sys.executable, ansible, "-i", "n1,", "-c", "local", str(self.base / "play.yml"), "-e", json.dumps(given)]
+            [sys.executable, ansible, "-i", "n1,", "-c", simulated_node.CONNECTION, str(self.base / "play.yml")]
+            + ["-e", json.dumps(given)]
             + list(options),
             cwd=str(self.base),
-            env=environment,
+            env=simulated_node.environment(self.base, simulated_node.kept("gpu_scheduler_gres")),
             capture_output=True,
             text=True,
             timeout=900,

@@ -110,6 +110,26 @@ def test_the_scenarios_of_the_gate_run_exactly_once():
     assert running == ["unit-main"]
 
 
+def test_molecule_keeps_its_state_where_a_stage_says(clean_environment, tmp_path):
+    """Asked of molecule itself, whose variable it is; in another directory, as scenarios may run at this moment."""
+    assert stages.MOLECULE_STATE.parent == ROOT / ".lab"
+    state = tmp_path / "of this checkout"
+    clean_environment.setattr(stages, "MOLECULE_STATE", state)
+    clean_environment.setenv("ANSIBLE_HOME", str(tmp_path))
+    clean_environment.setenv("MOLECULE_EPHEMERAL_DIRECTORY", str(tmp_path / "another"))
+    script = """python - <<'END'
+from molecule import config
+for name in ("default", "kernel"):
+    path = "{0}/molecule/%s/molecule.yml" % name
+    asked = config.Config(path, args=dict(base_config=["{0}/.config/molecule/config.yml"]))
+    print("told", name, asked.scenario.ephemeral_directory)
+END""".format(ROOT)
+    stage = stages.Stage("told", "molecule", script, "main")
+    done = subprocess.run(stages.command_line(stage), cwd=str(ROOT), stdout=subprocess.PIPE, text=True, check=True)
+    told = [line for line in done.stdout.splitlines() if line.startswith("told ")]
+    assert told == ["told default %s" % state, "told kernel %s" % state]
+
+
 def test_the_default_of_make_is_help():
     done = subprocess.run(
         ["make", "-s"], cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True, check=True, timeout=60

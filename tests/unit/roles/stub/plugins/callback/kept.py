@@ -13,9 +13,22 @@ description:
 author: gpufleet contributors (@gpufleet)
 """
 
+import contextlib
+import gc
+import importlib
+
 from ansible.plugins.callback import CallbackBase
+from ansible.plugins.loader import action_loader, connection_loader, shell_loader
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import kept_packages, kept_templates
+
+# What nearly every task asks for, and no task before it left in the main process.
+PLUGINS = (
+    (connection_loader, ("ansible.builtin.local",)),
+    (shell_loader, ("sh",)),
+    (action_loader, ("ansible.builtin.normal",)),
+)
+PROFILES = tuple("ansible.module_utils._internal._json._profiles._module_legacy_" + way for way in ("c2m", "m2c"))
 
 
 class CallbackModule(CallbackBase):
@@ -28,6 +41,21 @@ class CallbackModule(CallbackBase):
         super().__init__()
         kept_packages.fetch()
         kept_templates.Kept(kept_packages.directory() / "templates").install()
+        self.prepare()
+
+    @staticmethod
+    def prepare():
+        """The workers are copies of this process: what is here each of them has, and need not load again."""
+        for name in PROFILES:
+            with contextlib.suppress(ImportError):  # ansible-core 2.18 has none
+                importlib.import_module(name)
+        for loader, names in PLUGINS:
+            for name in names:
+                loader.get(name, class_only=True)
+        # Garbage is looked for rarely: that writes to all memory, which a worker shares with this process as long as
+        # neither does.
+        gc.freeze()
+        gc.set_threshold(50000)
 
     def v2_playbook_on_stats(self, stats):
         kept_packages.keep()

@@ -54,7 +54,7 @@ def readers(root, runner, watermark):
 
 
 def note(root, name):
-    """What a note of the node about itself says: {"note": None where there is none or it cannot be read, "problem"}."""
+    """Return {"note", "problem"} of a note of the node about itself; its note is None where there is none."""
     found, problem = notes.read(os.path.join(root, files.OWN.lstrip("/")), name)
     return {"note": found, "problem": problem}
 

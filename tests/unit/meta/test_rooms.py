@@ -41,7 +41,7 @@ ARROWS = {
     "_monitoring": (),
     "_capacity": ("_monitoring", "_report"),
     "_dcgm": (),
-    "_runbooks": ("_node", "_health", "_report", "_ledger", "_rollout", "_monitoring"),
+    "_runbooks": ("_node", "_health", "_report", "_ledger", "_rollout"),
 }
 
 

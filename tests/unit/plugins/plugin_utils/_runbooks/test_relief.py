@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Runs on main only: nothing here parses what differs between versions.
 """Which power limits are lowered and restored, and what is refused."""
 
 from __future__ import annotations

@@ -18,6 +18,8 @@ description:
     errors, modes that wait for a reset); and whether settings, memory, BAR1 and NVLinks are as in the baseline.
   - It fails closed. A signal that cannot be read is V(unknown), and unknown fails the task like a failure, unless a
     waiver names the check. A signal that answered in the baseline and does not any more is a failure.
+  - A power limit that the playbook C(thermal_relief) lowered is waived until the time that the node's note
+    C(/var/lib/gpufleet/thermal_relief.json) says. Any other power limit, and one that has expired, fails as before.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.info_module

@@ -86,6 +86,12 @@ PLAYBOOKS = (
     "return_to_service_smoke_level",
     "rollback_hosts",
     "rollback_of",
+    "thermal_relief_hosts",
+    "thermal_relief_hours",
+    "thermal_relief_percent",
+    "thermal_relief_state",
+    "thermal_relief_user",
+    "thermal_relief_watts",
     "upgrade_hosts",
 )
 # Those of the playbook rollout_control, which no other one reads.
@@ -216,6 +222,7 @@ def prefixes(roles):
             "recover_gpu",
             "return_to_service",
             "rollback",
+            "thermal_relief",
             "upgrade",
         )
     )

@@ -11,6 +11,7 @@ import datetime
 import os
 
 from .._kernel import kernel_log
+from .._node import files, notes
 from .._node.runner import Runner
 from . import audit, system
 
@@ -48,7 +49,14 @@ def readers(root, runner, watermark):
         ("audit", lambda: audit.decide(audit.read(root, runner))),
         ("system", lambda: system.read(root, runner)),
         ("kernel_log", lambda: kernel_log.read(root, runner, watermark)),
+        ("thermal_relief", lambda: note(root, "thermal_relief")),
     )
+
+
+def note(root, name):
+    """Return {"note", "problem"} of a note of the node about itself; its note is None where there is none."""
+    found, problem = notes.read(os.path.join(root, files.OWN.lstrip("/")), name)
+    return {"note": found, "problem": problem}
 
 
 def boot_id(root="/"):

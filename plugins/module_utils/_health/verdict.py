@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from . import attribution, mig_free, model, registry, signals
+from . import attribution, mig_free, model, registry, relief, signals
 from . import baseline as baseline_family
 from . import policy as policy_rules
 from .checks import hardware, versions
@@ -56,6 +56,7 @@ def evaluate(
     expect = dict(expect) if isinstance(expect, dict) else {}
     expect["mig_free"] = mig_free.usable(expect.get("mig_free"), model.item(reading, "boot_id"), node, now, rules)
     ctx = context(reading, baseline, rules, tables, expected_driver, phase, expect, smoke)
+    rules["waivers"] = rules["waivers"] + relief.waivers(reading, ctx.snapshot)
     earlier = None
     if baseline is not None:
         # The baseline is judged by the same rules, but not by what is wanted now.

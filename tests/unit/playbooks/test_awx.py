@@ -81,6 +81,10 @@ def jobs(awx, url):
     found["quarantine"].marker = test_quarantine.marker(awx.fleet, "a2")
     job("return", "return_to_service", return_to_service_hosts="a2")
     job("recover", "recover_gpu", recover_gpu_hosts="a1")
+    for name in awx.fleet.names:
+        gpus = awx.fleet.read(name)["gpus"]
+        awx.fleet.change(name, power=dict.fromkeys(gpus, 500000), reasons={gpus[0]: 0x40} if name == "a1" else {})
+    job("relief", "thermal_relief", thermal_relief_hosts="a1,a2", thermal_relief_percent="30")
     job("monitoring", "monitoring")
     with standin.serving(standin.Api(standin.Fleet())) as prometheus:
         job("capacity", "capacity", capacity_prometheus_url=prometheus, capacity_days=2)
@@ -167,6 +171,11 @@ def test_a_node_goes_into_quarantine_and_comes_back(jobs, awx):
 def test_a_healthy_node_is_not_recovered_and_no_prometheus_is_no_success(jobs):
     assert jobs["recover"].drivers == [OLD, NEW] and jobs["recover"].changed() == []
     assert jobs["monitoring"].rc == 2 and "gpu_monitoring" in jobs["monitoring"].words
+
+
+def test_the_power_limit_of_the_gpu_that_is_too_hot_is_lowered(jobs, awx):
+    assert jobs["relief"].rc == 0 and jobs["relief"].changed() == ["a1"]
+    assert list(awx.fleet.read("a1")["power"].values()) == [350000, 500000]
 
 
 def test_capacity_is_told_in_the_output_of_the_job(jobs):

@@ -131,10 +131,25 @@ def snapshot(node):
                 "serial": value("S/N " + uuid),
                 "board_part_number": value("900-1"),
                 "pci_bus_id": value("00000000:%02x:00.0" % (index + 1)),
+                **heat(node, uuid),
             }
             for index, uuid in enumerate(exchanged)
         ],
     }
+
+
+def heat(node, uuid):
+    """Clock event reasons, temperature and power of a GPU, of a node that is told its power limits in milliwatts."""
+    if "power" not in node:
+        return {}
+    told = {
+        "clocks_event_reasons": node.get("reasons", {}).get(uuid, 0),
+        "temperature_gpu_c": 60,
+        "power_limit_mw": node["power"][uuid],
+        "power_limit_min_mw": 200000,
+        "power_limit_max_mw": 700000,
+    }
+    return {key: {"value": number, "rc": 0} for key, number in told.items()}
 
 
 def faults(node):

@@ -12,10 +12,15 @@ def main():
     module = AnsibleModule(
         argument_spec=dict(
             state=dict(type="str"),
-            baseline=dict(type="dict", required=True),
+            baseline=dict(type="dict"),
             rollout_id=dict(type="str"),
-            step=dict(type="str", required=True),
+            step=dict(type="str"),
+            # What thermal_relief gives.
+            gpus=dict(type="list", elements="str", default=[]),
+            power_limit_w=dict(type="str"),
+            processes=dict(type="str", default="refuse"),
         ),
+        required_if=[("state", "restored", ("baseline", "step"))],
         supports_check_mode=True,
     )
     node = stubnode.load()
@@ -23,7 +28,16 @@ def main():
         module.fail_json(
             msg="GPU 2: the power limit is 700 W, expected 500 W as in the baseline", failures=["power_limit_w"]
         )
-    module.exit_json(changed=False, msg="2 same", settings=[], failures=[])
+    changed = False
+    if module.params["power_limit_w"]:
+        wanted = dict.fromkeys(module.params["gpus"], round(float(module.params["power_limit_w"]) * 1000))
+        changed = not wanted.items() <= node["power"].items()
+        if set(wanted) & set(node.get("refuses_power", [])):
+            module.fail_json(msg="NVML does not set the power limit", failures=["power_limit_w"])
+        if changed and not module.check_mode:
+            node["power"].update(wanted)
+            stubnode.note(node, "power limit %s W" % module.params["power_limit_w"])
+    module.exit_json(changed=changed, msg="2 same", settings=[], failures=[])
 
 
 if __name__ == "__main__":

@@ -94,8 +94,9 @@ MISMATCH_WHO = re.compile(r"\bclient\s+'([^']{1,64})'\s*\(pid\s+(\d+)\)")
 UNSIGNED = re.compile(r"\b(nvidia[\w-]*): module verification failed")
 
 TROUBLE = re.compile(
-    r"\s*(?:BUG: |Oops: |general protection fault|kernel BUG at |WARNING: |watchdog: BUG: |invalid opcode: |double "
-    r"fault: |stack segment: |INFO: task .{1,80} blocked for more than|INFO: rcu_\w+ |Kernel panic)"
+    r"\s*(?:BUG: |Oops: |general protection fault|kernel BUG at |WARNING: |invalid opcode: |double "
+    r"fault: |stack segment: |INFO: task .{1,80} blocked for more than|(?:rcu: )?INFO: rcu_\w+ |Kernel panic"
+    r"|(?:NMI )?watchdog: (?:BUG: |Watchdog detected hard LOCKUP))"
 )
 TRACE = re.compile(r"\s*Call [Tt]race:")
 # Reports after which the kernel goes on as before: of its sanitizer (Documentation/dev-tools/ubsan.rst), and the

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .. import model
-from ..baseline import SECTIONS
+from ..baseline import SCHEMAS, SECTIONS
 from ..model import NODE, PASS, UNKNOWN
 
 IDENT = "reading.complete"
@@ -15,8 +15,25 @@ IDENT = "reading.complete"
 
 def complete(ctx):
     missing = [name for name in SECTIONS if not isinstance(model.item(ctx.reading, name), dict)]
+    foreign = [
+        "%s (%r, expected %r)" % (name, model.item(ctx.reading, name, "schema"), SCHEMAS[name])
+        for name in SECTIONS
+        if name not in missing and model.item(ctx.reading, name, "schema") != SCHEMAS[name]
+    ]
     if not isinstance(model.item(ctx.reading, "boot_id"), str):
         missing.append("boot_id")
+    if foreign and not missing:
+        return model.check(
+            IDENT,
+            NODE,
+            UNKNOWN,
+            foreign,
+            [],
+            "hardware",
+            "hold",
+            "The reading is of another version of the collection; schemas: %s. Read the node again with this one."
+            % (", ".join(foreign),),
+        )
     if not missing:
         return model.check(IDENT, NODE, PASS, [], [], "hardware")
     why = ["%s (%s)" % (name, model.item(ctx.reading, "problems", name) or "no reason given") for name in missing]

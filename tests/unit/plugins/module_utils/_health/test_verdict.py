@@ -441,6 +441,7 @@ def test_without_an_audit_nothing_passes():
             "driver.reboot_safe",
             "driver.versions_agree",
             "nvml.library_match",
+            "reading.complete",
         ]
     )
 
@@ -518,6 +519,17 @@ def test_a_baseline_of_another_version_is_refused(section):
     with pytest.raises(_health.BaselineError, match="of another version of the collection") as caught:
         judge(baseline=document)
     assert caught.value.path == (section, "schema")
+
+
+@pytest.mark.parametrize("section", ["snapshot", "audit", "system", "kernel_log"])
+@pytest.mark.parametrize("schema", ["gpufleet.other/9", None, 7])
+def test_a_reading_of_another_version_does_not_pass(section, schema):
+    reading = readings.reading()
+    reading[section] = dict(reading[section], schema=schema)
+    health = _health.evaluate(reading, readings.baseline(), phase="post", node=readings.NODE, now=readings.NOW)
+    (check,) = found(health, "reading.complete")
+    assert (check["status"], check["action"], health["verdict"]) == ("unknown", "hold", "unknown")
+    assert section in check["observed"][0]
 
 
 @pytest.mark.parametrize("ident", ["reading.complete", "nvml.answers"])

@@ -140,6 +140,24 @@ def test_an_oops_is_the_drivers_only_if_one_of_its_frames_is_in_it():
     assert [event["kind"] for event in scan(["Call Trace:", " uvm_va_block_find+0x1/0x2 [nvidia_uvm]"])[1]] == ["oops"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [kworker/3:1:812]",
+        "NMI watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [kworker/3:1:812]",
+        "watchdog: Watchdog detected hard LOCKUP on cpu 3",
+        "INFO: task jbd2/nvme0n1p2:713 blocked for more than 120 seconds.",
+        "INFO: rcu_sched self-detected stall on CPU",
+        "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:",
+    ],
+)
+def test_a_kernel_that_stalls_is_in_trouble_of_the_driver_or_elsewhere(line):
+    frame = " %s+0x60/0x1f0 [%s]"
+    for function, module, kind in (("ext4_getblk", "ext4", "oops_elsewhere"), ("_nv011234rm", "nvidia", "oops")):
+        events = scan([line, "Call Trace:", frame % (function, module)])[1]
+        assert [(event["kind"], event["text"]) for event in events] == [(kind, line)]
+
+
 UBSAN = [
     "UBSAN: array-index-out-of-bounds in /var/lib/dkms/nvidia/535.171.04/build/nvidia-uvm/uvm_pmm_gpu.c:2038:44",
     "index 0 is out of range for type 'uvm_gpu_chunk_t *[*]'",

@@ -366,6 +366,7 @@ CASES = [
         "hold",
         peers={"nvlinks": uncounted("recovery")},
     ),
+    case("gpu.nvlink_recovery", {"nvlinks": links(recovery=-1)}, NO_BASELINE, UNKNOWN, "hold", "for link 3"),
     case("gpu.nvlink_recovery", {"nvlinks": links({"active": False, "errors": {}})}, NO_BASELINE, PASS),
     *absences("gpu.nvlink_recovery", "nvlinks"),
     case("gpu.nvlink_errors", {}, {}, PASS),
@@ -392,6 +393,7 @@ CASES = [
         "a minute",
         **same_load(),
     ),
+    case("gpu.nvlink_errors", {"nvlinks": links(crc_flit=-1)}, NO_BASELINE, UNKNOWN, "hold", "for link 3"),
     case("gpu.nvlink_errors", {}, {"nvlinks": links(effective=0)}, UNKNOWN, "hold", "effective"),
     case("gpu.nvlink_errors", {"nvlinks": links(replay=11)}, {"nvlinks": links(replay=11)}, PASS, **same_load()),
     case(

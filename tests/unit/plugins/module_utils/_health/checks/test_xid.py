@@ -489,6 +489,23 @@ def test_codes_that_depend_on_others(lines, word):
     assert judged(*lines) == one(163 if code == 162 else code, word)
 
 
+@pytest.mark.parametrize(
+    "code, mnemonic",
+    [
+        (174, "ROBUST_CHANNEL_RESETCHANNEL_KILL_PROCESS_SILENT"),
+        (175, "MEMORY_SUBSYSTEM_ERROR"),
+        (176, "PCIE_CORRECTABLE_ERROR_FAULT"),
+    ],
+)
+def test_a_code_of_the_newest_drivers_is_known_and_not_only_held(code, mnemonic):
+    assert ask("gpu.xid", log(xid(code)))[0]["observed"]["mnemonic"] == mnemonic
+
+
+def test_the_recovery_of_an_imex_domain_is_known_and_not_only_held():
+    line = xid(154, text="GPU recovery action changed from 0x0 (None) to 0x5 (Recover IMEX Domain)")
+    assert "nvidia-imex" in ask("gpu.xid", log(line))[0]["message"]
+
+
 def test_159_follows_another_one():
     assert judged(xid(159), xid(46)) == {(ZERO, 46): "fail:reset_gpu"}
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What to do to the power limits of a node that throttles for heat, and the likely cause."""
+"""Decide about the power limits of a node that throttles for heat, and name the likely cause."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ REASON = "thermal_relief lowered the power limit"
 def waivers(reading, snapshot):
     """Waivers as a policy has them.
 
-    Only the very limit that was set is waived: any other one is nobody's wish, and a note that cannot be used waives
+    Only the very limit that was set is waived: no one asked for any other, and a note that cannot be used waives
     nothing.
     """
     note = model.item(reading, "thermal_relief", "note")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which GPUs of a node throttle for heat, and the likely cause, of what NVML and the BMC told."""
+"""Find the GPUs of a node that throttle for heat, and the likely cause, from what NVML and the BMC report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHOWN = 5
 
 
 class Gpu(TypedDict):
-    """What is known of the heat of a GPU; None is not known."""
+    """The heat of a GPU; None is not known."""
 
     gpu: str
     uuid: str | None
@@ -38,7 +38,7 @@ class Gpu(TypedDict):
 
 
 class Sensors(TypedDict):
-    """What the BMC told. A temperature of None, and fans of None, are not known."""
+    """The readings of the BMC. A temperature of None, and fans of None, are not known."""
 
     inlet_c: float | None
     fans: int | None
@@ -75,7 +75,7 @@ def _gpu(gpu: Answer, limits: Mapping[str, float]) -> Gpu:
 
 
 def _hot(gpu: Answer, temperature: Any, limits: Mapping[str, float]) -> bool | None:
-    """Whether a GPU is about as hot as one that throttles, by its own margin or limit before the default."""
+    """Tell if a GPU is about as hot as one that throttles, by its own margin or limit before the default."""
     margin = compare.typed(gpu, "temperature_margin_c", compare.NUMBER)
     if margin.known:
         return margin.value < limits["temperature_margin_min"]
@@ -87,7 +87,7 @@ def _hot(gpu: Answer, temperature: Any, limits: Mapping[str, float]) -> bool | N
 
 
 def sensors(result: Answer) -> Sensors:
-    """What `ipmitool -c sdr list full` said: a line NAME,VALUE,UNIT,STATE for each sensor."""
+    """Parse the output of `ipmitool -c sdr list full`: a line NAME,VALUE,UNIT,STATE for each sensor."""
     found: Sensors = {"inlet_c": None, "fans": None, "failed_fans": [], "problem": ""}
     if result.get("rc") != 0:
         found["problem"] = " ".join(

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What thermal_relief does to the power limits of a node: lower them, keep them lowered, or restore them."""
+"""Plan the power limits of a node for thermal_relief: lower them, keep them lowered, or restore them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Entry(TypedDict):
 
 
 def decide(facts: Facts) -> dict[str, Any]:
-    """What to do with the node. With a refusal there are no steps and no note."""
+    """The steps for the node. With a refusal there are no steps and no note."""
     snapshot = _mapping(_mapping(facts.get("info")).get("snapshot"))
     found = cooling.gpus(snapshot, facts["limits"])
     told = cooling.sensors(_mapping(facts.get("sensors")))
@@ -190,7 +190,7 @@ def _made(facts: Facts, request: Mapping[str, float], entries: Sequence[Entry], 
 
 
 def _expired(text: Any, now: str) -> bool:
-    """Whether a waiver ended; a time that is none has."""
+    """Tell if a waiver has expired. One whose time cannot be read has."""
     try:
         return datetime.datetime.strptime(text, TIME) <= datetime.datetime.strptime(now, TIME)
     except (TypeError, ValueError):
@@ -234,7 +234,7 @@ def _steps(there: Mapping[str, Answer], wanted: Sequence[tuple[str, int]]) -> li
 
 
 def _rows(there: Mapping[str, Answer], entries: Sequence[Entry]) -> list[dict[str, Any]]:
-    """What an operator is told of each GPU, in watts."""
+    """Describe the limits of each GPU for an operator, in watts."""
     return [
         {
             "gpu": entry["uuid"],

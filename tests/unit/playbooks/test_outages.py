@@ -55,15 +55,17 @@ def test_a_hung_module_holds_its_slot_and_nothing_else(fleet):
 
 
 def test_a_node_that_hangs_while_the_rollout_is_planned_keeps_no_other_from_its_turn(fleet):
+    """The short timeout is the hanging node's own: however busy the machine is, the other has time."""
     fleet.add("a1", waits_at=["claim read"])
     fleet.add("a2")
+    fleet.variables = {"a1": {"gpufleet_answer_timeout": 5}}
     try:
-        result = fleet.run("upgrade", rollout_max_down=2, rollout_failure_budget=3, gpufleet_answer_timeout=45)
+        result = fleet.run("upgrade", rollout_max_down=2, rollout_failure_budget=3)
     finally:
         fleet.change("a1", waits_at=[])
     assert (result.rc, result.states) == (2, {"a1": "lost", "a2": "done"})
     assert "did not answer before the rollout" in result.report["nodes"]["a1"]["reason"]
-    assert "no answer within 45 s (gpufleet_answer_timeout)" in result.report["nodes"]["a1"]["reason"]
+    assert "no answer within 5 s (gpufleet_answer_timeout)" in result.report["nodes"]["a1"]["reason"]
     assert "a1" not in fleet.went()
 
 

@@ -47,57 +47,44 @@ def test_a_node_is_drained_upgraded_and_resumed(fleet):
         )
 
 
-def test_a_node_whose_jobs_do_not_end_is_not_touched_and_serves_again(fleet):
-    fleet.add("a1", jobs=2)
-    arguments, variables = fleet.use_slurm()
-    result = fleet.run("upgrade", *arguments, **dict(variables, gpu_scheduler_drain_timeout=2))
-    assert result.rc == 2 and result.states == {"a1": "failed"} and fleet.touched() == []
-    reason = result.report["nodes"]["a1"]["reason"]
-    assert reason.startswith(
-        "n-a1 is not empty in Slurm after 2 s, 2 jobs hold it: job 4711 (user kim, partition batch, RUNNING, "
-        "1:00 left), job 4712"
-    )
-    assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"]), "our own drain is lifted"
-    assert [step["name"] for step in result.report["nodes"]["a1"]["steps"]] == ["prestage", "evidence", "drain"]
-
-
-def test_jobs_are_waited_for_in_slices_and_the_node_is_drained_once(fleet):
+def test_jobs_are_waited_for_in_slices_and_the_node_is_looked_at_again_when_they_have_ended(fleet):
+    """a1 and a2 wait for their jobs; b1, b2 and b3 are empty once they are drained, b2 and b3 are not fit then."""
     fleet.add("a1", jobs=1)
-    fleet.add("a2", jobs=1)
+    fleet.add("a2", jobs=2)
+    fleet.add("b1", busy=True, jobs=1, after_drain={"busy": False, "jobs": 0})
+    fleet.add("b2", after_drain={"busy": True})
+    fleet.add("b3", after_drain={"sick_with": [OLD]})
     arguments, variables = fleet.use_slurm()
-    variables.update(rollout_max_down=2, rollout_failure_budget=9)
-    del variables["gpu_scheduler_drain_timeout"]
-    # The jobs of the one are ended below, however long that takes; those of the other never end.
-    fleet.variables = {"a1": {"gpu_scheduler_drain_timeout": 600}, "a2": {"gpu_scheduler_drain_timeout": 15}}
+    variables.update(rollout_max_down=5, rollout_failure_budget=9)
+    timeout = variables.pop("gpu_scheduler_drain_timeout")
+    # The jobs of a1 are ended below, however long that takes; those of a2 never end.
+    fleet.variables = dict.fromkeys(("b1", "b2", "b3"), {"gpu_scheduler_drain_timeout": timeout})
+    fleet.variables.update(a1={"gpu_scheduler_drain_timeout": 600}, a2={"gpu_scheduler_drain_timeout": 15})
     process = fleet.start("upgrade", *arguments, **variables)
     try:
-        wait_for(lambda: fleet.slurm("a1")[0] == "IDLE+DRAIN")
+        wait_for(lambda: fleet.slurm("a1")[0] == "IDLE+DRAIN" or process.poll() is not None)
         fleet.change("a1", jobs=0)
         process.wait(timeout=1800)
     finally:
         output = fleet.ended(process)
-    assert process.returncode == 2 and fleet.states(ID) == {"a1": "done", "a2": "failed"}, output
-    assert fleet.slurm("a1") == fleet.slurm("a2") == ("IDLE", "", [DRAIN, "resume"]), "drained once"
+    states = {"a1": "done", "a2": "failed", "b1": "done", "b2": "failed", "b3": "failed"}
+    assert process.returncode == 2 and fleet.states(ID) == states, output
+    for name in ("a1", "a2", "b2", "b3"):
+        assert fleet.slurm(name) == ("IDLE", "", [DRAIN, "resume"]), "drained once, and our own drain is lifted"
+    assert fleet.touched() == ["a1", "b1"]
     report = json.loads((fleet.artifacts / "rollouts" / ID / "report.json").read_text())
-    assert report["nodes"]["a2"]["reason"].startswith("n-a2 is not empty in Slurm after 15 s, 1 job holds it: job 4711")
-    assert fleet.touched() == ["a1"]
-
-
-def test_a_node_is_looked_at_again_when_its_jobs_have_ended(fleet):
-    fleet.add("a1", busy=True, jobs=1, after_drain={"busy": False, "jobs": 0})
-    fleet.add("a2", after_drain={"busy": True})
-    fleet.add("a3", after_drain={"sick_with": [OLD]})
-    arguments, variables = fleet.use_slurm()
-    result = fleet.run("upgrade", *arguments, rollout_max_down=3, rollout_failure_budget=9, **variables)
-    assert result.rc == 2 and result.states == {"a1": "done", "a2": "failed", "a3": "failed"}
-    assert fleet.document("a1", "baseline")["snapshot"]["gpus"][0]["compute_processes"]["value"] == []
-    assert json.loads((fleet.nodes / "a1" / "state" / "baseline.json").read_text()) == fleet.document("a1", "baseline")
-    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
-    assert reasons["a2"].startswith("processes compute on its GPUs, nothing was changed: pid 4711."), (
+    reasons = {name: node["reason"] for name, node in report["nodes"].items()}
+    assert reasons["a2"].startswith(
+        "n-a2 is not empty in Slurm after 15 s, 2 jobs hold it: job 4711 (user kim, partition batch, RUNNING, "
+        "1:00 left), job 4712"
+    )
+    assert [step["name"] for step in report["nodes"]["a2"]["steps"]] == ["prestage", "evidence", "drain"]
+    assert fleet.document("b1", "baseline")["snapshot"]["gpus"][0]["compute_processes"]["value"] == []
+    assert json.loads((fleet.nodes / "b1" / "state" / "baseline.json").read_text()) == fleet.document("b1", "baseline")
+    assert reasons["b2"].startswith("processes compute on its GPUs, nothing was changed: pid 4711."), (
         "somebody works there beside Slurm"
     )
-    assert reasons["a3"].startswith("unhealthy before the upgrade, nothing was changed: GPU 3 does not answer")
-    assert fleet.slurm("a2") == fleet.slurm("a3") == ("IDLE", "", [DRAIN, "resume"]) and fleet.touched() == ["a1"]
+    assert reasons["b3"].startswith("unhealthy before the upgrade, nothing was changed: GPU 3 does not answer")
 
 
 def test_a_node_that_was_drained_in_vain_is_resumed(fleet):

@@ -21,8 +21,8 @@ LOW_W, AFTER = 350, "2026-03-02T12:00:00Z"
 CHECKS = ("gpu.power_limit", "gpu.power_limit_enforced")
 
 
-def decide(snapshot, note=NONE, **given):
-    facts = {"node": w.NODE, "state": "lowered", "hours": 24, "time": w.NOW, "note": note, "watts": LOW_W}
+def decide(snapshot, note=None, **given):
+    facts = {"node": w.NODE, "state": "lowered", "hours": 24, "time": w.NOW, "note": note or NONE, "watts": LOW_W}
     facts.update(limits={name: row["value"] for name, row in catalog.thresholds().items()}, sensors={"rc": 127})
     return relief.decide(dict(facts, info={"snapshot": snapshot}, **given))
 

@@ -27,9 +27,13 @@ def gpu(uuid="GPU-a", reasons=HW, limit=500000, low=200000, high=700000, **more)
     return {key: value(what) for key, what in told.items()}
 
 
-def decide(*gpus, note=None, **given):
+def decide(*gpus, note="none", **given):
     facts = {"node": "n1", "state": "lowered", "hours": 24, "time": NOW, "user": "kim", "controller": "c1"}
-    facts.update(note=note or NONE, limits=THRESHOLDS, info={"snapshot": {"status": "ok", "gpus": list(gpus)}})
+    facts.update(
+        note=NONE if note == "none" else note,
+        limits=THRESHOLDS,
+        info={"snapshot": {"status": "ok", "gpus": list(gpus)}},
+    )
     return relief.decide(dict(facts, **given))
 
 

@@ -160,26 +160,21 @@ def test_a_node_whose_gres_may_not_be_changed_is_refused_before_its_drain(host, 
     assert layout(machines["slurm-1"]) == [[]] * 4
 
 
-def test_a_layout_goes_over_the_nodes_and_the_one_that_fails_gets_its_own_back(host, machines, roll, artifacts):
-    machines["slurm-2"].run_expect([0], "gpusim inject error %s 999 --first 1 --gpu 0" % CREATE)
+def test_a_layout_goes_over_the_nodes_the_canary_first(host, machines, roll, artifacts):
     boots = {name: scenario.boot_id(machine) for name, machine in machines.items()}
     began = time.time()
     outcome = roll("sliced", NODES, rollout_canaries=["slurm-1"])
-    assert outcome.rc == 2, outcome.tail()
+    assert outcome.rc == 0, outcome.tail()
     nodes = json.loads((artifacts / "rollouts" / "mig-sliced" / "report.json").read_text())["nodes"]
-    assert {name: node["state"] for name, node in nodes.items()} == {
-        "slurm-1": "done",
-        "slurm-2": "rolled_back",
-        "kube-1": "done",
-    }, outcome.tail()
+    assert {name: node["state"] for name, node in nodes.items()} == dict.fromkeys(NODES, "done")
     assert {name: scenario.boot_id(machine) for name, machine in machines.items()} == boots, "no reboot for a layout"
-    assert {name: layout(machine) for name, machine in machines.items()} == {
-        "slurm-1": SLICED,
-        "slurm-2": BEFORE,
-        "kube-1": SLICED,
-    }
-    assert (gres(host, "slurm-1"), gres(host, "slurm-2")) == (SLICED_GRES, BEFORE_GRES)
+    rolled_out(host, machines, began)
+
+
+def rolled_out(host, machines, began):
+    assert {name: layout(machine) for name, machine in machines.items()} == dict.fromkeys(NODES, SLICED)
     for name in ("slurm-1", "slurm-2"):
+        assert gres(host, name) == SLICED_GRES
         assert (slurm.state(host, "n-" + name), slurm.reason(host, "n-" + name)) == ("IDLE", "none")
 
     # The canary served again before another node was drained.
@@ -206,8 +201,8 @@ def test_a_job_gets_the_slice_that_it_asks_for(host):
         asks % (MODEL, "1g.5gb"), "scontrol show job $SLURM_JOB_ID -d; printenv CUDA_VISIBLE_DEVICES"
     )
     assert "GRES=gpu:%s_1g.5gb:1(" % MODEL in said
-    print(said)
-    assert host.run(asks % (MODEL, "2g.10gb"), "true").rc != 0, "only slurm-2 has such slices"
+    assert said.splitlines()[-1].isdigit(), "the device that it is given"
+    assert host.run(asks % (MODEL, "2g.10gb"), "true").rc != 0, "no node has such slices any more"
 
 
 def test_a_boot_makes_it_before_slurmd_registers(host, machines, run):

@@ -183,6 +183,20 @@ def rolled_out(host, machines, began):
     assert served and drained and served[0] <= drained[0]
 
 
+def test_a_node_that_fails_gets_its_layout_and_gres_back(host, machines, roll, artifacts):
+    node = machines["slurm-2"]
+    node.run_expect([0], "gpusim clear && gpusim inject error %s 999 --first 1" % CREATE)
+    outcome = roll("other", ["slurm-2"])
+    assert outcome.rc == 2, outcome.tail()
+    nodes = json.loads((artifacts / "rollouts" / "mig-other" / "report.json").read_text())["nodes"]
+    assert nodes["slurm-2"]["state"] == "rolled_back" and "rollback_mig" in [
+        step["name"] for step in nodes["slurm-2"]["steps"]
+    ]
+    node.run_expect([0], "gpusim clear")
+    assert (layout(node), gres(host, "slurm-2")) == (SLICED, SLICED_GRES)
+    assert (slurm.state(host, "n-slurm-2"), slurm.reason(host, "n-slurm-2")) == ("IDLE", "none")
+
+
 def test_a_second_run_changes_nothing(host, machines, roll):
     before = {name: writes(machines[name]) for name in ("slurm-1", "kube-1")}
     began = time.time()

@@ -67,6 +67,14 @@ options:
     description: Whether C(scontrol reconfigure) is permitted. Without it a difference is refused.
     type: bool
     default: false
+  restart:
+    description:
+      - Whether C(slurmctld.service) may be restarted on this host, which has to be that of slurmctld. Running jobs go
+        on.
+      - Before Slurm 23.11 C(scontrol reconfigure) does not change the number of GPUs of a node that has some. Such a
+        difference is refused without it.
+    type: bool
+    default: false
   timeout_s:
     description: Seconds that Slurm has to tell the new C(Gres).
     type: int
@@ -131,6 +139,10 @@ reconfigured:
   description: Whether C(scontrol reconfigure) was run.
   returned: always
   type: bool
+restarted:
+  description: Whether slurmctld was restarted.
+  returned: always
+  type: bool
 trouble:
   description: Why Slurm did not answer, in a word, as of M(gpufleet.lifecycle.slurm_node).
   returned: when it did not
@@ -152,6 +164,7 @@ ARGUMENT_SPEC = {
     "directory": {"type": "path"},
     "config_file": {"type": "path"},
     "reconfigure": {"type": "bool", "default": False},
+    "restart": {"type": "bool", "default": False},
     "timeout_s": {"type": "int", "default": 60},
     "poll_s": {"type": "float", "default": 2},
     "bin_dir": {"type": "path"},

@@ -189,15 +189,26 @@ class Slurm:
 
     def config_file(self):
         """Return the path of slurm.conf, as slurmctld reports it."""
-        for line in self.call(["scontrol", "show", "config"]).splitlines():
-            name, found, path = line.partition("=")
-            if found and name.strip() == "SLURM_CONF" and path.strip().startswith("/"):
-                return path.strip()
+        path = self.configured("SLURM_CONF")
+        if path.startswith("/"):
+            return path
         raise SlurmError("other", "scontrol show config does not tell SLURM_CONF: name slurm.conf (config_file)")
+
+    def configured(self, wanted):
+        """A value of slurmctld's configuration, such as SLURM_VERSION; empty if it does not tell it."""
+        for line in self.call(["scontrol", "show", "config"]).splitlines():
+            name, found, value = line.partition("=")
+            if found and name.strip() == wanted:
+                return value.strip()
+        return ""
 
     def reconfigure(self):
         """All daemons read their configuration again."""
         self.call(["scontrol", "reconfigure"])
+
+    def restart(self):
+        """slurmctld on this host starts anew; jobs go on."""
+        self.call(["systemctl", "restart", "slurmctld.service"])
 
     def reboot(self, name, reason):
         """Reboot a node. ASAP drains it first; after it, the node is DOWN until it is resumed."""

@@ -21,6 +21,7 @@ HEADER = "# Kept by gpufleet.lifecycle (module slurm_gres): the %s of node %s."
 KEPT = "NodeName line, of which Gres is set,"
 LINES = "lines of gres.conf"
 CHECKED, REDUCED, PRESENT = "checked", "reduced", "present"
+RECONFIGURES_GRES = (23, 11)  # the first version whose scontrol reconfigure starts the daemons anew
 _GRES = re.compile(r"(?i)(?<!\S)Gres=(\S+)")
 _INCLUDE = re.compile(r"(?i)^\s*Include\s+(\S+)")
 
@@ -62,6 +63,17 @@ def controller_first(configured, kept):
     KEPT: {type: number} of the devices that the change leaves as they are.
     """
     return exceeds(configured, kept)
+
+
+def needs_restart(version, configured, counts):
+    """Whether slurmctld takes the GPUs only when it starts.
+
+    Before 23.11 scontrol reconfigure leaves the number of GPUs of a node that has some with device files as it was,
+    and the node becomes INVALID. A version that is not known counts as one of these.
+    """
+    match = re.match(r"(\d+)\.(\d+)", version or "")
+    old = match is None or (int(match.group(1)), int(match.group(2))) < RECONFIGURES_GRES
+    return old and any(configured.values()) and not same(configured, counts)
 
 
 def with_gres(line, counts):
@@ -107,13 +119,14 @@ def gres_text(node, lines):
     return "\n".join([HEADER % (LINES, node)] + list(lines)) + "\n"
 
 
-def problems(seen, node):
+def problems(seen, node, restart=False):
     """Return why the files cannot be changed; empty if they can.
 
     SEEN: ``directory`` (as given, "" for none), ``writable`` (None where it is not there), ``slurm_conf`` and
     ``gres_conf`` (paths), ``includes`` (those of the node's files that are included, each by its own configuration;
     None where these cannot be read), ``node_file`` and ``gres_file`` (texts, None where not there), ``reconfigure``
-    (whether scontrol reconfigure is permitted).
+    (whether scontrol reconfigure is permitted), ``restart`` (whether that of slurmctld is). RESTART: whether one is
+    needed.
     """
     if not seen["directory"]:
         return [
@@ -148,6 +161,11 @@ def problems(seen, node):
         found.append(
             "scontrol reconfigure is not permitted (reconfigure; in role gpu_scheduler gpu_scheduler_slurm_reconfigure)"
         )
+    if restart and not seen["restart"]:
+        found.append(
+            "slurmctld %s takes another number of GPUs only when it starts, and its restart is not permitted (restart; "
+            "in role gpu_scheduler gpu_scheduler_slurm_restart)" % (seen["version"] or "of a version that is not known")
+        )
     return found
 
 
@@ -167,7 +185,7 @@ def decide(state, record, counts, lines, seen):
             return Decision(NOTHING, "Slurm has no GPU for it that goes away")
     elif agrees and (not seen["directory"] or stale == list(lines)):
         return Decision(NOTHING, "Slurm has the GPUs of the node")
-    wrong = problems(seen, node)
+    wrong = problems(seen, node, needs_restart(seen["version"], configured, counts))
     if wrong:
         return Decision(
             REFUSE,

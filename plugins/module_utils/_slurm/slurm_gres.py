@@ -27,6 +27,7 @@ class SlurmGres:
             "node": self.node,
             "controller_first": False,
             "reconfigured": False,
+            "restarted": False,
             "files": [],
             "gres": {"configured": "", "wanted": gres.value(self.counts)},
             "lines": list(params["lines"]),
@@ -44,7 +45,8 @@ class SlurmGres:
         if decision.action == decide.REFUSE:
             raise gres.GresError("%s: %s." % (self.node, decision.reason))
         if decision.action == decide.DO and self.params["state"] != gres_config.CHECKED:
-            self.write(seen)
+            configured = records.gres_counts(record["gres"])
+            self.write(seen, gres_config.needs_restart(seen["version"], configured, self.counts))
         return self.result
 
     def look(self):
@@ -60,6 +62,8 @@ class SlurmGres:
         seen = {
             "directory": directory,
             "reconfigure": self.params["reconfigure"],
+            "restart": self.params["restart"],
+            "version": "",
             "writable": None,
             "slurm_conf": "",
             "gres_conf": "",
@@ -74,6 +78,7 @@ class SlurmGres:
         seen["node_file"], seen["gres_file"] = map(files.read_text, gres_config.paths(directory, self.node))
         seen["slurm_conf"] = self.params["config_file"] or self.slurm.config_file()
         seen["gres_conf"] = os.path.join(os.path.dirname(seen["slurm_conf"]), "gres.conf")
+        seen["version"] = self.slurm.configured("SLURM_VERSION")
         read = [included(seen[name]) for name in ("slurm_conf", "gres_conf")]
         # Each has to include its own file: one that stood in the other would be a mistake that slurmctld does not start
         # with.
@@ -83,7 +88,7 @@ class SlurmGres:
 
     # Writing
 
-    def write(self, seen):
+    def write(self, seen, restart):
         texts = (
             gres_config.node_text(seen["node_file"], self.node, self.counts),
             gres_config.gres_text(self.node, self.params["lines"]),
@@ -105,15 +110,39 @@ class SlurmGres:
         try:
             for path, dummy, text in changes:
                 files.write_atomically(path, text)
-            self.slurm.reconfigure()
+            self.tell(restart)
         except (commands.SlurmError, OSError) as exc:
             put_back(changes)
+            if self.result["restarted"]:
+                self.undo()
             raise gres.GresError(
                 "%s: the GPUs of the node could not be given to Slurm, and %s as before: %s"
                 % (self.node, " and ".join(self.result["files"]) + (" is" if len(changes) == 1 else " are"), exc)
             ) from exc
         self.result["reconfigured"] = True
         self.prove()
+
+    def tell(self, restart):
+        """slurmctld is told first, and by it the nodes."""
+        if restart:
+            self.result["restarted"] = True
+            self.slurm.restart()
+        until = self.clock() + self.params["timeout_s"]
+        while True:
+            try:
+                return self.slurm.reconfigure()
+            except commands.SlurmError as exc:
+                # It answers a moment after it was started.
+                if not (restart and exc.passing) or self.clock() >= until:
+                    raise
+            self.sleep(self.params["poll_s"])
+
+    def undo(self):
+        """slurmctld with the files as they were. What it says is not more than what is told already."""
+        try:
+            self.slurm.restart()
+        except commands.SlurmError:
+            pass
 
     def prove(self):
         """That scontrol reconfigure returned says little: Slurm has to tell the GPUs."""

@@ -33,7 +33,7 @@ SCONTROL = """#!/bin/sh
 cd %s
 case "$*" in
 *--json*) echo "scontrol: unrecognized option '--json'" >&2; exit 1;;
-"show config") echo "SLURM_CONF = $PWD/slurm.conf";;
+"show config") echo "SLURM_CONF = $PWD/slurm.conf"; echo "SLURM_VERSION = 23.11.4";;
 "show node n1")
     printf 'NodeName=n1 CPUAlloc=0\\n   Gres=%%s\\n   NodeHostName=n1 Version=22.05.8\\n' "$(cat gres.now)"
     printf '   State=%%s\\n' "$(cat state)";;

@@ -48,6 +48,7 @@ def main():
     nodes, command, *words = sys.argv[1:]
     if words == ["show", "config"]:
         print("SLURM_CONF = %s" % os.path.join(os.path.dirname(nodes), "slurm", "slurm.conf"))
+        print("SLURM_VERSION = 23.11.4")
         return
     if words == ["reconfigure"]:
         reconfigure(nodes)

@@ -32,6 +32,8 @@ B = [
 class Site(Cluster):
     """A cluster and the host of its configuration."""
 
+    version = "23.11.4"
+
     def __init__(self, root, **more):
         super().__init__(gres="gpu:a:2", **dict({"state": "IDLE+DRAIN", "reason": "gpufleet:tok-1 x"}, **more))
         self.etc, self.directory = root / "etc", root / "etc" / "nodes"
@@ -45,7 +47,8 @@ class Site(Cluster):
         self.answers = {
             "show config": (
                 0,
-                "Configuration data as of 2026\nSLURM_CONF              = %s/slurm.conf\nX = y\n" % self.etc,
+                "Configuration data as of 2026\nSLURM_CONF              = %s/slurm.conf\nSLURM_VERSION = %s\n"
+                % (self.etc, self.version),
                 "",
             ),
             "reconfigure": Site.read_again,
@@ -216,9 +219,66 @@ def test_what_slurm_tells_afterwards_counts(run, site):
 def test_where_the_configuration_lies_may_be_given_and_has_to_be_known(run, site):
     site.answers["show config"] = (0, "X = y\n", "")
     assert run(site, {"b": 1}, B)["trouble"] == "other"
+    unknown = run(site, {"b": 1}, B, config_file=str(site.etc / "slurm.conf"))
+    assert unknown["failed"] and "gpu_scheduler_slurm_restart" in unknown["msg"], "nor does it tell its version"
+    site.answers["show config"] = (0, "SLURM_VERSION = 24.05.1\n", "")
     assert run(site, {"b": 1}, B, config_file=str(site.etc / "slurm.conf"))["changed"]
     site.answers["show config"] = (1, "", "Unable to contact slurm controller (connect failure)\n")
     assert run(site, {"b": 2}, B)["trouble"] == "unreachable"
+
+
+class Old(Site):
+    """Slurm 22.05, as it was on the lab: scontrol reconfigure changes no number of GPUs, a start of slurmctld does."""
+
+    version = "22.05.8"
+
+    def __init__(self, root, **more):
+        super().__init__(root, **more)
+        self.takes, self.refuses = False, 0
+        self.answers.update({"restart slurmctld.service": Old.start, "reconfigure": Old.read_again})
+
+    def start(self):
+        self.takes, self.refuses = True, 2
+        Site.read_again(self)
+        self.takes, self.calls[-1] = False, "restart"
+        return 0, "", ""
+
+    def read_again(self):
+        if self.refuses:
+            self.refuses -= 1
+            return 1, "", "Unable to contact slurm controller (connect failure)\n"
+        return Site.read_again(self)
+
+
+def test_an_old_slurmctld_is_restarted_before_the_nodes_are_told(run, tmp_path):
+    site = Old(tmp_path)
+    result = run(site, {"b": 1}, B, restart=True)
+    assert not result.get("failed") and result["restarted"] and result["reconfigured"], result
+    assert site.calls == ["restart", "reconfigure"] and site.gres == "gpu:b:1,nvme:1"
+    again = run(site, {"b": 1}, B, restart=True)
+    assert not again["changed"] and not again["restarted"] and site.calls == ["restart", "reconfigure"]
+
+
+def test_an_old_slurmctld_that_may_not_be_restarted_is_refused_before_anything_is_written(run, tmp_path):
+    site = Old(tmp_path)
+    before = site.texts()
+    for state in ("checked", "reduced", "present"):
+        result = run(site, {"b": 1}, B, state=state)
+        assert result["failed"] and "gpu_scheduler_slurm_restart" in result["msg"] and not result["restarted"]
+    assert site.texts() == before and site.calls == []
+
+
+def test_a_restart_that_fails_leaves_the_files_as_they_were_and_slurmctld_is_started_with_them(run, tmp_path):
+    site, tried = Old(tmp_path), []
+
+    def fails(own):
+        tried.append(own.texts())
+        return 1, "", "Job for slurmctld.service failed\n"
+
+    site.answers["restart slurmctld.service"], before = fails, site.texts()
+    result = run(site, {"b": 1}, B, restart=True)
+    assert result["failed"] and "Job for slurmctld.service failed" in result["msg"] and site.texts() == before
+    assert len(tried) == 2 and tried[1] == before != tried[0] and site.calls == []
 
 
 @pytest.mark.parametrize(

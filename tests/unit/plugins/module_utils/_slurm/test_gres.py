@@ -251,6 +251,8 @@ def seen(**more):
             "node_file": "NodeName=n1 Gres=gpu:a:8\n",
             "gres_file": "# empty\n",
             "reconfigure": True,
+            "restart": False,
+            "version": "23.11.0",
         },
         **more,
     )
@@ -339,3 +341,27 @@ def test_a_refusal_has_the_lines_to_write():
         in gres_config.decide("checked", record(""), {"b": 1}, [], seen(includes=[], slurm_conf="/d/slurm.conf")).reason
     )
     assert "Include /d/n1.conf" in said and "Include /d/n1.gres.conf" in said and "check mode" in said
+
+
+@pytest.mark.parametrize(
+    ("version", "configured", "counts", "needed"),
+    [
+        ("22.05.8", {"a": 4}, {"a": 1}, True),
+        ("23.02.7", {"a": 1}, {"a": 4}, True),
+        ("22.05.8", {"a": 4}, {"a": 4, "b": 0}, False),
+        ("22.05.8", {}, {"a": 4}, False),
+        ("23.11.0", {"a": 4}, {"a": 1}, False),
+        ("24.05.1-1", {"a": 4}, {"b": 1}, False),
+        ("", {"a": 4}, {"a": 1}, True),
+        (None, {"a": 4}, {"a": 1}, True),
+        ("unknown", {"a": 4}, {"a": 1}, True),
+    ],
+)
+def test_whether_slurmctld_takes_gpus_only_when_it_starts(version, configured, counts, needed):
+    assert gres_config.needs_restart(version, configured, counts) is needed
+
+
+@pytest.mark.parametrize(("restart", "action"), [(False, "refuse"), (True, "do")])
+def test_a_restart_has_to_be_permitted(restart, action):
+    told = gres_config.decide("checked", record("gpu:a:4"), {"a": 1}, [], seen(version="22.05.8", restart=restart))
+    assert told.action == action

@@ -66,7 +66,7 @@ def controller_first(configured, kept):
 
 
 def needs_restart(version, configured, counts):
-    """Whether slurmctld takes the GPUs only when it starts.
+    """Tell if slurmctld takes the GPUs only when it starts.
 
     Before 23.11 scontrol reconfigure leaves the number of GPUs of a node that has some with device files as it was,
     and the node becomes INVALID. A version that is not known counts as one of these.

@@ -207,7 +207,7 @@ class Slurm:
         self.call(["scontrol", "reconfigure"])
 
     def restart(self):
-        """slurmctld on this host starts anew; jobs go on."""
+        """Restart slurmctld on this host; jobs go on."""
         self.call(["systemctl", "restart", "slurmctld.service"])
 
     def reboot(self, name, reason):

@@ -119,7 +119,7 @@ def facts(snapshot=None):
 
 
 def test_the_verdict_is_made_here(shipped):
-    action = make(gpu_health, {"phase": "baseline"}, facts())
+    action = make(gpu_health, {"phase": "baseline", "expect": readings.EXPECT}, facts())
     result = run(action)
     assert "failed" not in result and "facts" not in result and result["changed"] is False
     assert (
@@ -203,7 +203,7 @@ def test_what_fails_the_task_can_be_chosen(shipped, fail_on, failed):
 
 
 def test_unknown_fails_the_task_by_itself(shipped):
-    result = run(make(gpu_health, {"phase": "post"}, facts()))
+    result = run(make(gpu_health, {"phase": "post", "expect": readings.EXPECT}, facts()))
     assert result["failed"] is True and result["health"]["verdict"] == "unknown"
 
 

@@ -90,6 +90,10 @@ build: setup ## build the collection's tarball in .lab/build
 docs: setup ## write the generated documentation again: roles/*/README.md, docs/modules/*.md, docs/callbacks/*.md and docs/reference/health-checks.md
 	@tests/tools/with.sh main python3 -m tests.tools.docs
 
+.PHONY: site
+site: setup ## build the documentation as a site in .lab/site/html; a link that leads nowhere is an error
+	@tests/tools/with.sh site python3 -m tests.tools.website
+
 .PHONY: clean
 clean: lab-down ## stop the lab and remove what runs left in the checkout; the cache outside it stays
 	@rm -rf .lab .ansible tests/output .pytest_cache .hypothesis .ruff_cache

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Print the path of a ready virtual environment, making it first when it is not there.
 #
-#   tests/tools/venv.sh NAME              main core218 newest py38 pynewest clients awx dashboards
+#   tests/tools/venv.sh NAME              main core218 newest py38 pynewest clients awx dashboards site
 #   tests/tools/venv.sh --interpreter NAME   print the interpreter NAME would use; exit 3 when this machine has none
 #   tests/tools/venv.sh --interpreters       print every interpreter that works here, one "MINOR PATH" a line for 3.MINOR
 #
@@ -68,7 +68,7 @@ if [ -z "$name" ] || [ ! -f "$requirements" ]; then
 fi
 
 case $name in
-    main | core218 | clients | awx | dashboards) interpreter=$(pick 11 13 first) wants="Python 3.11 to 3.13" ;;
+    main | core218 | clients | awx | dashboards | site) interpreter=$(pick 11 13 first) wants="Python 3.11 to 3.13" ;;
     newest) interpreter=$(pick 11 14 newest) wants="Python 3.11 to 3.14" ;;
     py38) interpreter=$(pick 8 8 first) wants="Python 3.8" ;;
     pynewest) interpreter=$(pick 9 99 newest) wants="Python 3.9 or newer" ;;

@@ -67,7 +67,8 @@ def write_sources(listed, files):
 def write_reference():
     """Have antsibull-docs write the pages of modules, other plugins and roles; the exit status."""
     place = SOURCE / pathlib.PurePosixPath(contents.REFERENCE).parent
-    place.mkdir(parents=True)
+    # antsibull-docs refuses a directory that others may write to.
+    place.mkdir(mode=0o755, parents=True)
     command = ["collection", "--use-current", "--squash-hierarchy", "--fail-on-error", "--dest-dir", str(place)]
     return subprocess.call(
         [str(BIN / "antsibull-docs"), *command, ".".join(COLLECTION)], cwd=str(SITE), env=ansible_environment()

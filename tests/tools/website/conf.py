@@ -25,8 +25,9 @@ highlight_language = "text"
 
 
 def _lead_elsewhere(app, env, node, content):
-    """Link a label of Ansible's own documentation; any other that is missing stays an error."""
-    address = elsewhere.address(node["reftarget"]) if node.get("reftype") == "ref" else None
+    """Link what is in Ansible's own documentation; anything else that is missing stays an error."""
+    find = {"ref": elsewhere.address, "envvar": elsewhere.variable}.get(node.get("reftype"))
+    address = find(node["reftarget"]) if find else None
     if address is None:
         return None
     return nodes.reference("", "", content, internal=False, refuri=address)

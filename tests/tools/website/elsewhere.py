@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where labels of Ansible's own documentation lead, which antsibull-docs refers to. Pure: label in, address out."""
+"""Where labels and variables of Ansible's own documentation lead, which antsibull-docs refers to. Pure."""
 
 from __future__ import annotations
 
@@ -29,3 +29,8 @@ def address(label):
     if not found or label.startswith("ansible_collections." + OURS):
         return None
     return ANSIBLE + "collections/{0}/{1}/{2}.html".format(*found.groups())
+
+
+def variable(name):
+    """Return the address of an environment variable of Ansible itself; None for any other."""
+    return ANSIBLE + "reference_appendices/config.html#envvar-" + name if name.startswith("ANSIBLE_") else None

@@ -219,6 +219,11 @@ def test_a_label_that_should_be_here_leads_nowhere_else(label):
     assert elsewhere.address(label) is None
 
 
+def test_variables_of_ansible_lead_to_its_documentation_and_no_others():
+    assert elsewhere.variable("ANSIBLE_CACHE_PLUGIN").endswith("/config.html#envvar-ANSIBLE_CACHE_PLUGIN")
+    assert elsewhere.variable("SLURM_JWT") is None
+
+
 def test_make_builds_the_site_in_its_own_environment():
     recipe = (ROOT / "Makefile").read_text(encoding="utf-8").split("\nsite: ")[1].split("\n\n")[0]
     assert "tests/tools/with.sh site python3 -m tests.tools.website" in recipe

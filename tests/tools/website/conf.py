@@ -33,6 +33,14 @@ def _lead_elsewhere(app, env, node, content):
     return nodes.reference("", "", content, internal=False, refuri=address)
 
 
+def _keep_contents(app, doctree):
+    """Have furo accept the lists of sections in pages of antsibull-docs, which it shows as an error otherwise."""
+    for topic in doctree.findall(nodes.topic):
+        if "contents" in topic["classes"]:
+            topic["classes"].append("this-will-duplicate-information-and-it-is-still-useful-here")
+
+
 def setup(app):
+    app.connect("doctree-read", _keep_contents)
     app.connect("missing-reference", _lead_elsewhere)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -21,7 +21,7 @@ HEADER = "# Kept by gpufleet.lifecycle (module slurm_gres): the %s of node %s."
 KEPT = "NodeName line, of which Gres is set,"
 LINES = "lines of gres.conf"
 CHECKED, REDUCED, PRESENT = "checked", "reduced", "present"
-RECONFIGURES_GRES = (23, 11)  # the first version whose scontrol reconfigure restarts the daemons
+RECONFIGURES_GRES = (23, 11)  # scontrol reconfigure restarts the daemons (tried: 22.05 does not)
 _GRES = re.compile(r"(?i)(?<!\S)Gres=(\S+)")
 _INCLUDE = re.compile(r"(?i)^\s*Include\s+(\S+)")
 

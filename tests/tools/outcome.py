@@ -15,6 +15,9 @@ MARKS = {PASSED: "ok  ", FAILED: "FAIL", NOT_RUN: "----"}
 # pytest closes with "==== 3 passed, 1 skipped in 0.12s ====", with -q with the same words alone.
 CLOSING = re.compile(r"^=*\s*((?:\d+ [a-z]+(?:, )?)+) in \d+(?:\.\d+)?s(?: \([0-9:, a-z]+\))?\s*=*$")
 COUNT = re.compile(r"(\d+) ([a-z]+)")
+# pytest's short summary: "FAILED tests/unit/test_it.py::test_it - AssertionError".
+RED = re.compile(r"^(?:FAILED|ERROR) \S+::.*$")
+MAX_RED = 20  # of one stage
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -32,6 +35,7 @@ class Outcome:
     # user and system time of the stage's processes; the lab's machines are nobody's children and not among them
     cpu_s: float = 0.0
     started_s: float = 0.0  # since the run began
+    red: t.Tuple[str, ...] = ()  # the lines of pytest that name a failed test
 
     @property
     def mark(self) -> str:
@@ -59,6 +63,14 @@ def pytest_counts(output: str) -> t.Optional[t.Dict[str, int]]:
         for number, word in COUNT.findall(closing.group(1)):
             totals[word] = totals.get(word, 0) + int(number)
     return totals if seen else None
+
+
+def red_lines(output: str) -> t.Tuple[str, ...]:
+    """The lines in which pytest named the tests that failed, MAX_RED of them at most, and how many more there are."""
+    lines = [COLOUR.sub("", line).rstrip() for line in output.splitlines()]
+    red = [line for line in lines if RED.match(line)]
+    more = len(red) - MAX_RED
+    return tuple(red[:MAX_RED]) + (("and {0} more".format(more),) if more > 0 else ())
 
 
 def judge(name: str, returncode: int, output: str, seconds: float, overran: bool = False) -> Outcome:
@@ -103,6 +115,16 @@ def table(outcomes: t.Sequence[Outcome], wall_s: float) -> str:
         )
     )
     return "\n".join(rows)
+
+
+def failures(outcomes: t.Iterable[Outcome]) -> t.List[str]:
+    """What failed, stage by stage, for the very end of a long output, whose middle may be cut out by who shows it."""
+    lines = []
+    for one in outcomes:
+        if one.verdict == FAILED:
+            lines.append("FAILED {0}: {1}".format(one.name, one.note))
+            lines.extend("    " + line for line in one.red)
+    return lines
 
 
 def total_line(outcomes: t.Iterable[Outcome]) -> str:

@@ -29,7 +29,7 @@ from tests.lab import config, network
 from tests.tools import stages as catalogue
 from tests.tools import times
 from tests.tools.common import ROOT, cache_root
-from tests.tools.outcome import FAILED, NOT_RUN, PASSED, Outcome, judge, table, total_line
+from tests.tools.outcome import FAILED, NOT_RUN, PASSED, Outcome, failures, judge, red_lines, table, total_line
 
 LOGS = ROOT / ".lab" / "logs" / "test"
 GRACE_S = 45.0  # what a stage gets to clean up after itself before it is killed
@@ -115,14 +115,10 @@ def stop(running: t.Iterable[Running]) -> None:
 
 def finish(one: Running) -> Outcome:
     """What a stage that ended came to."""
-    outcome = judge(
-        one.stage.name,
-        one.process.returncode,
-        one.log.read_text(encoding="utf-8", errors="replace"),
-        one.seconds,
-        one.overran,
-    )
+    output = one.log.read_text(encoding="utf-8", errors="replace")
+    outcome = judge(one.stage.name, one.process.returncode, output, one.seconds, one.overran)
     outcome.cpu_s = one.cpu_s
+    outcome.red = red_lines(output)
     return outcome
 
 
@@ -323,6 +319,8 @@ def main(arguments: t.Sequence[str]) -> int:
     for outcome in outcomes:
         if outcome.verdict == NOT_RUN:
             say("WARNING: {0}: {1}".format(outcome.name, outcome.reason))
+    for line in failures(outcomes):
+        say(line)
     say(total_line(outcomes))
     if interrupted:
         return 130

@@ -147,5 +147,8 @@ def test_check_mode_says_what_would_happen_in_few_lines_and_changes_nothing(flee
     assert all("%d. a%d: driver 1.0.1 -> 2.0.1" % (number + 1, number) in result.output for number in range(8))
     same = "8 nodes would get nvidia-kernel-dkms 2.0.1-1: a0, a1, a2, a3, a4 and 3 more\n  upgrade: nvidia-kernel-dkms"
     assert result.output.count(same) == 1
-    lines = result.output.splitlines()
-    assert len(lines) <= 60 + 20 * 9, "%d lines" % len(lines)
+    # Nodes that overtake each other have Ansible name a task again: how often is chance, and that it is one is known.
+    lines = [line for line in result.output.splitlines() if line]
+    named = {line for line in lines if line.startswith(("PLAY [", "TASK ["))}
+    told = len(named) + sum(line not in named for line in lines)
+    assert told <= 60 + 14 * 9, "%d lines" % told

@@ -7,7 +7,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.tools.outcome import FAILED, NOT_RUN, PASSED, Outcome, judge, pytest_counts, table, total_line
+from tests.tools.outcome import (
+    FAILED,
+    MAX_RED,
+    NOT_RUN,
+    PASSED,
+    Outcome,
+    failures,
+    judge,
+    pytest_counts,
+    red_lines,
+    table,
+    total_line,
+)
 
 QUIET = "....\n4 passed in 0.03s\n"
 LOUD = "=================== 2 failed, 5 passed, 1 skipped, 3 warnings in 12.40s ===================\n"
@@ -80,3 +92,24 @@ def test_table_has_a_row_for_every_stage_and_the_wall_time():
     ]
     assert "2 min 05 s" in rows[-1]
     assert "exit status 2" in rows[2]
+
+
+def test_the_tests_that_failed_are_named_and_not_too_many_of_them():
+    red = ["FAILED tests/unit/test_it.py::test_it[a b] - assert 1 == 2", "ERROR tests/unit/test_it.py::test_that"]
+    output = "\x1b[31mFAILED\x1b[0m%s\nFAILED without a name\n%s\n1 failed in 0.1s\n" % (red[0][6:], red[1])
+    assert red_lines(output) == tuple(red)
+    many = red_lines("FAILED a.py::b\n" * (MAX_RED + 3))
+    assert len(many) == MAX_RED + 1 and "3" in many[-1]
+    outcomes = [
+        Outcome("a", PASSED, 1.0, passed=4),
+        Outcome("b", FAILED, 1.0, failed=2, red=tuple(red)),
+        Outcome("c", FAILED, 1.0, failed=1, reason="exit status 2"),
+    ]
+    told = failures(outcomes)
+    assert [line.split()[:2] for line in told] == [
+        ["FAILED", "b:"],
+        ["FAILED", red[0].split()[1]],
+        ["ERROR", red[1].split()[1]],
+        ["FAILED", "c:"],
+    ]
+    assert "exit status 2" in told[-1]

@@ -9,7 +9,7 @@ import datetime
 import getpass
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_control import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import LedgerError, last_id, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import EXPECTED, RolloutAction
@@ -43,14 +43,16 @@ class ActionModule(RolloutAction):
                 transaction.append("control", run=transaction.view.run, **fields)
             if arguments["verb"] == "break_lock":
                 lines.append(self.break_lock(transaction, rollout_id, request))
+            if arguments["verb"] == "end":
+                lines.append(self.end(transaction, rollout_id, request))
             return lines
 
         lines = ledger.transact(write)
-        found = ledger.owner()
-        running = owner.running(found)
+        found, holders, parts = ledger.controllers()
+        running = any(owner.running(record) for record in holders)
         view = ledger.view()
         doc = report.document(view, view.finished is not None or not running, timestamp())
-        lines = lines + report.table(doc) + control.standing(view, found, owner.describe)
+        lines = lines + report.table(doc) + control.standing(view, found, owner.describe, parts)
         for line in lines:
             self.say(line)
         # No host changes, but the rollout does.
@@ -59,15 +61,48 @@ class ActionModule(RolloutAction):
             "lines": lines,
             "report": doc,
             "owner": found,
+            "members": parts,
             "changed": arguments["verb"] != "status",
         }
+
+    @staticmethod
+    def end(transaction, rollout_id, request):
+        view = transaction.view
+        if not members.shared(transaction.owner):
+            raise owner.OwnerError(
+                "Rollout %s was planned for one controller, whose run ends it; expected one that "
+                "gpufleet.lifecycle.plan has planned. Use rollout_verb=stop to keep further nodes from starting."
+                % rollout_id
+            )
+        if view.finished is not None:
+            raise owner.OwnerError("Rollout %s ended at %s already." % (rollout_id, view.finished))
+        living = members.living(transaction)
+        if living:
+            raise owner.OwnerError(
+                "Rollout %s has %d running job%s: %s. Use rollout_verb=stop to keep further nodes from starting, and "
+                "end the rollout when they have ended."
+                % (
+                    rollout_id,
+                    len(living),
+                    "" if len(living) == 1 else "s",
+                    owner.listed(owner.describe(member.owner) for member in living),
+                )
+            )
+        transaction.append("end", run=view.run)
+        return "Ended by %s: %s." % (request["user"], request["reason"])
 
     @staticmethod
     def break_lock(transaction, rollout_id, request):
         found = transaction.owner
         if found is None or found.get("ended"):
             raise owner.OwnerError("No controller runs rollout %s: there is no lock to break." % rollout_id)
-        now = datetime.datetime.now(datetime.timezone.utc)
+        if members.shared(found):
+            raise owner.OwnerError(
+                "Rollout %s was planned for several controllers, and none of them holds a lock on it. A member that is "
+                "gone gives its hosts free %d s after its last heartbeat: run its job again then. To keep further "
+                "nodes from starting, use rollout_verb=pause or stop." % (rollout_id, members.LEASE_S)
+            )
+        now = transaction.clock()
         why = owner.refusal(rollout_id, found, [], True, now, break_lock=True)
         if why:
             raise owner.OwnerError(why)

@@ -17,7 +17,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
@@ -194,27 +194,42 @@ class ActionModule(RolloutAction):
     def foresee(self, ledger, phase, node, present):
         """Return the answer in check mode, where nothing is recorded."""
 
-        def question(view):
-            now = datetime.datetime.now(datetime.timezone.utc)
+        def question(transaction):
+            view = transaction.view
             decision = (
-                gate.decide(view, phase, node, present, now)
+                self.decided(transaction, self.controller(), phase, node, present)
                 if view.run
                 else gate.Decision("go", "check mode, nothing was recorded")
             )
             return self.told(view, phase, node, decision)
 
-        return ledger.look(question)
+        return ledger.rehearse(question) or self.told(
+            state.Rollout(), phase, node, gate.Decision("go", "check mode, nothing was recorded")
+        )
+
+    @staticmethod
+    def decided(transaction, controller, phase, node, present):
+        """Return the decision for the node, among the nodes of all members."""
+        return gate.decide(
+            transaction.view,
+            phase,
+            node,
+            members.present(transaction, controller, present),
+            datetime.datetime.now(datetime.timezone.utc),
+            members.shared(transaction.owner),
+        )
 
     def ask(self, ledger, arguments, node, present):
         """Return one answer. If it is go, it is recorded in the same transaction."""
         phase = arguments["phase"]
         controller = self.controller()
-        found = self.asked(ledger, arguments, node, present)
+        found = self.asked(ledger, arguments, controller, node, present)
 
         def decide(transaction):
             view = owned_view(transaction, ledger, controller)
             now = datetime.datetime.now(datetime.timezone.utc)
-            lost = gate.vanished(view, present) if present is not None else []
+            mine = members.hosts(transaction, controller)
+            lost = gate.vanished(view, present, mine) if present is not None else []
             for other in lost:
                 transaction.append(
                     "state",
@@ -227,7 +242,8 @@ class ActionModule(RolloutAction):
             lines = [progress(view, other.name, "lost (%s)" % other.reason) for other in lost]
             if view.nodes.get(node) is not None:
                 proof.require_version(view.nodes.get(node), arguments["version"])
-            decision = self.held(transaction, arguments, found, node, gate.decide(view, phase, node, present, now))
+            decision = self.decided(transaction, controller, phase, node, present)
+            decision = self.held(transaction, arguments, found, node, decision)
             taken_up = {}
             if decision.answer == "go":
                 taken_up = self.taken_up(view, phase, node)
@@ -257,20 +273,17 @@ class ActionModule(RolloutAction):
         self.say_brakes(ledger, answer.pop("brakes"))
         return answer
 
-    @staticmethod
-    def asked(ledger, arguments, node, present):
+    @classmethod
+    def asked(cls, ledger, arguments, controller, node, present):
         """Return the answers to the hold queries, if the node could go otherwise. No transaction is open meanwhile."""
 
-        def needed(view):
-            now = datetime.datetime.now(datetime.timezone.utc)
-            starts = view.policy.get("holds") and gate.starts(view, arguments["phase"], node)
-            return (
-                list(view.policy["holds"])
-                if starts and gate.decide(view, arguments["phase"], node, present, now).answer == "go"
-                else []
-            )
+        def needed(transaction):
+            view, phase = transaction.view, arguments["phase"]
+            starts = view.policy.get("holds") and gate.starts(view, phase, node)
+            goes = starts and cls.decided(transaction, controller, phase, node, present).answer == "go"
+            return list(view.policy["holds"]) if goes else []
 
-        names = ledger.look(needed) if arguments["hold_queries"] else []
+        names = (ledger.rehearse(needed) or []) if arguments["hold_queries"] else []
         queries = [query for query in arguments["hold_queries"] if query["name"] in names]
         if not queries:
             return None

@@ -11,13 +11,14 @@ import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _controller, _mig_file, _peers, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
     domains,
     holds,
     layouts,
+    joining,
     limits,
     options,
     orphans,
@@ -76,6 +77,7 @@ class ActionModule(RolloutAction):
                 "schedulers",
                 "expected",
                 "job",
+                "hand_over",
                 "layouts",
                 "layout_looks",
             )
@@ -103,6 +105,8 @@ class ActionModule(RolloutAction):
             )
         running = self.job(arguments, task_vars)
         self.place(arguments["artifact_dir"])
+        if arguments["join"]:
+            return self.join(arguments, task_vars, running)
         undo, broken_off = self.undone(arguments)
         targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
         wanted = self.layouts(arguments, undo)
@@ -110,30 +114,15 @@ class ActionModule(RolloutAction):
         ledger = self.ledger(
             arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted)
         )
-        places = domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
-        markers = arguments["markers"] or {}
-        for name in arguments["audits"]:
-            check_node(name)
-        found = {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
-        unproven = dict(self.unproven(ledger, list(arguments["audits"])), **self.held_elsewhere(ledger, found))
+        if arguments["hand_over"]:
+            self.several(ledger, arguments)
         # A rollback does not compare the number of GPUs, which may be the reason for it, and asks for no more.
         told = {name for name, expect in arguments["expected"].items() if _peers.is_told(expect)}
         counts = probes.gpus(arguments["audits"])
         lacks = {} if undo else _peers.fewer(counts, told)
         peers = _peers.least(counts) if undo else _peers.expectation(counts)
-        looked = [
-            probes.probe(
-                name,
-                audit,
-                markers.get(name),
-                places.get(name, {}),
-                probes.beside((arguments["health"] or {}).get(name), peers),
-                unproven.get(name, ""),
-                lacks.get(name, ""),
-                None if undo else arguments["layout_looks"].get(name),
-            )
-            for name, audit in arguments["audits"].items()
-        ]
+        found = self.claims_found(arguments)
+        looked = self.looked(ledger, arguments, task_vars, found, peers, lacks, bool(undo))
         holds.check(arguments["hold_queries"])
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
         outbox.check(arguments["webhook"])
@@ -159,16 +148,18 @@ class ActionModule(RolloutAction):
             return made
 
         made, run, refused = ledger.look(make), None, ""
-        self.enough_forks(made.policy, len(looked), task_vars)
+        if not arguments["hand_over"]:
+            self.enough_forks(made.policy, len(looked), task_vars)
         if self.check:
             refused = self.refusal(ledger, arguments, made, found, undo)
         else:
             # The plan is valid, so that it can be recorded from here on.
             run, identity = uuid.uuid4().hex, dict(self.controller(), **({"job": running} if running else {}))
             made = ledger.transact(
-                lambda transaction: self.record(transaction, ledger, run, make, identity, arguments, undo, found)
+                lambda transaction: self.record(transaction, ledger, run, make, identity, arguments, undo, found, peers)
             )
-            self.watch(ledger, identity, run, arguments["textfile_dir"])
+            if not arguments["hand_over"]:
+                self.watch(ledger, identity, run, arguments["textfile_dir"])
             self.tell(ledger, arguments, now=True)
         lines = plan_text.describe(made, ledger.rollout_id, arguments["node_s"])
         lines[1:1] = [
@@ -179,10 +170,128 @@ class ActionModule(RolloutAction):
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
         if refused:
             lines.append("  refused: %s" % refused)
+        elif arguments["hand_over"] and not self.check and made.order:
+            lines.append(
+                "  each job joins it with -e rollout_join=true -e rollout_id=%s -e rollout_approve=%s, the one with the "
+                "canaries first" % (ledger.rollout_id, made.sha256[:12])
+            )
         elif not self.check and made.order:
             lines.append("  if it is interrupted (Ctrl-C), the same command continues rollout %s" % ledger.rollout_id)
         if running:
             lines.append("  %s" % _awx.text(running))
+        return self.answer(ledger, made, run, peers, lines, refused)
+
+    @staticmethod
+    def claims_found(arguments):
+        """Return {node: the claim that is on it}; refuse names that cannot be nodes."""
+        for name in arguments["audits"]:
+            check_node(name)
+        markers = arguments["markers"] or {}
+        return {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
+
+    def looked(self, ledger, arguments, task_vars, found, peers, lacks, undo):
+        """Return the nodes of this run as they were found."""
+        places = domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
+        markers = arguments["markers"] or {}
+        unproven = dict(self.unproven(ledger, list(arguments["audits"])), **self.held_elsewhere(ledger, found))
+        return [
+            probes.probe(
+                name,
+                audit,
+                markers.get(name),
+                places.get(name, {}),
+                probes.beside((arguments["health"] or {}).get(name), peers),
+                unproven.get(name, ""),
+                lacks.get(name, ""),
+                None if undo else arguments["layout_looks"].get(name),
+            )
+            for name, audit in arguments["audits"].items()
+        ]
+
+    @staticmethod
+    def several(ledger, arguments):
+        """Refuse what several controllers cannot have: a file for their ledger, and waves."""
+        if ledger.store.sqlite:
+            raise plan.PlanError(
+                "%s needs a ledger that several controllers can use, and this one is %s; expected a database in "
+                "PostgreSQL. Set rollout_ledger, such as postgresql+psycopg://user@host/database. Nothing was changed."
+                % ("rollout_join" if arguments["join"] else "gpufleet.lifecycle.plan", ledger.shown)
+            )
+        if arguments["mode"] == "waves":
+            raise plan.PlanError(
+                "rollout_mode is waves; expected window for a rollout of several controllers, since a wave would wait "
+                "for nodes of jobs that have not started. Nothing was changed."
+            )
+
+    def join(self, arguments, task_vars, running):
+        """Make this run a member of a rollout, with the nodes of its own inventory; return its part of the plan."""
+        if not arguments["rollout_id"]:
+            raise plan.PlanError(
+                "rollout_join needs rollout_id, the name of the rollout that gpufleet.lifecycle.plan has planned. "
+                "Nothing was changed."
+            )
+        ledger = self.ledger(arguments)
+        self.several(ledger, arguments)
+        view, record = ledger.view(), ledger.owner()
+        given = {key: arguments[key] for key in LIMITS if key in self._task.args and self.VARIABLES[key] in task_vars}
+        given["holds"] = holds.wanted(arguments["hold_queries"])
+        joining.refuse(ledger.rollout_id, view, members.shared(record), arguments["approve"], given)
+        planned = ledger.planned(view.run)
+        found = self.claims_found(arguments)
+        looked = self.looked(ledger, arguments, task_vars, found, planned["peers"], {}, False)
+        outbox.check(arguments["webhook"])
+        identity = dict(self.controller(), **({"job": running} if running else {}))
+        member = uuid.uuid4().hex
+
+        def work(transaction):
+            shared = members.shared(transaction.owner)
+            joining.refuse(ledger.rollout_id, transaction.view, shared, arguments["approve"], given)
+            if transaction.view.run != view.run:
+                raise plan.PlanError(
+                    "Rollout %s was planned again at this moment. Run it again. Nothing was changed." % ledger.rollout_id
+                )
+            transaction.block_new_rollouts()
+            now = transaction.clock()
+            names = [name for name in arguments["audits"] if transaction.view.nodes.get(name) is not None]
+            members.join(transaction, member, names, identity, now)
+            owner.require_free(transaction, names, identity, now, arguments["break_lock"], abandon=arguments["abandon"])
+            made, changed = joining.part(transaction.view, planned, looked)
+            agree(arguments["target"] or arguments["given_version"], made)
+            over = self.claimed(transaction, ledger, made, arguments, None, found)
+            for name, one in over.items():
+                transaction.save(name, claims.OVER, one)
+            transaction.append(
+                "join",
+                run=view.run,
+                member=member,
+                by=owner.describe(identity),
+                hosts=len(names),
+                nodes=changed,
+                approved=bool(arguments["approve"].strip()),
+            )
+            return made, transaction.view.total
+
+        made, total, refused = None, 0, ""
+        if self.check:
+            try:
+                made, total = ledger.rehearse(work)
+            except owner.OwnerError as exc:
+                made, refused = joining.part(view, planned, looked)[0], str(exc)
+        else:
+            _controller.require()
+            made, total = ledger.transact(work)
+        self.enough_forks(made.policy, len(made.order), task_vars)
+        if not self.check:
+            self.watch(ledger, identity, view.run, arguments["textfile_dir"])
+            self.tell(ledger, arguments, now=True)
+        left_out = [name for name in arguments["audits"] if name not in made.nodes]
+        lines = joining.lines(made, ledger.rollout_id, total, left_out)
+        if refused:
+            lines.append("  refused: %s" % refused)
+        return self.answer(ledger, made, None if self.check else view.run, planned["peers"], lines, refused)
+
+    def answer(self, ledger, made, run, peers, lines, refused):
+        """Print the plan, and return the result of the task."""
         for line in lines:
             self.say(line)
         result = {
@@ -358,7 +467,7 @@ class ActionModule(RolloutAction):
             )
 
     @classmethod
-    def record(cls, transaction, ledger, run, make, identity, arguments, undo, found):
+    def record(cls, transaction, ledger, run, make, identity, arguments, undo, found, peers):
         """Claim the rollout and record the plan."""
         _controller.require()
         owner.claim(
@@ -381,8 +490,11 @@ class ActionModule(RolloutAction):
             run=run,
             undo=undo.rollout_id if undo else None,
             job=identity.get("job"),
+            peers=peers,
             **plan.event(made, ledger.rollout_id),
         )
+        if arguments["hand_over"]:
+            transaction.hold(members.unowned(run, transaction.clock()))
         if not made.order:
             transaction.append("end", run=run)
         return made

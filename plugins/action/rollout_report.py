@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import LedgerError, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, options
@@ -38,18 +38,21 @@ class ActionModule(RolloutAction):
         run, over = ledger.look(lambda view: (view.run, view.finished is not None))
         if run is None:
             raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
+        part = None
         if arguments["end"]:
-            doc, story = self.end(ledger, arguments), None
+            doc, part = self.end(ledger, arguments)
+            story = None
         else:
             doc, story = publish.gathered(ledger, display.warning, over or not self.running(ledger))
         if doc is None:
             return self.without(ledger, arguments)
-        result = {"verdict": doc["verdict"], "directory": ledger.directory}
+        several = members.shared(ledger.owner())
+        result = {"verdict": doc["verdict"], "directory": ledger.directory, "several": several}
         if arguments["end"]:
             hosts = task_vars.get("ansible_play_hosts") or []
             gone = set(task_vars.get("ansible_play_hosts_all") or []) - set(hosts)
             result["blame"] = report.blame(
-                doc, hosts, gone, task_vars.get("inventory_hostname"), self.verdict(ledger, doc)
+                doc, hosts, gone, task_vars.get("inventory_hostname"), self.verdict(ledger, doc), part
             )
         else:
             result["table"] = report.summary(doc, ledger.path(publish.NAMES["html"]))
@@ -91,12 +94,16 @@ class ActionModule(RolloutAction):
         return result
 
     def end(self, ledger, arguments):
-        """Close the run: nodes that are still in flight have no final state and are lost."""
+        """Close the run, or this controller's part of it: nodes that are still in flight are lost.
+
+        Returns the report, and the hosts of the part; None if the rollout has one controller.
+        """
         controller = self.controller()
 
         def close(transaction):
             view = owned_view(transaction, ledger, controller)
-            for node in gate.vanished(view, ()):
+            part = members.hosts(transaction, controller)
+            for node in gate.vanished(view, (), part):
                 transaction.append(
                     "state",
                     run=view.run,
@@ -105,15 +112,18 @@ class ActionModule(RolloutAction):
                     reason=gate.vanished_reason(node),
                     failure=state.LOST,
                 )
-            if view.finished is None or transaction.added:
+            # The end of one member is not the end of the rollout, unless it leaves nothing to do.
+            over = part is None or state.nothing_left(view)
+            if over and (view.finished is None or transaction.added):
                 transaction.append("end", run=view.run)
-            owner.release(transaction, controller)
+            members.release(transaction, controller)
+            return part
 
-        ledger.transact(close)
+        part = ledger.transact(close)
         doc = self.tell(ledger, arguments, now=True)
         outbox.flush(ledger, arguments["webhook"], display.warning)
-        return doc
+        return doc, part
 
     @staticmethod
     def running(ledger):
-        return owner.running(ledger.owner())
+        return any(owner.running(record) for record in ledger.controllers()[1])

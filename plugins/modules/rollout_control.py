@@ -47,8 +47,10 @@ options:
       - V(set_budget) replaces the limits in O(limits).
       - V(break_lock) records that the controller of the rollout is gone. It is refused if the controller is alive, or
         has written in the last two minutes.
+      - V(end) ends a rollout of several controllers, once none of them works on it. Its failures then no longer count
+        in the next plan. It is refused while a controller that joined it is alive.
     type: str
-    choices: [status, pause, resume, stop, skip, retry, set_budget, break_lock]
+    choices: [status, pause, resume, stop, skip, retry, set_budget, break_lock, end]
     default: status
   nodes:
     description:
@@ -110,9 +112,15 @@ report:
   returned: success
   type: dict
 owner:
-  description: The controller that runs the rollout, or ran it, with C(time), C(heartbeat) and C(ended).
+  description: The controller that runs the rollout, or ran it, with C(time), C(heartbeat) and C(ended). With C(shared)
+    the plan was made for several controllers.
   returned: success
   type: dict
+members:
+  description: A line for each controller that joined a rollout of several.
+  returned: success
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -123,7 +131,7 @@ ARGUMENT_SPEC = dict(
     ledger=dict(type="str", default=""),
     verb=dict(
         type="str",
-        choices=["status", "pause", "resume", "stop", "skip", "retry", "set_budget", "break_lock"],
+        choices=["status", "pause", "resume", "stop", "skip", "retry", "set_budget", "break_lock", "end"],
         default="status",
     ),
     nodes=dict(type="list", elements="str", default=[]),

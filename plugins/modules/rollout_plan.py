@@ -238,6 +238,20 @@ options:
     description: Take over from a controller that is not visible. Refused if it wrote in the last two minutes.
     type: bool
     default: false
+  hand_over:
+    description:
+      - Make the plan for several controllers. It belongs to none of them, and each joins it with O(join).
+      - Needs a ledger in PostgreSQL, and O(mode=window).
+    type: bool
+    default: false
+  join:
+    description:
+      - Join the plan of O(rollout_id) with the hosts of O(audits) instead of making one. Limits and versions that are
+        given are compared with the plan's.
+      - The run becomes a member of the rollout, with a lease of two minutes that its heartbeats extend. A host of
+        another living member is refused. Nodes that a dead one left in flight are taken over.
+    type: bool
+    default: false
 seealso:
   - module: gpufleet.lifecycle.rollout_gate
   - module: gpufleet.lifecycle.rollout_step
@@ -267,7 +281,7 @@ rollout_id:
   returned: success
   type: str
 run:
-  description: The id of this run of the rollout; null in check mode.
+  description: The id of this run of the rollout; null in check mode. With O(join) that of the plan.
   returned: success
   type: str
 target:
@@ -275,7 +289,7 @@ target:
   returned: success
   type: str
 order:
-  description: The nodes that start, first to last.
+  description: The nodes that start, first to last. With O(join) those of this controller.
   returned: success
   type: list
   elements: str
@@ -364,6 +378,8 @@ ARGUMENT_SPEC = dict(
     domain_group_prefix=dict(type="str", default="rack_"),
     abandon=dict(type="list", elements="str", default=[]),
     break_lock=dict(type="bool", default=False),
+    hand_over=dict(type="bool", default=False),
+    join=dict(type="bool", default=False),
     **TELLING,
     **HOLDING,
 )

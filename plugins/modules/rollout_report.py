@@ -16,7 +16,7 @@ description:
     C(report.html) and, for Prometheus, C(rollout.prom) into the directory of the rollout, and prints a summary table,
     what to do next, and where the report is. The same files are kept up to date while the rollout runs.
   - With O(end=true) it closes the run. A node that is still in flight then is recorded as C(lost). The table is left to
-    a later task, so that it is printed last.
+    a later task, so that it is printed last. Of a rollout with several controllers, the part of this one is closed.
   - The verdict is C(complete) if every node is C(done) or C(skipped). It is C(failed) if a node is failed, rolled back,
     quarantined or lost, C(incomplete) if nodes are pending, and C(running) while the rollout runs.
 attributes:
@@ -85,6 +85,10 @@ verdict:
   description: V(complete), V(failed), V(incomplete) or V(running).
   returned: when a rollout was found
   type: str
+several:
+  description: Whether the plan was made for several controllers. The end of one of them then does not end the rollout.
+  returned: when a report was made
+  type: bool
 table:
   description: The summary as it was printed.
   returned: without O(end=true)

@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import (
     ROLLOUT_ID,
     Ledger,
@@ -182,9 +182,12 @@ class RolloutAction(ActionBase):
 
 
 def owned_view(transaction, ledger, identity):
-    """Return the view of a rollout that this controller runs; refuse other controllers, and tasks of an ended run."""
+    """Return the view of a rollout that this controller runs, alone or as a member.
+
+    Other controllers are refused, and tasks of an ended run.
+    """
     _controller.require()
-    run = owner.require(transaction, ledger.rollout_id, identity)
+    run = members.require(transaction, ledger.rollout_id, identity)
     if transaction.view.run != run:
         raise owner.OwnerError(
             "Rollout %s was planned again meanwhile, so this run may not continue it." % ledger.rollout_id

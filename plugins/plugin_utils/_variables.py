@@ -38,6 +38,7 @@ OTHERWISE = (
     "job",
     "layouts",
     "layout_looks",
+    "hand_over",
 )
 ROLLOUT = tuple(
     sorted(

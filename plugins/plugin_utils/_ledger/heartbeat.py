@@ -13,7 +13,7 @@ import os
 import select
 import time
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 
 POLL_S = 0.5  # for kernels without pidfd_open, which do not report the end of a process
 
@@ -55,7 +55,7 @@ def record(ledger, identity, run, watch, now=None):
     if ledger.owner() is None:  # read first: a ledger that was removed must not be created again
         return False
     return ledger.transact(
-        lambda transaction: not watch.ended(0) and owner.record_heartbeat(transaction, identity, run, now)
+        lambda transaction: not watch.ended(0) and members.record_heartbeat(transaction, identity, run, now)
     )
 
 

@@ -16,7 +16,7 @@ import json
 import re
 import uuid
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, keys, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, keys, members, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 
 ROLLOUT_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
@@ -277,6 +277,8 @@ class Transaction:
         self.added = []
         self._documents = []
         self._held = False
+        self._members = None  # those of the plan by id, once read
+        self._put = set()
 
     @property
     def ledger_id(self):
@@ -291,9 +293,41 @@ class Transaction:
         """Set the record of the controller that owns the rollout."""
         self.owner, self._held = owner, True
 
+    def clock(self):
+        """Return the time, aware, of the clock that all controllers of this ledger share."""
+        return self._database.now(self._connection)
+
+    def _members_of(self, rollout_id, run):
+        if not self._database.has_members:
+            return []
+        table = self._database.table["member"]
+        query = sa.select(table.c.body).where(table.c.rollout_id == rollout_id, table.c.run == run)
+        return [members.Member(**json.loads(body)) for (body,) in self._connection.execute(query)]
+
+    def members(self):
+        """Return every member of the plan that the rollout follows, those whose part has ended too."""
+        if not members.shared(self.owner):
+            return []
+        if self._members is None:
+            found = self._members_of(self._id, self.owner["run"])
+            self._members = {member.member: member for member in found}
+        return list(self._members.values())
+
+    def put_member(self, member):
+        """Add a member, or replace it."""
+        self.members()
+        self._members[member.member] = member
+        self._put.add(member.member)
+
+    def holders(self, now):
+        """Return the records of the controllers that have this rollout: its owner, or its living members."""
+        if members.shared(self.owner):
+            return [members.record_of(member) for member in members.living(self, now)]
+        return [self.owner] if self.owner else []
+
     @property
     def changed(self):
-        return bool(self.added or self._documents or self._held)
+        return bool(self.added or self._documents or self._held or self._put)
 
     def append(self, event, **fields):
         """Add an event, and apply it to the view."""
@@ -310,13 +344,21 @@ class Transaction:
         """Keep every other rollout of this ledger from beginning until this transaction has ended."""
         self._database.block_new_rollouts(self._connection)
 
-    def owners(self):
-        """Return (rollout id, owner record) of every other rollout that has an owner."""
+    def owners(self, now=None):
+        """Return (rollout id, owner record) of every other rollout that has an owner, or for each living member."""
         table = self._database.table["rollout"]
         query = sa.select(table.c.rollout_id, table.c.owner).where(
             table.c.rollout_id != self._id, table.c.owner.is_not(None)
         )
-        return [(name, json.loads(owner)) for name, owner in self._connection.execute(query)]
+        found = []
+        for name, record in [(name, json.loads(text)) for name, text in self._connection.execute(query).all()]:
+            if members.shared(record):
+                now = now or self.clock()
+                theirs = [one for one in self._members_of(name, record["run"]) if members.lives(one, now)]
+                found.extend((name, members.record_of(one)) for one in theirs)
+            else:
+                found.append((name, record))
+        return found
 
     def shared(self, other_id, names):
         """Return those of NAMES that are in the plan of another rollout too."""
@@ -382,6 +424,20 @@ class Transaction:
                 for event in self.added
             ]
             connection.execute(sa.insert(tables["event"]), rows)
+        table = tables["member"]
+        for name in sorted(self._put):
+            member = self._members[name]
+            key = (table.c.rollout_id == self._id, table.c.member == name)
+            connection.execute(sa.delete(table).where(*key))
+            connection.execute(
+                sa.insert(table).values(
+                    rollout_id=self._id,
+                    member=name,
+                    run=member.run,
+                    ended=member.ended,
+                    body=dump(dataclasses.asdict(member)),
+                )
+            )
         table = tables["document"]
         for node, name, document in self._documents:
             key = (table.c.rollout_id == self._id, table.c.node == node, table.c.name == name)
@@ -461,6 +517,30 @@ class Ledger:
         """Return the record of the controller that owns this rollout; None if it was never planned."""
         with self.store.reading() as connection:
             return Transaction(connection, self.store, self.rollout_id).owner if connection is not None else None
+
+    def controllers(self):
+        """Return (record of the owner, records of the controllers that have the rollout, lines about its members)."""
+
+        def read(transaction):
+            now = transaction.clock()
+            return transaction.owner, transaction.holders(now), members.described(transaction.members(), now)
+
+        return self.rehearse(read) or (None, [], [])
+
+    def planned(self, run):
+        """Return the event of the plan of a run; None if there is none."""
+        with self.store.reading() as connection:
+            if connection is None:
+                return None
+            table = self.store.table["event"]
+            query = (
+                sa.select(table.c.body)
+                .where(table.c.rollout_id == self.rollout_id, table.c.kind == "plan")
+                .order_by(table.c.id.desc())
+                .limit(1)
+            )
+            event = json.loads(connection.execute(query).scalar() or "{}")
+        return event if event.get("run") == run else None
 
     def events(self):
         """Return all events, first to last. They are read in parts, so that no process that writes waits for them."""

@@ -125,7 +125,7 @@ def liveness(owner, proc="/proc", heard=None, now=None):
         ):
             return "unknown"
         boot = booted(proc)
-        return "dead" if boot is not None and _parsed(heard) < boot and _age(heard, now) >= FRESH_S else "unknown"
+        return "dead" if boot is not None and _parsed(heard) < boot and age(heard, now) >= FRESH_S else "unknown"
     return judged(owner, here, seen(owner.get("pid"), proc))
 
 
@@ -163,17 +163,19 @@ def _parsed(text):
     return datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
 
 
-def _age(text, now):
+def age(text, now):
     """Return the seconds since a time of the ledger."""
     return max(0, int((now - _parsed(text)).total_seconds()))
 
 
-def _listed(names):
+def listed(names):
+    """Return the first names of a list in a sentence, and the number of the others."""
     names = list(names)
     return ", ".join(names[:5]) + (" and %d more" % (len(names) - 5) if len(names) > 5 else "")
 
 
-def _since(seconds):
+def since(seconds):
+    """Return seconds in the unit that suits their number."""
     return (
         "%d s" % seconds
         if seconds < 120
@@ -192,15 +194,15 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
     if found is None or found.get("ended") or (not own and not shared):
         return ""
     alive = liveness(found["owner"], proc, found["heartbeat"], now)
-    silent = _age(found["heartbeat"], now)
+    silent = age(found["heartbeat"], now)
     if alive == "dead":
         return ""
-    beside = "" if own else " and shares %s with this one" % _listed(shared)
+    beside = "" if own else " and shares %s with this one" % listed(shared)
     who = "by %s since %s%s; its last heartbeat was %s ago. Nothing was started." % (
         describe(found["owner"]),
         found["time"],
         beside,
-        _since(silent),
+        since(silent),
     )
     if alive == "alive":
         return "Rollout %s is being run %s Wait for it, or end it first." % (name, who)
@@ -224,14 +226,21 @@ def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/p
     runs. Nodes that another rollout has in flight are refused too, also if its controller is dead, unless they are in
     C(abandon).
     """
-    now = now or datetime.datetime.now(datetime.timezone.utc)
+    now = now or transaction.clock()
     transaction.block_new_rollouts()  # before anything is read of other rollouts
-    mine = transaction.owner
-    if mine is not None and not (same(mine["owner"], owner) and is_complete(owner)):
-        why = refusal(rollout_id, mine, [], True, now, break_lock, proc)
-        if why:
-            raise OwnerError(why)
-    for name, other in transaction.owners():
+    for mine in transaction.holders(now):
+        if not (same(mine["owner"], owner) and is_complete(owner)):
+            why = refusal(rollout_id, mine, [], True, now, break_lock, proc)
+            if why:
+                raise OwnerError(why)
+    require_free(transaction, nodes, owner, now, break_lock, proc, abandon)
+    text = state.timestamp(now)
+    transaction.hold({"owner": owner, "run": run, "time": text, "heartbeat": text})
+
+
+def require_free(transaction, nodes, owner, now, break_lock=False, proc="/proc", abandon=()):
+    """Refuse C(nodes) that another rollout has: of a controller that is running, or in flight."""
+    for name, other in transaction.owners(now):
         if other.get("ended") or (same(other["owner"], owner) and is_complete(owner)):
             continue
         why = refusal(name, other, transaction.shared(name, nodes), False, now, break_lock, proc)
@@ -249,13 +258,11 @@ def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/p
                 name,
                 value,
                 other,
-                ", as are %s" % _listed(one for one in names if one != name) if len(names) > 1 else "",
+                ", as are %s" % listed(one for one in names if one != name) if len(names) > 1 else "",
                 other,
                 ",".join(names[:5]),
             )
         )
-    text = state.timestamp(now)
-    transaction.hold({"owner": owner, "run": run, "time": text, "heartbeat": text})
 
 
 def require(transaction, rollout_id, owner, now=None):
@@ -273,8 +280,8 @@ def require(transaction, rollout_id, owner, now=None):
             "The lock of rollout %s was broken by %s, so this controller may not continue it. To continue it here, run "
             "the playbook again." % (rollout_id, record["broken"])
         )
-    now = now or datetime.datetime.now(datetime.timezone.utc)
-    if _age(record["heartbeat"], now) >= HEARTBEAT_S:
+    now = now or transaction.clock()
+    if age(record["heartbeat"], now) >= HEARTBEAT_S:
         transaction.hold(dict(record, heartbeat=state.timestamp(now)))
     return record["run"]
 
@@ -290,7 +297,7 @@ def record_heartbeat(transaction, owner, run, now=None):
         or record.get("broken")
     ):
         return False
-    transaction.hold(dict(record, heartbeat=state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))))
+    transaction.hold(dict(record, heartbeat=state.timestamp(now or transaction.clock())))
     return True
 
 
@@ -298,4 +305,4 @@ def release(transaction, owner, now=None):
     """Record that the run has ended, for controllers that cannot see the processes of this one."""
     record = transaction.owner
     if record is not None and same(record["owner"], owner):
-        transaction.hold(dict(record, ended=state.timestamp(now or datetime.datetime.now(datetime.timezone.utc))))
+        transaction.hold(dict(record, ended=state.timestamp(now or transaction.clock())))

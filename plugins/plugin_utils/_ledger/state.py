@@ -73,8 +73,8 @@ STATES = ("pending",) + IN_FLIGHT + ENDED
 SICK, SOFT, HARD, LOST = "sick", "soft", "hard", "lost"
 CLASSES = (SICK, SOFT, HARD, LOST)
 # What an operator may request for the whole rollout, and for nodes. break_lock changes no node, only the owner's
-# record.
-OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock"), ("skip", "retry")
+# record, and end ends a rollout of several controllers.
+OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock", "end"), ("skip", "retry")
 VERBS = OF_ALL + OF_NODES
 
 
@@ -265,50 +265,69 @@ def _plan(view, event):
     nodes = []
     for name, planned in event["nodes"].items():
         old = before.get(name)
-        node = Node(
-            name,
-            planned["state"],
-            places.get(name),
-            planned.get("from"),
-            planned.get("to"),
-            planned.get("from_kernel"),
-            dict(planned.get("domains") or {}),
-            bool(planned.get("canary")),
-            planned.get("reason", ""),
-            planned.get("failure", ""),
-            planned.get("signature", ""),
-            order=planned.get("order", ""),
-            layout=dict(planned.get("layout") or {}),
-        )
-        if old is not None:
-            node.attempt = old.attempt
-            view.earlier += int(old.attempt > 0 and name not in places)
-            old.close(event["time"], "interrupted")
-            # The steps of a node that is not proven stay, whatever state it is found in now.
-            if planned.get(keys.ORPHANED) or planned.get("kept") or planned["state"] == "done" or unproven(old):
-                node.steps, node.began, node.proven = old.steps, old.began, old.proven
-            if planned.get("kept"):
-                node.ended = old.ended
-            if planned.get(keys.ORPHANED):
-                node.orphaned, node.state, node.order = True, old.state, old.order
-                node.diverted = (node.to_version, node.layout) != (old.to_version, old.layout)
-                node.reason = "in flight when its controller died%s%s" % (
-                    ", in step %s" % old.steps[-1].name if old.steps else "",
-                    ", after: " + old.reason if old.failure else "",
-                )
-                if awaits_resume(old):
-                    node.state, node.reason = "validating", old.reason
-                elif old.state == "lost":
-                    node.state, node.reason = (
-                        "down",
-                        "lost after a change%s%s"
-                        % (
-                            ", in step %s" % old.steps[-1].name if old.steps else "",
-                            ": " + old.reason if old.reason else "",
-                        ),
-                    )
-        nodes.append(node)
+        view.earlier += int(old is not None and old.attempt > 0 and name not in places)
+        nodes.append(_examined(name, planned, old, event["time"], places.get(name)))
     view.nodes.replace(nodes)
+
+
+def _examined(name, planned, old, time, position):
+    """Return the node of a plan's entry. OLD: the node before it was examined; None if it is new."""
+    node = Node(
+        name,
+        planned["state"],
+        position,
+        planned.get("from"),
+        planned.get("to"),
+        planned.get("from_kernel"),
+        dict(planned.get("domains") or {}),
+        bool(planned.get("canary")),
+        planned.get("reason", ""),
+        planned.get("failure", ""),
+        planned.get("signature", ""),
+        order=planned.get("order", ""),
+        layout=dict(planned.get("layout") or {}),
+    )
+    if old is None:
+        return node
+    node.attempt = old.attempt
+    old.close(time, "interrupted")
+    # The steps of a node that is not proven stay, whatever state it is found in now.
+    if planned.get(keys.ORPHANED) or planned.get("kept") or planned["state"] == "done" or unproven(old):
+        node.steps, node.began, node.proven = old.steps, old.began, old.proven
+    if planned.get("kept"):
+        node.ended = old.ended
+    if planned.get(keys.ORPHANED):
+        node.orphaned, node.state, node.order = True, old.state, old.order
+        node.diverted = (node.to_version, node.layout) != (old.to_version, old.layout)
+        node.reason = "in flight when its controller died%s%s" % (
+            ", in step %s" % old.steps[-1].name if old.steps else "",
+            ", after: " + old.reason if old.failure else "",
+        )
+        if awaits_resume(old):
+            node.state, node.reason = "validating", old.reason
+        elif old.state == "lost":
+            node.state, node.reason = (
+                "down",
+                "lost after a change%s%s"
+                % (
+                    ", in step %s" % old.steps[-1].name if old.steps else "",
+                    ": " + old.reason if old.reason else "",
+                ),
+            )
+    return node
+
+
+def _join(view, event):
+    """Take over what a member found of its nodes when it joined. Their places in the plan's order stay."""
+    for name, planned in event["nodes"].items():
+        old = view.nodes.get(name)
+        if old is None:
+            continue
+        node = _examined(name, dict(planned, canary=old.canary), old, event["time"], old.position)
+        node.went = old.went
+        view.nodes.put(node)
+    if event.get("approved"):
+        view.policy["approved"] = view.sha256
 
 
 def _control(view, event):
@@ -352,12 +371,14 @@ def _grant(view, node, event):
     phase = event["phase"]
     node.ticket = Ticket(event["ticket"], phase, event["time"], event["expires"], view.sha256)
     if phase == DRAIN:
+        again = node.orphaned and node.went is not None  # a member that died had started it, in this same run
         # An orphaned node that is down stays down.
         node.state = "down" if node.orphaned and node.state in NOT_SERVING else "draining"
         node.orphaned, node.reason, node.began = False, "", event["time"]
         node.attempt += 1
-        view.went += 1
-        node.went = view.went
+        if not again:
+            view.went += 1
+            node.went = view.went
     elif phase == DOWN:
         node.state = "down"
 
@@ -400,6 +421,9 @@ def apply(view, event):
         return view
     if kind == "control":
         _control(view, event)
+        return view
+    if kind == "join":
+        _join(view, event)
         return view
     if kind == "hold":
         view.held, view.held_reason = list(event["names"]), event["reason"]

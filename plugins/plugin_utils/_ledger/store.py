@@ -11,6 +11,7 @@ committed is on disk.
 from __future__ import annotations
 
 import contextlib
+import datetime
 import functools
 import json
 import os
@@ -27,7 +28,10 @@ except ImportError:  # refused when a ledger is opened, with the next step
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock, keys
 
-SCHEMA_VERSION = "1"
+# Version 2 added the table of members, and to the table of nodes the column of failure domains, which version 1 got with
+# an entry of its own in the meta table (PLACED). A ledger of version 1 can be read; the first transaction that writes
+# to it makes it one of version 2. One column and one table need no migration library on every controller.
+SCHEMA_VERSION, BEFORE = "2", "1"
 PATIENCE_S = 120.0
 # Errors of SQLite for which a retry does not help.
 BROKEN = (
@@ -39,9 +43,9 @@ BROKEN = (
     "not a database",
 )
 PEEKS = "gpufleet_peeks"
-# The entry of the meta table for a ledger whose table of nodes has the column of failure domains. A ledger of an
-# earlier version gets the column and its index in the first transaction that writes to it. Its rows stay as they are:
-# for a row without failure domains, those in its body count.
+NO_RIGHT = "42501"  # insufficient_privilege, Appendix A of PostgreSQL's documentation
+# The entry of the meta table for a ledger whose table of nodes has the column of failure domains. Rows of before stay as
+# they are: for a row without failure domains, those in its body count.
 PLACED = "node_domains"
 PLACE_INDEX = "gpufleet_node_place"
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
@@ -85,6 +89,15 @@ def tables():
         # For the next pending nodes without reading all of them. There is no other index of states: PostgreSQL would
         # use that one while it has no statistics.
         sa.Index(PLACE_INDEX, "rollout_id", "state", "position"),
+    )
+    sa.Table(
+        "gpufleet_member",
+        meta,
+        sa.Column("rollout_id", ident, primary_key=True),
+        sa.Column("member", sa.String(40), primary_key=True),
+        sa.Column("run", sa.String(40), nullable=False),
+        sa.Column("ended", time_text),  # when its part ended; null while it has a lease
+        sa.Column("body", sa.Text, nullable=False),  # the whole member as JSON
     )
     sa.Table(
         "gpufleet_event",
@@ -160,7 +173,8 @@ class Store:
             sa.event.listen(self.engine, "begin", self._begin)
         self.meta = tables()
         self.table = {name[len("gpufleet_") :]: table for name, table in self.meta.tables.items()}
-        self.placed = False  # True if the opened ledger has the column of failure domains
+        # What the opened ledger has: the column of failure domains, and the table of members.
+        self.placed = self.has_members = False
 
     @property
     def shown(self):
@@ -197,7 +211,7 @@ class Store:
         def once():
             tries.append(None)
             with self._locked(), self._open() as connection:
-                self._place(connection)
+                self._migrate(connection)
                 self._hold(connection, rollout_id)
                 answer = work(connection, len(tries) > 1)
                 connection.commit()
@@ -262,7 +276,7 @@ class Store:
         return connection
 
     def _prepare(self, connection):
-        """Create the tables in an empty database; refuse a schema of another version."""
+        """Create the tables in an empty database; refuse a schema of a version that is not known."""
         meta = self.table["meta"]
         if not sa.inspect(connection).has_table("gpufleet_meta"):
             if not self.sqlite:
@@ -270,32 +284,41 @@ class Store:
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283465)")
             self.meta.create_all(connection, checkfirst=True)
             if connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema_version")).first() is None:
-                connection.execute(
-                    sa.insert(meta),
-                    [{"name": "schema_version", "value": SCHEMA_VERSION}, {"name": PLACED, "value": "1"}],
-                )
+                connection.execute(sa.insert(meta).values(name="schema_version", value=SCHEMA_VERSION))
         found = dict(connection.execute(sa.select(meta.c.name, meta.c.value)).all())
-        if found.get("schema_version") != SCHEMA_VERSION:
+        if found.get("schema_version") not in (SCHEMA_VERSION, BEFORE):
             raise StoreError(
-                "The ledger %s has schema version %s; expected %s. Use the version of the collection that created it, "
-                "or "
-                "another ledger." % (self.shown, found.get("schema_version"), SCHEMA_VERSION)
+                "The ledger %s has schema version %s; expected %s or %s. Use the version of the collection that created "
+                "it, or another ledger." % (self.shown, found.get("schema_version"), BEFORE, SCHEMA_VERSION)
             )
-        self.placed = PLACED in found
+        self.has_members = found["schema_version"] == SCHEMA_VERSION
+        self.placed = self.has_members or PLACED in found
 
-    def _place(self, connection):
-        """Add the column of failure domains to a ledger of an earlier version."""
-        if self.placed:
+    def _migrate(self, connection):
+        """Make a ledger of version 1 one of this version, in the transaction of the caller."""
+        if self.has_members:
             return
         meta, node = self.table["meta"], self.table["node"]
+        version = meta.c.name == "schema_version"
         if not self.sqlite:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283465)")
-        if connection.execute(sa.select(meta.c.value).where(meta.c.name == PLACED)).first() is None:
-            connection.exec_driver_sql("ALTER TABLE gpufleet_node ADD COLUMN domains TEXT")
-            connection.exec_driver_sql("DROP INDEX IF EXISTS gpufleet_node_state")
-            next(index for index in node.indexes if index.name == PLACE_INDEX).create(connection)
-            connection.execute(sa.insert(meta).values(name=PLACED, value="1"))
-        self.placed = True
+        found = dict(connection.execute(sa.select(meta.c.name, meta.c.value)).all())
+        if found["schema_version"] == BEFORE:
+            if PLACED not in found:
+                connection.exec_driver_sql("ALTER TABLE gpufleet_node ADD COLUMN domains TEXT")
+                connection.exec_driver_sql("DROP INDEX IF EXISTS gpufleet_node_state")
+                next(index for index in node.indexes if index.name == PLACE_INDEX).create(connection)
+            self.table["member"].create(connection, checkfirst=True)
+            connection.execute(sa.delete(meta).where(meta.c.name == PLACED))
+            connection.execute(sa.update(meta).where(version).values(value=SCHEMA_VERSION))
+        self.placed = self.has_members = True
+
+    def now(self, connection):
+        """Return the time, aware, of the clock that all controllers share: the database's; of a file, this machine's."""
+        if self.sqlite:
+            return datetime.datetime.now(datetime.timezone.utc)
+        # clock_timestamp() also moves within a transaction, which may have waited for its lock.
+        return connection.execute(sa.text("SELECT clock_timestamp()")).scalar().astimezone(datetime.timezone.utc)
 
     def one_of(self, column, values, label):
         """Return the condition that COLUMN is one of VALUES. They are sent as one parameter, so there may be many."""
@@ -364,6 +387,12 @@ class Store:
                         "run the playbook again." % (self.shown, self.patience_s, self._why(exc))
                     ) from None
             except sa_exc.DBAPIError as exc:
+                if getattr(exc.orig, "sqlstate", None) == NO_RIGHT:
+                    raise StoreError(
+                        "The ledger %s cannot be used: %s. Its user needs to create, read and write tables: as the "
+                        "owner of the database, GRANT USAGE, CREATE ON SCHEMA public TO that user, or let it own the "
+                        "database." % (self.shown, self._why(exc))
+                    ) from None
                 raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
             except file_lock.FileLockError as exc:
                 raise StoreError(

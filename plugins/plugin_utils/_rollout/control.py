@@ -54,7 +54,7 @@ def events(view, request):
         return _of_nodes(view, request, event)
     if verb == "set_budget":
         return _budget(view, request, event)
-    if verb == "break_lock":
+    if verb in ("break_lock", "end"):
         return [event], []
     if verb == "resume" and not view.paused:
         raise ControlError("Rollout %s is not paused." % view.rollout_id)
@@ -125,8 +125,8 @@ def _known_domains(view, caps):
             )
 
 
-def standing(view, owner, describe):
-    """Return the status of a rollout in lines, beside the table of its nodes."""
+def standing(view, owner, describe, members=()):
+    """Return the status of a rollout in lines, beside the table of its nodes. MEMBERS: lines about its members."""
     lines = []
     if view.paused:
         lines.append("paused by %s" % view.paused)
@@ -135,7 +135,10 @@ def standing(view, owner, describe):
     why = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted)
     if why:
         lines.append("no further node starts: %s" % why)
-    if owner:
+    if owner and owner.get("shared"):
+        lines.append("planned for several controllers at %s" % owner["time"])
+        lines.extend(members or ["none has joined it yet (rollout_join=true)"])
+    elif owner:
         when = "ended at %s" % owner["ended"] if owner.get("ended") else "last heartbeat at %s" % owner["heartbeat"]
         lines.append("run by %s since %s, %s" % (describe(owner["owner"]), owner["time"], when))
     return lines

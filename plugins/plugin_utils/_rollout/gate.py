@@ -28,18 +28,19 @@ class Decision:
     reason: str
 
 
-def decide(view, phase, name, present=None, now=None):
+def decide(view, phase, name, present=None, now=None, shared=False):
     """Return the decision for one node.
 
-    C(present) are the hosts that are still in the play (None: all): others keep no place in the order. C(now) is an
-    aware datetime, needed for maintenance windows and for the expiry of tickets.
+    C(present) are the hosts that are still in the play (None: all), or in that of another member: others keep no place
+    in the order. C(now) is an aware datetime, needed for maintenance windows and for the expiry of tickets. C(shared):
+    True if other controllers may still join with hosts that no member has.
     """
     node = view.nodes.get(name)
     present = None if present is None else frozenset(present)
     if node is None:
         return Decision("skip", "%s is not in the plan" % name)
     if phase == state.DRAIN:
-        return _drain(view, node, present, now)
+        return _drain(view, node, present, now, shared)
     if node.state in state.ENDED:
         return Decision("skip", "already %s" % node.state)
     if node.state not in state.IN_FLIGHT or node.orphaned:
@@ -55,7 +56,7 @@ def starts(view, phase, name):
     return phase in (state.DRAIN, state.DOWN) and not (node is not None and node.state in state.NOT_SERVING)
 
 
-def _drain(view, node, present, now):
+def _drain(view, node, present, now, shared):
     if node.state in state.ENDED:
         return Decision("skip", "already %s%s" % (node.state, ": " + node.reason if node.reason else ""))
     if node.state in state.IN_FLIGHT and not node.orphaned:
@@ -80,7 +81,7 @@ def _drain(view, node, present, now):
     held = _held_for_good(view)
     if held:
         return held
-    canaries = _canaries(view, node, present)
+    canaries = _canaries(view, node, present, shared)
     if canaries:
         return canaries
     earlier = _waves(view, node, present)
@@ -197,7 +198,7 @@ def _unapproved(view):
     return Decision("stop", "this plan is not approved: run again with rollout_approve=%s" % view.sha256[:12])
 
 
-def _canaries(view, node, present):
+def _canaries(view, node, present, shared):
     """Return the decision that keeps other nodes from starting before every canary has ended; None if there is none."""
     if node.canary:
         return None
@@ -222,6 +223,10 @@ def _canaries(view, node, present):
         for other in canaries
         if (other.state == "pending" or other.orphaned) and present is not None and other.name not in present
     ]
+    if left and shared:
+        return Decision(
+            "wait", "canaries go first, and no running job has %s: run the job with the canaries" % listed(left)
+        )
     if left:
         return Decision(
             "stop",
@@ -367,10 +372,17 @@ def _held_for_good(view):
     return None
 
 
-def vanished(view, present):
-    """Return nodes in flight that are no longer in the play and have no final state: they would hold their slots."""
+def vanished(view, present, mine=None):
+    """Return nodes in flight that are no longer in the play and have no final state: they would hold their slots.
+
+    C(mine) are the hosts of this controller's part (None: all), since the nodes of other members are in other plays.
+    """
     present = set(present)
-    return [node for node in view.nodes.having(*state.IN_FLIGHT) if not node.orphaned and node.name not in present]
+    return [
+        node
+        for node in view.nodes.having(*state.IN_FLIGHT)
+        if not node.orphaned and node.name not in present and (mine is None or node.name in mine)
+    ]
 
 
 def vanished_reason(node):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, report
 
 
@@ -21,23 +21,21 @@ def close(ledger, run, controller, textfile_dir=""):
     """Update the report of a run whose playbook has ended; return lines to print, none if the playbook closed it."""
 
     def left(transaction):
-        record = transaction.owner
-        mine = (
-            record is not None
-            and record["run"] == run
-            and owner.same(record["owner"], controller)
-            and transaction.view.run == run
-        )
-        if not mine or record.get("ended"):
-            return False
-        if transaction.view.finished is not None:  # its last node ended it, and the playbook ended after that
-            owner.release(transaction, controller)
-        return True
+        if not members.has_open(transaction, controller, run):
+            return None
+        shared = members.shared(transaction.owner)
+        # A run whose last node ended it, and whose playbook ended after that. A member leaves its hosts in any case.
+        if shared or transaction.view.finished is not None:
+            members.release(transaction, controller)
+        return shared
 
     try:
-        if not ledger.store.exists() or not ledger.transact(left):
+        shared = ledger.transact(left) if ledger.store.exists() else None
+        if shared is None:
             return []
-        doc = publish.refresh(ledger, True, textfile_dir=textfile_dir, ended=True)
+        # Other members may continue.
+        over = not shared or not ledger.controllers()[1]
+        doc = publish.refresh(ledger, True, textfile_dir=textfile_dir, ended=over or None)
     except store.StoreError:
         return []  # the next run, or gpufleet.lifecycle.report, reports it
     if doc is None:

@@ -404,14 +404,21 @@ def summary(doc, path):
     )
 
 
-def blame(doc, hosts, gone, host, verdict):
+def blame(doc, hosts, gone, host, verdict, part=None):
     """Return {host: message} for the HOSTS that have to fail at the end of a run.
+
+    PART are the hosts of this controller, if others work on the rollout too (None: it has all of them). Then the run
+    fails for its own nodes alone.
 
     VERDICT is the message about the whole rollout, HOST the host of the task. Nodes without problems do not fail: the
     controller fails with the verdict. GONE are hosts that have left the play, failed or unreachable, and set Ansible's
     exit status already. If nothing else makes the playbook fail, HOST does.
     """
     if doc["verdict"] == "complete":
+        return {}
+    if part is not None and all(
+        node["state"] in ("done", "skipped") for name, node in doc["nodes"].items() if name in part
+    ):
         return {}
     mine = {name: node for name, node in doc["nodes"].items() if name in hosts and node["in_run"]}
     found = {

@@ -275,7 +275,8 @@ class Fleet:
             return sum(line.partition(" ")[0] == name and line.rpartition(" : ")[2] == task for line in lines)
         return 0
 
-    def inventory(self):
+    def inventory(self, only=None):
+        """The inventory; ONLY: of these nodes and no others, as a slice of a job has it."""
         hosts = {
             name: {
                 **self.variables.get(name, {}),
@@ -285,7 +286,7 @@ class Fleet:
                 "ansible_async_dir": str(self.nodes / name / "async"),
                 "gpu_node_upgrade_state_dir": str(self.nodes / name / "state"),
             }
-            for name in self.names
+            for name in (self.names if only is None else only)
         }
         variables = {
             "gpufleet_artifact_dir": str(self.artifacts),
@@ -301,7 +302,7 @@ class Fleet:
             "nvidia_driver_poll": 1,
             "rollout_version": NEW,
         }
-        path = self.directory / "inventory.json"
+        path = self.directory / ("inventory%s.json" % "".join("-" + name for name in only or []))
         path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 
@@ -346,7 +347,7 @@ class Fleet:
         own = self.directory / (name + ".yml")
         return own if own.exists() else self.collection / "playbooks" / (name + ".yml")
 
-    def start(self, playbook, *arguments, stdin=subprocess.DEVNULL, **extra):
+    def start(self, playbook, *arguments, stdin=subprocess.DEVNULL, only=None, **extra):
         environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
         environment.update(
             ANSIBLE_COLLECTIONS_PATH=str(self.collections),
@@ -375,7 +376,7 @@ class Fleet:
             "ansible",
             "playbook",
             "-i",
-            str(self.inventory()),
+            str(self.inventory(only)),
             str(self.playbook(playbook)),
         ]
         for key, value in extra.items():
@@ -405,8 +406,8 @@ class Fleet:
         print(output)
         return output
 
-    def run(self, playbook, *arguments, **extra):
-        process = self.start(playbook, *arguments, **extra)
+    def run(self, playbook, *arguments, only=None, **extra):
+        process = self.start(playbook, *arguments, only=only, **extra)
         try:
             process.wait(timeout=1800)
         finally:

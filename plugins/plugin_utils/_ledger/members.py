@@ -1,0 +1,221 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controllers that work on one rollout together, its members.
+
+A plan that was made for several controllers belongs to none of them. Each joins it with the hosts of its own inventory,
+and has a lease by the clock of the database, which its heartbeat extends. A member whose lease has run out, or whose
+process is visibly gone, is dead: another one may join with its hosts, which ends its part, so that it is refused at
+its next step. As long as no other has joined with its hosts, a member whose lease ran out, such as while the database
+was away, extends it and continues.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import typing as t
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner as owners
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+
+# Four heartbeats may be missed.
+LEASE_S = owners.FRESH_S
+
+
+@dataclasses.dataclass
+class Member:
+    member: str  # its id
+    run: str  # of the plan that it joined
+    owner: t.Dict[str, t.Any]  # the identity of its controller
+    hosts: t.List[str]  # those of its inventory that are in the plan
+    joined: str
+    heartbeat: str
+    until: str  # the end of its lease
+    ended: t.Optional[str] = None
+    why: str = ""  # how its part ended
+
+
+def shared(record):
+    """Return True if the plan was made for several controllers. RECORD: the owner's record of a rollout."""
+    return bool(record) and bool(record.get("shared"))
+
+
+def unowned(run, now):
+    """Return the owner's record of a plan for several controllers."""
+    text = state.timestamp(now)
+    return {"owner": {}, "run": run, "time": text, "heartbeat": text, "shared": True}
+
+
+def lives(member, now, proc="/proc"):
+    """Return True if the member still works on the rollout. A process that is visible counts more than its lease."""
+    if member.ended:
+        return False
+    seen = owners.liveness(member.owner, proc, member.heartbeat, now)
+    return seen == "alive" or seen != "dead" and state.timestamp(now) < member.until
+
+
+def record_of(member):
+    """Return the member in the form of an owner's record."""
+    return {"owner": member.owner, "run": member.run, "time": member.joined, "heartbeat": member.heartbeat}
+
+
+def living(transaction, now=None):
+    """Return the living members of the transaction's rollout."""
+    now = now or transaction.clock()
+    return [member for member in transaction.members() if lives(member, now)]
+
+
+def found(transaction, identity):
+    """Return this controller's member, the one that joined last; None if it never joined this plan."""
+    mine = [member for member in transaction.members() if owners.same(member.owner, identity)]
+    return max(mine, key=lambda member: (member.ended is None, member.joined)) if mine else None
+
+
+def hosts(transaction, identity):
+    """Return the hosts of this controller's part, a frozenset; None if the rollout has one controller, for all."""
+    if not shared(transaction.owner):
+        return None
+    member = found(transaction, identity)
+    return frozenset(member.hosts if member else ())
+
+
+def present(transaction, identity, hosts_of_play):
+    """Return the hosts that a controller still has in its play: HOSTS_OF_PLAY of this one, those of other members.
+
+    None if HOSTS_OF_PLAY is None.
+    """
+    if hosts_of_play is None or not shared(transaction.owner):
+        return hosts_of_play
+    mine = found(transaction, identity)
+    others = [member for member in living(transaction) if mine is None or member.member != mine.member]
+    return set(hosts_of_play).union(*[member.hosts for member in others])
+
+
+def _extended(member, now):
+    return dataclasses.replace(
+        member,
+        heartbeat=state.timestamp(now),
+        until=state.timestamp(now + datetime.timedelta(seconds=LEASE_S)),
+    )
+
+
+def require(transaction, rollout_id, identity, now=None):
+    """Return the run that this controller owns or is a member of, and record its heartbeat; refuse any other one."""
+    if not shared(transaction.owner):
+        return owners.require(transaction, rollout_id, identity, now)
+    now = now or transaction.clock()
+    member = found(transaction, identity)
+    if member is None:
+        raise owners.OwnerError(
+            "This run is no member of rollout %s: the plan was made again, or it never joined. Run the playbook again, "
+            "with rollout_join=true and rollout_id=%s." % (rollout_id, rollout_id)
+        )
+    if member.ended:
+        raise owners.OwnerError(
+            "This run is no longer a member of rollout %s: %s. It may not continue with its nodes. Run the playbook "
+            "again." % (rollout_id, member.why)
+        )
+    if owners.age(member.heartbeat, now) >= owners.HEARTBEAT_S:
+        transaction.put_member(_extended(member, now))
+    return member.run
+
+
+def record_heartbeat(transaction, identity, run, now=None):
+    """Record a heartbeat of this controller; False if the run no longer belongs to it, or its part has ended."""
+    if not shared(transaction.owner):
+        return owners.record_heartbeat(transaction, identity, run, now)
+    member = found(transaction, identity)
+    if member is None or member.ended or member.run != run:
+        return False
+    transaction.put_member(_extended(member, now or transaction.clock()))
+    return True
+
+
+def has_open(transaction, identity, run):
+    """Return True if this run belongs to this controller, or a part of it, and was not ended."""
+    record = transaction.owner
+    if record is None or record["run"] != run or transaction.view.run != run:
+        return False
+    if not shared(record):
+        return owners.same(record["owner"], identity) and not record.get("ended")
+    member = found(transaction, identity)
+    return member is not None and not member.ended
+
+
+def end(transaction, member, why, now=None):
+    """Record that the part of a member has ended."""
+    ended = state.timestamp(now or transaction.clock())
+    transaction.put_member(dataclasses.replace(member, ended=ended, why=why))
+
+
+def release(transaction, identity, now=None):
+    """Record that the run of this controller, or its part of it, has ended."""
+    if not shared(transaction.owner):
+        owners.release(transaction, identity, now)
+        return
+    member = found(transaction, identity)
+    if member is not None and not member.ended:
+        end(transaction, member, "its playbook had ended", now)
+
+
+def join(transaction, member_id, names, identity, now):
+    """Make this controller a member with the hosts NAMES. Refuse hosts of a living member; end the parts of dead ones.
+
+    Returns the member.
+    """
+    text = state.timestamp(now)
+    for other in transaction.members():
+        common = sorted(set(other.hosts) & set(names))
+        if other.ended or not common:
+            continue
+        if lives(other, now):
+            raise owners.OwnerError(
+                "%s in rollout %s already, as %s of a job that is running: %s, since %s, with its last heartbeat %s "
+                "ago. Nothing was started. Wait for it, or end it first. A job that is gone gives its hosts free %d s "
+                "after its last heartbeat."
+                % (
+                    "%s is" % common[0] if len(common) == 1 else "%s are" % owners.listed(common),
+                    transaction.view.rollout_id,
+                    "a host" if len(common) == 1 else "hosts",
+                    owners.describe(other.owner),
+                    other.joined,
+                    owners.since(owners.age(other.heartbeat, now)),
+                    LEASE_S,
+                )
+            )
+        end(
+            transaction,
+            other,
+            "its lease had run out, and %s joined with %s at %s" % (owners.describe(identity), common[0], text),
+            now,
+        )
+    until = state.timestamp(now + datetime.timedelta(seconds=LEASE_S))
+    member = Member(member_id, transaction.owner["run"], identity, sorted(names), text, text, until)
+    transaction.put_member(member)
+    return member
+
+
+def described(members, now):
+    """Return a line for each member: who it is, its hosts, and how it stands."""
+    lines = []
+    for member in sorted(members, key=lambda one: one.joined):
+        if member.ended:
+            stands = "ended at %s: %s" % (member.ended, member.why)
+        elif lives(member, now):
+            stands = "last heartbeat %s ago" % owners.since(owners.age(member.heartbeat, now))
+        else:
+            stands = "dead: its last heartbeat was at %s, and its process is gone or its lease has run out" % (
+                member.heartbeat
+            )
+        lines.append(
+            "member %s since %s, with %d host%s: %s"
+            % (
+                owners.describe(member.owner),
+                member.joined,
+                len(member.hosts),
+                "" if len(member.hosts) == 1 else "s",
+                stands,
+            )
+        )
+    return lines

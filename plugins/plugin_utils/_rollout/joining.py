@@ -1,0 +1,138 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a controller may join, and what it takes over from the plan: the nodes of its own inventory. Pure."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import natural
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Plan
+
+DIGITS = 8  # of a digest, at least
+# Limits that are not compared: the sizes of waves, which several controllers cannot have, and what is computed.
+NOT_COMPARED = ("waves", "fleet", "approved")
+# Variables whose names are not those of their limits.
+NAMES = {"holds": "rollout_hold_queries"}
+
+
+def refuse(rollout_id, view, shared, digest, given):
+    """Refuse what cannot be joined.
+
+    SHARED: the plan was made for several controllers. DIGEST: the first letters of the digest of the plan that is to be
+    joined; empty for any. GIVEN: the limits of this run that were set, without defaults.
+    """
+    if view.run is None:
+        raise PlanError(
+            "There is no plan of rollout %s to join in this ledger. Run gpufleet.lifecycle.plan with all nodes first, "
+            "and give its rollout_id and rollout_ledger here. Nothing was changed." % rollout_id
+        )
+    if not shared:
+        raise PlanError(
+            "The plan of rollout %s was made for one controller, by gpufleet.lifecycle.upgrade; expected a plan of "
+            "gpufleet.lifecycle.plan. Leave out rollout_join, or make the plan with that playbook once the run has "
+            "ended. Nothing was changed." % rollout_id
+        )
+    if view.finished is not None:
+        raise PlanError(
+            "Rollout %s ended at %s, and cannot be joined any more. For the nodes that are left, run "
+            "gpufleet.lifecycle.plan again. Nothing was changed." % (rollout_id, view.finished)
+        )
+    wanted = digest.strip().lower()
+    if wanted and (len(wanted) < DIGITS or not view.sha256.startswith(wanted)):
+        raise PlanError(
+            "rollout_approve is %s; expected %s or more of its letters, the digest of the plan that rollout %s follows. "
+            "It was planned again, or another plan was approved. Nothing was changed."
+            % (digest, view.sha256[:12], rollout_id)
+        )
+    differ(view, given)
+
+
+def differ(view, given):
+    """Refuse limits that differ from the plan's. Shares such as 10% are shares of all nodes of the plan."""
+    policy = {key: view.changed[key]["was"] if key in view.changed else value for key, value in view.policy.items()}
+    compared = {key: value for key, value in given.items() if key not in NOT_COMPARED}
+    # Of a limit that was not given, the plan's counts: some have another one for their default.
+    kept = {key: policy[key] for key in limits.DEFAULTS if key in policy}
+    complete = limits.complete(dict(kept, **compared), policy["fleet"])
+    for key in sorted(compared):
+        if complete[key] != policy.get(key):
+            raise PlanError(
+                "%s is %s, and the plan of rollout %s has %s. The limits of a plan hold for every controller that "
+                "joins it. Give the plan's here or, where it has a default, leave the variable out. To change a limit "
+                "for all of them, use rollout_control with rollout_verb=set_budget. Nothing was changed."
+                % (NAMES.get(key, "rollout_" + key), given[key], view.rollout_id, policy.get(key))
+            )
+
+
+def entry_of(probe, node, planned):
+    """Return the entry of one node of the plan as it is found now; None if it stays as it is in the ledger.
+
+    NODE: its state in the ledger; in flight, the controller that worked on it is dead. PLANNED: its entry in the plan.
+    """
+    lost = node.state == "lost" and state.unproven(node)
+    if not (lost or node.state == "pending" or node.state in state.IN_FLIGHT):
+        return None
+    layout = dict(node.layout) or None
+    entry = entries.entry_of(
+        probe, node.to_version, node, True, layout, bool(planned.get("install", True)) if layout else True
+    )
+    if node.state == "pending" and entry["state"] == "pending":
+        return None
+    return dict(entry, domains=dict(node.domains))
+
+
+def part(view, planned, probes):
+    """Return (plan of this controller's nodes, the entries that the ledger has to take over).
+
+    PLANNED: the event of the plan. PROBES: the nodes of this controller as they are now.
+    """
+    nodes, changed = {}, {}
+    for probe in sorted(probes, key=lambda one: natural(one.name)):
+        node, before = view.nodes.get(probe.name), planned["nodes"].get(probe.name)
+        if node is None or before is None:
+            continue
+        entry = entry_of(probe, node, before)
+        if entry is not None:
+            changed[probe.name] = entry
+        nodes[probe.name] = dict(before, state=node.state, reason=node.reason, **(entry or {}))
+    going = [name for name, node in nodes.items() if node["state"] == "pending" or node.get(keys.ORPHANED)]
+    order = sorted(going, key=lambda name: _place(view.nodes.get(name)))
+    return Plan(view.target, order, nodes, dict(view.policy), view.sha256), changed
+
+
+def _place(node):
+    return (node.position is None, node.position or 0, natural(node.name))
+
+
+def lines(made, rollout_id, total, left_out):
+    """Return what a controller joins, as lines to print.
+
+    TOTAL: the number of nodes of the plan. LEFT_OUT: hosts of the controller that are not in the plan.
+    """
+    found = [
+        "Rollout %s: joined with %d of %d nodes to %s, %d of which are to be upgraded here (plan %s)"
+        % (rollout_id, len(made.nodes), total, made.target, len(made.order), made.sha256[:12])
+    ]
+    for number, name in enumerate(made.order, start=1):
+        node = made.nodes[name]
+        found.append(
+            "  %d. %s%s%s"
+            % (
+                number,
+                name,
+                ", was in flight when its controller died" if node.get(keys.ORPHANED) else "",
+                ", canary" if node.get("canary") else "",
+            )
+        )
+    for name, node in made.nodes.items():
+        if name not in made.order:
+            found.append("  left out: %s, %s%s" % (name, node["state"], ", " + node["reason"] if node["reason"] else ""))
+    if left_out:
+        found.append(
+            "  not in the plan: %s; to include %s, run gpufleet.lifecycle.plan again"
+            % (limits.listed(sorted(left_out, key=natural)), "it" if len(left_out) == 1 else "them")
+        )
+    return found

@@ -94,9 +94,7 @@ def present(transaction, identity, hosts_of_play):
 
 def _extended(member, now):
     return dataclasses.replace(
-        member,
-        heartbeat=state.timestamp(now),
-        until=state.timestamp(now + datetime.timedelta(seconds=LEASE_S)),
+        member, heartbeat=state.timestamp(now), until=state.timestamp(now + datetime.timedelta(seconds=LEASE_S))
     )
 
 

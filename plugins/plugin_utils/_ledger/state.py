@@ -309,10 +309,7 @@ def _examined(name, planned, old, time, position):
             node.state, node.reason = (
                 "down",
                 "lost after a change%s%s"
-                % (
-                    ", in step %s" % old.steps[-1].name if old.steps else "",
-                    ": " + old.reason if old.reason else "",
-                ),
+                % (", in step %s" % old.steps[-1].name if old.steps else "", ": " + old.reason if old.reason else ""),
             )
     return node
 
@@ -408,6 +405,18 @@ def _end(view, node, event):
         node.signature = event.get("signature") or node.signature
 
 
+def _finish(view, event):
+    view.finished = event["time"]
+
+
+def _hold(view, event):
+    view.held, view.held_reason = list(event["names"]), event["reason"]
+
+
+# The events of the whole rollout, or of several nodes.
+OF_ROLLOUT = {"end": _finish, "control": _control, "join": _join, "hold": _hold}
+
+
 def apply(view, event):
     """Apply one event to the view, and return the view."""
     kind = event["event"]
@@ -416,17 +425,8 @@ def apply(view, event):
         return view
     if event.get("run") != view.run:
         return view  # an event of a run that another controller took over
-    if kind == "end":
-        view.finished = event["time"]
-        return view
-    if kind == "control":
-        _control(view, event)
-        return view
-    if kind == "join":
-        _join(view, event)
-        return view
-    if kind == "hold":
-        view.held, view.held_reason = list(event["names"]), event["reason"]
+    if kind in OF_ROLLOUT:
+        OF_ROLLOUT[kind](view, event)
         return view
     node = view.nodes.get(event.get("node"))
     if node is None:

@@ -28,9 +28,9 @@ except ImportError:  # refused when a ledger is opened, with the next step
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock, keys
 
-# Version 2 added the table of members, and to the table of nodes the column of failure domains, which version 1 got with
-# an entry of its own in the meta table (PLACED). A ledger of version 1 can be read; the first transaction that writes
-# to it makes it one of version 2. One column and one table need no migration library on every controller.
+# Version 2 added the table of members, and to the table of nodes the column of failure domains, which version 1 got
+# with an entry of its own in the meta table (PLACED). A ledger of version 1 can be read; the first transaction that
+# writes to it makes it one of version 2. One column and one table need no migration library on every controller.
 SCHEMA_VERSION, BEFORE = "2", "1"
 PATIENCE_S = 120.0
 # Errors of SQLite for which a retry does not help.
@@ -44,8 +44,8 @@ BROKEN = (
 )
 PEEKS = "gpufleet_peeks"
 NO_RIGHT = "42501"  # insufficient_privilege, Appendix A of PostgreSQL's documentation
-# The entry of the meta table for a ledger whose table of nodes has the column of failure domains. Rows of before stay as
-# they are: for a row without failure domains, those in its body count.
+# The entry of the meta table for a ledger of version 1 whose table of nodes has the column of failure domains. Its rows
+# stay as they are: for a row without failure domains, those in its body count.
 PLACED = "node_domains"
 PLACE_INDEX = "gpufleet_node_place"
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
@@ -288,8 +288,8 @@ class Store:
         found = dict(connection.execute(sa.select(meta.c.name, meta.c.value)).all())
         if found.get("schema_version") not in (SCHEMA_VERSION, BEFORE):
             raise StoreError(
-                "The ledger %s has schema version %s; expected %s or %s. Use the version of the collection that created "
-                "it, or another ledger." % (self.shown, found.get("schema_version"), BEFORE, SCHEMA_VERSION)
+                "The ledger %s has schema version %s; expected %s or %s. Use the version of the collection that "
+                "created it, or another ledger." % (self.shown, found.get("schema_version"), BEFORE, SCHEMA_VERSION)
             )
         self.has_members = found["schema_version"] == SCHEMA_VERSION
         self.placed = self.has_members or PLACED in found
@@ -314,7 +314,7 @@ class Store:
         self.placed = self.has_members = True
 
     def now(self, connection):
-        """Return the time, aware, of the clock that all controllers share: the database's; of a file, this machine's."""
+        """Return the time, aware, of the clock that all controllers share: the database's, or this machine's."""
         if self.sqlite:
             return datetime.datetime.now(datetime.timezone.utc)
         # clock_timestamp() also moves within a transaction, which may have waited for its lock.

@@ -43,9 +43,8 @@ def refuse(rollout_id, view, shared, digest, given):
     wanted = digest.strip().lower()
     if wanted and (len(wanted) < DIGITS or not view.sha256.startswith(wanted)):
         raise PlanError(
-            "rollout_approve is %s; expected %s or more of its letters, the digest of the plan that rollout %s follows. "
-            "It was planned again, or another plan was approved. Nothing was changed."
-            % (digest, view.sha256[:12], rollout_id)
+            "rollout_approve is %s; expected %s or more of it, the digest of the plan that rollout %s follows. It was "
+            "planned again, or another plan was approved. Nothing was changed." % (digest, view.sha256[:12], rollout_id)
         )
     differ(view, given)
 
@@ -97,7 +96,7 @@ def part(view, planned, probes):
         entry = entry_of(probe, node, before)
         if entry is not None:
             changed[probe.name] = entry
-        nodes[probe.name] = dict(before, state=node.state, reason=node.reason, **(entry or {}))
+        nodes[probe.name] = dict(before, **{"state": node.state, "reason": node.reason, **(entry or {})})
     going = [name for name, node in nodes.items() if node["state"] == "pending" or node.get(keys.ORPHANED)]
     order = sorted(going, key=lambda name: _place(view.nodes.get(name)))
     return Plan(view.target, order, nodes, dict(view.policy), view.sha256), changed
@@ -129,7 +128,9 @@ def lines(made, rollout_id, total, left_out):
         )
     for name, node in made.nodes.items():
         if name not in made.order:
-            found.append("  left out: %s, %s%s" % (name, node["state"], ", " + node["reason"] if node["reason"] else ""))
+            found.append(
+                "  left out: %s, %s%s" % (name, node["state"], ", " + node["reason"] if node["reason"] else "")
+            )
     if left_out:
         found.append(
             "  not in the plan: %s; to include %s, run gpufleet.lifecycle.plan again"

@@ -7,8 +7,6 @@ directory of its own for its files, and the ledger in PostgreSQL.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import re
 import signal
 import time
@@ -39,9 +37,7 @@ class Several:
 
     def join(self, who, only, *arguments, **extra):
         extra.setdefault("rollout_id", ROLLOUT)
-        return self.fleet.start(
-            "upgrade", *arguments, only=only, **self.arguments(who, rollout_join=True, **extra)
-        )
+        return self.fleet.start("upgrade", *arguments, only=only, **self.arguments(who, rollout_join=True, **extra))
 
     def end(self, process):
         """Wait for a job; (its exit status, what it said)."""
@@ -87,7 +83,9 @@ def test_two_jobs_work_on_one_plan_within_one_budget(several):
     assert planned.rc == 0 and several.fleet.touched() == []
     digest = re.search(r"\(plan ([0-9a-f]+)\)", planned.output).group(1)
     first = several.join("one", SLICES[0], rollout_approve=digest)
-    wait_for(lambda: "canaries go first, and no running job has a1" in (several.fleet.directory / "output1").read_text())
+    wait_for(
+        lambda: "canaries go first, and no running job has a1" in (several.fleet.directory / "output1").read_text()
+    )
     assert several.fleet.touched() == []
     rc, output = several.joined("canary", [CANARY], rollout_approve=digest)
     assert rc == 0, output
@@ -97,3 +95,83 @@ def test_two_jobs_work_on_one_plan_within_one_budget(several):
     assert several.most_down() == 2
     assert [several.fleet.read(name)["log"].count("installed " + NEW) for name in NAMES] == [1] * 7
     assert several.report().rc == 0
+
+
+def test_a_job_that_is_killed_stops_no_other_and_takes_its_nodes_up_again(several):
+    fleet = several.fleet
+    assert several.plan(rollout_max_down=4).rc == 0
+    fleet.change("a2", waits_in_install=True)
+    first = several.join("one", SLICES[0])
+    wait_for(lambda: "waits" in fleet.read("a2")["log"])
+    beside = several.joined("again", SLICES[0])
+    assert beside[0] == 2 and "has its last heartbeat" not in beside[1]
+    assert "hosts of a job that is running" in beside[1], beside[1]
+    first.send_signal(signal.SIGKILL)
+    assert several.end(first)[0] != 0
+    # The slot of its node stays taken, and no other takes the node for lost.
+    rc, output = several.joined("two", SLICES[1])
+    assert rc == 0, output
+    states = several.states()
+    assert states["a2"] == "down" and [states[name] for name in SLICES[1]] == ["done"] * 3
+    assert several.most_down() <= 4
+    unfinished = several.report()
+    assert unfinished.rc == 2, "the report is of the whole"
+    fleet.change("a2", waits_in_install=False)
+    rc, output = several.joined("one", SLICES[0])
+    assert rc == 0, output
+    assert several.states() == dict(dict.fromkeys(NAMES, "done"), a1="pending")
+    rc, output = several.joined("canary", [CANARY])
+    assert rc == 0, output
+    assert several.report().rc == 0
+    assert [fleet.read(name)["log"].count("installed " + NEW) for name in NAMES] == [1] * 7
+
+
+def test_a_failure_in_one_job_stops_all_of_them_and_each_speaks_of_its_own_nodes(several):
+    fleet = several.fleet
+    fleet.change("a2", sick_with=[NEW])
+    assert several.plan(rollout_max_down=1).rc == 0
+    fleet.change("a1", waits_in_install=True)
+    first = several.join("one", [CANARY])
+    wait_for(lambda: "waits" in fleet.read("a1")["log"])
+    second = several.join("two", SLICES[0])
+    fleet.change("a1", waits_in_install=False)
+    assert several.end(first)[0] == 0, "all of its nodes are done"
+    rc, output = several.end(second)
+    assert rc == 2 and "the failure budget of 1 is spent by a2" in output
+    rc, output = several.joined("three", SLICES[1])
+    assert rc == 2 and fleet.touched() == ["a1", "a2"]
+    states = several.states()
+    assert (states["a1"], states["a2"]) == ("done", "rolled_back") and set(states.values()) == {
+        "done",
+        "rolled_back",
+        "pending",
+    }
+    running = fleet.run(
+        "rollout_control", rollout_id=ROLLOUT, rollout_verb="end", rollout_reason="x", **several.arguments("x")
+    )
+    assert running.rc == 0 and several.ledger().view().finished
+    ended = several.joined("three", SLICES[1])
+    assert ended[0] == 2 and "cannot be joined any more" in ended[1]
+
+
+def test_what_cannot_be_joined_is_refused_with_nothing_touched(several):
+    fleet = several.fleet
+
+    def refused(words, only=SLICES[0], *arguments, **extra):
+        rc, output = several.joined("one", only, *arguments, **extra)
+        assert rc == 2 and words in output, output
+        assert fleet.touched() == []
+
+    for ledger_url in ("", "sqlite:///%s" % (fleet.directory / "ledger.sqlite")):
+        file = fleet.run("plan", rollout_ledger=ledger_url)
+        assert file.rc == 2 and "expected a database in PostgreSQL" in file.output
+    refused("There is no plan of rollout upgrade-2.0.1 to join")
+    refused("rollout_join needs rollout_id", rollout_id="")
+    assert several.plan(rollout_mode="waves").rc == 2
+    assert several.plan("--check").rc == 0 and several.ledger().view().run is None
+    assert several.plan("--limit", "a1,a2,a3,a4", rollout_max_down="50%").rc == 0
+    refused("expected ", rollout_approve="0123456789ab")
+    refused("rollout_max_down is 1, and the plan of rollout upgrade-2.0.1 has 2", rollout_max_down=1)
+    refused("rollout_failure_budget is 3", rollout_failure_budget=3)
+    refused("which overrides the plan's version", nvidia_driver_version="3.0.1")
+    assert several.plan().rc == 2, "not within its limit"

@@ -1,0 +1,231 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What making a plan and joining one have in common: the nodes as they were found, and what is refused of them."""
+
+from __future__ import annotations
+
+import os
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, domains, plan, probes, proof
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import watcher
+
+
+def agree(given, made):
+    """Refuse a version of the command line that differs from the plan: the role would install it instead."""
+    others = {
+        name: node["to"] for name, node in made.nodes.items() if node["to"] != given and node.get("install", True)
+    }
+    if given and others:
+        name = min(others)
+        raise plan.PlanError(
+            "nvidia_driver_version is %s on the command line (-e), which overrides the plan's version of %s; expected "
+            "%s. Remove it there, and set the version of all nodes with rollout_version. Nothing was changed."
+            % (given, name, others[name])
+        )
+
+
+class PlanningAction(RolloutAction):
+    """The base of rollout_plan."""
+
+    @staticmethod
+    def require_checked(arguments):
+        """Refuse a run whose variables were not checked, or whose nodes would be changed without tickets."""
+        if not arguments["checked"]:
+            raise plan.PlanError(
+                "The variables of the nodes were not checked. Run the whole playbook, without --start-at-task, --tags "
+                "or --skip-tags. Nothing was changed."
+            )
+        if arguments["role_mode"] != "ledger":
+            raise plan.PlanError(
+                "gpu_node_upgrade_rollout_mode is %r; expected ledger in a rollout, since nodes would be changed "
+                "without tickets and without a record. Remove the variable, or use the role itself for a single node. "
+                "Nothing was "
+                "changed." % (arguments["role_mode"],)
+            )
+
+    @staticmethod
+    def claims_found(arguments):
+        """Return {node: the claim that is on it}; refuse names that cannot be nodes."""
+        for name in arguments["audits"]:
+            check_node(name)
+        markers = arguments["markers"] or {}
+        return {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
+
+    def looked(self, ledger, arguments, task_vars, found, peers, lacks, undo):
+        """Return the nodes of this run as they were found."""
+        places = domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
+        markers = arguments["markers"] or {}
+        unproven = dict(self.unproven(ledger, list(arguments["audits"])), **self.held_elsewhere(ledger, found))
+        return [
+            probes.probe(
+                name,
+                audit,
+                markers.get(name),
+                places.get(name, {}),
+                probes.beside((arguments["health"] or {}).get(name), peers),
+                unproven.get(name, ""),
+                lacks.get(name, ""),
+                None if undo else arguments["layout_looks"].get(name),
+            )
+            for name, audit in arguments["audits"].items()
+        ]
+
+    @staticmethod
+    def several(ledger, arguments):
+        """Refuse what several controllers cannot have: a file for their ledger, and waves."""
+        if ledger.store.sqlite:
+            raise plan.PlanError(
+                "%s needs a ledger that several controllers can use, and this one is %s; expected a database in "
+                "PostgreSQL. Set rollout_ledger, such as postgresql+psycopg://user@host/database. Nothing was changed."
+                % ("rollout_join" if arguments["join"] else "gpufleet.lifecycle.plan", ledger.shown)
+            )
+        if arguments["mode"] == "waves":
+            raise plan.PlanError(
+                "rollout_mode is waves; expected window for a rollout of several controllers, since a wave would wait "
+                "for nodes of jobs that have not started. Nothing was changed."
+            )
+
+    def answer(self, ledger, made, run, peers, lines, refused):
+        """Print the plan, and return the result of the task."""
+        for line in lines:
+            self.say(line)
+        result = {
+            "rollout_id": ledger.rollout_id,
+            "run": run,
+            "target": made.target,
+            "order": made.order,
+            "canaries": made.canaries,
+            "nodes": made.nodes,
+            "peers": peers,
+            "sha256": made.sha256,
+            "approved": made.policy["approved"] != "",
+            "directory": ledger.directory,
+            "lines": lines,
+        }
+        if refused:  # the result has the plan too
+            result.update(failed=True, msg=refused)
+        return result
+
+    @staticmethod
+    def job(arguments, task_vars):
+        """Return the AWX job of this run, empty outside AWX; refuse one whose ledger or files would be lost with it."""
+        running = _awx.job(arguments["job"] or {})
+        if running:
+            database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
+            nodes = task_vars.get("hostvars") or {}
+            places = {name: _awx.artifact_host(nodes[name] if name in nodes else {}) for name in arguments["audits"]}
+            why = _awx.refusal(running, database.sqlite, database.shown, places)
+            if why:
+                raise plan.PlanError(why)
+        return running
+
+    @staticmethod
+    def watch(ledger, controller, run, textfile_dir):
+        """Start the process that writes heartbeats, and closes the report if the playbook cannot."""
+        try:
+            watcher.start(ledger, controller, run, textfile_dir or "")
+        except OSError as exc:
+            display.warning(
+                "The watcher of rollout %s could not be started (%s): if the playbook is interrupted, its report is "
+                "not closed, and during a task of more than %d s other controllers may consider this one dead."
+                % (ledger.rollout_id, exc, owner.FRESH_S)
+            )
+
+    @staticmethod
+    def unproven(ledger, names):
+        """Return for each node the other rollout of this ledger that changed it last and has not proven it."""
+        others = ledger.elsewhere(names)
+        wanted = {node.name for dummy, node in others}
+        mine = (
+            ledger.look(
+                lambda view: {name: node for name in wanted for node in [view.nodes.get(name)] if node is not None}
+            )
+            if others
+            else {}
+        )
+        return proof.unproven_elsewhere(mine, others)
+
+    @staticmethod
+    def held_elsewhere(ledger, found):
+        """Return for each node the other rollout, of any ledger, that is in its claim and not finished with it.
+
+        FOUND: {node: its claim}.
+        """
+        held = {name: one for name, one in found.items() if one}
+
+        def question(transaction):
+            known = {name: transaction.ledger_id == one["ledger"] for name, one in held.items()}
+            return {
+                name: one["rollout_id"]
+                for name, one in held.items()
+                if not known[name]
+                or (
+                    one["rollout_id"] != ledger.rollout_id
+                    and transaction.state_elsewhere(one["rollout_id"], name) not in claims.SETTLED
+                )
+            }
+
+        answer = ledger.rehearse(question) if held else {}
+        return {name: one["rollout_id"] for name, one in held.items()} if answer is None else answer
+
+    @staticmethod
+    def place(directory):
+        """Refuse a directory that cannot be created, in check mode too."""
+        there = os.path.abspath(os.path.expanduser(directory))
+        while not os.path.lexists(there):
+            there = os.path.dirname(there)
+        if not os.path.isdir(there):
+            raise plan.PlanError(
+                "gpufleet_artifact_dir is %s, and %s is not a directory. Set another one. Nothing was changed."
+                % (directory, there)
+            )
+
+    @staticmethod
+    def claimed(transaction, ledger, made, arguments, undo, found):
+        """Return {node: the claim of another rollout that this one replaces}; refuse nodes that belong to another one.
+
+        FOUND: {node: its claim}.
+        """
+        refused, over = {}, {}
+        for name in made.order:
+            one = found.get(name)
+            if not one:
+                continue
+            before = transaction.view.nodes.get(name) if transaction else None
+            answer = claims.admits(
+                one,
+                transaction.ledger_id if transaction else None,
+                ledger.rollout_id,
+                before.attempt if before else 0,
+                transaction.state_elsewhere(one["rollout_id"], name) if transaction else None,
+                name in arguments["abandon"],
+                undo.rollout_id if undo else "",
+            )
+            if answer.why:
+                refused[name] = answer.why
+            elif answer.over:
+                over[name] = one
+        if refused:
+            raise owner.OwnerError(claims.refusal(refused, found))
+        return over
+
+    @staticmethod
+    def enough_forks(policy, count, task_vars):
+        """Refuse fewer forks than nodes in flight, since each holds one.
+
+        If no node drains ahead of its slot, draining nodes are among the max_down ones.
+        """
+        forks = int(task_vars.get("ansible_forks") or 0)
+        down, draining = policy["max_down"], policy["max_draining"]
+        needed = min(count, down + (draining if draining > down else 0))
+        if forks and forks < needed:
+            raise plan.PlanError(
+                "rollout_max_down is %d%s, and this run has %d forks. Every node in flight holds one. Run it with "
+                "--forks %d or more. Nothing was changed."
+                % (down, " and rollout_max_draining %d" % draining if draining > down else "", forks, needed)
+            )

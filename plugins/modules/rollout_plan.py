@@ -18,7 +18,7 @@ description:
     domain (and wave) idle nodes go first (C(load) in RV(nodes)). RV(sha256) does not depend on the load.
   - Refuses to start while another controller runs the same rollout, or one that shares a node with it, and if another
     rollout was interrupted with one of the nodes in flight.
-  - Runs once for all nodes, on the controller. The nodes are not contacted.
+  - Runs once for all nodes, on the controller.
 attributes:
   check_mode:
     support: full
@@ -34,6 +34,7 @@ extends_documentation_fragment:
   - gpufleet.lifecycle._attributes.telling
   - gpufleet.lifecycle._attributes.holding
   - gpufleet.lifecycle._awx_job
+  - gpufleet.lifecycle._several_controllers
 author:
   - gpufleet contributors (@gpufleet)
 options:
@@ -238,20 +239,6 @@ options:
     description: Take over from a controller that is not visible. Refused if it wrote in the last two minutes.
     type: bool
     default: false
-  hand_over:
-    description:
-      - Make the plan for several controllers. It belongs to none of them, and each joins it with O(join).
-      - Needs a ledger in PostgreSQL, and O(mode=window).
-    type: bool
-    default: false
-  join:
-    description:
-      - Join the plan of O(rollout_id) with the hosts of O(audits) instead of making one. Limits and versions that are
-        given are compared with the plan's.
-      - The run becomes a member of the rollout, with a lease of two minutes that its heartbeats extend. A host of
-        another living member is refused. Nodes that a dead one left in flight are taken over.
-    type: bool
-    default: false
 seealso:
   - module: gpufleet.lifecycle.rollout_gate
   - module: gpufleet.lifecycle.rollout_step
@@ -281,7 +268,7 @@ rollout_id:
   returned: success
   type: str
 run:
-  description: The id of this run of the rollout; null in check mode. With O(join) that of the plan.
+  description: The id of this run of the rollout; null in check mode.
   returned: success
   type: str
 target:
@@ -322,11 +309,7 @@ directory:
   description: The directory of the rollout's report.
   returned: success
   type: str
-lines:
-  description: The plan as it was printed.
-  returned: success
-  type: list
-  elements: str
+lines: {description: The plan as it was printed., returned: success, type: list, elements: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule

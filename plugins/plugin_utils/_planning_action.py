@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What making a plan and joining one have in common: the nodes as they were found, and what is refused of them."""
+"""The base of the action that makes a plan or joins one: the nodes as they were found, and refusals."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, members, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER
@@ -174,7 +174,7 @@ def test_a_node_in_flight_of_a_dead_member_is_taken_up_with_its_steps_and_place(
         transaction.append("step", run="run1", node="a1", step="install", detail="")
 
     ledger.transact(work)
-    entry = {"state": "pending", "suspect": True, "from": "1", "to": "2"}
+    entry = {"state": "pending", keys.ORPHANED: True, "from": "1", "to": "2"}
     ledger.transact(lambda transaction: transaction.append("join", run="run1", nodes={"a1": entry}, approved=False))
     view = ledger.view()
     node = view.nodes.get("a1")

@@ -1,0 +1,178 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Random histories of several controllers: they join, die, return, and their late tasks still ask. No budget breaks."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, joining, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
+
+hypothesis = pytest.importorskip(
+    "hypothesis", reason="ansible-test's environment has none; the plain pytest run has it"
+)
+strategies = hypothesis.strategies
+
+NAMES = ["n%d" % number for number in range(9)]
+# As AWX cuts an inventory in three, and in two when it is started again otherwise.
+CUTS = [NAMES[0::3], NAMES[1::3], NAMES[2::3], NAMES[0::2], NAMES[1::2]]
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
+# The states in which a node may end in this way.
+ENDS = {"done": state.NOT_SERVING, "failed": state.NOT_SERVING, "pending": ("draining",)}
+TIME = "2026-01-01T00:01:00.000Z"
+
+
+class Model:
+    """A rollout in memory with the methods of a transaction, and its controllers, living and dead."""
+
+    def __init__(self, policy):
+        self.view = view_of(dict.fromkeys(NAMES, "pending"), domains={n: {"rack": n[-1]} for n in NAMES})
+        self.view.policy = limits.complete(policy, len(NAMES))
+        for node in self.view.nodes.everything():
+            node.from_version, node.to_version = "1.0", "2.0"
+        self.owner, self.now, self._members = members.unowned("r", START), START, {}
+        self.plan = {"nodes": {name: {"state": "pending", "from": "1.0", "to": "2.0"} for name in NAMES}}
+        self.jobs = []  # (identity, hosts, alive) of every job that ever joined
+
+    def clock(self):
+        return self.now
+
+    def members(self):
+        return list(self._members.values())
+
+    def put_member(self, member):
+        self._members[member.member] = member
+
+    def job_of(self, name):
+        """The job that has the node in its play: the newest that lives."""
+        found = [job for job in self.jobs if name in job["hosts"] and job["alive"]]
+        return found[-1] if found else None
+
+    def join(self, hosts):
+        number = len(self.jobs)
+        who = {"host": "c%d" % number, "boot_id": "b%d" % number, "pid_namespace": "p", "pid": 7, "started": 1}
+        living = {name for job in self.jobs if job["alive"] for name in job["hosts"]}
+        try:
+            members.join(self, "m%d" % number, hosts, who, self.now)
+        except owner.OwnerError:
+            return False
+        assert not living & set(hosts), "a host was taken from a job that lives"
+        probes = [Probe(name, version="1.0", reachable=True) for name in hosts]
+        changed = joining.part(self.view, self.plan, probes)[1]
+        event = {"event": "join", "run": "r", "time": TIME, "nodes": changed, "approved": False}
+        state.apply(self.view, event)
+        self.jobs.append({"who": who, "hosts": hosts, "alive": True})
+        return True
+
+    def later(self):
+        """A minute passes, with the heartbeats of those that live."""
+        self.now += datetime.timedelta(seconds=60)
+        for job in self.jobs:
+            if job["alive"]:
+                assert members.record_heartbeat(self, job["who"], "r")
+
+    def ask(self, job, name, phase):
+        """What rollout_gate does in its transaction."""
+        members.require(self, "x", job["who"])
+        mine = members.hosts(self, job["who"])
+        assert gate.vanished(self.view, job["hosts"], mine) == [], "no node is lost for another job"
+        present = members.present(self, job["who"], job["hosts"])
+        decision = gate.decide(self.view, phase, name, present, self.now, shared=True)
+        if decision.answer == "go":
+            state.apply(self.view, grant(name, phase))
+        return decision.answer
+
+    def end(self, name, ended):
+        state.apply(self.view, {"event": "state", "run": "r", "node": name, "time": TIME, "state": ended})
+
+    def move(self, move, number):
+        if move == "join":
+            self.join(CUTS[number])
+        elif move == "die" and number < len(self.jobs):
+            self.jobs[number]["alive"] = False
+        elif move == "later":
+            self.later()
+        elif move in ENDS:
+            self.ended(NAMES[number], move)
+        elif move in ("drain", "down") and self.job_of(NAMES[number]):
+            self.ask(self.job_of(NAMES[number]), NAMES[number], move)
+        elif move == "late task" and self.job_of(NAMES[number]):
+            self.refuse_late_tasks(NAMES[number])
+
+    def ended(self, name, ended):
+        """The job that has the node ends its way, from the drain back or after it was down."""
+        node, job = self.view.nodes.get(name), self.job_of(name)
+        if job and node.state in ENDS[ended] and not node.orphaned:
+            members.require(self, "x", job["who"])
+            self.end(name, ended)
+
+    def refuse_late_tasks(self, name):
+        """A task of a dead job whose node another one has is refused before it writes anything."""
+        for job in self.jobs:
+            if not job["alive"] and name in job["hosts"]:
+                with pytest.raises(owner.OwnerError):
+                    self.ask(job, name, "down")
+
+    def start_all_again(self):
+        for job in self.jobs:
+            job["alive"] = False
+        for dummy in range(3):
+            self.later()
+        assert all(self.join(hosts) for hosts in CUTS[:3])
+
+    def take(self, name):
+        """Take a node all the way, as far as the gate lets it."""
+        job = self.job_of(name)
+        answer = self.ask(job, name, "drain")
+        if answer == "go" and self.view.nodes.get(name).state == "draining":
+            answer = self.ask(job, name, "down")
+            if answer != "go":
+                self.end(name, "pending")
+        if answer == "go":
+            self.check()
+            self.end(name, "done")
+
+    def check(self):
+        down = self.view.nodes.having(*(state.NOT_SERVING + state.OUT_OF_SERVICE))
+        assert len(down) <= self.view.policy["max_down"]
+
+
+@hypothesis.given(
+    policy=strategies.fixed_dictionaries(
+        {
+            "max_down": strategies.integers(1, 4),
+            "failure_budget": strategies.integers(1, 5),
+            "common_cause": strategies.just(0),
+        }
+    ),
+    moves=strategies.lists(
+        strategies.one_of(
+            strategies.tuples(strategies.just("join"), strategies.integers(0, len(CUTS) - 1)),
+            strategies.tuples(strategies.just("die"), strategies.integers(0, 5)),
+            strategies.tuples(strategies.just("later"), strategies.just(0)),
+            strategies.tuples(strategies.sampled_from(["drain", "down", "down"]), strategies.integers(0, 8)),
+            strategies.tuples(strategies.sampled_from(["done", "failed", "pending"]), strategies.integers(0, 8)),
+            strategies.tuples(strategies.just("late task"), strategies.integers(0, 8)),
+        ),
+        max_size=120,
+    ),
+)
+def test_no_history_of_several_controllers_breaks_a_budget(policy, moves):
+    model = Model(policy)
+    for move, number in moves:
+        model.move(move, number)
+        model.check()
+    # However it went: all jobs end, each slice is started once more, and no node stays behind.
+    model.start_all_again()
+    for dummy in range(60):
+        for name in NAMES:
+            model.take(name)
+    left = model.view.nodes.having("pending", *state.IN_FLIGHT)
+    spent = limits.spent(model.view.policy, model.view.nodes.having(*state.FAILED), model.view.attempted)
+    assert all(node.state == "pending" for node in left) and (not left or spent)

@@ -14,7 +14,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
@@ -152,3 +152,33 @@ def test_limits_that_no_gate_could_read_are_refused_and_those_it_can_read_are_ke
         "was": 1,
         "now": 2,
     }
+
+
+def shared(ledger):
+    planned(ledger, owner.identify(os.getpid()))
+    ledger.transact(lambda transaction: transaction.hold(members.unowned("run1", transaction.clock())))
+
+
+def test_a_rollout_of_several_controllers_is_ended_once_none_of_them_works_on_it(ledger):
+    shared(ledger)
+    here = owner.identify(os.getpid())
+    ledger.transact(lambda transaction: members.join(transaction, "m", ["a"], here, transaction.clock()))
+    refused = say(ledger, "end")
+    assert refused["failed"] and "1 running job" in refused["msg"] and ledger.view().finished is None
+    status = say(ledger, "status")
+    assert len(status["members"]) == 1 and status["members"][0] in status["lines"]
+    ledger.transact(lambda transaction: members.release(transaction, here))
+    assert say(ledger, "end", check=True)["changed"] and ledger.view().finished is None
+    assert say(ledger, "end")["changed"] and ledger.view().finished
+    assert [event["event"] for event in ledger.events()][-2:] == ["control", "end"]
+    again = say(ledger, "end")
+    assert again["failed"] and "already" in again["msg"]
+
+
+@pytest.mark.parametrize(("several", "verb"), [(True, "break_lock"), (False, "end")])
+def test_a_request_that_is_for_the_other_kind_of_rollout_is_refused(ledger, several, verb):
+    (shared if several else lambda found: planned(found, UNSEEN, 900))(ledger)
+    before = ledger.events()
+    result = say(ledger, verb)
+    assert result["failed"] and "several controllers" in result["msg"] or "gpufleet.lifecycle.plan" in result["msg"]
+    assert ledger.events() == before

@@ -154,7 +154,7 @@ class Model:
     moves=strategies.lists(
         strategies.one_of(
             strategies.tuples(strategies.just("join"), strategies.integers(0, len(CUTS) - 1)),
-            strategies.tuples(strategies.just("die"), strategies.integers(0, 5)),
+            strategies.tuples(strategies.just("die"), strategies.integers(0, 3)),
             strategies.tuples(strategies.just("later"), strategies.just(0)),
             strategies.tuples(strategies.sampled_from(["drain", "down", "down"]), strategies.integers(0, 8)),
             strategies.tuples(strategies.sampled_from(["done", "failed", "pending"]), strategies.integers(0, 8)),
@@ -163,8 +163,31 @@ class Model:
         max_size=120,
     ),
 )
+# A job dies with a node down, and another one with its hosts takes it up, while a task of the first is still on its
+# way, and the two others are at work.
+@hypothesis.example(
+    policy={"max_down": 3, "failure_budget": 2, "common_cause": 0},
+    moves=[
+        *[(phase, number) for number in (0, 1, 2) for phase in ("drain", "down")],
+        ("die", 0),
+        *[("later", 0)] * 3,
+        ("join", 0),
+        ("late task", 0),
+        ("done", 1),
+        ("drain", 0),
+        ("failed", 0),
+    ],
+)
+# Started again in two slices instead of three.
+@hypothesis.example(
+    policy={"max_down": 2, "failure_budget": 5, "common_cause": 0},
+    moves=[("drain", 4), ("down", 4), *[("die", number) for number in (0, 1, 2)], *[("later", 0)] * 3]
+    + [("join", 3), ("join", 4), ("late task", 4), ("drain", 4), ("drain", 0), ("down", 0), ("done", 4)],
+)
 def test_no_history_of_several_controllers_breaks_a_budget(policy, moves):
     model = Model(policy)
+    for hosts in CUTS[:3]:
+        model.join(hosts)
     for move, number in moves:
         model.move(move, number)
         model.check()

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import closer, watcher
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
@@ -178,3 +178,28 @@ def test_without_a_reader_nothing_is_raised():
     os.close(read)
     closer.speak(write, ["x"])
     os.close(write)
+
+
+def test_the_part_of_a_job_that_was_killed_ends_and_the_rollout_of_the_others_goes_on(ledger, playbook):
+    here = owner.identify(playbook.pid)
+    other = dict(here, host="elsewhere", pid_namespace="pid:[1]", boot_id="other")
+
+    def several(transaction):
+        now = transaction.clock()
+        transaction.hold(members.unowned("run1", now))
+        members.join(transaction, "m1", ["a1"], here, now)
+        members.join(transaction, "m2", ["b1"], other, now)
+
+    ledger.transact(several)
+    end(playbook)
+    lines = closer.close(ledger, "run1", here)
+    assert verdict(ledger) == "running" and any("run the same command again" in line for line in lines)
+    found = ledger.rehearse(lambda transaction: {one.member: one.ended for one in transaction.members()})
+    assert found["m1"] and not found["m2"]
+    assert ledger.view().finished is None and ledger.view().nodes.get("a1").state == "down"
+    assert closer.close(ledger, "run1", here) == [], "once"
+    ledger.transact(lambda transaction: members.release(transaction, other))
+    ledger.transact(several)
+    ledger.transact(lambda transaction: members.release(transaction, other))
+    closer.close(ledger, "run1", here)
+    assert verdict(ledger) == "incomplete"

@@ -342,6 +342,14 @@ class TestBlame:
         found = report.blame(document()[0], hosts, gone, "a1", "all")
         assert set(found) == set(expected) and all(found[name].startswith(expected[name]) for name in expected)
 
+    @pytest.mark.parametrize(
+        ("part", "expected"),
+        [({"a1"}, []), ({"a1", "b1"}, ["b1", "localhost"]), ({"b2"}, ["localhost"]), (set(), []), ({"x9"}, [])],
+    )
+    def test_a_controller_with_a_part_of_the_nodes_fails_for_these_alone(self, part, expected):
+        hosts = ["localhost"] + sorted(part)
+        assert sorted(report.blame(document()[0], hosts, [], "localhost", "all", part)) == expected
+
     def test_no_host_fails_for_a_complete_rollout(self):
         doc = document(again(Story("a1", "b1", failure_budget=9).fails("a1").end(), ["b1"]).done("b1").end())[0]
         assert report.blame(doc, ["localhost", "a1", "b1"], [], "localhost", "all") == {}

@@ -24,6 +24,7 @@ VERBS = {
     "retry": "to be tried again",
     "set_budget": "limits changed",
     "break_lock": "lock broken",
+    "end": "ended",
 }
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a controller may join, and what it takes over of its nodes."""
+"""The part of a plan that a controller takes over when it joins, and the refusals."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Random histories of several controllers: they join, die, return, and their late tasks still ask. No budget breaks."""
+"""Random histories of several controllers: they join, die and return, and late tasks of dead ones still ask."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
 
+# Runs on main only: it computes what becomes of a rollout in memory, and asks for no process of another place.
 hypothesis = pytest.importorskip(
     "hypothesis", reason="ansible-test's environment has none; the plain pytest run has it"
 )
@@ -78,7 +79,7 @@ class Model:
                 assert members.record_heartbeat(self, job["who"], "r")
 
     def ask(self, job, name, phase):
-        """What rollout_gate does in its transaction."""
+        """Ask for a grant, as rollout_gate does in its transaction."""
         members.require(self, "x", job["who"])
         mine = members.hosts(self, job["who"])
         assert gate.vanished(self.view, job["hosts"], mine) == [], "no node is lost for another job"

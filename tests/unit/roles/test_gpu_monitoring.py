@@ -45,12 +45,7 @@ class Fleet:
         self.base = base
         self.hosts = {}
         (base / "play.yml").write_text(PLAY, encoding="utf-8")
-        where = collection.place(base / "collections")
-        for name in ("galaxy.yml", "meta", "playbooks", "roles"):
-            collection.link(ROOT / name, where / name)
-        for source in (ROOT / "plugins").glob("*/*"):
-            collection.link(source, where / source.relative_to(ROOT))
-        simulated_node.with_kept(where)
+        simulated_node.whole_collection(collection.place(base / "collections"))
 
     def host(self, name, **variables):
         place = self.base / name

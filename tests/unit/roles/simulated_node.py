@@ -54,10 +54,19 @@ def with_kept(where):
         collection.link(HERE / "stub" / name, where / name)
 
 
+def whole_collection(where):
+    """The checkout as a collection in WHERE, with what with_kept gives."""
+    for name in ("galaxy.yml", "meta", "playbooks", "roles"):
+        collection.link(ROOT / name, where / name)
+    for source in (ROOT / "plugins").glob("*/*"):
+        collection.link(source, where / source.relative_to(ROOT))
+    with_kept(where)
+
+
 def environment(base, kept_in, own_modules=()):
     """The environment of a run of Ansible with the collection in BASE, which has what with_kept gives."""
     # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
-    (base / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\n")
+    (base / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\ninject_facts_as_vars = False\n")
     return dict(
         os.environ,
         ANSIBLE_LOCALHOST_WARNING="0",

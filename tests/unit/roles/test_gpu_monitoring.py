@@ -17,7 +17,9 @@ import yaml
 
 pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._monitoring import servers
+from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 
 # One ansible-core: what differs between them is in the plugins that the role asks, and in copy and uri.
 # Runs on main only: three whole runs of a role that calls no part of Ansible of its own, but for a lookup and a filter.
@@ -43,6 +45,7 @@ class Fleet:
         self.base = base
         self.hosts = {}
         (base / "play.yml").write_text(PLAY, encoding="utf-8")
+        simulated_node.whole_collection(collection.place(base / "collections"))
 
     def host(self, name, **variables):
         place = self.base / name
@@ -70,16 +73,6 @@ class Fleet:
         }
         (self.base / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
         ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        collections = subprocess.run(
-            [str(ROOT / "tests/tools/collections.sh")], stdout=subprocess.PIPE, universal_newlines=True, check=True
-        ).stdout.strip()
-        environment = dict(
-            os.environ,
-            ANSIBLE_COLLECTIONS_PATH=collections,
-            ANSIBLE_NOCOLOR="1",
-            ANSIBLE_PIPELINING="1",
-            ANSIBLE_HOME=str(self.base / "home"),
-        )
         done = subprocess.run(
             [
                 sys.executable,
@@ -87,7 +80,7 @@ class Fleet:
                 "-i",
                 str(self.base / "hosts.yml"),
                 "-c",
-                "local",
+                simulated_node.CONNECTION,
                 play or str(self.base / "play.yml"),
                 "-e",
                 json.dumps({"ansible_python_interpreter": sys.executable}),
@@ -97,7 +90,8 @@ class Fleet:
             stderr=subprocess.STDOUT,
             universal_newlines=True,
             check=False,
-            env=environment,
+            env=simulated_node.environment(self.base, simulated_node.kept("gpu_monitoring")),
+            cwd=str(self.base),
         )
         recap = {
             name: (int(changed), int(failed))

@@ -20,6 +20,7 @@ pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
+from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import test_nvidia_repository_course as course
 
 # Runs on main only: apt and dpkg are the machine's own, and other roles call Ansible's modules for them on each core.
@@ -74,19 +75,11 @@ class Node(course.Node):
             "local",
         ]
         command += [str(self.base / "play.yml"), "-e", json.dumps(variables), *options]
-        environment = dict(
-            os.environ,
-            ANSIBLE_LOCALHOST_WARNING="0",
-            ANSIBLE_NOCOLOR="1",
-            ANSIBLE_HOME=str(self.base / "home"),
-            ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
-            ANSIBLE_REMOTE_TEMP=str(self.base / "remote"),
-        )
         return course.Result(
             subprocess.run(
                 command,
                 cwd=str(course.ROOT),
-                env=environment,
+                env=simulated_node.environment(self.base, simulated_node.kept("nvidia_dcgm")),
                 capture_output=True,
                 text=True,
                 timeout=900,

@@ -21,8 +21,10 @@ import pytest
 pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
+from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NAMESPACE = ["unshare", "--mount", "--propagation", "private"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
@@ -71,6 +73,7 @@ class Node:
 
     def __init__(self, base, system):
         self.base, self.system = base, system
+        simulated_node.whole_collection(collection.place(base / "collections"))
         for place in PLACES:
             (self.path(place)).mkdir(parents=True)
         shutil.rmtree(str(self.path("/etc")))
@@ -149,19 +152,11 @@ class Node:
         )
         variables["ansible_python_interpreter"] = sys.executable
         command += ["-e", json.dumps(variables)]
-        environment = dict(
-            os.environ,
-            ANSIBLE_LOCALHOST_WARNING="0",
-            ANSIBLE_NOCOLOR="1",
-            ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
-            ANSIBLE_REMOTE_TEMP=str(self.base / "remote"),
-            ANSIBLE_HOME=str(self.base / "home"),
-        )
         return Result(
             subprocess.run(
                 command,
                 cwd=str(ROOT),
-                env=environment,
+                env=simulated_node.environment(self.base, simulated_node.kept("nvidia_repository")),
                 capture_output=True,
                 text=True,
                 timeout=900,

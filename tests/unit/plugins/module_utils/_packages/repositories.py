@@ -9,9 +9,14 @@ A tool that is missing fails the test and says which package has it: ``make setu
 
 from __future__ import annotations
 
+import atexit
 import copy
 import dataclasses
+import functools
+import json
 import os
+import pathlib
+import select
 import shutil
 import subprocess
 import tempfile
@@ -44,16 +49,26 @@ ENVIRONMENT = {
 ROOT_OF_ITS_OWN = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
 
 
-def call(argv, ok=(0,), **options):
-    assert shutil.which(argv[0], path=ENVIRONMENT["PATH"]), (
-        "%s is not on this machine: install package %s (tests/tools/host-packages.txt)"
-        % (argv[0], TOOLS.get(argv[0], argv[0]))
+LIMIT_S = 1800
+
+
+def tool(name):
+    """The path of a program of this machine."""
+    path = shutil.which(name, path=ENVIRONMENT["PATH"])
+    assert path, "%s is not on this machine: install package %s (tests/tools/host-packages.txt)" % (
+        name,
+        TOOLS.get(name, name),
     )
+    return path
+
+
+def call(argv, ok=(0,), **options):
+    tool(argv[0])
     done = subprocess.run(
         argv,
         capture_output=True,
         text=True,
-        timeout=1800,
+        timeout=LIMIT_S,
         check=False,
         env=ENVIRONMENT,
         stdin=subprocess.DEVNULL,
@@ -289,6 +304,46 @@ def advisory(packages):
     return ADVISORY % "\n".join(lines)
 
 
+class DnfServer:
+    """The process that runs the machine's dnf for the tests (dnf_server.py)."""
+
+    def __init__(self):
+        with open(tool("dnf"), encoding="utf-8") as stream:
+            python = stream.readline()[2:].split()
+        self.process = subprocess.Popen(
+            ROOT_OF_ITS_OWN + python + [str(pathlib.Path(__file__).with_name("dnf_server.py"))],
+            env=ENVIRONMENT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            universal_newlines=True,
+        )
+
+    def close(self):
+        self.process.kill()
+        self.process.communicate()
+
+    def run(self, arguments):
+        """(exit status, output, errors) of one command."""
+        with tempfile.NamedTemporaryFile("r", encoding="utf-8") as out, tempfile.NamedTemporaryFile(
+            "r", encoding="utf-8"
+        ) as err:
+            request = {"arguments": arguments, "stdout": out.name, "stderr": err.name}
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            if not select.select([self.process.stdout], [], [], LIMIT_S)[0]:
+                self.close()
+                raise subprocess.TimeoutExpired(["dnf"] + arguments, LIMIT_S, out.read(), err.read())
+            return int(self.process.stdout.readline()), out.read(), err.read()
+
+
+@functools.lru_cache(maxsize=None)
+def dnf_server():
+    """Started once, by the first test that needs it."""
+    server = DnfServer()
+    atexit.register(server.close)
+    return server
+
+
 class DnfRoot(Root):
     """A root directory for dnf, with one repository; it is a runner for :class:`_packages.dnf.Dnf` too."""
 
@@ -350,7 +405,7 @@ class DnfRoot(Root):
         assert argv[0] == "dnf", argv
         if self.broken and "-y" in argv and "module" not in argv:
             return self.with_a_broken_package(argv)
-        return call(ROOT_OF_ITS_OWN + ["dnf"] + self.options() + argv[1:], ok=None)
+        return dnf_server().run(self.options() + argv[1:])
 
     def with_a_broken_package(self, argv):
         """A package whose archive is damaged since the index was made."""
@@ -358,7 +413,7 @@ class DnfRoot(Root):
         content = archive.read_bytes()
         archive.write_bytes(content[: len(content) // 2])
         try:
-            return call(ROOT_OF_ITS_OWN + ["dnf"] + self.options() + argv[1:], ok=None)
+            return dnf_server().run(self.options() + argv[1:])
         finally:
             archive.write_bytes(content)
 

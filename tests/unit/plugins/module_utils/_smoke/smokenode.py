@@ -19,7 +19,8 @@ PLUGINS = pathlib.Path(smoke_run.__file__).resolve().parents[2]
 CODE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from module_utils._smoke import run
+from module_utils._smoke import run, tests
+tests.WARM_S = json.loads(sys.argv[3]) or tests.WARM_S
 options = json.loads(sys.argv[2])
 try:
     document, snapshot = run.take(runner=lambda argv, timeout: (127, "", ""), **options)
@@ -42,14 +43,18 @@ def library(node):
     return str(node.root / "usr/local/lib/libcuda.so.1")
 
 
-def test(node, environment=None, **options):
-    """(document, snapshot) of the node's test; ENVIRONMENT is added to the process's."""
+def test(node, environment=None, warm_s=1e-9, **options):
+    """(document, snapshot) of the node's test; ENVIRONMENT is added to the process's.
+
+    A simulated GPU has no idle clocks to leave: it is warmed up by one run of the work, or for as long as a real one
+    with a WARM_S of None.
+    """
     options.setdefault("library_path", library(node))
     options.setdefault("stuck_file", str(node.root / "stuck"))
     variables = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
     variables.update(environment or {})
     done = subprocess.run(
-        [sys.executable, "-c", CODE, str(PLUGINS), json.dumps(options)],
+        [sys.executable, "-c", CODE, str(PLUGINS), json.dumps(options), json.dumps(warm_s)],
         env=variables,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -67,7 +67,7 @@ def test_a_drivers_own_library_has_these_functions_and_the_simulator_its_words(n
 
 def test_a_healthy_node_at_the_shortest_level(node):
     begun = time.monotonic()
-    document, snapshot = smokenode.test(node)
+    document, snapshot = smokenode.test(node, warm_s=None)
     assert time.monotonic() - begun < 300
     assert (document["schema"], document["level"], document["status"], document["simulated"]) == (
         "gpufleet.smoke/1",
@@ -88,6 +88,17 @@ def test_a_healthy_node_at_the_shortest_level(node):
                 assert 0.8 * RATES[name] < test["median"] <= RATES[name] and test["mad"] < 0.005 * test["median"]
             else:
                 assert test["samples"] == [0] * 5 and test["unit"] == "errors"
+
+
+def test_a_rate_is_taken_of_a_gpu_that_was_busy_before(monkeypatch):
+    """By its own clock, which says 0.1 s for each run of the work."""
+    monkeypatch.setattr(tests.time, "monotonic", lambda: 0.0)
+    runs = []
+    trial = tests.Trial(
+        None, tests.LEVELS["t0"], lambda: (None, None), lambda work: runs.append(work) or 0.1, "device_copy"
+    )
+    trial.timed("work", 1e9)
+    assert trial.result["samples"] == [10.0] * 5 and len(runs) == 3 + 5
 
 
 def test_the_longer_level_multiplies_matrices_and_takes_more_memory(node):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import shutil
 import stat
 import subprocess
 import sys
@@ -44,12 +45,11 @@ class Run:
         return {name: node["verdict"] for name, node in self.report["nodes"].items()}
 
 
-@pytest.fixture
-def precheck(tmp_path):
-    """precheck(results by node, *arguments, **variables): a run of the real playbook with a stub in place of
+def player(base):
+    """player(base)(results by node, *arguments, **variables): a run of the real playbook with a stub in place of
     gpu_health.
     """
-    collection = tmp_path / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
+    collection = base / "collections" / "ansible_collections" / "gpufleet" / "lifecycle"
     for name in (
         "galaxy.yml",
         "meta",
@@ -71,28 +71,29 @@ def precheck(tmp_path):
         target.symlink_to(source)
 
     def running(results, *arguments, others=(), **variables):
-        answers = tmp_path / "results"
+        answers = base / "results"
         answers.mkdir(exist_ok=True)
         for old in answers.iterdir():
             old.unlink()
         for name, result in results.items():
             (answers / (name + ".json")).write_text(json.dumps(result))
         hosts = {name: {"ansible_connection": "local", "ansible_become": False} for name in results}
-        inventory = tmp_path / "inventory.json"
+        inventory = base / "inventory.json"
         inventory.write_text(
             json.dumps({"all": {"hosts": {name: {} for name in others}, "children": {"gpu_nodes": {"hosts": hosts}}}})
         )
-        (tmp_path / "empty.cfg").write_text("")
+        # Its main process looks for results every millisecond otherwise.
+        (base / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\n")
         environment = {key: text for key, text in os.environ.items() if not key.startswith("ANSIBLE_")}
         environment.update(
-            ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "collections"),
-            ANSIBLE_CONFIG=str(tmp_path / "empty.cfg"),
+            ANSIBLE_COLLECTIONS_PATH=str(base / "collections"),
+            ANSIBLE_CONFIG=str(base / "ansible.cfg"),
             ANSIBLE_NOCOLOR="true",
             ANSIBLE_LOCALHOST_WARNING="false",
             ANSIBLE_INVENTORY_UNPARSED_WARNING="false",
             ANSIBLE_CALLBACKS_ENABLED="gpufleet.lifecycle.host_tasks",
             GPUFLEET_STUB_RESULTS=str(answers),
-            HOME=str(tmp_path),
+            HOME=str(base),
             PYTHONDONTWRITEBYTECODE="1",
         )
         command = [
@@ -117,9 +118,20 @@ def precheck(tmp_path):
             check=False,
         )
         print(done.stdout)
-        return Run(done.returncode, done.stdout, answers, tmp_path / ".gpufleet" / "precheck")
+        return Run(done.returncode, done.stdout, answers, base / ".gpufleet" / "precheck")
 
     return running
+
+
+@pytest.fixture
+def precheck(tmp_path):
+    return player(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run over the whole fleet, beside a host that is no node; no test changes what it left."""
+    return player(tmp_path_factory.mktemp("whole"))(fleet(), others=["cpu-1"])
 
 
 def fleet():
@@ -135,8 +147,8 @@ def fleet():
 VERDICTS = {"gpu-a-1": "pass", "gpu-a-2": "fail", "gpu-a-3": "unknown", "gpu-a-4": "unknown", "gpu-a-5": "unknown"}
 
 
-def test_every_node_is_in_the_report_and_the_bad_ones_fail(precheck):
-    run = precheck(fleet())
+def test_every_node_is_in_the_report_and_the_bad_ones_fail(whole):
+    run = whole
     assert run.rc == 2
     assert run.verdicts == VERDICTS
     assert list(run.report)[:2] == ["verdict", "schema"] and run.report["verdict"] == "fail"
@@ -157,8 +169,8 @@ def test_every_node_is_in_the_report_and_the_bad_ones_fail(precheck):
     assert {stat.S_IMODE(path.stat().st_mode) for path in run.reports.iterdir()} == {0o600}
 
 
-def test_the_run_ends_with_the_table_and_the_paths(precheck):
-    run = precheck(fleet())
+def test_the_run_ends_with_the_table_and_the_paths(whole):
+    run = whole
     end = run.output[run.output.index("TASK [Write the report about all nodes]") : run.output.index("PLAY RECAP")]
     assert run.output.rindex("FAILED!") < run.output.index(end), "nothing stands between the table and the recap"
     for name, verdict in VERDICTS.items():
@@ -170,9 +182,9 @@ def test_the_run_ends_with_the_table_and_the_paths(precheck):
     assert len(end.splitlines()) < 20
 
 
-def test_at_most_three_tasks_a_node(precheck):
+def test_at_most_three_tasks_a_node(whole):
     """Every task that is started on a host counts, whatever becomes of it."""
-    run = precheck(fleet(), others=["cpu-1"])
+    run = whole
     assert {name for name in run.started if name.startswith("gpu")} == set(VERDICTS)
     counts = {name: len(tasks) for name, tasks in run.started.items()}
     # The first one has what is done once for all: the look at the variables, the comparison of the nodes, and the
@@ -253,9 +265,9 @@ def test_limit_looks_at_those_nodes_alone(precheck):
     assert set(run.started) == {"gpu-a-1"}
 
 
-def test_a_limited_run_leaves_what_is_known_of_other_nodes_alone(precheck):
-    first = precheck(fleet())
-    before = {path.name: path.read_bytes() for path in first.reports.iterdir()}
+def test_a_limited_run_leaves_what_is_known_of_other_nodes_alone(precheck, whole, tmp_path):
+    before = {path.name: path.read_bytes() for path in whole.reports.iterdir()}
+    shutil.copytree(str(whole.reports), str(tmp_path / ".gpufleet" / "precheck"))
     run = precheck(fleet(), "--limit", "gpu-a-1")
     assert run.rc == 0 and {path.name: path.read_bytes() for path in run.reports.iterdir() if path.is_file()} == before
     own = run.reports / "limited"
@@ -280,14 +292,13 @@ def test_an_empty_list_of_nodes_fails(precheck, pattern):
     assert "No host of the inventory matches " + pattern in run.output
 
 
-def test_check_mode_and_one_fork_do_the_same(precheck):
-    first = precheck(fleet())
-    page = (first.reports / "report.md").read_text().splitlines()[4:]
+def test_check_mode_and_one_fork_do_the_same(precheck, whole):
+    page = (whole.reports / "report.md").read_text().splitlines()[4:]
     for arguments in (("--check",), ("--forks", "1")):
-        (first.reports / "report.json").unlink()
         run = precheck(fleet(), *arguments)
         assert (run.rc, run.verdicts) == (2, VERDICTS)
         assert (run.reports / "report.md").read_text().splitlines()[4:] == page
+        shutil.rmtree(str(run.reports))
 
 
 def test_starting_in_the_middle_passes_no_node(precheck):

@@ -228,6 +228,7 @@ class ActionModule(RolloutAction):
         def decide(transaction):
             view = owned_view(transaction, ledger, controller)
             now = datetime.datetime.now(datetime.timezone.utc)
+            members.record_gone(transaction, controller, present)
             mine = members.hosts(transaction, controller)
             lost = gate.vanished(view, present, mine) if present is not None else []
             for other in lost:

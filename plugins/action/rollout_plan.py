@@ -228,6 +228,7 @@ class ActionModule(PlanningAction):
         """
 
         def claim(transaction):
+            self.require_alone(transaction, arguments)
             owner.claim(
                 transaction,
                 ledger.rollout_id,
@@ -261,6 +262,7 @@ class ActionModule(PlanningAction):
     def record(cls, transaction, ledger, run, make, identity, arguments, undo, found, peers):
         """Claim the rollout and record the plan."""
         _controller.require()
+        cls.require_alone(transaction, arguments)
         owner.claim(
             transaction,
             ledger.rollout_id,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, domains, plan, probes, proof
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
@@ -74,6 +74,17 @@ class PlanningAction(RolloutAction):
             )
             for name, audit in arguments["audits"].items()
         ]
+
+    @staticmethod
+    def require_alone(transaction, arguments):
+        """Refuse to replace a plan for several controllers by one for this run, which may have a part of its nodes."""
+        view = transaction.view
+        if members.shared(transaction.owner) and view.finished is None and not arguments["hand_over"]:
+            raise owner.OwnerError(
+                "Rollout %s was planned for several controllers at %s, and has not ended. Join it with "
+                "rollout_join=true, or end it first (rollout_control with rollout_verb=end). Nothing was changed."
+                % (view.rollout_id, view.started)
+            )
 
     @staticmethod
     def several(ledger, arguments):

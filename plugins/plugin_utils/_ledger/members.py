@@ -34,6 +34,7 @@ class Member:
     until: str  # the end of its lease
     ended: t.Optional[str] = None
     why: str = ""  # how its part ended
+    gone: t.List[str] = dataclasses.field(default_factory=list)  # hosts that have left its play
 
 
 def shared(record):
@@ -89,7 +90,15 @@ def present(transaction, identity, hosts_of_play):
         return hosts_of_play
     mine = found(transaction, identity)
     others = [member for member in living(transaction) if mine is None or member.member != mine.member]
-    return set(hosts_of_play).union(*[member.hosts for member in others])
+    return set(hosts_of_play).union(*[set(member.hosts) - set(member.gone) for member in others])
+
+
+def record_gone(transaction, identity, hosts_of_play):
+    """Record which hosts have left the play of this controller, so that no node of another one waits for them."""
+    member = found(transaction, identity) if shared(transaction.owner) and hosts_of_play is not None else None
+    gone = sorted(set(member.hosts) - set(hosts_of_play)) if member else None
+    if member and gone != member.gone:
+        transaction.put_member(dataclasses.replace(member, gone=gone))
 
 
 def _extended(member, now):

@@ -19,7 +19,9 @@ def read(collection_root, *paths):
 
 
 def test_the_playbook_reads_what_it_lets_pass(collection_root):
-    text = read(collection_root, "playbooks/plan.yml", "playbooks/upgrade.yml", "roles/gpu_node_upgrade/defaults/main.yml")
+    text = read(
+        collection_root, "playbooks/plan.yml", "playbooks/upgrade.yml", "roles/gpu_node_upgrade/defaults/main.yml"
+    )
     used = set(re.findall(r"(?<![\w.])(rollout_\w+) \| default", text))
     assert used == set(_variables.ROLLOUT)
 

@@ -174,3 +174,20 @@ def test_what_cannot_be_joined_is_refused_with_nothing_touched(several):
     refused("rollout_max_down is 1, and the plan of rollout upgrade-2.0.1 has 2", rollout_max_down=1)
     refused("rollout_failure_budget is 3", rollout_failure_budget=3)
     refused("which overrides the plan's version", nvidia_driver_version="3.0.1")
+    for arguments in ((), ("--check",)):
+        alone = fleet.run("upgrade", *arguments, **several.arguments("alone"))
+        assert alone.rc == 2 and "was planned for several controllers" in alone.output
+    assert fleet.touched() == []
+
+
+def test_a_slice_without_nodes_of_the_plan_ends_well_and_check_mode_joins_nothing(several):
+    assert several.plan("--limit", "a1,a2").rc == 0
+    for who, only in (("none", []), ("other", ["a5"])):
+        rc, output = several.joined(who, only)
+        assert rc == 0, output
+    assert "not in the plan: a5" in output
+    before = several.ledger().controllers()[2]
+    rc, output = several.joined("check", ["a1", "a5"], "--check")
+    assert rc == 0 and "1. a1" in output and "a1 would go through" in output, output
+    assert several.ledger().controllers()[2] == before and len(before) == 1
+    assert several.fleet.touched() == [] and several.states() == {"a1": "pending", "a2": "pending"}

@@ -164,6 +164,28 @@ def test_nodes_of_another_member_are_never_lost_and_keep_their_place_in_the_orde
     assert ledger.rehearse(lambda transaction: members.present(transaction, A, None)) is None
 
 
+def test_a_host_that_left_the_play_of_another_member_keeps_no_place(ledger):
+    join(ledger, A, ["a1", "a2"])
+    join(ledger, B, ["b1"])
+
+    def gone(who, play):
+        ledger.transact(lambda transaction: members.record_gone(transaction, who, play))
+
+    def present():
+        def ask(transaction):
+            transaction.clock = lambda: NOW
+            return members.present(transaction, B, ["b1"])
+
+        return ledger.rehearse(ask)
+
+    gone(A, None)
+    assert present() == {"a1", "a2", "b1"}
+    gone(A, ["a2", "localhost"])
+    assert present() == {"a2", "b1"}
+    gone(A, ["a1", "a2"])
+    assert present() == {"a1", "a2", "b1"}
+
+
 def test_a_node_in_flight_of_a_dead_member_is_taken_up_with_its_steps_and_place(ledger):
     join(ledger, A, ["a1"])
 

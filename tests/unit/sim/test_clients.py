@@ -15,6 +15,7 @@ import select
 import struct
 import subprocess
 import termios
+import time
 from xml.etree import ElementTree
 
 import pytest
@@ -176,12 +177,15 @@ def screen(node, command, until):
     )
     os.close(terminal)
     drawn = b""
+    end = time.monotonic() + simnode.LIMIT_S
 
     def text():
         return re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]", b" ", drawn).decode("utf-8", "replace")
 
     try:
         while not until(text()):
+            # Some draw again and again, whatever there is to show.
+            assert time.monotonic() < end, "it does not draw what is waited for:\n" + text()[-20000:]
             assert select.select([master], [], [], simnode.LIMIT_S)[0], "it draws nothing more:\n" + text()
             part = os.read(master, 65536)
             assert part, text()

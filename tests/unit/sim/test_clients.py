@@ -15,6 +15,7 @@ import select
 import struct
 import subprocess
 import termios
+import time
 from xml.etree import ElementTree
 
 import pytest
@@ -148,6 +149,7 @@ def test_hwloc(booted, debian):
     devices, _values = lstopo(booted, debian)
     assert sorted(devices) == ["nvml%d" % gpu for gpu in range(8)]
     assert {device["GPUModel"] for device in devices.values()} == {"NVIDIA H100 80GB HBM3"}
+    assert len({device["NVIDIAUUID"] for device in devices.values()}) == 8
     assert [devices["nvml%d" % gpu]["NVIDIAUUID"] for gpu in range(8)] == booted.ask(
         "[text(n.nvmlDeviceGetUUID, handle(gpu)) for gpu in range(8)]"
     )
@@ -160,22 +162,30 @@ def test_hwloc_finds_the_same_bandwidth_both_ways(make_node, debian):
     assert values == [1000000 if gpu == other else 200000 for gpu in range(4) for other in range(4)]
 
 
-def screen(node, program, until):
+def screen(node, command, until):
     """What a program draws on a terminal until all of it is there; it is ended by its key q."""
     master, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 70, 200, 0, 0))
     environment = dict(node.environment, TERM="xterm", HOME=str(node.root))
     process = subprocess.Popen(
-        [str(program)], env=environment, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
+        [str(part) for part in command],
+        env=environment,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
     )
     os.close(terminal)
     drawn = b""
+    end = time.monotonic() + simnode.LIMIT_S
 
     def text():
         return re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]", b" ", drawn).decode("utf-8", "replace")
 
     try:
         while not until(text()):
+            # Some draw again and again, whatever there is to show.
+            assert time.monotonic() < end, "it does not draw what is waited for:\n" + text()[-20000:]
             assert select.select([master], [], [], simnode.LIMIT_S)[0], "it draws nothing more:\n" + text()
             part = os.read(master, 65536)
             assert part, text()
@@ -197,7 +207,7 @@ def screen(node, program, until):
 def test_nvtop(booted, debian):
     booted.sim("inject", "stray-process", "--gpu", "1")
     text, status = screen(
-        booted, debian / "usr/bin/nvtop", lambda text: "sleep infinity" in text and "Device 7" in text
+        booted, [debian / "usr/bin/nvtop"], lambda text: "sleep infinity" in text and "Device 7" in text
     )
     assert status == 0
     assert re.findall(r"Device (\d) +\[([^]]+)\]", text)[:8] == [
@@ -206,3 +216,28 @@ def test_nvtop(booted, debian):
     assert re.search(r"GEN +5@16x", text)
     assert re.search(r"POW +71 / 700 W", text)
     assert re.search(r"\d+ \S+ +1 +Compute +0% +1024MiB", text)
+
+
+def test_btop(booted, debian):
+    """It is Debian 13's, whatever this machine runs, so it is started with that Debian's C library."""
+    root = debian / "trixie"
+    (loader,) = root.glob("usr/lib*/ld-linux-*.so.*")
+    (libraries,) = root.glob("usr/lib/*-linux-gnu")
+    settings = booted.root / ".config/btop/btop.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text('shown_boxes = "cpu gpu0 gpu1"\nshow_gpu_info = "On"\nupdate_ms = 100\n', encoding="utf-8")
+    booted.sim("inject", "stray-process", "--gpu", "1")
+    path = "%s:%s" % (libraries, booted.environment["LD_LIBRARY_PATH"])
+    text, status = screen(
+        booted,
+        [loader, "--library-path", path, root / "usr/bin/btop", "--utf-force"],
+        lambda text: re.search(r" gpu1 .* RX:", text, re.DOTALL),
+    )
+    assert status == 0
+    # A graph of each GPU, and a box of each of two.
+    assert {int(gpu) for gpu in re.findall(r" GPU +(\d) ", text)} == set(range(8))
+    boxes = re.split(r" gpu[01] ", text)[1:3]
+    assert [re.search(r"Used: \W+ ([\d.]+ \w+)", box).group(1) for box in boxes] == ["480 MiB", "1.46 GiB"]
+    for box in boxes:
+        for words in (r" H100 80GB HBM3 ", r" 31 °C", r" 71 W", r"Total: +79\.6 GiB", r"P-state: +P ?0"):
+            assert re.search(words, box), (words, box)

@@ -5,12 +5,13 @@
 the rollout says.
 
 python3 -m tests.tools.kills [--rollouts 10] [--kills 6] [--nodes 20] [--down 3] [--ledger sqlite|postgresql|both]
-[--seed N]
+[--controllers N] [--seed N]
 
 The playbook, the role, the actions and the ledger are the real ones; nodes are the stubs of tests/unit/playbooks, each
 with a journal of its own. SIGKILL goes to the playbook's process alone, to its process group, or to every process of it
-and every module that runs on a node. The next controller starts at once. At the end of each rollout, by the journals of
-the nodes:
+and every module that runs on a node. The next controller starts at once. With --controllers N, there are N at a time,
+members of one rollout, of which one or two are killed at a moment, and the PostgreSQL server is away for a while
+between kills. At the end of each rollout, by the journals of the nodes:
 
 - never more nodes were out of service at a time than allowed;
 - no version was installed on a node that had it;
@@ -129,12 +130,16 @@ def kill(fleet, process, way):
                 os.kill(pid, signal.SIGKILL)
 
 
-def one_rollout(fleet, draw, options, url):
-    """(lines for people, what was wrong, kills)."""
+def add_nodes(fleet, draw, options):
     for number in range(options.nodes):
         fleet.add(
             "n%02d" % number, slow_s=draw.uniform(0.2, 2), reboot_s=draw.uniform(0.2, 2), **TROUBLE.get(number, {})
         )
+
+
+def one_rollout(fleet, draw, options, url):
+    """(lines for people, what was wrong, kills)."""
+    add_nodes(fleet, draw, options)
     variables = {
         "rollout_max_down": options.down,
         "rollout_failure_budget": 99,
@@ -187,6 +192,88 @@ def one_rollout(fleet, draw, options, url):
     return lines + ["  WRONG: " + words for words in found], found, kills
 
 
+class Several:
+    """The jobs of one rollout, each with its part of the nodes."""
+
+    def __init__(self, fleet, options, url):
+        self.fleet = fleet
+        self.parts = [fleet.names[number :: options.controllers] for number in range(options.controllers)]
+        self.variables = {"rollout_ledger": url, "gpu_node_upgrade_reconnect_timeout": 30}
+        self.jobs, self.starts = {}, 0
+
+    def plan(self, down):
+        limits = {"rollout_max_down": down, "rollout_failure_budget": 99, "rollout_common_cause": 99}
+        with contextlib.redirect_stdout(None):
+            return self.fleet.run("plan", **limits, **self.variables).rc
+
+    def start(self, number):
+        place = str(self.fleet.directory / ("controller%d" % number))
+        joins = {"rollout_join": True, "rollout_id": "upgrade-" + NEW, "gpufleet_artifact_dir": place}
+        self.jobs[number] = self.fleet.start("upgrade", only=self.parts[number], **joins, **self.variables)
+        self.starts += 1
+
+    def reap(self):
+        """Forget the jobs that have ended; their numbers."""
+        ended = [number for number, process in self.jobs.items() if process.poll() is not None]
+        for number in ended:
+            self.jobs.pop(number).log.close()
+        return ended
+
+    def unfinished(self, states):
+        """Parts with nodes that have not come to an end, and no job."""
+        open_states = {"pending", "draining", "down", "validating", "soaking", "lost"}
+        return [
+            number
+            for number, names in enumerate(self.parts)
+            if number not in self.jobs and {states.get(name) for name in names} & open_states
+        ]
+
+
+def several_controllers(fleet, draw, options, url, server):
+    """(lines for people, what was wrong, kills)."""
+    add_nodes(fleet, draw, options)
+    several, lines, kills = Several(fleet, options, url), [], 0
+    if several.plan(options.down):
+        return ["  WRONG: no plan"], ["no plan"], 0
+    for number in range(options.controllers):
+        several.start(number)
+    deadline = time.monotonic() + 1800
+    while several.jobs and time.monotonic() < deadline:
+        time.sleep(draw.uniform(options.earliest, options.latest) / 2 if kills < options.kills else 1)
+        several.reap()
+        chosen = draw.sample(sorted(several.jobs), min(len(several.jobs), draw.choice((1, 1, 2))))
+        if kills < options.kills and chosen:
+            ways = [draw.choice(WAYS[:2]) for dummy in chosen]
+            for number, way in zip(chosen, ways):
+                kill(fleet, several.jobs[number], way)
+                several.jobs[number].wait()
+            kills += len(chosen)
+            lines.append("  kill %d: %s" % (kills, ", ".join("job %d (%s)" % pair for pair in zip(chosen, ways))))
+            several.reap()
+            if draw.random() < 0.5:
+                server.stop()
+                away = draw.uniform(1, 30)
+                time.sleep(away)
+                server.start()
+                lines.append("  PostgreSQL away for %.0f s" % away)
+        if several.starts < options.controllers + options.kills + RUNS:
+            for number in several.unfinished(fleet.recorded(url)):
+                several.start(number)
+    states = fleet.recorded(url)
+    found = wrong(fleet, states, options.down, time.time())
+    if several.jobs:
+        found.append("jobs still run after half an hour")
+        for process in several.jobs.values():
+            kill(fleet, process, "everything")
+    spans = [span for name in fleet.names for span in out_of_service(journal(fleet.nodes / name), time.time())]
+    counts = {state: list(states.values()).count(state) for state in sorted(set(states.values()))}
+    lines.append(
+        "  %d controllers, %d jobs, %d kills, at most %d of %d out of service at a time; %s"
+        % (options.controllers, several.starts, kills, most_at_once(spans), options.down, counts)
+    )
+    return lines + ["  WRONG: " + words for words in found], found, kills
+
+
 def servers(wanted):
     """A PostgreSQL server of its own, started, where one is wanted."""
     if "postgresql" not in wanted:
@@ -220,6 +307,9 @@ def main():
         default="both",
         help="both take turns (default %(default)s)",
     )
+    parser.add_argument(
+        "--controllers", type=int, default=1, help="at a time, of one rollout in PostgreSQL (default %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=int(time.time()), help="of the moments, ways and times")
     parser.add_argument(
         "--keep", action="store_true", help="keep the directories of rollouts with which something was wrong"
@@ -231,6 +321,8 @@ def main():
 
     draw = random.Random(options.seed)
     wanted = ("sqlite", "postgresql") if options.ledger == "both" else (options.ledger,)
+    if options.controllers > 1:
+        wanted = ("postgresql",)
     server = servers(wanted)
     base = pathlib.Path(tempfile.mkdtemp(prefix="gpufleet-kills-"))
     collection.make(collection.place(base / "collections"), ["playbooks"])
@@ -242,9 +334,11 @@ def main():
             ledger = wanted[number % len(wanted)]
             fleet = conftest.Fleet(base / ("rollout%d" % number), base / "modules", base / "collections")
             fleet.environment["ANSIBLE_FORKS"] = str(options.nodes)
-            lines, found, kills = one_rollout(
-                fleet, draw, options, server.database("k%d" % number) if ledger == "postgresql" else ""
-            )
+            url = server.database("k%d" % number) if ledger == "postgresql" else ""
+            if options.controllers > 1:
+                lines, found, kills = several_controllers(fleet, draw, options, url, server)
+            else:
+                lines, found, kills = one_rollout(fleet, draw, options, url)
             total, bad = total + kills, bad + bool(found)
             print(
                 "rollout %d (%s)%s\n%s"

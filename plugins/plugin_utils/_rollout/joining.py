@@ -72,7 +72,9 @@ def entry_of(probe, node, planned):
     NODE: its state in the ledger; in flight, the controller that worked on it is dead. PLANNED: its entry in the plan.
     """
     lost = node.state == "lost" and state.unproven(node)
-    if not (lost or node.state == "pending" or node.state in state.IN_FLIGHT):
+    # It was sick before any change, which may be over.
+    sick = node.state in state.FAILED and node.failure == state.SICK
+    if not (lost or sick or node.state == "pending" or node.state in state.IN_FLIGHT):
         return None
     layout = dict(node.layout) or None
     entry = entries.entry_of(

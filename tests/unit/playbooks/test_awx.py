@@ -88,6 +88,8 @@ def jobs(awx, url):
     job("monitoring", "monitoring")
     with standin.serving(standin.Api(standin.Fleet())) as prometheus:
         job("capacity", "capacity", capacity_prometheus_url=prometheus, capacity_days=2)
+    # Last, since the next upgrade of this rollout has to join this plan.
+    job("several", "plan for several controllers", rollout_version=NEW)
     return found
 
 
@@ -127,12 +129,14 @@ def test_the_ledger_names_job_workflow_and_user(jobs, awx, url):
     plans = [
         event for event in ledger.Ledger(str(awx.fleet.artifacts), ROLLOUT, url).events() if event["event"] == "plan"
     ]
-    assert (
-        plans[-1]["job"]["user"] == "kim"
-        and plans[-1]["job"]["workflow"] == "7"
-        and plans[-1]["job"]["template"] == "gpufleet upgrade"
-    )
-    assert plans[-1]["job"]["workflow_name"] == "gpufleet driver upgrade" and plans[-1]["job"]["id"].isdigit()
+    # The last plan is the one for several controllers.
+    assert [plan["job"]["template"] for plan in plans[-2:]] == [
+        "gpufleet upgrade",
+        "gpufleet plan for several controllers",
+    ]
+    for plan in plans[-2:]:
+        assert (plan["job"]["user"], plan["job"]["workflow"]) == ("kim", "7")
+        assert plan["job"]["workflow_name"] == "gpufleet driver upgrade" and plan["job"]["id"].isdigit()
 
 
 def test_the_report_and_a_word_to_the_rollout_need_no_node(jobs):
@@ -181,6 +185,14 @@ def test_the_power_limit_of_the_gpu_that_is_too_hot_is_lowered(jobs, awx):
 def test_capacity_is_told_in_the_output_of_the_job(jobs):
     assert jobs["capacity"].rc == 0 and jobs["capacity"].changed() == []
     assert "no_lead_time" in jobs["capacity"].words and "unknown: " in jobs["capacity"].words
+
+
+def test_a_plan_for_several_controllers_is_handed_on_and_changes_nothing(jobs, awx, url):
+    job = jobs["several"]
+    assert job.rc == 0 and job.changed() == [] and job.drivers == jobs["capacity"].drivers
+    found = ledger.Ledger(str(awx.fleet.artifacts), ROLLOUT, url)
+    assert job.artifacts == {"rollout_id": ROLLOUT, "rollout_approve": found.view().sha256}
+    assert found.controllers()[0]["shared"] and found.controllers()[1:] == ([], [])
 
 
 def test_every_template_was_run(jobs, awx):

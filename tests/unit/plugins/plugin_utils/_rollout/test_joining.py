@@ -118,6 +118,17 @@ def test_a_lost_node_that_was_changed_is_taken_up_and_one_that_was_not_stays_los
     assert entries[0][keys.ORPHANED] and entries[1] is None
 
 
+@pytest.mark.parametrize("before", ["failed", "lost", "quarantined"])
+@pytest.mark.parametrize(("probe", "expected"), [({}, "pending"), ({"reachable": False, "error": "no route"}, "lost")])
+def test_a_node_that_was_sick_before_any_change_is_looked_at_again(before, probe, expected):
+    view = rollout(a1=before)
+    view.nodes.get("a1").failure = state.SICK
+    entry = joining.entry_of(dataclasses.replace(FOUND, **probe), view.nodes.get("a1"), {})
+    state.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {"a1": entry}})
+    node = view.nodes.get("a1")
+    assert (node.state, node.failure) == (expected, "" if expected == "pending" else state.SICK)
+
+
 def test_a_part_has_the_nodes_of_the_controller_in_the_order_of_the_plan():
     view = rollout(b1="pending", a2="down", a1="pending", c1="pending", a3="done")
     probes = [dataclasses.replace(FOUND, name=name) for name in ("a1", "a2", "a3", "b1", "x9")]

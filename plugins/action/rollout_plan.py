@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import uuid
 
@@ -163,12 +164,15 @@ class ActionModule(PlanningAction):
         self.several(ledger, arguments)
         view, record = ledger.view(), ledger.owner()
         given = {key: arguments[key] for key in LIMITS if key in self._task.args and self.VARIABLES[key] in task_vars}
-        given["holds"] = holds.wanted(arguments["hold_queries"])
+        # Each controller asks the queries, and the role reads what becomes of a node that fails from its own variable.
+        given.update(holds=holds.wanted(arguments["hold_queries"]), on_failure=arguments["on_failure"])
         joining.refuse(ledger.rollout_id, view, members.shared(record), arguments["approve"], given)
         planned = ledger.planned(view.run)
         found = self.claims_found(arguments)
         looked = self.looked(ledger, arguments, task_vars, found, planned["peers"], {}, False)
         outbox.check(arguments["webhook"])
+        foreseen = joining.part(view, planned, looked)[0]
+        self.enough_forks(foreseen.policy, len(foreseen.order), task_vars)
         identity = dict(self.controller(), **({"job": running} if running else {}))
         member = uuid.uuid4().hex
 
@@ -200,18 +204,18 @@ class ActionModule(PlanningAction):
                 nodes=changed,
                 approved=bool(arguments["approve"].strip()),
             )
-            return made, transaction.view.total
+            # The digest may have approved the plan.
+            return dataclasses.replace(made, policy=dict(transaction.view.policy)), transaction.view.total
 
         made, total, refused = None, 0, ""
         if self.check:
             try:
                 made, total = ledger.rehearse(work)
             except owner.OwnerError as exc:
-                made, refused = joining.part(view, planned, looked)[0], str(exc)
+                made, refused = foreseen, str(exc)
         else:
             _controller.require()
             made, total = ledger.transact(work)
-        self.enough_forks(made.policy, len(made.order), task_vars)
         if not self.check:
             self.watch(ledger, identity, view.run, arguments["textfile_dir"])
             self.tell(ledger, arguments, now=True)

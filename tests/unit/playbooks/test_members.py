@@ -79,7 +79,7 @@ def several(fleet, postgresql):
 
 
 def test_two_jobs_work_on_one_plan_within_one_budget(several):
-    planned = several.plan(rollout_max_down=2, rollout_canaries=[CANARY])
+    planned = several.plan(rollout_max_down=2, rollout_canaries=[CANARY], rollout_require_approval=True)
     assert planned.rc == 0 and several.fleet.touched() == []
     digest = re.search(r"\(plan ([0-9a-f]+)\)", planned.output).group(1)
     first = several.join("one", SLICES[0], rollout_approve=digest)
@@ -87,6 +87,7 @@ def test_two_jobs_work_on_one_plan_within_one_budget(several):
         lambda: "canaries go first, and no running job has a1" in (several.fleet.directory / "output1").read_text()
     )
     assert several.fleet.touched() == []
+    assert several.ledger().view().policy["approved"] == several.ledger().view().sha256
     rc, output = several.joined("canary", [CANARY], rollout_approve=digest)
     assert rc == 0, output
     second = several.join("two", SLICES[1], rollout_approve=digest)
@@ -174,10 +175,13 @@ def test_what_cannot_be_joined_is_refused_with_nothing_touched(several):
     refused("rollout_max_down is 1, and the plan of rollout upgrade-2.0.1 has 2", rollout_max_down=1)
     refused("rollout_failure_budget is 3", rollout_failure_budget=3)
     refused("which overrides the plan's version", nvidia_driver_version="3.0.1")
+    refused("rollout_max_down is 2, and this run has 1 forks", SLICES[0], "--forks", "1")
     for arguments in ((), ("--check",)):
         alone = fleet.run("upgrade", *arguments, **several.arguments("alone"))
         assert alone.rc == 2 and "was planned for several controllers" in alone.output
-    assert fleet.touched() == []
+    assert several.ledger().controllers()[2] == [], "none has joined it"
+    assert several.plan("--limit", "a1,a2", rollout_on_failure="quarantine").rc == 0
+    refused("rollout_on_failure is rollback, and the plan of rollout upgrade-2.0.1 has quarantine")
 
 
 def test_a_slice_without_nodes_of_the_plan_ends_well_and_check_mode_joins_nothing(several):

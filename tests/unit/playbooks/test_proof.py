@@ -70,6 +70,7 @@ def test_what_a_play_of_ones_own_ignores_finishes_no_node(fleet):
     (fleet.directory / "ignoring.yml").write_text(
         (fleet.collection / "playbooks" / "upgrade.yml")
         .read_text()
+        .replace("import_playbook: plan.yml", "import_playbook: gpufleet.lifecycle.plan")
         .replace(
             "  strategy: ansible.builtin.host_pinned\n",
             "  strategy: ansible.builtin.host_pinned\n  ignore_errors: true\n",

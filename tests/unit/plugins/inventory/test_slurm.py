@@ -176,7 +176,12 @@ def test_so_does_a_precheck(ansible, saved):
     assert "Judge the node" not in beside(ansible, saved, "gpufleet.lifecycle.precheck")
 
 
-@pytest.mark.parametrize("playbook", ["bringup", "holds", "precheck", "prestage", "upgrade"])
+def test_an_upgrade_begins_with_the_plan(collection_root):
+    first = yaml.safe_load((collection_root / "playbooks" / "upgrade.yml").read_text())[0]
+    assert first["ansible.builtin.import_playbook"] == "plan.yml"
+
+
+@pytest.mark.parametrize("playbook", ["bringup", "holds", "precheck", "prestage", "plan"])
 def test_every_playbook_that_takes_nodes_asks_first(collection_root, playbook):
     first = yaml.safe_load((collection_root / "playbooks" / (playbook + ".yml")).read_text())[0]
     assert "localhost" in first["hosts"]

@@ -625,7 +625,8 @@ def test_a_controller_without_a_binding_is_told_once_and_by_itself(monkeypatch, 
     assert not act({"a": {}}, rollout=rollout).get("failed")
 
 
-@pytest.mark.parametrize("name, reads", [("upgrade", True), ("bringup", True), ("precheck", True), ("prestage", False)])
+# An upgrade begins with the plays of plan.
+@pytest.mark.parametrize("name, reads", [("plan", True), ("bringup", True), ("precheck", True), ("prestage", False)])
 def test_playbooks_that_read_gpus_ask_for_the_binding(name, reads):
     plays = yaml.safe_load((ROOT / "playbooks" / (name + ".yml")).read_text(encoding="utf-8"))
     (own,) = [task for task in tasks(plays) if "gpufleet.lifecycle.playbook_variables" in task]

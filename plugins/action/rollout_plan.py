@@ -138,7 +138,7 @@ class ActionModule(PlanningAction):
             "  " + line
             for line in (_variables.drained(arguments["schedulers"], made.order) if arguments["schedulers"] else [])
         ]
-        if made.policy["approved"] == "":
+        if made.policy["approved"] == "" and not arguments["hand_over"]:
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
         if refused:
             lines.append("  refused: %s" % refused)

@@ -431,11 +431,7 @@ class Transaction:
             connection.execute(sa.delete(table).where(*key))
             connection.execute(
                 sa.insert(table).values(
-                    rollout_id=self._id,
-                    member=name,
-                    run=member.run,
-                    ended=member.ended,
-                    body=dump(dataclasses.asdict(member)),
+                    rollout_id=self._id, member=name, run=member.run, body=dump(dataclasses.asdict(member))
                 )
             )
         table = tables["document"]

@@ -194,7 +194,8 @@ def join(transaction, member_id, names, identity, now):
         end(
             transaction,
             other,
-            "its lease had run out, and %s joined with %s at %s" % (owners.describe(identity), common[0], text),
+            "its lease had run out, or its process was gone, and %s joined with %s at %s"
+            % (owners.describe(identity), common[0], text),
             now,
         )
     until = state.timestamp(now + datetime.timedelta(seconds=LEASE_S))

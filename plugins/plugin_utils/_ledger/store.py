@@ -96,7 +96,6 @@ def tables():
         sa.Column("rollout_id", ident, primary_key=True),
         sa.Column("member", sa.String(40), primary_key=True),
         sa.Column("run", sa.String(40), nullable=False),
-        sa.Column("ended", time_text),  # when its part ended; null while it has a lease
         sa.Column("body", sa.Text, nullable=False),  # the whole member as JSON
     )
     sa.Table(

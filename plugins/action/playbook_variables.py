@@ -12,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.playbook_variables import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _service_hosts, _variables
 
 # A run that checked them once has results of its own under names that nothing else may use.
 REGISTERED = "__gpufleet_checked"
@@ -30,7 +30,7 @@ class ActionModule(ActionBase):
         dummy, arguments = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         try:
             _variables.refuse_tags(task_vars.get("ansible_run_tags") or [], task_vars.get("ansible_skip_tags") or [])
-            self.check(arguments, task_vars, load_extra_vars(self._loader))
+            result["service_hosts"] = self.check(arguments, task_vars, load_extra_vars(self._loader))
             if arguments["binding"]:
                 _binding.find()
         except (_binding.BindingError, OSError) as exc:
@@ -42,9 +42,10 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def check(arguments, task_vars, given):
+        """Refuse variables; return the service hosts that the inventory lacks."""
         roles, everything = _variables.of_roles(), task_vars.get("hostvars") or {}
         names, inner, values, lost, limited, waits, allowed = set(), set(), {}, {}, [], [], _variables.choices()
-        undo, failed = {}, {}
+        undo, failed, serving, delegates = {}, {}, {}, {}
         for node in arguments["nodes"]:
             found = everything[node]
             mine = {name for name in found if isinstance(name, str)}
@@ -62,6 +63,15 @@ class ActionModule(ActionBase):
                 limited.append((node, name, value_of(found, node, name), allowed[name]))
             if _variables.ANSWER_TIMEOUT in mine:
                 waits.append((node, value_of(found, node, _variables.ANSWER_TIMEOUT)))
+            if _service_hosts.VARIABLE in mine:
+                serving[node] = value_of(found, node, _service_hosts.VARIABLE)
+            delegates[node] = _service_hosts.delegates(
+                {
+                    name: value_of(found, node, name)
+                    for name in ("gpu_scheduler_backends",) + _service_hosts.DELEGATES
+                    if name in mine
+                }
+            )
             if _variables.INVENTORY_FAILED in mine:
                 failed[node] = value_of(found, node, _variables.INVENTORY_FAILED)
         _variables.refuse_failed_inventory(failed)
@@ -82,6 +92,11 @@ class ActionModule(ActionBase):
             _variables.refuse_of_plan({name: task_vars.get(name) for name in _variables.OF_PLAN})
             _variables.refuse_differing(values)
             _variables.refuse_other_outcome(values)
+        hosts = _service_hosts.merged(serving)
+        inventory = set((task_vars.get("groups") or {}).get("all") or [])
+        if arguments["rollout"]:
+            _service_hosts.refuse_missing(delegates, inventory | set(hosts))
+        return _service_hosts.to_add(hosts, inventory)
 
 
 def value_of(found, node, name):

@@ -31,4 +31,12 @@ class ActionModule(RolloutAction):
                 lambda node: undo.load(node, "baseline"),
             )
             answer["layouts_before"] = {node: layout["layout"] for node, layout in found.items()}
+        if arguments["canaries_of"]:
+            view = self.ledger(arguments, arguments["canaries_of"]).view()
+            if view.run is None:
+                raise ledger.LedgerError(
+                    "There is no plan of rollout %s in %s. Run gpufleet.lifecycle.plan with all nodes first. Nothing "
+                    "was changed." % (arguments["canaries_of"], database.shown)
+                )
+            answer["canaries"] = [node.name for node in view.nodes.canaries()]
         return answer

@@ -40,7 +40,8 @@ options:
     description:
       - Whether they are the nodes of a rollout. All of them then have to have the same values of the variables that
         hold for the whole of it, and what the plan says to the role C(gpu_node_upgrade) may not be a variable of the
-        command line.
+        command line. A host to which tasks of a node are delegated, such as C(gpufleet_artifact_host), has to be in the
+        inventory or in C(gpufleet_service_hosts).
     type: bool
     default: false
   binding:
@@ -97,6 +98,13 @@ process:
     are its own.
   returned: always
   type: int
+service_hosts:
+  description: The hosts of C(gpufleet_service_hosts) that the inventory lacks, each with its C(name) and the variables
+    of its connection, for M(ansible.builtin.add_host).
+  returned: success
+  type: list
+  elements: dict
+  sample: [{name: slurm-login, ansible_host: 192.0.2.10}]
 """
 
 from ansible.module_utils.basic import AnsibleModule

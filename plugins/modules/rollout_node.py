@@ -59,6 +59,10 @@ options:
     type: list
     elements: str
     default: []
+  canaries_of:
+    description: The id of a rollout of which to answer the canaries of its plan.
+    type: str
+    default: ""
 seealso:
   - module: gpufleet.lifecycle.node_claim
   - module: gpufleet.lifecycle.rollout_control
@@ -96,6 +100,11 @@ layouts_before:
   returned: with O(undo)
   type: dict
   sample: {gpu-r1-1: [{gpus: [GPU-1], mig_enabled: false, mig_devices: {}}]}
+canaries:
+  description: The canaries of the plan of O(canaries_of).
+  returned: with O(canaries_of)
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -107,6 +116,7 @@ ARGUMENT_SPEC = dict(
     baseline=dict(type="bool", default=False),
     undo=dict(type="str", default=""),
     nodes=dict(type="list", elements="str", default=[]),
+    canaries_of=dict(type="str", default=""),
 )
 
 

@@ -43,7 +43,7 @@ OTHERWISE = (
 ROLLOUT = tuple(
     sorted(
         ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
-        + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir"]
+        + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir", "rollout_join_canaries"]
     )
 )
 # Variables of the playbooks that are neither a role's nor a rollout's.
@@ -102,7 +102,13 @@ CONTROL = ("rollout_limits", "rollout_nodes", "rollout_reason", "rollout_user", 
 COMMON = dict.fromkeys(("monitoring_dcgm_hosts", "monitoring_hosts", "monitoring_textfile_hosts"), "monitoring_")
 ANSWER_TIMEOUT = "gpufleet_answer_timeout"
 INVENTORY_FAILED = "gpufleet_inventory_failed"  # set by the inventory plugins
-FLEET = (ANSWER_TIMEOUT, "gpufleet_artifact_dir", "gpufleet_artifact_host", "gpufleet_domains")
+FLEET = (
+    ANSWER_TIMEOUT,
+    "gpufleet_artifact_dir",
+    "gpufleet_artifact_host",
+    "gpufleet_domains",
+    "gpufleet_service_hosts",
+)
 # Results that the roles and the rollout set themselves: the inventory must not have them.
 RESULTS = (
     "gpu_health_result",

@@ -155,10 +155,11 @@ def test_awx_would_list_the_wrappers_and_nothing_else():
 @pytest.mark.parametrize("name", sorted(TEMPLATES))
 def test_a_template_lets_nothing_slip_past(name):
     entry = TEMPLATES[name]
-    assert entry["allow_simultaneous"] is False and entry["use_fact_cache"] is False and entry["job_slice_count"] == 1
-    assert not any(
-        entry["ask_%s_on_launch" % what] for what in ("variables", "tags", "skip_tags", "job_slice_count", "job_type")
-    )
+    sliced = name == "gpufleet upgrade in slices"
+    assert entry["allow_simultaneous"] is False and entry["use_fact_cache"] is False
+    assert entry["job_slice_count"] == ("{{ gpufleet_awx_slices }}" if sliced else 1)
+    assert entry["ask_job_slice_count_on_launch"] is sliced
+    assert not any(entry["ask_%s_on_launch" % what] for what in ("variables", "tags", "skip_tags", "job_type"))
     assert (
         entry["survey_enabled"]
         and entry["credentials"]
@@ -177,8 +178,18 @@ def test_no_secret_is_in_the_files():
 
 
 def test_a_rollout_waits_for_the_plan_that_was_approved():
-    for name in ("gpufleet plan", "gpufleet upgrade"):
+    for name in ("gpufleet plan", "gpufleet upgrade", "gpufleet plan for several controllers"):
         assert TEMPLATES[name]["extra_vars"] == {"rollout_require_approval": True}
+
+
+def test_the_jobs_of_a_plan_for_several_join_it_and_an_empty_slice_cannot_come_from_a_limit():
+    canaries, slices = TEMPLATES["gpufleet upgrade of the canaries"], TEMPLATES["gpufleet upgrade in slices"]
+    assert slices["extra_vars"] == {"rollout_join": True, "rollout_require_approval": True}
+    assert canaries["extra_vars"] == dict(slices["extra_vars"], rollout_join_canaries=True)
+    assert not canaries["ask_limit_on_launch"] and not slices["ask_limit_on_launch"]
+    limits = {"rollout_max_down", "rollout_failure_budget", "rollout_canaries_per_stratum", "rollout_canary_soak_s"}
+    assert limits <= set(data.survey(TEMPLATES["gpufleet plan for several controllers"]))
+    assert not limits & set(data.survey(slices)) and data.survey(slices) == data.survey(canaries)
 
 
 def paths(nodes, identifier):
@@ -187,13 +198,18 @@ def paths(nodes, identifier):
     return node.get("success_nodes", []), node.get("always_nodes", []) + node.get("failure_nodes", [])
 
 
-def test_nothing_is_upgraded_before_the_plan_is_approved_and_the_report_comes_always():
-    nodes = WORKFLOWS["gpufleet driver upgrade"]["simplified_workflow_nodes"]
+@pytest.mark.parametrize(
+    "name, jobs", [("gpufleet driver upgrade", ["upgrade"]), ("gpufleet driver upgrade in slices", ["canaries", "slices"])]
+)
+def test_nothing_is_upgraded_before_the_plan_is_approved_and_the_report_comes_always(name, jobs):
+    nodes = WORKFLOWS[name]["simplified_workflow_nodes"]
     before = "precheck"
-    for following in ("plan", "approval", "upgrade"):
+    for following in ["plan", "approval"] + jobs[:1]:
         assert paths(nodes, before) == ([following], []), "denied, failed or timed out, nothing comes after %s" % before
         before = following
-    assert paths(nodes, "upgrade") == ([], ["report"])
+    for job, following in zip(jobs, jobs[1:]):
+        assert paths(nodes, job) == ([following], ["report"])
+    assert paths(nodes, jobs[-1]) == ([], ["report"])
     assert next(one for one in nodes if one["identifier"] == "approval")["approval_node"]["timeout"] > 0
 
 
@@ -231,10 +247,15 @@ def test_who_may_plan_may_not_approve():
             for name in entry.get(kind, []):
                 assert name in (TEMPLATES if kind == "job_templates" else WORKFLOWS), name
                 may.setdefault((entry["role"], name), set()).add(entry["team"])
-    assert may["approval", "gpufleet driver upgrade"] == {"gpufleet approvers"}
-    assert "gpufleet approvers" not in may["execute", "gpufleet driver upgrade"] | may["execute", "gpufleet plan"]
+    for name, plan in (
+        ("gpufleet driver upgrade", "gpufleet plan"),
+        ("gpufleet driver upgrade in slices", "gpufleet plan for several controllers"),
+    ):
+        assert may["approval", name] == {"gpufleet approvers"}
+        assert "gpufleet approvers" not in may["execute", name] | may["execute", plan]
     assert may["execute", "gpufleet rollout_control"] == {"gpufleet operators"}
-    assert ("execute", "gpufleet upgrade") not in may, "an upgrade goes through the workflow"
+    for name in ("upgrade", "upgrade of the canaries", "upgrade in slices"):
+        assert ("execute", "gpufleet " + name) not in may, "an upgrade goes through the workflow"
 
 
 def test_schedules_run_what_only_looks():

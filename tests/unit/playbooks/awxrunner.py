@@ -9,18 +9,25 @@ no Receptor.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import interpreter
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import conftest, interpreter
 
 RUNNER = str(pathlib.Path(sys.executable).parent / "ansible-runner")
 # As AWX writes it: a program that prints what it knows of the inventory.
 HOSTS = "#!%s\nprint(r'''%s''')\n"
+HERE = {
+    "ansible_connection": "ansible.builtin.local",
+    "ansible_python_interpreter": sys.executable,
+    "ansible_become": False,
+}
 
 
 class Job:
@@ -57,6 +64,67 @@ class Job:
         )
 
 
+class Running:
+    """A job that was sent to a worker."""
+
+    def __init__(self, base, ident, playbook):
+        self.base, self.ident = base, ident
+        sent = self.command("transmit", str(base / "private"), "-p", playbook, "-i", ident)
+        assert sent.returncode == 0, sent.stderr.decode()[-2000:]
+        (base / "sent").write_bytes(sent.stdout)
+        with open(base / "sent", "rb") as stdin, open(base / "answer", "wb") as stdout:
+            self.worker = subprocess.Popen(
+                [RUNNER, "worker", "--private-data-dir", str(base / "worker")],
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.DEVNULL,
+                env=self.bare(),
+                start_new_session=True,
+            )
+
+    @staticmethod
+    def bare():
+        return {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+
+    def command(self, *words, **more):
+        return subprocess.run(
+            [RUNNER, *words],
+            env=self.bare(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            timeout=600,
+            check=False,
+            **more,
+        )
+
+    def kill(self):
+        """End the worker and all that it started, as the end of its container does."""
+        self.worker.kill()
+        self.worker.wait()
+        place = os.fsencode(self.base)
+        for pid in conftest.processes():  # ansible-runner names the directory in the environment of what it starts
+            if pid != os.getpid() and place in conftest.environment_of(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    def end(self):
+        """Wait for its end, and take its result in."""
+        try:
+            self.worker.wait(timeout=1800)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+        kept = self.base / "kept"
+        kept.mkdir()
+        with open(self.base / "answer", "rb") as stdin:
+            # What the worker and process answer is the status of the job.
+            self.command("process", str(kept), "-i", self.ident, stdin=stdin)
+        job = Job(kept, self.ident)
+        print(job.output)
+        return job
+
+
 class Awx:
     """Starts jobs on a fleet of stand-in nodes. TEMPLATES: {name: entry of controller_templates}."""
 
@@ -64,6 +132,8 @@ class Awx:
         self.fleet, self.project, self.templates = fleet, project, templates
         self.number = 100
         self.variables = {}  # of every host, as an inventory has them
+        # Hosts that are no nodes, with their variables: the one that keeps files.
+        self.services = {"store": HERE}
 
     def answers(self, name, given):
         """Extra variables as a survey sends them: texts, also empty ones, and whole numbers unless they are left
@@ -85,33 +155,44 @@ class Awx:
                 found[variable] = value
         return found
 
-    def inventory(self):
+    def inventory(self, part=None):
+        """The inventory of a job. PART: (number of the slice, from 1; slices), as AWX cuts them: one host in so many of
+        all by name, with groups pared down to it, and the variables of groups as they are.
+        """
         inner = json.loads(self.fleet.inventory().read_text())["all"]
         hosts = inner["children"]["gpu_nodes"]["hosts"]
-        store = {
-            "ansible_connection": "ansible.builtin.local",
-            "ansible_python_interpreter": sys.executable,
-            "ansible_become": False,
-        }
+        everything = dict(hosts, **self.services)
+        number, slices = part or (1, 1)
+        kept = sorted(everything)[number - 1 :: slices]
         variables = {key: value for key, value in inner["vars"].items() if key != "rollout_version"}
         return {
-            "all": {"hosts": ["store"], "children": ["gpu_nodes"], "vars": dict(variables, **self.variables)},
-            "gpu_nodes": {"hosts": sorted(hosts)},
-            "_meta": {"hostvars": dict(hosts, store=store)},
+            "all": {
+                "hosts": [name for name in kept if name in self.services],
+                "children": ["gpu_nodes"],
+                "vars": dict(variables, **self.variables),
+            },
+            "gpu_nodes": {"hosts": [name for name in kept if name in hosts]},
+            "_meta": {"hostvars": {name: everything[name] for name in kept}},
         }
 
-    def run(self, name, artifacts=None, limit="", **given):
-        """One job of a template, to its end. ARTIFACTS: what jobs before it in a workflow left."""
+    def run(self, name, *arguments, **given):
+        """One job of a template, to its end; as start."""
+        return self.start(name, *arguments, **given).end()
+
+    def start(self, name, artifacts=None, limit="", part=None, workflow=None, **given):
+        """Start one job of a template. ARTIFACTS: what jobs before it in a workflow left. PART: as for the inventory.
+        WORKFLOW: the answers to the survey of the workflow, which count before those of the template.
+        """
         entry = self.templates[name]
         self.number += 1
         ident = str(self.number)
         base = self.fleet.directory / "awx" / ident
-        private, worker, kept = base / "private", base / "worker", base / "kept"
-        for path in (private / "env", private / "inventory", worker, kept):
+        private, worker = base / "private", base / "worker"
+        for path in (private / "env", private / "inventory", worker):
             path.mkdir(parents=True)
         shutil.copytree(self.project, private / "project")
         hosts = private / "inventory" / "hosts"
-        hosts.write_text(HOSTS % (sys.executable, json.dumps(self.inventory())))
+        hosts.write_text(HOSTS % (sys.executable, json.dumps(self.inventory(part))))
         hosts.chmod(0o755)
         meta = {
             "awx_job_id": self.number,
@@ -123,37 +204,16 @@ class Awx:
             "awx_inventory_name": entry["inventory"],
         }
         extra = dict(entry.get("extra_vars") or {}, **self.answers(name, given))
-        (private / "env" / "extravars").write_text(json.dumps(dict(extra, **(artifacts or {}), **meta)))
+        extra.update(artifacts or {})
+        extra.update(workflow or {})
+        (private / "env" / "extravars").write_text(json.dumps(dict(extra, **meta)))
         (private / "env" / "envvars").write_text(json.dumps(self.environment()))
         (private / "env" / "settings").write_text(json.dumps({"job_timeout": 600}))
         check = "--check " if entry["job_type"] == "check" else ""
         (private / "env" / "cmdline").write_text(
             "%s--forks %d%s" % (check, entry["forks"], " --limit " + limit if limit else "")
         )
-        bare = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
-        commands = (
-            ["transmit", str(private), "-p", entry["playbook"], "-i", ident],
-            ["worker", "--private-data-dir", str(worker)],
-            ["process", str(kept), "-i", ident],
-        )
-        said = b""
-        for words in commands:
-            done = subprocess.run(
-                [RUNNER, *words],
-                input=said,
-                env=bare,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                timeout=1800,
-                check=False,
-            )
-            # What the worker and process answer is the status of the job.
-            assert words[0] != "transmit" or done.returncode == 0, done.stderr.decode()[-2000:]
-            said = done.stdout
-        job = Job(kept, ident)
-        print(job.output)
-        return job
+        return Running(base, ident, entry["playbook"])
 
     def environment(self):
         fleet = self.fleet

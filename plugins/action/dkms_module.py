@@ -13,9 +13,9 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing, trees
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
 
 MODULE = "gpufleet.lifecycle.dkms_module"
 STATES = ("built", "prepared")
@@ -104,7 +104,7 @@ class ActionModule(ActionBase):
     def offer(directory, version):
         """Return the options about the directory for the node."""
         try:
-            names = offered(directory, version)
+            names = listing.offered(directory, version)
         except OSError as exc:
             raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
         sources = dict(
@@ -126,19 +126,7 @@ class ActionModule(ActionBase):
         """Send archives, each before its digest; answers the failure, if one."""
         if not names:
             return None
-        made = self._execute_module(
-            module_name="ansible.legacy.file",
-            module_args={"path": store, "state": "directory", "owner": "root", "group": "root", "mode": "0755"},
-            task_vars=task_vars,
-        )
-        for path in (
-            []
-            if made.get("failed")
-            else [os.path.join(directory, name) + end for name in names for end in ("", ".sha256")]
-        ):
-            made = self.copy(path, store, task_vars)
-            if made.get("failed"):
-                break
+        made = send(self, directory, names, store, {"owner": "root", "group": "root"}, task_vars)
         if not made.get("failed"):
             return None
         return dict(made, msg="%s: the archives could not be brought to %s: %s" % (self.node, store, made.get("msg")))
@@ -155,21 +143,3 @@ class ActionModule(ActionBase):
                     "nodes compile too: %s" % (self.node, item["path"], directory, exc)
                 )
         return warnings
-
-    def copy(self, path, store, task_vars):
-        task = self._task.copy()
-        # The action that copies knows no async.
-        task.async_val, task.args = (
-            0,
-            {"src": path, "dest": store + "/", "owner": "root", "group": "root", "mode": "0644"},
-        )
-        action = self._shared_loader_obj.action_loader.get(
-            "ansible.legacy.copy",
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
-        return action.run(task_vars=task_vars)

@@ -23,19 +23,6 @@ class ArchiveError(Exception):
     """The directory cannot be worked with, or what came does not agree with its digest."""
 
 
-def offered(directory, version):
-    """Names of the archives of a version; the digest is written last, so that an archive with it is whole."""
-    try:
-        names = sorted(os.listdir(directory))
-    except FileNotFoundError:
-        return []
-    return [
-        name
-        for name in names
-        if name.endswith(trees.SUFFIX) and "_%s_" % (version,) in name and name + ".sha256" in names
-    ]
-
-
 class Claims:
     """Permission to compile archives, one node each.
 
@@ -129,3 +116,37 @@ def receive(directory, item, fetch):
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
+
+
+def send(action, directory, names, path, owner, task_vars):
+    """Send archives from a directory of the controller to one on the host of an action, each before its digest.
+
+    ACTION: the action plugin. OWNER: the owner and group of the files, as options of a module. Return the result of the
+    first task that failed, or of the last one.
+    """
+    made = action._execute_module(
+        module_name="ansible.legacy.file",
+        module_args=dict(owner, path=path, state="directory", mode="0755"),
+        task_vars=task_vars,
+    )
+    for source in [os.path.join(directory, name) + end for name in names for end in ("", ".sha256")]:
+        if made.get("failed"):
+            break
+        made = _copy(action, source, dict(owner, dest=path + "/", mode="0644"), task_vars)
+    return made
+
+
+def _copy(action, source, options, task_vars):
+    task = action._task.copy()
+    # The action that copies knows no async.
+    task.async_val, task.args = 0, dict(options, src=source)
+    copies = action._shared_loader_obj.action_loader.get(
+        "ansible.legacy.copy",
+        task=task,
+        connection=action._connection,
+        play_context=action._play_context,
+        loader=action._loader,
+        templar=action._templar,
+        shared_loader_obj=action._shared_loader_obj,
+    )
+    return copies.run(task_vars=task_vars)

@@ -20,9 +20,9 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing, trees
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, offered, receive
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive
 
 pytestmark = pytest.mark.cores
 
@@ -198,7 +198,7 @@ def test_what_the_node_compiles_is_kept_for_the_others(store):
         COMPILED["compiled"][0]["sha256"],
         THREE,
     )
-    assert THREE in offered(str(store), VERSION) and not [
+    assert THREE in listing.offered(str(store), VERSION) and not [
         path for path in store.iterdir() if path.name.startswith(".") and path.is_file()
     ]
 
@@ -305,7 +305,7 @@ def test_what_cannot_be_kept_is_said_and_offered_to_nobody(store, fetched, words
         warning.startswith("a1: /var/lib/gpufleet/dkms/%s was compiled and could not be brought to %s" % (THREE, store))
         and words in warning
     )
-    assert THREE not in offered(str(store), VERSION)
+    assert THREE not in listing.offered(str(store), VERSION)
 
 
 def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, monkeypatch):

@@ -1,0 +1,100 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Exchange compiled kernel modules between the controller and the host that the task is delegated to."""
+
+from __future__ import annotations
+
+import os
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing
+from ansible_collections.gpufleet.lifecycle.plugins.modules.dkms_archives import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
+
+MODULE = "gpufleet.lifecycle.dkms_archives"
+# Seconds to wait for another node of this controller that compiles or fetches the same archive.
+TIMEOUT_S = 3600
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _supports_async = False
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars or {})
+        dummy, args = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
+        self.node = str((task_vars or {}).get("inventory_hostname") or "localhost")
+        self.host = str(self._task.delegate_to or self.node)
+        directory = os.path.expanduser(os.path.expandvars(str(args["directory"])))
+        path = str(self._task.args.get("path") or self._task.args["directory"])  # its ~ is the home over there
+        result.update(changed=False, fetched=[], stored=[], archives=[])
+        try:
+            result["archives"] = there = self.listed(dict(args, path=path), task_vars)
+            self.fetch(directory, path, listing.lacking(there, self.described(directory, args["version"])), result)
+            here = self.described(directory, args["version"])
+            replaced = [item for item in here if item["name"] in args["replace"] and item not in there]
+            self.store(directory, path, listing.lacking(here, there) + replaced, result, task_vars)
+        except (ArchiveError, AnsibleError, OSError) as exc:
+            result["warnings"] = [
+                "%s: the modules for driver %s were not exchanged with the artifact host %s: %s. Nodes of other "
+                "controllers compile them too." % (self.node, args["version"], self.host, exc)
+            ]
+        result["changed"] = bool(result["fetched"] or result["stored"])
+        return result
+
+    def listed(self, args, task_vars):
+        try:
+            answer = self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
+        except AnsibleConnectionFailure as exc:
+            raise ArchiveError("it cannot be reached (%s)" % (exc,)) from exc
+        if answer.get("failed") or "archives" not in answer:
+            raise ArchiveError(answer.get("msg") or "it gave no answer")
+        return answer["archives"]
+
+    @staticmethod
+    def described(directory, version):
+        try:
+            return listing.described(directory, version)
+        except OSError as exc:
+            raise ArchiveError("%s on the controller cannot be read: %s" % (directory, exc.strerror)) from exc
+
+    def fetch(self, directory, path, archives, result):
+        """Bring archives to the controller, one node at a time."""
+        for item in archives:
+            name = item["name"]
+            if name != os.path.basename(name):
+                raise ArchiveError("it names an archive %r" % name)
+            if self._task.check_mode:
+                result["fetched"].append(name)
+                continue
+            os.makedirs(directory, exist_ok=True)
+            with Claims(directory, [name], self.node, TIMEOUT_S, self.tell, _controller.pause):
+                if os.path.exists(os.path.join(directory, name + ".sha256")):
+                    continue  # another node of this controller brought it meanwhile
+                receive(
+                    directory,
+                    dict(item, path=os.path.join(path, name)),
+                    lambda target, name=name: self._connection.fetch_file(os.path.join(path, name), target),
+                )
+            result["fetched"].append(name)
+
+    def store(self, directory, path, archives, result, task_vars):
+        """Bring archives to the host."""
+        names = [item["name"] for item in archives]
+        if names and not self._task.check_mode:
+            made = send(self, directory, names, path, {}, task_vars)
+            if made.get("failed"):
+                raise ArchiveError(made.get("msg") or "%s cannot be written" % path)
+        result["stored"] = names
+
+    def tell(self, holder):
+        display.display("%s: waits for the module that node %s compiles or brings" % (self.node, holder))

@@ -1,0 +1,44 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The archives of compiled modules in a directory, of the controller or of the artifact host."""
+
+from __future__ import annotations
+
+import os
+
+from . import trees
+
+
+def offered(directory, version):
+    """Names of the archives of a version; the digest is written last, so that an archive with it is whole."""
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+    return [
+        name
+        for name in names
+        if name.endswith(trees.SUFFIX) and "_%s_" % (version,) in name and name + ".sha256" in names
+    ]
+
+
+def described(directory, version):
+    """``[{name, sha256, source}]`` of these archives, by what is noted beside them; those without a digest are not
+    there.
+    """
+    found = []
+    for name in offered(directory, version):
+        digest = trees.promised(os.path.join(directory, name))
+        if digest:
+            found.append({"name": name, "sha256": digest, "source": trees.source_of(os.path.join(directory, name))})
+    return found
+
+
+def lacking(there, here):
+    """Return the archives that one side has and the other lacks. Pure.
+
+    An archive of the same name that differs counts as there: which of the two fits a node is for the node to see.
+    """
+    names = set(item["name"] for item in here)
+    return [item for item in there if item["name"] not in names]

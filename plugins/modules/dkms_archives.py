@@ -1,0 +1,114 @@
+#!/usr/bin/python
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: dkms_archives
+short_description: Exchange compiled kernel modules between the controller and another host
+version_added: 0.2.0
+author: gpufleet contributors (@gpufleet)
+description:
+  - Brings the archives that M(gpufleet.lifecycle.dkms_module) keeps on the controller to the host that the task is
+    delegated to, and those that this host has and the controller lacks to the controller. Several controllers, or
+    controllers that do not outlive their run, thereby compile a module once.
+  - Each archive is compared with its sha256 digest, and appears under its name when it is whole.
+  - A host that cannot be reached or written to is a warning, since the node then compiles by itself.
+extends_documentation_fragment:
+  - gpufleet.lifecycle._attributes
+attributes:
+  check_mode:
+    support: full
+    details:
+      - The archives of both sides are compared, and none is brought.
+  diff_mode:
+    support: none
+options:
+  directory:
+    description: The directory of the archives on the controller, as O(gpufleet.lifecycle.dkms_module#module:archive_dir).
+    type: path
+    required: true
+  path:
+    description: The directory of the archives on the host. The same path as O(directory) when left out.
+    type: path
+  version:
+    description: The version of the driver whose archives are exchanged.
+    type: str
+    required: true
+  replace:
+    description: Names of archives that take the place of other ones of the same name on the host, such as those that
+      the node of this task has just compiled from other source.
+    type: list
+    elements: str
+    default: []
+notes:
+  - Run it without C(become), as a user that may write on the host.
+seealso:
+  - module: gpufleet.lifecycle.dkms_module
+  - module: gpufleet.lifecycle.artifact_store
+"""
+
+EXAMPLES = r"""
+- name: Have what other controllers compiled, and give them what this one has
+  gpufleet.lifecycle.dkms_archives:
+    directory: /srv/gpufleet/dkms
+    version: 535.261.03
+  delegate_to: store.example.com
+"""
+
+RETURN = r"""
+fetched:
+  description: Names of the archives that were brought to the controller.
+  returned: success
+  type: list
+  elements: str
+stored:
+  description: Names of the archives that were brought to the host.
+  returned: success
+  type: list
+  elements: str
+archives:
+  description: The archives that the host had before, with their digests and those of the source that they were compiled
+    from.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The name of the file.
+      type: str
+    sha256:
+      description: Its digest, as noted beside it.
+      type: str
+    source:
+      description: The digest of the source, V(null) if it was not noted.
+      type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing
+
+ARGUMENT_SPEC = {
+    "directory": {"type": "path", "required": True},
+    "path": {"type": "path"},
+    "version": {"type": "str", "required": True},
+    "replace": {"type": "list", "elements": "str", "default": []},
+}
+
+
+def main():
+    """List the archives of the host; the action plugin brings them."""
+    module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
+    path = module.params["path"] or module.params["directory"]
+    try:
+        archives = listing.described(path, module.params["version"])
+    except OSError as exc:
+        module.fail_json(msg="%s cannot be read: %s" % (path, exc.strerror or exc))
+    module.exit_json(changed=False, archives=archives)
+
+
+if __name__ == "__main__":
+    main()

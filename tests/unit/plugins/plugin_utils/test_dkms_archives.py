@@ -1,0 +1,169 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The exchange of compiled modules between the controller and the artifact host."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import shutil
+from unittest import mock
+
+import pytest
+
+pytest.importorskip("ansible", reason="action plugins need Ansible")
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.parsing.dataloader import DataLoader
+
+from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_archives
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing, trees
+
+pytestmark = pytest.mark.cores
+
+VERSION = "535.261.03"
+ONE, TWO, OTHER = (
+    "nvidia-current_%s_6.1.0-%d-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % (version, number)
+    for version, number in ((VERSION, 1), (VERSION, 2), ("1.2.3", 1))
+)
+
+
+@pytest.fixture
+def here(tmp_path):
+    return tmp_path / "controller" / "dkms"
+
+
+@pytest.fixture
+def there(tmp_path):
+    return tmp_path / "host" / "dkms"
+
+
+def put(directory, name, content=b"x", source=None):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_bytes(content)
+    trees.write_sha256(str(directory / name), hashlib.sha256(content).hexdigest(), source)
+
+
+def kept(directory):
+    """{name: (its content, the digest of its source)} of the archives that are offered."""
+    return {
+        item["name"]: ((directory / item["name"]).read_bytes(), item["source"])
+        for item in listing.described(str(directory), VERSION)
+    }
+
+
+def act(here, there, check=False, answer=None, fetch=shutil.copyfile, copies=None, **args):
+    """The result of the action. ANSWER: what the host's module answers instead of the real one."""
+    args = dict(args, directory=str(here), path=str(there), version=VERSION)
+    task = mock.Mock(
+        args=args, async_val=0, check_mode=check, diff=False, action="x", environment=None, delegate_to="store"
+    )
+    task.copy.side_effect = lambda: mock.Mock(args=None, async_val=0)
+    connection, loader = mock.Mock(), mock.Mock()
+    connection.fetch_file.side_effect = fetch
+    action = dkms_archives.ActionModule(task, connection, mock.Mock(check_mode=check), DataLoader(), mock.Mock(), loader)
+    action._load_name = "x"
+
+    def execute(module_name, module_args, task_vars):
+        if module_name == "ansible.legacy.file":
+            os.makedirs(module_args["path"], exist_ok=True)
+            return {"changed": True}
+        assert module_name == dkms_archives.MODULE
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or {"archives": listing.described(module_args["path"], module_args["version"])}
+
+    def get(name, task, **dummy):
+        assert name == "ansible.legacy.copy"
+
+        def copy(task_vars):
+            if copies:
+                return copies
+            shutil.copy(task.args["src"], task.args["dest"])
+            return {"changed": True}
+
+        return mock.Mock(run=copy)
+
+    action._execute_module = execute
+    action._shared_loader_obj = loader
+    loader.action_loader.get.side_effect = get
+    return action.run(task_vars={"inventory_hostname": "a1"})
+
+
+def test_each_side_gets_what_it_lacks_and_a_second_run_changes_nothing(here, there):
+    put(here, ONE, b"one", "ab" * 32)
+    put(there, TWO, b"two", "cd" * 32)
+    put(here, OTHER)
+    result = act(here, there)
+    assert (result["changed"], result["fetched"], result["stored"]) == (True, [TWO], [ONE])
+    both = {ONE: (b"one", "ab" * 32), TWO: (b"two", "cd" * 32)}
+    assert kept(here) == kept(there) == both and not (there / OTHER).exists()
+    again = act(here, there)
+    assert (again["changed"], again["fetched"], again["stored"]) == (False, [], []) and "warnings" not in again
+
+
+@pytest.mark.parametrize("side", ["here", "there"])
+def test_a_side_without_a_directory_gets_one(here, there, side):
+    put(there if side == "here" else here, ONE, b"one")
+    assert act(here, there)["changed"] and kept(here) == kept(there) == {ONE: (b"one", None)}
+
+
+def test_what_differs_stays_unless_the_node_has_just_compiled_it(here, there):
+    put(here, ONE, b"new")
+    put(there, ONE, b"old")
+    assert act(here, there)["changed"] is False and kept(there)[ONE][0] == b"old" and kept(here)[ONE][0] == b"new"
+    assert act(here, there, replace=[TWO])["changed"] is False
+    result = act(here, there, replace=[ONE])
+    assert result["stored"] == [ONE] and kept(there)[ONE][0] == b"new"
+    assert act(here, there, replace=[ONE])["changed"] is False
+
+
+def test_check_mode_tells_and_brings_nothing(here, there):
+    put(here, ONE)
+    put(there, TWO)
+    result = act(here, there, check=True)
+    assert (result["changed"], result["fetched"], result["stored"]) == (True, [TWO], [ONE])
+    assert list(kept(here)) == [ONE] and list(kept(there)) == [TWO]
+
+
+def test_an_archive_without_its_digest_is_not_there(here, there):
+    put(there, ONE)
+    (there / (ONE + ".sha256")).unlink()
+    put(there, TWO)
+    (there / (TWO + ".sha256")).write_text("no digest")
+    assert act(here, there)["archives"] == [] and not here.exists()
+
+
+def broken(source, target):
+    pathlib.Path(target).write_bytes(b"half")
+
+
+def lost(source, target):
+    raise AnsibleError("the connection was lost")
+
+
+@pytest.mark.parametrize(
+    "more, words",
+    [
+        ({"fetch": broken}, "sha256"),
+        ({"fetch": lost}, "the connection was lost"),
+        ({"answer": AnsibleConnectionFailure("no route")}, "no route"),
+        ({"answer": {"failed": True, "msg": "no python"}}, "no python"),
+        ({"answer": {"rc": 0}}, "no answer"),
+        ({"answer": {"archives": [{"name": "../" + ONE, "sha256": "0" * 64, "source": None}]}}, "names an archive"),
+    ],
+)
+def test_a_host_that_does_not_do_its_part_is_a_warning_and_nothing_half_is_offered(here, there, more, words):
+    put(there, ONE, b"whole")
+    result = act(here, there, **more)
+    assert not result.get("failed") and result["changed"] is False
+    (warning,) = result["warnings"]
+    assert "store" in warning and words in warning and kept(here) == {}
+
+
+def test_a_host_that_cannot_be_written_is_a_warning(here, there):
+    put(here, ONE)
+    result = act(here, there, copies={"failed": True, "msg": "disk full"})
+    assert result["stored"] == [] and "disk full" in result["warnings"][0]

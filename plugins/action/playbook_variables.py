@@ -42,10 +42,10 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def check(arguments, task_vars, given):
-        """Refuse variables; return the service hosts that the inventory lacks."""
+        """Refuse variables; return the service hosts to add."""
         roles, everything = _variables.of_roles(), task_vars.get("hostvars") or {}
         names, inner, values, lost, limited, waits, allowed = set(), set(), {}, {}, [], [], _variables.choices()
-        undo, failed, serving, delegates = {}, {}, {}, {}
+        undo, failed = {}, {}
         for node in arguments["nodes"]:
             found = everything[node]
             mine = {name for name in found if isinstance(name, str)}
@@ -63,15 +63,6 @@ class ActionModule(ActionBase):
                 limited.append((node, name, value_of(found, node, name), allowed[name]))
             if _variables.ANSWER_TIMEOUT in mine:
                 waits.append((node, value_of(found, node, _variables.ANSWER_TIMEOUT)))
-            if _service_hosts.VARIABLE in mine:
-                serving[node] = value_of(found, node, _service_hosts.VARIABLE)
-            delegates[node] = _service_hosts.delegates(
-                {
-                    name: value_of(found, node, name)
-                    for name in ("gpu_scheduler_backends",) + _service_hosts.DELEGATES
-                    if name in mine
-                }
-            )
             if _variables.INVENTORY_FAILED in mine:
                 failed[node] = value_of(found, node, _variables.INVENTORY_FAILED)
         _variables.refuse_failed_inventory(failed)
@@ -92,11 +83,25 @@ class ActionModule(ActionBase):
             _variables.refuse_of_plan({name: task_vars.get(name) for name in _variables.OF_PLAN})
             _variables.refuse_differing(values)
             _variables.refuse_other_outcome(values)
-        hosts = _service_hosts.merged(serving)
-        inventory = set((task_vars.get("groups") or {}).get("all") or [])
-        if arguments["rollout"]:
-            _service_hosts.refuse_missing(delegates, inventory | set(hosts))
-        return _service_hosts.to_add(hosts, inventory)
+        return service_hosts(arguments, everything, task_vars) if arguments["values"] else []
+
+
+def service_hosts(arguments, everything, task_vars):
+    """Return the service hosts that the inventory lacks; refuse a rollout that delegates to a host which no one knows.
+
+    EVERYTHING: the variables by node.
+    """
+    wanted = (_service_hosts.VARIABLE, "gpu_scheduler_backends") + _service_hosts.DELEGATES
+    values = {
+        node: {name: value_of(everything[node], node, name) for name in wanted if name in everything[node]}
+        for node in arguments["nodes"]
+    }
+    hosts = _service_hosts.merged({node: found.get(_service_hosts.VARIABLE) for node, found in values.items()})
+    inventory = set((task_vars.get("groups") or {}).get("all") or [])
+    if arguments["rollout"]:
+        delegates = {node: _service_hosts.delegates(found) for node, found in values.items()}
+        _service_hosts.refuse_missing(delegates, inventory | set(hosts))
+    return _service_hosts.to_add(hosts, inventory)
 
 
 def value_of(found, node, name):

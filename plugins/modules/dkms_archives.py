@@ -27,7 +27,8 @@ attributes:
     support: none
 options:
   directory:
-    description: The directory of the archives on the controller, as O(gpufleet.lifecycle.dkms_module#module:archive_dir).
+    description: The directory of the archives on the controller, as
+      O(gpufleet.lifecycle.dkms_module#module:archive_dir).
     type: path
     required: true
   path:

@@ -13,6 +13,7 @@ import json
 
 import pytest
 
+from tests.lab import scenario
 from tests.lab.scenario import no_mirror
 
 OLD, NEW = "535.216.03", "535.261.03"
@@ -175,12 +176,23 @@ class TestLife:
         )
         assert boot_id(up_1) == before["up-1"], "the other node had nothing to do with it"
 
-    def test_new_packages_under_the_old_module_are_noticed(self, up_1, run, ask, before, boot_id):
+    def test_new_packages_under_the_old_module_are_noticed(self, up_1, up_2, run, ask, before, boot_id, tmp_path):
+        """The module comes from an artifact host, to which a controller that has it brought it."""
+        empty, cache = tmp_path / "dkms", scenario.CACHE / "dkms"
+        archives = sorted(path.name for path in cache.glob("*_%s_*.dkms.tar.gz" % NEW))
+        outcome, brought = ask("up-2", "dkms_archives", {"directory": str(cache), "path": str(empty), "version": NEW})
+        assert (outcome.rc, brought["stored"], brought["fetched"]) == (0, archives, []), brought
         outcome = run(
             [{"hosts": "up-1", "become": True, "roles": ["gpufleet.lifecycle.nvidia_driver"]}],
             nvidia_driver_version=NEW,
+            nvidia_driver_tree_dir=str(empty),
+            nvidia_driver_tree_host="up-2",
         )
         assert outcome.rc == 0, outcome.tail()
+        for name in archives:
+            here = hashlib.sha256((empty / name).read_bytes()).hexdigest()
+            there = up_2.check_output("sha256sum < %s" % (empty / name)).split()[0]
+            assert here == there == hashlib.sha256((cache / name).read_bytes()).hexdigest()
         assert boot_id(up_1) == before["up-1"]
         outcome, result = ask("up-1", "gpu_health")
         assert outcome.rc == 2

@@ -199,7 +199,8 @@ def paths(nodes, identifier):
 
 
 @pytest.mark.parametrize(
-    "name, jobs", [("gpufleet driver upgrade", ["upgrade"]), ("gpufleet driver upgrade in slices", ["canaries", "slices"])]
+    "name, jobs",
+    [("gpufleet driver upgrade", ["upgrade"]), ("gpufleet driver upgrade in slices", ["canaries", "slices"])],
 )
 def test_nothing_is_upgraded_before_the_plan_is_approved_and_the_report_comes_always(name, jobs):
     nodes = WORKFLOWS[name]["simplified_workflow_nodes"]

@@ -63,7 +63,9 @@ def act(here, there, check=False, answer=None, fetch=shutil.copyfile, copies=Non
     task.copy.side_effect = lambda: mock.Mock(args=None, async_val=0)
     connection, loader = mock.Mock(), mock.Mock()
     connection.fetch_file.side_effect = fetch
-    action = dkms_archives.ActionModule(task, connection, mock.Mock(check_mode=check), DataLoader(), mock.Mock(), loader)
+    action = dkms_archives.ActionModule(
+        task, connection, mock.Mock(check_mode=check), DataLoader(), mock.Mock(), loader
+    )
     action._load_name = "x"
 
     def execute(module_name, module_args, task_vars):

@@ -14,6 +14,7 @@ pytest.importorskip("ansible", reason="the variables of the playbooks are known 
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _service_hosts
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._variables import VariableError
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import test_variables
 
 pytestmark = pytest.mark.cores
 
@@ -77,7 +78,10 @@ def test_what_the_inventory_has_counts():
             {"gpu_scheduler_slurm_host": "login"},
         ),
         ({"gpufleet_artifact_host": "store"}, {"gpufleet_artifact_host": "store"}),
-        ({"gpu_node_upgrade_artifact_host": "s", "gpufleet_artifact_host": ""}, {"gpu_node_upgrade_artifact_host": "s"}),
+        (
+            {"gpu_node_upgrade_artifact_host": "s", "gpufleet_artifact_host": ""},
+            {"gpu_node_upgrade_artifact_host": "s"},
+        ),
     ],
 )
 def test_the_hosts_that_tasks_of_a_node_are_delegated_to(variables, found):
@@ -98,3 +102,16 @@ def test_every_variable_of_a_connection_is_passed_on_by_the_task():
     (task,) = yaml.safe_load((ROOT / "playbooks" / "tasks" / "service_hosts.yml").read_text(encoding="utf-8"))
     passed = {name: value for name, value in task["ansible.builtin.add_host"].items() if name.startswith("ansible_")}
     assert passed == {name: "{{ item.%s | default(omit) }}" % name for name in _service_hosts.CONNECTION}
+
+
+def test_the_playbooks_are_given_what_to_add_and_a_rollout_is_refused_without_it():
+    node = {"gpufleet_artifact_host": "store", "gpufleet_service_hosts": {"store": STORE, "login": LOGIN}}
+    groups = {"all": ["a", "login"]}
+    found = test_variables.act({"a": node}, groups=groups)
+    assert found["service_hosts"] == [dict(STORE, name="store")]
+    assert test_variables.act({"a": node}, groups=groups, values=False)["service_hosts"] == []
+    refused = test_variables.act({"a": dict(node, gpufleet_service_hosts={})}, groups=groups)
+    assert refused["failed"] and "gpufleet_artifact_host of a is store" in refused["msg"]
+    assert not test_variables.act({"a": dict(node, gpufleet_service_hosts={})}, groups=groups, rollout=False).get(
+        "failed"
+    ), "what is not a rollout may go by a name that resolves"

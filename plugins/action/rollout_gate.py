@@ -17,7 +17,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, pools, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
@@ -208,8 +208,12 @@ class ActionModule(RolloutAction):
         )
 
     @staticmethod
-    def decided(transaction, controller, phase, node, present):
-        """Return the decision for the node, among the nodes of all members."""
+    def decided(transaction, controller, phase, node, present, lock=False):
+        """Return the decision for the node, among the nodes of all members and of the other rollouts of its pool.
+
+        LOCK: no other rollout of the pool decides until the transaction has ended.
+        """
+        pools.fill(transaction, lock)
         return gate.decide(
             transaction.view,
             phase,
@@ -243,7 +247,7 @@ class ActionModule(RolloutAction):
             lines = [progress(view, other.name, "lost (%s)" % other.reason) for other in lost]
             if view.nodes.get(node) is not None:
                 proof.require_version(view.nodes.get(node), arguments["version"])
-            decision = self.decided(transaction, controller, phase, node, present)
+            decision = self.decided(transaction, controller, phase, node, present, lock=True)
             decision = self.held(transaction, arguments, found, node, decision)
             taken_up = {}
             if decision.answer == "go":

@@ -11,7 +11,7 @@ import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _controller, _mig_file, _peers, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import PlanningAction, agree
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
@@ -257,6 +257,8 @@ class ActionModule(PlanningAction):
     def beside(transaction, made, arguments):
         """Note in the plan which nodes other rollouts left in flight, or refuse to start beside them."""
         found = orphans.find(transaction, list(arguments["audits"]), arguments["abandon"])
+        counted = pools.rollouts(transaction, pools.of(made.policy))
+        found = [(other_id, node) for other_id, node in found if other_id not in counted]
         why = orphans.refusal(found, made.order, made.nodes, made.policy["domain_caps"])
         if why:
             raise owner.OwnerError(why)

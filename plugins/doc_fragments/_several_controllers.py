@@ -10,6 +10,15 @@ from __future__ import annotations
 class ModuleDocFragment:
     DOCUMENTATION = r"""
 options:
+  pool:
+    description:
+      - A name that rollouts of one ledger share, so that they share their down slots and failure domains too. A node
+        goes down only while fewer than O(max_down) nodes of all of them are down, and nodes of the others count in
+        O(domain_caps).
+      - Nodes that are lost or in quarantine count as long as their rollout has not ended.
+    type: str
+    default: ""
+    version_added: 0.2.0
   hand_over:
     description:
       - Make the plan for several controllers. It belongs to none of them, and each of them joins it with O(join).

@@ -345,6 +345,7 @@ ARGUMENT_SPEC = dict(
     common_cause=dict(type="int", default=2),
     max_delta_unhealthy=dict(type="raw"),
     broken_elsewhere=dict(type="int", default=0),
+    pool=dict(type="str", default=""),
     canaries=dict(type="list", elements="str", default=[]),
     canaries_per_stratum=dict(type="int", default=0),
     canary_failures=dict(type="int", default=0),

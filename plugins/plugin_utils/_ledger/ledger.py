@@ -385,6 +385,30 @@ class Transaction:
         )
         return [tuple(row) for row in self._connection.execute(query) if row[1] in wanted]
 
+    def lock_pool(self, pool):
+        """Keep other rollouts that lock the same pool waiting until this transaction has ended."""
+        self._database.lock_pool(self._connection, pool)
+
+    def heads_with(self, key, text):
+        """Return (rollout id, head) of every other rollout whose head has KEY with TEXT somewhere."""
+        table = self._database.table["rollout"]
+        query = sa.select(table.c.rollout_id, table.c.head).where(
+            table.c.rollout_id != self._id, table.c.head.contains(dump({key: text})[1:-1], autoescape=True)
+        )
+        return [(other_id, json.loads(head)) for other_id, head in self._connection.execute(query)]
+
+    def nodes_of(self, rollout_ids, states):
+        """Return (rollout id, node) of the nodes of these rollouts that are in one of STATES."""
+        if not rollout_ids:
+            return []
+        table = self._database.table["node"]
+        query = (
+            sa.select(table.c.rollout_id, table.c.body)
+            .where(table.c.rollout_id.in_(sorted(rollout_ids)), table.c.state.in_(states))
+            .order_by(table.c.rollout_id, table.c.name)
+        )
+        return [(other_id, node_of(body)) for other_id, body in self._connection.execute(query)]
+
     def in_flight_beside(self, names):
         """Return (rollout id, node) of every node in flight in another rollout that is not one of NAMES."""
         table, ours = self._database.table["node"], set(names)

@@ -240,6 +240,8 @@ class Rollout:
     held: t.List[str] = dataclasses.field(default_factory=list)  # queries that keep nodes from starting
     held_reason: str = ""
     nodes: t.Any = dataclasses.field(default_factory=Nodes)
+    # (rollout id, node) of nodes of other rollouts that take part of this one's limits; read for a decision, not kept
+    beside: t.List[t.Tuple[str, Node]] = dataclasses.field(default_factory=list)
 
     @property
     def attempted(self):

@@ -367,6 +367,15 @@ class Store:
         if not self.sqlite:
             connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283466)")
 
+    def lock_pool(self, connection, pool):
+        """Let one transaction at a time decide for the rollouts of a pool.
+
+        It is taken after the row of the rollout, and no transaction that has it waits for the row of another rollout,
+        so there is no deadlock.
+        """
+        if not self.sqlite:
+            connection.execute(sa.text("SELECT pg_advisory_xact_lock(7283468, hashtext(:pool))").bindparams(pool=pool))
+
     def _patiently(self, attempt):
         """Call ATTEMPT(), again while the database is not available or busy, for up to patience_s."""
         until = time.monotonic() + self.patience_s

@@ -97,7 +97,7 @@ def _drain(view, node, present, now, shared):
     ahead = policy["max_draining"] > policy["max_down"]
     room = (policy["max_draining"] if ahead else min(policy["max_draining"], _room(view, down))) - len(draining)
     if room < 1:
-        busy = draining + down
+        busy = draining + down + _beside(view)
         return Decision(
             "wait",
             "%d of %d slots to drain and %d of %d down slots taken%s"
@@ -106,7 +106,7 @@ def _drain(view, node, present, now, shared):
                 policy["max_draining"],
                 _taken(view, down),
                 policy["max_down"],
-                _grown(view) + (" by " + listed(other.name for other in busy) if busy else ""),
+                _grown(view) + (" by " + listed(_called(view, other) for other in busy) if busy else ""),
             ),
         )
     first = [] if node.orphaned else _ahead(view, node, present, out, room)
@@ -291,6 +291,9 @@ def _out_by_domain(view, name):
             if other.name != name:
                 for item in domains.places(other.domains):
                     out.setdefault(item, []).append(other)
+        for dummy, other in view.beside:
+            for item in domains.places(other.domains):
+                out.setdefault(item, []).append(other)
     return out
 
 
@@ -318,7 +321,7 @@ def _domains(view, places, out):
                 cap,
                 key,
                 place,
-                listed(other.name for other in there),
+                listed(_called(view, other) for other in there),
             )
             if len([other for other in there if other.state in state.OUT_OF_SERVICE]) >= cap:
                 return Decision(
@@ -339,13 +342,24 @@ def _out(view):
     return view.nodes.having(*state.OUT_OF_SERVICE)
 
 
+def _beside(view):
+    """Return the nodes of other rollouts of the pool that take a down slot."""
+    return [node for dummy, node in view.beside if node.state in state.NOT_SERVING + state.OUT_OF_SERVICE]
+
+
+def _called(view, node):
+    """Return the name of a node for a message, with its rollout if it is another one."""
+    rollout = next((other_id for other_id, other in view.beside if other is node), "")
+    return "%s of rollout %s" % (node.name, rollout) if rollout else node.name
+
+
 def _taken(view, down):
     """Return the number of down slots in use: nodes down, out of service, and broken for other reasons."""
-    return len(down) + len(_out(view)) + view.policy["broken_elsewhere"]
+    return len(down) + len(_out(view)) + len(_beside(view)) + view.policy["broken_elsewhere"]
 
 
 def _names(view, down):
-    words = [node.name for node in down + _out(view)]
+    words = [_called(view, node) for node in down + _out(view) + _beside(view)]
     elsewhere = view.policy["broken_elsewhere"]
     return listed(words) + ("%s%d broken elsewhere" % (" and " if words else "", elsewhere) if elsewhere else "")
 

@@ -57,7 +57,7 @@ def differ(view, given):
     kept = {key: policy[key] for key in limits.DEFAULTS if key in policy}
     complete = limits.complete(dict(kept, **compared), policy["fleet"])
     for key in sorted(compared):
-        if complete[key] != policy.get(key):
+        if complete.get(key) != policy.get(key):
             raise PlanError(
                 "%s is %s, and the plan of rollout %s has %s. The limits of a plan hold for every controller that "
                 "joins it. Give the plan's here or, where it has a default, leave the variable out. To change a limit "

@@ -10,6 +10,7 @@ import re
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options, windows
 
+POOL = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,99})?")
 PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%")
 DEFAULTS = {
     "max_down": 1,
@@ -25,6 +26,7 @@ DEFAULTS = {
     "canary_soak_s": 0,  # how long a canary has to stay healthy in service before others start
     "max_delta_unhealthy": None,  # percent of the fleet
     "broken_elsewhere": 0,
+    "pool": "",  # rollouts of the same one share down slots and failure domains
     "fleet": 1,
     "ticket_s": 4 * 3600,
     "windows": [],
@@ -114,6 +116,17 @@ def _check_holds(holds):
         raise LimitError("rollout_limits.holds is %r; expected queries by name, or {} for none." % (holds,))
 
 
+def _check_pool(policy):
+    pool = policy["pool"]
+    if not isinstance(pool, str) or not POOL.fullmatch(pool):
+        raise LimitError(
+            "rollout_pool is %s; expected a name of up to 100 letters, digits and . _ -, such as site-a."
+            % options.shown(pool)
+        )
+    if not pool:
+        del policy["pool"]  # a plan without one has the digest that earlier versions give it
+
+
 def _check_waves(waves, fleet):
     if not isinstance(waves, list):
         raise LimitError(
@@ -168,6 +181,7 @@ def complete(given, fleet):
         if value is not None and (isinstance(value, bool) or not re.fullmatch(r"[0-9]+", str(value))):
             raise LimitError("rollout_%s is %r; expected a number of at least 0." % (key, value))
         policy[key] = None if value is None else int(value)
+    _check_pool(policy)
     if policy["on_failure"] not in ON_FAILURE:
         raise LimitError("rollout_on_failure is %r; expected rollback, quarantine or stop." % (policy["on_failure"],))
     _check_holds(policy["holds"])

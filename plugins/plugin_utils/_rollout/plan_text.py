@@ -76,6 +76,8 @@ def _limits(policy):
         words.append("in waves of %s" % limits.listed((str(size) for size in policy["waves"]), 8))
     if policy["canary_soak_s"]:
         words.append("canaries soak for %s" % span(policy["canary_soak_s"]))
+    if policy.get("pool"):
+        words.append("together with the other rollouts of pool %s" % policy["pool"])
     words.append("stop at %d failed" % policy["failure_budget"])
     if policy["failure_percent"] is not None:
         words.append("or more than %g %%" % policy["failure_percent"])

@@ -179,7 +179,7 @@ class TestLife:
     def test_new_packages_under_the_old_module_are_noticed(self, up_1, up_2, run, ask, before, boot_id, tmp_path):
         """The module comes from an artifact host, to which a controller that has it brought it."""
         empty, cache = tmp_path / "dkms", scenario.CACHE / "dkms"
-        archives = sorted(path.name for path in cache.glob("*_%s_*.dkms.tar.gz" % NEW))
+        archives = sorted(path.name for path in cache.glob("nvidia*_%s_*.dkms.tar.gz" % NEW))
         outcome, brought = ask("up-2", "dkms_archives", {"directory": str(cache), "path": str(empty), "version": NEW})
         assert (outcome.rc, brought["stored"], brought["fetched"]) == (0, archives, []), brought
         outcome = run(

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, pools, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof, waiting
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
     RolloutAction,
     numbers,
@@ -52,28 +52,12 @@ class ActionModule(RolloutAction):
                     )
                 )
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
-        phase = arguments["phase"]
         turn = arguments["turn"] + 1
         # The list of live hosts is as old as this task. Each call is a separate task, so that the next one sees which
         # hosts have left the play.
         present = task_vars.get("ansible_play_hosts")
-        patience = min(arguments["patience_s"] * turn, arguments["patience_max_s"])
-        deadline = time.monotonic() + patience
-        waited = turn > 1
         _controller.require()
-        while True:
-            answer = (
-                self.foresee(ledger, phase, node, present) if self.check else self.ask(ledger, arguments, node, present)
-            )
-            if not self.check:
-                self.tell(ledger, arguments, idle=answer["answer"] == "wait" and not answer["wrote"])
-            answer.pop("wrote", None)
-            if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
-                break
-            waited = True
-            _controller.pause(
-                min(arguments["poll_s"] * random.uniform(0.8, 1.2), max(0.0, deadline - time.monotonic()))
-            )
+        answer, waited = self.patiently(ledger, arguments, node, present, turn)
         mine = answer.pop("claim", None)
         if mine:
             answer["fence"] = self.taken(ledger, arguments, node, mine, answer["resume"], task_vars)
@@ -87,6 +71,30 @@ class ActionModule(RolloutAction):
         if answer["resume"]:
             answer["documents"] = {name: ledger.load(node, name) for name in ("baseline", "services", "mig-free")}
         return dict(answer, turn=turn, waited=waited)
+
+    def patiently(self, ledger, arguments, node, present, turn):
+        """Return the answer, and True if the node waited, in this call or an earlier one."""
+        phase, waited = arguments["phase"], turn > 1
+        patience = min(arguments["patience_s"] * turn, arguments["patience_max_s"])
+        deadline = time.monotonic() + patience
+        while True:
+            if self.check:
+                answer = self.foresee(ledger, phase, node, present)
+            else:
+                # A node that waits looks first, which keeps no other from asking.
+                answer = self.look(ledger, phase, node, present) if waited else None
+                answer = answer or self.ask(ledger, arguments, node, present)
+                self.tell(ledger, arguments, idle=answer["answer"] == "wait" and not answer["wrote"])
+            answer.pop("wrote", None)
+            pause_s = waiting.interval(arguments["poll_s"], answer.pop("ahead", 0)) * random.uniform(0.8, 1.2)
+            if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
+                break
+            waited = True
+            ledger.store.rest()
+            _controller.pause(min(pause_s, max(0.0, deadline - time.monotonic())))
+        if answer["numbers"] is None:
+            answer["numbers"] = ledger.look(numbers)
+        return answer, waited
 
     def by_hand(self, node, arguments, task_vars):
         """Return the answer outside of a rollout."""
@@ -141,13 +149,15 @@ class ActionModule(RolloutAction):
         """
         deadline = time.monotonic() + arguments["claim_timeout_s"]
         while True:
+            over = ledger.load(node, claims.OVER)
+            ledger.store.rest()
             try:
                 said = self.on_node(
                     task_vars,
                     state="held",
                     directory=arguments["claim_dir"],
                     claim=mine,
-                    over=ledger.load(node, claims.OVER),
+                    over=over,
                     lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S),
                 )
             except AnsibleConnectionFailure:
@@ -269,6 +279,8 @@ class ActionModule(RolloutAction):
                 told["claim"] = claims.mine(
                     transaction.name_ledger(), ledger.rollout_id, told["attempt"], view.run, view.sha256
                 )
+            if decision.answer == "wait":
+                told["ahead"] = waiting.ahead(view, node, members.present(transaction, controller, present))
             return dict(told, lost=lines, brakes=report.brakes(view), wrote=bool(transaction.added))
 
         answer = ledger.transact(decide)
@@ -276,6 +288,32 @@ class ActionModule(RolloutAction):
         for line in lost:
             self.say(line)
         self.say_brakes(ledger, answer.pop("brakes"))
+        return answer
+
+    def look(self, ledger, phase, node, present):
+        """Return the answer wait without a lock and without a record.
+
+        None if the node has to ask: it may go, or there is something to record.
+        """
+        controller = self.controller()
+
+        def question(transaction):
+            view = owned_view(transaction, ledger, controller)
+            members.record_gone(transaction, controller, present)
+            lost = gate.vanished(view, present, members.hosts(transaction, controller)) if present is not None else []
+            decision = self.decided(transaction, controller, phase, node, present)
+            if decision.answer != "wait" or lost or transaction.changed:
+                return None
+            return dict(
+                self.told(view, phase, node, decision),
+                ahead=waiting.ahead(view, node, members.present(transaction, controller, present)),
+                brakes=report.brakes(view),
+                wrote=False,
+            )
+
+        answer = ledger.rehearse(question)
+        if answer:
+            self.say_brakes(ledger, answer.pop("brakes"))
         return answer
 
     @classmethod
@@ -293,6 +331,7 @@ class ActionModule(RolloutAction):
         if not queries:
             return None
         holds.check(queries)
+        ledger.store.rest()
         return holds.answers(ledger.path("holds.lock"), queries, arguments["hold_age_s"])
 
     @staticmethod
@@ -358,7 +397,8 @@ class ActionModule(RolloutAction):
             "attempt": planned.attempt if planned else 0,
             "position": planned.went if planned else None,
             "total": view.total,
-            "numbers": numbers(view),
+            # They are counted for a node that goes on; one that waits is told them at the end of its call.
+            "numbers": None if decision.answer == "wait" else numbers(view),
             "line": progress(
                 view,
                 node,

@@ -70,4 +70,5 @@ def keep_alive(ledger, identity, run, every_s):
             going = record(ledger, identity, run, watch)
         except (store.StoreError, OSError):
             pass  # the database may come back
+        ledger.store.rest()
     return going or watch.ended(0)

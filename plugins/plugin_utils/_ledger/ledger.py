@@ -42,6 +42,8 @@ HEAD = (
 )
 
 
+# The states of nodes that are neither pending nor finished well: few, whatever the size of the plan.
+AT_WORK = frozenset(state.STATES) - {"pending", "done", "skipped"}
 # Nodes to read at a time when searching for the first of many.
 BATCH = 200
 # Events to read at a time.
@@ -100,6 +102,7 @@ class StoredNodes:
         self._known = {}
         self._changed = set()
         self._replaced = False
+        self._at_work = False  # whether those that are neither pending nor settled well were read
 
     def _rows(self, *conditions, column="body"):
         query = sa.select(self._table.c[column], self._table.c.name).where(
@@ -116,6 +119,9 @@ class StoredNodes:
             for body, name in self._rows(*conditions):
                 if name not in self._known:
                     self._known[name] = node_of(body)
+        return self._sorted()
+
+    def _sorted(self):
         nodes = [node for node in self._known.values() if node is not None]
         return sorted(nodes, key=lambda node: (node.position is None, node.position or 0, node.name))
 
@@ -138,6 +144,12 @@ class StoredNodes:
         return self._nodes()
 
     def having(self, *states):
+        # Most questions are about few nodes, so that all of these are read at once.
+        if AT_WORK.issuperset(states):
+            conditions = () if self._at_work else (self._table.c.state.in_(sorted(AT_WORK)),)
+            found = self._nodes(*conditions) if conditions else self._sorted()
+            self._at_work = True
+            return [node for node in found if node.state in states]
         return [node for node in self._nodes(self._table.c.state.in_(states)) if node.state in states]
 
     def orphaned(self):
@@ -185,6 +197,17 @@ class StoredNodes:
             and not (barred and barred(node.domains))
         )
         return (name for dummy, name in heapq.merge(mine, self._stored_waiting_before(position, present, barred)))
+
+    def count_waiting_before(self, position, present, most):
+        """Return the number of pending nodes before POSITION in the database, and MOST if there are more."""
+        columns = self._table.c
+        query = sa.select(columns.position).where(
+            columns.rollout_id == self._id, columns.state == "pending", columns.position < position
+        )
+        if present is not None:
+            query = query.where(self._database.one_of(columns.name, present, "present"))
+        counted = sa.select(sa.func.count()).select_from(query.limit(most).subquery())
+        return self._connection.execute(counted).scalar()
 
     def _stored_waiting_before(self, position, present, barred):
         """Yield (position, name) of pending nodes in the database that were not changed since, a batch at a time.

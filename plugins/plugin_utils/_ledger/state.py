@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
@@ -201,6 +202,9 @@ class Nodes:
         for node in self._nodes.values():
             counts[node.state] = counts.get(node.state, 0) + 1
         return counts
+
+    def count_waiting_before(self, position, present, most):
+        return len(list(itertools.islice(self.waiting_before(position, present), most)))
 
     def waiting_before(self, position, present=None, barred=None):
         """Return the names of pending nodes before POSITION.

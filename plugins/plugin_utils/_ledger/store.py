@@ -161,7 +161,7 @@ class Store:
                 % (self.shown)
             )
         try:
-            self.engine = sa.create_engine(self.url, poolclass=sa.pool.NullPool, connect_args=self._connect_args())
+            self.engine = sa.create_engine(self.url, connect_args=self._connect_args(), **self._pool())
         except (ImportError, sa_exc.NoSuchModuleError) as exc:
             raise StoreError(
                 "The ledger %s needs a Python module that is missing on the controller: %s. Install it in the "
@@ -172,6 +172,7 @@ class Store:
             sa.event.listen(self.engine, "begin", self._begin)
         self.meta = tables()
         self.table = {name[len("gpufleet_") :]: table for name, table in self.meta.tables.items()}
+        self.there = False  # whether a connection has found the tables
         # What the opened ledger has: the column of failure domains, and the table of members.
         self.placed = self.has_members = False
 
@@ -181,8 +182,26 @@ class Store:
         return self.url.render_as_string(hide_password=True)
 
     def _connect_args(self):
-        # isolation_level None: the driver begins no transaction, the listener does.
-        return {"timeout": 30, "isolation_level": None} if self.sqlite else {"connect_timeout": 10}
+        if self.sqlite:
+            # isolation_level None: the driver begins no transaction, the listener does.
+            return {"timeout": 30, "isolation_level": None}
+        # Behind PgBouncer in transaction mode the next transaction may be on another connection of the server, where a
+        # statement that was prepared is not known.
+        return dict({"connect_timeout": 10}, **({"prepare_threshold": None} if self._psycopg() else {}))
+
+    def _psycopg(self):
+        return self.url.get_driver_name() == "psycopg"
+
+    def _pool(self):
+        """Return the options of the engine for its connections: one for the whole task, until rest()."""
+        if self.sqlite:
+            return {"poolclass": sa.pool.NullPool}
+        # Each new connection would be asked for a type that the ledger does not use.
+        return dict({"pool_size": 1, "max_overflow": 2}, **({"use_native_hstore": False} if self._psycopg() else {}))
+
+    def rest(self):
+        """Close the connection for a while in which it is not used, since a server has a limited number of them."""
+        self.engine.dispose()
 
     @staticmethod
     def _configure(connection, record):
@@ -221,7 +240,7 @@ class Store:
     @contextlib.contextmanager
     def reading(self):
         """Yield a connection for reading; None if the database does not exist."""
-        if not self.exists():
+        if self.sqlite and not self.exists():
             yield None
             return
         with contextlib.ExitStack() as stack:
@@ -248,12 +267,12 @@ class Store:
             return connection if found else None
 
     def _entered(self, stack):
-        """Return a connection, with the lock of the file, both until the end of STACK."""
+        """Return a connection, with the lock of the file, both until the end of STACK; None if there are no tables."""
         with contextlib.ExitStack() as attempt:
             attempt.enter_context(self._locked())
-            connection = attempt.enter_context(self._open())
+            connection = attempt.enter_context(self._open(create=self.sqlite))
             stack.push(attempt.pop_all())
-            return connection
+            return connection if self.sqlite or self.there else None
 
     def _locked(self):
         """Return the lock that serializes the processes of this controller, which only a file needs."""
@@ -262,22 +281,26 @@ class Store:
         os.makedirs(os.path.dirname(self.file), mode=DIRECTORY_MODE, exist_ok=True)
         return file_lock.hold(self.file + ".turn", self.patience_s)
 
-    def _open(self):
+    def _open(self, create=True):
         if self.sqlite and not os.path.exists(self.file):
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         connection = self.engine.connect()
         try:
             connection.begin()
-            self._prepare(connection)
+            self._prepare(connection, create)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _prepare(self, connection):
-        """Create the tables in an empty database; refuse a schema of a version that is not known."""
+    def _prepare(self, connection, create):
+        """Create the tables in an empty database, if CREATE; refuse a schema of a version that is not known."""
         meta = self.table["meta"]
-        if not sa.inspect(connection).has_table("gpufleet_meta"):
+        # The tables of a server are never removed; a file may be.
+        self.there = (self.there and not self.sqlite) or sa.inspect(connection).has_table("gpufleet_meta")
+        if not self.there:
+            if not create:
+                return
             if not self.sqlite:
                 # Two controllers may do this at the same time; the lock ends with the transaction.
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283465)")

@@ -1,0 +1,131 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Nodes that wait: how often they ask, and when they only look."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+pytest.importorskip("ansible", reason="action plugins need Ansible")
+
+from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, waiting
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, view_of
+
+pytestmark = pytest.mark.cores
+
+NAMES = ["a%d" % number for number in range(6)]
+
+
+@pytest.mark.parametrize(
+    "poll_s, ahead, seconds",
+    [(1, 0, 1), (1, 20, 2), (1, 580, 30), (1, 10000, 30), (0.5, 20, 1), (60, 0, 60), (60, 600, 60)],
+)
+def test_the_more_are_before_it_the_less_often_a_node_asks(poll_s, ahead, seconds):
+    assert waiting.interval(poll_s, ahead) == seconds
+
+
+def test_two_thousand_that_wait_ask_less_than_two_hundred_times_a_second():
+    assert sum(1 / waiting.interval(1, min(ahead, waiting.MOST)) for ahead in range(2000)) < 150
+
+
+class Gate(rollout_gate.ActionModule):
+    def __init__(self):
+        self.identity, self.locked = owner.identify(os.getpid()), 0
+
+    def controller(self):
+        return self.identity
+
+    def say(self, line):
+        pass
+
+    def ask(self, *arguments):
+        self.locked += 1
+        return super().ask(*arguments)
+
+
+@pytest.fixture
+def gate():
+    return Gate()
+
+
+@pytest.fixture
+def ledger(tmp_path, url, gate):
+    found = Ledger(str(tmp_path), "r1", url)
+
+    def work(transaction):
+        owner.claim(transaction, "r1", "run", NAMES, gate.identity)
+        transaction.append(
+            "plan",
+            run="run",
+            rollout_id="r1",
+            target="2",
+            order=NAMES,
+            nodes={name: {"state": "pending", "from": "1", "to": "2"} for name in NAMES},
+            policy=limits.complete({"max_down": 1}, 6),
+            sha256="f",
+        )
+        down(transaction, "a0")
+
+    found.transact(work)
+    return found
+
+
+def down(transaction, name):
+    for phase in (state.DRAIN, state.DOWN):
+        transaction.append("grant", run="run", node=name, phase=phase, ticket="t" + phase, expires=LATER)
+
+
+def events(ledger):
+    return len(list(ledger.events()))
+
+
+def test_a_node_that_would_wait_is_told_so_and_nothing_is_written(ledger, gate):
+    before = events(ledger)
+    answer = gate.look(ledger, state.DRAIN, "a5", NAMES)
+    assert (answer["answer"], answer["ahead"], answer["wrote"]) == ("wait", 4, False) and "a0" in answer["reason"]
+    assert gate.look(ledger, state.DRAIN, "a5", ["a0", "a3", "a5"])["ahead"] == 1, "others are not in the play"
+    assert events(ledger) == before
+
+
+def test_a_node_that_may_go_has_to_ask(ledger, gate):
+    ledger.transact(lambda transaction: transaction.append("state", run="run", node="a0", state="done", reason="x"))
+    assert gate.look(ledger, state.DRAIN, "a1", NAMES) is None
+    assert gate.look(ledger, state.DRAIN, "a2", NAMES)["answer"] == "wait", "it is not its turn"
+
+
+@pytest.mark.parametrize("verb", ["stop", "pause"])
+def test_a_stop_is_found_by_a_look_and_a_pause_is_waited_out(ledger, gate, verb):
+    ledger.transact(lambda transaction: transaction.append("control", run="run", verb=verb, user="kim", reason="x"))
+    answer = gate.look(ledger, state.DRAIN, "a1", NAMES)
+    assert answer is None if verb == "stop" else "paused by" in answer["reason"]
+
+
+def test_a_node_that_left_the_play_is_recorded_under_the_lock(ledger, gate):
+    assert gate.look(ledger, state.DRAIN, "a1", NAMES[1:]) is None
+
+
+def test_a_run_that_may_not_continue_is_refused_by_a_look(ledger, gate):
+    gate.identity = dict(gate.identity, pid=1, started="1")
+    with pytest.raises(owner.OwnerError):
+        gate.look(ledger, state.DRAIN, "a1", NAMES)
+
+
+def test_a_heartbeat_that_is_due_is_recorded_under_the_lock(ledger, gate):
+    def age(transaction):
+        transaction.hold(dict(transaction.owner, heartbeat="2020-01-01T00:00:00.000Z"))
+
+    ledger.transact(age)
+    assert gate.look(ledger, state.DRAIN, "a1", NAMES) is None
+
+
+def test_the_count_of_those_before_it_has_an_end():
+    view = view_of({name: "pending" for name in NAMES})
+    assert view.nodes.count_waiting_before(5, None, 3) == 3 and view.nodes.count_waiting_before(5, None, 9) == 5
+    assert waiting.ahead(view, "unknown", None) == 0

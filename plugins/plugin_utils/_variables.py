@@ -68,6 +68,7 @@ PLAYBOOKS = (
     "mig_hosts",
     "monitoring_dcgm_hosts",
     "monitoring_hosts",
+    "monitoring_log_hosts",
     "monitoring_textfile_hosts",
     "precheck_baseline_dir",
     "precheck_expected_driver_version",
@@ -99,7 +100,9 @@ PLAYBOOKS = (
 CONTROL = ("rollout_limits", "rollout_nodes", "rollout_reason", "rollout_user", "rollout_verb")
 # Variables that many inventories have begin like those of these playbooks, so that only the command line is judged by
 # them.
-COMMON = dict.fromkeys(("monitoring_dcgm_hosts", "monitoring_hosts", "monitoring_textfile_hosts"), "monitoring_")
+COMMON = dict.fromkeys(
+    ("monitoring_dcgm_hosts", "monitoring_hosts", "monitoring_log_hosts", "monitoring_textfile_hosts"), "monitoring_"
+)
 ANSWER_TIMEOUT = "gpufleet_answer_timeout"
 INVENTORY_FAILED = "gpufleet_inventory_failed"  # set by the inventory plugins
 FLEET = (
@@ -447,7 +450,7 @@ def refuse_other_playbook(given, mine):
         name
         for name in PLAYBOOKS
         if name.endswith("_hosts") and name != mine and _is_given(given, name) and not {name, mine} <= set(COMMON)
-    ]  # the playbook monitoring has three of them
+    ]  # the playbook monitoring has several of them
     if mine == "rollback_hosts" and "upgrade_hosts" in others:
         raise VariableError(
             "upgrade_hosts is on the command line (-e), and the playbook rollback goes by rollback_hosts. Leave "

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the generated documentation: a README for every role, a page for every module, callback, filter, inventory and
-lookup, the list of the health checks, the playbooks' variables, and the runbooks of the alerts.
+lookup, the list of the health checks, the playbooks' variables, the runbooks of the alerts, and the rulebook for them.
 
 python3 -m tests.tools.docs write what differs python3 -m tests.tools.docs --check write nothing; name what differs and
 exit 1; lint the modules' documentation as well
@@ -43,6 +43,7 @@ PLUGIN_PAGES = {
 }
 CHECKS_PAGE = ROOT / "docs" / "reference" / "health-checks.md"
 ALERT_PAGES = ROOT / "docs" / "runbooks" / "alerts"
+RULEBOOK = ROOT / "extensions" / "eda" / "rulebooks" / "alerts.yml"
 POLICY = ROOT / "plugins" / "plugin_utils" / "_data" / "health_policy.json"
 
 
@@ -123,12 +124,13 @@ def playbooks_page():
 
 
 def alert_pages():
-    """Path and wanted content of the runbooks of the alerts."""
+    """Path and wanted content of the runbooks of the alerts, and of the rulebook."""
     sys.path.insert(0, ansible_environment()["ANSIBLE_COLLECTIONS_PATH"])
     package = ".".join(("ansible_collections", *COLLECTION, "plugins", "plugin_utils", "_monitoring"))
-    catalog, rules, template = (
-        importlib.import_module(package + "." + name) for name in ("catalog", "rules", "template")
+    catalog, rulebook, rules, template = (
+        importlib.import_module(package + "." + name) for name in ("catalog", "rulebook", "rules", "template")
     )
+    yield RULEBOOK, rulebook.render()
     # Those that are not known yet are named by what they are.
     thresholds = {
         name: dict(one, value=one["value"] if one["value"] is not None else 0)

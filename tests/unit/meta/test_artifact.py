@@ -9,7 +9,7 @@ import tarfile
 
 import pytest
 
-RUNS = ("plugins/", "roles/", "playbooks/", "meta/", "docs/")
+RUNS = ("plugins/", "roles/", "playbooks/", "extensions/", "meta/", "docs/")
 TOP = {
     "MANIFEST.json",
     "FILES.json",

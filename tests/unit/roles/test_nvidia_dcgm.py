@@ -262,14 +262,16 @@ def plays(tmp_path, inventory, *options):
 
 
 @pytest.mark.parametrize(
-    "groups, options, found",
+    "groups, options, found, shipping",
     [
-        ({}, [], []),
-        ({"gpu_dcgm": {"hosts": {"g1": {}}}}, [], ["g1"]),
-        ({"gpu_dcgm": {"hosts": {"g1": {}}}}, ["-e", "monitoring_dcgm_hosts=g2"], ["g2"]),
+        ({}, [], [], []),
+        ({"gpu_dcgm": {"hosts": {"g1": {}}}}, [], ["g1"], []),
+        ({"gpu_dcgm": {"hosts": {"g1": {}}}}, ["-e", "monitoring_dcgm_hosts=g2"], ["g2"], []),
+        ({"gpu_logs": {"hosts": {"g1": {}}}}, [], [], ["g1"]),
+        ({"gpu_logs": {"hosts": {"g1": {}}}}, ["-e", "monitoring_log_hosts=g2"], [], ["g2"]),
     ],
 )
-def test_the_playbook_takes_the_nodes_that_are_named(tmp_path, groups, options, found):
+def test_the_playbook_takes_the_nodes_that_are_named(tmp_path, groups, options, found, shipping):
     """Without a group and a variable, none, and Ansible warns of nothing. The variables of all of them are checked."""
     inventory = {
         "hosts": {"p1": {}, "g1": {}, "g2": {}},
@@ -277,5 +279,6 @@ def test_the_playbook_takes_the_nodes_that_are_named(tmp_path, groups, options, 
     }
     hosts, said = plays(tmp_path, inventory, *options)
     no_series = []  # monitoring_textfile_hosts names no node
-    assert [sorted(one) for one in hosts] == [["localhost"], sorted(["p1", *found]), found, no_series, ["p1"]]
+    checked = sorted(["p1", *found, *shipping])
+    assert [sorted(one) for one in hosts] == [["localhost"], checked, found, no_series, shipping, ["p1"]]
     assert "WARNING" not in said

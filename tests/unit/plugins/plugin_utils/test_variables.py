@@ -338,6 +338,8 @@ def test_who_speaks_to_the_ledger_alone_does_so_whatever_the_inventory_says_of_n
         ("monitoring_hosts", {"monitoring_textfile_hosts": "p"}, ""),
         ("monitoring_hosts", {"monitoring_textfile_host": "p"}, "monitoring_textfile_host"),
         ("monitoring_hosts", {"monitoring_dcgm_hosts": "g"}, ""),
+        ("monitoring_hosts", {"monitoring_log_hosts": "g"}, ""),
+        ("monitoring_log_hosts", {"monitoring_log_host": "g"}, "monitoring_log_host"),
         ("monitoring_dcgm_hosts", {"monitoring_dcgm_host": "g"}, "monitoring_dcgm_host"),
         ("monitoring_textfile_hosts", {"monitoring_textfile_hostss": "g"}, "monitoring_textfile_hostss"),
         ("monitoring_hosts", {"monitor": 1}, ""),

@@ -21,6 +21,7 @@ PLACES = (
     "docs/runbooks/3am.md",
     "docs/runbooks/rollout.md",
     "docs/runbooks/upgrade.md",
+    "docs/security.md",
     "tests/unit/plugins/plugin_utils/views.py",
     "tests/unit/plugins/plugin_utils/_ledger/*.py",
     "tests/unit/plugins/plugin_utils/_rollout/*.py",

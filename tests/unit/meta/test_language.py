@@ -22,6 +22,7 @@ PLACES = (
     "docs/runbooks/rollout.md",
     "docs/runbooks/upgrade.md",
     "docs/security.md",
+    "docs/tour.md",
     "tests/unit/plugins/plugin_utils/views.py",
     "tests/unit/plugins/plugin_utils/_ledger/*.py",
     "tests/unit/plugins/plugin_utils/_rollout/*.py",

@@ -18,6 +18,7 @@ PLACES = (
     "roles/gpu_scheduler/**/*.yml",
     "plugins/**/*.py",
     "playbooks/*.yml",
+    "docs/migration.md",
     "docs/runbooks/3am.md",
     "docs/runbooks/rollout.md",
     "docs/runbooks/upgrade.md",

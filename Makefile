@@ -26,7 +26,7 @@ test: setup ## everything: lint, unit, sanity, molecule on the lab
 	@$(TESTS)
 
 .PHONY: lint
-lint: setup ## ansible-lint, yamllint, ruff, changelog, documentation
+lint: setup ## ansible-lint, yamllint, ruff, changelog, documentation, its site
 	@$(TESTS) lint
 
 .PHONY: format

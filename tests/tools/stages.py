@@ -113,6 +113,7 @@ def _lint() -> t.List[Stage]:
         ),
         Stage("changelog", "lint", '"$VENV/bin/antsibull-changelog" lint', "main"),
         Stage("docs", "lint", '"$VENV/bin/python" -m tests.tools.docs --check', "main"),
+        Stage("site", "lint", '"$VENV/bin/python" -m tests.tools.website', "site"),
     ]
 
 

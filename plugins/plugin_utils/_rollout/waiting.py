@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How often a node that waits asks again. Pure.
+"""The time until a node that waits asks again. Pure.
 
 Thousands of nodes may wait, and each that asks is a transaction. Those that are next in the plan's order ask often, so
 that a free slot is taken at once; the others ask seldom.

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import pathlib
 import re
-import shlex
 
 import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.meta import commands
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "troubleshooting.md"
 TEXT = PAGE.read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-COMMANDS = [line for block in BLOCKS for line in block.splitlines()]
+COMMANDS = [line for block in commands.blocks(TEXT) for line in block.splitlines()]
 MESSAGES = re.findall(r"^\| `([^`]+)` \|", TEXT.split("## By message")[1], re.MULTILINE)
-LINKS = [target for target in re.findall(r"\]\(([^)\s]+)\)", TEXT) if not target.startswith("http")]
-# Programs of others.
-FOREIGN = {"kubectl", "sacct", "df", "systemctl", "journalctl", "python3"}
+LINKS = commands.links(TEXT)
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +30,6 @@ def code():
     )
 
 
-def slug(heading):
-    """The anchor of a heading, as GitHub and the site make it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 @pytest.mark.parametrize("message", MESSAGES)
 def test_a_message_is_one_of_the_collection(message, code):
     assert [part for part in message.split("...") if part.strip() and part.strip() not in code] == []
@@ -46,28 +39,9 @@ def test_the_table_is_read():
     assert len(MESSAGES) >= 15 and len(COMMANDS) >= 10 and len(LINKS) > 20
 
 
-def wrong_with(command):
-    """What a command names that is not there."""
-    words, found = shlex.split(command), []
-    name = next((word for word in words if word.startswith("gpufleet.lifecycle.")), "").rpartition(".")[2]
-    given = [words[number + 1].partition("=")[0] for number, word in enumerate(words) if word in ("-e", "-a")]
-    if words[0] == "ansible-playbook":
-        page, place = (ROOT / "docs/reference/playbook-variables.md").read_text(encoding="utf-8"), "playbooks/%s.yml"
-        section = page.split("\n## %s\n" % name)[-1].split("\n## ")[0]
-        found += [option for option in given if "`%s`" % option not in section]
-    elif words[0] == "ansible":
-        place = "plugins/modules/%s.py"
-        page = ROOT / "docs" / "modules" / (name + ".md")
-        section = page.read_text(encoding="utf-8").split("## Options")[1].split("\n## ")[0] if page.exists() else ""
-        found += [option for option in given if "\n- `%s` (" % option not in section]
-    else:
-        return [] if words[0] in FOREIGN else [words[0]]
-    return found + ([] if name and (ROOT / (place % name)).is_file() else [name or "no playbook or module"])
-
-
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_names_what_there_is(command):
-    assert wrong_with(command) == []
+    assert commands.wrong_with(command) == []
 
 
 @pytest.mark.parametrize(
@@ -79,15 +53,14 @@ def test_a_command_names_what_there_is(command):
         ("ansible a -m gpufleet.lifecycle.gpu_info -a none=1", ["none"]),
         ("ansible a -m gpufleet.lifecycle.none", ["none"]),
         ("nvtop", ["nvtop"]),
+        ("make none", ["none"]),
+        ("tests/tools/with.sh main ansible-playbook gpufleet.lifecycle.none", ["none"]),
     ],
 )
 def test_a_command_that_names_something_else_is_found(command, wrong):
-    assert wrong_with(command) == wrong
+    assert commands.wrong_with(command) == wrong
 
 
-@pytest.mark.parametrize("target", sorted(set(LINKS)))
+@pytest.mark.parametrize("target", LINKS)
 def test_a_link_leads_to_a_heading(target):
-    name, dummy, anchor = target.partition("#")
-    page = (PAGE.parent / name) if name else PAGE
-    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert not anchor or anchor in map(slug, headings)
+    assert not commands.leads_nowhere(PAGE, target)

@@ -79,6 +79,13 @@ def test_each_environment_runs_what_can_differ_there(environment, mark):
     assert " -m {0} tests/unit ".format(mark) in script
 
 
+def test_the_site_is_built_as_make_site_builds_it():
+    stage = {stage.name: stage for stage in stages.all_stages()}["site"]
+    assert (stage.group, stage.environment) == ("lint", "site")
+    assert stage.script == '"$VENV/bin/python" -m tests.tools.website'
+    assert "with.sh site python3 -m tests.tools.website\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("wanted", "cleans"),
     [

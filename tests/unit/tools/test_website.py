@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The site of the documentation lists every page, links what is there, and loads nothing from other hosts.
 
-Nothing is built here; `make site` does.
+Nothing is built here; the stage `site` does, with every warning of Sphinx an error.
 """
 
 from __future__ import annotations

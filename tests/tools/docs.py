@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the generated documentation: a README for every role, a page for every module, callback, filter, inventory and
-lookup, the list of the health checks, the playbooks' variables, those of other projects, the runbooks of the alerts, and
-the rulebook for them.
+lookup, the list of the health checks, the playbooks' variables, those of other projects, the runbooks of the alerts,
+and the rulebook for them.
 
 python3 -m tests.tools.docs write what differs python3 -m tests.tools.docs --check write nothing; name what differs and
 exit 1; lint the modules' documentation as well

@@ -155,7 +155,7 @@ def test_a_key_that_others_can_read_is_refused(node, tmp_path, mode, fine):
 def test_the_upload_reads_copies_of_the_files_and_is_started_for_ever():
     files_of = {"gpu_log_shipping_%s_file" % name: "/etc/tls/%s.pem" % name for name in ("ca", "cert", "key")}
     role = Role("gpu_log_shipping", gpu_log_shipping_method="journal_upload", gpu_log_shipping_host="logs", **files_of)
-    unit, settings = role.render("journal-upload.service.j2"), role.render("journal-upload.conf.j2")
+    unit, settings = role.render("journal-upload-unit.conf.j2"), role.render("journal-upload.conf.j2")
     for name in ("ca", "cert", "key"):
         assert "LoadCredential=%s.pem:/etc/tls/%s.pem\n" % (name, name) in unit
         assert "=/run/credentials/systemd-journal-upload.service/%s.pem\n" % name in settings

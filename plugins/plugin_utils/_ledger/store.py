@@ -48,6 +48,8 @@ NO_RIGHT = "42501"  # insufficient_privilege, Appendix A of PostgreSQL's documen
 # stay as they are: for a row without failure domains, those in its body count.
 PLACED = "node_domains"
 PLACE_INDEX = "gpufleet_node_place"
+# A ledger that was created without it is only slower.
+CANARY_INDEX = "gpufleet_node_canary"
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
 
 
@@ -89,6 +91,14 @@ def tables():
         # For the next pending nodes without reading all of them. There is no other index of states: PostgreSQL would
         # use that one while it has no statistics.
         sa.Index(PLACE_INDEX, "rollout_id", "state", "position"),
+        # It has only the canaries.
+        sa.Index(
+            CANARY_INDEX,
+            "rollout_id",
+            "canary",
+            postgresql_where=sa.text("canary IS true"),
+            sqlite_where=sa.text("canary IS 1"),
+        ),
     )
     sa.Table(
         "gpufleet_member",
@@ -329,7 +339,8 @@ class Store:
             if PLACED not in found:
                 connection.exec_driver_sql("ALTER TABLE gpufleet_node ADD COLUMN domains TEXT")
                 connection.exec_driver_sql("DROP INDEX IF EXISTS gpufleet_node_state")
-                next(index for index in node.indexes if index.name == PLACE_INDEX).create(connection)
+                for index in node.indexes:
+                    index.create(connection, checkfirst=True)
             self.table["member"].create(connection, checkfirst=True)
             connection.execute(sa.delete(meta).where(meta.c.name == PLACED))
             connection.execute(sa.update(meta).where(version).values(value=SCHEMA_VERSION))

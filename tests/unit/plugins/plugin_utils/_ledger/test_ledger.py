@@ -184,6 +184,27 @@ def test_the_stored_nodes_answer_as_those_in_memory_do(ledger):
     ledger.transact(compare)
 
 
+@pytest.mark.parametrize("what", ["canaries", "having"])
+def test_a_question_about_few_nodes_uses_an_index(ledger, what):
+    """By the plan of SQLite, which has no statistics here."""
+    if not ledger.store.sqlite:
+        pytest.skip("PostgreSQL reads a small table as a whole, whatever indexes it has")
+    ledger.transact(lambda transaction: plan(transaction, *["n%02d" % number for number in range(50)]))
+    found = []
+    sqlalchemy.event.listen(ledger.store.engine, "before_cursor_execute", lambda *given: found.append(given[2:4]))
+
+    def work(view):
+        found.clear()
+        view.nodes.canaries() if what == "canaries" else view.nodes.having("down")
+
+    ledger.look(work)
+    index = "gpufleet_node_canary" if what == "canaries" else "gpufleet_node_place (rollout_id=? AND state=?"
+    with sqlite3.connect(ledger.store.file) as connection:
+        ((statement, values),) = found
+        (step,) = connection.execute("EXPLAIN QUERY PLAN " + statement, values).fetchall()
+    assert index in step[3], step
+
+
 def test_the_flag_of_an_orphaned_node_is_stored_under_the_name_that_earlier_versions_gave_it(ledger):
     """A column and a key of the row: another name would hide the orphaned nodes of a ledger that is there already."""
     ledger.transact(lambda transaction: plan(transaction, "a", "b"))
@@ -289,6 +310,7 @@ def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_fir
     with ledger.store.engine.begin() as connection:
         for statement in (
             "DROP INDEX gpufleet_node_place",
+            "DROP INDEX gpufleet_node_canary",
             "ALTER TABLE gpufleet_node DROP COLUMN domains",
             "CREATE INDEX gpufleet_node_state ON gpufleet_node (rollout_id, state)",
             "UPDATE gpufleet_meta SET value = '1' WHERE name = 'schema_version'",
@@ -331,7 +353,7 @@ def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_fir
         ["n03", "n05", "n07"],
         ["n07"],
     ]
-    assert columns(writer) == (True, ["gpufleet_node_place"])
+    assert columns(writer) == (True, ["gpufleet_node_canary", "gpufleet_node_place"])
     later = ledger_module.Ledger(str(tmp_path), "r1", url)
     assert later.look(waiting) == [["n03", "n05", "n07"], ["n07"]] and later.view().nodes.get("n01").state == "draining"
     later.transact(lambda transaction: go(transaction, "n00"))

@@ -116,4 +116,7 @@ def test_a_slice_whose_service_hosts_are_named_nowhere_is_refused_with_nothing_t
     awx.variables["gpufleet_service_hosts"] = {"login": hosts["login"], "store": {"ansible_password": "opensesame"}}
     job = awx.run(SLICES, handed, part=PARTS[0])
     assert job.rc != 0 and "ansible_password" in job.words and "opensesame" not in job.words
+    awx.variables["gpufleet_service_hosts"] = hosts
+    job = awx.run(SLICES, dict(handed, rollout_approve=""), part=PARTS[0], workflow={"upgrade_hosts": "all"})
+    assert "joined with 3 of 7 nodes" in job.words and "not in the plan" not in job.words, "no host is a node by this"
     assert awx.fleet.touched() == [] and {awx.fleet.read(name)["loaded"] for name in NAMES} == {OLD}

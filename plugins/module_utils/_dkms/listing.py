@@ -35,10 +35,10 @@ def described(directory, version):
     return found
 
 
-def lacking(there, here):
-    """Return the archives that one side has and the other lacks. Pure.
+def lacking(giver, taker):
+    """Return the archives that the giver has and the taker lacks. Pure.
 
     An archive of the same name that differs counts as there: which of the two fits a node is for the node to see.
     """
-    names = set(item["name"] for item in here)
-    return [item for item in there if item["name"] not in names]
+    names = set(item["name"] for item in taker)
+    return [item for item in giver if item["name"] not in names]

@@ -125,18 +125,20 @@ class Node:
 
 def certificates(base: pathlib.Path, *names: str) -> t.Dict[str, t.Dict[str, str]]:
     """By name: the paths of a certificate for it, of its key, and of the authority that signed all of them."""
-    quiet = {"check": True, "stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    quiet = {"stderr": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
     curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     authority = ["-keyout", str(base / "ca.key"), "-out", str(base / "ca.pem"), "-subj", "/CN=authority"]
-    subprocess.run(["openssl", "req", "-x509", *curve, *authority], **quiet)
+    subprocess.run(["openssl", "req", "-x509", *curve, *authority], check=True, **quiet)
     found = {}
     for name in names:
         request, cert, key = (str(base / (name + end)) for end in (".csr", ".pem", ".key"))
         extension = base / (name + ".ext")
         extension.write_text("subjectAltName=DNS:%s\n" % name, encoding="utf-8")
-        subprocess.run(["openssl", "req", *curve, "-keyout", key, "-out", request, "-subj", "/CN=" + name], **quiet)
+        subprocess.run(
+            ["openssl", "req", *curve, "-keyout", key, "-out", request, "-subj", "/CN=" + name], check=True, **quiet
+        )
         signed = ["-CA", str(base / "ca.pem"), "-CAkey", str(base / "ca.key"), "-CAcreateserial"]
         command = ["openssl", "x509", "-req", "-in", request, "-out", cert, "-extfile", str(extension), *signed]
-        subprocess.run(command, **quiet)
+        subprocess.run(command, check=True, **quiet)
         found[name] = {"ca": str(base / "ca.pem"), "cert": cert, "key": key}
     return found

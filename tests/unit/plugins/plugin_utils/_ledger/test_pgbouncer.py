@@ -92,7 +92,7 @@ def plan(transaction):
 
 
 def work_through(place, url, number):
-    """What one controller does with its nodes; the most nodes that were down when one went down."""
+    """Take the nodes of one controller through the rollout; the most nodes that were down when one went down."""
     ledger, me, most = Ledger(place, "r1", url), controller(number), 0
     mine = NAMES[number::MEMBERS]
     ledger.transact(lambda transaction: members.join(transaction, "m%d" % number, mine, me, transaction.clock()))

@@ -1,10 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A ledger behind PgBouncer in transaction mode: more controllers than the server has connections for them.
+"""A ledger behind PgBouncer in transaction mode: more controllers than the server has connections for them."""
 
-Runs on main only: what is asked is the driver of the database.
-"""
+# Runs on main only: what is asked is the driver of the database.
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ HOST = """module(load="imtcp")
 input(type="imtcp" port="%d" address="127.0.0.1")
 action(type="omfile" file="%s" template="RSYSLOG_TraditionalFileFormat")
 """ % (PORT, RECEIVED)
+# sshd logs a client that does not speak its protocol, whether or not the tests open a connection of their own meanwhile.
+SPEAK_NO_SSH = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/22 && echo gpufleet >&3 && timeout 30 cat <&3'"
 LIMIT_S = 180
 GIVEN = {"gpu_log_shipping_host": "127.0.0.1", "gpu_log_shipping_port": PORT, "gpu_log_shipping_protocol": "tcp"}
 
@@ -46,9 +48,11 @@ def test_a_line_that_was_logged_while_the_host_was_away_arrives_alone(up_2, ship
     done = ship(**GIVEN)
     assert done.rc == 0, done.tail()
     up_2.run_expect([0], "logger -t gpufleet-test 'nvidia, said by a program'")
+    up_2.run_expect([0], SPEAK_NO_SSH)
     up_2.run_expect([0], "logger -p authpriv.info -t sudo 'shipped by gpufleet'")
     up_2.run_expect([0], "cat > %s <<'EOF'\n%sEOF" % (CONFIG, HOST))
     up_2.run_expect([0], "systemd-run --unit=%s rsyslogd -n -iNONE -f %s" % (UNIT, CONFIG))
+    arrived(up_2, " sshd[")
     lines = arrived(up_2, "shipped by gpufleet")
     programs = {re.split(r"[\[:]", line.split()[4])[0] for line in lines}
     assert {"sshd", "sudo"} <= programs <= {"sshd", "sudo", "kernel"}

@@ -39,14 +39,13 @@ class ActionModule(ActionBase):
         result.update(changed=False, fetched=[], stored=[], archives=[])
         try:
             result["archives"] = there = self.listed(dict(args, path=path), task_vars)
-            self.fetch(directory, path, listing.lacking(there, self.described(directory, args["version"])), result)
-            here = self.described(directory, args["version"])
-            replaced = [item for item in here if item["name"] in args["replace"] and item not in there]
-            self.store(directory, path, listing.lacking(here, there) + replaced, result, task_vars)
+            self.fetch(directory, path, listing.lacking(there, self.described(directory, args["versions"])), result)
+            here = self.described(directory, args["versions"])
+            self.store(directory, path, listing.lacking(here, there), result, task_vars)
         except (ArchiveError, AnsibleError, OSError) as exc:
             result["warnings"] = [
-                "%s: the modules for driver %s were not exchanged with the artifact host %s: %s. Nodes of other "
-                "controllers compile them too." % (self.node, args["version"], self.host, exc)
+                "The modules for driver %s were not exchanged with the artifact host %s: %s. Nodes of other "
+                "controllers compile them too." % (", ".join(args["versions"]), self.host, exc)
             ]
         result["changed"] = bool(result["fetched"] or result["stored"])
         return result
@@ -61,9 +60,9 @@ class ActionModule(ActionBase):
         return answer["archives"]
 
     @staticmethod
-    def described(directory, version):
+    def described(directory, versions):
         try:
-            return listing.described(directory, version)
+            return listing.described(directory, versions)
         except OSError as exc:
             raise ArchiveError("%s on the controller cannot be read: %s" % (directory, exc.strerror)) from exc
 

@@ -31,12 +31,32 @@ class ActionModule(RolloutAction):
                 lambda node: undo.load(node, "baseline"),
             )
             answer["layouts_before"] = {node: layout["layout"] for node, layout in found.items()}
-        if arguments["canaries_of"]:
-            view = self.ledger(arguments, arguments["canaries_of"]).view()
-            if view.run is None:
-                raise ledger.LedgerError(
-                    "There is no plan of rollout %s in %s. Run gpufleet.lifecycle.plan with all nodes first. Nothing "
-                    "was changed." % (arguments["canaries_of"], database.shown)
-                )
-            answer["canaries"] = [node.name for node in view.nodes.canaries()]
+        if arguments["canaries_of"] is not None:
+            answer["canaries"] = self.canaries(arguments, database)
         return answer
+
+    def canaries(self, arguments, database):
+        """Return the canaries of a plan; refuse nodes that have not all of them, since other jobs would wait for one
+        that no job has.
+        """
+        rollout_id = arguments["canaries_of"]
+        if not rollout_id:
+            raise ledger.LedgerError(
+                "rollout_join_canaries needs rollout_join=true, and in rollout_id the rollout that "
+                "gpufleet.lifecycle.plan has planned. Nothing was changed."
+            )
+        view = self.ledger(arguments, rollout_id).view()
+        if view.run is None:
+            raise ledger.LedgerError(
+                "There is no plan of rollout %s in %s. Run gpufleet.lifecycle.plan with all nodes first. Nothing was "
+                "changed." % (rollout_id, database.shown)
+            )
+        found = [node.name for node in view.nodes.canaries()]
+        missing = sorted(set(found) - set(arguments["nodes"]))
+        if missing:
+            raise ledger.LedgerError(
+                "The canaries of rollout %s are %s, and this inventory, with its limit, has not all of them: without "
+                "%s. Run this job with all nodes of the plan, without slices. Nothing was changed."
+                % (rollout_id, ", ".join(found[:10]), ", ".join(missing[:10]))
+            )
+        return found

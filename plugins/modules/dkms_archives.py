@@ -34,16 +34,14 @@ options:
   path:
     description: The directory of the archives on the host. The same path as O(directory) when left out.
     type: path
-  version:
-    description: The version of the driver whose archives are exchanged.
-    type: str
-    required: true
-  replace:
-    description: Names of archives that take the place of other ones of the same name on the host, such as those that
-      the node of this task has just compiled from other source.
+  versions:
+    description:
+      - The versions of the driver whose archives are exchanged, such as V(535.261.03). Of the version of a package, the
+        driver's counts.
+      - An archive of the same name that differs on the two sides stays as it is on both.
     type: list
     elements: str
-    default: []
+    required: true
 notes:
   - Run it without C(become), as a user that may write on the host.
 seealso:
@@ -55,7 +53,7 @@ EXAMPLES = r"""
 - name: Have what other controllers compiled, and give them what this one has
   gpufleet.lifecycle.dkms_archives:
     directory: /srv/gpufleet/dkms
-    version: 535.261.03
+    versions: [535.261.03]
   delegate_to: store.example.com
 """
 
@@ -95,8 +93,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import li
 ARGUMENT_SPEC = {
     "directory": {"type": "path", "required": True},
     "path": {"type": "path"},
-    "version": {"type": "str", "required": True},
-    "replace": {"type": "list", "elements": "str", "default": []},
+    "versions": {"type": "list", "elements": "str", "required": True},
 }
 
 
@@ -105,7 +102,7 @@ def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     path = module.params["path"] or module.params["directory"]
     try:
-        archives = listing.described(path, module.params["version"])
+        archives = listing.described(path, module.params["versions"])
     except OSError as exc:
         module.fail_json(msg="%s cannot be read: %s" % (path, exc.strerror or exc))
     module.exit_json(changed=False, archives=archives)

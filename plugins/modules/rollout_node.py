@@ -55,14 +55,13 @@ options:
     type: str
     default: ""
   nodes:
-    description: The nodes of O(undo).
+    description: The nodes of O(undo), or those that have to have all canaries of O(canaries_of).
     type: list
     elements: str
     default: []
   canaries_of:
-    description: The id of a rollout of which to answer the canaries of its plan.
+    description: The id of a rollout of which to answer the canaries of its plan. The empty text is refused.
     type: str
-    default: ""
 seealso:
   - module: gpufleet.lifecycle.node_claim
   - module: gpufleet.lifecycle.rollout_control
@@ -116,7 +115,7 @@ ARGUMENT_SPEC = dict(
     baseline=dict(type="bool", default=False),
     undo=dict(type="str", default=""),
     nodes=dict(type="list", elements="str", default=[]),
-    canaries_of=dict(type="str", default=""),
+    canaries_of=dict(type="str"),
 )
 
 

@@ -31,13 +31,7 @@ CONNECTION = (
     "ansible_user",
 )
 # Variables of nodes that name a host to which tasks are delegated.
-DELEGATES = (
-    "gpu_scheduler_slurm_host",
-    "gpu_node_upgrade_artifact_host",
-    "gpufleet_artifact_host",
-    "kernel_hold_tree_host",
-    "nvidia_driver_tree_host",
-)
+DELEGATES = ("gpu_scheduler_slurm_host", "gpu_node_upgrade_artifact_host", "gpufleet_artifact_host")
 HERE = ("localhost", "127.0.0.1", "::1", "")
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 

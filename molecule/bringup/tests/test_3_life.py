@@ -180,13 +180,16 @@ class TestLife:
         """The module comes from an artifact host, to which a controller that has it brought it."""
         empty, cache = tmp_path / "dkms", scenario.CACHE / "dkms"
         archives = sorted(path.name for path in cache.glob("nvidia*_%s_*.dkms.tar.gz" % NEW))
-        outcome, brought = ask("up-2", "dkms_archives", {"directory": str(cache), "path": str(empty), "version": NEW})
+        outcome, brought = ask(
+            "up-2", "dkms_archives", {"directory": str(cache), "path": str(empty), "versions": [NEW]}
+        )
         assert (outcome.rc, brought["stored"], brought["fetched"]) == (0, archives, []), brought
+        outcome, brought = ask("up-2", "dkms_archives", {"directory": str(empty), "versions": [PACKAGE[NEW]]})
+        assert (outcome.rc, brought["stored"], brought["fetched"]) == (0, [], archives), brought
         outcome = run(
             [{"hosts": "up-1", "become": True, "roles": ["gpufleet.lifecycle.nvidia_driver"]}],
             nvidia_driver_version=NEW,
             nvidia_driver_tree_dir=str(empty),
-            nvidia_driver_tree_host="up-2",
         )
         assert outcome.rc == 0, outcome.tail()
         for name in archives:

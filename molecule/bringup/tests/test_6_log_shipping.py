@@ -18,7 +18,7 @@ HOST = """module(load="imtcp")
 input(type="imtcp" port="%d" address="127.0.0.1")
 action(type="omfile" file="%s" template="RSYSLOG_TraditionalFileFormat")
 """ % (PORT, RECEIVED)
-# sshd logs a client that does not speak its protocol, whether or not the tests open a connection of their own meanwhile.
+# sshd logs a client that does not speak its protocol. The tests may use a connection that is open already.
 SPEAK_NO_SSH = "bash -c 'exec 3<>/dev/tcp/127.0.0.1/22 && echo gpufleet >&3 && timeout 30 cat <&3'"
 LIMIT_S = 180
 GIVEN = {"gpu_log_shipping_host": "127.0.0.1", "gpu_log_shipping_port": PORT, "gpu_log_shipping_protocol": "tcp"}

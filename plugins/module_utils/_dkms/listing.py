@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from .._node.versions import upstream
 from . import trees
 
 
@@ -23,12 +24,12 @@ def offered(directory, version):
     ]
 
 
-def described(directory, version):
-    """``[{name, sha256, source}]`` of these archives, by what is noted beside them; those without a digest are not
-    there.
+def described(directory, versions):
+    """``[{name, sha256, source}]`` of the archives of versions, of the driver or its packages, by what is noted beside
+    them; those without a digest are not there.
     """
-    found = []
-    for name in offered(directory, version):
+    found, wanted = [], sorted(set(upstream(version) for version in versions))
+    for name in (name for version in wanted for name in offered(directory, version)):
         digest = trees.promised(os.path.join(directory, name))
         if digest:
             found.append({"name": name, "sha256": digest, "source": trees.source_of(os.path.join(directory, name))})

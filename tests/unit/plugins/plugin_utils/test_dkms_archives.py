@@ -50,13 +50,13 @@ def kept(directory):
     """{name: (its content, the digest of its source)} of the archives that are offered."""
     return {
         item["name"]: ((directory / item["name"]).read_bytes(), item["source"])
-        for item in listing.described(str(directory), VERSION)
+        for item in listing.described(str(directory), [VERSION])
     }
 
 
 def act(here, there, check=False, answer=None, fetch=shutil.copyfile, copies=None, **args):
     """The result of the action. ANSWER: what the host's module answers instead of the real one."""
-    args = dict(args, directory=str(here), path=str(there), version=VERSION)
+    args = dict(args, directory=str(here), path=str(there), versions=["1:%s-1" % VERSION])
     task = mock.Mock(
         args=args, async_val=0, check_mode=check, diff=False, action="x", environment=None, delegate_to="store"
     )
@@ -75,7 +75,7 @@ def act(here, there, check=False, answer=None, fetch=shutil.copyfile, copies=Non
         assert module_name == dkms_archives.MODULE
         if isinstance(answer, Exception):
             raise answer
-        return answer or {"archives": listing.described(module_args["path"], module_args["version"])}
+        return answer or {"archives": listing.described(module_args["path"], module_args["versions"])}
 
     def get(name, task, **dummy):
         assert name == "ansible.legacy.copy"
@@ -112,14 +112,10 @@ def test_a_side_without_a_directory_gets_one(here, there, side):
     assert act(here, there)["changed"] and kept(here) == kept(there) == {ONE: (b"one", None)}
 
 
-def test_what_differs_stays_unless_the_node_has_just_compiled_it(here, there):
+def test_what_differs_stays(here, there):
     put(here, ONE, b"new")
     put(there, ONE, b"old")
     assert act(here, there)["changed"] is False and kept(there)[ONE][0] == b"old" and kept(here)[ONE][0] == b"new"
-    assert act(here, there, replace=[TWO])["changed"] is False
-    result = act(here, there, replace=[ONE])
-    assert result["stored"] == [ONE] and kept(there)[ONE][0] == b"new"
-    assert act(here, there, replace=[ONE])["changed"] is False
 
 
 def test_check_mode_tells_and_brings_nothing(here, there):

@@ -172,7 +172,10 @@ def waits(place, url, parts, until, answers):
 
 
 def load(server, place, url, count, parts, processes, seconds, every):
-    """The numbers of COUNT nodes that wait in PARTS members, while a slot becomes free every EVERY seconds."""
+    """The numbers of COUNT nodes that wait in PARTS members, while a slot becomes free every EVERY seconds.
+
+    Transactions are counted once every node has asked for the first time, when it finds out what the server is.
+    """
     names = names_of(count + SLOTS)
     ledger = plan(place, url, names, True)
     shares = [names[number::parts] for number in range(parts)]
@@ -192,13 +195,15 @@ def load(server, place, url, count, parts, processes, seconds, every):
     ]
     most, looks, freed, began = 0, 0, [], time.monotonic()
     with psycopg.connect(host=server.base, user="postgres", autocommit=True) as watch:
-        before = transactions(watch)
+        counted_from = before = None
         for process in running:
             process.start()
         following = iter(names)
         while time.time() < until:
             # One connection is this one.
             looks += 1
+            if counted_from is None and time.monotonic() - began > waiting.LONGEST_S:
+                counted_from, before, looks = time.monotonic(), transactions(watch), 0
             most = max(most, connections(watch) - 1)
             if time.monotonic() - began > every * (len(freed) + 1):
                 name = next(following)
@@ -211,7 +216,8 @@ def load(server, place, url, count, parts, processes, seconds, every):
                 freed.append(time.time())
             time.sleep(0.05)
         lasted = time.monotonic() - began
-        counted = transactions(watch) - before - looks  # without those that count
+        # Without those that count.
+        counted = (transactions(watch) - before - looks) / (time.monotonic() - counted_from)
     found = [answers.get(timeout=60) for dummy in running]
     for process in running:
         process.join()
@@ -220,7 +226,7 @@ def load(server, place, url, count, parts, processes, seconds, every):
     return {
         "asked": sum(part[0] for part in found) / lasted,
         "late": max(part[1] for part in found),
-        "transactions": max(0.0, counted) / lasted,
+        "transactions": counted,
         "connections": most,
         "freed": len(freed),
         "taken": taken,
@@ -228,9 +234,10 @@ def load(server, place, url, count, parts, processes, seconds, every):
 
 
 def transactions(connection):
+    """The transactions so far, without the one with which the server begins each connection."""
     connection.execute("SELECT pg_stat_clear_snapshot()")
     return connection.execute(
-        "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = 'postgres'"
+        "SELECT xact_commit + xact_rollback - sessions FROM pg_stat_database WHERE datname = 'postgres'"
     ).fetchone()[0]
 
 

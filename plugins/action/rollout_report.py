@@ -120,7 +120,9 @@ class ActionModule(RolloutAction):
             return part
 
         part = ledger.transact(close)
-        doc = self.tell(ledger, arguments, now=True)
+        # The last member leaves no running rollout behind, though others may still join it.
+        over = part is not None and not self.running(ledger)
+        doc = self.tell(ledger, arguments, now=True, ended=over or None)
         outbox.flush(ledger, arguments["webhook"], display.warning)
         return doc, part
 

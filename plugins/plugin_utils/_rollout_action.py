@@ -151,9 +151,12 @@ class RolloutAction(ActionBase):
         """Return the result of node_claim on the node of the task."""
         return self._execute_module(module_name="gpufleet.lifecycle.node_claim", module_args=args, task_vars=task_vars)
 
-    def tell(self, ledger, arguments, now=False, idle=False):
-        """Update the reports and notify the webhook, after a write or when IDLE. Returns the report if NOW."""
-        doc = publish.refresh(ledger, now, idle, arguments.get("textfile_dir"), display.warning)
+    def tell(self, ledger, arguments, now=False, idle=False, ended=None):
+        """Update the reports and notify the webhook, after a write or when IDLE. Returns the report if NOW.
+
+        ENDED: as in publish.gather().
+        """
+        doc = publish.refresh(ledger, now, idle, arguments.get("textfile_dir"), display.warning, ended)
         outbox.kick(ledger, arguments.get("webhook"), idle, display.warning)
         return doc
 

@@ -6,9 +6,9 @@
     tests/tools/with.sh main python3 -m tests.bench.rollout.check [--nodes 2000] [--forks 50] [--limit-s 180]
 
 The real playbook with --check over stand-in nodes. Counted is the CPU time of ansible-playbook and of all that it
-started, the modules of the nodes among them, which on a fleet run elsewhere; ssh, which this does without, is not.
-Beside it, in the same run, stands ansible.builtin.ping over the same
-nodes: the least that asking each of them once costs. Exits with 1 if it was more than the limit.
+started; the modules, which on a fleet run on the nodes, are not, and neither is ssh, which this does without. Beside
+it, in the same run, stands ansible.builtin.ping over the same nodes: the least that asking each of them once costs.
+Exits with 1 if it was more than the limit.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main():
                 (run.collection / "playbooks" / "upgrade.yml").write_text(LEAST)
             run.start(*(["--check"] if name == "check" else []))
             found[name] = cost(run, options.timeout)
-            lines = len((run.place / "output").read_text().splitlines())
+            lines = len(run.output().splitlines())
         print("%-6s %6.1f s of CPU time, %6.1f s, %d lines of output" % (name + ":", *found[name], lines), flush=True)
     kept = found["check"][0] <= options.limit_s
     print(

@@ -49,7 +49,7 @@ def sample(pids):
 
 def in_flight(run):
     """How many nodes are at work on what takes so long."""
-    return sum('"driver_packages"' in path.read_text() for path in run.nodes.glob("*/node.json"))
+    return sum('"at": "download"' in path.read_text() for path in run.nodes.glob("*/node.json"))
 
 
 def available():
@@ -65,7 +65,7 @@ def watch(run, tree, number, timeout_s, every_s):
         if run.process.poll() is not None:
             raise SystemExit(
                 "the run ended with %d before all nodes were in flight:\n%s"
-                % (run.process.returncode, (run.place / "output").read_text()[-3000:])
+                % (run.process.returncode, run.output()[-3000:])
             )
         if time.monotonic() - began > timeout_s:
             raise SystemExit("after %d s %d of %d nodes were in flight" % (timeout_s, in_flight(run), number))

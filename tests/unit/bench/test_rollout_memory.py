@@ -17,11 +17,7 @@ from ansible_collections.gpufleet.lifecycle.tests.tools import workers
 
 
 def test_a_node_is_in_flight_while_it_is_at_work_on_what_takes_so_long(tmp_path):
-    for name, node in {
-        "n1": {"job": {"module": "driver_packages"}},
-        "n2": {"job": {"module": "driver_audit"}},
-        "n3": {},
-    }.items():
+    for name, node in {"n1": {"at": "download"}, "n2": {"at": "install 2.0.1"}, "n3": {}}.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "node.json").write_text(json.dumps(node))
     assert memory.in_flight(types.SimpleNamespace(nodes=tmp_path)) == 1

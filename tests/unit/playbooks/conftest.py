@@ -11,6 +11,7 @@ reboots or loses a node.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -302,7 +303,8 @@ class Fleet:
             "nvidia_driver_poll": 1,
             "rollout_version": NEW,
         }
-        path = self.directory / ("inventory%s.json" % "".join("-" + name for name in only or []))
+        part = "" if only is None else "-" + hashlib.sha256(json.dumps(only).encode()).hexdigest()[:12]
+        path = self.directory / ("inventory%s.json" % part)
         path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 

@@ -13,62 +13,11 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.members import ROLLOUT, Several
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import NEW, wait_for
 
-ROLLOUT = "upgrade-" + NEW
 NAMES = ["a%d" % number for number in range(1, 8)]
 CANARY, SLICES = NAMES[0], (NAMES[1::2], NAMES[2::2])
-
-
-class Several:
-    """Jobs of one rollout."""
-
-    def __init__(self, fleet, url):
-        self.fleet = fleet
-        self.url = url
-
-    def arguments(self, who, **extra):
-        extra.setdefault("gpufleet_artifact_dir", str(self.fleet.directory / ("controller-" + who)))
-        return dict(extra, rollout_ledger=self.url)
-
-    def plan(self, *arguments, **extra):
-        return self.fleet.run("plan", *arguments, **self.arguments("plan", **extra))
-
-    def join(self, who, only, *arguments, **extra):
-        extra.setdefault("rollout_id", ROLLOUT)
-        return self.fleet.start("upgrade", *arguments, only=only, **self.arguments(who, rollout_join=True, **extra))
-
-    def end(self, process):
-        """Wait for a job; (its exit status, what it said)."""
-        try:
-            process.wait(timeout=1800)
-        finally:
-            output = self.fleet.ended(process)
-        return process.returncode, output
-
-    def joined(self, who, only, *arguments, **extra):
-        return self.end(self.join(who, only, *arguments, **extra))
-
-    def report(self):
-        return self.fleet.run("report", rollout_id=ROLLOUT, **self.arguments("report"))
-
-    def states(self):
-        return self.fleet.recorded(self.url)
-
-    def ledger(self):
-        return ledger.Ledger(str(self.fleet.artifacts), ROLLOUT, self.url)
-
-    def most_down(self):
-        """How many nodes were down at once, by the order of the ledger's events."""
-        down, most = set(), 0
-        for event in self.ledger().events():
-            if event["event"] == "grant" and event["phase"] == "down":
-                down.add(event["node"])
-            elif event["event"] == "state":
-                down.discard(event["node"])
-            most = max(most, len(down))
-        return most
 
 
 @pytest.fixture

@@ -174,30 +174,43 @@ def test_a_controller_that_was_booted_goes_on_with_what_it_left_unless_somebody_
     assert fleet.read("a1")["log"].count("installed " + NEW) == 1
 
 
-def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
+POLICY = {
+    "rollout_max_down": len(COURSES),
+    "rollout_failure_budget": 99,
+    "rollout_common_cause": 99,
+    "rollout_canaries": list(COURSES),
+    "rollout_canary_failures": len(COURSES),
+    "rollout_canary_soak_s": 1,
+    "gpu_node_upgrade_soak_interval": 1,
+}
+
+
+def waiting_in_every_step(fleet):
+    """Nodes that each wait in a step of their own, and that many forks."""
     for name, one in COURSES.items():
         fleet.add(name, waits_at=[one.waits_at], **one.fields)
     fleet.environment["ANSIBLE_FORKS"] = str(len(COURSES) + 2)
-    variables = {
-        "rollout_ledger": "sqlite:///%s/shared.db" % fleet.directory,
-        "rollout_max_down": len(COURSES),
-        "rollout_failure_budget": 99,
-        "rollout_common_cause": 99,
-        "rollout_canaries": list(COURSES),
-        "rollout_canary_failures": len(COURSES),
-        "rollout_canary_soak_s": 1,
-        "gpu_node_upgrade_soak_interval": 1,
-    }
-    first = fleet.start("upgrade", **variables)
+
+
+def killed_in_every_step(fleet, controllers, url):
+    """Kill the CONTROLLERS when every node waits; {node: what was done to it}. Afterwards things are as the next one
+    finds them.
+    """
     try:
-        wait_for(lambda: first.poll() is not None or all("waits" in fleet.read(name)["log"] for name in COURSES))
-        assert first.poll() is None, (fleet.directory / "output0").read_text()[-5000:]
+        wait_for(
+            lambda: (
+                any(one.poll() is not None for one in controllers)
+                or all("waits" in fleet.read(name)["log"] for name in COURSES)
+            )
+        )
+        assert [one.poll() for one in controllers] == [None] * len(controllers), "one ended"
     finally:
-        first.kill()
-        first.wait()
-        first.log.close()
-    assert first.returncode == -signal.SIGKILL
-    view = fleet.view(url=variables["rollout_ledger"])
+        for one in controllers:
+            one.kill()
+        for one in controllers:
+            fleet.ended(one)
+    assert {one.returncode for one in controllers} == {-signal.SIGKILL}
+    view = fleet.view(url=url)
     assert {name: view.nodes.get(name).steps[-1].name for name in COURSES} == {
         name: one.step for name, one in COURSES.items()
     }
@@ -212,12 +225,10 @@ def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
     before = {name: fleet.read(name)["log"] for name in COURSES}
     for name, one in COURSES.items():
         fleet.change(name, **one.then)
+    return before
 
-    fleet.artifacts = fleet.directory / "second-controller"
-    result = fleet.run("upgrade", **variables)
-    assert result.rc == 2
-    recorded = fleet.recorded(variables["rollout_ledger"])
-    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
+
+def every_node_came_to_its_end(fleet, recorded, reasons, before):
     assert recorded == {name: one.state for name, one in COURSES.items()}, reasons
     for name, one in COURSES.items():
         node = fleet.read(name)
@@ -236,3 +247,14 @@ def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
     assert fleet.read("drain-busy")["running"] == fleet.read("stop-busy")["running"] == [PERSISTENCED]
     assert "python3 4712" in reasons["prove-held"]
     assert "GPU 3 does not answer with driver 2.0.1" in reasons["back-install"], "the first failure is not forgotten"
+
+
+def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
+    waiting_in_every_step(fleet)
+    variables = dict(POLICY, rollout_ledger="sqlite:///%s/shared.db" % fleet.directory)
+    before = killed_in_every_step(fleet, [fleet.start("upgrade", **variables)], variables["rollout_ledger"])
+    fleet.artifacts = fleet.directory / "second-controller"
+    result = fleet.run("upgrade", **variables)
+    assert result.rc == 2
+    reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
+    every_node_came_to_its_end(fleet, fleet.recorded(variables["rollout_ledger"]), reasons, before)

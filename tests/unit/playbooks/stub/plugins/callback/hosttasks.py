@@ -62,7 +62,7 @@ class CallbackModule(CallbackBase):
         self.last = {}
         kept_packages.fetch()
         # Where it is measured what a controller takes, nothing is made cheaper.
-        self.cheap = "GPUFLEET_CHEAP" in os.environ
+        self.cheap = bool(os.environ.get("GPUFLEET_CHEAP"))
         if self.cheap:
             kept_templates.Kept(kept_packages.directory() / "templates").install()
             self.prepare()

@@ -57,6 +57,7 @@ class Connection(LocalConnection):
                 while "reboot" in stubnode.load(path)["waits_at"] and time.monotonic() < deadline:
                     time.sleep(0.2)
                 node = stubnode.load(path)
+            stubnode.take(node, "reboot", path)
             node["boots"] += 1
             stubnode.cured(node, "reboot")
             node["loaded"] = node["disk"]

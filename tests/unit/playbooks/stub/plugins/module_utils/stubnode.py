@@ -49,8 +49,19 @@ def note(node, what, path=None):
     store(node, path, what)
 
 
+def take(node, where, path=None):
+    """Take the time that this takes the node, which says meanwhile what it is at; the node as it is afterwards."""
+    seconds = node.get("takes", {}).get(where, 0)
+    if seconds:
+        store(dict(node, at=where), path)
+        time.sleep(seconds)
+        store(node, path)
+    return node
+
+
 def wait(node, where):
     """Stand still, for as long as the node is told to at this place; the node as it is afterwards."""
+    take(node, where)
     if where in node.get("waits_at", []):
         note(node, "waits")
         deadline = time.monotonic() + 600

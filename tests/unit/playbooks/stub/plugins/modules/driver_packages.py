@@ -76,6 +76,7 @@ def main():
     if module.params["state"] == "downloaded":
         if node.get("cannot_prestage"):
             module.fail_json(msg="Nothing was changed. %s" % node["cannot_prestage"])
+        stubnode.take(node, "download")
         # No line in its log: nothing that serves is touched.
         node["downloaded"] = version
         node["busy"] = node.get("busy_after_prestage", node.get("busy", False))

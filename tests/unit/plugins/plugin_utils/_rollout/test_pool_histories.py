@@ -13,7 +13,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
 
-# Runs on main only: it computes what becomes of rollouts in memory, and asks for no process of another place.
 hypothesis = pytest.importorskip(
     "hypothesis", reason="ansible-test's environment has none; the plain pytest run has it"
 )

@@ -97,6 +97,9 @@ class ActionModule(RolloutAction):
         """Close the run, or this controller's part of it: nodes that are still in flight are lost.
 
         Returns the report, and the hosts of the part; None if the rollout has one controller.
+
+        Between the jobs of a rollout with several controllers it is running. Where no further node starts there is no
+        job to wait for: the report of the last one says how the rollout stands.
         """
         controller = self.controller()
 
@@ -117,11 +120,10 @@ class ActionModule(RolloutAction):
             if over and (view.finished is None or transaction.added):
                 transaction.append("end", run=view.run)
             members.release(transaction, controller)
-            return part
+            return part, gate.stops(transaction.view)
 
-        part = ledger.transact(close)
-        # The last member leaves no running rollout behind, though others may still join it.
-        over = part is not None and not self.running(ledger)
+        part, stops = ledger.transact(close)
+        over = part is not None and stops and not self.running(ledger)
         doc = self.tell(ledger, arguments, now=True, ended=over or None)
         outbox.flush(ledger, arguments["webhook"], display.warning)
         return doc, part

@@ -386,6 +386,11 @@ def _held_for_good(view):
     return None
 
 
+def stops(view):
+    """Return True if no further node starts, because the rollout was stopped or its failure budget is spent."""
+    return bool(view.stopped or limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted))
+
+
 def vanished(view, present, mine=None):
     """Return nodes in flight that are no longer in the play and have no final state: they would hold their slots.
 

@@ -15,10 +15,10 @@ import shutil
 import signal
 import subprocess
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, conftest
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import conftest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-OLD, NEW = conftest.OLD, conftest.NEW
+NEW = conftest.NEW
 WINDOW = "  strategy: ansible.builtin.host_pinned\n"
 # The line of the playbook that makes the window, and what stands there instead.
 WAYS = {
@@ -101,7 +101,7 @@ class Run:
             )
         playbooks = self.collection / "playbooks"
         playbooks.unlink()
-        shutil.copytree(collection.ROOT / "playbooks", playbooks)
+        shutil.copytree(ROOT / "playbooks", playbooks)
         (playbooks / "upgrade.yml").write_text(text.replace(WINDOW, WAYS[self.way].format(down=self.down)))
 
     def start(self, *arguments):

@@ -19,7 +19,9 @@ class Alone:
         directory = place / self.NAME
         directory.mkdir()
         self.url, self.options = url, options
-        self.run = fleet.Run(directory, "window", times, options.down, options.scale, options.down, True, url)
+        # With as many forks as the members have together: nodes that wait for a slot are ready for it.
+        forks = options.down * (options.members if self.NAME == "alone" else 1)
+        self.run = fleet.Run(directory, "window", times, options.down, options.scale, forks, True, url)
         self.racks = {name: "r%d" % (number // options.rack) for number, name in enumerate(self.run.names)}
         self.run.fleet.variables = {name: {"gpufleet_domains": {"rack": rack}} for name, rack in self.racks.items()}
         self.limits = {
@@ -49,7 +51,12 @@ class Alone:
             fleet.kill(process)
             process.log.close()
 
-    most_at_once = staticmethod(fleet.most_at_once)
+    def most_out(self):
+        """(the most nodes out of service at once, the most of one rack), by their own journals."""
+        out, racks = self.run.out(), collections.defaultdict(list)
+        for node, span in out.items():
+            racks[self.racks[node]].append(span)
+        return fleet.most_at_once(out.values()), max(map(fleet.most_at_once, racks.values()), default=0)
 
     def most_down(self):
         return self.run.most_down()

@@ -16,7 +16,6 @@ Exits with 1 if a limit is not kept.
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
 import os
 import pathlib
@@ -77,12 +76,7 @@ def main():
 
 def limits(one, name, options):
     """(line, whether no more nodes were out of service than may be) of a rollout, by its nodes' journals."""
-    out = one.run.out()
-    racks = collections.defaultdict(list)
-    for node, span in out.items():
-        racks[one.racks[node]].append(span)
-    most = one.most_at_once(out.values())
-    rack = max((one.most_at_once(spans) for spans in racks.values()), default=0)
+    most, rack = one.most_out()
     line = "  %-22s %3d nodes out of service at once (limit %d), %d of one rack (limit %d), ledger: %d down" % (
         name,
         most,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import types
 
 import pytest
 
@@ -45,20 +46,12 @@ def test_the_most_at_once(spans, most):
 
 @pytest.mark.parametrize(("down", "cap", "kept"), [(2, 1, True), (1, 1, False), (2, 0, False)])
 def test_more_out_of_service_than_allowed_is_seen(down, cap, kept):
-    class One:
-        racks = {"n1": "r1", "n2": "r2"}
-        most_at_once = staticmethod(fleet.most_at_once)
-
-        class run:
-            @staticmethod
-            def out():
-                return {"n1": (1, 3), "n2": (2, 4)}
-
-        @staticmethod
-        def most_down():
-            return 1
-
-    assert members.limits(One, "x", argparse.Namespace(down=down, rack_cap=cap))[1] is kept
+    one = jobs.Alone.__new__(jobs.Alone)
+    one.racks = {"n1": "r1", "n2": "r2", "n3": "r1"}
+    spans = {"n1": (1, 3), "n2": (2, 4), "n3": (3, 5)}
+    one.run = types.SimpleNamespace(out=lambda: spans, most_down=lambda: 1)
+    assert one.most_out() == (2, 1)
+    assert members.limits(one, "x", argparse.Namespace(down=down, rack_cap=cap))[1] is kept
 
 
 def test_the_benchmark_runs_and_a_failure_of_one_member_stops_all(tmp_path, postgresql):

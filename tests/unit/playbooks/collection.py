@@ -81,19 +81,14 @@ def link(source, target):
         target.symlink_to(source)
 
 
-def make(where, real=(), stubs=(STUB,), without=()):
+def make(where, real=(), stubs=(STUB,)):
     """The collection in WHERE: REAL and what else of the checkout is named, then the files of the stubs, the first of a
-    name; WITHOUT some of theirs.
+    name.
     """
     for name in tuple(real) + REAL:  # a whole role before parts of it
         link(ROOT / name, where / name)
     for base in stubs:
         for source in sorted(base.rglob("*")):
             name = source.relative_to(base)
-            if (
-                source.is_file()
-                and source.parent != base
-                and "__pycache__" not in source.parts
-                and name.parts[0] not in without
-            ):
+            if source.is_file() and source.parent != base and "__pycache__" not in source.parts:
                 link(source, where / name)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, Fleet
 
@@ -43,6 +45,11 @@ class Several:
     def report(self):
         return self.fleet.run("report", rollout_id=ROLLOUT, **self.arguments("report"))
 
+    def verdict(self, who):
+        """The verdict of the report on a controller."""
+        path = self.fleet.directory / ("controller-" + who) / "rollouts" / ROLLOUT / "report.json"
+        return json.loads(path.read_text())["verdict"]
+
     def states(self):
         return self.fleet.recorded(self.url)
 
@@ -76,36 +83,26 @@ class Members(Fleet):
     def recorded(self, url=""):
         return super().recorded(url or self.url)
 
+    def several(self):
+        return Several(self, self.url)
+
     def plan(self, **variables):
-        return super().run("plan", rollout_ledger=self.url, **variables)
+        return self.several().plan(gpufleet_artifact_dir=str(self.artifacts), **variables)
 
     def join(self, only, **variables):
         """Start a job for these nodes. The limits are the plan's."""
         variables = {name: value for name, value in variables.items() if not name.startswith("rollout_")}
-        return self.start(
-            "upgrade", only=only, rollout_ledger=self.url, rollout_join=True, rollout_id=ROLLOUT, **variables
-        )
+        return self.several().join("", only, gpufleet_artifact_dir=str(self.artifacts), **variables)
 
     def both(self, **variables):
         """The jobs of all parts side by side, to their ends: [(exit status, output), ...]"""
         jobs = [self.join(part, **variables) for part in self.parts()]
-        try:
-            for job in jobs:
-                job.wait(timeout=1800)
-        finally:
-            outputs = [self.ended(job) for job in jobs]
-        return [(job.returncode, output) for job, output in zip(jobs, outputs)]
-
-    def upgrade(self, **variables):
-        """(plan's Result, [(exit status, output), ...] of the jobs, report's Result)"""
-        planned = self.plan(**variables)
-        joined = self.both(**variables)
-        return planned, joined, super().run("report", rollout_ledger=self.url, rollout_id=ROLLOUT)
+        return [self.several().end(job) for job in jobs]
 
     def run(self, playbook, *arguments, only=None, **extra):
         """An upgrade is one Result: the report's, with what all of them said."""
         if playbook != "upgrade":
             return super().run(playbook, *arguments, only=only, **extra)
-        planned, joined, reported = self.upgrade(**extra)
+        planned, joined, reported = self.plan(**extra), self.both(**extra), self.several().report()
         reported.output = "".join([planned.output, *(output for dummy, output in joined), reported.output])
         return reported

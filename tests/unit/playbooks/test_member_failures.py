@@ -45,7 +45,7 @@ def test_both_go_on_wherever_both_were_killed(fleet):
     before = test_resume.killed_in_every_step(fleet, jobs, fleet.url)
     ended = fleet.both(**test_resume.POLICY)
     assert [rc for rc, dummy_output in ended] == [2, 2]
-    report = fleet.run("report", rollout_ledger=fleet.url, rollout_id=ROLLOUT)
+    report = fleet.several().report()
     reasons = {name: node["reason"] for name, node in report.report["nodes"].items()}
     test_resume.every_node_came_to_its_end(fleet, fleet.recorded(), reasons, before)
 

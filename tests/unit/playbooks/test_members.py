@@ -39,6 +39,7 @@ def test_two_jobs_work_on_one_plan_within_one_budget(several):
     assert several.ledger().view().policy["approved"] == several.ledger().view().sha256
     rc, output = several.joined("canary", [CANARY], rollout_approve=digest)
     assert rc == 0, output
+    assert several.verdict("canary") == "running"
     second = several.join("two", SLICES[1], rollout_approve=digest)
     assert [several.end(process)[0] for process in (first, second)] == [0, 0]
     assert several.states() == dict.fromkeys(NAMES, "done")
@@ -61,6 +62,7 @@ def test_a_job_that_is_killed_stops_no_other_and_takes_its_nodes_up_again(severa
     # The slot of its node stays taken, and no other takes the node for lost.
     rc, output = several.joined("two", SLICES[1])
     assert rc == 0, output
+    assert several.verdict("two") == "running", "the jobs of other nodes are to come"
     states = several.states()
     assert states["a2"] == "down" and [states[name] for name in SLICES[1]] == ["done"] * 3
     assert several.most_down() <= 4
@@ -88,6 +90,7 @@ def test_a_failure_in_one_job_stops_all_of_them_and_each_speaks_of_its_own_nodes
     assert several.end(first)[0] == 0, "all of its nodes are done"
     rc, output = several.end(second)
     assert rc == 2 and "the failure budget of 1 is spent by a2" in output
+    assert several.verdict("two") == "failed", "none is running, and none will start"
     rc, output = several.joined("three", SLICES[1])
     assert rc == 2 and fleet.touched() == ["a1", "a2"]
     states = several.states()

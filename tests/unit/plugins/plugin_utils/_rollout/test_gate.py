@@ -381,3 +381,18 @@ def test_who_is_told_to_stop_is_told_what_to_do(others, canaries, policy, presen
         view_of(dict({"a": "pending"}, **others), canaries=canaries, domains=racks, **policy), present=present
     )
     assert decision.answer == "stop" and ends in decision.reason
+
+
+@pytest.mark.parametrize(
+    ("states", "budget", "stopped", "stops"),
+    [
+        ({"a": "pending", "b": "done"}, 1, "", False),
+        ({"a": "pending", "b": "rolled_back"}, 2, "", False),
+        ({"a": "pending", "b": "rolled_back"}, 1, "", True),
+        ({"a": "pending", "b": "done"}, 1, "by an operator", True),
+    ],
+)
+def test_a_rollout_stops_for_all_with_its_failure_budget_or_by_an_operator(states, budget, stopped, stops):
+    view = view_of(states, failure_budget=budget)
+    view.stopped = stopped
+    assert gate.stops(view) is stops

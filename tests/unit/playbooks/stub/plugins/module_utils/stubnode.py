@@ -50,13 +50,12 @@ def note(node, what, path=None):
 
 
 def take(node, where, path=None):
-    """Take the time that this takes the node, which says meanwhile what it is at; the node as it is afterwards."""
+    """Take the time that this takes the node, which says meanwhile what it is at."""
     seconds = node.get("takes", {}).get(where, 0)
     if seconds:
         store(dict(node, at=where), path)
         time.sleep(seconds)
         store(node, path)
-    return node
 
 
 def wait(node, where):

@@ -18,7 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cl
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, pools, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof, waiting
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
     RolloutAction,

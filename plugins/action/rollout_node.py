@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_node import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError, check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import layouts
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import flight
@@ -16,7 +17,7 @@ class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
-        name = ledger.check_node(str(task_vars.get("inventory_hostname") or "localhost"))
+        name = check_node(str(task_vars.get("inventory_hostname") or "localhost"))
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
         ledger_id, states = ledger.standing(database, name)
         marks = arguments["marks"] if "claim" in arguments["marks"] or not arguments["marks"].get("unreachable") else {}
@@ -41,20 +42,20 @@ class ActionModule(RolloutAction):
         """
         rollout_id = arguments["canaries_of"]
         if not rollout_id:
-            raise ledger.LedgerError(
+            raise LedgerError(
                 "rollout_join_canaries needs rollout_join=true, and in rollout_id the rollout that "
                 "gpufleet.lifecycle.plan has planned. Nothing was changed."
             )
         view = self.ledger(arguments, rollout_id).view()
         if view.run is None:
-            raise ledger.LedgerError(
+            raise LedgerError(
                 "There is no plan of rollout %s in %s. Run gpufleet.lifecycle.plan with all nodes first. Nothing was "
                 "changed." % (rollout_id, database.shown)
             )
         found = [node.name for node in view.nodes.canaries()]
         missing = sorted(set(found) - set(arguments["nodes"]))
         if missing:
-            raise ledger.LedgerError(
+            raise LedgerError(
                 "The canaries of rollout %s are %s, and this inventory, with its limit, has not all of them: without "
                 "%s. Run this job with all nodes of the plan, without slices. Nothing was changed."
                 % (rollout_id, ", ".join(found[:10]), ", ".join(missing[:10]))

@@ -9,7 +9,8 @@ import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import LedgerError, last_id
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import last_id
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (

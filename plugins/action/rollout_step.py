@@ -15,7 +15,8 @@ from ansible.errors import AnsibleError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
     RolloutAction,

@@ -9,7 +9,7 @@ import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, domains, plan, probes, proof
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import watcher
@@ -177,7 +177,7 @@ class PlanningAction(RolloutAction):
                 if not known[name]
                 or (
                     one["rollout_id"] != ledger.rollout_id
-                    and transaction.state_elsewhere(one["rollout_id"], name) not in claims.SETTLED
+                    and transaction.others.state_of(one["rollout_id"], name) not in claims.SETTLED
                 )
             }
 
@@ -213,7 +213,7 @@ class PlanningAction(RolloutAction):
                 transaction.ledger_id if transaction else None,
                 ledger.rollout_id,
                 before.attempt if before else 0,
-                transaction.state_elsewhere(one["rollout_id"], name) if transaction else None,
+                transaction.others.state_of(one["rollout_id"], name) if transaction else None,
                 name in arguments["abandon"],
                 undo.rollout_id if undo else "",
             )

@@ -15,12 +15,8 @@ from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, state, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import (
-    ROLLOUT_ID,
-    Ledger,
-    LedgerError,
-    last_id,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     domains,
     holds,

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner as owners
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 
 # Four heartbeats may be missed.
 LEASE_S = owners.FRESH_S
@@ -42,9 +44,18 @@ def shared(record):
     return bool(record) and bool(record.get("shared"))
 
 
+def stored(connection, database, rollout_id, run):
+    """Return the members of a run of a rollout, as the database has them."""
+    if not database.has_members:
+        return []
+    table = database.table["member"]
+    query = sa.select(table.c.body).where(table.c.rollout_id == rollout_id, table.c.run == run)
+    return [Member(**json.loads(body)) for (body,) in connection.execute(query)]
+
+
 def unowned(run, now):
     """Return the owner's record of a plan for several controllers."""
-    text = state.timestamp(now)
+    text = timestamp(now)
     return {"owner": {}, "run": run, "time": text, "heartbeat": text, "shared": True}
 
 
@@ -53,7 +64,7 @@ def lives(member, now, proc="/proc"):
     if member.ended:
         return False
     seen = owners.liveness(member.owner, proc, member.heartbeat, now)
-    return seen == "alive" or seen != "dead" and state.timestamp(now) < member.until
+    return seen == "alive" or seen != "dead" and timestamp(now) < member.until
 
 
 def record_of(member):
@@ -103,7 +114,7 @@ def record_gone(transaction, identity, hosts_of_play):
 
 def _extended(member, now):
     return dataclasses.replace(
-        member, heartbeat=state.timestamp(now), until=state.timestamp(now + datetime.timedelta(seconds=LEASE_S))
+        member, heartbeat=timestamp(now), until=timestamp(now + datetime.timedelta(seconds=LEASE_S))
     )
 
 
@@ -152,7 +163,7 @@ def has_open(transaction, identity, run):
 
 def end(transaction, member, why, now=None):
     """Record that the part of a member has ended."""
-    ended = state.timestamp(now or transaction.clock())
+    ended = timestamp(now or transaction.clock())
     transaction.put_member(dataclasses.replace(member, ended=ended, why=why))
 
 
@@ -171,7 +182,7 @@ def join(transaction, member_id, names, identity, now):
 
     Returns the member.
     """
-    text = state.timestamp(now)
+    text = timestamp(now)
     for other in transaction.members():
         common = sorted(set(other.hosts) & set(names))
         if other.ended or not common:
@@ -198,7 +209,7 @@ def join(transaction, member_id, names, identity, now):
             % (owners.describe(identity), common[0], text),
             now,
         )
-    until = state.timestamp(now + datetime.timedelta(seconds=LEASE_S))
+    until = timestamp(now + datetime.timedelta(seconds=LEASE_S))
     member = Member(member_id, transaction.owner["run"], identity, sorted(names), text, text, until)
     transaction.put_member(member)
     return member

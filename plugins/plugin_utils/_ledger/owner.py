@@ -15,7 +15,7 @@ import datetime
 import os
 import socket
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 
 # The interval of a controller's heartbeat, and the age at which it is too old where its process cannot be seen. The
 # heartbeat is written by watcher.py and by every task that uses the ledger.
@@ -234,19 +234,19 @@ def claim(transaction, rollout_id, run, nodes, owner, break_lock=False, proc="/p
             if why:
                 raise OwnerError(why)
     require_free(transaction, nodes, owner, now, break_lock, proc, abandon)
-    text = state.timestamp(now)
+    text = timestamp(now)
     transaction.hold({"owner": owner, "run": run, "time": text, "heartbeat": text})
 
 
 def require_free(transaction, nodes, owner, now, break_lock=False, proc="/proc", abandon=()):
     """Refuse C(nodes) that another rollout has: of a controller that is running, or in flight."""
-    for name, other in transaction.owners(now):
+    for name, other in transaction.others.owners(now):
         if other.get("ended") or (same(other["owner"], owner) and is_complete(owner)):
             continue
-        why = refusal(name, other, transaction.shared(name, nodes), False, now, break_lock, proc)
+        why = refusal(name, other, transaction.others.shared(name, nodes), False, now, break_lock, proc)
         if why:
             raise OwnerError(why)
-    left = [entry for entry in transaction.in_flight_elsewhere(nodes) if entry[1] not in abandon]
+    left = [entry for entry in transaction.others.in_flight_among(nodes) if entry[1] not in abandon]
     if left:
         other, name, value = left[0]
         names = sorted(entry[1] for entry in left if entry[0] == other)
@@ -282,7 +282,7 @@ def require(transaction, rollout_id, owner, now=None):
         )
     now = now or transaction.clock()
     if age(record["heartbeat"], now) >= HEARTBEAT_S:
-        transaction.hold(dict(record, heartbeat=state.timestamp(now)))
+        transaction.hold(dict(record, heartbeat=timestamp(now)))
     return record["run"]
 
 
@@ -297,7 +297,7 @@ def record_heartbeat(transaction, owner, run, now=None):
         or record.get("broken")
     ):
         return False
-    transaction.hold(dict(record, heartbeat=state.timestamp(now or transaction.clock())))
+    transaction.hold(dict(record, heartbeat=timestamp(now or transaction.clock())))
     return True
 
 
@@ -305,4 +305,4 @@ def release(transaction, owner, now=None):
     """Record that the run has ended, for controllers that cannot see the processes of this one."""
     record = transaction.owner
     if record is not None and same(record["owner"], owner):
-        transaction.hold(dict(record, ended=state.timestamp(now or transaction.clock())))
+        transaction.hold(dict(record, ended=timestamp(now or transaction.clock())))

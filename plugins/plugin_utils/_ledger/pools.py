@@ -23,7 +23,7 @@ def rollouts(transaction, pool):
     """Return for each other rollout of a pool whether it has ended; none for the empty name."""
     return {
         other_id: head["finished"] is not None
-        for other_id, head in (transaction.heads_with("pool", pool) if pool else ())
+        for other_id, head in (transaction.others.heads_with("pool", pool) if pool else ())
         if of(head["policy"]) == pool
     }
 
@@ -43,7 +43,7 @@ def fill(transaction, lock):
     ended = rollouts(transaction, pool)
     view.beside = [
         (other_id, node)
-        for other_id, node in transaction.nodes_of(list(ended), OUT)
+        for other_id, node in transaction.others.nodes_of(list(ended), OUT)
         if counts(node, ended[other_id], view.nodes.get(node.name))
     ]
 

@@ -79,11 +79,6 @@ OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock", "end"
 VERBS = OF_ALL + OF_NODES
 
 
-def timestamp(now):
-    """Return a UTC time in the format of a rollout's documents, whose order as text is their order in time."""
-    return now.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (now.microsecond // 1000)
-
-
 def reached(steps):
     """Return how far a node came, by the names of its steps: one of RESUMES, or "" if nothing was done to it."""
     if any(name in PUTTING_BACK for name in steps):

@@ -15,6 +15,7 @@ import dataclasses
 import itertools
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits, windows
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
 
@@ -161,7 +162,7 @@ def _stale(view, ticket, now):
             "it drained by plan %s, and the rollout follows plan %s now: it is resumed, and the next run starts it "
             "again" % (ticket.sha256[:12], view.sha256[:12])
         )
-    if now is not None and state.timestamp(now) >= ticket.expires:
+    if now is not None and timestamp(now) >= ticket.expires:
         return (
             "its ticket to drain was granted at %s and expired at %s, so its state may have changed since: it is "
             "resumed, and the next run starts it again. rollout_ticket_s is the lifetime of a ticket"

@@ -15,8 +15,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits
 
 def find(transaction, names, abandoned=(), now=None):
     """Return (rollout id, node) of those that are not in NAMES or ABANDONED. Running rollouts are left out."""
-    found = [(other_id, node) for other_id, node in transaction.in_flight_beside(names) if node.name not in abandoned]
-    running = {other_id for other_id, record in transaction.owners() if owner.running(record, now)} if found else ()
+    found = [
+        (other_id, node) for other_id, node in transaction.others.in_flight_beside(names) if node.name not in abandoned
+    ]
+    running = (
+        {other_id for other_id, record in transaction.others.owners() if owner.running(record, now)} if found else ()
+    )
     return [(other_id, node) for other_id, node in found if other_id not in running]
 
 

@@ -18,8 +18,9 @@ import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, dump, timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump, timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import background, notices
 
 NAME = "webhook"

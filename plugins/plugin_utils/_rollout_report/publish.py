@@ -16,7 +16,8 @@ import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files as places
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import check_node, timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import metrics, page, report, timeline
 

@@ -24,6 +24,7 @@ import psycopg
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, waiting
 
 ROLLOUT, RUN, SLOTS, POLL_S = "load", "run", 40, 1.0
@@ -92,7 +93,7 @@ def plan(place, url, names, shared, down=SLOTS, slots=SLOTS):
 
 
 def grant(transaction, name):
-    expires = state.timestamp(datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=4))
+    expires = timestamp(datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=4))
     for phase in (state.DRAIN, state.DOWN):
         transaction.append("grant", run=RUN, node=name, phase=phase, ticket="t" + phase, expires=expires)
 

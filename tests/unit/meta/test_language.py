@@ -38,7 +38,7 @@ STORED = {
     "plugins/modules/driver_reload.py": {"anew"},
     "plugins/plugin_utils/_ledger/keys.py": {"suspect"},
     "plugins/plugin_utils/_variables.py": {"nobody"},
-    "tests/unit/plugins/plugin_utils/_ledger/test_ledger.py": {"suspect"},
+    "tests/unit/plugins/plugin_utils/_ledger/test_nodes.py": {"suspect"},
 }
 # Places whose docstrings say "Return ...", not what, whether or who.
 DECLARATIVE = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import json
 import multiprocessing
 import os
 import pathlib
@@ -19,10 +20,13 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger as ledger_module
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.transaction import HEAD
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import go, plan
 
 pytestmark = pytest.mark.cores
 ROOT = pathlib.Path(__file__).resolve().parents[5]
@@ -30,38 +34,6 @@ ROOT = pathlib.Path(__file__).resolve().parents[5]
 sqlalchemy = pytest.importorskip(
     "sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it"
 )
-
-
-@pytest.fixture
-def ledger(tmp_path, url):
-    return ledger_module.Ledger(str(tmp_path), "r1", url)
-
-
-def plan(transaction, *names, run="r", racks=1, **states):
-    nodes = {
-        name: {
-            "state": states.get(name, "pending"),
-            "from": "1.0",
-            "to": "2.0",
-            "domains": {"rack": "r%d" % (number % racks)},
-        }
-        for number, name in enumerate(names)
-    }
-    order = [name for name in names if nodes[name]["state"] == "pending"]
-    transaction.append(
-        "plan",
-        run=run,
-        rollout_id="r1",
-        target="2.0",
-        order=order,
-        nodes=nodes,
-        policy=limits.complete({}, 3),
-        sha256="f",
-    )
-
-
-def go(transaction, name, phase="drain"):
-    transaction.append("grant", run="r", node=name, phase=phase, ticket="t", expires=LATER)
 
 
 def test_reading_a_rollout_that_was_never_planned_makes_nothing(ledger, tmp_path):
@@ -78,7 +50,7 @@ def test_reading_a_rollout_that_was_never_planned_makes_nothing(ledger, tmp_path
 def test_what_was_written_is_there_for_the_next_one(ledger, tmp_path, url):
     ledger.transact(lambda transaction: plan(transaction, "a", "b"))
     ledger.transact(lambda transaction: go(transaction, "a"))
-    other = ledger_module.Ledger(str(tmp_path), "r1", url)
+    other = Ledger(str(tmp_path), "r1", url)
     assert [(node.name, node.state, node.position) for node in other.view().nodes.everything()] == [
         ("a", "draining", 0),
         ("b", "pending", 1),
@@ -97,22 +69,22 @@ def test_no_transaction_is_open_while_a_story_is_read(ledger, tmp_path, url, mon
                 "step", run="r", node="a", step="drain", detail=str(number)
             )
         )
-    writer, taken, real = ledger_module.Ledger(str(tmp_path), "r1", url, patience_s=1.0), [], ledger_module.json.loads
+    writer, taken, real = Ledger(str(tmp_path), "r1", url, patience_s=1.0), [], json.loads
 
     def loads(body):
         if len(taken) < 4:
             taken.append(None)
-            monkeypatch.setattr(ledger_module.json, "loads", real)
+            monkeypatch.setattr(json, "loads", real)
             writer.transact(
                 lambda transaction: transaction.append("control", run="r", verb="pause", user="kim", reason="x")
             )
-            monkeypatch.setattr(ledger_module.json, "loads", loads)
+            monkeypatch.setattr(json, "loads", loads)
         return real(body)
 
     monkeypatch.setattr(ledger_module, "CHUNK", 2)
-    monkeypatch.setattr(ledger_module.json, "loads", loads)
+    monkeypatch.setattr(json, "loads", loads)
     found = ledger.events()
-    monkeypatch.setattr(ledger_module.json, "loads", real)
+    monkeypatch.setattr(json, "loads", real)
     assert len(taken) == 4
     assert [event["event"] for event in found[:6]] == ["plan"] + ["step"] * 5, "in order, and none twice"
     assert [event["detail"] for event in found[1:6]] == list("01234")
@@ -140,229 +112,12 @@ def test_the_rows_are_what_the_events_amount_to(ledger):
     assert [dataclasses.asdict(node) for node in view.nodes.everything()] == [
         dataclasses.asdict(node) for node in replayed.nodes.everything()
     ]
-    assert {key: getattr(view, key) for key in ledger_module.HEAD} == {
-        key: getattr(replayed, key) for key in ledger_module.HEAD
-    }
+    assert {key: getattr(view, key) for key in HEAD} == {key: getattr(replayed, key) for key in HEAD}
     assert (view.nodes.get("a").state, view.nodes.get("a").failure, view.policy["max_down"]) == (
         "rolled_back",
         "hard",
         3,
     )
-
-
-def test_the_stored_nodes_answer_as_those_in_memory_do(ledger):
-    names = ["n%02d" % number for number in range(30)]
-    ledger.transact(lambda transaction: plan(transaction, *names, racks=3, n03="lost", n04="skipped"))
-    ledger.transact(lambda transaction: [go(transaction, name) for name in names[:3]])
-
-    def compare(transaction):
-        # Some of what is asked for is only changed in this transaction.
-        transaction.append("state", run="r", node="n00", state="done")
-        go(transaction, "n05")
-        stored = transaction.view.nodes
-        memory = state.reduce(ledger.events() + transaction.added).nodes
-        assert stored.count() == memory.count()
-        for present in (None, set(), {"n01", "n04", "n05", "n06", "n10", "n29", "stranger"}, set(names)):
-            for barred in (
-                None,
-                lambda places: True,
-                lambda places: places["rack"] == "r1",
-                lambda places: places["rack"] == "r0",
-            ):
-                for before in (0, 8, 30):
-                    assert list(stored.waiting_before(before, present, barred)) == list(
-                        memory.waiting_before(before, present, barred)
-                    )
-        for states in (("done",), state.IN_FLIGHT, state.FAILED, ("pending", "skipped")):
-            assert [node.name for node in stored.having(*states)] == [node.name for node in memory.having(*states)]
-        assert [node.name for node in stored.everything()] == [node.name for node in memory.everything()]
-        assert [stored.get(name).state for name in names] == [memory.get(name).state for name in names]
-        assert stored.get("stranger") is None and stored.orphaned() == [] and stored.canaries() == []
-
-    events = ledger.events()
-    ledger.events = lambda: events  # SQLite allows no other reader while the transaction is open
-    ledger.transact(compare)
-
-
-@pytest.mark.parametrize("what", ["canaries", "having"])
-def test_a_question_about_few_nodes_uses_an_index(ledger, what):
-    """By the plan of SQLite, which has no statistics here."""
-    if not ledger.store.sqlite:
-        pytest.skip("PostgreSQL reads a small table as a whole, whatever indexes it has")
-    ledger.transact(lambda transaction: plan(transaction, *["n%02d" % number for number in range(50)]))
-    found = []
-    sqlalchemy.event.listen(ledger.store.engine, "before_cursor_execute", lambda *given: found.append(given[2:4]))
-
-    def work(view):
-        found.clear()
-        view.nodes.canaries() if what == "canaries" else view.nodes.having("down")
-
-    ledger.look(work)
-    index = "gpufleet_node_canary" if what == "canaries" else "gpufleet_node_place (rollout_id=? AND state=?"
-    with sqlite3.connect(ledger.store.file) as connection:
-        ((statement, values),) = found
-        (step,) = connection.execute("EXPLAIN QUERY PLAN " + statement, values).fetchall()
-    assert index in step[3], step
-
-
-def test_the_flag_of_an_orphaned_node_is_stored_under_the_name_that_earlier_versions_gave_it(ledger):
-    """A column and a key of the row: another name would hide the orphaned nodes of a ledger that is there already."""
-    ledger.transact(lambda transaction: plan(transaction, "a", "b"))
-    ledger.transact(lambda transaction: go(transaction, "a"))
-    nodes = {"a": {"state": "pending", "suspect": True}, "b": {"state": "pending"}}
-    ledger.transact(
-        lambda transaction: transaction.append(
-            "plan",
-            run="s",
-            target="2.0",
-            sha256="f" * 64,
-            order=["a", "b"],
-            nodes=nodes,
-            policy=limits.complete({}, 10),
-        )
-    )
-    with ledger.store.reading() as connection:
-        rows = connection.exec_driver_sql("SELECT name, suspect, body FROM gpufleet_node ORDER BY name").all()
-    assert [(name, bool(flag), ledger_module.json.loads(body)["suspect"]) for name, flag, body in rows] == [
-        ("a", True, True),
-        ("b", False, False),
-    ]
-    assert ledger.look(lambda view: [node.name for node in view.nodes.orphaned()]) == ["a"]
-
-
-@pytest.mark.parametrize("batch", [1, 3, 8, 100])
-def test_those_that_wait_are_read_in_batches_and_none_is_missed(ledger, monkeypatch, batch):
-    monkeypatch.setattr(ledger_module, "BATCH", batch)
-    test_the_stored_nodes_answer_as_those_in_memory_do(ledger)
-
-
-NAMES = ["n%03d" % number for number in range(400)]
-
-
-def racks(full, number=1):
-    """By node its failure domains: NUMBER racks hold those before place FULL, each of the others has a rack of its
-    own.
-    """
-    return {
-        name: {"rack": "r%d" % (place % number) if place < full else "r-" + name} for place, name in enumerate(NAMES)
-    }
-
-
-WINDOW, WAVES, CAPS = {"max_down": 5}, {"max_down": 5, "waves": [10]}, {"max_down": 5, "domain_caps": {"rack": 1}}
-
-
-@pytest.mark.parametrize(
-    "policy, present, places, answer, first",
-    [
-        pytest.param(WINDOW, NAMES, racks(0), "wait", "n001", id="window"),
-        pytest.param(WINDOW, NAMES[340:], racks(0), "wait", "n340", id="window-most-gone"),
-        pytest.param(WINDOW, NAMES[180:], racks(0), "wait", "n180", id="window-the-first-half-gone"),
-        pytest.param(WINDOW, NAMES[:2] + NAMES[340:], racks(0), "wait", "n001", id="window-gone-in-between"),
-        pytest.param(WINDOW, NAMES[350:], racks(0), "go", "", id="window-all-before-it-gone"),
-        pytest.param(WAVES, NAMES, racks(0), "wait", "n001", id="waves"),
-        pytest.param(WAVES, NAMES[340:], racks(0), "wait", "n340", id="waves-most-gone"),
-        pytest.param(CAPS, NAMES, racks(0), "wait", "n001", id="caps"),
-        pytest.param(CAPS, NAMES[340:], racks(0), "wait", "n340", id="caps-most-gone"),
-        pytest.param(CAPS, NAMES, racks(340), "wait", "n340", id="caps-a-full-rack"),
-        pytest.param(CAPS, NAMES, racks(350), "go", "", id="caps-all-before-it-in-a-full-rack"),
-        pytest.param(CAPS, NAMES[320:], racks(340), "wait", "n340", id="caps-a-full-rack-most-gone"),
-        pytest.param(CAPS, NAMES, racks(340, 2), "wait", "n001, n003, n005, n007", id="caps-one-of-two-racks-full"),
-    ],
-)
-def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(
-    ledger, monkeypatch, policy, present, places, answer, first
-):
-    """Rows and calls are counted, and not time: 350 nodes are before the one that asks, and the first of them is
-    down.
-    """
-    monkeypatch.setattr(ledger_module, "BATCH", 10)
-    nodes = {name: {"state": "pending", "from": "1.0", "to": "2.0", "domains": places[name]} for name in NAMES}
-    complete = limits.complete(policy, len(NAMES))
-    event = {
-        "run": "r",
-        "rollout_id": "r1",
-        "target": "2.0",
-        "order": NAMES,
-        "nodes": nodes,
-        "policy": complete,
-        "sha256": "f",
-    }
-    ledger.transact(lambda transaction: transaction.append("plan", **event))
-    ledger.transact(lambda transaction: [go(transaction, NAMES[0], phase) for phase in ("drain", "down")])
-    batches, one, rows, asked = ledger_module.StoredNodes._waiting, ledger_module.StoredNodes.get, [], []
-    monkeypatch.setattr(
-        ledger_module.StoredNodes, "_waiting", lambda self, *given: rows.append(batches(self, *given)) or rows[-1]
-    )
-    monkeypatch.setattr(ledger_module.StoredNodes, "get", lambda self, name: asked.append(name) or one(self, name))
-    decision = ledger.look(lambda view: gate.decide(view, state.DRAIN, NAMES[350], present))
-    assert decision.answer == answer and first in decision.reason, decision
-    assert len(rows) <= 3 and sum(len(batch) for batch in rows) <= 3 * ledger_module.BATCH
-    assert asked == [NAMES[350]], "no other node is read, for its failure domains neither"
-
-
-def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_first_that_is_written(
-    ledger, tmp_path, url, monkeypatch
-):
-    """Its rows say nothing of failure domains: those are asked of the nodes, until a row is written again."""
-    monkeypatch.setattr(ledger_module, "BATCH", 2)
-    names = ["n%02d" % number for number in range(12)]
-    ledger.transact(lambda transaction: plan(transaction, *names, racks=2))
-    with ledger.store.engine.begin() as connection:
-        for statement in (
-            "DROP INDEX gpufleet_node_place",
-            "DROP INDEX gpufleet_node_canary",
-            "ALTER TABLE gpufleet_node DROP COLUMN domains",
-            "CREATE INDEX gpufleet_node_state ON gpufleet_node (rollout_id, state)",
-            "UPDATE gpufleet_meta SET value = '1' WHERE name = 'schema_version'",
-            "DROP TABLE gpufleet_member",
-        ):
-            connection.exec_driver_sql(statement)
-
-    def columns(found):
-        with found.store.engine.connect() as connection:
-            inspector = sqlalchemy.inspect(connection)
-            return (
-                "domains" in [column["name"] for column in inspector.get_columns("gpufleet_node")],
-                sorted(
-                    index["name"]
-                    for index in inspector.get_indexes("gpufleet_node")
-                    if index["name"].startswith("gpufleet_")
-                ),
-            )
-
-    def waiting(view):
-        return [
-            list(view.nodes.waiting_before(9, present, lambda places: places["rack"] == "r0"))
-            for present in (None, {"n01", "n04", "n07"})
-        ]
-
-    before, expected = (False, ["gpufleet_node_state"]), [["n01", "n03", "n05", "n07"], ["n01", "n07"]]
-    old = ledger_module.Ledger(str(tmp_path), "r1", url)
-    assert old.look(waiting) == expected and columns(old) == before, "who only reads changes no ledger"
-
-    def fail(transaction):
-        go(transaction, "n00")
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        old.transact(fail)
-    assert columns(old) == before, "all of a transaction or nothing"
-    assert ledger_module.Ledger(str(tmp_path), "r1", url).look(waiting) == expected
-    writer = ledger_module.Ledger(str(tmp_path), "r1", url)
-    assert writer.transact(lambda transaction: go(transaction, "n01") or waiting(transaction.view)) == [
-        ["n03", "n05", "n07"],
-        ["n07"],
-    ]
-    assert columns(writer) == (True, ["gpufleet_node_canary", "gpufleet_node_place"])
-    later = ledger_module.Ledger(str(tmp_path), "r1", url)
-    assert later.look(waiting) == [["n03", "n05", "n07"], ["n07"]] and later.view().nodes.get("n01").state == "draining"
-    later.transact(lambda transaction: go(transaction, "n00"))
-    later.transact(
-        lambda transaction: [
-            transaction.append("state", run="r", node=name, state="pending") for name in ("n00", "n01")
-        ]
-    )
-    assert later.look(waiting) == expected, "rows with and without the column"
 
 
 def test_nothing_is_written_when_the_work_raises(ledger):
@@ -380,7 +135,7 @@ def test_nothing_is_written_when_the_work_raises(ledger):
 
 
 def _count_up(directory, url, times):
-    ledger = ledger_module.Ledger(directory, "r1", url)
+    ledger = Ledger(directory, "r1", url)
 
     def add(transaction):
         node = transaction.view.nodes.get("a")
@@ -406,9 +161,7 @@ def test_writers_beside_each_other_lose_nothing(ledger, tmp_path, url):
 
 def test_two_that_begin_an_empty_ledger_at_once_make_one(tmp_path, url):
     def begin(results):
-        ledger_module.Ledger(str(tmp_path), "r1", url).transact(
-            lambda transaction: results.append(transaction.view.run)
-        )
+        Ledger(str(tmp_path), "r1", url).transact(lambda transaction: results.append(transaction.view.run))
 
     results = []
     threads = [threading.Thread(target=begin, args=(results,)) for dummy in range(4)]
@@ -428,7 +181,7 @@ def test_a_writer_that_is_killed_leaves_all_of_it_or_nothing(ledger, tmp_path, u
             transaction.view.nodes.flush()
             os.kill(os.getpid(), signal.SIGKILL)
 
-        ledger_module.Ledger(str(tmp_path), "r1", url).transact(work)
+        Ledger(str(tmp_path), "r1", url).transact(work)
 
     process = multiprocessing.get_context("fork").Process(target=die)
     process.start()
@@ -448,14 +201,14 @@ def test_documents_of_a_node(ledger):
 
 def test_rollouts_of_one_ledger_are_apart(ledger, tmp_path, url):
     ledger.transact(lambda transaction: plan(transaction, "a"))
-    other = ledger_module.Ledger(str(tmp_path), "r2", url)
+    other = Ledger(str(tmp_path), "r2", url)
     assert other.view().run is None
     time.sleep(0.002)
     other.transact(lambda transaction: plan(transaction, "a", "b"))
     other.transact(lambda transaction: go(transaction, "a"))
     assert ledger.view().nodes.get("a").state == "pending"
     assert ledger.last_id() == "r2"
-    assert ledger.transact(lambda transaction: transaction.shared("r2", ["a", "c"])) == ["a"]
+    assert ledger.transact(lambda transaction: transaction.others.shared("r2", ["a", "c"])) == ["a"]
 
 
 def test_a_ledger_of_another_version_is_refused(ledger, url):
@@ -468,7 +221,7 @@ def test_a_ledger_of_another_version_is_refused(ledger, url):
 
 
 def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path, postgresql):
-    ledger = ledger_module.Ledger(str(tmp_path), "r1", postgresql.database("away"))
+    ledger = Ledger(str(tmp_path), "r1", postgresql.database("away"))
     ledger.transact(lambda transaction: plan(transaction, "a"))
     postgresql.stop()
     back = threading.Timer(1.5, postgresql.start)
@@ -481,7 +234,7 @@ def test_a_server_that_is_away_for_a_while_is_waited_for(tmp_path, postgresql):
 
 
 def test_a_server_that_goes_in_the_middle_is_asked_again(tmp_path, postgresql):
-    ledger = ledger_module.Ledger(str(tmp_path), "r1", postgresql.database("middle"))
+    ledger = Ledger(str(tmp_path), "r1", postgresql.database("middle"))
     ledger.transact(lambda transaction: plan(transaction, "a"))
     tries = []
 
@@ -498,7 +251,7 @@ def test_a_server_that_goes_in_the_middle_is_asked_again(tmp_path, postgresql):
 
 
 def test_a_server_that_stays_away_is_an_error_and_no_decision(tmp_path, postgresql):
-    ledger = ledger_module.Ledger(
+    ledger = Ledger(
         str(tmp_path), "r1", postgresql.database("gone").replace("postgres@", "postgres:secret@"), patience_s=1
     )
     postgresql.stop()
@@ -527,13 +280,13 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(ledger, monkeypatch):
 
 def test_a_file_that_cannot_be_made_is_named(tmp_path):
     (tmp_path / "rollouts").write_text("in the way")
-    ledger = ledger_module.Ledger(str(tmp_path), "r1")
+    ledger = Ledger(str(tmp_path), "r1")
     with pytest.raises(store.StoreError, match="ledger.sqlite cannot be used"):
         ledger.transact(lambda transaction: go(transaction, "a"))
 
 
 def test_the_file_is_its_owners_alone(tmp_path):
-    ledger_module.Ledger(str(tmp_path), "r1").transact(lambda transaction: plan(transaction, "a"))
+    Ledger(str(tmp_path), "r1").transact(lambda transaction: plan(transaction, "a"))
     assert os.stat(tmp_path / "rollouts" / "ledger.sqlite").st_mode & 0o777 == 0o600
     assert os.stat(tmp_path / "rollouts").st_mode & 0o777 == 0o700
 
@@ -550,22 +303,14 @@ def test_the_file_is_its_owners_alone(tmp_path):
 )
 def test_a_url_that_is_no_ledger_is_refused_without_its_password(tmp_path, bad, words):
     with pytest.raises(store.StoreError, match=words) as caught:
-        ledger_module.Ledger(str(tmp_path), "r1", bad)
+        Ledger(str(tmp_path), "r1", bad)
     assert "secret" not in str(caught.value)
 
 
 def test_without_sqlalchemy_the_way_out_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "sa", None)
     with pytest.raises(store.StoreError, match="needs the Python module SQLAlchemy"):
-        ledger_module.Ledger(str(tmp_path), "r1")
-
-
-@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "-x", "a\n", None])
-def test_names_that_would_leave_the_directory_are_refused(tmp_path, name):
-    with pytest.raises(ledger_module.LedgerError):
-        ledger_module.Ledger(str(tmp_path), name)
-    with pytest.raises(ledger_module.LedgerError):
-        ledger_module.check_node(name)
+        Ledger(str(tmp_path), "r1")
 
 
 @pytest.mark.parametrize(
@@ -669,9 +414,7 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
         "skipped",
     )
     replayed = state.reduce(ledger.events())
-    assert {key: getattr(ledger.view(), key) for key in ledger_module.HEAD} == {
-        key: getattr(replayed, key) for key in ledger_module.HEAD
-    }
+    assert {key: getattr(ledger.view(), key) for key in HEAD} == {key: getattr(replayed, key) for key in HEAD}
     # One that came to its end has said its last word.
     ledger.transact(lambda transaction: transaction.append("end", run="t"))
     planned_again(ledger, found, run="u")
@@ -702,12 +445,7 @@ def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(ledger):
     now = datetime.datetime.now(datetime.timezone.utc)
     ledger.transact(
         lambda transaction: transaction.append(
-            "grant",
-            run="r",
-            node="a",
-            phase="drain",
-            ticket="t",
-            expires=ledger_module.timestamp(now + datetime.timedelta(hours=4)),
+            "grant", run="r", node="a", phase="drain", ticket="t", expires=timestamp(now + datetime.timedelta(hours=4))
         )
     )
 
@@ -737,8 +475,7 @@ def test_the_tables_are_there_once_the_store_was_imported_and_are_the_same_for_e
     found = subprocess.run([sys.executable, "-c", asked], cwd=str(ROOT), stdout=subprocess.PIPE, text=True, check=True)
     assert found.stdout == "1\n"
     one, other = (
-        ledger_module.Ledger(str(tmp_path / name), "r1", "sqlite:///%s" % (tmp_path / name / "ledger.sqlite"))
-        for name in "ab"
+        Ledger(str(tmp_path / name), "r1", "sqlite:///%s" % (tmp_path / name / "ledger.sqlite")) for name in "ab"
     )
     assert one.store.meta is other.store.meta
     one.transact(lambda transaction: plan(transaction, "a"))

@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, members, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER
 
@@ -137,7 +138,7 @@ def test_the_part_of_a_member_ends_with_its_playbook(ledger):
         require(ledger, A, later(6))
     join(ledger, B, ["a1"], later(6))
     assert [member.ended for member in ledger.rehearse(lambda transaction: transaction.members())] == [
-        state.timestamp(later(5)),
+        timestamp(later(5)),
         None,
     ]
 

@@ -12,7 +12,8 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 pytestmark = pytest.mark.cores

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import datetime
-
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_control
@@ -12,8 +10,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import reduce
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, TIME, grant
 
-# Runs on main only: it decides; all it takes of the module is the list of its options, and of the ledger the way it
-# writes a time.
+# Runs on main only: it decides; all it takes of the module is the list of its options.
 
 
 def plan_event(*names, run="r", policy=None, **overrides):
@@ -229,14 +226,6 @@ def test_a_ticket_is_for_one_plan():
     view.sha256 = "another"
     with pytest.raises(state.StateError, match="follows plan another now"):
         state.require_ticket(view, view.nodes.get("a"), "evidence", TIME % 5)
-
-
-def test_times_of_the_ledger_compare_as_texts():
-    from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
-
-    first = datetime.datetime(2026, 1, 1, 9, 59, 59, 999000, tzinfo=datetime.timezone.utc)
-    moments = [first + datetime.timedelta(milliseconds=number) for number in (0, 1, 1001, 86400000)]
-    assert sorted(ledger.timestamp(moment) for moment in moments) == [ledger.timestamp(moment) for moment in moments]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ class Transaction:
     """A rollout in memory beside those of the same ledger, with the methods that fill() uses."""
 
     def __init__(self, views, name):
-        self.view, self._views, self._name = views[name], views, name
+        self.view, self.others, self._views, self._name = views[name], self, views, name
 
     def lock_pool(self, pool):
         assert pool == self.view.policy["pool"]

@@ -15,7 +15,8 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import closer, watcher
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
 

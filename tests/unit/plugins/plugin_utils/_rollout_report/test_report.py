@@ -16,7 +16,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_progress
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, timestamp
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, markdown
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (

@@ -1,0 +1,14 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import datetime
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
+
+
+def test_times_of_the_ledger_compare_as_texts():
+    first = datetime.datetime(2026, 1, 1, 9, 59, 59, 999000, tzinfo=datetime.timezone.utc)
+    moments = [first + datetime.timedelta(milliseconds=number) for number in (0, 1, 1001, 86400000)]
+    assert sorted(timestamp(moment) for moment in moments) == [timestamp(moment) for moment in moments]

@@ -17,7 +17,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, pools, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, pools, state, steps, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof, waiting
@@ -29,7 +29,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
-ASKED = {state.DRAIN: "drain", state.DOWN: "go down", state.RETURN: "serve again"}
+ASKED = {steps.DRAIN: "drain", steps.DOWN: "go down", steps.RETURN: "serve again"}
 LOCKED_S = 600  # seconds to wait for the lock of a node that is not orphaned
 REBOOTING_S = 5.0  # seconds between two attempts on a node that is about to reboot
 
@@ -43,13 +43,13 @@ class ActionModule(RolloutAction):
             return self.by_hand(node, arguments, task_vars)
         ledger = self.ledger(arguments)
         for step in filter(None, (arguments["step"], arguments["resume_step"])):
-            if state.STEPS.get(step, ("",))[0] != arguments["phase"]:
-                raise state.StateError(
+            if steps.STEPS.get(step, ("",))[0] != arguments["phase"]:
+                raise tickets.StateError(
                     "The step of rollout_gate is %r; expected one of phase %s: %s."
                     % (
                         step,
                         arguments["phase"],
-                        ", ".join(name for name, (phase, dummy) in state.STEPS.items() if phase == arguments["phase"]),
+                        ", ".join(name for name, (phase, dummy) in steps.STEPS.items() if phase == arguments["phase"]),
                     )
                 )
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
@@ -99,7 +99,7 @@ class ActionModule(RolloutAction):
 
     def by_hand(self, node, arguments, task_vars):
         """Return the answer outside of a rollout."""
-        if arguments["phase"] == state.DRAIN and arguments["claim_dir"]:
+        if arguments["phase"] == steps.DRAIN and arguments["claim_dir"]:
             self.free(node, arguments, task_vars)
         line = "%s: %s" % (
             node,
@@ -132,11 +132,11 @@ class ActionModule(RolloutAction):
         """Refuse a node that belongs to a rollout, outside of that rollout."""
         marks = self.on_node(task_vars, state="read", directory=arguments["claim_dir"])
         if marks.get("failed") or marks.get("problem"):
-            raise state.StateError(
+            raise tickets.StateError(
                 "%s cannot be taken: %s. Nothing was changed." % (node, marks.get("problem") or marks.get("msg"))
             )
         if marks["claim"]:
-            raise state.StateError(
+            raise tickets.StateError(
                 "%s cannot be taken outside of its rollout: it is %s. Its driver may be only partly changed. Run that "
                 "rollout again first: it finishes the node or rolls it back. Or remove %s on the node to take it as it "
                 "is. Nothing was changed."
@@ -179,7 +179,7 @@ class ActionModule(RolloutAction):
         )
         self.end(ledger, node, "lost" if resume else "failed", why)
         self.tell(ledger, arguments)
-        raise state.StateError("%s: %s." % (node, why))
+        raise tickets.StateError("%s: %s." % (node, why))
 
     def refuse_quarantined(self, ledger, arguments, node, marker, resume):
         """End a node that an operator put in quarantine after the plan. It holds a down slot, and is no failure."""
@@ -187,7 +187,7 @@ class ActionModule(RolloutAction):
         why = "it was put in quarantine after the plan: %s is on the node. Nothing was changed in this run" % where
         self.end(ledger, node, "quarantined", why, state.HARD if resume else state.SICK)
         self.tell(ledger, arguments)
-        raise state.StateError("%s: %s." % (node, why))
+        raise tickets.StateError("%s: %s." % (node, why))
 
     def end(self, ledger, node, ended, why, failure=None):
         """Record the final state of a node that has a ticket and was not changed."""
@@ -276,7 +276,7 @@ class ActionModule(RolloutAction):
                 told["begun"] = progress(
                     view, node, "%s%s" % (step, " (%s)" % arguments["detail"] if arguments["detail"] else "")
                 )
-            if decision.answer == "go" and phase == state.DRAIN and arguments["claim_dir"]:
+            if decision.answer == "go" and phase == steps.DRAIN and arguments["claim_dir"]:
                 told["claim"] = claims.mine(
                     transaction.name_ledger(), ledger.rollout_id, told["attempt"], view.run, view.sha256
                 )
@@ -366,7 +366,7 @@ class ActionModule(RolloutAction):
         """
         planned = view.nodes.get(node)
         resume = (
-            state.reached([step.name for step in planned.steps]) if phase == state.DRAIN and planned.orphaned else ""
+            steps.reached([step.name for step in planned.steps]) if phase == steps.DRAIN and planned.orphaned else ""
         )
         return {"resume": resume, "failure": planned.reason if resume else ""}
 
@@ -390,7 +390,7 @@ class ActionModule(RolloutAction):
                 planned
                 and planned.orphaned
                 and any(step.name == "drain" for step in planned.steps)
-                and not state.reached([step.name for step in planned.steps])
+                and not steps.reached([step.name for step in planned.steps])
             ),
             "fence": "",
             "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,

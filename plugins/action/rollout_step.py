@@ -14,7 +14,7 @@ from ansible.errors import AnsibleError
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof
@@ -48,7 +48,7 @@ class ActionModule(RolloutAction):
     def act(self, arguments, task_vars):
         missing = sorted(set(arguments["node_documents"] or []) - set(arguments["documents"]))
         if missing:
-            raise state.StateError(
+            raise tickets.StateError(
                 "node_documents of rollout_step names %s; expected some of documents: %s."
                 % (", ".join(missing), ", ".join(sorted(arguments["documents"])) or "none")
             )
@@ -126,7 +126,7 @@ class ActionModule(RolloutAction):
         node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):
-            raise state.StateError(
+            raise tickets.StateError(
                 "rollout_step has no name, failed, state or documents; expected at least one of them."
             )
         if self.check or arguments["mode"] == "none":
@@ -139,7 +139,7 @@ class ActionModule(RolloutAction):
 
         def write(transaction):
             view = owned_view(transaction, ledger, controller)
-            found = state.require_in_flight(view, node)
+            found = tickets.require_in_flight(view, node)
             self.require(view, found, arguments)
             told_of = arguments["state"] and arguments["claim_dir"]
             mine = (
@@ -189,7 +189,7 @@ class ActionModule(RolloutAction):
         if arguments["state"]:
             proof.require_end(node, arguments["state"], arguments["documents"])
         if arguments["name"]:
-            state.require_ticket(view, node, arguments["name"], timestamp())
+            tickets.require_ticket(view, node, arguments["name"], timestamp())
 
     @staticmethod
     def events(arguments, node):

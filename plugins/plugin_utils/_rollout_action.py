@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, store, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
@@ -39,7 +39,7 @@ EXPECTED = (
     outbox.WebhookError,
     owner.OwnerError,
     plan.PlanError,
-    state.StateError,
+    tickets.StateError,
     store.StoreError,
     windows.WindowError,
     OSError,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.elsewhere import Others
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.nodes import StoredNodes
@@ -107,7 +107,7 @@ class Transaction:
     def append(self, event, **fields):
         """Add an event, and apply it to the view."""
         self.added.append(dict(fields, event=event, time=timestamp()))
-        state.apply(self.view, self.added[-1])
+        events.apply(self.view, self.added[-1])
         if event == "plan":
             self._planned = self.added[-1]["time"]
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import OF_NODES
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, windows
 
 # Limits that may change while nodes are in flight.
@@ -42,7 +43,7 @@ def events(view, request):
         return [], []
     if not request["reason"].strip():
         raise ControlError("%s needs a reason, which the ledger keeps. Set rollout_reason." % verb)
-    if request["nodes"] and verb not in state.OF_NODES:
+    if request["nodes"] and verb not in OF_NODES:
         raise ControlError(
             "%s applies to the whole rollout; expected no rollout_nodes, found %s."
             % (verb, limits.listed(request["nodes"]))
@@ -50,7 +51,7 @@ def events(view, request):
     if request["limits"] and verb != "set_budget":
         raise ControlError("rollout_limits is only for set_budget, not for %s." % verb)
     event = {"verb": verb, "user": request["user"], "reason": request["reason"].strip()}
-    if verb in state.OF_NODES:
+    if verb in OF_NODES:
         return _of_nodes(view, request, event)
     if verb == "set_budget":
         return _budget(view, request, event)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits, windows
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
@@ -40,13 +40,13 @@ def decide(view, phase, name, present=None, now=None, shared=False):
     present = None if present is None else frozenset(present)
     if node is None:
         return Decision("skip", "%s is not in the plan" % name)
-    if phase == state.DRAIN:
+    if phase == steps.DRAIN:
         return _drain(view, node, present, now, shared)
     if node.state in state.ENDED:
         return Decision("skip", "already %s" % node.state)
     if node.state not in state.IN_FLIGHT or node.orphaned:
         return Decision("stop", "it is %s and has no grant to drain in this run" % node.state)
-    if phase == state.DOWN:
+    if phase == steps.DOWN:
         return _down(view, node, now)
     return Decision("go", "attempt %d" % node.attempt)
 
@@ -54,7 +54,7 @@ def decide(view, phase, name, present=None, now=None, shared=False):
 def starts(view, phase, name):
     """Return True if a grant for this phase starts something new. A node that is down already is only finished."""
     node = view.nodes.get(name)
-    return phase in (state.DRAIN, state.DOWN) and not (node is not None and node.state in state.NOT_SERVING)
+    return phase in (steps.DRAIN, steps.DOWN) and not (node is not None and node.state in state.NOT_SERVING)
 
 
 def _drain(view, node, present, now, shared):

@@ -11,7 +11,8 @@ ledger take precedence over what the task reports.
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import CHANGING, STOPPED, reached
 
 # The document that holds the verdict, and the phases of gpu_health in which a node is compared with its baseline.
 DOCUMENT = "health-after"
@@ -21,7 +22,7 @@ PHASES = ("post", "soak")
 def require_version(node, version):
     """Refuse another version than the plan's. VERSION: the version that the role was given; empty if none."""
     if version and version != node.to_version:
-        raise state.StateError(
+        raise tickets.StateError(
             "gpu_node_upgrade_version of %s is %s; expected %s, the version of the plan. Leave that variable out, on "
             "the command line (-e) too. Nothing was changed by this step." % (node.name, version, node.to_version)
         )
@@ -29,9 +30,9 @@ def require_version(node, version):
 
 def require_end(node, ended, documents):
     """Refuse a final state that contradicts the steps of the node, or whose proof is missing in DOCUMENTS."""
-    far = state.reached([step.name for step in node.steps])
-    if ended in ("skipped", "pending") and far or ended == "failed" and far not in ("", state.STOPPED):
-        raise state.StateError(
+    far = reached([step.name for step in node.steps])
+    if ended in ("skipped", "pending") and far or ended == "failed" and far not in ("", STOPPED):
+        raise tickets.StateError(
             "%s cannot end as %s, which means that nothing was changed on it: %s. Expected done, rolled_back, "
             "quarantined or lost. The next run of the rollout examines the "
             "node." % (node.name, ended, _last_change(node))
@@ -40,7 +41,7 @@ def require_end(node, ended, documents):
         return
     wrong = missing(node, documents.get(DOCUMENT), node.to_version if ended == "done" else None)
     if wrong:
-        raise state.StateError(
+        raise tickets.StateError(
             "%s cannot end as %s: %s. Expected the result of gpu_health after its last change, in the document %s, "
             "with verdict pass. The next run of the rollout examines the node." % (node.name, ended, wrong, DOCUMENT)
         )
@@ -87,7 +88,7 @@ def unproven_elsewhere(mine, others):
 
 def last_change(node):
     """Return when the last step that changes the node began; empty if none did."""
-    return max((step.started for step in node.steps if step.name in state.CHANGING), default="")
+    return max((step.started for step in node.steps if step.name in CHANGING), default="")
 
 
 def _changed_at(node):
@@ -95,13 +96,12 @@ def _changed_at(node):
     if not node.began:
         return ""
     return max(
-        [step.started for step in node.steps if step.name in state.CHANGING and step.started >= node.began]
-        + [node.began]
+        [step.started for step in node.steps if step.name in CHANGING and step.started >= node.began] + [node.began]
     )
 
 
 def _last_change(node):
-    steps = [step for step in node.steps if step.name in state.CHANGING]
+    steps = [step for step in node.steps if step.name in CHANGING]
     return (
         "step %s began at %s" % (steps[-1].name, steps[-1].started) if steps else "it got its ticket at %s" % node.began
     )

@@ -10,6 +10,7 @@ import json
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import apply
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
@@ -54,7 +55,7 @@ def notices(events):
         if view.run is None and event["event"] != "plan":
             continue
         mine = event["event"] == "plan" or event.get("run") == view.run
-        state.apply(view, event)
+        apply(view, event)
         if not mine or event["event"] not in NOTABLE:
             continue
         if event["event"] == "plan":

@@ -10,6 +10,7 @@ import datetime
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import apply
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 # The phases of a node in flight.
@@ -95,7 +96,7 @@ class _Story:
         now = seconds(event["time"])
         kind = event["event"]
         before = self.before(event)
-        state.apply(self.view, event)
+        apply(self.view, event)
         if kind == "plan":
             self.planned(before)
             self.journal.append(

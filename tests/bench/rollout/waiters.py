@@ -22,7 +22,7 @@ import time
 import psycopg
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, waiting
@@ -94,7 +94,7 @@ def plan(place, url, names, shared, down=SLOTS, slots=SLOTS):
 
 def grant(transaction, name):
     expires = timestamp(datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(hours=4))
-    for phase in (state.DRAIN, state.DOWN):
+    for phase in (steps.DRAIN, steps.DOWN):
         transaction.append("grant", run=RUN, node=name, phase=phase, ticket="t" + phase, expires=expires)
 
 
@@ -111,9 +111,9 @@ def calls(place, url, count, rounds):
     gone = (node.name for node in list(ledger.view().nodes.everything()) if node.state == "pending")
     for name in itertools.islice(gone, rounds):
         for what, work in (
-            ("wait", lambda: gate.ask(ledger, dict(ASKING, phase=state.DRAIN), names[-1], names)),
-            ("look", lambda: gate.look(ledger, state.DRAIN, names[-1], names)),
-            ("go", lambda name=name: gate.ask(ledger, dict(ASKING, phase=state.DRAIN), name, names)),
+            ("wait", lambda: gate.ask(ledger, dict(ASKING, phase=steps.DRAIN), names[-1], names)),
+            ("look", lambda: gate.look(ledger, steps.DRAIN, names[-1], names)),
+            ("go", lambda name=name: gate.ask(ledger, dict(ASKING, phase=steps.DRAIN), name, names)),
         ):
             began = time.perf_counter()
             answer = work()
@@ -141,10 +141,10 @@ def waits(place, url, parts, until, answers):
     def ask(number, name):
         gate, ledger = Gate(identity(number)), ledgers[name]
         try:
-            answer = gate.look(ledger, state.DRAIN, name, everything[number])
-            answer = answer or gate.ask(ledger, dict(ASKING, phase=state.DRAIN), name, everything[number])
+            answer = gate.look(ledger, steps.DRAIN, name, everything[number])
+            answer = answer or gate.ask(ledger, dict(ASKING, phase=steps.DRAIN), name, everything[number])
             if answer["answer"] == "go":
-                gate.ask(ledger, dict(ASKING, phase=state.DOWN), name, everything[number])
+                gate.ask(ledger, dict(ASKING, phase=steps.DOWN), name, everything[number])
         finally:
             ledger.store.rest()
         with lock:

@@ -18,8 +18,8 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, steps, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger as ledger_module
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.transaction import HEAD
@@ -108,7 +108,7 @@ def test_the_rows_are_what_the_events_amount_to(ledger):
         )
     )
     ledger.transact(lambda transaction: transaction.append("state", run="r", node="a", state="rolled_back"))
-    view, replayed = ledger.view(), state.reduce(ledger.events())
+    view, replayed = ledger.view(), events.reduce(ledger.events())
     assert [dataclasses.asdict(node) for node in view.nodes.everything()] == [
         dataclasses.asdict(node) for node in replayed.nodes.everything()
     ]
@@ -355,7 +355,7 @@ def test_two_that_were_lost_stop_the_next_run_too(ledger):
     ledger.transact(lambda transaction: transaction.append("end", run="r"))
     found = [Probe("a", reachable=False), planning.Probe("b", reachable=False), planning.Probe("c", version="1.0")]
     planned_again(ledger, found, limits.complete({"max_down": 4}, 3))
-    decision = ledger.look(lambda view: gate.decide(view, state.DRAIN, "c"))
+    decision = ledger.look(lambda view: gate.decide(view, steps.DRAIN, "c"))
     assert decision.answer == "stop" and "the failure budget of 1 is spent by a, b" in decision.reason
 
 
@@ -374,8 +374,8 @@ def test_the_share_of_failures_counts_every_node_that_ever_went(ledger):
     planned_again(ledger, found, limits.complete({"failure_budget": 9, "failure_percent": 10, "common_cause": 0}, 40))
     view = ledger.view()
     assert (view.went, view.attempted) == (0, 20)
-    assert gate.decide(view, state.DRAIN, "n20").answer == "go"
-    assert [event["event"] for event in ledger.events()].count("plan") == 2 and state.reduce(
+    assert gate.decide(view, steps.DRAIN, "n20").answer == "go"
+    assert [event["event"] for event in ledger.events()].count("plan") == 2 and events.reduce(
         ledger.events()
     ).attempted == 20
 
@@ -403,8 +403,8 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
     assert (view.paused, view.policy["max_down"], view.policy["node_s"]) == ("kim: why", 2, 30)
     assert (view.nodes.get("b").state, view.nodes.get("d").order) == ("skipped", "skipped by kim: why")
     assert (
-        gate.decide(view, state.DRAIN, "a").answer == "wait"
-        and "paused by kim" in gate.decide(view, state.DRAIN, "a").reason
+        gate.decide(view, steps.DRAIN, "a").answer == "wait"
+        and "paused by kim" in gate.decide(view, steps.DRAIN, "a").reason
     )
     # The run that took over dies as well.
     planned_again(ledger, found, limits.complete({"max_down": 1, "node_s": 30}, 4), run="t")
@@ -413,7 +413,7 @@ def test_a_pause_and_limits_and_skips_outlive_their_controller(ledger):
         2,
         "skipped",
     )
-    replayed = state.reduce(ledger.events())
+    replayed = events.reduce(ledger.events())
     assert {key: getattr(ledger.view(), key) for key in HEAD} == {key: getattr(replayed, key) for key in HEAD}
     # One that came to its end has said its last word.
     ledger.transact(lambda transaction: transaction.append("end", run="t"))
@@ -429,7 +429,7 @@ def test_a_stop_whose_controller_died_waits_for_a_word(ledger):
     )
     planned_again(ledger, [Probe(name, version="1.0") for name in "ab"])
     view = ledger.view()
-    assert view.stopped == "" and gate.decide(view, state.DRAIN, "a") == gate.Decision(
+    assert view.stopped == "" and gate.decide(view, steps.DRAIN, "a") == gate.Decision(
         "wait", "paused by kim: wrong version (it was a stop)"
     )
     ledger.transact(
@@ -437,7 +437,7 @@ def test_a_stop_whose_controller_died_waits_for_a_word(ledger):
             "control", run="s", verb="resume", user="kim", reason="the right one now"
         )
     )
-    assert gate.decide(ledger.view(), state.DRAIN, "a").answer == "go"
+    assert gate.decide(ledger.view(), steps.DRAIN, "a").answer == "go"
 
 
 def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(ledger):
@@ -450,7 +450,7 @@ def test_a_node_that_drained_and_was_paused_for_hours_is_pending_again(ledger):
     )
 
     def down(transaction, after_h):
-        decision = gate.decide(transaction.view, state.DOWN, "a", None, now + datetime.timedelta(hours=after_h))
+        decision = gate.decide(transaction.view, steps.DOWN, "a", None, now + datetime.timedelta(hours=after_h))
         if decision.answer == "stop":
             transaction.append("state", run="r", node="a", state="pending", reason=decision.reason)
         return decision

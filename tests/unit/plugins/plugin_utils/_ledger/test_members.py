@@ -12,7 +12,14 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, members, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import (
+    events,
+    keys,
+    members,
+    owner,
+    state,
+    store,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
@@ -203,7 +210,7 @@ def test_a_node_in_flight_of_a_dead_member_is_taken_up_with_its_steps_and_place(
     node = view.nodes.get("a1")
     assert (node.state, node.orphaned, node.position, node.went, node.ticket) == ("down", True, 0, 1, None)
     assert [(step.name, step.status) for step in node.steps] == [("evidence", "ok"), ("install", "interrupted")]
-    assert state.reduce(ledger.events()).nodes.everything() == view.nodes.everything(), "the events amount to it"
+    assert events.reduce(ledger.events()).nodes.everything() == view.nodes.everything(), "the events amount to it"
     ledger.transact(lambda transaction: go(transaction, "a1"))
     again = ledger.view()
     assert (again.nodes.get("a1").orphaned, again.nodes.get("a1").attempt, again.attempted) == (False, 2, 1)
@@ -212,7 +219,7 @@ def test_a_node_in_flight_of_a_dead_member_is_taken_up_with_its_steps_and_place(
 @pytest.mark.parametrize(("given", "approved"), [(True, "f"), (False, "")])
 def test_who_joins_with_the_digest_of_the_plan_approves_it(given, approved):
     view = state.Rollout(run="r", sha256="f", policy={"approved": ""})
-    state.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {}, "approved": given})
+    events.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {}, "approved": given})
     assert view.policy["approved"] == approved
 
 

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import pools, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import pools, state, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, view_of
@@ -43,7 +43,7 @@ def plan(place, url, rollout_id, names, pool="site_a", racks=None, **policy):
     return found
 
 
-def ask(ledger, name, phase=state.DRAIN, slow=0):
+def ask(ledger, name, phase=steps.DRAIN, slow=0):
     """The decision, as the gate records it."""
 
     def work(transaction):
@@ -77,11 +77,11 @@ def both(tmp_path, url):
 
 def test_a_down_slot_that_one_rollout_took_is_none_of_the_other(both):
     one, two = both
-    assert ask(one, "a1", state.DOWN).answer == "go"
-    waits = ask(two, "b1", state.DOWN)
+    assert ask(one, "a1", steps.DOWN).answer == "go"
+    waits = ask(two, "b1", steps.DOWN)
     assert waits.answer == "wait" and "a1 of rollout a" in waits.reason
     end(one, "a1", "done")
-    assert ask(two, "b1", state.DOWN).answer == "go"
+    assert ask(two, "b1", steps.DOWN).answer == "go"
     waits = ask(one, "a2")
     assert waits.answer == "wait" and "b1 of rollout b" in waits.reason
 
@@ -91,7 +91,7 @@ def test_two_rollouts_that_ask_at_the_same_time_do_not_both_take_the_last_slot(b
 
     def work(ledger, name):
         together.wait()
-        return ask(ledger, name, state.DOWN, slow=0.3).answer
+        return ask(ledger, name, steps.DOWN, slow=0.3).answer
 
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
         answers = list(threads.map(work, both, ("a1", "b1")))
@@ -102,7 +102,7 @@ def test_two_rollouts_that_ask_at_the_same_time_do_not_both_take_the_last_slot(b
 def test_a_rollout_of_no_pool_or_another_one_is_nothing_to_it(tmp_path, url, pool):
     one, two = plan(tmp_path, url, "a", ["a1"]), plan(tmp_path, url, "b", ["b1"], pool=pool)
     for ledger, name in ((one, "a1"), (two, "b1")):
-        for phase in (state.DRAIN, state.DOWN):
+        for phase in (steps.DRAIN, steps.DOWN):
             assert ask(ledger, name, phase).answer == "go"
 
 
@@ -117,11 +117,11 @@ def test_a_failure_domain_counts_the_nodes_of_both(tmp_path, url):
 
 def test_a_node_out_of_service_counts_until_its_rollout_has_ended(both):
     one, two = both
-    ask(one, "a1", state.DOWN)
+    ask(one, "a1", steps.DOWN)
     end(one, "a1", "quarantined", failure=state.SICK)
-    assert ask(two, "b1", state.DOWN).answer == "wait"
+    assert ask(two, "b1", steps.DOWN).answer == "wait"
     one.transact(lambda transaction: transaction.append("end", run="run-a"))
-    assert ask(two, "b1", state.DOWN).answer == "go"
+    assert ask(two, "b1", steps.DOWN).answer == "go"
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
 
@@ -81,7 +81,7 @@ def test_no_history_takes_more_down_than_allowed(start, policy, moves):
         node = view.nodes.get(name)
         if move == "end":
             if node.state in state.IN_FLIGHT and not node.orphaned:
-                state.apply(view, end(name, outcome))
+                events.apply(view, end(name, outcome))
             continue
         before, was_down = node.state, node.state in state.NOT_SERVING
         failed_before = sum(limits.weight(other) for other in limits.charged(view.nodes.having(*state.FAILED)))
@@ -90,7 +90,7 @@ def test_no_history_takes_more_down_than_allowed(start, policy, moves):
             # Nothing starts, and nothing goes down, once the budget is spent; only what is down already goes on, an
             # orphaned node among it, which asks to drain again.
             assert failed_before < policy["failure_budget"] or was_down
-            state.apply(view, grant(name, move))
+            events.apply(view, grant(name, move))
             if move == "drain":
                 assert before == "pending" or before in state.IN_FLIGHT
                 went.append(name)
@@ -143,18 +143,18 @@ def test_a_rollout_always_comes_to_an_end(count, policy, outcomes, orphaned, can
             if decision.answer == "wait":
                 continue
             if decision.answer == "go":
-                state.apply(view, grant(name, phase))
+                events.apply(view, grant(name, phase))
             if decision.answer == "go" and phase == "drain":
                 asking[name] = "down"
                 continue
             if decision.answer == "stop" and phase == "down":
-                state.apply(view, end(name, "pending"))
+                events.apply(view, end(name, "pending"))
             del asking[name]
         working = [
             node.name for node in view.nodes.having(*state.NOT_SERVING) if not node.orphaned and node.name not in asking
         ]
         if working:
-            state.apply(view, end(working[0], results[working[0]], "2026-01-01T00:%02d:%02d.000Z" % divmod(turn, 60)))
+            events.apply(view, end(working[0], results[working[0]], "2026-01-01T00:%02d:%02d.000Z" % divmod(turn, 60)))
     assert asking == {}
     charged = sum(limits.weight(node) for node in limits.charged(view.nodes.having(*state.FAILED)))
     in_flight = max(policy["max_down"], orphaned)

@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, joining, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
@@ -103,7 +103,7 @@ def test_what_becomes_of_a_node_by_its_state_in_the_ledger_and_by_what_is_found(
     told = entry and ("orphaned" if entry.get(keys.ORPHANED) else entry["state"])
     assert told == expected
     if entry:
-        state.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {"a1": entry}})
+        events.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {"a1": entry}})
         node = view.nodes.get("a1")
         assert (node.position, node.orphaned) == (0, expected == "orphaned")
         assert node.state == (before if expected == "orphaned" else expected)
@@ -124,7 +124,7 @@ def test_a_node_that_was_sick_before_any_change_is_looked_at_again(before, probe
     view = rollout(a1=before)
     view.nodes.get("a1").failure = state.SICK
     entry = joining.entry_of(dataclasses.replace(FOUND, **probe), view.nodes.get("a1"), {})
-    state.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {"a1": entry}})
+    events.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {"a1": entry}})
     node = view.nodes.get("a1")
     assert (node.state, node.failure) == (expected, "" if expected == "pending" else state.SICK)
 

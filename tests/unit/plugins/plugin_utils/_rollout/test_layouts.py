@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     layouts,
     limits,
@@ -151,12 +151,12 @@ def test_the_plan_says_what_changes():
 
 def test_the_ledger_keeps_the_layout():
     view = state.Rollout()
-    state.apply(
+    events.apply(
         view,
         dict(plan.event(made(Probe("a", version="1.0")), "r"), event="plan", run="r1", time="2026-01-01T00:00:00.000Z"),
     )
     assert view.nodes.get("a").layout == HALVES
-    state.apply(
+    events.apply(
         view,
         dict(
             event="grant",
@@ -171,7 +171,7 @@ def test_the_ledger_keeps_the_layout():
     # one in flight to another layout needs its plan approved, as to another version
     for layout, diverted in ((HALVES, False), (THIRDS, True)):
         again = made(Probe("a", version="1.0", layout=False), previous=view, layout=layout)
-        state.apply(view, dict(plan.event(again, "r"), event="plan", run="r2", time="2026-01-01T00:00:02.000Z"))
+        events.apply(view, dict(plan.event(again, "r"), event="plan", run="r2", time="2026-01-01T00:00:02.000Z"))
         node = view.nodes.get("a")
         assert (node.layout, node.orphaned, node.diverted) == (layout, True, diverted)
 

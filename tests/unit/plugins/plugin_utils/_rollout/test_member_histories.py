@@ -9,7 +9,7 @@ import datetime
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, joining, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
@@ -67,7 +67,7 @@ class Model:
         probes = [Probe(name, version="1.0", reachable=True) for name in hosts]
         changed = joining.part(self.view, self.plan, probes)[1]
         event = {"event": "join", "run": "r", "time": TIME, "nodes": changed, "approved": False}
-        state.apply(self.view, event)
+        events.apply(self.view, event)
         self.jobs.append({"who": who, "hosts": hosts, "alive": True})
         return True
 
@@ -86,11 +86,11 @@ class Model:
         present = members.present(self, job["who"], job["hosts"])
         decision = gate.decide(self.view, phase, name, present, self.now, shared=True)
         if decision.answer == "go":
-            state.apply(self.view, grant(name, phase))
+            events.apply(self.view, grant(name, phase))
         return decision.answer
 
     def end(self, name, ended):
-        state.apply(self.view, {"event": "state", "run": "r", "node": name, "time": TIME, "state": ended})
+        events.apply(self.view, {"event": "state", "run": "r", "node": name, "time": TIME, "state": ended})
 
     def move(self, move, number):
         if move == "join":

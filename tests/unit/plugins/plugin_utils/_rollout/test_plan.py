@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import DRAIN, SERVING, reached
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
@@ -127,7 +128,7 @@ def test_the_kernel_that_ran_before_is_not_what_a_second_run_finds(value):
     found = [Probe("a", version="2.0", kernel="k2"), Probe("b", version="1.0", kernel="k2")]
     made = plan.build("2.0", found, POLICY, previous=story(left, finished="2026-01-01T00:00:00.000Z"))
     assert {name: node["from_kernel"] for name, node in made.nodes.items()} == {"a": "k1", "b": "k2"}
-    view = state.reduce([dict(plan.event(made, "r"), event="plan", run="x", time="2026-01-02T00:00:00.000Z")])
+    view = events.reduce([dict(plan.event(made, "r"), event="plan", run="x", time="2026-01-02T00:00:00.000Z")])
     assert view.nodes.get("a").from_kernel == "k1"
 
 
@@ -245,7 +246,7 @@ def test_a_node_that_was_done_and_is_found_sick_costs_no_budget_and_is_done_agai
             layout=True if layout else None,
         )
         made = plan.build("2.0", [probe], POLICY, previous=view, layouts=wanted)
-        view = state.apply(
+        view = events.apply(
             view, dict(plan.event(made, "x"), event="plan", run=str(number), time="2026-01-0%dT00:00:00.000Z" % number)
         )
         node = view.nodes.get("a")
@@ -260,7 +261,7 @@ def test_a_node_that_was_done_and_is_found_sick_costs_no_budget_and_is_done_agai
         assert not limits.charged(view.nodes.having(*state.FAILED)) and state.verdict(view, True) == (
             "complete" if node.state == "done" else "failed"
         )
-        state.apply(view, {"event": "end", "run": str(number), "time": "2026-01-0%dT00:01:00.000Z" % number})
+        events.apply(view, {"event": "end", "run": str(number), "time": "2026-01-0%dT00:01:00.000Z" % number})
 
 
 @pytest.mark.parametrize("value", state.IN_FLIGHT)
@@ -324,13 +325,13 @@ def test_a_node_that_its_schedulers_kept_out(version, steps, marker, finished, p
     made = plan.build(
         "2.0", [Probe("a", version=version, quarantined=marker)], POLICY, previous=story(left, finished=finished)
     )
-    view = state.apply(story(left, finished=finished), dict(plan.event(made, "r"), event="plan", run="2", time="t"))
+    view = events.apply(story(left, finished=finished), dict(plan.event(made, "r"), event="plan", run="2", time="t"))
     node = view.nodes.get("a")
     assert (node.state, node.orphaned, made.nodes["a"].get("again")) == (planned, taken_up, again)
     if taken_up:
         assert (
             node.reason == "they said no"
-            and state.reached([step.name for step in node.steps]) == state.SERVING
+            and reached([step.name for step in node.steps]) == SERVING
             and made.nodes["a"]["from"] == "1.0"
         )
         assert "died" not in "".join(plan_text.describe(made, "r"))
@@ -352,7 +353,7 @@ def test_a_node_that_was_lost_after_its_change_is_taken_up_whatever_it_has(steps
     )
     away = plan.build("2.0", [Probe("a", reachable=False)], POLICY, previous=story(left))
     assert (away.nodes["a"]["state"], away.order) == ("lost", [])
-    view = state.apply(story(left), dict(plan.event(away, "r"), event="plan", run="2", time="t"))
+    view = events.apply(story(left), dict(plan.event(away, "r"), event="plan", run="2", time="t"))
     for previous in (story(left), story(left, finished="t"), view):
         made = plan.build("2.0", [Probe("a", version=version, verdict="pass")], POLICY, previous=previous)
         assert (made.orphaned == ["a"]) is orphaned and made.order == ["a"], "it is never finished by its version"
@@ -580,10 +581,10 @@ def test_no_node_starts_beside_an_orphaned_canary():
         "policy": made.policy,
         "sha256": made.sha256,
     }
-    view = state.reduce([event])
-    assert gate.decide(view, state.DRAIN, "z-r9").answer == "go"
-    assert gate.decide(view, state.DRAIN, "a-r1").answer == "wait"
-    assert gate.decide(view, state.DRAIN, "a-r1", ["a-r1"]).answer == "stop", "the canary has left the play"
+    view = events.reduce([event])
+    assert gate.decide(view, DRAIN, "z-r9").answer == "go"
+    assert gate.decide(view, DRAIN, "a-r1").answer == "wait"
+    assert gate.decide(view, DRAIN, "a-r1", ["a-r1"]).answer == "stop", "the canary has left the play"
 
 
 def test_one_canary_of_a_stratum_is_enough_also_when_it_was_in_flight():
@@ -674,8 +675,8 @@ def test_failures_outside_the_limit_count_in_a_run_that_goes_on(finished, value,
     assert made.order == ["a-r1"] and ("z" in made.nodes) == counts
     if counts:
         view = state.Rollout(nodes=state.Nodes([left]))
-        state.apply(view, dict(plan.event(made, "x"), event="plan", time="2026-01-02T00:00:00.000Z", run="2"))
-        assert gate.decide(view, state.DRAIN, "a-r1").answer == "stop", "the budget of 1 is spent"
+        events.apply(view, dict(plan.event(made, "x"), event="plan", time="2026-01-02T00:00:00.000Z", run="2"))
+        assert gate.decide(view, DRAIN, "a-r1").answer == "stop", "the budget of 1 is spent"
         assert any("failures still count: z" in line for line in plan_text.describe(made, "x"))
 
 

@@ -9,7 +9,7 @@ import collections
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import pools, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, pools, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
 
@@ -79,7 +79,7 @@ class Pool:
         elif move == "end" and not view.nodes.having(*state.IN_FLIGHT):
             view.finished = "2026-01-01T00:02:00.000Z"
         elif node.state in ENDS.get(move, ()):
-            state.apply(
+            events.apply(
                 view,
                 {"event": "state", "run": "r", "node": node.name, "time": "2026-01-01T00:01:00.000Z", "state": move},
             )
@@ -89,7 +89,7 @@ class Pool:
         pools.fill(Transaction(self.views, name), True)
         if gate.decide(view, phase, node.name).answer != "go" or node.state in state.NOT_SERVING:
             return
-        state.apply(view, grant(node.name, phase))
+        events.apply(view, grant(node.name, phase))
         if phase == "down" and node.name not in before:
             after = self.out()
             assert len(after) <= view.policy["max_down"], "more than the rollout that was granted allows"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import proof
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import TIME
 
@@ -47,7 +47,7 @@ def node(*steps, began=0, name="a", to="2.0"):
     ids=str,
 )
 def test_no_node_is_done_without_a_verdict_that_passed_after_its_last_change(changes):
-    with pytest.raises(state.StateError, match="a cannot end as done: "):
+    with pytest.raises(tickets.StateError, match="a cannot end as done: "):
         proof.require_end(node(*WAY), "done", {proof.DOCUMENT: dict(GOOD, **changes)})
 
 
@@ -58,7 +58,7 @@ def test_no_node_is_done_without_a_verdict_that_passed_after_its_last_change(cha
 )
 @pytest.mark.parametrize("ended", state.PROVEN)
 def test_no_node_is_done_or_put_back_without_a_verdict(ended, documents):
-    with pytest.raises(state.StateError, match="there is no verdict on it"):
+    with pytest.raises(tickets.StateError, match="there is no verdict on it"):
         proof.require_end(node(*WAY), ended, documents)
 
 
@@ -72,14 +72,14 @@ def test_a_node_that_was_put_back_passed_with_the_driver_it_had():
     steps = WAY + ("rollback_install", "rollback_reboot", "rollback_validate")
     old = dict(GOOD, driver={"expected": "1.0"})
     proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: old})
-    with pytest.raises(state.StateError, match="step rollback_reboot began at"):
+    with pytest.raises(tickets.StateError, match="step rollback_reboot began at"):
         proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: dict(old, time="2026-01-01T00:00:08Z")})
 
 
 def test_a_clock_of_an_earlier_controller_does_not_count():
     taken_up = node(*WAY, began=40)
     proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, time="2026-01-01T00:00:41Z")})
-    with pytest.raises(state.StateError, match="the verdict is of 2026-01-01T00:00:39Z"):
+    with pytest.raises(tickets.StateError, match="the verdict is of 2026-01-01T00:00:39Z"):
         proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, time="2026-01-01T00:00:39Z")})
 
 
@@ -98,7 +98,7 @@ def test_nothing_was_changed_is_refused_of_a_node_that_was(steps, refused):
     for ended in ("failed", "pending", "skipped", "quarantined", "lost"):
         if ended in refused:
             with pytest.raises(
-                state.StateError, match="a cannot end as %s, which means that nothing was changed on it" % ended
+                tickets.StateError, match="a cannot end as %s, which means that nothing was changed on it" % ended
             ):
                 proof.require_end(node(*steps), ended, {})
         else:
@@ -109,7 +109,7 @@ def test_nothing_was_changed_is_refused_of_a_node_that_was(steps, refused):
 def test_the_plans_version_goes_before_the_roles(told, refused):
     if not refused:
         return proof.require_version(node(), told)
-    with pytest.raises(state.StateError, match="of a is %s; expected 2.0" % told):
+    with pytest.raises(tickets.StateError, match="of a is %s; expected 2.0" % told):
         return proof.require_version(node(), told)
 
 

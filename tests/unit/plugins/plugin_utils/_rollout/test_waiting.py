@@ -13,7 +13,7 @@ pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; t
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, waiting
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, view_of
@@ -78,7 +78,7 @@ def ledger(tmp_path, url, gate):
 
 
 def down(transaction, name):
-    for phase in (state.DRAIN, state.DOWN):
+    for phase in (steps.DRAIN, steps.DOWN):
         transaction.append("grant", run="run", node=name, phase=phase, ticket="t" + phase, expires=LATER)
 
 
@@ -88,33 +88,33 @@ def events(ledger):
 
 def test_a_node_that_would_wait_is_told_so_and_nothing_is_written(ledger, gate):
     before = events(ledger)
-    answer = gate.look(ledger, state.DRAIN, "a5", NAMES)
+    answer = gate.look(ledger, steps.DRAIN, "a5", NAMES)
     assert (answer["answer"], answer["ahead"], answer["wrote"]) == ("wait", 4, False) and "a0" in answer["reason"]
-    assert gate.look(ledger, state.DRAIN, "a5", ["a0", "a3", "a5"])["ahead"] == 1, "others are not in the play"
+    assert gate.look(ledger, steps.DRAIN, "a5", ["a0", "a3", "a5"])["ahead"] == 1, "others are not in the play"
     assert events(ledger) == before
 
 
 def test_a_node_that_may_go_has_to_ask(ledger, gate):
     ledger.transact(lambda transaction: transaction.append("state", run="run", node="a0", state="done", reason="x"))
-    assert gate.look(ledger, state.DRAIN, "a1", NAMES) is None
-    assert gate.look(ledger, state.DRAIN, "a2", NAMES)["answer"] == "wait", "it is not its turn"
+    assert gate.look(ledger, steps.DRAIN, "a1", NAMES) is None
+    assert gate.look(ledger, steps.DRAIN, "a2", NAMES)["answer"] == "wait", "it is not its turn"
 
 
 @pytest.mark.parametrize("verb", ["stop", "pause"])
 def test_a_stop_is_found_by_a_look_and_a_pause_is_waited_out(ledger, gate, verb):
     ledger.transact(lambda transaction: transaction.append("control", run="run", verb=verb, user="kim", reason="x"))
-    answer = gate.look(ledger, state.DRAIN, "a1", NAMES)
+    answer = gate.look(ledger, steps.DRAIN, "a1", NAMES)
     assert answer is None if verb == "stop" else "paused by" in answer["reason"]
 
 
 def test_a_node_that_left_the_play_is_recorded_under_the_lock(ledger, gate):
-    assert gate.look(ledger, state.DRAIN, "a1", NAMES[1:]) is None
+    assert gate.look(ledger, steps.DRAIN, "a1", NAMES[1:]) is None
 
 
 def test_a_run_that_may_not_continue_is_refused_by_a_look(ledger, gate):
     gate.identity = dict(gate.identity, pid=1, started="1")
     with pytest.raises(owner.OwnerError):
-        gate.look(ledger, state.DRAIN, "a1", NAMES)
+        gate.look(ledger, steps.DRAIN, "a1", NAMES)
 
 
 def test_a_heartbeat_that_is_due_is_recorded_under_the_lock(ledger, gate):
@@ -122,7 +122,7 @@ def test_a_heartbeat_that_is_due_is_recorded_under_the_lock(ledger, gate):
         transaction.hold(dict(transaction.owner, heartbeat="2020-01-01T00:00:00.000Z"))
 
     ledger.transact(age)
-    assert gate.look(ledger, state.DRAIN, "a1", NAMES) is None
+    assert gate.look(ledger, steps.DRAIN, "a1", NAMES) is None
 
 
 def test_the_count_of_those_before_it_has_an_end():

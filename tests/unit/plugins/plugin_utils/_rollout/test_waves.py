@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
@@ -58,7 +58,7 @@ def made(names, policy, canaries=()):
 
 
 def view_of(one):
-    return state.reduce(
+    return events.reduce(
         [
             {
                 "event": "plan",
@@ -82,7 +82,7 @@ def put(view, name, what, failure=""):
 
 
 def answer(view, name, present=None):
-    decision = gate.decide(view, state.DRAIN, name, present)
+    decision = gate.decide(view, steps.DRAIN, name, present)
     return decision.answer, decision.reason
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.callback import rollout_progress
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, markdown
@@ -539,7 +540,7 @@ class TestTimeline:
 
     def test_it_comes_to_the_same_rollout_as_the_reducer(self):
         events = story().events
-        one, other = timeline.build(events).view, state.reduce(events)
+        one, other = timeline.build(events).view, reduce(events)
         assert [vars(node) for node in one.nodes.everything()] == [vars(node) for node in other.nodes.everything()]
 
 

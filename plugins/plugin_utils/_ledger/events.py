@@ -1,0 +1,236 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of a rollout and its nodes, reduced from its events. Pure."""
+
+from __future__ import annotations
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import (
+    FAILED,
+    HARD,
+    LOST,
+    NOT_SERVING,
+    PROVEN,
+    Node,
+    Rollout,
+    Step,
+    Ticket,
+    awaits_resume,
+    unproven,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import CHANGING, DOWN, DRAIN, STEPS
+
+# What an operator may request for the whole rollout, and for nodes. break_lock changes no node, only the owner's
+# record, and end ends a rollout of several controllers.
+OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock", "end"), ("skip", "retry")
+VERBS = OF_ALL + OF_NODES
+
+
+def _plan(view, event):
+    before = {node.name: node for node in view.nodes.everything()}
+    view.run, view.started, view.finished = event["run"], event["time"], None
+    view.rollout_id, view.target, view.sha256 = event.get("rollout_id", ""), event["target"], event["sha256"]
+    view.total, view.policy, view.went, view.undo = len(event["order"]), dict(event["policy"]), 0, event.get("undo")
+    view.stopped = view.held_reason = ""
+    # The plan keeps these from an interrupted run.
+    view.paused, view.changed = event.get("paused", ""), dict(event.get("changed") or {})
+    view.held, view.earlier = [], 0
+    start = event["policy"].get("growth_start")
+    view.window = None if start is None else min(start, event["policy"]["max_down"])
+    places = {name: number for number, name in enumerate(event["order"])}
+    nodes = []
+    for name, planned in event["nodes"].items():
+        old = before.get(name)
+        view.earlier += int(old is not None and old.attempt > 0 and name not in places)
+        nodes.append(_examined(name, planned, old, event["time"], places.get(name)))
+    view.nodes.replace(nodes)
+
+
+def _examined(name, planned, old, time, position):
+    """Return the node of a plan's entry. OLD: the node before it was examined; None if it is new."""
+    node = Node(
+        name,
+        planned["state"],
+        position,
+        planned.get("from"),
+        planned.get("to"),
+        planned.get("from_kernel"),
+        dict(planned.get("domains") or {}),
+        bool(planned.get("canary")),
+        planned.get("reason", ""),
+        planned.get("failure", ""),
+        planned.get("signature", ""),
+        order=planned.get("order", ""),
+        layout=dict(planned.get("layout") or {}),
+    )
+    if old is None:
+        return node
+    node.attempt = old.attempt
+    old.close(time, "interrupted")
+    # The steps of a node that is not proven stay, whatever state it is found in now.
+    if planned.get(keys.ORPHANED) or planned.get("kept") or planned["state"] == "done" or unproven(old):
+        node.steps, node.began, node.proven = old.steps, old.began, old.proven
+    if planned.get("kept"):
+        node.ended = old.ended
+    if planned.get(keys.ORPHANED):
+        node.orphaned, node.state, node.order = True, old.state, old.order
+        node.diverted = (node.to_version, node.layout) != (old.to_version, old.layout)
+        node.reason = "in flight when its controller died%s%s" % (
+            ", in step %s" % old.steps[-1].name if old.steps else "",
+            ", after: " + old.reason if old.failure else "",
+        )
+        if awaits_resume(old):
+            node.state, node.reason = "validating", old.reason
+        elif old.state == "lost":
+            node.state, node.reason = (
+                "down",
+                "lost after a change%s%s"
+                % (", in step %s" % old.steps[-1].name if old.steps else "", ": " + old.reason if old.reason else ""),
+            )
+    return node
+
+
+def _join(view, event):
+    """Take over what a member found of its nodes when it joined. Their places in the plan's order stay."""
+    for name, planned in event["nodes"].items():
+        old = view.nodes.get(name)
+        if old is None:
+            continue
+        node = _examined(name, dict(planned, canary=old.canary), old, event["time"], old.position)
+        node.went = old.went
+        view.nodes.put(node)
+    if event.get("approved"):
+        view.policy["approved"] = view.sha256
+
+
+def _control(view, event):
+    verb, said = event["verb"], "%s: %s" % (event["user"], event["reason"])
+    if verb == "pause":
+        view.paused = said
+    elif verb == "resume":
+        view.paused = ""
+    elif verb == "stop":
+        view.stopped = said
+    elif verb == "set_budget":
+        for key, value in event["policy"].items():
+            view.changed[key] = {
+                "was": view.changed[key]["was"] if key in view.changed else view.policy.get(key),
+                "now": value,
+            }
+        view.policy.update(event["policy"])
+    elif verb in OF_NODES:
+        node = view.nodes.get(event["node"])
+        if node is None:
+            return
+        if verb == "skip" and node.state == "pending":
+            node.state, node.reason, node.order = "skipped", "skipped by " + said, "skipped by " + said
+        elif verb == "skip":
+            node.order = "skipped by " + said
+        elif verb == "retry" and node.state in ("failed", "rolled_back", "skipped"):
+            node.state, node.reason, node.failure, node.signature, node.ended, node.order = (
+                "pending",
+                "retry by " + said,
+                "",
+                "",
+                None,
+                "",
+            )
+            if node.position is None:
+                node.position, view.total = view.total, view.total + 1
+        view.nodes.put(node)
+
+
+def _grant(view, node, event):
+    phase = event["phase"]
+    node.ticket = Ticket(event["ticket"], phase, event["time"], event["expires"], view.sha256)
+    if phase == DRAIN:
+        again = node.orphaned and node.went is not None  # a member that died had started it, in this same run
+        # An orphaned node that is down stays down.
+        node.state = "down" if node.orphaned and node.state in NOT_SERVING else "draining"
+        node.orphaned, node.reason, node.began = False, "", event["time"]
+        node.attempt += 1
+        if not again:
+            view.went += 1
+            node.went = view.went
+    elif phase == DOWN:
+        node.state = "down"
+
+
+def _end(view, node, event):
+    # The step quarantine ends well when the node is quarantined; the step before it failed, see apply().
+    well = ("done", "skipped", "rolled_back", "pending") + (
+        ("quarantined",) if node.open_step and node.open_step.name == "quarantine" else ()
+    )
+    node.close(event["time"], "ok" if event["state"] in well else "failed")
+    node.state, node.ticket, node.orphaned = event["state"], None, False
+    node.proven = node.proven or event["state"] in PROVEN
+    node.reason = event.get("reason") or node.reason
+    if event["state"] == "pending":
+        node.went = None
+        if node.order:  # an operator skipped it while it drained
+            node.state, node.reason = "skipped", node.order
+        return
+    node.ended = event["time"]
+    if view.window is not None and node.went is not None:
+        if event["state"] == "done":
+            view.window = min(view.policy["max_down"], view.window + view.policy["growth_step"])
+        elif event["state"] in FAILED:
+            view.window = max(1, view.window // 2)
+    if event["state"] in FAILED:
+        node.failure = event.get("failure") or (LOST if event["state"] == "lost" else HARD)
+        node.signature = event.get("signature") or node.signature
+
+
+def _finish(view, event):
+    view.finished = event["time"]
+
+
+def _hold(view, event):
+    view.held, view.held_reason = list(event["names"]), event["reason"]
+
+
+# The events of the whole rollout, or of several nodes.
+OF_ROLLOUT = {"end": _finish, "control": _control, "join": _join, "hold": _hold}
+
+
+def apply(view, event):
+    """Apply one event to the view, and return the view."""
+    kind = event["event"]
+    if kind == "plan":
+        _plan(view, event)
+        return view
+    if event.get("run") != view.run:
+        return view  # an event of a run that another controller took over
+    if kind in OF_ROLLOUT:
+        OF_ROLLOUT[kind](view, event)
+        return view
+    node = view.nodes.get(event.get("node"))
+    if node is None:
+        return view
+    if kind == "grant":
+        _grant(view, node, event)
+    elif kind == "step":
+        node.close(event["time"], "failed" if event["step"] == "quarantine" else "ok")
+        node.steps.append(Step(event["step"], event["time"], detail=event.get("detail", "")))
+        node.proven = node.proven and event["step"] not in CHANGING
+        phase, after = STEPS[event["step"]]
+        if phase != DRAIN or node.state not in NOT_SERVING:  # an orphaned node that is down stays down in these steps
+            node.state = after
+    elif kind == "step_failed":
+        node.close(event["time"], "failed")
+        node.reason = event["reason"]
+        node.failure = event.get("failure", "")
+        node.signature = event.get("signature", "")
+    elif kind == "state":
+        _end(view, node, event)
+    view.nodes.put(node)
+    return view
+
+
+def reduce(events):
+    """Return the view that results from a list of events."""
+    view = Rollout()
+    for event in events:
+        apply(view, event)
+    return view

@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names i
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import EXPECTED, RolloutAction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report, summary
 
 
 class ActionModule(RolloutAction):
@@ -54,7 +54,7 @@ class ActionModule(RolloutAction):
         running = any(owner.running(record) for record in holders)
         view = ledger.view()
         doc = report.document(view, view.finished is not None or not running, timestamp())
-        lines = lines + report.table(doc) + control.standing(view, found, owner.describe, parts)
+        lines = lines + summary.table(doc) + control.standing(view, found, owner.describe, parts)
         for line in lines:
             self.say(line)
         # No host changes, but the rollout does.

@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
     owned_view,
     progress,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons
 
 ASKED = {steps.DRAIN: "drain", steps.DOWN: "go down", steps.RETURN: "serve again"}
 LOCKED_S = 600  # seconds to wait for the lock of a node that is not orphaned
@@ -282,7 +282,7 @@ class ActionModule(RolloutAction):
                 )
             if decision.answer == "wait":
                 told["ahead"] = waiting.ahead(view, node, members.present(transaction, controller, present))
-            return dict(told, lost=lines, brakes=report.brakes(view), wrote=bool(transaction.added))
+            return dict(told, lost=lines, brakes=reasons.brakes(view), wrote=bool(transaction.added))
 
         answer = ledger.transact(decide)
         lost = answer.pop("lost")
@@ -308,7 +308,7 @@ class ActionModule(RolloutAction):
             return dict(
                 self.told(view, phase, node, decision),
                 ahead=waiting.ahead(view, node, members.present(transaction, controller, present)),
-                brakes=report.brakes(view),
+                brakes=reasons.brakes(view),
                 wrote=False,
             )
 

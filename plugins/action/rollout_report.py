@@ -18,7 +18,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
     display,
     owned_view,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, preview, publish, report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
+    outbox,
+    preview,
+    publish,
+    summary,
+    words,
+)
 
 
 class ActionModule(RolloutAction):
@@ -52,11 +58,11 @@ class ActionModule(RolloutAction):
         if arguments["end"]:
             hosts = task_vars.get("ansible_play_hosts") or []
             gone = set(task_vars.get("ansible_play_hosts_all") or []) - set(hosts)
-            result["blame"] = report.blame(
+            result["blame"] = summary.blame(
                 doc, hosts, gone, task_vars.get("inventory_hostname"), self.verdict(ledger, doc), part
             )
         else:
-            result["table"] = report.summary(doc, ledger.path(publish.NAMES["html"]))
+            result["table"] = summary.summary(doc, ledger.path(publish.NAMES["html"]))
             for line in result["table"]:
                 self.say(line)
         if arguments["dest"] and not self.check:
@@ -74,7 +80,7 @@ class ActionModule(RolloutAction):
             ledger.rollout_id,
             doc["target"],
             doc["verdict"],
-            report.count(doc),
+            words.count(doc),
             ledger.path(publish.NAMES["html"]),
         )
 

@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
     owned_view,
     progress,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons
 
 
 def words(arguments):
@@ -165,7 +165,7 @@ class ActionModule(RolloutAction):
                 transaction.append("end", run=view.run)
             return {
                 "over": over,
-                "brakes": report.brakes(view) if told and not over else None,
+                "brakes": reasons.brakes(view) if told and not over else None,
                 "progress": progress(view, node, words(arguments)),
                 "state": found.state,
                 "claim": mine,

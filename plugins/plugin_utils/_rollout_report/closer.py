@@ -14,7 +14,7 @@ import contextlib
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, store
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, summary
 
 
 def close(ledger, run, controller, textfile_dir=""):
@@ -44,7 +44,7 @@ def close(ledger, run, controller, textfile_dir=""):
         "Rollout %s has not finished: its playbook was interrupted, or none of its nodes could be reached any more."
         % ledger.rollout_id
     )
-    lines = report.summary(doc, ledger.path(publish.NAMES["html"]))
+    lines = summary.summary(doc, ledger.path(publish.NAMES["html"]))
     return (
         lines
         if doc["finished"]

@@ -10,7 +10,7 @@ import urllib.parse
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import order
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report, timeline
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline, words
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.time_scale import TimeScale
 
 WIDTH, LEFT, RIGHT = 1130.0, 210.0, 1000.0
@@ -58,12 +58,12 @@ def html_text(doc, story):
 
 def view(doc, story):
     """Return the values for the template."""
-    bad = report.troubled(doc)
+    bad = words.troubled(doc)
     counts = doc["counts"]
     flying = sum(counts.get(name, 0) for name in state.IN_FLIGHT)
     end = timeline.seconds(doc["time"]) or story.last
     scale = TimeScale(_busy(story, end), LEFT, RIGHT) if story.points else None
-    large = len(doc["nodes"]) > report.LISTED
+    large = len(doc["nodes"]) > words.LISTED
     return {
         "title": "Rollout %s: %s" % (doc["rollout_id"], doc["verdict"]),
         "kind": "Driver rollout %s to %s" % (doc["rollout_id"], doc["target"]),
@@ -74,7 +74,7 @@ def view(doc, story):
         "simulated": False,
         "reasons": doc["reasons"],
         "next_steps": doc["next_steps"],
-        "over": report.when_over(doc),
+        "over": words.when_over(doc),
         "running": doc["verdict"] == "running",
         "tiles": [
             ("attention", "fail", len(bad), "need%s attention" % ("s" if len(bad) == 1 else "")),
@@ -106,10 +106,10 @@ def view(doc, story):
                 "reason": "%s%s"
                 % (entry["reason"], " (%s)" % text.shown(entry["limits"]) if entry.get("limits") else ""),
             }
-            for entry in story.journal[-report.LISTED :]
+            for entry in story.journal[-words.LISTED :]
         ],
         "rows": [_row(name, node) for name, node in doc["nodes"].items() if not (large and node["state"] in QUIET)][
-            : report.LISTED
+            : words.LISTED
         ],
         "folded": _folded(doc) if large else [],
         "how": settings(doc),
@@ -134,7 +134,7 @@ def headline(doc, bad):
     counts, total = doc["counts"], sum(doc["counts"].values())
     if doc["verdict"] == "complete":
         return "%s done or had nothing to do" % ("The node is" if total == 1 else "All %d nodes are" % total)
-    parts = ["%d %s" % (counts[name], label(name)) for name in report.WORST if counts.get(name)]
+    parts = ["%d %s" % (counts[name], label(name)) for name in words.WORST if counts.get(name)]
     parts += ["%d in flight" % flying for flying in [sum(counts.get(name, 0) for name in state.IN_FLIGHT)] if flying]
     parts += (
         ["%d did not start%s" % (counts["pending"], " yet" if doc["verdict"] == "running" else "")]
@@ -180,18 +180,18 @@ def _card(name, node, opened):
         "sign": SIGN[node["state"]],
         "open": opened,
         "where": ", ".join("%s %s" % item for item in sorted(node["domains"].items())),
-        "step": report.failed_step(node),
+        "step": words.failed_step(node),
         "canary": node["canary"],
-        "reason": report.said(node) or "No reason was recorded.",
-        "serves": report.SERVES.get(node["state"], "unknown"),
-        "next": report.NEXT_STEP.get(node["state"], "Run the same playbook again: it examines this node first."),
-        "change": "%s → %s" % (node["from"] or "unknown", report.wanted(node, "unknown")),
+        "reason": words.said(node) or "No reason was recorded.",
+        "serves": words.SERVES.get(node["state"], "unknown"),
+        "next": words.NEXT_STEP.get(node["state"], "Run the same playbook again: it examines this node first."),
+        "change": "%s → %s" % (node["from"] or "unknown", words.wanted(node, "unknown")),
         "attempt": node["attempt"],
         "steps": [
             {
                 "name": step["name"],
                 "started": moment(step["started"], 19),
-                "took": report.duration(step["started"], step["finished"]) or "-",
+                "took": words.duration(step["started"], step["finished"]) or "-",
                 "status": step["status"],
                 "bad": step["status"] == "failed",
             }
@@ -206,7 +206,7 @@ def _card(name, node, opened):
                 "attempt": one["attempt"],
                 "ended": moment(one["ended"], 19) or "-",
                 "state": label(one["state"]),
-                "step": report.failed_step(one) or "-",
+                "step": words.failed_step(one) or "-",
                 "reason": one["reason"],
             }
             for one in node["earlier"]
@@ -220,15 +220,15 @@ def _row(name, node):
         "state": label(node["state"]),
         "tone": TONE[node["state"]],
         "sign": SIGN[node["state"]],
-        "took": report.took(node) or "-",
+        "took": words.took(node) or "-",
         "where": ", ".join(node["domains"][key] for key in sorted(node["domains"])),
-        "change": "%s → %s" % (node["from"] or "?", report.wanted(node, "?")),
-        "reason": report.said(node, report.REASON),
+        "change": "%s → %s" % (node["from"] or "?", words.wanted(node, "?")),
+        "reason": words.said(node, words.REASON),
         "canary": node["canary"],
         "earlier": []
-        if node["state"] in report.WORST
+        if node["state"] in words.WORST
         else [
-            "attempt %d: %s: %s" % (one["attempt"], label(one["state"]), text.line(one["reason"], report.REASON))
+            "attempt %d: %s: %s" % (one["attempt"], label(one["state"]), text.line(one["reason"], words.REASON))
             for one in node["earlier"]
         ],
     }
@@ -273,7 +273,7 @@ def _busy(story, end):
 def _scale(scale):
     return {
         "ticks": [{"x": "%.1f" % where, "words": label} for where, label in scale.ticks()],
-        "breaks": [{"x": "%.1f" % where, "words": report.span(length)} for where, length in scale.breaks()],
+        "breaks": [{"x": "%.1f" % where, "words": words.span(length)} for where, length in scale.breaks()],
     }
 
 
@@ -371,7 +371,7 @@ def _timeline(doc, story, scale, end, large):
         bad = [name for name, node in doc["nodes"].items() if node["state"] in state.FAILED]
         flying = [name for name, node in doc["nodes"].items() if node["state"] in state.IN_FLIGHT]
         groups = [
-            ("failed", bad[: report.LISTED]),
+            ("failed", bad[: words.LISTED]),
             ("in flight (%d of %d)" % (min(FLYING, len(flying)), len(flying)), flying[:FLYING]),
         ]
     for title, members in groups:
@@ -409,7 +409,7 @@ def _bars(name, node, story, scale, end, y):
                 "width": "%.1f" % max(1.5, scale.x(until) - x),
                 "open": span.end is None,
                 "title": "%s: %s, %s"
-                % (name, PHASES[span.phase], report.span(until - span.start) + (" so far" if span.end is None else "")),
+                % (name, PHASES[span.phase], words.span(until - span.start) + (" so far" if span.end is None else "")),
             }
         )
     marks = [

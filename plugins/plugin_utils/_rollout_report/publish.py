@@ -19,7 +19,14 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import metrics, page, report, timeline
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
+    formats,
+    metrics,
+    page,
+    report,
+    timeline,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.words import troubled
 
 NAMES = {
     "json": "report.json",
@@ -45,7 +52,7 @@ def gather(ledger, ended=None):
     story = timeline.build(events)
     over = story.view.finished is not None if ended is None else ended
     doc = report.document(story.view, over, timestamp(), events[-1]["time"] if events else None, story)
-    for name, node in report.troubled(doc)[:EVIDENCE]:
+    for name, node in troubled(doc)[:EVIDENCE]:
         node["evidence"] = bundles(ledger, name)
     return doc, story
 
@@ -67,8 +74,8 @@ def contents(doc, story):
     """Return the files of a report by name."""
     return {
         NAMES["json"]: files.json_text(doc, len(doc["nodes"]) > DENSE),
-        NAMES["markdown"]: report.markdown_text(doc),
-        NAMES["junit"]: report.junit_text(doc),
+        NAMES["markdown"]: formats.markdown_text(doc),
+        NAMES["junit"]: formats.junit_text(doc),
         NAMES["html"]: page.html_text(doc, story),
         NAMES["prometheus"]: metrics.render(doc),
     }

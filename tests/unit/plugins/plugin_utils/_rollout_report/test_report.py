@@ -22,12 +22,23 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text im
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, markdown
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
+    formats,
     metrics,
     page,
     publish,
+    reasons,
     report,
+    summary,
     time_scale,
     timeline,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.words import (
+    LISTED,
+    NEXT_STEP,
+    SERVES,
+    WORST,
+    failed_step,
+    span,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report.test_formats import EVIL, Page
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import START, Story
@@ -92,10 +103,10 @@ class TestDocument:
         assert "rollout_verb=retry" in document(made)[0]["next_steps"][-1], "the run did not come to its end"
         made.end()
         assert (
-            report.table(doc)[-1]
+            summary.table(doc)[-1]
             == "complete, without 1 node that an operator left out (a2): 1 done, 2 skipped, target 2.0"
         )
-        assert "left out by an operator" in report.markdown_text(doc).split("## ", maxsplit=1)[0]
+        assert "left out by an operator" in formats.markdown_text(doc).split("## ", maxsplit=1)[0]
         assert document(Story("a1").done("a1").end())[0]["left_out"] == []
 
     def test_what_it_says_of_a_node(self):
@@ -114,7 +125,7 @@ class TestDocument:
             ("rollback_install", "ok"),
             ("rollback_validate", "ok"),
         ]
-        assert report.failed_step(node) == "validate"
+        assert failed_step(node) == "validate"
 
     def test_how_much_of_the_budgets_is_used(self):
         assert document()[0]["budgets"] == {
@@ -179,7 +190,7 @@ def standing(*wanted, many=0):
 class TestEveryState:
     """Whatever states the reducer knows, every format has words for them. The list of states is the reducer's own."""
 
-    @pytest.mark.parametrize("many", [0, report.LISTED], ids=["few", "many"])
+    @pytest.mark.parametrize("many", [0, LISTED], ids=["few", "many"])
     @pytest.mark.parametrize("name", state.STATES)
     def test_every_format_tells_it(self, name, many):
         doc, found = document(standing(name, many=many), ended=False)
@@ -194,7 +205,7 @@ class TestEveryState:
         )
         junit = ElementTree.fromstring(made["junit.xml"].split("\n", 1)[1])
         assert [case.get("name") for case in junit.findall("testsuite")[1].findall("testcase")].count(name) == 1
-        assert any(line.split()[:2] == [name, name] for line in report.table(doc)) == told
+        assert any(line.split()[:2] == [name, name] for line in summary.table(doc)) == told
         shown = Page(made["report.html"])
         badges = [one["text"] for one in shown.all("span", class_="badge")]
         assert ("%s %s" % (page.SIGN[name], page.label(name)) in badges) == told
@@ -211,7 +222,7 @@ class TestEveryState:
 
     @pytest.mark.parametrize("name", state.FAILED)
     def test_who_failed_is_told_what_to_do(self, name):
-        assert name in report.WORST and report.NEXT_STEP[name] and report.SERVES[name]
+        assert name in WORST and NEXT_STEP[name] and SERVES[name]
 
     def test_the_live_view_counts_every_state_once(self):
         counted = rollout_progress.DONE + rollout_progress.FAILED + rollout_progress.IN_FLIGHT + ("pending",)
@@ -251,7 +262,7 @@ class TestEarlierRuns:
             "hard",
             True,
         )
-        assert report.failed_step(one) == "validate" and one["steps"][-1]["name"] == "rollback_validate"
+        assert failed_step(one) == "validate" and one["steps"][-1]["name"] == "rollback_validate"
         assert doc["nodes"]["b1"]["attempt"] == 2 and doc["nodes"]["b1"]["reason"] == "the second time"
         made = publish.contents(doc, found)
         for name in ("report.json", "report.md", "report.html", "junit.xml"):
@@ -266,7 +277,7 @@ class TestEarlierRuns:
         }
         assert doc["counts"] == {"quarantined": 1}, "the counts are of this run"
         assert "2 nodes of earlier runs were not part of this one: 1 pending, 1 rolled back." in doc["reasons"]
-        lines = report.table(doc)
+        lines = summary.table(doc)
         assert [
             line for line in lines if line.startswith("a1 ") and line.endswith("not part of this run, GPU 3 is gone")
         ]
@@ -341,7 +352,7 @@ class TestBlame:
         ],
     )
     def test_of_a_rollout_that_is_not_complete(self, hosts, gone, expected):
-        found = report.blame(document()[0], hosts, gone, "a1", "all")
+        found = summary.blame(document()[0], hosts, gone, "a1", "all")
         assert set(found) == set(expected) and all(found[name].startswith(expected[name]) for name in expected)
 
     @pytest.mark.parametrize(
@@ -350,22 +361,22 @@ class TestBlame:
     )
     def test_a_controller_with_a_part_of_the_nodes_fails_for_these_alone(self, part, expected):
         hosts = ["localhost"] + sorted(part)
-        assert sorted(report.blame(document()[0], hosts, [], "localhost", "all", part)) == expected
+        assert sorted(summary.blame(document()[0], hosts, [], "localhost", "all", part)) == expected
 
     def test_no_host_fails_for_a_complete_rollout(self):
         doc = document(again(Story("a1", "b1", failure_budget=9).fails("a1").end(), ["b1"]).done("b1").end())[0]
-        assert report.blame(doc, ["localhost", "a1", "b1"], [], "localhost", "all") == {}
+        assert summary.blame(doc, ["localhost", "a1", "b1"], [], "localhost", "all") == {}
 
 
 class TestSummary:
     def test_it_says_why_and_what_to_do_and_where_the_report_is(self):
         doc = document()[0]
-        lines = report.summary(doc, "/x/report.html")
-        assert lines[-2:] == ["report: /x/report.html", report.table(doc)[-1]]
+        lines = summary.summary(doc, "/x/report.html")
+        assert lines[-2:] == ["report: /x/report.html", summary.table(doc)[-1]]
         assert doc["reasons"][0] in lines and "next: " + doc["next_steps"][0] in lines
 
     def test_it_does_so_when_all_is_well(self):
-        lines = report.summary(document(Story("a1").done("a1").end())[0], "/x/report.html")
+        lines = summary.summary(document(Story("a1").done("a1").end())[0], "/x/report.html")
         assert lines[-3:] == [
             "Every node is done or had nothing to do: 1 done, 0 skipped.",
             "report: /x/report.html",
@@ -393,13 +404,13 @@ class TestSummary:
     def test_what_keeps_nodes_from_starting_is_told_with_what_to_do(self, change, words):
         made = Story("a1", "b1")
         change(made)
-        found = report.brakes(timeline.build(made.events).view)
+        found = reasons.brakes(timeline.build(made.events).view)
         assert len(found) == len(words) and all(word in line for word, line in zip(words, found))
 
 
 class TestTables:
     def test_the_table_ends_with_the_verdict(self):
-        lines = report.table(document()[0])
+        lines = summary.table(document()[0])
         assert lines[0].split() == ["node", "state", "from", "to", "took", "reason"] and lines[2].split()[:4] == [
             "a1",
             "done",
@@ -412,7 +423,7 @@ class TestTables:
     def test_many_nodes_that_are_well_are_counted(self):
         made = Story(*["n%d" % number for number in range(400)], failure_budget=5)
         made.fails("n7")
-        lines = report.table(document(made, False)[0])
+        lines = summary.table(document(made, False)[0])
         assert (
             len(lines) < 10
             and "... and 399 nodes that are done, skipped or pending" in lines
@@ -420,7 +431,7 @@ class TestTables:
         )
 
     def test_markdown_begins_with_the_verdict_and_why(self):
-        text = report.markdown_text(document()[0])
+        text = formats.markdown_text(document()[0])
         lines = text.splitlines()
         assert lines[0] == "# Driver rollout to 2.0: failed" and lines[2].startswith("- No further node starts")
         assert (
@@ -435,10 +446,10 @@ class TestTables:
 
     def test_markdown_cells_hold_on_to_their_row(self):
         made = Story("a1").fails("a1", reason="GPU 3 | is\ngone <b>")
-        assert "GPU 3 \\| is gone \\<b\\>" in report.markdown_text(document(made)[0])
+        assert "GPU 3 \\| is gone \\<b\\>" in formats.markdown_text(document(made)[0])
 
     def test_junit_has_the_rollout_and_a_case_for_each_node(self):
-        root = ElementTree.fromstring(report.junit_text(document()[0]).split("\n", 1)[1])
+        root = ElementTree.fromstring(formats.junit_text(document()[0]).split("\n", 1)[1])
         whole, nodes = root.findall("testsuite")
         assert (whole.get("failures"), whole.find("testcase").get("name")) == ("1", "verdict")
         assert (nodes.get("tests"), nodes.get("failures"), nodes.get("errors"), nodes.get("skipped")) == (
@@ -463,13 +474,13 @@ class TestTables:
         ],
     )
     def test_junit_never_passes_what_is_not_complete(self, made, ended, outcome):
-        root = ElementTree.fromstring(report.junit_text(document(made, ended)[0]).split("\n", 1)[1])
+        root = ElementTree.fromstring(formats.junit_text(document(made, ended)[0]).split("\n", 1)[1])
         case = root.find("testsuite/testcase")
         assert [child.tag for child in case] == ([outcome] if outcome else [])
 
     @pytest.mark.parametrize("given, expected", [(0, "0 s"), (59.4, "59 s"), (61, "1 min 01 s"), (3723, "1 h 02 min")])
     def test_lengths_of_time(self, given, expected):
-        assert report.span(given) == expected
+        assert span(given) == expected
 
 
 class TestTimeline:
@@ -582,7 +593,7 @@ class TestPage:
         assert (
             "GPU 3 is gone" in cards[1]["text"]
             and "validate" in cards[1]["text"]
-            and report.NEXT_STEP["rolled_back"] in cards[1]["text"]
+            and NEXT_STEP["rolled_back"] in cards[1]["text"]
         )
         order = [one["attributes"].get("id") for one in found.all("section") if one["attributes"].get("id")]
         assert order == ["attention", "budgets", "timeline", "nodes", "said"]
@@ -710,7 +721,7 @@ class TestReading:
         monkeypatch.setenv("TZ", zone)
         time.tzset()
         try:
-            assert "started " + expected in report.markdown_text(document()[0])
+            assert "started " + expected in formats.markdown_text(document()[0])
         finally:
             monkeypatch.undo()
             time.tzset()
@@ -762,7 +773,7 @@ class TestTenThousandNodes:
         assert len(shown.all("details", class_="node")) == 10 and "in flight (60 of 200)" in [
             one["text"] for one in shown.all("text")
         ]
-        assert len(report.markdown_text(doc)) < 500000 and doc["counts"]["done"] == 8990
+        assert len(formats.markdown_text(doc)) < 500000 and doc["counts"]["done"] == 8990
 
 
 class TestMetrics:

@@ -15,7 +15,15 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.health_report import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, fleet, precheck, text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
+    files,
+    fleet,
+    precheck,
+    precheck_junit,
+    precheck_markdown,
+    precheck_page,
+    text,
+)
 
 display = Display()
 
@@ -110,10 +118,10 @@ class ActionModule(ActionBase):
     @staticmethod
     def render(name, doc, results):
         if name == "html":
-            return precheck.html_text(doc)
+            return precheck_page.html_text(doc)
         if name == "junit":
-            return precheck.junit_text(doc, results)
-        return precheck.markdown_text(doc) if name == "markdown" else files.json_text(doc)
+            return precheck_junit.junit_text(doc, results)
+        return precheck_markdown.markdown_text(doc) if name == "markdown" else files.json_text(doc)
 
     @staticmethod
     def registered(names, variable, task_vars):

@@ -107,6 +107,12 @@ def do_demo(lab, arguments) -> int:
     return demo.run(lab)
 
 
+def do_slices(lab, arguments) -> int:
+    from . import slices  # alone needs ansible-runner
+
+    return slices.run(lab)
+
+
 def do_supervise(lab, arguments) -> int:
     return supervisor.supervise(lab, arguments.node)
 
@@ -188,6 +194,8 @@ def parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("demo", help="roll six machines from one driver to another, one of them with a fault")
     command.set_defaults(run=do_demo)
+    command = commands.add_parser("slices", help="the same by several controllers, one of which is killed on the way")
+    command.set_defaults(run=do_slices)
 
     command = commands.add_parser("_driver")
     command.add_argument("suite")

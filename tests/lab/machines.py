@@ -250,14 +250,26 @@ def down(lab: Lab) -> None:
     say(f"down: {', '.join(names)}" if names else "nothing was up")
 
 
-def execute(lab: Lab, name: str, words: list[str]) -> int:
-    """Run a command in a machine as root and hand its exit status on."""
+def entered(lab: Lab, name: str, words: list[str]) -> list[str]:
+    """The command that runs another one in a machine as root."""
     (machine,) = chosen(lab, [name])
     leader = processes.leader(lab.tag(machine.name))
     if leader is None:
         raise LabError(f"{name} is not running: see 'python3 -m tests.lab status'")
+    return build.enter(leader, words)
+
+
+def execute(lab: Lab, name: str, words: list[str]) -> int:
+    """Run a command in a machine as root and hand its exit status on."""
+    command = entered(lab, name, words)
     sys.stdout.flush()
-    return subprocess.run(build.enter(leader, words), env=environment(), check=False).returncode
+    return subprocess.run(command, env=environment(), check=False).returncode
+
+
+def output(lab: Lab, name: str, words: list[str]) -> str:
+    """What a command prints in a machine, where it runs as root; nothing if it fails."""
+    done = subprocess.run(entered(lab, name, words), env=environment(), check=False, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else ""
 
 
 def status(lab: Lab) -> list[dict]:

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import conftest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NEW = conftest.NEW
 WINDOW = "  strategy: ansible.builtin.host_pinned\n"
+FAILURE = re.compile(r"^(fatal|failed|ERROR|\[ERROR\])|(failed|unreachable)=[1-9]")
 # The line of the playbook that makes the window, and what stands there instead.
 WAYS = {
     "window": WINDOW,
@@ -118,7 +120,7 @@ class Run:
             # over the connection: a step ends when its time is over, and not at the next question
             "nvidia_driver_timeout": 0,
         }
-        process = self.fleet.start(playbook, *arguments, **dict(self.variables, **variables), **extra)
+        process = self.fleet.start(playbook, *arguments, **dict(self.variables, **dict(variables, **extra)))
         with contextlib.suppress(OSError):
             # For the kernel a session has a priority of its own: that of the benchmark, of which the priority of a
             # process says nothing.
@@ -141,7 +143,16 @@ class Run:
                 "%s did not come to an end within %d s:\n%s" % (self.way, timeout_s, self._end_of(process, 3000))
             ) from None
         if process.returncode != 0:
-            raise SystemExit("%s ended with %d:\n%s" % (self.way, process.returncode, self._end_of(process, 6000)))
+            raise SystemExit(
+                "%s ended with %d. What failed:\n%s\nIts end:\n%s"
+                % (self.way, process.returncode, self._failures_of(process), self._end_of(process, 3000))
+            )
+
+    @staticmethod
+    def _failures_of(process):
+        """The lines of its output that tell of failures, without the hosts for which all went well."""
+        lines = pathlib.Path(process.log.name).read_text().splitlines()
+        return "\n".join(line[:600] for line in lines if FAILURE.search(line))[-6000:]
 
     @staticmethod
     def _end_of(process, characters):

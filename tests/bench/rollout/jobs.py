@@ -9,6 +9,8 @@ import collections
 
 from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import fleet
 
+POLL_S = 1.0  # between two questions of the node that goes next: the default, since dozens of nodes wait
+
 
 class Alone:
     """One controller for all nodes."""
@@ -29,10 +31,11 @@ class Alone:
             "rollout_domain_caps": {"rack": options.rack_cap},
             "rollout_failure_budget": 1,
         }
+        self.variables = {"rollout_ledger": url, "gpu_node_upgrade_gate_poll": POLL_S}
         self.processes = []
 
     def start(self):
-        self.processes = [self.run.begin("upgrade", rollout_ledger=self.url, **self.limits)]
+        self.processes = [self.run.begin("upgrade", **self.variables, **self.limits)]
 
     def wait(self, timeout_s, good=True):
         """Exit status of each; GOOD: they have to end with 0."""
@@ -92,7 +95,7 @@ class Several(Alone):
             self.run.fleet.change(name, sick_with=[fleet.NEW])
 
     def plan(self):
-        planner = self.run.begin("plan", rollout_ledger=self.url, **self.limits)
+        planner = self.run.begin("plan", **self.variables, **self.limits)
         self.processes = [planner]
         self.run.good_end(planner, 1200)
 
@@ -101,7 +104,7 @@ class Several(Alone):
             self.run.begin(
                 "upgrade",
                 only=part,
-                rollout_ledger=self.url,
+                **self.variables,
                 rollout_join=True,
                 rollout_id="upgrade-" + fleet.NEW,
                 gpufleet_artifact_dir=str(self.run.place / ("controller%d" % number)),

@@ -95,6 +95,24 @@ def test_anything_else_is_named(report, names, words):
 
 
 @pytest.mark.parametrize(
+    "statuses, good",
+    [
+        (["interrupted", "ok", "ok", "ok"], True),
+        (["ok", "ok", "ok", "ok"], True),
+        (["interrupted", "interrupted", "ok", "ok"], False),
+        (["interrupted", "failed", "ok", "ok"], False),
+        (["failed", "ok", "ok", "ok"], False),
+    ],
+)
+def test_of_a_node_whose_controller_was_killed_one_step_may_be_interrupted(statuses, good):
+    report = copy.deepcopy(GOOD)
+    for step, status in zip(report["nodes"]["gpu-r1-1"]["steps"], statuses):
+        step["status"] = status
+    assert (demo.complaints(report, NAMES, ("gpu-r1-1",)) == []) == good
+    assert (demo.complaints(report, NAMES) == []) == ("interrupted" not in statuses and good)
+
+
+@pytest.mark.parametrize(
     "begin, together",
     [(70, []), (69, ["gpu-r2-1 and gpu-r2-2 of one rack were out of service at the same time, at 0069"])],
 )

@@ -30,6 +30,21 @@ HERE = {
 }
 
 
+def cut(inventory, part=None):
+    """The inventory of a job, as AWX cuts it: one host in so many of all by name, with groups pared down to it, and the
+    variables of groups as they are. INVENTORY: as `ansible-inventory --list --export` prints it. PART: (number of the
+    slice, from 1; slices).
+    """
+    number, slices = part or (1, 1)
+    hostvars = inventory["_meta"]["hostvars"]
+    kept = sorted(hostvars)[number - 1 :: slices]
+    found = {"_meta": {"hostvars": {name: hostvars[name] for name in kept}}}
+    for name, group in inventory.items():
+        if name != "_meta":
+            found[name] = dict(group, hosts=[host for host in group.get("hosts", []) if host in kept])
+    return found
+
+
 class Job:
     """What AWX keeps of a job that has ended."""
 
@@ -128,6 +143,8 @@ class Running:
 class Awx:
     """Starts jobs on a fleet of stand-in nodes. TEMPLATES: {name: entry of controller_templates}."""
 
+    JOB_TIMEOUT_S = 600  # after which ansible-runner ends a job
+
     def __init__(self, fleet, project, templates):
         self.fleet, self.project, self.templates = fleet, project, templates
         self.number = 100
@@ -156,24 +173,16 @@ class Awx:
         return found
 
     def inventory(self, part=None):
-        """The inventory of a job. PART: (number of the slice, from 1; slices), as AWX cuts them: one host in so many of
-        all by name, with groups pared down to it, and the variables of groups as they are.
-        """
+        """The inventory of a job. PART: as for cut."""
         inner = json.loads(self.fleet.inventory().read_text())["all"]
-        hosts = inner["children"]["gpu_nodes"]["hosts"]
-        everything = dict(hosts, **self.services)
-        number, slices = part or (1, 1)
-        kept = sorted(everything)[number - 1 :: slices]
+        nodes = inner["children"]["gpu_nodes"]["hosts"]
         variables = {key: value for key, value in inner["vars"].items() if key != "rollout_version"}
-        return {
-            "all": {
-                "hosts": [name for name in kept if name in self.services],
-                "children": ["gpu_nodes"],
-                "vars": dict(variables, **self.variables),
-            },
-            "gpu_nodes": {"hosts": [name for name in kept if name in hosts]},
-            "_meta": {"hostvars": {name: everything[name] for name in kept}},
+        everything = {
+            "all": {"hosts": list(self.services), "children": ["gpu_nodes"], "vars": dict(variables, **self.variables)},
+            "gpu_nodes": {"hosts": list(nodes)},
+            "_meta": {"hostvars": dict(nodes, **self.services)},
         }
+        return cut(everything, part)
 
     def run(self, name, *arguments, **given):
         """One job of a template, to its end; as start."""
@@ -208,7 +217,7 @@ class Awx:
         extra.update(workflow or {})
         (private / "env" / "extravars").write_text(json.dumps(dict(extra, **meta)))
         (private / "env" / "envvars").write_text(json.dumps(self.environment()))
-        (private / "env" / "settings").write_text(json.dumps({"job_timeout": 600}))
+        (private / "env" / "settings").write_text(json.dumps({"job_timeout": self.JOB_TIMEOUT_S}))
         check = "--check " if entry["job_type"] == "check" else ""
         (private / "env" / "cmdline").write_text(
             "%s--forks %d%s" % (check, entry["forks"], " --limit " + limit if limit else "")

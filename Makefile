@@ -49,6 +49,10 @@ mutants: setup ## whether the tests notice mistakes that are made one by one in 
 kills: setup ## kill the controllers of ten rollouts over 20 stand-in nodes again and again, and compare with what the nodes say (half an hour)
 	@tests/tools/with.sh main python3 -m tests.tools.kills $(ARGS)
 
+.PHONY: slices
+slices: setup ## the nodes and the fault of the demo, by several controllers as AWX's jobs; one is killed, PostgreSQL restarts (20 minutes)
+	@$(LAB) slices
+
 .PHONY: sanity
 sanity: setup ## ansible-test sanity, on two ansible-core versions
 	@$(TESTS) sanity

@@ -55,18 +55,15 @@ class Ledger:
 
     def look(self, question):
         """Return QUESTION(view) for the rollout as it is now; the view is empty if it was never planned."""
-        with self.store.reading() as connection:
-            if connection is None:
-                return question(state.Rollout())
-            return question(Transaction(connection, self.store, self.rollout_id).view)
+        found = self.rehearse(lambda transaction: (question(transaction.view),))
+        return found[0] if found else question(state.Rollout())
 
     def rehearse(self, work):
-        """Call WORK(transaction) without writing, to find in check mode what would be refused.
+        """Call WORK(transaction) without writing: to read, and in check mode to find what would be refused.
 
-        None if nothing was ever written to the ledger.
+        None if nothing was ever written to the ledger. WORK may be called more than once, as in transact.
         """
-        with self.store.reading() as connection:
-            return work(Transaction(connection, self.store, self.rollout_id)) if connection is not None else None
+        return self.store.read(lambda connection: work(Transaction(connection, self.store, self.rollout_id)))
 
     def view(self):
         """Return the whole rollout, in memory."""
@@ -78,8 +75,7 @@ class Ledger:
 
     def owner(self):
         """Return the record of the controller that owns this rollout; None if it was never planned."""
-        with self.store.reading() as connection:
-            return Transaction(connection, self.store, self.rollout_id).owner if connection is not None else None
+        return self.rehearse(lambda transaction: transaction.owner)
 
     def controllers(self):
         """Return (record of the owner, records of the controllers that have the rollout, lines about its members)."""
@@ -92,34 +88,28 @@ class Ledger:
 
     def planned(self, run):
         """Return the event of the plan of a run; None if there is none."""
-        with self.store.reading() as connection:
-            if connection is None:
-                return None
-            table = self.store.table["event"]
-            query = (
-                sa.select(table.c.body)
-                .where(table.c.rollout_id == self.rollout_id, table.c.kind == "plan")
-                .order_by(table.c.id.desc())
-                .limit(1)
-            )
-            event = json.loads(connection.execute(query).scalar() or "{}")
+        table = self.store.table["event"]
+        query = (
+            sa.select(table.c.body)
+            .where(table.c.rollout_id == self.rollout_id, table.c.kind == "plan")
+            .order_by(table.c.id.desc())
+            .limit(1)
+        )
+        event = json.loads(_scalar(self.store, query) or "{}")
         return event if event.get("run") == run else None
 
     def events(self):
         """Return all events, first to last. They are read in parts, so that no process that writes waits for them."""
         found, last = [], 0
+        table = self.store.table["event"]
         while True:
-            with self.store.peeking() as connection:
-                if connection is None:
-                    return found
-                table = self.store.table["event"]
-                query = (
-                    sa.select(table.c.id, table.c.body)
-                    .where(table.c.rollout_id == self.rollout_id, table.c.id > last)
-                    .order_by(table.c.id)
-                    .limit(CHUNK)
-                )
-                rows = connection.execute(query).all()
+            query = (
+                sa.select(table.c.id, table.c.body)
+                .where(table.c.rollout_id == self.rollout_id, table.c.id > last)
+                .order_by(table.c.id)
+                .limit(CHUNK)
+            )
+            rows = self.store.peek(_all(query), [])
             found.extend(json.loads(body) for number, body in rows)
             if len(rows) < CHUNK:
                 return found
@@ -127,24 +117,18 @@ class Ledger:
 
     def last_event(self):
         """Return the number of the last event; None if there is none."""
-        with self.store.reading() as connection:
-            if connection is None:
-                return None
-            table = self.store.table["event"]
-            return connection.execute(
-                sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id)
-            ).scalar()
+        table = self.store.table["event"]
+        return _scalar(self.store, sa.select(sa.func.max(table.c.id)).where(table.c.rollout_id == self.rollout_id))
 
     def load(self, node, name):
         """Return a stored document of a node, or None."""
-        with self.store.reading() as connection:
-            if connection is None:
-                return None
-            table = self.store.table["document"]
-            query = sa.select(table.c.body).where(
+        table = self.store.table["document"]
+        body = _scalar(
+            self.store,
+            sa.select(table.c.body).where(
                 table.c.rollout_id == self.rollout_id, table.c.node == node, table.c.name == name
-            )
-            body = connection.execute(query).scalar()
+            ),
+        )
         return json.loads(body) if body is not None else None
 
     def last_id(self):
@@ -153,8 +137,9 @@ class Ledger:
 
     def elsewhere(self, names):
         """Return (rollout id, node) of other rollouts, for those of NAMES that one of them may have left unproven."""
-        with self.store.reading() as connection:
-            return Others(connection, self.store, self.rollout_id).unproven(names) if connection is not None else []
+        return self.store.read(
+            lambda connection: Others(connection, self.store, self.rollout_id).unproven(names), nothing=[]
+        )
 
     def path(self, *names):
         """Return the path of an artifact of this rollout."""
@@ -163,42 +148,43 @@ class Ledger:
 
 def last_id(database):
     """Return the id of the rollout that was planned last, or None."""
-    with database.reading() as connection:
-        if connection is None:
-            return None
-        table = database.table["rollout"]
-        query = (
-            sa.select(table.c.rollout_id)
-            .where(table.c.planned.is_not(None))
-            .order_by(table.c.planned.desc(), table.c.rollout_id.desc())
-            .limit(1)
-        )
-        return connection.execute(query).scalar()
+    table = database.table["rollout"]
+    query = (
+        sa.select(table.c.rollout_id)
+        .where(table.c.planned.is_not(None))
+        .order_by(table.c.planned.desc(), table.c.rollout_id.desc())
+        .limit(1)
+    )
+    return _scalar(database, query)
 
 
 def standing(database, name):
     """Return (identity of the ledger, {rollout id: state of the node NAME in it}); (None, {}) for an empty ledger."""
-    with database.reading() as connection:
-        if connection is None:
-            return None, {}
-        table = database.table["node"]
-        rows = connection.execute(
-            sa.select(table.c.rollout_id, table.c.state).where(table.c.name == name).order_by(table.c.rollout_id)
-        ).all()
+    table = database.table["node"]
+    query = sa.select(table.c.rollout_id, table.c.state).where(table.c.name == name).order_by(table.c.rollout_id)
+
+    def read(connection):
+        rows = connection.execute(query).all()
         return database.identity(connection), {row.rollout_id: row.state for row in rows}
+
+    return database.read(read, nothing=(None, {}))
 
 
 def last_document(database, node, name):
     """Return the newest document of a node with this name, from any rollout, or None."""
-    with database.reading() as connection:
-        if connection is None:
-            return None
-        table = database.table["document"]
-        query = (
-            sa.select(table.c.body)
-            .where(table.c.node == node, table.c.name == name)
-            .order_by(table.c.time.desc())
-            .limit(1)
-        )
-        body = connection.execute(query).scalar()
+    table = database.table["document"]
+    query = (
+        sa.select(table.c.body).where(table.c.node == node, table.c.name == name).order_by(table.c.time.desc()).limit(1)
+    )
+    body = _scalar(database, query)
     return json.loads(body) if body is not None else None
+
+
+def _all(query):
+    """Return what reads all rows of a query."""
+    return lambda connection: connection.execute(query).all()
+
+
+def _scalar(database, query):
+    """Return the one value of a query; None if there is none, or nothing was written."""
+    return database.read(lambda connection: connection.execute(query).scalar())

@@ -247,42 +247,31 @@ class Store:
 
         return self._patiently(once)
 
-    @contextlib.contextmanager
-    def reading(self):
-        """Yield a connection for reading; None if the database does not exist."""
-        if self.sqlite and not self.exists():
-            yield None
-            return
-        with contextlib.ExitStack() as stack:
-            yield self._patiently(lambda: self._entered(stack))
+    def read(self, work, nothing=None):
+        """Return WORK(connection), or NOTHING from a ledger without tables.
 
-    @contextlib.contextmanager
-    def peeking(self):
-        """Yield a connection that takes no lock, to read what never changes once written.
-
-        None if nothing was written.
+        WORK is called again while the database is not available, also if the connection ends on the way, and must have
+        no effect.
         """
+        if self.sqlite and not self.exists():
+            return nothing
+
+        def once():
+            with self._locked(), self._open(create=self.sqlite) as connection:
+                return work(connection) if self.sqlite or self.there else nothing
+
+        return self._patiently(once)
+
+    def peek(self, work, nothing=None):
+        """As read, without a lock: for what never changes once written."""
         if not self.exists():
-            yield None
-            return
-        with contextlib.ExitStack() as stack:
-            yield self._patiently(lambda: self._peek(stack))
+            return nothing
 
-    def _peek(self, stack):
-        """Return a connection for peeking, open until the end of STACK."""
-        with contextlib.ExitStack() as attempt:
-            connection = attempt.enter_context(self.engine.connect().execution_options(**{PEEKS: True}))
-            found = sa.inspect(connection).has_table("gpufleet_event")
-            stack.push(attempt.pop_all())
-            return connection if found else None
+        def once():
+            with self.engine.connect().execution_options(**{PEEKS: True}) as connection:
+                return work(connection) if sa.inspect(connection).has_table("gpufleet_event") else nothing
 
-    def _entered(self, stack):
-        """Return a connection, with the lock of the file, both until the end of STACK; None if there are no tables."""
-        with contextlib.ExitStack() as attempt:
-            attempt.enter_context(self._locked())
-            connection = attempt.enter_context(self._open(create=self.sqlite))
-            stack.push(attempt.pop_all())
-            return connection if self.sqlite or self.there else None
+        return self._patiently(once)
 
     def _locked(self):
         """Return the lock that serializes the processes of this controller, which only a file needs."""

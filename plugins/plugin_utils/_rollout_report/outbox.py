@@ -68,8 +68,7 @@ class Outbox:
         return dict(EMPTY, **(json.loads(body) if body else {}))
 
     def read(self):
-        with self.ledger.store.reading() as connection:
-            return dict(EMPTY) if connection is None else self._read(connection)
+        return self.ledger.store.read(self._read) or dict(EMPTY)
 
     def change(self, work):
         """Replace the record with WORK(record) in a transaction, unless that is None; return the current record."""
@@ -88,9 +87,8 @@ class Outbox:
 
     def waiting(self):
         """Return (True if there is something to send, the record)."""
-        with self.ledger.store.reading() as connection:
-            if connection is None:
-                return False, dict(EMPTY)
+
+        def read(connection):
             record = self._read(connection)
             event, node = self.ledger.store.table["event"], self.ledger.store.table["node"]
             mine = event.c.rollout_id == self.ledger.rollout_id
@@ -107,18 +105,17 @@ class Outbox:
             }
             return any(notices.notable(json.loads(body), canaries) for (body,) in connection.execute(query)), record
 
+        return self.ledger.store.read(read) or (False, dict(EMPTY))
+
     def events(self):
         """Return (number, event) of all events."""
-        with self.ledger.store.reading() as connection:
-            if connection is None:
-                return []
-            table = self.ledger.store.table["event"]
-            query = (
-                sa.select(table.c.id, table.c.body)
-                .where(table.c.rollout_id == self.ledger.rollout_id)
-                .order_by(table.c.id)
-            )
-            return [(number, json.loads(body)) for number, body in connection.execute(query)]
+        table = self.ledger.store.table["event"]
+        query = (
+            sa.select(table.c.id, table.c.body).where(table.c.rollout_id == self.ledger.rollout_id).order_by(table.c.id)
+        )
+        return self.ledger.store.read(
+            lambda connection: [(number, json.loads(body)) for number, body in connection.execute(query)], nothing=[]
+        )
 
 
 def taken(record, now):

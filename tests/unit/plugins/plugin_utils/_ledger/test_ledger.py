@@ -250,6 +250,45 @@ def test_a_server_that_goes_in_the_middle_is_asked_again(tmp_path, postgresql):
     assert [event["event"] for event in ledger.events()] == ["plan", "grant"]
 
 
+READS = {
+    "owner": lambda ledger: ledger.owner(),
+    "controllers": lambda ledger: ledger.controllers(),
+    "view": lambda ledger: ledger.view(),
+    "events": lambda ledger: ledger.events(),
+    "last event": lambda ledger: ledger.last_event(),
+    "planned": lambda ledger: ledger.planned("r"),
+    "document": lambda ledger: ledger.load("a", "baseline"),
+    "last rollout": lambda ledger: ledger.last_id(),
+    "other rollouts": lambda ledger: ledger.elsewhere(["a"]),
+    "standing": lambda ledger: ledger_module.standing(ledger.store, "a"),
+    "last document": lambda ledger: ledger_module.last_document(ledger.store, "a", "baseline"),
+}
+
+
+@pytest.mark.parametrize("name", READS)
+def test_a_server_that_goes_while_it_is_read_is_asked_again(tmp_path, postgresql, monkeypatch, name):
+    ledger = Ledger(str(tmp_path), "r1", postgresql.database("reads%d" % time.monotonic_ns()))
+    ledger.transact(lambda transaction: plan(transaction, "a"))
+    expected = READS[name](ledger)
+    real, cut = sqlalchemy.engine.Connection.execute, []
+
+    def execute(connection, statement, *arguments, **options):
+        # The connection ends between the moment it is opened and the query.
+        if not cut and "gpufleet_meta" not in str(statement):
+            cut.append(str(statement))
+            victim = connection.connection.driver_connection.info.backend_pid
+            with sqlalchemy.create_engine(ledger.store.url).connect() as other:
+                real(other, sqlalchemy.text("SELECT pg_terminate_backend(%d, 5000)" % victim))
+        return real(connection, statement, *arguments, **options)
+
+    monkeypatch.setattr(sqlalchemy.engine.Connection, "execute", execute)
+    found = READS[name](ledger)
+    assert len(cut) == 1
+    if name == "view":
+        found, expected = found.nodes.count(), expected.nodes.count()
+    assert found == expected
+
+
 def test_a_server_that_stays_away_is_an_error_and_no_decision(tmp_path, postgresql):
     ledger = Ledger(
         str(tmp_path), "r1", postgresql.database("gone").replace("postgres@", "postgres:secret@"), patience_s=1

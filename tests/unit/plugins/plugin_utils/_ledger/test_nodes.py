@@ -93,8 +93,8 @@ def test_the_flag_of_an_orphaned_node_is_stored_under_the_name_that_earlier_vers
             policy=limits.complete({}, 10),
         )
     )
-    with ledger.store.reading() as connection:
-        rows = connection.exec_driver_sql("SELECT name, suspect, body FROM gpufleet_node ORDER BY name").all()
+    query = "SELECT name, suspect, body FROM gpufleet_node ORDER BY name"
+    rows = ledger.store.read(lambda connection: connection.exec_driver_sql(query).all())
     assert [(name, bool(flag), json.loads(body)["suspect"]) for name, flag, body in rows] == [
         ("a", True, True),
         ("b", False, False),

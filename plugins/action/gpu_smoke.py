@@ -17,7 +17,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _smoke_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, verdict
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import policy as policy_rules
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import smoke, smoke_rates
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import (
+    smoke,
+    smoke_document,
+    smoke_rates,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.registry import IDENTS
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action import NvmlActionBase
@@ -156,10 +160,10 @@ class ActionModule(NvmlActionBase):
             if args.get(name) is not None and args[name] < least:
                 raise AnsibleActionFail("%s: %s is %d, expected at least %d" % (node, name, args[name], least))
         for number, peer in enumerate(args["peers"]):
-            if peer.get("schema") != smoke.SCHEMA:
+            if peer.get("schema") != smoke_document.SCHEMA:
                 raise AnsibleActionFail(
                     "%s: peers[%d] has schema %r, expected %r; pass what gpu_smoke returns as smoke"
-                    % (node, number, peer.get("schema"), smoke.SCHEMA)
+                    % (node, number, peer.get("schema"), smoke_document.SCHEMA)
                 )
         own = dict(args.get("policy") or {})
         if args.get("tolerance_percent") is not None:

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks.smoke import BROKEN, OPEN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks.smoke_errors import BROKEN, OPEN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import cuda, tests
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._smoke import smokenode
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode

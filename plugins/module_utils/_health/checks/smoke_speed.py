@@ -1,0 +1,317 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The speed of GPUs at work, compared with before and with their peers (rows 44 to 48).
+
+No number is absolute: a GPU is compared with itself and with GPUs of its model.
+"""
+
+from __future__ import annotations
+
+from .. import model
+from ..model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
+from . import smoke_document, smoke_errors, smoke_rates
+
+# Check id by the test whose rate it compares.
+RATES = (
+    ("smoke.matrix_product", "matrix_product", "Speed of a matrix product in single precision", 44),
+    ("smoke.host_to_device", "host_to_device", "Rate of copies from page-locked memory of the node to the GPU", 45),
+    ("smoke.device_to_host", "device_to_host", "Rate of copies from the GPU to page-locked memory of the node", 45),
+    ("smoke.memory_bandwidth", "device_copy", "Rate of copies within the GPU's memory", 46),
+)
+
+
+def rate(ctx, gpu, ident, name):
+    """Rows 44 to 46: the rate of a test against the same GPU in the baseline."""
+    judge, who = smoke_document.Judge(ctx), model.entity(gpu)
+    old = before(ctx, gpu, name)
+    entry, check = judge.entry(ident, gpu)
+    if entry is None:
+        if (
+            old is not None
+            and judge.document is not None
+            and check["status"] == NOT_APPLICABLE
+            and not judge.document.get("asked")
+        ):
+            # It was measured before and cannot be measured any more.
+            return dict(check, status=UNKNOWN, action="hold", source="baseline")
+        return check
+    test = model.item(entry, "tests", name)
+    if (
+        test is None
+        and old is None
+        and not entry.get("error")
+        and (name == "matrix_product" and judge.document["level"] == "t0")
+    ):
+        return model.check(
+            ident,
+            who,
+            NOT_APPLICABLE,
+            None,
+            None,
+            "policy",
+            message="%s is not part of level %s." % (name, judge.document["level"]),
+        )
+    if not smoke_rates.measured(test, judge.limit("smoke_repetitions_min", gpu)):
+        problem = smoke_errors.error_of(model.item(test, "error") or entry.get("error"))
+        return model.check(
+            ident,
+            who,
+            UNKNOWN,
+            problem["name"] if problem else None,
+            None if old is None else smoke_rates.middle(old),
+            "baseline",
+            "hold",
+            "%s of %s was not measured%s. Run the test again, at the level of the baseline."
+            % (name, model.named(gpu), ": %s in %s" % (problem["name"], problem["call"]) if problem else ""),
+        )
+    if old is None:
+        return judge_without(judge, ident, gpu, test)
+    if bool(model.item(ctx.baseline, "smoke", "simulated")) != bool(judge.document.get("simulated")):
+        return model.check(
+            ident,
+            who,
+            UNKNOWN,
+            bool(judge.document.get("simulated")),
+            not judge.document.get("simulated"),
+            "baseline",
+            "hold",
+            "One of baseline and test is simulated and the other is not. Take a new baseline.",
+        )
+    return against(judge, ident, gpu, name, test, old)
+
+
+def judge_without(judge, ident, gpu, test):
+    who, seen = model.entity(gpu), "%g %s" % (smoke_rates.middle(test), test.get("unit"))
+    if judge.ctx.baseline is not None and judge.required:
+        return model.check(
+            ident,
+            who,
+            UNKNOWN,
+            seen,
+            None,
+            "baseline",
+            "hold",
+            "The baseline has no such measurement of %s. Take a new baseline with gpu_smoke." % (model.named(gpu),),
+        )
+    return model.check(
+        ident, who, NOT_APPLICABLE, seen, None, "baseline", message="There is no earlier measurement to compare with."
+    )
+
+
+def against(judge, ident, gpu, name, test, old):
+    who, unit = model.entity(gpu), test.get("unit")
+    if old.get("parameters") != test.get("parameters") or old.get("unit") != unit:
+        return model.check(
+            ident,
+            who,
+            UNKNOWN,
+            test.get("parameters"),
+            old.get("parameters"),
+            "baseline",
+            "hold",
+            "%s of %s was measured in another way than in the baseline. Take a new baseline on a healthy node."
+            % (name, model.named(gpu)),
+        )
+    result = smoke_rates.compare(
+        test,
+        old,
+        judge.limit("smoke_tolerance_percent", gpu),
+        judge.limit("smoke_mad_factor", gpu),
+        judge.limit("smoke_noise_max_percent", gpu),
+    )
+    seen, wanted = "%g %s" % (result["now"], unit), "at least %g %s" % (result["least"], unit)
+    differences = smoke_rates.differences(
+        test,
+        old,
+        judge.limit("smoke_temperature_difference_c", gpu),
+        judge.limit("smoke_clock_difference_percent", gpu),
+    )
+    more = (" " + " ".join(differences)) if differences else ""
+    times = len(model.item(test, "attempts") or []) + 1
+    if result["verdict"] == "slower":
+        return model.check(
+            ident,
+            who,
+            FAIL,
+            seen,
+            wanted,
+            "baseline",
+            "hold",
+            "%s of %s is %.1f %% lower than in the baseline (%g %s), measured %d time%s; "
+            "%.1f %% are accepted.%s Compare clocks, power limit, PCIe link and NUMA node with the baseline."
+            % (
+                name,
+                model.named(gpu),
+                result["drop_percent"],
+                result["before"],
+                unit,
+                times,
+                "" if times == 1 else "s",
+                result["allowed_percent"],
+                more,
+            ),
+        )
+    if result["verdict"] == "noisy":
+        return model.check(
+            ident,
+            who,
+            UNKNOWN,
+            seen,
+            wanted,
+            "baseline",
+            "hold",
+            "%s of %s varies too much to be compared (spread %.1f %%, accepted %g %%).%s "
+            "Look for other work on the node and run the test again."
+            % (name, model.named(gpu), result["spread_percent"], judge.limit("smoke_noise_max_percent", gpu), more),
+        )
+    return model.check(ident, who, PASS, seen, wanted, "baseline", message=more.strip(), notice=bool(differences))
+
+
+def before(ctx, gpu, name):
+    """The test NAME of the same GPU in the baseline, if it was measured there."""
+    entries = model.item(ctx.baseline, "smoke", "gpus")
+    for entry in entries if isinstance(entries, list) else []:
+        if isinstance(entry, dict) and entry.get("uuid") and entry["uuid"] == model.uuid(gpu):
+            test = model.item(entry, "tests", name)
+            return test if smoke_rates.measured(test, 1) else None
+    return None
+
+
+def peers(ctx, gpu):
+    """Rows 44 to 46 again: every rate against the median of the GPUs of the same model, here and on the nodes in
+    "peers".
+    """
+    judge, ident, who = smoke_document.Judge(ctx), "smoke.peers", model.entity(gpu)
+    entry, check = judge.entry(ident, gpu)
+    if entry is None:
+        return check
+    seen, low, noisy = {}, [], []
+    for dummy, name, dummy_title, dummy_row in RATES:
+        test = model.item(entry, "tests", name)
+        others = smoke_rates.of_peers(judge.document, entry, name)
+        if len(others) < judge.limit("smoke_peers_min", gpu) or not smoke_rates.measured(test, 1):
+            continue
+        result = smoke_rates.compare(
+            test,
+            {"samples": others},
+            judge.limit("smoke_peers_tolerance_percent", gpu),
+            judge.limit("smoke_mad_factor", gpu),
+            judge.limit("smoke_peers_noise_max_percent", gpu),
+        )
+        seen[name] = result
+        if result["verdict"] == "slower":
+            low.append(name)
+        elif result["verdict"] == "noisy":
+            noisy.append(name)
+    if not seen:
+        return model.check(
+            ident,
+            who,
+            NOT_APPLICABLE,
+            None,
+            None,
+            "policy",
+            message="Fewer than %d GPUs of the same model were measured in the same way."
+            % (judge.limit("smoke_peers_min", gpu),),
+        )
+    observed = dict((name, result["now"]) for name, result in seen.items())
+    expected = dict((name, result["least"]) for name, result in seen.items())
+    if low:
+        return model.check(
+            ident,
+            who,
+            FAIL,
+            observed,
+            expected,
+            "hardware",
+            "hold",
+            "%s of %s is lower than that of its peers: %s. Compare PCIe link, clocks, "
+            "power limit and cooling with theirs."
+            % (
+                ", ".join(low),
+                model.named(gpu),
+                ", ".join("%s by %.1f %%" % (name, seen[name]["drop_percent"]) for name in low),
+            ),
+        )
+    if noisy:
+        return model.check(
+            ident,
+            who,
+            UNKNOWN,
+            observed,
+            expected,
+            "hardware",
+            "hold",
+            "The peers of %s differ too much among themselves to be compared with "
+            "(%s). Run the test on a quiet node." % (model.named(gpu), ", ".join(noisy)),
+        )
+    return model.check(ident, who, PASS, observed, expected, "hardware")
+
+
+def nccl(ctx, ident, key):
+    """Rows 47 and 48: the bus bandwidth of a collective that the caller measured, against the baseline's."""
+    judge = smoke_document.Judge(ctx)
+    old = model.item(ctx.baseline, "smoke", "nccl", key)
+    test = model.item(judge.document, "nccl", key)
+    if test is None:
+        if smoke_rates.measured(old, 1) and judge.document is not None:
+            return model.check(
+                ident,
+                NODE,
+                UNKNOWN,
+                None,
+                smoke_rates.middle(old),
+                "baseline",
+                "hold",
+                "The baseline has a result of NCCL (%s) and there is none now. Measure it again, in the same way."
+                % (key,),
+            )
+        return model.check(
+            ident, NODE, NOT_APPLICABLE, None, None, "policy", message="No result of NCCL (%s) was given." % (key,)
+        )
+    least = judge.limit("smoke_repetitions_min")
+    if not smoke_rates.measured(test, least):
+        return model.check(
+            ident,
+            NODE,
+            UNKNOWN,
+            len(smoke_rates.numbers(test)),
+            least,
+            "policy",
+            "hold",
+            "The result of NCCL (%s) has too few numbers above 0. Measure it %d times." % (key, least),
+        )
+    if not smoke_rates.measured(old, 1):
+        return model.check(
+            ident,
+            NODE,
+            NOT_APPLICABLE,
+            smoke_rates.middle(test),
+            None,
+            "baseline",
+            message="There is no earlier measurement to compare with.",
+        )
+    result = smoke_rates.compare(
+        test,
+        old,
+        judge.limit("smoke_tolerance_percent"),
+        judge.limit("smoke_mad_factor"),
+        judge.limit("smoke_noise_max_percent"),
+    )
+    status, text = {
+        "slower": (
+            FAIL,
+            (
+                "NCCL (%s) is %.1f %% slower than in the baseline. Look at NVLink, the fabric, nvidia_peermem and the "
+                "InfiniBand ports." % (key, result["drop_percent"])
+            ),
+        ),
+        "noisy": (
+            UNKNOWN,
+            "The results of NCCL (%s) vary too much to be compared (spread %.1f %%). Measure again on a quiet node."
+            % (key, result["spread_percent"]),
+        ),
+    }.get(result["verdict"], (PASS, ""))
+    return model.check(ident, NODE, status, result["now"], result["least"], "baseline", message=text)

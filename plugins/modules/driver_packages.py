@@ -313,7 +313,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver_packages_options import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import LockTimeout, NodeLock, ignore_hangup
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import packages
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import systems
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.apt import Apt
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.dnf import Dnf
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
@@ -325,7 +325,7 @@ def manager_of(runner, params):
     """The package manager of this system; apt for one that is not supported, which will be said."""
     options = dict(lock_timeout_s=params["apt_lock_timeout_s"], timeout_s=params["timeout_s"])
     apt = Apt(runner, **options)
-    table = packages.table_for(apt.os_release(), params["source"]) or packages.table_for(apt.os_release())
+    table = systems.table_for(apt.os_release(), params["source"]) or systems.table_for(apt.os_release())
     return Dnf(runner, root=apt.root, **options) if table and table["package_manager"] == "dnf" else apt
 
 

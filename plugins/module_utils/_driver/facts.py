@@ -12,7 +12,7 @@ from .._dkms import dkms
 from .._kernel import kernels, loaded, modules, secureboot
 from .._node import dpkg, files, gpu_operator, identity, pci
 from .._node.runner import Runner
-from .._packages import packages, rpm
+from .._packages import rpm, systems
 from .._packages.manager import parse_os_release
 from . import firmware, libraries
 
@@ -50,7 +50,7 @@ def installed(root, runner):
 
     A node of one family may have the other's tools: the system decides.
     """
-    table = packages.table_for(parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or ""))
+    table = systems.table_for(parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or ""))
     found = None
     if table and table["package_manager"] == "dnf":
         found = rpm.read(root, runner)

@@ -5,7 +5,7 @@
 """Data: which packages make an NVIDIA driver on which operating system, and where they come from.
 
 A *table* describes one system with one source of packages. Text in it may hold ``{branch}`` (580), ``{version}``
-(580.178.04) and ``{kernel}``, which :func:`packages.instantiate` fills in. Keys:
+(580.178.04) and ``{kernel}``, which :func:`systems.instantiate` fills in. Keys:
 
 ``name``, ``origin``, ``package_manager``
     what it is called in messages, ``distribution`` or ``cuda``, ``apt`` or ``dnf``.

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from ._gpus import ARCHITECTURES, DEVICES, OPEN_SINCE
-from .packages import branch_of, refusal
+from .package_refusal import refusal
+from .systems import branch_of
 
 FLAVOURS = ("open", "proprietary")
 

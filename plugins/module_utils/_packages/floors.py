@@ -10,7 +10,7 @@ import re
 
 from .._node.versions import is_driver_version, upstream
 from ._cuda_branches import BRANCHES
-from .packages import refusal
+from .package_refusal import refusal
 
 CONDITION = re.compile(r"^(cuda|driver|brand|arch)(>=|<=|!=|=|<|>)([A-Za-z0-9.]+)$")
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .._node.gpu_operator import NEXT_STEP
-from .packages import refusal
+from .package_refusal import refusal
 
 
 def decide(wanted: list[str], gpus: list[dict] | None, headers: dict[str, bool], header_package: str) -> list[dict]:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Tuple
 from .._dkms import dkms
 from .._node import boot_expectation, files
 from .._node.files import write_atomically
-from . import holds, package_answer, package_plan, packages, transaction
+from . import holds, package_answer, package_keep, package_plan, transaction
 from .manager import Manager, ManagerError
 from .package_plan import Plan
 from .package_state import Installed, State
@@ -62,7 +62,7 @@ class Actor:
             why = "; ".join("%s: %s" % item for item in sorted(wrong.items()))
             raise ChangeFailed(
                 "The driver that is installed cannot be kept for the way back: %s. "
-                "Nothing was changed. Next step: %s." % (why, packages.KEEP_STEP)
+                "Nothing was changed. Next step: %s." % (why, package_keep.KEEP_STEP)
             )
         self.done += package_answer.keeping(plan.keep)
 

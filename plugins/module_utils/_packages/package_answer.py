@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Optional, Sequence
 
-from . import packages, transaction
+from . import driver_family, transaction
 from .package_plan import Plan
 from .package_state import State, Versions
 
@@ -20,7 +20,7 @@ def keeping(kept: Versions) -> List[str]:
 
 
 def downloading(size: int) -> List[str]:
-    return ["download %d MiB of packages" % -(-size // packages.MIB)] if size else []
+    return ["download %d MiB of packages" % -(-size // transaction.MIB)] if size else []
 
 
 def holding(names: Iterable[str]) -> List[str]:
@@ -91,7 +91,7 @@ def difference(plan: Plan) -> List[Dict[str, str]]:
     """Return what --diff shows: package versions, and the files."""
     if plan.wish.state not in ("present", "absent"):
         return []
-    before = packages.driver_versions(plan.state.table, plan.state.installed)
+    before = driver_family.driver_versions(plan.state.table, plan.state.installed)
     after = dict(before)
     for item in plan.transaction["remove"]:
         after.pop(item["name"], None)

@@ -15,7 +15,7 @@ import struct
 import time
 
 from .._node.lock import read_comm
-from .packages import refusal
+from .package_refusal import refusal
 
 # No man page lists these files. They are the ones in apt's and dpkg's own "Could not get lock" messages, and the
 # transaction lock of rpm.

@@ -15,10 +15,10 @@ import re
 from typing import Any, Dict, Iterable, Optional, Tuple
 
 from .._dkms import dkms
-from . import flavour, floors, needs, packages, pins, transaction
+from . import driver_family, driver_set, flavour, floors, needs, package_keep, package_refusal, pins, transaction
 from .package_state import Archives, Installed, Problem, Rehearsal, Room, State, Versions, Wish
 
-Refusal = Dict[str, Any]  # as packages.refusal makes it
+Refusal = Dict[str, Any]  # as package_refusal.refusal makes it
 Names = Tuple[str, ...]
 
 
@@ -31,7 +31,7 @@ class Plan:
     refusals: Tuple[Refusal, ...] = ()
     lacking: bool = False  # refused for what the node is: an interrupted run is not finished there either
     flavour: Optional[Dict[str, Any]] = None  # as flavour.decide answers
-    resolved: Optional[Dict[str, Any]] = None  # as packages.resolve answers, with trees and module_archives
+    resolved: Optional[Dict[str, Any]] = None  # as driver_set.resolve answers, with trees and module_archives
     # the transaction
     action: Optional[str] = None  # install, remove; None: no transaction is thought of
     due: bool = False  # whether there is anything for it to do
@@ -90,7 +90,7 @@ def choose(state: State, wish: Wish) -> Plan:
 
 
 def choose_removal(plan: Plan) -> Plan:
-    targets = tuple(packages.installed_driver(plan.state.table, plan.state.installed))
+    targets = tuple(driver_family.installed_driver(plan.state.table, plan.state.installed))
     if not targets:
         return plan
     return dataclasses.replace(plan, action="remove", due=True, targets=targets, removable=plan.removable + targets)
@@ -117,7 +117,7 @@ def choose_presence(plan: Plan) -> Plan:
 def resolve(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, Any]:
     """The set, of the flavour that was asked for or that the GPUs ask for, at or above every floor."""
     variant = (chosen["flavour"] or "open") + ("-prebuilt" if wish.kernel_module == "prebuilt" else "")
-    found = packages.resolve(
+    found = driver_set.resolve(
         state.table,
         state.index,
         state.installed,
@@ -163,12 +163,12 @@ def decide_stream(resolved: Dict[str, Any], state: State) -> Tuple[Dict[str, Any
     module, name = resolved["stream"].split(":", 1)
     there = next((stream for stream in (name, resolved["rolling_stream"]) if stream in state.streams), None)
     resolved = dict(resolved, stream="%s:%s" % (module, there) if there else None)
-    refusals = [packages.no_stream(resolved, module, name, state.streams)] if state.streams and not there else []
+    refusals = [driver_set.no_stream(resolved, module, name, state.streams)] if state.streams and not there else []
     return resolved, resolved["stream"] if there and state.enabled_stream != there else None, refusals
 
 
 def no_hold(why: str, step: str) -> Refusal:
-    return packages.refusal("no_hold", [], why, "holds that hold", "The driver cannot be held: %s." % why, step)
+    return package_refusal.refusal("no_hold", [], why, "holds that hold", "The driver cannot be held: %s." % why, step)
 
 
 # --- the transaction -------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def judge(plan: Plan, rehearsal: Rehearsal) -> Plan:
 
 def no_solution(manager: str, problem: Problem) -> Refusal:
     holds = transaction.WORDS[manager]["holds"]
-    return packages.refusal(
+    return package_refusal.refusal(
         "no_solution",
         problem.packages,
         problem.output,
@@ -213,7 +213,11 @@ def with_room(plan: Plan, room: Room) -> Plan:
         download, grown_bytes(plan, room), len(state.kernels), state.initrd_bytes, builds, state.manager
     )
     refusals = transaction.decide_disk(
-        disk, room.filesystems, wish.min_free_mib * packages.MIB, state.manager, wish.min_free_boot_mib * packages.MIB
+        disk,
+        room.filesystems,
+        wish.min_free_mib * transaction.MIB,
+        state.manager,
+        wish.min_free_boot_mib * transaction.MIB,
     )
     return refused(dataclasses.replace(plan, download_bytes=download, disk=disk), refusals)
 
@@ -251,21 +255,21 @@ def keeps(plan: Plan) -> bool:
 
 def module_sources(plan: Plan) -> Versions:
     """Return the packages that hold the source of the kernel module; none where it is prebuilt."""
-    sources = (item for item in plan.packages.items() if re.search(packages.SOURCE_PATTERN, item[0]))
+    sources = (item for item in plan.packages.items() if re.search(driver_family.SOURCE_PATTERN, item[0]))
     return dict(sources) if plan.resolved and plan.resolved["dkms_name"] else {}
 
 
 def driver_before(plan: Plan) -> Versions:
     """Return the packages of the installed driver, if they would be changed."""
-    return packages.driver_versions(plan.state.table, plan.state.installed) if plan.has_transaction else {}
+    return driver_family.driver_versions(plan.state.table, plan.state.installed) if plan.has_transaction else {}
 
 
 def with_archives(plan: Plan, archives: Archives) -> Plan:
     """Keep those installed that would be changed, to roll back, and those that take their place."""
-    keep, lost = packages.obtainable(archives.before, archives.cached, plan.state.index)
-    keep_new, dummy = packages.obtainable(archives.after, archives.cached, plan.state.index)
+    keep, lost = package_keep.obtainable(archives.before, archives.cached, plan.state.index)
+    keep_new, dummy = package_keep.obtainable(archives.after, archives.cached, plan.state.index)
     plan = dataclasses.replace(plan, before=driver_before(plan), keep=keep, keep_new=keep_new)
-    return refused(plan, [packages.cannot_keep(lost)] if lost else [])
+    return refused(plan, [package_keep.cannot_keep(lost)] if lost else [])
 
 
 # --- beside the packages ---------------------------------------------------------------------------------------------
@@ -285,7 +289,7 @@ def settle(plan: Plan) -> Plan:
 
 def held_driver(table: Optional[Dict[str, Any]], installed: Installed) -> Versions:
     """The driver's packages that are held."""
-    names = packages.installed_driver(table, installed) if table else []
+    names = driver_family.installed_driver(table, installed) if table else []
     return dict((name, installed[name]["version"]) for name in names if installed[name]["hold"])
 
 

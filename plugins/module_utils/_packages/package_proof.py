@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Dict, Optional
 
-from . import package_plan, packages, transaction
+from . import driver_family, package_plan, transaction
 from .package_plan import Plan
 from .package_state import Installed
 
@@ -21,7 +21,7 @@ def shortfall(plan: Plan, installed: Installed, left: Dict[str, int]) -> Optiona
     if plan.wish.state == "downloaded" and left:
         return "Still not in the package cache after the download: %s." % ", ".join(sorted(left))
     if plan.wish.state == "absent":
-        rest = packages.installed_driver(plan.state.table, installed)
+        rest = driver_family.installed_driver(plan.state.table, installed)
         return "Still installed after the removal: %s." % ", ".join(rest) if rest else None
     return present_shortfall(plan, installed) if plan.wish.state == "present" else None
 

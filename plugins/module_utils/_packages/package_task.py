@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
-from . import package_answer, package_locks, package_plan, package_proof, package_read, packages
+from . import package_answer, package_locks, package_plan, package_proof, package_read, systems
 from .manager import Manager
 from .package_act import Actor, ChangeFailed
 from .package_plan import Plan
@@ -21,7 +21,7 @@ from .package_state import Installed, State, Wish
 
 def make(manager: Manager, wish: Wish) -> Plan:
     """Read the node, decide what it should have, and read what that asks for. Nothing is changed."""
-    table, refusals = packages.decide_system(manager.os_release(), wish.source)
+    table, refusals = systems.decide_system(manager.os_release(), wish.source)
     if table is None:
         return Plan(State(manager.name), wish, tuple(refusals))
     plan = package_plan.choose(package_read.read(manager, wish, table), wish)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 
 from .._node.runner import missing
-from . import dnf, packages
+from . import dnf, driver_family, systems
 from ._sets_redhat import REDHAT9_CUDA
 
 NAMES = re.compile(
     r"^(nvidia|libnvidia|kmod-nvidia|cuda-drivers|libnvsdm|nvlsm|xorg-x11-nvidia|datacenter-gpu|dnf-plugin-nvidia)"
 )
-TABLE = packages.instantiate(REDHAT9_CUDA)
+TABLE = systems.instantiate(REDHAT9_CUDA)
 
 
 def read(root, runner):
@@ -39,6 +39,6 @@ def read(root, runner):
                 "arch": have["architecture"],
                 "status": have["status"],
                 "source": have["source"],
-                "driver": packages.member(TABLE, name, have["source"], have["version"]),
+                "driver": driver_family.member(TABLE, name, have["source"], have["version"]),
             }
     return answer

@@ -15,8 +15,10 @@ import re
 from .._dkms.dkms import DKMS_BUILD_MIB
 from .._node.versions import upstream
 from ._sets import DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
-from .packages import MIB, is_driver_package, refusal, source_of
+from .driver_family import is_driver_package, source_of
+from .package_refusal import refusal
 
+MIB = 1024 * 1024
 CHANGES = ("install", "upgrade", "downgrade", "reinstall")
 KINDS = CHANGES + ("remove",)
 

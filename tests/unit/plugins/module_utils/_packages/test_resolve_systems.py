@@ -10,7 +10,8 @@ import re
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import packages
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import driver_family, driver_set, systems
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets import SYSTEMS
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import fake_apt
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
@@ -84,8 +85,8 @@ CUDA = (
 
 
 def resolve(release, origin, archive, wanted, flavour, **options):
-    table = packages.table_for(RELEASES[release], origin)
-    return packages.resolve(table, stubs.index(archive), options.pop("have", {}), wanted, flavour, **options)
+    table = systems.table_for(RELEASES[release], origin)
+    return driver_set.resolve(table, stubs.index(archive), options.pop("have", {}), wanted, flavour, **options)
 
 
 def test_every_system_is_tested():
@@ -207,7 +208,7 @@ def test_the_set(release, origin, archive, wanted, flavour, expected, dkms_name,
     result = resolve(release, origin, archive, wanted, flavour)
     assert result["refusals"] == []
     assert set(result["packages"]) == expected
-    assert set(packages.upstream(version) for version in result["packages"].values()) == {wanted}
+    assert set(upstream(version) for version in result["packages"].values()) == {wanted}
     assert (result["dkms_name"], result["stream"], result["upstream"], result["dkms_version"]) == (
         dkms_name,
         stream,
@@ -370,14 +371,14 @@ def test_components_are_of_the_same_version(release, origin, archive, wanted, na
     components = ["fabricmanager", "nscq", "imex", "persistenced"]
     result = resolve(release, origin, archive, wanted, "open", components=components)
     assert result["refusals"] == []
-    assert [packages.upstream(result["packages"][name]) for name in names] == [wanted] * 4
+    assert [upstream(result["packages"][name]) for name in names] == [wanted] * 4
     assert set(resolve(release, origin, archive, wanted, "open")["packages"]) < set(result["packages"])
 
 
 @pytest.mark.parametrize("component", ["fabricmanager", "nscq", "imex", "persistenced"])
 def test_components_that_debian_does_not_have(component):
-    table = packages.table_for(RELEASES["debian12"])
-    (refusal,) = packages.resolve(table, fake_apt.index(), {}, "535.261.03", "proprietary", components=[component])[
+    table = systems.table_for(RELEASES["debian12"])
+    (refusal,) = driver_set.resolve(table, fake_apt.index(), {}, "535.261.03", "proprietary", components=[component])[
         "refusals"
     ]
     assert refusal["id"] == "no_component" and component in refusal["message"]
@@ -443,7 +444,7 @@ def test_parts_that_the_node_has_are_not_lost_on_the_way_to_another_branch():
     )
     result = resolve("noble", None, stubs.NOBLE, "595.91.07", "open", have=have)
     for name in ("nvidia-fabricmanager-595", "libnvidia-nscq-595", "libnvidia-decode-595-server"):
-        assert packages.upstream(result["packages"][name]) == "595.91.07"
+        assert upstream(result["packages"][name]) == "595.91.07"
     archive = [item for item in stubs.NOBLE if item["name"] != "nvidia-fabricmanager-595"]
     (refusal,) = resolve("noble", None, archive, "595.91.07", "open", have=have)["refusals"]
     assert (refusal["id"], refusal["packages"]) == ("partly_available", ["nvidia-fabricmanager-595"])
@@ -465,7 +466,7 @@ def test_names_lose_their_branch_on_the_way_from_580_to_595():
         ]
     )
     result = resolve("noble", "cuda", CUDA, "595.58.03", "open", have=have)
-    assert result["refusals"] == [] and set(packages.upstream(version) for version in result["packages"].values()) == {
+    assert result["refusals"] == [] and set(upstream(version) for version in result["packages"].values()) == {
         "595.58.03"
     }
     assert {"libnvidia-compute", "nvidia-utils", "nvidia-fabricmanager", "nvidia-dkms-open"} <= set(result["packages"])
@@ -521,11 +522,11 @@ def test_what_is_installed_of_the_branch_moves_with_it():
 
 @pytest.mark.parametrize(
     "release,origin,source",
-    [(name, None, next(iter(packages.system_of(item)))) for name, item in RELEASES.items()]
+    [(name, None, next(iter(systems.system_of(item)))) for name, item in RELEASES.items()]
     + [("noble", "cuda", "cuda"), ("debian13", "cuda", "cuda"), ("noble", "distribution", "distribution")],
 )
 def test_sources_of_a_system(release, origin, source):
-    table, refusals = packages.decide_system(RELEASES[release], origin)
+    table, refusals = systems.decide_system(RELEASES[release], origin)
     assert refusals == [] and table["origin"] == source
     assert table["package_manager"] == ("dnf" if release[:4] in ("rhel", "rock") else "apt")
 
@@ -541,7 +542,7 @@ def test_sources_of_a_system(release, origin, source):
     ],
 )
 def test_systems_and_sources_that_are_refused(os_release, origin, ident, words):
-    table, refusals = packages.decide_system(os_release, origin)
+    table, refusals = systems.decide_system(os_release, origin)
     assert table is None and [item["id"] for item in refusals] == [ident] and words in refusals[0]["message"]
 
 
@@ -556,12 +557,12 @@ def test_systems_and_sources_that_are_refused(os_release, origin, ident, words):
 )
 def test_the_index_is_read_for_every_package_of_the_driver(archive, release, origin):
     """The names that are looked for in the index, and the names that belong to the driver, are kept in two places."""
-    table = packages.table_for(RELEASES[release], origin)
-    eras = packages.variants(table)
+    table = systems.table_for(RELEASES[release], origin)
+    eras = systems.variants(table)
     names = [
         item["name"]
         for item in archive
-        if any(packages.member(era, item["name"], item["source"], item["version"]) for era in eras)
+        if any(driver_family.member(era, item["name"], item["source"], item["version"]) for era in eras)
     ]
     assert names and [name for name in names if not re.search(table["name_pattern"], name)] == []
 
@@ -578,5 +579,5 @@ def test_members_are_found_by_the_name_pattern():
                 "kmod-nvidia-open-dkms",
                 "nvidia-imex",
             ):
-                belongs = any(packages.member(era, name, None, "580.95.05-1") for era in packages.variants(table))
+                belongs = any(driver_family.member(era, name, None, "580.95.05-1") for era in systems.variants(table))
                 assert not belongs or re.search(table["name_pattern"], name), (table["name"], name)

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from .. import binding as binding_module
 from .. import selection, session, snapshot
-from . import plan, state
+from . import answer, conclusion, plan, state, wanted
 from . import table as settings
+from .rows import FAILED, PENDING
 
 
 class TaskError(Exception):
@@ -53,26 +54,26 @@ def run(
     try:
         gpus = selection.chosen(before["gpus"], options["gpus"])
         wishes, missing = _wishes(options, before["gpus"], gpus, kept)
-    except (selection.Choice, plan.WishError) as exc:
+    except (selection.Choice, wanted.WishError) as exc:
         raise TaskError("%s; nothing was set" % (exc,)) from exc
     rows = plan.decide(gpus, wishes, kept, mark, state.daemon_runs(root), options["processes"] == "allow")
     rows += plan.absent(missing)
     taken = plan.steps(rows)
-    blocked = any(row["status"] == plan.FAILED for row in rows)
+    blocked = any(row["status"] == FAILED for row in rows)
     now = gpus
     if blocked:
         # Nothing is set on any GPU if one cannot be.
-        rows = plan.unset(rows)
+        rows = conclusion.unset(rows)
     elif taken and not check_mode:
         outcome = child(_work(taken, load), options["timeout_s"], stuck_file)
         answers = outcome.value if outcome.status == "ok" else None
         after = look()
         now = after["gpus"]
-        rows = plan.conclude(rows, taken, answers, now, outcome.message or None)
+        rows = conclusion.conclude(rows, taken, answers, now, outcome.message or None)
         if after["status"] != "ok":
             warned.append("what was set could not be read back: %s" % (after["message"],))
         rows = _remember(rows, kept, mark, state_directory)
-    return _result(rows, blocked, before, warned + plan.warnings(rows, now))
+    return _result(rows, blocked, before, warned + answer.warnings(rows, now))
 
 
 def _work(taken, load):
@@ -107,9 +108,9 @@ def _wishes(options, everyone, gpus, kept):
     """({uuid: {setting: wish}}, UUIDs that the baseline has and this node does not)."""
     uuids = [uuid for uuid in (selection.value(gpu, "uuid") for gpu in gpus) if uuid]
     if options["state"] == "present":
-        wish = plan.of_task(options)
+        wish = wanted.of_task(options)
         if not wish:
-            raise plan.WishError(
+            raise wanted.WishError(
                 "no setting is named; name one of %s, or use state: restored with a baseline"
                 % (", ".join(settings.NAMES),)
             )
@@ -117,33 +118,34 @@ def _wishes(options, everyone, gpus, kept):
     try:
         old = dict((selection.value(gpu, "uuid"), gpu) for gpu in options["baseline"]["snapshot"]["gpus"])
     except (KeyError, TypeError, AttributeError) as exc:
-        raise plan.WishError(
+        raise wanted.WishError(
             "the baseline holds no reading of its GPUs (snapshot.gpus); take a new one with gpu_health"
         ) from exc
     wishes = dict(
-        (uuid, plan.of_baseline(old.get(uuid), kept.get(uuid), options["settings"] or settings.NAMES)) for uuid in uuids
+        (uuid, wanted.of_baseline(old.get(uuid), kept.get(uuid), options["settings"] or settings.NAMES))
+        for uuid in uuids
     )
     present = set(selection.value(gpu, "uuid") for gpu in everyone)
     return wishes, [] if options["gpus"] else sorted(uuid for uuid in old if uuid and uuid not in present)
 
 
 def _remember(rows, kept, mark, directory):
-    remembered = plan.remembered(kept, rows, mark)
+    remembered = conclusion.remembered(kept, rows, mark)
     if remembered == kept:
         return rows
     try:
         state.write(remembered, directory)
     except state.StateError as exc:
-        return plan.forgotten(rows, exc)
+        return conclusion.forgotten(rows, exc)
     return rows
 
 
 def _result(rows, blocked, before, warned):
-    failures = plan.failures(rows)
-    shown = [plan.present(row) for row in rows]
+    failures = answer.failures(rows)
+    shown = [answer.present(row) for row in rows]
     result = {
         "changed": any(row["changed"] for row in shown),
-        "reset_required": any(row["status"] == plan.PENDING for row in shown),
+        "reset_required": any(row["status"] == PENDING for row in shown),
         "settings": shown,
         "failures": failures,
         "simulated": before["simulated"],

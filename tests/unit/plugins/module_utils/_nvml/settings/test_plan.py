@@ -11,10 +11,13 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes, session, snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import answer as settings_answer
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import conclusion as settings_conclusion
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import plan as settings_plan
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import state as settings_state
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table as settings
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import task as settings_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import wanted as settings_wanted
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings import settingsnode
 
 UUID = "GPU-1"
@@ -273,7 +276,7 @@ def test_every_setting_has_its_row_and_its_options():
     assert (
         set(settings.NAMES)
         == set(options.VALUES_SPEC)
-        == set(settings_plan.PARSERS)
+        == set(settings_wanted.PARSERS)
         == set(options.ARGUMENT_SPEC["settings"]["choices"])
     )
     for row in settings.TABLE:
@@ -351,7 +354,9 @@ def test_a_signal_that_is_gone_forbids_the_change(name, signal):
     ],
 )
 def test_wishes_of_a_task(given, wanted):
-    assert settings_plan.of_task(settingsnode.complete(given)) == {list(given)[0]: {"value": wanted, "explicit": True}}
+    assert settings_wanted.of_task(settingsnode.complete(given)) == {
+        list(given)[0]: {"value": wanted, "explicit": True}
+    }
 
 
 @pytest.mark.parametrize(
@@ -369,8 +374,8 @@ def test_wishes_of_a_task(given, wanted):
     ],
 )
 def test_wishes_that_cannot_be_understood(given, text):
-    with pytest.raises(settings_plan.WishError) as refused:
-        settings_plan.of_task(settingsnode.complete(given))
+    with pytest.raises(settings_wanted.WishError) as refused:
+        settings_wanted.of_task(settingsnode.complete(given))
     assert text in str(refused.value)
 
 
@@ -380,7 +385,7 @@ def test_wishes_of_a_baseline():
         "locked_memory_clocks_mhz": {"value": "unlocked", "load": LOAD},
     }
     old = gpu(power_limit_mw=500000, ecc_mode_current=1, ecc_mode_pending=0, compute_mode=3)
-    assert settings_plan.of_baseline(old, kept) == {
+    assert settings_wanted.of_baseline(old, kept) == {
         "persistence_mode": wish(1, False),
         "compute_mode": wish(3, False),
         "power_limit_w": wish(500000, False),
@@ -388,22 +393,22 @@ def test_wishes_of_a_baseline():
         "application_clocks_mhz": wish({"graphics": 1980, "mem": 2619}, False, was_default=True),
         "locked_graphics_clocks_mhz": wish(LOCK),
     }
-    assert settings_plan.of_baseline(old, None, ["power_limit_w", "locked_graphics_clocks_mhz"]) == {
+    assert settings_wanted.of_baseline(old, None, ["power_limit_w", "locked_graphics_clocks_mhz"]) == {
         "power_limit_w": wish(500000, False)
     }
     for entry in ((3,), (26,), {"graphics": None, "mem": 1}):
-        assert settings_plan.of_baseline(gpu(applications_clocks_mhz=entry), None, ["application_clocks_mhz"]) == {
+        assert settings_wanted.of_baseline(gpu(applications_clocks_mhz=entry), None, ["application_clocks_mhz"]) == {
             "application_clocks_mhz": wish(None, False)
         }
     # In MIG mode the GPU has no compute mode of its own; out of it, the same code is an error.
-    assert settings_plan.of_baseline(gpu(compute_mode=(2,), mig_mode_current=1), None, ["compute_mode"]) == {
+    assert settings_wanted.of_baseline(gpu(compute_mode=(2,), mig_mode_current=1), None, ["compute_mode"]) == {
         "compute_mode": wish(None, False)
     }
-    assert "problem" in settings_plan.of_baseline(gpu(compute_mode=(2,)), None, ["compute_mode"])["compute_mode"]
+    assert "problem" in settings_wanted.of_baseline(gpu(compute_mode=(2,)), None, ["compute_mode"])["compute_mode"]
     for entry in (1, [], {"graphics": "fast", "mem": 1}):
         assert (
             "problem"
-            in settings_plan.of_baseline(gpu(applications_clocks_mhz=entry), None, ["application_clocks_mhz"])[
+            in settings_wanted.of_baseline(gpu(applications_clocks_mhz=entry), None, ["application_clocks_mhz"])[
                 "application_clocks_mhz"
             ]
         )
@@ -411,12 +416,14 @@ def test_wishes_of_a_baseline():
 
 @pytest.mark.parametrize("entry", [(15,), (codes.UNREADABLE,), "high", True, -1, None, {"graphics": 1}])
 def test_a_baseline_that_does_not_tell_is_no_wish(entry):
-    problem = settings_plan.of_baseline(gpu(power_limit_mw=entry), None, ["power_limit_w"])["power_limit_w"]["problem"]
+    problem = settings_wanted.of_baseline(gpu(power_limit_mw=entry), None, ["power_limit_w"])["power_limit_w"][
+        "problem"
+    ]
     assert "the baseline does not tell power_limit_mw of this GPU" in problem and "take a new baseline" in problem
     for old in (dict(gpu(), power_limit_mw=7), dict(gpu(), power_limit_mw={})):
         assert (
             "the baseline has no power_limit_mw"
-            in settings_plan.of_baseline(old, None, ["power_limit_w"])["power_limit_w"]["problem"]
+            in settings_wanted.of_baseline(old, None, ["power_limit_w"])["power_limit_w"]["problem"]
         )
 
 
@@ -459,33 +466,33 @@ def test_conclusion(name, wanted, answer, after, status, changed):
     plan = [decide(name, wanted)]
     taken = settings_plan.steps(plan)
     assert len(taken) == (0 if answer == "none" else 1)
-    rows = settings_plan.conclude(
+    rows = settings_conclusion.conclude(
         plan, taken, None if answer is None else [answer] if taken else [], [gpu(**after)], "it hangs; reboot"
     )
     assert (rows[0]["status"], rows[0]["changed"]) == (status, changed)
-    assert bool(settings_plan.failures(rows)) is (status == "failed")
+    assert bool(settings_answer.failures(rows)) is (status == "failed")
     if answer is None:
         assert "it hangs; reboot" in rows[0]["failure"]["message"]
 
 
 def test_a_gpu_that_is_gone_when_it_is_read_back():
     plan = [decide("power_limit_w", 500000)]
-    row = settings_plan.conclude(plan, settings_plan.steps(plan), [OK], [])[0]
+    row = settings_conclusion.conclude(plan, settings_plan.steps(plan), [OK], [])[0]
     assert (
         row["status"] == "failed"
         and "it cannot be read back: NVML does not find this GPU any more" in row["failure"]["message"]
     )
-    assert settings_plan.present(row)["after"] is None
+    assert settings_answer.present(row)["after"] is None
 
 
 def test_a_message_names_gpu_setting_found_expected_code_and_next_step():
     plan = [decide("power_limit_w", 500000)]
-    row = settings_plan.conclude(plan, settings_plan.steps(plan), [refused(4)], [gpu()])[0]
+    row = settings_conclusion.conclude(plan, settings_plan.steps(plan), [refused(4)], [gpu()])[0]
     assert row["failure"]["message"] == (
         "power_limit_w of GPU-1: found 700, expected 500: NVML refuses nvmlDeviceSetPowerManagementLimit: the task may "
         "not change the GPU; run it with become: true, on the host and not in a container [NVML 4, NO_PERMISSION]"
     )
-    assert settings_plan.failures([row]) == [
+    assert settings_answer.failures([row]) == [
         {
             "gpu": UUID,
             "setting": "power_limit_w",
@@ -512,12 +519,12 @@ def test_one_gpu_that_cannot_be_used_stops_all(lost, who):
         (who, None, "failed"),
     ]
     assert settings_plan.steps(plan) == []
-    rows = settings_plan.unset(plan)
+    rows = settings_conclusion.unset(plan)
     assert [(row["status"], row["changed"], row["after"]) for row in rows] == [
         ("failed", False, 700000),
         ("failed", False, None),
     ]
-    assert len(settings_plan.failures(rows)) == 1
+    assert len(settings_answer.failures(rows)) == 1
 
 
 def test_persistence_mode_goes_on_first_and_off_last():
@@ -535,14 +542,18 @@ def test_what_is_remembered():
         decide("power_limit_w", 500000),
         decide("locked_memory_clocks_mhz", {"min": 2, "max": 9999}),
     ]
-    assert settings_plan.remembered(kept, rows, LOAD) == dict(
+    assert settings_conclusion.remembered(kept, rows, LOAD) == dict(
         kept, **{UUID: {"locked_graphics_clocks_mhz": {"value": LOCK, "load": LOAD}}}
     )
     assert kept == {"GPU-0": {"locked_memory_clocks_mhz": {"value": LOCK, "load": "old"}}}
-    assert [row["status"] for row in settings_plan.forgotten(rows, "disk full")] == ["failed", "changed", "failed"]
+    assert [row["status"] for row in settings_conclusion.forgotten(rows, "disk full")] == [
+        "failed",
+        "changed",
+        "failed",
+    ]
     assert (
         "cannot be remembered for the next reload: disk full"
-        in settings_plan.forgotten(rows, "disk full")[0]["failure"]["message"]
+        in settings_conclusion.forgotten(rows, "disk full")[0]["failure"]["message"]
     )
 
 
@@ -552,10 +563,10 @@ def test_warnings():
         decide("power_limit_w", 500000),
     ]
     assert (
-        len(settings_plan.warnings(rows, [gpu()])) == 1
-        and "this driver no longer has the setting" in settings_plan.warnings(rows, [gpu()])[0]
+        len(settings_answer.warnings(rows, [gpu()])) == 1
+        and "this driver no longer has the setting" in settings_answer.warnings(rows, [gpu()])[0]
     )
-    assert "persistence mode is off on GPU-1" in settings_plan.warnings(rows, [gpu(persistence_mode=0)])[1]
+    assert "persistence mode is off on GPU-1" in settings_answer.warnings(rows, [gpu(persistence_mode=0)])[1]
     default = [
         decide(
             "application_clocks_mhz",
@@ -563,8 +574,8 @@ def test_warnings():
             applications_clocks_mhz=(26,),
         )
     ]
-    assert settings_plan.warnings(default, [gpu()]) == []
-    assert settings_plan.warnings([decide("ecc_mode", 0)], [gpu(persistence_mode=0)]) == []
+    assert settings_answer.warnings(default, [gpu()]) == []
+    assert settings_answer.warnings([decide("ecc_mode", 0)], [gpu(persistence_mode=0)]) == []
 
 
 # ---- the calls ----

@@ -1,0 +1,105 @@
+# -*- coding: utf-8 -*-
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Conclude what became of a plan, by what NVML answered and what is read back."""
+
+from __future__ import annotations
+
+from .. import codes
+from ..selection import value
+from . import table as settings
+from .rows import FAILED, NOT_SUPPORTED, UNPROVEN, advice, failed
+from .values import reached, read, shown, text
+
+
+def conclude(plan, taken, answers, gpus, problem=None):
+    """The final rows.
+
+    ANSWERS are those of settings.act to the steps TAKEN, None if it gave none, for the reason that PROBLEM tells. GPUS
+    were read again in another session, after the one that set them had ended.
+    """
+    again = dict((value(gpu, "uuid"), gpu) for gpu in gpus)
+    told = dict(((step["gpu"], step["setting"]), answer) for step, answer in zip(taken, answers or [None] * len(taken)))
+    rows = []
+    for row in plan:
+        if row["status"] not in (FAILED, NOT_SUPPORTED):
+            if row["step"]:
+                row = _answered(row, told.get((row["gpu"], row["setting"])), problem)
+            if settings.BY_NAME[row["setting"]].getter:
+                row = _read_back(row, again.get(row["gpu"]))
+        rows.append(row)
+    return rows
+
+
+def _answered(row, answer, problem):
+    """The row after what NVML said to its step."""
+    symbol = row["step"]["symbol"]
+    if answer is not None and answer["rc"] == codes.SUCCESS:
+        return row
+    undone = dict(row, after=row["before"], changed=False)
+    if answer is None:
+        return failed(undone, problem)
+    if not answer["tried"]:
+        return failed(
+            undone, "%s was not tried, as something before it failed: %s" % (symbol, advice(answer["rc"])), answer
+        )
+    if answer["rc"] in settings.UNSUPPORTED and row["step"]["optional"]:
+        return dict(undone, status=NOT_SUPPORTED)
+    detail = " (%s)" % (answer["detail"],) if answer.get("detail") else ""
+    return failed(undone, "NVML refuses %s%s: %s" % (symbol, detail, advice(answer["rc"])), answer)
+
+
+def _read_back(row, gpu):
+    """The row with what is there now: whatever NVML said, a setting is as wanted if it reads so, and not otherwise."""
+    found = read(gpu, row["setting"]) if gpu is not None else codes.missing(6)
+    if found["rc"] != codes.SUCCESS:
+        if row["status"] in (FAILED, NOT_SUPPORTED):
+            return dict(row, after=None)
+        return failed(dict(row, after=None), "it cannot be read back: %s" % (advice(found["rc"]),), found)
+    row = dict(row, after=found["value"], changed=found["value"] != row["before"])
+    if row["status"] in (FAILED, NOT_SUPPORTED) or reached(row["setting"], found["value"], row["wanted"]):
+        return row
+    if row["step"] is None:
+        return failed(
+            row,
+            "it was as wanted and is %s now; look for what else sets it"
+            % (text(shown(row["setting"], found["value"])),),
+        )
+    reason = "NVML answered SUCCESS to %s, and it reads %s" % (
+        row["step"]["symbol"],
+        text(shown(row["setting"], found["value"])),
+    )
+    if value(gpu, "persistence_mode") == 0 and settings.BY_NAME[row["setting"]].lost_at == settings.LOAD:
+        return failed(
+            row,
+            reason
+            + "; persistence mode is off, and then the driver forgets it with the last program: turn that on first",
+        )
+    return failed(row, reason + "; look for NVRM lines in the kernel log, and for what else sets it")
+
+
+def unset(rows):
+    """ROWS of a plan that failed: what was to be set was not, as nothing was."""
+    return [
+        row if row["step"] is None else dict(row, status=FAILED, after=row["before"], changed=False) for row in rows
+    ]
+
+
+def remembered(kept, rows, load):
+    """Return the state that the node has to keep: KEPT with the locked clocks that were set."""
+    result = dict((uuid, dict(entries)) for uuid, entries in kept.items())
+    for row in rows:
+        if row["status"] == UNPROVEN:
+            result.setdefault(row["gpu"], {})[row["setting"]] = {"value": row["wanted"], "load": load}
+    return result
+
+
+def forgotten(rows, problem):
+    """ROWS if what was to be remembered could not be."""
+    return [
+        failed(row, "it is set, but cannot be remembered for the next reload: %s" % (problem,))
+        if row["status"] == UNPROVEN
+        else row
+        for row in rows
+    ]

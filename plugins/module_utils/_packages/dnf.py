@@ -2,31 +2,35 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""dnf (version 4) and rpm: reading what they know, and running them. No decision is made here.
+"""dnf (version 4) and rpm of one machine: asking them, and running them. No decision is made here.
 
-Versions are ``[epoch:]version-release``; an epoch of 0 is left out, as dnf does. Version locks stay on the disk during
-a
-change: the plugin is left out of the one command, so that nothing has to be put back when it is killed.
+Version locks stay on the disk during a change: the plugin is left out of the one command, so that nothing has to be
+put back when it is killed.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 import tempfile
 
 from .._node import files
 from .._node.files import write_atomically
-from .._node.versions import compare_rpm
-from .manager import NO_NAMES, Manager, ManagerError
-from .transaction import nothing
-
-QUERY_FORMAT = "%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SIZE}\\n"
-INDEX_FORMAT = (
-    "\\n=P=%{name}|%{epoch}|%{version}|%{release}|%{arch}|%{repoid}|%{downloadsize}|%{installsize}|"
-    "%{sourcerpm}\\n=R=%{requires}\\n=V=%{provides}\\n"
+from .dnf_locks import lock_pattern, render_locks
+from .dnf_output import (
+    INDEX_FORMAT,
+    QUERY_FORMAT,
+    parse_advisories,
+    parse_download_size,
+    parse_enabled,
+    parse_index,
+    parse_query,
+    parse_streams,
+    parse_transaction,
+    unmet,
 )
+from .manager import NO_NAMES, Manager, ManagerError
+
 INSTALL_OPTIONS = (
     "--disableplugin=versionlock",
     "--allowerasing",
@@ -37,231 +41,8 @@ INSTALL_OPTIONS = (
 LOCK_PLUGIN = "/etc/dnf/plugins/versionlock.conf"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULES = "/etc/dnf/modules.d"
-ARCHITECTURES = r"(?:noarch|x86_64|i686|aarch64|ppc64le|s390x|src)"
-KINDS = (
-    (r"^Installing(?! group| module| Env)", "install"),
-    (r"^Upgrading(?! Env| Gr)", "upgrade"),
-    (r"^Reinstalling", "reinstall"),
-    (r"^Downgrading", "downgrade"),
-    (r"^Removing(?! Env| Gr)", "remove"),
-)
-UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 REMOVE, STREAM = "!", "stream:"
 ALL = "all"  # an option of ours: downloads are of packages that are installed too
-
-# rpm keeps several of these side by side on purpose
-INSTALL_ONLY = re.compile(r"^(kernel|kernel-(rt|64k|debug)?-?(core|modules.*|devel.*)|gpg-pubkey|kmod-nvidia-[0-9].*)$")
-
-
-# --- parsers --------------------------------------------------------------------------------------------------------
-
-
-def evr(epoch, version, release):
-    return "%s%s-%s" % ("" if epoch in ("0", "(none)", "") else "%s:" % epoch, version, release)
-
-
-def source_name(source_rpm):
-    """nvidia-driver out of nvidia-driver-580.95.05-1.el9.src.rpm."""
-    return re.sub(r"-[^-]+-[^-]+\.(no)?src\.rpm$", "", source_rpm)
-
-
-def parse_query(text, locks=()):
-    """Output of rpm in :data:`QUERY_FORMAT` -> ``{name: {...}}``; of several versions of a package the newest, others
-    in ``more``.
-    """
-    installed = {}
-    for line in text.splitlines():
-        parts = line.split("|")
-        if len(parts) != 7:
-            continue
-        name, epoch, version, release, arch, source, size = parts
-        full = evr(epoch, version, release)
-        have = installed.get(name)
-        if have and compare_rpm(have["version"], full) >= 0:
-            have["more"].append(full)
-            continue
-        installed[name] = {
-            "version": full,
-            "source": source_name(source),
-            "status": "installed",
-            "hold": is_locked(locks, name, full, arch),
-            "size_kib": int(size or 0) // 1024,
-            "installed": True,
-            "ok": True,
-            "architecture": arch,
-            "more": have["more"] + [have["version"]] if have else [],
-        }
-    for name, have in installed.items():
-        if have["more"] and not INSTALL_ONLY.match(name):
-            have.update(ok=False, status="installed twice: %s" % ", ".join([have["version"]] + have["more"]))
-    return installed
-
-
-def parse_capability(text):
-    """``nvidia-kmod = 3:580.95.05`` -> ``("nvidia-kmod", "=", "3:580.95.05")``; the architecture in brackets is left
-    out.
-    """
-    words = text.split()
-    name = re.sub(r"\((x86-64|aarch-64|[a-z0-9_]+-(32|64))\)$", "", words[0])
-    return (name, words[1], words[2]) if len(words) == 3 else (name, None, None)
-
-
-def parse_index(text):
-    """Output of dnf repoquery in :data:`INDEX_FORMAT` -> ``{name: [record, ...]}``."""
-    index, record, kind = {}, None, None
-    for line in text.splitlines():
-        if line.startswith("=P="):
-            parts = line[3:].split("|")
-            record, kind = None, None
-            if len(parts) != 9:
-                continue
-            name, epoch, version, release, arch, repository, size, installed, source = parts
-            record = {
-                "name": name,
-                "version": evr(epoch, version, release),
-                "source": source_name(source),
-                "architecture": arch,
-                "relations": [],
-                "depends": [],
-                "provides": [],
-                "size": int(size or 0),
-                "installed_kib": int(installed or 0) // 1024,
-                "downloadable": True,
-                "repository": repository,
-            }
-            known = index.setdefault(name, [])
-            if arch not in ("src", "i686") and record["version"] not in [item["version"] for item in known]:
-                known.append(record)
-            continue
-        if line[:3] in ("=R=", "=V="):
-            kind, line = line[1], line[3:]
-        if record is None or not line.strip() or line.startswith(("(", "rpmlib(", "/")):
-            continue
-        capability = parse_capability(line)
-        if kind == "R":
-            record["relations"].append([capability])
-            record["depends"].append([capability[0]])
-        elif kind == "V" and capability[0] != record["name"] and capability[0] not in record["provides"]:
-            record["provides"].append(capability[0])
-    return dict((name, records) for name, records in index.items() if records)
-
-
-def parse_transaction(text, installed=None):
-    """The table that dnf prints before it asks -> the transaction as data.
-
-    Long names push the rest to the next line.
-    """
-    transaction = nothing()
-    kind, pending = None, ""
-    for line in text.splitlines():
-        if re.match(r"^\S.*:$", line):
-            kind, pending = next((name for pattern, name in KINDS if re.match(pattern, line)), None), ""
-            continue
-        if re.match(r"^Transaction Summary", line):
-            break
-        replaced = re.match(r"^\s+replacing\s+(\S+)\.%s\s+(\S+)" % ARCHITECTURES, line)
-        if replaced:
-            transaction["remove"].append({"name": replaced.group(1), "version": replaced.group(2)})
-            continue
-        if kind is None or not line.startswith(" "):
-            kind = None if not line.strip() else kind
-            continue
-        pending += " " + line
-        row = re.match(r"^\s*(\S+)\s+%s\s+(\S+)\s+(@?\S+)\s+[0-9.]+( [kMGT])?\s*$" % ARCHITECTURES, pending)
-        if row:
-            add(transaction, kind, row.group(1), row.group(2), installed or {})
-            pending = ""
-    for items in transaction.values():
-        items.sort(key=lambda item: item["name"])
-    return transaction
-
-
-def add(transaction, kind, name, version, installed):
-    item = {"name": name, "version": version}
-    if kind not in ("install", "remove") and name in installed:
-        item["from"] = installed[name]["version"]
-    transaction[kind].append(item)
-
-
-def parse_download_size(text):
-    """Bytes that dnf says it would fetch; 0 when everything is on the machine."""
-    found = re.search(r"^Total download size: ([0-9.]+)(?: ([kMGT]))?\s*$", text, re.M)
-    return int(float(found.group(1)) * UNITS[found.group(2) or ""]) if found else 0
-
-
-def parse_streams(text, module):
-    """Names of a module's streams out of dnf module list."""
-    found = []
-    for line in text.splitlines():
-        words = line.split()
-        if len(words) > 1 and words[0] == module and words[1] not in found:
-            found.append(words[1])
-    return found
-
-
-def parse_enabled(text, module):
-    """The enabled stream out of /etc/dnf/modules.d/<module>.module; None when none is."""
-    fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#"))
-    return (fields.get("stream") or None) if fields.get("state") == "enabled" and "[%s]" % module in text else None
-
-
-def parse_advisories(text):
-    """Output of dnf updateinfo list -> ``{name: [version, ...]}``."""
-    found = {}
-    for line in text.splitlines():
-        match = re.match(r"^\S+ +\S+ +(\S+)-([^-\s]+-[^-\s]+)\.%s$" % ARCHITECTURES, line.strip())
-        if match:
-            known = found.setdefault(match.group(1), [])
-            version = re.sub(r"^0:", "", match.group(2))
-            if version not in known:
-                known.append(version)
-    return found
-
-
-def lock_pattern(line):
-    """Return the package that a line of the lock list locks; None for comments and exclusions."""
-    line = line.split("#", 1)[0].strip()
-    return None if not line or line.startswith("!") else line
-
-
-def lock_name(line):
-    """The package of a line of the lock list."""
-    pattern = lock_pattern(line) or ""
-    found = re.match(r"^(.+?)-(?:[0-9]+:|\*:)[^-]+-.+$", pattern) or re.match(r"^(.+)-[^-]+-[^-]+$", pattern)
-    return found.group(1) if found else pattern or None
-
-
-def is_locked(locks, name, version, arch):
-    """Return whether a package is locked at just this version."""
-    whole = "%s-%s.%s" % (name, version if ":" in version else "0:%s" % version, arch)
-    forms = (whole, whole.replace("-0:", "-", 1), name)
-    return any(fnmatch.fnmatchcase(form, pattern) for form in forms for pattern in locks)
-
-
-def render_locks(text, hold, unhold):
-    """The lock list with the versions of ``hold`` (``{name: version}``) and without any lock of ``unhold``; other lines
-    stay.
-    """
-    kept = [line for line in text.splitlines() if lock_name(line) not in hold and lock_name(line) not in unhold]
-    for name, version in sorted(hold.items()):
-        kept.append("%s-%s.*" % (name, version if ":" in version else "0:%s" % version))
-    return "".join("%s\n" % line for line in kept)
-
-
-def unmet(text):
-    """Return the dependencies that dnf cannot satisfy."""
-    found = []
-    for line in text.splitlines():
-        match = re.match(r"^\s*(?:Problem(?: \d+)?: |- )(.*)$", line)
-        if match and match.group(1) not in found and match.group(1) != "conflicting requests":
-            found.append(match.group(1))
-        match = re.match(r"^Error: (Unable to find a match: .*)$", line)
-        if match:
-            found.append(match.group(1))
-    return found
-
-
-# --- the machine ----------------------------------------------------------------------------------------------------
 
 
 class DnfError(ManagerError):

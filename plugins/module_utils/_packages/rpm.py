@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from .._node.runner import missing
-from . import dnf, driver_family, systems
+from . import dnf_output, driver_family, systems
 from ._sets_redhat import REDHAT9_CUDA
 
 NAMES = re.compile(
@@ -23,14 +23,16 @@ def read(root, runner):
 
     A package of the driver's version says so: ``driver`` is true.
     """
-    rc, out, err = runner(["rpm"] + (["--root", root] if root != "/" else []) + ["-qa", "--qf", dnf.QUERY_FORMAT], 60)
+    rc, out, err = runner(
+        ["rpm"] + (["--root", root] if root != "/" else []) + ["-qa", "--qf", dnf_output.QUERY_FORMAT], 60
+    )
     if missing(rc):
         return None
     answer = {"manager": "rpm", "available": rc == 0, "error": None, "packages": {}, "interrupted": [], "journal": 0}
     if rc:
         answer["error"] = "rpm -qa answered rc %s: %s" % (rc, err.strip())
         return answer
-    for name, have in sorted(dnf.parse_query(out).items()):
+    for name, have in sorted(dnf_output.parse_query(out).items()):
         if not have["ok"]:
             answer["interrupted"].append({"package": name, "state": have["status"]})
         if NAMES.match(name):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, dnf, holds
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, dnf, dnf_output, holds
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import fixture
 
 pytestmark = pytest.mark.pythons
@@ -104,7 +104,7 @@ def test_advisories_of_dnf():
         "RHSA-2026:1300 Moderate/Sec.  nvidia-driver-cuda-3:580.105.08-1.el9.x86_64\n"
         "Security: kernel-core is installed\n\n"
     )
-    assert dnf.parse_advisories(text) == {
+    assert dnf_output.parse_advisories(text) == {
         "kernel-core": ["5.14.0-570.1.1.el9_6"],
         "nvidia-driver-cuda": ["3:580.105.08-1.el9"],
     }

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import systems, transaction
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
-# Runs on main only: it decides; what apt and dnf say is read in test_apt.py and test_dnf.py.
+# Runs on main only: it decides; what apt and dnf say is read in test_apt.py and test_dnf_output.py.
 
 NOBLE = systems.table_for({"ID": "ubuntu", "VERSION_ID": "24.04"})
 ROCKY = systems.table_for({"ID": "rocky", "VERSION_ID": "9.6"})

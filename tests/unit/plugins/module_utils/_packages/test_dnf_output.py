@@ -10,7 +10,8 @@ import pathlib
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, dnf_locks, dnf_output
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.transaction import nothing
 
 pytestmark = pytest.mark.pythons
 
@@ -27,7 +28,7 @@ def names(items):
 
 
 def test_installed_packages():
-    found = dnf.parse_query(fixture("rpm-qa.txt"), dnf_locks())
+    found = dnf_output.parse_query(fixture("rpm-qa.txt"), locks())
     assert found["nvidia-driver-cuda"] == {
         "version": OLD,
         "source": "stub",
@@ -42,15 +43,16 @@ def test_installed_packages():
     assert found["dkms"]["version"] == "3.2.1-1.el9" and not found["dkms"]["hold"] and found["kernel-core"]["hold"]
 
 
-def dnf_locks():
-    return [pattern for pattern in map(dnf.lock_pattern, fixture("versionlock.list").splitlines()) if pattern]
+def locks():
+    return [pattern for pattern in map(dnf_locks.lock_pattern, fixture("versionlock.list").splitlines()) if pattern]
 
 
 def test_a_package_that_an_interrupted_run_left_twice_is_not_ok():
-    found = dnf.parse_query("a|(none)|1|1|x86_64|a-1-1.src.rpm|2048\na|(none)|2|1|x86_64|a-2-1.src.rpm|4096\n")["a"]
+    text = "a|(none)|1|1|x86_64|a-1-1.src.rpm|2048\na|(none)|2|1|x86_64|a-2-1.src.rpm|4096\n"
+    found = dnf_output.parse_query(text)["a"]
     assert (found["version"], found["ok"], found["more"], found["size_kib"]) == ("2-1", False, ["1-1"], 4)
     assert found["status"] == "installed twice: 2-1, 1-1"
-    reverse = dnf.parse_query("a|0|2|1|x86_64|a-2-1.src.rpm|4096\na|0|1|1|x86_64|a-1-1.src.rpm|2048\n")["a"]
+    reverse = dnf_output.parse_query("a|0|2|1|x86_64|a-2-1.src.rpm|4096\na|0|1|1|x86_64|a-1-1.src.rpm|2048\n")["a"]
     assert (reverse["version"], reverse["ok"]) == ("2-1", False)
 
 
@@ -59,7 +61,7 @@ def test_a_package_that_an_interrupted_run_left_twice_is_not_ok():
 )
 def test_packages_that_are_installed_side_by_side_on_purpose(name):
     row = "%s|0|%d|1|x86_64|x-1-1.src.rpm|0\n"
-    assert dnf.parse_query(row % (name, 1) + row % (name, 2))[name]["ok"]
+    assert dnf_output.parse_query(row % (name, 1) + row % (name, 2))[name]["ok"]
 
 
 @pytest.mark.parametrize(
@@ -71,11 +73,11 @@ def test_packages_that_are_installed_side_by_side_on_purpose(name):
     ],
 )
 def test_source_name(source, expected):
-    assert dnf.source_name(source) == expected
+    assert dnf_output.source_name(source) == expected
 
 
 def test_the_index():
-    found = dnf.parse_index(fixture("repoquery.txt"))
+    found = dnf_output.parse_index(fixture("repoquery.txt"))
     assert sorted(found) == [
         "kmod-nvidia-580.95.05-5.14.0-503.22.1",
         "kmod-nvidia-open-dkms",
@@ -105,11 +107,11 @@ def test_the_index():
     ],
 )
 def test_capability(text, expected):
-    assert dnf.parse_capability(text) == expected
+    assert dnf_output.parse_capability(text) == expected
 
 
 def test_an_empty_node():
-    found = dnf.parse_transaction(fixture("simulate_empty_node.txt"))
+    found = dnf_output.parse_transaction(fixture("simulate_empty_node.txt"))
     assert len(found["install"]) == 10 and not any(
         found[kind] for kind in ("upgrade", "downgrade", "remove", "reinstall")
     )
@@ -118,8 +120,8 @@ def test_an_empty_node():
 
 
 def test_an_upgrade_that_takes_more_with_it():
-    found = dnf.parse_transaction(
-        fixture("simulate_upgrade_kernel_and_removal.txt"), dnf.parse_query(fixture("rpm-qa.txt"))
+    found = dnf_output.parse_transaction(
+        fixture("simulate_upgrade_kernel_and_removal.txt"), dnf_output.parse_query(fixture("rpm-qa.txt"))
     )
     assert names(found["install"]) == ["nvidia-replacing"]
     assert {"name": "kernel-core", "version": "5.14.0-570.1.1.el9_6", "from": "5.14.0-503.22.1.el9_5"} in found[
@@ -132,13 +134,13 @@ def test_an_upgrade_that_takes_more_with_it():
 
 
 def test_other_transactions():
-    assert len(dnf.parse_transaction(fixture("simulate_downgrade.txt"))["downgrade"]) == 8
-    found = dnf.parse_transaction(fixture("simulate_other_flavour.txt"))
+    assert len(dnf_output.parse_transaction(fixture("simulate_downgrade.txt"))["downgrade"]) == 8
+    found = dnf_output.parse_transaction(fixture("simulate_other_flavour.txt"))
     assert (names(found["install"]), names(found["remove"])) == (["kmod-nvidia-latest-dkms"], ["kmod-nvidia-open-dkms"])
     assert "kmod-nvidia-580.95.05-5.14.0-503.22.1" in names(
-        dnf.parse_transaction(fixture("simulate_prebuilt.txt"))["install"]
+        dnf_output.parse_transaction(fixture("simulate_prebuilt.txt"))["install"]
     )
-    assert dnf.parse_transaction(fixture("simulate_nothing.txt")) == dnf.nothing()
+    assert dnf_output.parse_transaction(fixture("simulate_nothing.txt")) == nothing()
 
 
 def test_a_name_that_is_too_long_for_its_column():
@@ -150,7 +152,7 @@ def test_a_name_that_is_too_long_for_its_column():
         "Removing unused dependencies:\n"
         " a  noarch  1-1  @System  0  \n\nTransaction Summary\n"
     )
-    found = dnf.parse_transaction(text)
+    found = dnf_output.parse_transaction(text)
     assert names(found["install"]) == ["kmod-nvidia-580.95.05-5.14.0-503.22.1", "nvidia-modprobe"] and names(
         found["remove"]
     ) == ["a"]
@@ -168,70 +170,25 @@ def test_a_name_that_is_too_long_for_its_column():
     ],
 )
 def test_download_size(text, expected):
-    assert dnf.parse_download_size(text) == expected
+    assert dnf_output.parse_download_size(text) == expected
 
 
 def test_streams():
-    assert dnf.parse_streams(fixture("module-list.txt"), "nvidia-driver") == ["575-open", "580-open"]
-    assert dnf.parse_streams("Error: No matching Modules to list\n", "nvidia-driver") == []
-    assert dnf.parse_enabled(fixture("nvidia-driver.module"), "nvidia-driver") == "575-open"
-    assert dnf.parse_enabled(fixture("nvidia-driver.module").replace("enabled", "disabled"), "nvidia-driver") is None
-    assert dnf.parse_enabled(fixture("nvidia-driver.module"), "nvidia") is None
-    assert dnf.parse_enabled("", "nvidia-driver") is None
+    assert dnf_output.parse_streams(fixture("module-list.txt"), "nvidia-driver") == ["575-open", "580-open"]
+    assert dnf_output.parse_streams("Error: No matching Modules to list\n", "nvidia-driver") == []
+    assert dnf_output.parse_enabled(fixture("nvidia-driver.module"), "nvidia-driver") == "575-open"
+    assert (
+        dnf_output.parse_enabled(fixture("nvidia-driver.module").replace("enabled", "disabled"), "nvidia-driver")
+        is None
+    )
+    assert dnf_output.parse_enabled(fixture("nvidia-driver.module"), "nvidia") is None
+    assert dnf_output.parse_enabled("", "nvidia-driver") is None
 
 
 def test_what_cannot_be_satisfied():
-    assert dnf.unmet(fixture("no_match.txt")) == ["Unable to find a match: nvidia-driver-cuda-3:999.1.1-1.el9"]
+    assert dnf_output.unmet(fixture("no_match.txt")) == ["Unable to find a match: nvidia-driver-cuda-3:999.1.1-1.el9"]
     error = dnf.DnfError("the simulated transaction", 1, "", fixture("problem.txt"))
     assert len(error.unmet) == 2 and error.unmet[0].startswith(
         "package nvidia-driver-cuda-3:575.57.08-1.el9.x86_64 requires nvidia-driver-cuda-libs"
     )
     assert error.packages == ["nvidia-driver-cuda-3:575.57.08-1.el9.x86_64"] and "exit status 1" in str(error)
-
-
-# locks
-
-
-@pytest.mark.parametrize(
-    "line,name",
-    [
-        ("nvidia-driver-cuda-3:575.57.08-1.el9.*", "nvidia-driver-cuda"),
-        ("kernel-core-0:5.14.0-503.22.1.el9_5.*", "kernel-core"),
-        ("kmod-nvidia-580.95.05-5.14.0-503.22.1-3:580.95.05-3.el9_5.*", "kmod-nvidia-580.95.05-5.14.0-503.22.1"),
-        ("libnvidia-ml", "libnvidia-ml"),
-        ("nvidia-imex-580.95.05-1", "nvidia-imex"),
-        ("# Added lock on Sat", None),
-        ("!nvidia-imex-0:1-1.*", None),
-        ("", None),
-        ("a-0:1-1.* # why", "a"),
-    ],
-)
-def test_the_package_of_a_lock(line, name):
-    assert dnf.lock_name(line) == name
-
-
-@pytest.mark.parametrize(
-    "pattern,version,locked",
-    [
-        ("libnvidia-ml-3:580.95.05-1.el9.*", NEW, True),
-        ("libnvidia-ml-3:580.95.05-1.el9.x86_64", NEW, True),
-        ("libnvidia-ml", NEW, True),
-        ("libnvidia-ml-580.95.05-1.el9.*", NEW, False),
-        ("libnvidia-ml-0:580.95.05-1.el9.*", NEW, False),
-        ("libnvidia-ml-3:575.57.08-1.el9.*", NEW, False),
-        ("libnvidia-ml-0:580.95.05-1.*", "580.95.05-1", True),
-        ("libnvidia-ml-580.95.05-1.*", "580.95.05-1", True),
-        ("libnvidia-*", NEW, True),
-    ],
-)
-def test_a_lock_without_the_epoch_locks_nothing(pattern, version, locked):
-    assert dnf.is_locked([pattern], "libnvidia-ml", version, "x86_64") is locked
-
-
-def test_locks_are_rewritten_and_others_stay():
-    text = "# mine\nother-0:1-1.*\nlibnvidia-ml-3:575.57.08-1.el9.*\nnvidia-imex-0:575.57.08-1.*\n!blocked-0:1-1.*\n"
-    assert dnf.render_locks(text, {"libnvidia-ml": NEW, "nvidia-imex": "580.95.05-1"}, []) == (
-        "# mine\nother-0:1-1.*\n!blocked-0:1-1.*\nlibnvidia-ml-3:580.95.05-1.el9.*\nnvidia-imex-0:580.95.05-1.*\n"
-    )
-    assert dnf.render_locks(text, {}, ["libnvidia-ml", "nvidia-imex"]) == "# mine\nother-0:1-1.*\n!blocked-0:1-1.*\n"
-    assert dnf.render_locks("", {}, []) == ""

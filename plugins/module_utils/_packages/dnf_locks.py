@@ -1,0 +1,40 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The list of dnf's plugin versionlock: its lines, and the list with other locks."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+
+
+def lock_pattern(line):
+    """Return the package that a line of the lock list locks; None for comments and exclusions."""
+    line = line.split("#", 1)[0].strip()
+    return None if not line or line.startswith("!") else line
+
+
+def lock_name(line):
+    """The package of a line of the lock list."""
+    pattern = lock_pattern(line) or ""
+    found = re.match(r"^(.+?)-(?:[0-9]+:|\*:)[^-]+-.+$", pattern) or re.match(r"^(.+)-[^-]+-[^-]+$", pattern)
+    return found.group(1) if found else pattern or None
+
+
+def is_locked(locks, name, version, arch):
+    """Return whether a package is locked at just this version."""
+    whole = "%s-%s.%s" % (name, version if ":" in version else "0:%s" % version, arch)
+    forms = (whole, whole.replace("-0:", "-", 1), name)
+    return any(fnmatch.fnmatchcase(form, pattern) for form in forms for pattern in locks)
+
+
+def render_locks(text, hold, unhold):
+    """The lock list with the versions of ``hold`` (``{name: version}``) and without any lock of ``unhold``; other lines
+    stay.
+    """
+    kept = [line for line in text.splitlines() if lock_name(line) not in hold and lock_name(line) not in unhold]
+    for name, version in sorted(hold.items()):
+        kept.append("%s-%s.*" % (name, version if ":" in version else "0:%s" % version))
+    return "".join("%s\n" % line for line in kept)

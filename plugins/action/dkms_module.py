@@ -13,7 +13,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing, trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
 
@@ -83,7 +83,7 @@ class ActionModule(ActionBase):
                 if name in offer["archives_offered"] and self.stamp(directory, name) != before.get(name)
             )
             needed = sorted(set(answer.get("needs_archives") or []) | arrived)
-            failed = self.bring(directory, needed, args.get("store_dir") or trees.STORE, task_vars)
+            failed = self.bring(directory, needed, args.get("store_dir") or archive_store.STORE, task_vars)
             if failed:
                 return failed
             answer = self.background.run(MODULE, dict(args, asked=True, **offer), task_vars)
@@ -109,7 +109,7 @@ class ActionModule(ActionBase):
             raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
         sources = dict(
             (name, found)
-            for name, found in ((name, trees.source_of(os.path.join(directory, name))) for name in names)
+            for name, found in ((name, digests.source_of(os.path.join(directory, name))) for name in names)
             if found
         )
         return dict({"archives_offered": names}, **({"archives_sources": sources} if sources else {}))

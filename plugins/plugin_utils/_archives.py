@@ -13,7 +13,7 @@ import os
 import tempfile
 import time
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests
 
 CLAIMS = ".claims"
 POLL_S = 0.5
@@ -103,7 +103,7 @@ def receive(directory, item, fetch):
         fetch(temporary)
         with open(temporary, "rb") as stream:
             os.fsync(stream.fileno())
-        found = trees.sha256_of(temporary)
+        found = digests.sha256_of(temporary)
         if found != digest:
             raise ArchiveError("got %s with sha256 %s, and the node says %s" % (name, found, digest))
         os.chmod(temporary, 0o644)
@@ -112,7 +112,7 @@ def receive(directory, item, fetch):
         if os.path.lexists(beside):
             os.unlink(beside)
         os.replace(temporary, os.path.join(directory, name))
-        trees.write_sha256(os.path.join(directory, name), digest, item.get("source"))
+        digests.write_sha256(os.path.join(directory, name), digest, item.get("source"))
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)

@@ -12,8 +12,7 @@ import shutil
 import time
 from pathlib import Path
 
-from plugins.module_utils._dkms import dkms
-from plugins.module_utils._dkms import trees as driver_trees
+from plugins.module_utils._dkms import digests, dkms
 
 from . import aptconf, image, layers, overlay
 from .common import LabError, elapsed, locked, run, run_logged, say, write_whole
@@ -152,7 +151,7 @@ def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
                 say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")
                 run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
                 _build(root, upstream(version), kernel, log)
-            _keep(trees, root / "var/tmp" / name, driver_trees.source_digest(str(root), MODULE, upstream(version)))
+            _keep(trees, root / "var/tmp" / name, digests.source_digest(str(root), MODULE, upstream(version)))
         finally:
             run("umount", "--recursive", "--lazy", root)
             shutil.rmtree(work, ignore_errors=True)
@@ -163,7 +162,7 @@ def _keep(trees: Path, made: Path, source: str | None) -> None:
     """Put a tree and its checksum into the cache; the tree comes last, and all at once."""
     temporary = trees / f".{made.name}.tmp"
     shutil.copyfile(made, temporary)
-    driver_trees.write_sha256(str(trees / made.name), driver_trees.sha256_of(str(temporary)), source)
+    digests.write_sha256(str(trees / made.name), digests.sha256_of(str(temporary)), source)
     run("sync", "--file-system", temporary)
     temporary.rename(trees / made.name)
 

@@ -13,7 +13,7 @@ import time
 
 from .._kernel import kernels, modules, secureboot
 from .._node import dpkg, files
-from . import dkms, plan, trees
+from . import archive_store, digests, dkms, errors, fit, plan, trees
 
 COMMAND_TIMEOUT_S = 900
 POLL_S = 2
@@ -215,15 +215,15 @@ class Tree:
                     % (found["version"], found["vermagic"], self.version, kernel),
                     kernel=kernel,
                 )
-            digest = trees.sha256_of(temporary)
+            digest = digests.sha256_of(temporary)
             source = (
-                trees.digest_below(os.path.join(apart[1], "%s-%s" % (self.name, self.version)))
+                digests.digest_below(os.path.join(apart[1], "%s-%s" % (self.name, self.version)))
                 if apart
-                else trees.source_digest(self.root, self.name, self.version)
+                else digests.source_digest(self.root, self.name, self.version)
             )
-            trees.write_sha256(target, digest, source)
+            digests.write_sha256(target, digest, source)
             os.replace(temporary, target)
-        except trees.TreeError as exc:
+        except errors.TreeError as exc:
             raise ActError(
                 "The archive that dkms mktarball wrote for kernel %s cannot be used: %s." % (kernel, exc), kernel=kernel
             ) from exc
@@ -235,8 +235,8 @@ class Tree:
     def exported(self, kernel, directory, compiler):
         """The archive of an earlier export, when it is there and whole; else None."""
         path = os.path.join(directory, dkms.tree_name(self.name, self.version, kernel, self.arch, compiler))
-        digest = trees.whole(path)
-        return {"kernel": kernel, "path": path, "sha256": digest, "source": trees.source_of(path)} if digest else None
+        digest = digests.whole(path)
+        return {"kernel": kernel, "path": path, "sha256": digest, "source": digests.source_of(path)} if digest else None
 
     def verify_present(self, wanted_kernels):
         """Read back: DKMS's state and the module file's own version. Apt and dkms may both say that all is well."""
@@ -291,11 +291,11 @@ class Tree:
         )
 
     def staged(self):
-        path = trees.staging_path(self.name, self.version)
+        path = archive_store.staging_path(self.name, self.version)
         return path if os.path.lexists(files.under(self.root, path)) else None
 
     def unstage(self):
-        path = files.under(self.root, trees.staging_path(self.name, self.version))
+        path = files.under(self.root, archive_store.staging_path(self.name, self.version))
         os.unlink(path)
         if not files.listing(os.path.dirname(path)):
             os.rmdir(os.path.dirname(path))
@@ -304,7 +304,7 @@ class Tree:
         """Put archives where the package's own script takes a prebuilt tree from; False when the same is there
         already.
         """
-        target = files.under(self.root, trees.staging_path(self.name, self.version))
+        target = files.under(self.root, archive_store.staging_path(self.name, self.version))
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
         temporary = "%s.%d.tmp" % (target, os.getpid())
         try:
@@ -329,7 +329,7 @@ class Tree:
             return False
         try:
             return trees.fingerprint([files.under(self.root, path)]) == trees.fingerprint(contents)
-        except trees.TreeError:
+        except errors.TreeError:
             return False
 
     def must_stage(self, runner):
@@ -365,14 +365,14 @@ class Tree:
         """
         tree, described = trees.examine(copy, self.runner, sha256, take)
         trees.name_compiler(tree, path)
-        why = trees.refusals(tree, self.node(wanted_kernels), described)
-        if source and trees.other_source(source, trees.source_digest(self.root, self.name, self.version)):
+        why = fit.refusals(tree, self.node(wanted_kernels), described)
+        if source and digests.other_source(source, digests.source_digest(self.root, self.name, self.version)):
             why.append(
                 "it was built from other source of the same version than this node has, as of another "
                 "revision of the package"
             )
         if why:
-            raise trees.TreeError("; ".join(why))
+            raise errors.TreeError("; ".join(why))
         return [kernel for kernel, dummy in sorted(tree["kernels"])]
 
 

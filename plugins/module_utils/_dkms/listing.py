@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from .._node.versions import upstream
-from . import trees
+from . import archive_store, digests
 
 
 def offered(directory, version):
@@ -20,7 +20,7 @@ def offered(directory, version):
     return [
         name
         for name in names
-        if name.endswith(trees.SUFFIX) and "_%s_" % (version,) in name and name + ".sha256" in names
+        if name.endswith(archive_store.SUFFIX) and "_%s_" % (version,) in name and name + ".sha256" in names
     ]
 
 
@@ -30,9 +30,9 @@ def described(directory, versions):
     """
     found, wanted = [], sorted(set(upstream(version) for version in versions))
     for name in (name for version in wanted for name in offered(directory, version)):
-        digest = trees.promised(os.path.join(directory, name))
+        digest = digests.promised(os.path.join(directory, name))
         if digest:
-            found.append({"name": name, "sha256": digest, "source": trees.source_of(os.path.join(directory, name))})
+            found.append({"name": name, "sha256": digest, "source": digests.source_of(os.path.join(directory, name))})
     return found
 
 

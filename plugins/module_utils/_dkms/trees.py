@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import hashlib
 import io
@@ -14,231 +13,20 @@ import os
 import re
 import shutil
 import tarfile
-import tempfile
 
 from .._kernel import modules
-from .._node import files
 from . import dkms
+from .digests import READ_BYTES, signature
+from .errors import TreeError
+from .workplace import private_directory
 
 MAX_MEMBERS = 10000
 MAX_BYTES = 4 * 1024 * 1024 * 1024
-SUFFIX = ".dkms.tar.gz"
 INFO = "dkms_binaries_only"
 MAIN = "dkms_main_tree"
-# Where a node keeps archives: those of the driver it had, to roll back, and those it will get. Only root writes there.
-STORE = "/var/lib/gpufleet/dkms"
-WORKPLACE = ".gpufleet-import"
-SOURCE = re.compile(r"^# source ([0-9a-f]{64})$", re.M)
 CONF_FIELD = re.compile(r"""^\s*(?P<key>PACKAGE_NAME|PACKAGE_VERSION)=["']?(?P<value>[^"'\s#]+)""", re.M)
-
-
-# Larger blocks cost more: each is a mapping of its own, which the kernel fills with zeros first.
-READ_BYTES = 64 * 1024
 # Of this process, by the path of a file and its signature.
-_EXAMINED, _DIGESTS = {}, {}
-
-
-class TreeError(Exception):
-    """An archive that must not be given to DKMS; the text says why."""
-
-
-def sha256_of(path):
-    digest = hashlib.sha256()
-    with open(path, "rb") as handle:
-        for block in iter(lambda: handle.read(READ_BYTES), b""):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def known_sha256(path):
-    """The same, read once for as long as the file is the same: a task looks before and after it has the node to
-    itself.
-    """
-    key = (path,) + _signature(path)
-    _DIGESTS[key] = digest = _DIGESTS.get(key) or sha256_of(path)
-    return digest
-
-
-def expected_sha256(path):
-    """The digest in the file beside an archive, in sha256sum's form."""
-    beside = path + ".sha256"
-    try:
-        with open(beside, encoding="ascii") as handle:
-            words = handle.read(4096).split()
-    except (OSError, UnicodeDecodeError) as exc:
-        raise TreeError("its digest %s cannot be read: %s" % (beside, exc)) from exc
-    if not words or not re.match(r"^[0-9a-f]{64}$", words[0]):
-        raise TreeError("%s holds no sha256 digest" % beside)
-    return words[0]
-
-
-def write_sha256(path, digest, source=None):
-    """The digest in sha256sum's form, and what the modules were built from in a comment, which sha256sum leaves out."""
-    remark = "# source %s\n" % source if source else ""
-    write_atomic(path + ".sha256", ("%s  %s\n%s" % (digest, os.path.basename(path), remark)).encode("ascii"))
-
-
-def source_of(path):
-    """The digest of the source that an archive was built from, as its export noted it; None where it was not noted."""
-    try:
-        with open(path + ".sha256", encoding="ascii") as handle:
-            found = SOURCE.search(handle.read(4096))
-    except (OSError, UnicodeDecodeError):
-        return None
-    return found.group(1) if found else None
-
-
-def source_digest(root, name, version):
-    """One digest of a module's source on a node, None where there is none: two packages of one driver version may
-    differ in their patches.
-    """
-    return digest_below(files.under(root, "/usr/src/%s-%s" % (name, version)))
-
-
-def digest_below(base):
-    """One digest of all files below a directory, with their names; None where there are none."""
-    total, there = hashlib.sha256(), False
-    for top, directories, names in os.walk(base):
-        directories.sort()
-        for each in sorted(names):
-            path = os.path.join(top, each)
-            there, value = True, os.readlink(path) if os.path.islink(path) else known_sha256(path)
-            total.update(("%s\0%s\n" % (os.path.relpath(path, base), value)).encode("utf-8", "surrogateescape"))
-    return total.hexdigest() if there else None
-
-
-def other_source(noted, node):
-    """Return whether an archive was built from other source than a node has; False where one of the two is not
-    known.
-    """
-    return bool(noted and node and noted != node)
-
-
-def write_atomic(path, data):
-    handle, temporary = tempfile.mkstemp(prefix=".", dir=os.path.dirname(path))
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def whole(path):
-    """The digest of an archive that is there with the digest beside it, and agrees with it; else None."""
-    try:
-        digest = known_sha256(path)
-        return digest if digest == expected_sha256(path) else None
-    except (OSError, TreeError):
-        return None
-
-
-def promised(path):
-    """Return the digest beside an archive that is there, which a reader of the archive still has to compare; else
-    None.
-    """
-    try:
-        return expected_sha256(path) if os.path.isfile(path) else None
-    except TreeError:
-        return None
-
-
-def superfluous(kept, version, kernels, versions=2):
-    """Names of archives to remove from a store. Pure.
-
-    ``kept`` is ``[(name, age)]``. Those of kernels that are gone go, and all but the wanted version and the youngest
-    others, ``versions`` in all.
-    """
-    parts = [
-        (name, age) + tuple(name.split("_", 2)[1:])
-        for name, age in kept
-        if name.endswith(SUFFIX) and name.count("_") >= 4
-    ]
-    ages = {}
-    for dummy, age, other, dummy in parts:
-        ages[other] = min(age, ages.get(other, age))
-    others = sorted((other for other in ages if other != version), key=lambda other: (ages[other], other))
-    wanted = set([version] + others[: versions - 1])
-    return sorted(
-        name
-        for name, dummy, other, rest in parts
-        if other not in wanted or not any(rest.startswith("%s_" % kernel) for kernel in kernels)
-    )
-
-
-@contextlib.contextmanager
-def private_directory():
-    """A directory that only this user can enter, as long as it is needed."""
-    directory = tempfile.mkdtemp(prefix="gpufleet-dkms-")
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory)
-
-
-class Workplace:
-    """The directory in which an archive becomes a tree before DKMS gets it.
-
-    It lies beside DKMS's trees, so that the tree is moved and not copied, and has a name that DKMS passes over.
-
-    It is made when it is first needed, and what a killed run left there is removed then. Without a DKMS tree it is
-    anywhere.
-    """
-
-    def __init__(self, root):
-        self.beside, self.path, self.umask = files.under(root, dkms.TREE), None, None
-
-    def directory(self, name):
-        """A new directory in it."""
-        if self.path is None and os.path.isdir(self.beside):
-            path = os.path.join(self.beside, WORKPLACE)
-            shutil.rmtree(path, ignore_errors=True)
-            os.mkdir(path, 0o700)
-            self.path = path
-        elif self.path is None:
-            self.path = tempfile.mkdtemp(prefix="gpufleet-dkms-")
-        os.mkdir(os.path.join(self.path, name))
-        return os.path.join(self.path, name)
-
-    def __enter__(self):
-        self.umask = os.umask(0o022)  # as dkms does: everybody may read its tree
-        return self
-
-    def __exit__(self, *exc):
-        os.umask(self.umask)
-        if self.path is not None:
-            shutil.rmtree(self.path)
-
-
-@contextlib.contextmanager
-def private_copies(paths):
-    """Copies of archives in a directory that only this user can enter, each checked against its digest.
-
-    What is inspected is what is loaded: it cannot be changed in between.
-    """
-    with private_directory() as directory:
-        copies = []
-        for index, path in enumerate(paths):
-            copy_path = os.path.join(directory, "%d.dkms.tar.gz" % index)
-            try:
-                wanted = expected_sha256(path)
-                shutil.copyfile(path, copy_path)
-            except FileNotFoundError as exc:
-                raise TreeError("The archive %s cannot be used: it is not there." % path) from exc
-            except TreeError as exc:
-                raise TreeError("The archive %s cannot be used: %s." % (path, exc)) from exc
-            found = sha256_of(copy_path)
-            if found != wanted:
-                raise TreeError(
-                    "The archive %s cannot be used: its sha256 is %s, and %s.sha256 says %s."
-                    % (path, found, path, wanted)
-                )
-            copies.append({"path": path, "copy": copy_path, "sha256": found, "source": source_of(path)})
-        yield copies
+_EXAMINED = {}
 
 
 class _Source:
@@ -395,7 +183,7 @@ def examine(path, runner, sha256=None, take=None):
     the file is the same, unless the directory ``take`` is to be filled; without one what is built is written to a
     private directory for as long as this takes.
     """
-    key = (path,) + _signature(path)
+    key = (path,) + signature(path)
     if take or key not in _EXAMINED:
         with private_directory() as directory:
             tree = inspect(path, take or directory)
@@ -408,90 +196,6 @@ def examine(path, runner, sha256=None, take=None):
             )
         _EXAMINED[key] = (tree, described)
     return copy.deepcopy(_EXAMINED[key])
-
-
-def _signature(path):
-    """Return a value that differs when a file was written to or replaced: the time of its last change of status cannot
-    be set.
-    """
-    try:
-        found = os.stat(path)
-    except OSError as exc:
-        raise TreeError("it is not a readable tar archive: %s" % exc) from exc
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
-def refusals(tree, node, described):
-    """Return why a tree does not fit a node, in sentences; an empty list when it fits. Pure.
-
-    ``node``: name, version, kernels, arch, compilers by kernel, conf (of the source on the node, or None), secure_boot
-    facts. ``described``: what modinfo says of the main module of each (kernel, arch).
-    """
-    found = []
-    if (tree["name"], tree["version"]) != (node["name"], node["version"]):
-        found.append(
-            "it is %s/%s, and %s/%s is wanted" % (tree["name"], tree["version"], node["name"], node["version"])
-        )
-    if node["conf"] is not None and tree["conf"].strip() != node["conf"].strip():
-        found.append("its dkms.conf is not the one of the source on this node")
-    for (kernel, arch), item in sorted(tree["kernels"].items()):
-        found += kernel_refusals(kernel, arch, item, node, described.get((kernel, arch)))
-    return found
-
-
-def kernel_refusals(kernel, arch, item, node, module):
-    if kernel not in node["kernels"]:
-        yield "it is for kernel %s, and the kernels wanted on this node are %s" % (
-            kernel,
-            ", ".join(node["kernels"]) or "none",
-        )
-        return
-    if arch != node["arch"]:
-        yield "it is for architecture %s, and this node is %s" % (arch, node["arch"])
-    compiler = node["compilers"].get(kernel)
-    if not compiler or not item["compiler"]:
-        yield "the compiler of kernel %s is not known (%s in the tree, %s on this node)" % (
-            kernel,
-            item["compiler"] or "none",
-            compiler or "none",
-        )
-    elif compiler != item["compiler"]:
-        yield "it was made for a kernel %s of compiler %s, and here that kernel is of %s" % (
-            kernel,
-            item["compiler"],
-            compiler,
-        )
-    if module is None:
-        yield "it has no main NVIDIA kernel module for kernel %s" % kernel
-        return
-    if module["error"] or not module["version"] or not module["vermagic"]:
-        yield "its module for kernel %s cannot be read: %s" % (
-            kernel,
-            module["error"] or "modinfo names no version or no vermagic",
-        )
-        return
-    if module["version"] != node["version"]:
-        yield "its module for kernel %s is of version %s" % (kernel, module["version"])
-    if not modules.made_for(kernel, module["vermagic"]):
-        yield "its module for kernel %s has the vermagic '%s'" % (kernel, module["vermagic"])
-    yield from signature_refusals(kernel, module, node["secure_boot"])
-
-
-def signature_refusals(kernel, module, state):
-    if state["state"] == "disabled":
-        return
-    if state["state"] != "enabled":
-        yield (
-            "whether Secure Boot is on is not known, so the signature of its module for kernel %s cannot be judged"
-            % kernel
-        )
-    elif not module["signer"]:
-        yield "Secure Boot is on and its module for kernel %s is not signed" % kernel
-    elif module["signer"] not in (state["keys"] or []):
-        yield "Secure Boot is on and the signer of its module for kernel %s, '%s', is not among this node's keys" % (
-            kernel,
-            module["signer"],
-        )
 
 
 def merge(copies, target):
@@ -521,10 +225,3 @@ def fingerprint(paths):
         except (tarfile.TarError, OSError, EOFError) as exc:
             raise TreeError("it is not a readable tar archive: %s" % exc) from exc
     return found
-
-
-def staging_path(name, version):
-    """Return where the maintainer script of a distribution's DKMS package looks for a prebuilt tree before it
-    compiles.
-    """
-    return "/usr/share/%s-dkms/%s-%s.dkms.tar.gz" % (name, name, version)

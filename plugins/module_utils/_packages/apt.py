@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 
-from .._dkms.trees import sha256_of
+from .._dkms.digests import sha256_of
 from .._node.files import write_atomically
 from .._node.versions import compare
 from .deb_store import Store

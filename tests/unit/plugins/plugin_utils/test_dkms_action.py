@@ -20,7 +20,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing, trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, listing
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive
 
@@ -136,11 +136,11 @@ def test_what_the_node_asks_for_is_brought_and_stays_there(store):
         and "needs_archives" not in result
     )
     assert [name for name, dummy in calls] == ["dkms_module", "file", "copy", "copy", "dkms_module"]
-    assert (calls[1][1]["path"], calls[1][1]["mode"]) == (trees.STORE, "0755")
+    assert (calls[1][1]["path"], calls[1][1]["mode"]) == (archive_store.STORE, "0755")
     assert [call[1]["src"] for call in calls[2:4]] == [str(store / TWO), str(store / TWO) + ".sha256"], (
         "the digest comes last"
     )
-    assert {call[1]["dest"] for call in calls[2:4]} == {trees.STORE + "/"}
+    assert {call[1]["dest"] for call in calls[2:4]} == {archive_store.STORE + "/"}
     assert calls[4][1] == {"version": VERSION, "remove_stale": True, "archives_offered": [ONE, TWO], "asked": True}
 
 

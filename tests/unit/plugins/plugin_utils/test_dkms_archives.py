@@ -19,7 +19,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_archives
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing, trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests, listing
 
 pytestmark = pytest.mark.cores
 
@@ -43,7 +43,7 @@ def there(tmp_path):
 def put(directory, name, content=b"x", source=None):
     directory.mkdir(parents=True, exist_ok=True)
     (directory / name).write_bytes(content)
-    trees.write_sha256(str(directory / name), hashlib.sha256(content).hexdigest(), source)
+    digests.write_sha256(str(directory / name), hashlib.sha256(content).hexdigest(), source)
 
 
 def kept(directory):

@@ -12,7 +12,14 @@ import tarfile
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import (
+    archive_store,
+    digests,
+    errors,
+    fit,
+    trees,
+    workplace,
+)
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import (
     CONF,
     FakeNode,
@@ -73,7 +80,7 @@ def member(name, kind=tarfile.REGTYPE, target=""):
 )
 def test_members_that_are_refused(tmp_path, extra, words):
     path = make_archive(str(tmp_path / "a.tar.gz"), content(), [extra])
-    with pytest.raises(trees.TreeError, match=words):
+    with pytest.raises(errors.TreeError, match=words):
         trees.inspect(path)
 
 
@@ -91,7 +98,7 @@ def test_archives_that_do_not_agree_with_themselves(tmp_path, change, words):
     path = make_archive(
         str(tmp_path / "a.tar.gz"), dict((name, data) for name, data in files.items() if data is not None)
     )
-    with pytest.raises(trees.TreeError, match=words):
+    with pytest.raises(errors.TreeError, match=words):
         trees.inspect(path)
 
 
@@ -100,15 +107,15 @@ def test_no_modules_no_archive_and_no_tar(tmp_path):
         str(tmp_path / "a.tar.gz"),
         dict((name, data) for name, data in content().items() if name.startswith(trees.INFO)),
     )
-    with pytest.raises(trees.TreeError, match="no built modules"):
+    with pytest.raises(errors.TreeError, match="no built modules"):
         trees.inspect(path)
     for data in (b"nonsense", b""):
         (tmp_path / "b.tar.gz").write_bytes(data)
-        with pytest.raises(trees.TreeError, match="not a readable tar"):
+        with pytest.raises(errors.TreeError, match="not a readable tar"):
             trees.inspect(str(tmp_path / "b.tar.gz"))
     whole = (tmp_path / "a.tar.gz").read_bytes()
     (tmp_path / "c.tar.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(trees.TreeError):
+    with pytest.raises(errors.TreeError):
         trees.inspect(str(tmp_path / "c.tar.gz"))
 
 
@@ -121,7 +128,7 @@ def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tm
     take = tmp_path / "take"
     take.mkdir()
     tree = trees.inspect(path, str(take))
-    assert tree["sha256"] == trees.sha256_of(path), "what follows the archive counts"
+    assert tree["sha256"] == digests.sha256_of(path), "what follows the archive counts"
     found = dict((str(item.relative_to(take)), item) for item in take.glob("**/*") if item.is_file())
     base = "%s/%s/" % (KERNEL, ARCH)
     assert sorted(found) == [
@@ -158,7 +165,7 @@ def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tm
 def test_members_that_are_where_others_are(tmp_path, extra):
     path = make_archive(str(tmp_path / "a.tar.gz"), content(), extra)
     (tmp_path / "take").mkdir()
-    with pytest.raises(trees.TreeError, match="is where another one is"):
+    with pytest.raises(errors.TreeError, match="is where another one is"):
         trees.inspect(path, str(tmp_path / "take"))
 
 
@@ -173,7 +180,7 @@ def test_members_that_are_where_others_are(tmp_path, extra):
 def test_what_cannot_be_of_a_dkms_tree(tmp_path, name, size, words):
     path = make_archive(str(tmp_path / "a.tar.gz"), dict(content(), **{name: "x" * size}))
     for take in (None, str(tmp_path / "take")):
-        with pytest.raises(trees.TreeError, match=words):
+        with pytest.raises(errors.TreeError, match=words):
             trees.inspect(path, take)
 
 
@@ -185,18 +192,18 @@ def test_a_disk_that_is_full_is_not_held_against_the_archive(archive, tmp_path, 
     with pytest.raises(OSError, match="No space left"):
         trees.inspect(archive, str(tmp_path / "take"))
     for unreadable in (str(tmp_path), "/proc/self/mem"):
-        with pytest.raises(trees.TreeError, match="not a readable tar"):
+        with pytest.raises(errors.TreeError, match="not a readable tar"):
             trees.inspect(unreadable)
 
 
 def test_a_workplace_is_beside_the_trees_and_gone_afterwards(tmp_path):
-    with trees.Workplace(str(tmp_path)) as place:
+    with workplace.Workplace(str(tmp_path)) as place:
         assert list(tmp_path.iterdir()) == [], "it is made when it is needed"
         elsewhere = place.directory("a")
     assert not os.path.exists(os.path.dirname(elsewhere))
-    left = tmp_path / "var/lib/dkms" / trees.WORKPLACE / "of a killed run"
+    left = tmp_path / "var/lib/dkms" / workplace.WORKPLACE / "of a killed run"
     left.mkdir(parents=True)
-    with trees.Workplace(str(tmp_path)) as place:
+    with workplace.Workplace(str(tmp_path)) as place:
         found = [place.directory(name) for name in ("a", "b")]
         assert [os.path.dirname(path) for path in found] == [str(left.parent)] * 2 and not left.exists()
         assert left.parent.name.startswith(".") and left.parent.stat().st_mode & 0o777 == 0o700
@@ -204,35 +211,37 @@ def test_a_workplace_is_beside_the_trees_and_gone_afterwards(tmp_path):
 
 
 def test_a_promised_digest_is_one_that_is_there_with_its_archive(archive):
-    assert trees.promised(archive) is None
-    trees.write_sha256(archive, "0" * 64)
-    assert trees.promised(archive) == "0" * 64 and trees.whole(archive) is None
+    assert digests.promised(archive) is None
+    digests.write_sha256(archive, "0" * 64)
+    assert digests.promised(archive) == "0" * 64 and digests.whole(archive) is None
     os.unlink(archive)
-    assert trees.promised(archive) is None
+    assert digests.promised(archive) is None
 
 
 def test_source_is_read_once_for_as_long_as_it_is_the_same(tmp_path, monkeypatch):
-    base, read, real = tmp_path / "usr/src/nvidia-current-1.2", [], trees.sha256_of
+    base, read, real = tmp_path / "usr/src/nvidia-current-1.2", [], digests.sha256_of
     base.mkdir(parents=True)
     (base / "a.c").write_text("x")
-    monkeypatch.setattr(trees, "sha256_of", lambda path: read.append(path) or real(path))
-    seen = [trees.source_digest(str(tmp_path), "nvidia-current", "1.2") for dummy in range(2)]
+    monkeypatch.setattr(digests, "sha256_of", lambda path: read.append(path) or real(path))
+    seen = [digests.source_digest(str(tmp_path), "nvidia-current", "1.2") for dummy in range(2)]
     assert seen[0] == seen[1] and len(read) == 1
     (base / "a.c").write_text("y")
-    assert trees.source_digest(str(tmp_path), "nvidia-current", "1.2") != seen[0] and len(read) == 2
+    assert digests.source_digest(str(tmp_path), "nvidia-current", "1.2") != seen[0] and len(read) == 2
 
 
 def test_too_much_in_an_archive(archive, monkeypatch):
     monkeypatch.setattr(trees, "MAX_MEMBERS", 3)
-    with pytest.raises(trees.TreeError, match="more than a DKMS tree"):
+    with pytest.raises(errors.TreeError, match="more than a DKMS tree"):
         trees.inspect(archive)
 
 
 def test_copies_are_private_and_gone_afterwards(archive):
-    trees.write_sha256(archive, trees.sha256_of(archive))
-    with trees.private_copies([archive]) as copies:
+    digests.write_sha256(archive, digests.sha256_of(archive))
+    with workplace.private_copies([archive]) as copies:
         directory = os.path.dirname(copies[0]["copy"])
-        assert os.stat(directory).st_mode & 0o777 == 0o700 and trees.sha256_of(copies[0]["copy"]) == copies[0]["sha256"]
+        assert (
+            os.stat(directory).st_mode & 0o777 == 0o700 and digests.sha256_of(copies[0]["copy"]) == copies[0]["sha256"]
+        )
     assert not os.path.exists(directory)
 
 
@@ -249,14 +258,14 @@ def test_digests_that_are_wrong(archive, digest, words):
     if digest is not None:
         with open(archive + ".sha256", "w", encoding="ascii") as handle:
             handle.write(digest)
-    with pytest.raises(trees.TreeError, match=words):
-        with trees.private_copies([archive]):
+    with pytest.raises(errors.TreeError, match=words):
+        with workplace.private_copies([archive]):
             raise AssertionError("it was let through")
 
 
 def test_an_archive_that_is_not_there(tmp_path):
-    with pytest.raises(trees.TreeError, match="cannot be"):
-        with trees.private_copies([str(tmp_path / "none.tar.gz")]):
+    with pytest.raises(errors.TreeError, match="cannot be"):
+        with workplace.private_copies([str(tmp_path / "none.tar.gz")]):
             raise AssertionError("it was let through")
 
 
@@ -274,23 +283,23 @@ def test_the_module_in_an_archive_is_asked(archive, tmp_path):
 def test_no_module_of_an_archive_with_another_digest_is_looked_into(archive, tmp_path):
     runner = FakeNode(tmp_path / "node")
     with pytest.raises(
-        trees.TreeError, match="its sha256 is %s, and %s was wanted" % (trees.sha256_of(archive), "0" * 64)
+        errors.TreeError, match="its sha256 is %s, and %s was wanted" % (digests.sha256_of(archive), "0" * 64)
     ):
         trees.examine(archive, runner, "0" * 64)
     assert runner.calls == []
-    assert trees.examine(archive, runner, trees.sha256_of(archive))[0]["version"] == V
+    assert trees.examine(archive, runner, digests.sha256_of(archive))[0]["version"] == V
 
 
 def test_an_archive_that_became_another_is_asked_again(archive, tmp_path):
     runner = FakeNode(tmp_path / "node")
     trees.examine(archive, runner)
-    trees.write_sha256(archive, trees.sha256_of(archive))
-    assert trees.whole(archive)
+    digests.write_sha256(archive, digests.sha256_of(archive))
+    assert digests.whole(archive)
     times = os.stat(archive)
     make_archive(archive, dict(content(), **{trees.INFO + "/PACKAGE_NAME": ""}))
     os.utime(archive, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert trees.whole(archive) is None
-    with pytest.raises(trees.TreeError, match="has no dkms_binaries_only"):
+    assert digests.whole(archive) is None
+    with pytest.raises(errors.TreeError, match="has no dkms_binaries_only"):
         trees.examine(archive, runner)
 
 
@@ -314,8 +323,8 @@ ENABLED = {"state": "enabled", "keys": ["key"]}
 
 
 def test_an_archive_that_fits():
-    assert trees.refusals(TREE, NODE, {(KERNEL, ARCH): MODULE}) == []
-    assert trees.refusals(TREE, dict(NODE, conf=CONF % V, secure_boot=ENABLED), {(KERNEL, ARCH): MODULE}) == []
+    assert fit.refusals(TREE, NODE, {(KERNEL, ARCH): MODULE}) == []
+    assert fit.refusals(TREE, dict(NODE, conf=CONF % V, secure_boot=ENABLED), {(KERNEL, ARCH): MODULE}) == []
 
 
 @pytest.mark.parametrize(
@@ -347,7 +356,7 @@ def test_archives_that_do_not_fit(node, tree, module, words):
     changed = copy.deepcopy(TREE)
     changed["kernels"][(KERNEL, ARCH)].update(tree)
     described = {} if module is None else {(KERNEL, ARCH): dict(MODULE, **module)}
-    why = trees.refusals(changed, dict(NODE, **node), described)
+    why = fit.refusals(changed, dict(NODE, **node), described)
     assert len(why) == 1 and words in why[0]
 
 
@@ -363,14 +372,14 @@ def test_several_archives_in_one(tmp_path):
 
 def test_where_the_package_looks():
     assert (
-        trees.staging_path("nvidia-current", V)
+        archive_store.staging_path("nvidia-current", V)
         == "/usr/share/nvidia-current-dkms/nvidia-current-535.261.03.dkms.tar.gz"
     )
 
 
 def test_the_source_of_an_archive_is_noted_beside_it_and_sha256sum_does_not_mind(archive):
-    trees.write_sha256(archive, trees.sha256_of(archive), "ab" * 32)
-    assert trees.source_of(archive) == "ab" * 32 and trees.expected_sha256(archive) == trees.sha256_of(archive)
+    digests.write_sha256(archive, digests.sha256_of(archive), "ab" * 32)
+    assert digests.source_of(archive) == "ab" * 32 and digests.expected_sha256(archive) == digests.sha256_of(archive)
     done = subprocess.run(
         ["sha256sum", "--check", "--strict", archive + ".sha256"],
         cwd=os.path.dirname(archive),
@@ -379,30 +388,34 @@ def test_the_source_of_an_archive_is_noted_beside_it_and_sha256sum_does_not_mind
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    with trees.private_copies([archive]) as copies:
+    with workplace.private_copies([archive]) as copies:
         assert copies[0]["source"] == "ab" * 32
-    trees.write_sha256(archive, trees.sha256_of(archive))
-    assert trees.source_of(archive) is None and trees.source_of(archive + ".absent") is None
+    digests.write_sha256(archive, digests.sha256_of(archive))
+    assert digests.source_of(archive) is None and digests.source_of(archive + ".absent") is None
 
 
 def test_a_digest_of_source_sees_names_contents_and_links(tmp_path):
     base = tmp_path / "usr/src/nvidia-current-1.2"
-    assert trees.source_digest(str(tmp_path), "nvidia-current", "1.2") is None
+    assert digests.source_digest(str(tmp_path), "nvidia-current", "1.2") is None
     (base / "nvidia").mkdir(parents=True)
     (base / "nvidia/a.c").write_text("x")
-    seen = [trees.source_digest(str(tmp_path), "nvidia-current", "1.2")]
+    seen = [digests.source_digest(str(tmp_path), "nvidia-current", "1.2")]
     (base / "nvidia/a.c").rename(base / "nvidia/b.c")
-    seen.append(trees.source_digest(str(tmp_path), "nvidia-current", "1.2"))
+    seen.append(digests.source_digest(str(tmp_path), "nvidia-current", "1.2"))
     (base / "nvidia/b.c").write_text("y")
-    seen.append(trees.source_digest(str(tmp_path), "nvidia-current", "1.2"))
+    seen.append(digests.source_digest(str(tmp_path), "nvidia-current", "1.2"))
     (base / "link").symlink_to("nvidia/b.c")
-    seen.append(trees.source_digest(str(tmp_path), "nvidia-current", "1.2"))
-    assert len(set(seen)) == 4 and trees.source_digest(str(tmp_path), "nvidia-current", "1.2") == seen[-1]
+    seen.append(digests.source_digest(str(tmp_path), "nvidia-current", "1.2"))
+    assert len(set(seen)) == 4 and digests.source_digest(str(tmp_path), "nvidia-current", "1.2") == seen[-1]
 
 
 def test_what_is_not_known_of_a_source_is_not_held_against_an_archive():
-    assert trees.other_source("a", "b")
-    assert not trees.other_source("a", "a") and not trees.other_source(None, "b") and not trees.other_source("a", None)
+    assert digests.other_source("a", "b")
+    assert (
+        not digests.other_source("a", "a")
+        and not digests.other_source(None, "b")
+        and not digests.other_source("a", None)
+    )
 
 
 @pytest.mark.parametrize(

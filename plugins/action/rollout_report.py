@@ -50,7 +50,11 @@ class ActionModule(RolloutAction):
             doc, part = self.end(ledger, arguments)
             story = None
         else:
-            doc, story = publish.gathered(ledger, display.warning, over or not self.running(ledger))
+            over = over or not self.running(ledger)
+            doc, story = publish.gathered(ledger, display.warning, over)
+            # The report may have been written by other controllers only: the table below names the one of this one.
+            if not self.check and not os.path.exists(ledger.path(publish.NAMES["html"])):
+                publish.refresh(ledger, True, complain=display.warning, ended=over)
         if doc is None:
             return self.without(ledger, arguments)
         several = members.shared(ledger.owner())

@@ -50,11 +50,7 @@ class ActionModule(RolloutAction):
             doc, part = self.end(ledger, arguments)
             story = None
         else:
-            over = over or not self.running(ledger)
-            doc, story = publish.gathered(ledger, display.warning, over)
-            # The report may have been written by other controllers only: the table below names the one of this one.
-            if not self.check and not os.path.exists(ledger.path(publish.NAMES["html"])):
-                publish.refresh(ledger, True, complain=display.warning, ended=over)
+            doc, story = self.current(ledger, over or not self.running(ledger))
         if doc is None:
             return self.without(ledger, arguments)
         several = members.shared(ledger.owner())
@@ -77,6 +73,15 @@ class ActionModule(RolloutAction):
         if arguments["fail_unless_complete"] and doc["verdict"] != "complete":
             result.update(failed=True, msg=self.verdict(ledger, doc))
         return result
+
+    def current(self, ledger, over):
+        """Return the report as it is now, and its timeline.
+
+        It may have been written by other controllers only: the table names the one of this controller.
+        """
+        if not self.check and not os.path.exists(ledger.path(publish.NAMES["html"])):
+            publish.refresh(ledger, True, complain=display.warning, ended=over)
+        return publish.gathered(ledger, display.warning, over)
 
     @staticmethod
     def verdict(ledger, doc):

@@ -234,7 +234,7 @@ class Rollout:
                 1
                 for line in log.splitlines()
                 if line.split()[2:4] == ["status", "installed"]
-                and line.split()[4].startswith("nvidia-driver:")
+                and line.split()[4].startswith("nvidia-kernel-dkms:")
                 and line.split()[5].startswith(demo.NEW)
             )
             if times != 1:

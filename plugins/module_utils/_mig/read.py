@@ -60,23 +60,23 @@ def read_profiles(reader, handle, gpu, enabled):
         if answer["rc"] in NOT_ONE:
             continue
         profile = _must(answer, "nvmlDeviceGetGpuInstanceProfileInfo(%d)" % (number,))
-        profile["name"] = profile["name"] or _name(profile, gpu)
+        profile["name"] = profile["name"] or _name(number, profile, gpu)
         profile["placements"] = _placements(reader, handle, profile["id"]) if enabled else None
         found.append(profile)
     return sorted(found, key=lambda profile: (-profile["slices"], profile["count"], profile["id"]))
 
 
 def _profile(reader, handle, number):
-    """One profile, with its name where the driver tells it (from 520 on)."""
+    """One profile, with its name where the driver tells it (from 520 on).
 
-    def ask(kind, code):
-        def read():
-            content = kind()
-            content.version = structures.version(kind, code)
-            reader.raw("nvmlDeviceGetGpuInstanceProfileInfoV", handle, ctypes.c_uint(number), ctypes.byref(content))
-            return _described(content, content.name.decode("ascii"))
+    nvml.h has a third version of the structure. Driver 580 answers it without a name, so it is not asked for.
+    """
 
-        return lambda: reader.guard("nvmlDeviceGetGpuInstanceProfileInfoV(%d)" % (number,), read)
+    def named():
+        content = structures.ProfileInfoV2()
+        content.version = structures.version(structures.ProfileInfoV2, structures.PROFILE_V2)
+        reader.raw("nvmlDeviceGetGpuInstanceProfileInfoV", handle, ctypes.c_uint(number), ctypes.byref(content))
+        return _described(content, content.name.decode("ascii"))
 
     def nameless():
         content = structures.ProfileInfo()
@@ -84,8 +84,7 @@ def _profile(reader, handle, number):
         return _described(content, "")
 
     return reader.first(
-        ask(structures.ProfileInfoV3, structures.PROFILE_V3),
-        ask(structures.ProfileInfoV2, structures.PROFILE_V2),
+        lambda: reader.guard("nvmlDeviceGetGpuInstanceProfileInfoV(%d)" % (number,), named),
         lambda: reader.guard("nvmlDeviceGetGpuInstanceProfileInfo(%d)" % (number,), nameless),
     )
 
@@ -103,14 +102,18 @@ def _described(content, name):
     }
 
 
-def _name(profile, gpu):
+def _name(number, profile, gpu):
     """The name that a driver without names gives the devices: the share of the memory in eighths, in GB, as nvidia-smi
-    rounds it.
+    rounds it, and what sets the profile NUMBER of nvml.h apart from another of the same size.
     """
     total = gpu["memory_total_bytes"]["value"] if gpu.get("memory_total_bytes", {}).get("rc") == codes.SUCCESS else 0
     whole_gb = -(-total // (1 << 30))
     eighths = -(-(profile["memory_mib"] << 20) * 8 // total) if total else 0
-    return "%dg.%dgb" % (profile["slices"], round(whole_gb * min(eighths, 8) / 8.0))
+    return "%dg.%dgb%s" % (
+        profile["slices"],
+        round(whole_gb * min(eighths, 8) / 8.0),
+        structures.ATTRIBUTES.get(number, ""),
+    )
 
 
 def _placements(reader, handle, profile):

@@ -10,10 +10,22 @@ import ctypes
 
 # nvml.h: the version of a structure is its size, with the number above it.
 PROFILE_V2 = 0x2000000
-PROFILE_V3 = 0x3000000
 # Numbers of GPU instance profiles that nvmlDeviceGetGpuInstanceProfileInfo takes: 18 in driver 580, room for later
 # ones. Others answer NOT_SUPPORTED or INVALID_ARGUMENT.
 PROFILE_NUMBERS = 32
+# What the names of some of these numbers (NVML_GPU_INSTANCE_PROFILE_*) end with: with all media engines, with graphics,
+# without media engines.
+ATTRIBUTES = {
+    7: "+me",
+    8: "+me",
+    10: "+gfx",
+    11: "+gfx",
+    12: "+gfx",
+    13: "-me",
+    14: "-me",
+    15: "+me.all",
+    16: "+me.all",
+}
 # NVML_COMPUTE_INSTANCE_PROFILE_*: likewise.
 COMPUTE_PROFILE_NUMBERS = 16
 # NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, the only one.
@@ -55,16 +67,6 @@ class ProfileInfoV2(ctypes.Structure):
     """nvmlGpuInstanceProfileInfo_v2_t"""
 
     _fields_ = [("version", ctypes.c_uint)] + list(ProfileInfo._fields_) + [("name", ctypes.c_char * NAME_BYTES)]
-
-
-class ProfileInfoV3(ctypes.Structure):
-    """nvmlGpuInstanceProfileInfo_v3_t"""
-
-    _fields_ = (
-        [("version", ctypes.c_uint)]
-        + [field for field in ProfileInfo._fields_ if field[0] != "isP2pSupported"]
-        + [("name", ctypes.c_char * NAME_BYTES), ("capabilities", ctypes.c_uint)]
-    )
 
 
 class Placement(ctypes.Structure):

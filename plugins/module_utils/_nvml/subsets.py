@@ -16,6 +16,7 @@ Subset = collections.namedtuple("Subset", ["name", "keys", "read"])
 TABLE = (
     Subset("min", identity.MIN_KEYS, identity.read_min),
     Subset("identity", identity.IDENTITY_KEYS, identity.read_identity),
+    Subset("inforom", identity.INFOROM_KEYS, identity.read_inforom),
     Subset("memory", memory.MEMORY_KEYS, memory.read_memory),
     Subset("ecc", memory.ECC_KEYS, memory.read_ecc),
     Subset("repair", memory.REPAIR_KEYS, memory.read_repair),

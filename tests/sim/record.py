@@ -18,8 +18,11 @@ import re
 import sys
 import time
 
-# Field ids of nvmlDeviceGetFieldValues, by number: names move between releases of the binding, numbers do not.
-FIELD_IDS = [29, 30, 31, 82, 94, 142, 143, 144, 145, 161, 162, 163, 193, 194, 195, 196, 230]
+# Field ids of nvmlDeviceGetFieldValues, by number: names move between releases of the binding, numbers do not. nvml.h
+# of driver 590 ends below 300.
+FIELD_IDS = range(1, 300)
+# The kinds of GPU instances that nvml.h numbers (NVML_GPU_INSTANCE_PROFILE_*).
+INSTANCE_PROFILES = range(18)
 
 # Getters that need more than a handle: name -> argument tuples to record.
 WITH_ARGUMENTS = {
@@ -35,6 +38,14 @@ WITH_ARGUMENTS = {
     "nvmlDeviceGetNvLinkState": [(link,) for link in range(18)],
     "nvmlDeviceGetNvLinkVersion": [(0,)],
     "nvmlDeviceGetNvLinkErrorCounter": [(0, counter) for counter in range(5)],
+    "nvmlDeviceGetNvLinkCapability": [(0, capability) for capability in range(6)],
+    "nvmlDeviceGetNvLinkRemotePciInfo": [(link,) for link in range(18)],
+    "nvmlDeviceGetNvLinkRemoteDeviceType": [(link,) for link in range(18)],
+    "nvmlDeviceGetMaxCustomerBoostClock": [(0,), (1,), (2,), (3,)],
+    "nvmlDeviceGetAPIRestriction": [(0,), (1,)],
+    "nvmlDeviceGetFanSpeed_v2": [(0,)],
+    "nvmlDeviceGetPcieThroughput": [(0,), (1,)],
+    "nvmlDeviceGetGpuInstanceProfileInfo": [(profile,) for profile in INSTANCE_PROFILES],
     "nvmlDeviceGetInforomVersion": [(0,), (1,), (2,)],
     "nvmlDeviceGetViolationStatus": [(policy,) for policy in range(8)],
 }
@@ -72,10 +83,19 @@ def plain(value):
 
 
 def ask(nvml, name, *args):
+    """One call of the binding by its name, which this binding may not have."""
+
+    def call(*arguments):
+        return getattr(nvml, name)(*arguments)
+
+    return answered(nvml, call, *args)
+
+
+def answered(nvml, function, *args):
     """One call: value and NVML return code, and how long it took."""
     started = time.perf_counter()
     try:
-        answer = {"rc": 0, "value": plain(getattr(nvml, name)(*args))}
+        answer = {"rc": 0, "value": plain(function(*args))}
     except nvml.NVMLError as error:
         answer = {"rc": error.value, "error": str(error)}
     # the binding raises TypeError, UnicodeDecodeError and its own families; record which
@@ -98,6 +118,41 @@ def takes_only_a_handle(function):
     return len(required) == 1 and required[0].name in ("handle", "device")
 
 
+def placements(nvml, handle, number):
+    """Where instances of profile NUMBER can start, as [start, size] each."""
+    count = ctypes.c_uint(0)
+    nvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, number, None, ctypes.byref(count))
+    places = (nvml.c_nvmlGpuInstancePlacement_t * count.value)()
+    nvml.nvmlDeviceGetGpuInstancePossiblePlacements(handle, number, places, ctypes.byref(count))
+    return [[places[index].start, places[index].size] for index in range(count.value)]
+
+
+def record_mig(nvml, handle, profiles):
+    """What the numbers of the PROFILES (the recorded answers to their indices) lead to: a list of calls by name."""
+    numbers = [answer["value"]["id"] for answer in profiles if answer["rc"] == 0]
+    return {
+        "nvmlDeviceGetGpuInstanceProfileInfoById": [
+            {"args": [number], **ask(nvml, "nvmlDeviceGetGpuInstanceProfileInfoById", handle, number)}
+            for number in numbers
+        ],
+        "nvmlDeviceGetGpuInstanceRemainingCapacity": [
+            {"args": [number], **ask(nvml, "nvmlDeviceGetGpuInstanceRemainingCapacity", handle, number)}
+            for number in numbers
+        ],
+        "nvmlDeviceGetGpuInstancePossiblePlacements": [
+            {"args": [number], **answered(nvml, placements, nvml, handle, number)} for number in numbers
+        ],
+    }
+
+
+def record_clocks(nvml, handle, memory):
+    """The graphics clocks of each memory clock in MEMORY, the recorded answer of those that are supported."""
+    return [
+        {"args": [mhz], **ask(nvml, "nvmlDeviceGetSupportedGraphicsClocks", handle, mhz)}
+        for mhz in memory.get("value") or []
+    ]
+
+
 def record_device(nvml, handle):
     calls = {}
     for name in sorted(dir(nvml)):
@@ -108,6 +163,10 @@ def record_device(nvml, handle):
             calls[name] = [{"args": list(args), **ask(nvml, name, handle, *args)} for args in WITH_ARGUMENTS[name]]
         elif callable(function) and takes_only_a_handle(function):
             calls[name] = ask(nvml, name, handle)
+    calls.update(record_mig(nvml, handle, calls["nvmlDeviceGetGpuInstanceProfileInfo"]))
+    calls["nvmlDeviceGetSupportedGraphicsClocks"] = record_clocks(
+        nvml, handle, calls["nvmlDeviceGetSupportedMemoryClocks"]
+    )
     calls["nvmlDeviceGetMemoryInfo_v2"] = ask(nvml, "nvmlDeviceGetMemoryInfo", handle, nvml.nvmlMemory_v2)
     fields = {}
     for field in FIELD_IDS:

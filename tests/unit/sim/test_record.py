@@ -67,6 +67,23 @@ def test_values_and_codes_are_kept(node, tmp_path):
     assert document["devices"][0]["fields"]["230"]["rc"] == 3
 
 
+def test_mig_profiles_and_clocks_are_asked_for_by_what_was_answered_before(node, tmp_path):
+    record(node, tmp_path / "out.json")
+    device = json.loads((tmp_path / "out.json").read_text())["devices"][0]
+    calls = device["calls"]
+    profiles = [one for one in calls["nvmlDeviceGetGpuInstanceProfileInfo"] if one["rc"] == 0]
+    numbers = [one["value"]["id"] for one in profiles]
+    assert 19 in numbers and len(calls["nvmlDeviceGetGpuInstanceProfileInfo"]) > len(numbers)
+    for name in ("ProfileInfoById", "RemainingCapacity", "PossiblePlacements"):
+        assert [one["args"] for one in calls["nvmlDeviceGetGpuInstance" + name]] == [[number] for number in numbers]
+    clocks = calls["nvmlDeviceGetSupportedMemoryClocks"]["value"]
+    assert clocks and [one["args"] for one in calls["nvmlDeviceGetSupportedGraphicsClocks"]] == [
+        [mhz] for mhz in clocks
+    ]
+    assert all(one["rc"] == 0 and one["value"] for one in calls["nvmlDeviceGetSupportedGraphicsClocks"])
+    assert sorted(map(int, device["fields"])) == list(range(1, 300))
+
+
 def test_identities_are_masked(node, tmp_path):
     own = node.ask(
         '[[text(n.nvmlDeviceGetUUID, handle(gpu)), text(n.nvmlDeviceGetSerial, handle(gpu))] for gpu in (0, 1)]'

@@ -23,7 +23,8 @@ description:
     RV(reset_required) is true and the instances are made by the next run, after the reset.
   - Instances do not survive a reset, a reload of the driver or a reboot. The role P(gpufleet.lifecycle.nvidia_mig#role)
     makes them at each boot.
-  - It has run on the project's simulator so far and on no real GPU.
+  - On real GPUs it has read and, in check mode, decided (H100 and H200, driver 580.159.04, MIG off). Layouts were made
+    on the project's simulator alone.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._node_lock
@@ -31,8 +32,8 @@ attributes:
   check_mode:
     support: full
     details:
-      - While MIG is off, the driver tells no placements; they are derived from the sizes of the profiles, and looked at
-        again when MIG is on.
+      - Where MIG is off and the driver tells no placements, they are derived from the sizes of the profiles, and looked
+        at again when MIG is on.
   diff_mode:
     support: full
     details:

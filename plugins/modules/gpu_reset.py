@@ -27,7 +27,7 @@ description:
     0), which also the daemon C(nvidia-persistenced) obeys, and on again afterwards, also after a reset that failed or
     was refused in between. A run that was killed in between leaves a note in C(/var/lib/gpufleet/reset.json), which the
     next run tells in RV(interrupted), and turns the mode on again.
-  - It has run on the project's simulator so far and on no real GPU.
+  - It has reset GPUs of the project's simulator so far and no real one.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._node_lock

@@ -20,7 +20,8 @@ description:
   - NVML has no function that reads locked clocks. Their value is kept on the node in
     C(/var/lib/gpufleet/settings.json), set again by every run that wants it, and reported as V(unproven).
   - A GPU is never reset, and no service is started or stopped.
-  - It has run on the project's simulator so far and on no real GPU.
+  - On real GPUs it has read and, in check mode, decided (H100 and H200, driver 580.159.04). Settings were changed on
+    the project's simulator alone.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._node_lock

@@ -24,7 +24,8 @@ description:
   - Each GPU is tested in a child process of its own that is never waited for longer than its share of O(timeout_s).
     Variables such as E(CUDA_VISIBLE_DEVICES) have no effect, and a library that others than root can change is not
     loaded.
-  - It has run on the project's simulator so far and on no real GPU.
+  - It has run on one H100 and on one H200 with driver 580.159.04, both healthy. GPUs that fail were those of the
+    project's simulator, and so was the data path between GPUs.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
 attributes:

@@ -7,8 +7,8 @@
 Pure functions.
 
 A profile is a dictionary as read.py makes it: "id", "name", "slices", "count" (the most instances of it), "memory_mib",
-"engines" ({name: number}) and "placements" ([start, size] in memory slices; None while MIG is off, since the driver
-then tells none). NVIDIA's MIG user guide says what an instance takes: its memory slices from a start that the profile
+"engines" ({name: number}) and "placements" ([start, size] in memory slices; None where MIG is off and the driver tells
+none). NVIDIA's MIG user guide says what an instance takes: its memory slices from a start that the profile
 allows, and its share of the engines.
 """
 
@@ -38,8 +38,8 @@ class Fit(NamedTuple):
 
 
 def placements(profile: Profile, profiles: Sequence[Profile]) -> List[Tuple[int, int]]:
-    """Return where instances of PROFILE may start: as the driver reports it, or, while MIG is off, as computed from the
-    sizes of all PROFILES.
+    """Return where instances of PROFILE may start: as the driver reports it, or, where it does not while MIG is off, as
+    computed from the sizes of all PROFILES.
 
     An instance takes the share of the memory slices (8, or 4 on a board with four compute slices) that its memory has
     of the whole, rounded to a power of two; it starts at a multiple of that, and has to leave room for its compute

@@ -216,7 +216,7 @@ def _with_mode(gpu, layout, before, wanted, read, processes):
     if found is None:
         return Plan(gpu, REFUSED, before, wanted, (), (Problem("does_not_fit", _too_much(counts, read["profiles"])),))
     if not enabled:
-        # The instances follow when the mode is on: the driver tells placements only then.
+        # The instances follow when the mode is on: some drivers tell placements only then.
         return _unless_used(gpu, before, wanted, [{"gpu": uuid, "do": SET_MODE, "mode": 1}], read, None, processes)
     kept = [read["instances"][position] for position in found.keep]
     steps = _steps(uuid, read["instances"], kept, needed, found)

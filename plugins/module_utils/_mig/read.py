@@ -15,6 +15,7 @@ from .._nvml import codes, fields, running
 from . import structures
 
 KEY = "mig_layout"
+POSSIBLE_PLACEMENTS = "nvmlDeviceGetGpuInstancePossiblePlacements"
 # With these numbers NVML says that a profile is not one of this GPU.
 NOT_ONE = (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, codes.NOT_FOUND)
 
@@ -53,7 +54,9 @@ def _must(answer, where):
 
 
 def read_profiles(reader, handle, gpu, enabled):
-    """The profiles of the GPU, and while MIG is on where instances of each may start."""
+    """The profiles of the GPU, each with where its instances may start; None where the driver does not tell, which it
+    has to do only while MIG is on (driver 580 does so in any case).
+    """
     found = []
     for number in range(structures.PROFILE_NUMBERS):
         answer = _profile(reader, handle, number)
@@ -61,7 +64,8 @@ def read_profiles(reader, handle, gpu, enabled):
             continue
         profile = _must(answer, "nvmlDeviceGetGpuInstanceProfileInfo(%d)" % (number,))
         profile["name"] = profile["name"] or _name(number, profile, gpu)
-        profile["placements"] = _placements(reader, handle, profile["id"]) if enabled else None
+        places = _placements(reader, handle, profile["id"])
+        profile["placements"] = _must(places, POSSIBLE_PLACEMENTS) if enabled else places["value"] or None
         found.append(profile)
     return sorted(found, key=lambda profile: (-profile["slices"], profile["count"], profile["id"]))
 
@@ -124,11 +128,8 @@ def _placements(reader, handle, profile):
         reader.raw(symbol, handle, ctypes.c_uint(profile), table, ctypes.byref(count))
         return sorted([int(place.start), int(place.size)] for place in table[: count.value])
 
-    name = "nvmlDeviceGetGpuInstancePossiblePlacements"
-    answer = reader.first(
-        *[lambda symbol=symbol: reader.guard(symbol, lambda: read(symbol)) for symbol in (name + "_v2", name)]
-    )
-    return _must(answer, name)
+    symbols = (POSSIBLE_PLACEMENTS + "_v2", POSSIBLE_PLACEMENTS)
+    return reader.first(*[lambda symbol=symbol: reader.guard(symbol, lambda: read(symbol)) for symbol in symbols])
 
 
 def _instances(reader, handle, profiles):

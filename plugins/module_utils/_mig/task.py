@@ -299,8 +299,9 @@ def _result(rows, answers, before, check_mode, config_used):
             together(rows),
         )
     else:
-        result["msg"] = "MIG layout: %d GPUs %s, %d as wanted%s" % (
+        result["msg"] = "MIG layout: %d GPU%s %s, %d as wanted%s" % (
             len(shown),
+            "" if len(shown) == 1 else "s",
             "would change" if check_mode else "changed",
             len(rows) - len(shown) - len(pending),
             "; %d wait for a GPU reset" % (len(pending),) if pending else "",

@@ -323,5 +323,6 @@ def message(result):
     if result["action"] == decider.NONE:
         return "No GPU needs a reset. %s" % done
     names = ", ".join("%s%s" % (row["gpu"], " (joined by NVLink)" if row["added"] else "") for row in result["gpus"])
-    words = "%d GPUs would be reset" if result["gpus"][0]["status"] == proof.PLANNED else "%d GPUs were reset"
-    return "%s: %s" % (words % len(result["gpus"]), names)
+    one = len(result["gpus"]) == 1
+    words = "would be" if result["gpus"][0]["status"] == proof.PLANNED else ("was" if one else "were")
+    return "%d GPU%s %s reset: %s" % (len(result["gpus"]), "" if one else "s", words, names)

@@ -104,7 +104,7 @@ def steps(gpu, layout):
     return [tuple(part for key, part in sorted(step.items()) if key != "gpu") for step in found.steps]
 
 
-def test_the_mode_comes_first_and_instances_when_the_driver_tells_placements():
+def test_the_mode_comes_first_and_instances_when_it_is_on():
     assert steps(gpu_off(), on(d1g_5gb=7)) == [("set_mode", 1)]
 
 

@@ -9,7 +9,7 @@ import ctypes
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import names, read, structures
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import fit, names, read, structures
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import calls, codes
 
 pytestmark = pytest.mark.pythons
@@ -24,6 +24,16 @@ H100 = {
     4: (0, 7, 1, 132, 8, 7, 0, 7, 1, 81152, "7g.80gb"),
     7: (20, 1, 1, 16, 1, 1, 0, 1, 1, 9984, "1g.10gb+me"),
     9: (15, 1, 4, 26, 1, 1, 0, 1, 0, 20096, "1g.20gb"),
+}
+# Of the same GPU, by the id of the profile: starts and size.
+PLACEMENTS = {
+    19: (range(7), 1),
+    14: ((0, 2, 4), 2),
+    9: ((0, 4), 4),
+    5: ((0,), 4),
+    0: ((0,), 8),
+    20: (range(7), 1),
+    15: ((0, 2, 4, 6), 2),
 }
 TOTAL_BYTES = 81559 << 20
 # Up to this number the driver says that the GPU has no such profile, from it on that there is none.
@@ -41,13 +51,14 @@ class Binding:
 
     NVMLError = Refused
 
-    def __init__(self, versions):
-        self.versions = versions
+    def __init__(self, versions, placements=codes.SUCCESS):
+        self.versions, self.placements = versions, placements
 
     def _nvmlGetFunctionPointer(self, symbol):
         known = {
             "nvmlDeviceGetGpuInstanceProfileInfoV": self.versioned if self.versions else None,
             "nvmlDeviceGetGpuInstanceProfileInfo": self.plain,
+            "nvmlDeviceGetGpuInstancePossiblePlacements_v2": self.places,
         }
         if not known.get(symbol):
             raise Refused(codes.FUNCTION_NOT_FOUND)
@@ -82,9 +93,17 @@ class Binding:
             pointer._obj.version = 0
         return rc
 
+    def places(self, handle, profile, table, count):
+        if self.placements == codes.SUCCESS:
+            starts, size = PLACEMENTS[profile.value]
+            count._obj.value = len(starts)
+            for index, start in enumerate(starts if table else ()):
+                table[index].start, table[index].size = start, size
+        return self.placements
 
-def profiles(versions):
-    reader = calls.Reader(Binding(versions))
+
+def profiles(versions, placements=codes.SUCCESS):
+    reader = calls.Reader(Binding(versions, placements))
     gpu = {"memory_total_bytes": codes.value(TOTAL_BYTES)}
     return read.read_profiles(reader, ctypes.c_void_p(1), gpu, enabled=False)
 
@@ -100,4 +119,25 @@ def test_seven_and_the_one_with_media_engines_are_told_apart():
     plain, media = [names.resolve(names.parse(name), found) for name in ("1g.10gb", "1g.10gb+me")]
     assert (plain["id"], plain["count"], plain["engines"]["ofa"]) == (19, 7, 0)
     assert (media["id"], media["count"], media["engines"]["ofa"]) == (20, 1, 1)
-    assert (media["memory_mib"], media["multiprocessors"], media["placements"]) == (9984, 16, None)
+    assert (media["memory_mib"], media["multiprocessors"]) == (9984, 16)
+
+
+def test_placements_that_the_driver_tells_while_mig_is_off_are_used():
+    for profile in profiles((2, 3)):
+        starts, size = PLACEMENTS[profile["id"]]
+        assert profile["placements"] == [[start, size] for start in starts]
+
+
+def test_placements_derived_for_a_driver_that_does_not_tell_them_are_those_of_a_real_gpu():
+    found = profiles((2, 3), placements=codes.NOT_SUPPORTED)
+    for profile in found:
+        starts, size = PLACEMENTS[profile["id"]]
+        assert profile["placements"] is None
+        assert fit.placements(profile, found) == [(start, size) for start in starts]
+
+
+def test_with_mig_on_a_layout_without_placements_is_not_known():
+    gpu = {"memory_total_bytes": codes.value(TOTAL_BYTES), "mig_mode_current": codes.value(1)}
+    reader = calls.Reader(Binding((2, 3), placements=codes.NOT_SUPPORTED))
+    read.read_layout(reader, ctypes.c_void_p(1), gpu)
+    assert gpu[read.KEY]["rc"] == codes.NOT_SUPPORTED and gpu[read.KEY]["value"] is None

@@ -42,18 +42,20 @@ class ActionModule(RolloutAction):
         if not rollout_id:
             raise LedgerError("No rollout was ever planned in %s." % database.shown)
         ledger = self.ledger(arguments, rollout_id)
-        run, over = ledger.look(lambda view: (view.run, view.finished is not None))
+        run, finished, stops = ledger.look(lambda view: (view.run, view.finished is not None, gate.stops(view)))
         if run is None:
             raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
+        several = members.shared(ledger.owner())
         part = None
         if arguments["end"]:
-            doc, part = self.end(ledger, arguments)
+            doc, part, over = self.end(ledger, arguments)
             story = None
         else:
-            doc, story = self.current(ledger, over or not self.running(ledger))
+            open_jobs = arguments["between_jobs"] and several and not stops
+            over = finished or not (open_jobs or self.running(ledger))
+            doc, story = self.current(ledger, over, written=arguments["between_jobs"])
         if doc is None:
             return self.without(ledger, arguments)
-        several = members.shared(ledger.owner())
         result = {"verdict": doc["verdict"], "directory": ledger.directory, "several": several}
         if arguments["end"]:
             hosts = task_vars.get("ansible_play_hosts") or []
@@ -68,20 +70,20 @@ class ActionModule(RolloutAction):
         if arguments["dest"] and not self.check:
             dest = os.path.expanduser(arguments["dest"])
             if story is None:
-                doc, story = publish.gather(ledger, True)
+                doc, story = publish.gather(ledger, over)
             files.write(dest, publish.contents(doc, story))
         if arguments["fail_unless_complete"] and doc["verdict"] != "complete":
             result.update(failed=True, msg=self.verdict(ledger, doc))
         return result
 
-    def current(self, ledger, over):
-        """Return the report as it is now, and its timeline.
+    def current(self, ledger, over, written):
+        """Return the report as it is now, and its timeline if it was made on the way.
 
-        It may have been written by other controllers only: the table names the one of this controller.
+        WRITTEN: this run has written the files. Others may be missing, or older than what other controllers did since.
         """
-        if not self.check and not os.path.exists(ledger.path(publish.NAMES["html"])):
-            publish.refresh(ledger, True, complain=display.warning, ended=over)
-        return publish.gathered(ledger, display.warning, over)
+        if self.check or (written and os.path.exists(ledger.path(publish.NAMES["html"]))):
+            return publish.gathered(ledger, display.warning, over)
+        return publish.refresh(ledger, True, complain=display.warning, ended=over), None
 
     @staticmethod
     def verdict(ledger, doc):
@@ -112,7 +114,8 @@ class ActionModule(RolloutAction):
     def end(self, ledger, arguments):
         """Close the run, or this controller's part of it: nodes that are still in flight are lost.
 
-        Returns the report, and the hosts of the part; None if the rollout has one controller.
+        Returns the report, the hosts of the part, None if the rollout has one controller, and if the rollout is over,
+        None if its ledger says so.
 
         Between the jobs of a rollout with several controllers it is running. Where no further node starts there is no
         job to wait for: the report of the last one says how the rollout stands.
@@ -140,9 +143,10 @@ class ActionModule(RolloutAction):
 
         part, stops = ledger.transact(close)
         over = part is not None and stops and not self.running(ledger)
-        doc = self.tell(ledger, arguments, now=True, ended=over or None)
+        over = over or None
+        doc = self.tell(ledger, arguments, now=True, ended=over)
         outbox.flush(ledger, arguments["webhook"], display.warning)
-        return doc, part
+        return doc, part, over
 
     @staticmethod
     def running(ledger):

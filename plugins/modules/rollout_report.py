@@ -50,6 +50,13 @@ options:
       - Fail if the verdict is not C(complete).
     type: bool
     default: true
+  between_jobs:
+    description:
+      - What this run wrote with O(end=true) is shown. A rollout with several controllers is C(running) then while
+        nodes can still start, since other jobs may have them.
+      - Without it, a rollout that no controller runs is judged as it stands, and its report is written again.
+    type: bool
+    default: false
   previews:
     description:
       - The results of M(gpufleet.lifecycle.driver_packages) by node, for the summary in check mode with O(end=true).
@@ -110,6 +117,7 @@ ARGUMENT_SPEC = dict(
     ledger=dict(type="str", default=""),
     end=dict(type="bool", default=False),
     fail_unless_complete=dict(type="bool", default=True),
+    between_jobs=dict(type="bool", default=False),
     previews=dict(type="dict", default={}),
     dest=dict(type="path"),
     **TELLING,

@@ -15,7 +15,7 @@ import re
 import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files as places
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
@@ -51,7 +51,8 @@ def gather(ledger, ended=None):
     events = ledger.events()
     story = timeline.build(events)
     over = story.view.finished is not None if ended is None else ended
-    doc = report.document(story.view, over, timestamp(), events[-1]["time"] if events else None, story)
+    several = members.shared(ledger.owner())
+    doc = report.document(story.view, over, timestamp(), events[-1]["time"] if events else None, story, several)
     for name, node in troubled(doc)[:EVIDENCE]:
         node["evidence"] = bundles(ledger, name)
     return doc, story

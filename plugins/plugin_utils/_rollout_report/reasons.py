@@ -108,8 +108,8 @@ def _releases(view, spent):
     return found
 
 
-def next_steps(view, verdict, spent):
-    """Return the next steps for the reader, the most urgent first."""
+def next_steps(view, verdict, spent, several=False):
+    """Return the next steps for the reader, the most urgent first. SEVERAL: of a plan for several controllers."""
     found = [
         "%s (%s): %s" % (_names(nodes), name.replace("_", " "), NEXT_STEP[name])
         for name in WORST
@@ -121,14 +121,17 @@ def next_steps(view, verdict, spent):
     if view.nodes.orphaned() or view.nodes.having(*state.IN_FLIGHT):
         found.insert(
             0,
-            "Run the same playbook again: first it examines the nodes that were left in flight, and finishes "
-            "them or rolls them back.",
+            "Run the same %s again: first it examines the nodes that were left in flight, and finishes "
+            "them or rolls them back." % ("jobs, over the same hosts," if several else "playbook",),
         )
     if view.nodes.having("pending"):
         found.append(
-            "The nodes that did not start serve as before. When the cause is known, run the same playbook again to "
-            "continue%s. Or roll back the nodes that are done with gpufleet.lifecycle.rollback."
-            % (", with a larger budget if you want that" if spent else "")
+            "The nodes that did not start serve as before. %s to continue%s. Or roll back the nodes that are done with "
+            "gpufleet.lifecycle.rollback."
+            % (
+                ("When the cause is known, run the same playbook again", "Run the jobs that have them")[several],
+                ", with a larger budget if you want that" if spent else "",
+            )
         )
     if left_out(view):
         found.append(

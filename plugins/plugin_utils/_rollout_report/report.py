@@ -17,10 +17,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 SCHEMA = "gpufleet.report/1"
 
 
-def document(view, ended, time=None, last_event=None, story=None):
+def document(view, ended, time=None, last_event=None, story=None, several=False):
     """Return the report of a rollout. ENDED: True if its run has ended. TIME: now, in the format of the ledger.
 
-    The verdict, the counts and the budgets are of the last run. STORY, a Timeline, has nodes of earlier runs.
+    The verdict, the counts and the budgets are of the last run. STORY, a Timeline, has nodes of earlier runs. SEVERAL:
+    the plan was made for several controllers.
     """
     absent, earlier = (story.absent, story.earlier) if story is not None else ([], {})
     verdict = state.verdict(view, ended)
@@ -30,7 +31,7 @@ def document(view, ended, time=None, last_event=None, story=None):
     return {
         "verdict": verdict,
         "reasons": reasons(view, verdict, spent, absent),
-        "next_steps": next_steps(view, verdict, spent),
+        "next_steps": next_steps(view, verdict, spent, several),
         "schema": SCHEMA,
         "rollout_id": view.rollout_id,
         "time": time or view.finished or view.started,

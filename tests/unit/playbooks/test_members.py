@@ -7,6 +7,7 @@ directory of its own for its files, and the ledger in PostgreSQL.
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import time
@@ -37,9 +38,12 @@ def test_two_jobs_work_on_one_plan_within_one_budget(several):
     )
     assert several.fleet.touched() == []
     assert several.ledger().view().policy["approved"] == several.ledger().view().sha256
-    rc, output = several.joined("canary", [CANARY], rollout_approve=digest)
+    copy = several.fleet.directory / "copy"
+    rc, output = several.joined("canary", [CANARY], rollout_approve=digest, rollout_report_dir=str(copy))
     assert rc == 0, output
     assert several.verdict("canary") == "running"
+    assert json.loads((copy / "report.json").read_text())["verdict"] == "running"
+    assert re.search("^ *running: ", output, re.M) and "incomplete" not in output, "the other jobs are to come"
     second = several.join("two", SLICES[1], rollout_approve=digest)
     assert [several.end(process)[0] for process in (first, second)] == [0, 0]
     assert several.states() == dict.fromkeys(NAMES, "done")
@@ -69,6 +73,7 @@ def test_a_job_that_is_killed_stops_no_other_and_takes_its_nodes_up_again(severa
     assert several.most_down() <= 4
     unfinished = several.report()
     assert unfinished.rc == 2, "the report is of the whole"
+    assert several.verdict("report") == "incomplete" and "Run the jobs that have them" in unfinished.output
     fleet.change("a2", waits_in_install=False)
     rc, output = several.joined("one", SLICES[0])
     assert rc == 0, output
@@ -76,6 +81,7 @@ def test_a_job_that_is_killed_stops_no_other_and_takes_its_nodes_up_again(severa
     rc, output = several.joined("canary", [CANARY])
     assert rc == 0, output
     assert several.report().rc == 0
+    assert several.verdict("report") == "complete", "it was incomplete when this controller wrote it first"
     assert [fleet.read(name)["log"].count("installed " + NEW) for name in NAMES] == [1] * 7
 
 

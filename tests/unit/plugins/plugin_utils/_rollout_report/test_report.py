@@ -163,6 +163,13 @@ class TestDocument:
         assert doc["verdict"] == "incomplete" and doc["next_steps"][0].startswith("Run the same playbook again")
         assert "1 node left in flight: a1." in doc["reasons"]
 
+    def test_of_several_controllers_the_jobs_are_run_that_have_the_nodes(self):
+        found = timeline.build(Story("a1", "b1").go("a1", "install").events)
+        alone, several = [report.next_steps(found.view, "incomplete", "", several) for several in (False, True)]
+        assert len(alone) == len(several) == 2
+        assert ["same playbook" in step for step in alone + several] == [True, True, False, False]
+        assert ["jobs" in step for step in alone + several] == [False, False, True, True]
+
     def test_nothing_planned(self):
         doc = report.document(state.Rollout(), True)
         assert doc["verdict"] == "incomplete" and doc["reasons"] == ["No node was planned."]

@@ -6,7 +6,8 @@
 Read-only: calls only NVML getters (``nvmlSystemGet*``, ``nvmlDeviceGet*`` with a handle and, for a few, plain
 arguments). Serial numbers and UUIDs are replaced by values of the same shape; nothing else identifies the machine.
 
-Usage: ``python3 -m tests.sim.record OUT.json`` (needs nvidia-ml-py and a loaded driver).
+Usage: ``python3 -m tests.sim.record OUT.json [short]`` (needs nvidia-ml-py and a loaded driver). SHORT leaves out times
+and messages, and writes a line for each call, as in tests/unit/sim/fixtures/recordings.
 """
 
 from __future__ import annotations
@@ -188,7 +189,31 @@ def masked(text):
     return text
 
 
-def main(out):
+def fixture(document):
+    """A recording as text, without times and messages, a line for each call."""
+
+    def kept(answers):
+        if isinstance(answers, list):
+            return [kept(answer) for answer in answers]
+        return {key: part for key, part in answers.items() if key not in ("ms", "error")}
+
+    def block(calls):
+        return "{\n%s\n}" % ",\n".join(
+            "%s: %s" % (json.dumps(name), json.dumps(kept(calls[name]), sort_keys=True)) for name in calls
+        )
+
+    return '{"schema": "%s", "system": %s, "devices": [%s]}\n' % (
+        document["schema"],
+        block(document["system"]),
+        ", ".join(
+            '{"calls": %s, "fields": %s}' % (block(device["calls"]), block(device["fields"]))
+            for device in document["devices"]
+        ),
+    )
+
+
+def main(out, short=False):
+    """Write a recording; SHORT: as a fixture."""
     import pynvml as nvml
 
     nvml.nvmlInit()
@@ -217,11 +242,13 @@ def main(out):
                 answer["value"] = re.sub("[0-9]", "0", answer["value"]) if isinstance(answer["value"], str) else 0
         document["devices"].append(device)
     nvml.nvmlShutdown()
-    text = masked(json.dumps(document, indent=1, sort_keys=True, default=repr))
+    text = json.dumps(document, indent=1, sort_keys=True, default=repr) + "\n"
+    if short:
+        text = fixture(json.loads(text))
     with open(out, "w", encoding="utf-8") as stream:
-        stream.write(text + "\n")
+        stream.write(masked(text))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], short=sys.argv[2:] == ["short"]))

@@ -15,7 +15,14 @@ from fnmatch import fnmatchcase
 PROFILES = pathlib.Path(__file__).resolve().parent / "profiles"
 # Keys whose values are long, and are looked up in the profiles.
 NO_VALUES = ("mig_",)
-LETTERS = {"capture": "C", "data sheet": "D", "documentation": "N", "MIG guide": "M", "simulator": "S"}
+LETTERS = {
+    "capture": "C",
+    "data sheet": "D",
+    "documentation": "N",
+    "MIG guide": "M",
+    "recording": "R",
+    "simulator": "S",
+}
 
 
 def _read(path: pathlib.Path) -> configparser.ConfigParser:

@@ -1170,6 +1170,8 @@ API int nvmlDeviceGetDefaultApplicationsClock(nvmlDevice_t device, u32 type, u32
 API int nvmlDeviceGetMaxCustomerBoostClock(nvmlDevice_t device, u32 type, u32 *clock)
 {
     DEVICE();
+    /* Graphics and SM alone (driver 580). */
+    SUPPORTED(type < 2 || type > 3);
     return clock_key(gpu, "clock_max", type, clock);
 }
 
@@ -1268,7 +1270,7 @@ API int nvmlDeviceGetUtilizationRates(nvmlDevice_t device, nvmlUtilization_t *ut
         NEEDS(utilization && period);                                               \
         SUPPORTED(!mig_on(gpu) && state_int(gpu, key, 1));                          \
         *utilization = 0;                                                           \
-        *period = 167000;                                                           \
+        *period = state_major(state_loaded_version()) >= 580 ? 100000 : 167000;     \
         return RC_SUCCESS;                                                          \
     }
 
@@ -1705,7 +1707,7 @@ API int nvmlDeviceGetDisplayMode(nvmlDevice_t device, u32 *mode)
 {
     DEVICE();
     NEEDS(mode);
-    NOT_FROM(580);
+    NOT_FROM(590);
     *mode = 1;
     return RC_SUCCESS;
 }
@@ -1958,10 +1960,7 @@ static int field(int gpu, nvmlFieldValue_t *field)
         const char *key;
         u32 type;
     } simple[] = {
-        { FI_ECC_CURRENT, "ecc_mode", TYPE_UINT },
         { FI_MEMORY_TEMP, "temperature_memory", TYPE_UINT },
-        { FI_NVLINK_SPEED_COMMON, "nvlink_speed_mbps", TYPE_UINT },
-        { FI_NVLINK_LINK_COUNT, "nvlink_count", TYPE_UINT },
         { FI_PCIE_REPLAY_COUNTER, "pcie_replay", TYPE_UINT },
         { FI_PCIE_CORRECTABLE, "pcie_correctable", TYPE_UINT },
         { FI_PCIE_NON_FATAL, "pcie_non_fatal", TYPE_UINT },
@@ -1973,12 +1972,20 @@ static int field(int gpu, nvmlFieldValue_t *field)
         { FI_POWER_DEFAULT_LIMIT, "power_default_mw", TYPE_UINT },
     };
     int remaps = state_int(gpu, "remap_supported", 0) != 0;
+    /* As recorded of driver 580; of which type they are with others is not known. */
+    u32 wide = state_major(state_loaded_version()) >= 580 ? TYPE_ULONGLONG : TYPE_UINT;
 
     switch (field->fieldId) {
+    case FI_NVLINK_SPEED_COMMON:
+    case FI_NVLINK_LINK_COUNT:
+        SUPPORTED(state_int(gpu, "nvlink_count", 0));
+        return field_number(gpu, field->fieldId == FI_NVLINK_LINK_COUNT ? "nvlink_count" : "nvlink_speed_mbps", TYPE_UINT, field);
+    case FI_ECC_CURRENT:
+        return field_number(gpu, "ecc_mode", wide, field);
     case FI_ECC_PENDING:
         SUPPORTED(state_get(gpu, "ecc_mode"));
-        field->valueType = TYPE_UINT;
-        field->value.uiVal = (u32)state_int(gpu, "ecc_mode_pending", state_int(gpu, "ecc_mode", 0));
+        field->valueType = wide;
+        field->value.ullVal = (u32)state_int(gpu, "ecc_mode_pending", state_int(gpu, "ecc_mode", 0));
         return RC_SUCCESS;
     case FI_POWER_AVERAGE:
         SUPPORTED(state_int(gpu, "power_average", 1));
@@ -2013,16 +2020,16 @@ static int field(int gpu, nvmlFieldValue_t *field)
         return RC_SUCCESS;
     case FI_REMAPPED_COR:
         SUPPORTED(remaps);
-        return field_number(gpu, "remap_corr", TYPE_UINT, field);
+        return field_number(gpu, "remap_corr", wide, field);
     case FI_REMAPPED_UNC:
         SUPPORTED(remaps);
-        return field_number(gpu, "remap_unc", TYPE_UINT, field);
+        return field_number(gpu, "remap_unc", wide, field);
     case FI_REMAPPED_PENDING:
         SUPPORTED(remaps);
-        return field_number(gpu, "remap_pending", TYPE_UINT, field);
+        return field_number(gpu, "remap_pending", wide, field);
     case FI_REMAPPED_FAILURE:
         SUPPORTED(remaps);
-        return field_number(gpu, "remap_failure", TYPE_UINT, field);
+        return field_number(gpu, "remap_failure", wide, field);
     case FI_NVLINK_ERROR_DL_REPLAY:
     case FI_NVLINK_ERROR_DL_RECOVERY:
     case FI_NVLINK_ERROR_DL_CRC:

@@ -23,6 +23,9 @@
 #define XID 0x8ULL
 #define CLOCK 0x10ULL
 #define TYPES (ECC_SINGLE | ECC_DOUBLE | PSTATE | XID | CLOCK)
+/* What driver 580 names on an H100 and an H200; it takes registrations for each of these 16 bits, also for those that it does not name. */
+#define TYPES_580 0xff9fULL
+#define TAKEN_580 0xffffULL
 #define NO_INSTANCE 0xffffffffU
 #define EVENT_SETS 64
 #define LOOK_AGAIN_NS 20000000L
@@ -175,7 +178,7 @@ API int nvmlDeviceGetSupportedEventTypes(nvmlDevice_t device, u64 *types)
 {
     DEVICE();
     NEEDS(types);
-    *types = TYPES;
+    *types = state_major(state_loaded_version()) >= 580 ? TYPES_580 : TYPES;
     return RC_SUCCESS;
 }
 
@@ -189,7 +192,7 @@ API int nvmlDeviceRegisterEvents(nvmlDevice_t device, u64 types, nvmlEventSet_t 
     LOCK_SETS();
     set = set_of(handle);
     NEEDS(set);
-    SUPPORTED(!(types & ~TYPES));
+    SUPPORTED(!(types & ~(state_major(state_loaded_version()) >= 580 ? TAKEN_580 : TYPES)));
     watch = (struct watch){ .device = device, .types = types };
     address = state_get(gpu, "pci");
     if (!address || sscanf(address, "%x:%x:%x", &watch.domain, &watch.bus, &watch.slot) != 3)

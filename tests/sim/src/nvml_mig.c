@@ -82,8 +82,18 @@ API int nvmlDeviceSetMigMode(nvmlDevice_t device, u32 mode, int *activation)
     .copyEngineCount = profile.copy_engines, .decoderCount = profile.decoders, .encoderCount = profile.encoders,                   \
     .jpegCount = profile.jpegs, .ofaCount = profile.ofas, .memorySizeMB = profile.memory_mib
 
-/* Bits of the third version's capabilities. */
-#define CAPABILITY_GRAPHICS 2
+/* What nvml.h numbers; driver 580 calls a higher one an invalid argument and a profile that the board has not unsupported. */
+#define PROFILE_NUMBERS 17
+
+/* While MIG is off, driver 580 tells where instances could go and how many, which nvml.h says no driver does. */
+static int tells_when_off(int gpu)
+{
+    return state_int(gpu, "mig_supported", 0) && state_major(state_loaded_version()) >= 580;
+}
+
+#define MIG_OR_TOLD()                                \
+    DEVICE();                                        \
+    SUPPORTED(mig_on(gpu) || tells_when_off(gpu))
 
 API int nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, u32 index, nvmlGpuInstanceProfileInfo_t *info)
 {
@@ -91,11 +101,17 @@ API int nvmlDeviceGetGpuInstanceProfileInfo(nvmlDevice_t device, u32 index, nvml
 
     DEVICE();
     NEEDS(info);
+    NEEDS(index < PROFILE_NUMBERS);
     SUPPORTED(state_int(gpu, "mig_supported", 0) && profile_at(gpu, index, &profile));
     *info = (nvmlGpuInstanceProfileInfo_t){ PROFILE_FIELDS };
     return RC_SUCCESS;
 }
 
+/* Bits of the third version's capabilities, by nvml.h. */
+#define CAPABILITY_GRAPHICS 2
+
+/* As driver 580 fills them: no version is in them afterwards. In the third version the name is where the second one has it, so that a reader of the
+ * third finds an empty one, and tells no memory. */
 static int profile_info(int gpu, int found, struct profile profile, void *info)
 {
     u32 version;
@@ -103,18 +119,20 @@ static int profile_info(int gpu, int found, struct profile profile, void *info)
     NEEDS(info);
     memcpy(&version, info, sizeof(version));
     if (version != STRUCT_VERSION(nvmlGpuInstanceProfileInfo_v2_t, 2) && version != STRUCT_VERSION(nvmlGpuInstanceProfileInfo_v3_t, 3))
-        return RC_ARGUMENT_VERSION;
+        return RC_INVALID_ARGUMENT;
     SUPPORTED(state_int(gpu, "mig_supported", 0) && found);
     if (version == STRUCT_VERSION(nvmlGpuInstanceProfileInfo_v2_t, 2)) {
-        nvmlGpuInstanceProfileInfo_v2_t filled = { .version = version, PROFILE_FIELDS };
+        nvmlGpuInstanceProfileInfo_v2_t filled = { PROFILE_FIELDS };
 
         snprintf(filled.name, sizeof(filled.name), "MIG %s", profile.name);
         memcpy(info, &filled, sizeof(filled));
     } else {
-        nvmlGpuInstanceProfileInfo_v3_t filled = { .version = version, PROFILE_FIELDS };
+        const size_t misplaced = offsetof(nvmlGpuInstanceProfileInfo_v2_t, name) - offsetof(nvmlGpuInstanceProfileInfo_v3_t, name);
+        nvmlGpuInstanceProfileInfo_v3_t filled = { PROFILE_FIELDS };
+        const char *attribute = strpbrk(profile.name, "+-");
 
-        filled.capabilities = strstr(profile.name, "+gfx") ? CAPABILITY_GRAPHICS : 0;
-        snprintf(filled.name, sizeof(filled.name), "MIG %s", profile.name);
+        filled.capabilities = attribute && !strcmp(attribute, "+gfx") ? CAPABILITY_GRAPHICS : 0;
+        snprintf(filled.name + misplaced, sizeof(filled.name) - misplaced, "MIG %ug.0gb%s", profile.slices, attribute ? attribute : "");
         memcpy(info, &filled, sizeof(filled));
     }
     return RC_SUCCESS;
@@ -126,6 +144,7 @@ API int nvmlDeviceGetGpuInstanceProfileInfoV(nvmlDevice_t device, u32 index, voi
     int found;
 
     DEVICE();
+    NEEDS(index < PROFILE_NUMBERS);
     found = profile_at(gpu, index, &profile);
     return profile_info(gpu, found, profile, info);
 }
@@ -155,13 +174,13 @@ static int possible_placements(int gpu, u32 id, nvmlGpuInstancePlacement_t *plac
 
 API int nvmlDeviceGetGpuInstancePossiblePlacements(nvmlDevice_t device, u32 id, nvmlGpuInstancePlacement_t *placements, u32 *count)
 {
-    MIG();
+    MIG_OR_TOLD();
     return possible_placements(gpu, id, placements, count);
 }
 
 API int nvmlDeviceGetGpuInstancePossiblePlacements_v2(nvmlDevice_t device, u32 id, nvmlGpuInstancePlacement_t *placements, u32 *count)
 {
-    MIG();
+    MIG_OR_TOLD();
     return possible_placements(gpu, id, placements, count);
 }
 
@@ -170,7 +189,7 @@ API int nvmlDeviceGetGpuInstanceRemainingCapacity(nvmlDevice_t device, u32 id, u
     struct profile profile;
     struct layout layout;
 
-    MIG();
+    MIG_OR_TOLD();
     NEEDS(count);
     PRIVILEGED();
     SUPPORTED(profile_of(gpu, id, &profile));
@@ -225,10 +244,10 @@ API int nvmlDeviceGetGpuInstances(nvmlDevice_t device, u32 id, nvmlGpuInstance_t
     struct profile profile;
     struct layout layout;
 
-    MIG();
+    MIG_OR_TOLD();
     NEEDS(instances && count);
     PRIVILEGED();
-    SUPPORTED(profile_of(gpu, id, &profile));
+    NEEDS(profile_of(gpu, id, &profile));
     read_layout(gpu, &layout);
     *count = 0;
     for (int i = 0; i < layout.gpu_instances; i++)

@@ -129,7 +129,7 @@ API int nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, u32 *count)
 {
     DEVICE();
     NEEDS(count);
-    *count = state_int(gpu, "mig_supported", 0) ? (u32)state_int(gpu, "mig_max", 7) : 0;
+    *count = mig_on(gpu) ? (u32)state_int(gpu, "mig_max", 7) : 0;
     return RC_SUCCESS;
 }
 
@@ -189,6 +189,12 @@ API int nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, u32 *is_mig)
     if (!mig_device_of(device, &mig))                          \
         return gpu_of(device) >= 0 ? RC_NOT_SUPPORTED : RC_INVALID_ARGUMENT
 
+/* One for which a GPU's handle is none (driver 580). */
+#define MIG_DEVICE_ALONE()                     \
+    struct mig_device mig;                     \
+    SYSTEM();                                  \
+    NEEDS(mig_device_of(device, &mig))
+
 API int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t device, nvmlDevice_t *parent)
 {
     MIG_DEVICE();
@@ -197,7 +203,7 @@ API int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t device, nvmlDe
 
 API int nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, u32 *id)
 {
-    MIG_DEVICE();
+    MIG_DEVICE_ALONE();
     NEEDS(id);
     *id = (u32)mig.gpu_instance;
     return RC_SUCCESS;
@@ -205,7 +211,7 @@ API int nvmlDeviceGetGpuInstanceId(nvmlDevice_t device, u32 *id)
 
 API int nvmlDeviceGetComputeInstanceId(nvmlDevice_t device, u32 *id)
 {
-    MIG_DEVICE();
+    MIG_DEVICE_ALONE();
     NEEDS(id);
     *id = (u32)mig.compute_instance;
     return RC_SUCCESS;

@@ -392,8 +392,9 @@ print(json.dumps(states))
     "model, driver, expected",
     [
         # Display mode, buffer of accounting, average and instantaneous power (fields 185 and 186): as the captures
-        # named in the profiles have them.
-        ("h100-sxm", "580.105.08", ["rc 26", 4000, 71250, 71250]),
+        # named in the profiles have them, and the display mode with driver 580 as it was recorded: NVML answers what
+        # nvidia-smi calls deprecated.
+        ("h100-sxm", "580.105.08", [1, 4000, 71250, 71250]),
         ("h200", "590.48.01", ["rc 26", 4000, 71250, 71250]),
         ("a100-sxm", "570.148.08", [1, 4000, "rc 3", 71250]),
         ("l4", "550.90.07", [1, 4000, 71250, 71250]),

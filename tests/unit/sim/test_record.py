@@ -21,10 +21,10 @@ pytestmark = pytest.mark.pythons
 NO_UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
 
-def record(node, out, check=True):
+def record(node, out, *words, check=True):
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
     return subprocess.run(
-        [sys.executable, "-m", "tests.sim.record", str(out)],
+        [sys.executable, "-m", "tests.sim.record", str(out), *words],
         env=environment,
         cwd=str(simnode.SIM.parents[1]),
         stdin=subprocess.DEVNULL,
@@ -65,6 +65,15 @@ def test_values_and_codes_are_kept(node, tmp_path):
     )
     # Drivers of this age know no recovery action.
     assert document["devices"][0]["fields"]["230"]["rc"] == 3
+
+
+def test_as_a_fixture_a_call_is_a_line_without_its_time(node, tmp_path):
+    record(node, tmp_path / "out.json", "short")
+    text = (tmp_path / "out.json").read_text()
+    calls = json.loads(text)["devices"][1]["calls"]
+    assert calls["nvmlDeviceGetPowerManagementLimit"] == {"rc": 0, "value": 700000}
+    assert [set(one) for one in calls["nvmlDeviceGetNvLinkState"]] == [{"args", "rc", "value"}] * 18
+    assert text.count('\n"nvmlDeviceGetNvLinkState": [') == 2 and '"ms"' not in text and NO_UUID in text
 
 
 def test_mig_profiles_and_clocks_are_asked_for_by_what_was_answered_before(node, tmp_path):

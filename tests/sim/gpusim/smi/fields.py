@@ -198,8 +198,10 @@ def _modes() -> None:
     add("index", "NVML index of the GPU.", plain("nvmlDeviceGetIndex"))
     add(
         "display_mode",
-        "Whether a display is attached; deprecated from driver 580 on.",
-        lambda nvml, handle: v.on(nvml.number("nvmlDeviceGetDisplayMode", handle)),
+        "Whether a display is attached; deprecated from driver 580 on, while NVML still answers.",
+        lambda nvml, handle: (
+            v.on(nvml.number("nvmlDeviceGetDisplayMode", handle)) if nvml.branch() < 580 else v.CODES[n.DEPRECATED]
+        ),
     )
     add(
         "display_attached",

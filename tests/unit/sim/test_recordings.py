@@ -1,0 +1,181 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The simulator against what real GPUs answered: fixtures/recordings, call by call and field by field.
+
+What still differs is in KNOWN with its reason, and nothing else is.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.sim import profile_table
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode, test_record
+
+pytestmark = pytest.mark.cores
+
+RECORDINGS = pathlib.Path(__file__).parent / "fixtures" / "recordings"
+SMOKE = pathlib.Path(__file__).parents[1] / "plugins" / "module_utils" / "_smoke" / "fixtures"
+RATES = {
+    "device_copy": "cuda_copy_gbps",
+    "host_to_device": "cuda_h2d_gbps",
+    "device_to_host": "cuda_d2h_gbps",
+    "matrix_product": "cuda_gflops",
+}
+DRIVER = "580.159.04"
+CARDS = {"h100-580": "h100-sxm", "h200-580": "h200"}
+
+# Of the machines that were recorded, and not of the models: a virtual machine with one GPU and no NVLinks, and the
+# firmware of the card.
+MACHINE = {
+    "pci": "0000:00:06.0",
+    "irq": 41,
+    "virtualization_mode": 1,
+    "persistence": 1,
+    "nvlink_count": 0,
+    "addressing_mode": 0,
+    "fabric_state": 0,
+}
+CARD = {
+    "h100-580": {"vbios": "96.00.DA.00.0C"},
+    "h200-580": {
+        "vbios": "96.00.A5.00.1A",
+        "board_part_number": "692-2G520-0282-001",
+        "inforom_image": "G520.0282.02.02",
+        "memory_bus_width": 6016,
+        "pci_subsystem_id": "0x18bf10de",
+    },
+}
+
+# These change from one look to the next: the code and the kind of the answer are compared, and no value.
+LIVE = """
+    nvmlDeviceGetBAR1MemoryInfo nvmlDeviceGetMarginTemperature nvmlDeviceGetMemoryInfo nvmlDeviceGetMemoryInfo_v2
+    nvmlDeviceGetPcieThroughput nvmlDeviceGetPowerUsage nvmlDeviceGetTemperature nvmlDeviceGetTotalEnergyConsumption
+    nvmlDeviceGetViolationStatus
+    field.74 field.75 field.76 field.77 field.78 field.79 field.80 field.81 field.82 field.83 field.185 field.186
+""".split()
+
+KNOWN = {
+    "of each build or card: the name of its branch, and the checksum of its InfoROM (0 in that machine)": """
+        nvmlSystemGetDriverBranch nvmlDeviceGetInforomConfigurationChecksum
+    """.split(),
+    "nothing here asks for it, and the simulator says that the board has it not": """
+        nvmlSystemGetConfComputeCapabilities nvmlSystemGetConfComputeGpusReadyState
+        nvmlSystemGetConfComputeKeyRotationThresholdInfo nvmlSystemGetHicVersion nvmlSystemGetNvlinkBwMode
+        nvmlDeviceGetAPIRestriction[1] nvmlDeviceGetAccountingPids nvmlDeviceGetAdaptiveClockInfoStatus
+        nvmlDeviceGetC2cModeInfoV nvmlDeviceGetC2cModeInfoV1 nvmlDeviceGetConfComputeMemSizeInfo
+        nvmlDeviceGetConfComputeProtectedMemoryUsage nvmlDeviceGetCurrentClockFreqs nvmlDeviceGetDynamicPstatesInfo
+        nvmlDeviceGetEncoderSessions nvmlDeviceGetEncoderStats nvmlDeviceGetFBCSessions nvmlDeviceGetFBCStats
+        nvmlDeviceGetGpcClkMinMaxVfOffset nvmlDeviceGetGpcClkVfOffset nvmlDeviceGetGridLicensableFeatures
+        nvmlDeviceGetGridLicensableFeatures_v4 nvmlDeviceGetMemClkMinMaxVfOffset nvmlDeviceGetMemClkVfOffset
+        nvmlDeviceGetPdi nvmlDeviceGetPerformanceModes nvmlDeviceGetPowerSource
+        nvmlDeviceGetSupportedPerformanceStates nvmlDeviceGetUnrepairableMemoryFlag_v1
+        field.147 field.169 field.174 field.175 field.176 field.177 field.178 field.181 field.182 field.183 field.184
+        field.191 field.192 field.197 field.198 field.199 field.226 field.227 field.228 field.229
+    """.split(),
+    "both refuse it, the simulator as not supported": """
+        nvmlDeviceGetConfComputeGpuCertificate nvmlDeviceGetFanSpeedRPM nvmlDeviceGetFanSpeed_v2[0]
+        nvmlDeviceGetLastBBXFlushTime nvmlDeviceGetMinMaxFanSpeed
+        field.274 field.289 field.290 field.291 field.292 field.293 field.296 field.297 field.298 field.299
+    """.split(),
+}
+
+
+def answers(document):
+    """{call with its arguments, or field.N: answer}"""
+    device = document["devices"][0]
+    found = {}
+    for name, answer in [*document["system"].items(), *device["calls"].items()]:
+        for one in answer if isinstance(answer, list) else [answer]:
+            found["%s%s" % (name, json.dumps(one["args"]) if "args" in one else "")] = one
+    found.update(("field.%s" % number, answer) for number, answer in device["fields"].items())
+    return found
+
+
+def shape(value):
+    """The type of a value, and of a structure also its size and its fields."""
+    if isinstance(value, dict):
+        return {key: part if key == "_sizeof" else shape(part) for key, part in value.items()}
+    return type(value).__name__
+
+
+def told(name, answer):
+    """What of an answer is compared."""
+    if answer["rc"] != 0:
+        return {"rc": answer["rc"]}
+    kept = {key: part for key, part in answer.items() if key != "args"}
+    if name.partition("[")[0] in LIVE:
+        return {key: part if key in ("rc", "type") else shape(part) for key, part in kept.items()}
+    return kept
+
+
+def differences(real, simulated):
+    """The names of the answers that one of them lacks or that differ."""
+    return {
+        name
+        for name in set(real) | set(simulated)
+        if name not in real or name not in simulated or told(name, real[name]) != told(name, simulated[name])
+    }
+
+
+def exported(name):
+    return set((RECORDINGS / name).read_text().split())
+
+
+def test_driver_580_has_the_functions_that_its_library_exports():
+    rows = re.findall(r"^SYMBOL\((\w+), (\d+), (\d+)\)", (simnode.SIM / "src" / "symbols.h").read_text(), re.MULTILINE)
+    ours = {name for name, first, last in rows if int(first) <= 580 and int(last) in (0, *range(580, 1000))}
+    assert ours == exported("symbols-nvml-580.txt") and len(ours) == 404
+
+
+def test_the_cuda_library_has_no_function_of_its_own(build):
+    listed = subprocess.run(
+        ["nm", "-D", "--defined-only", str(build / "libcuda.so.1")],
+        stdout=subprocess.PIPE,
+        universal_newlines=True,
+        check=True,
+    )
+    ours = {name for name in listed.stdout.split()[2::3] if name.startswith("cu")}
+    assert len(ours) > 20 and ours <= exported("symbols-cuda-580.txt")
+
+
+def test_what_the_collection_asks_for_does_not_differ():
+    """KNOWN has nothing that could change a verdict."""
+    sources = "".join(
+        path.read_text() for path in sorted((simnode.SIM.parents[1] / "plugins" / "module_utils").rglob("*.py"))
+    )
+    asked = {
+        name for names in KNOWN.values() for name in names if re.search(r"\b%s\b" % name.partition("[")[0], sources)
+    }
+    assert asked == {"nvmlDeviceGetInforomConfigurationChecksum"}
+    numbers = set(re.findall(r"^FI_\w+ = (\d+)$", sources, re.MULTILINE))
+    assert len(numbers) > 10
+    assert numbers.isdisjoint(name[len("field.") :] for names in KNOWN.values() for name in names)
+
+
+@pytest.mark.parametrize("card", sorted(CARDS))
+def test_it_computes_as_fast_as_the_gpu_did(card):
+    tests = json.loads((SMOKE / (card + ".json")).read_text())["smoke"]["gpus"][0]["tests"]
+    profile = profile_table.profiles()[CARDS[card]]
+    for name, key in RATES.items():
+        assert float(profile[key]) == pytest.approx(tests[name]["median"], rel=0.001), name
+
+
+@pytest.mark.parametrize("card", sorted(CARDS))
+def test_it_answers_as_the_gpu_did(make_node, tmp_path, card):
+    node = make_node(model=CARDS[card], gpus=1)
+    node.firmware(DRIVER)
+    node.booted(DRIVER)
+    for key, value in {**MACHINE, **CARD[card]}.items():
+        node.sim("inject", "set", key, str(value), "--gpu", "0")
+    test_record.record(node, tmp_path / "out.json", "short")
+    real, simulated = [
+        answers(json.loads(path.read_text())) for path in (RECORDINGS / (card + ".json"), tmp_path / "out.json")
+    ]
+    assert differences(real, simulated) == set().union(*KNOWN.values())

@@ -4,6 +4,8 @@
 """The simulator against what real GPUs answered: fixtures/recordings, call by call and field by field.
 
 What still differs is in KNOWN with its reason, and nothing else is.
+
+Runs on main only: the library is C, and what differs with the Python is in the other files.
 """
 
 from __future__ import annotations
@@ -17,8 +19,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.sim import profile_table
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode, test_record
-
-pytestmark = pytest.mark.cores
 
 RECORDINGS = pathlib.Path(__file__).parent / "fixtures" / "recordings"
 SMOKE = pathlib.Path(__file__).parents[1] / "plugins" / "module_utils" / "_smoke" / "fixtures"

@@ -4,9 +4,8 @@
 """The simulator against what real GPUs answered: fixtures/recordings, call by call and field by field.
 
 What still differs is in KNOWN with its reason, and nothing else is.
-
-Runs on main only: the library is C, and what differs with the Python is in the other files.
 """
+# Runs on main only: the library is C, and what may differ with the Python is in the other files.
 
 from __future__ import annotations
 

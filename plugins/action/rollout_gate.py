@@ -17,12 +17,21 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, pools, state, steps, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import (
+    files,
+    members,
+    owner,
+    pools,
+    state,
+    steps,
+    tickets,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof, waiting
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
     RolloutAction,
+    display,
     numbers,
     owned_view,
     progress,
@@ -91,11 +100,28 @@ class ActionModule(RolloutAction):
             if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
             waited = True
+            self.say_waiting(ledger, node, answer["reason"])
             ledger.store.rest()
             _controller.pause(min(pause_s, max(0.0, deadline - time.monotonic())))
         if answer["numbers"] is None:
             answer["numbers"] = ledger.look(numbers)
         return answer, waited
+
+    def say_waiting(self, ledger, node, reason):
+        """Print a line about all nodes once in a while, whichever of those that wait comes to it."""
+        try:
+            with files.locked(ledger.path("waiting.lock"), 0.0) as handle:
+                if handle is None:
+                    return  # another process prints it
+                before = files.read_json(handle)
+                due, kept = waiting.due(before, owner.describe(self.controller()), time.time())
+                if kept != before:
+                    files.write_json(handle, kept)
+        except OSError as exc:
+            display.warning("That nodes of rollout %s wait is not printed here: %s" % (ledger.rollout_id, exc))
+            return
+        if due:
+            self.say(waiting.line(ledger.rollout_id, ledger.look(lambda view: dict(view.nodes.count())), node, reason))
 
     def by_hand(self, node, arguments, task_vars):
         """Return the answer outside of a rollout."""

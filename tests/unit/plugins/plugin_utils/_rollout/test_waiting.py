@@ -35,15 +35,38 @@ def test_two_thousand_that_wait_ask_less_than_two_hundred_times_a_second():
     assert sum(1 / waiting.interval(1, min(ahead, waiting.MOST)) for ahead in range(2000)) < 150
 
 
+@pytest.mark.parametrize(
+    "before, now, due, time",
+    [
+        ({}, 1000, False, 1000),
+        ({"controller": "me", "time": 1000}, 1299, False, 1000),
+        ({"controller": "me", "time": 1000}, 1300, True, 1300),
+        ({"controller": "me", "time": 1000}, 9000, True, 9000),
+        ({"controller": "me", "time": 1000}, 999, False, 999),
+        ({"controller": "other", "time": 1000}, 1300, False, 1300),
+    ],
+    ids=["first", "too early", "due", "late", "clock set back", "of another run"],
+)
+def test_a_line_is_due_every_five_minutes(before, now, due, time):
+    assert waiting.due(before, "me", now) == (due, {"controller": "me", "time": time})
+
+
 class Gate(rollout_gate.ActionModule):
     def __init__(self):
-        self.identity, self.locked = owner.identify(os.getpid()), 0
+        self.identity, self.locked, self.said = owner.identify(os.getpid()), 0, []
+
+    @property
+    def check(self):
+        return False
+
+    def tell(self, *arguments, **keywords):
+        pass
 
     def controller(self):
         return self.identity
 
     def say(self, line):
-        pass
+        self.said.append(line)
 
     def ask(self, *arguments):
         self.locked += 1
@@ -129,3 +152,34 @@ def test_the_count_of_those_before_it_has_an_end():
     view = view_of({name: "pending" for name in NAMES})
     assert view.nodes.count_waiting_before(5, None, 3) == 3 and view.nodes.count_waiting_before(5, None, 9) == 5
     assert waiting.ahead(view, "unknown", None) == 0
+
+
+def test_of_all_that_wait_one_says_so_every_five_minutes(ledger, gate, monkeypatch):
+    other = Gate()
+    for seconds, speaker in ((0, gate), (299, other), (300, other), (301, gate), (600, gate)):
+        monkeypatch.setattr(rollout_gate.time, "time", lambda seconds=seconds: 1e9 + seconds)
+        speaker.say_waiting(ledger, "a5", "a0 is down")
+    assert len(other.said) == len(gate.said) == 1, "at 300 and at 600 seconds"
+    assert "r1" in other.said[0] and "1 down, 5 pending" in other.said[0] and other.said[0].endswith("a0 is down")
+
+
+@pytest.mark.parametrize("every_s, said", [(0, True), (300, False)])
+def test_a_node_that_waits_comes_to_it(ledger, gate, monkeypatch, every_s, said):
+    monkeypatch.setattr(waiting, "SAID_EVERY_S", every_s)
+    monkeypatch.setattr(rollout_gate._controller, "pause", lambda seconds: None)
+    arguments = {"phase": steps.DRAIN, "patience_s": 0.3, "patience_max_s": 0.3, "poll_s": 0.01}
+    answer, waited = gate.patiently(ledger, arguments, "a5", NAMES, 2)
+    assert (answer["answer"], waited) == ("wait", True)
+    assert any(line.startswith("rollout r1: ") for line in gate.said) is said
+
+
+def test_where_nothing_can_be_kept_it_is_a_warning(ledger, gate, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(rollout_gate.display, "warning", warnings.append)
+
+    def full(*_arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(rollout_gate.files, "write_json", full)
+    gate.say_waiting(ledger, "a5", "a0 is down")
+    assert gate.said == [] and len(warnings) == 1 and "r1" in warnings[0]

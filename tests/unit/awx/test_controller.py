@@ -112,6 +112,9 @@ def test_the_first_run_makes_what_the_files_name(runs):
     ):
         assert {one["name"] for one in state.objects[kind].values()} == set(data.named(variable)), kind
     assert state.strange == [], "it asked for what AWX does not have"
+    schedules = {one["name"]: one for one in state.objects["schedules"].values()}
+    assert {name for name, one in schedules.items() if not one["enabled"]} == {"gpufleet capacity every month"}
+    assert schedules["gpufleet capacity every month"]["extra_data"]["capacity_prometheus_url"].startswith("http://")
 
 
 def test_the_second_run_changes_nothing(runs):

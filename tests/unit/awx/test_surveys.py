@@ -261,5 +261,13 @@ def test_who_may_plan_may_not_approve():
 
 def test_schedules_run_what_only_looks():
     schedules = data.named("controller_schedules")
-    assert {entry["unified_job_template"] for entry in schedules.values()} == {"gpufleet precheck", "gpufleet holds"}
+    assert {entry["unified_job_template"] for entry in schedules.values()} == {
+        "gpufleet precheck",
+        "gpufleet holds",
+        "gpufleet capacity",
+    }
+    for entry in schedules.values():
+        asked = data.survey(TEMPLATES[entry["unified_job_template"]])
+        open_questions = {name for name, one in asked.items() if one["required"] and one["default"] == ""}
+        assert open_questions <= set(entry.get("extra_data", {})) <= set(asked), "AWX would not take it"
     assert all(re.search(r"^DTSTART;TZID=\S.*RRULE:FREQ=", entry["rrule"]) for entry in schedules.values())

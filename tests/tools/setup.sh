@@ -1,4 +1,8 @@
 #!/usr/bin/env bash
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # Install the Debian packages this checkout needs and the machine lacks. Says nothing and changes nothing when all are there.
 #
 #   tests/tools/setup.sh [LIST...]      default: tests/tools/host-packages.txt and tests/lab/host-packages.txt

@@ -1,4 +1,8 @@
 #!/usr/bin/env bash
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # Print the path of a ready virtual environment, making it first when it is not there.
 #
 #   tests/tools/venv.sh NAME              main core218 newest py38 pynewest clients awx dashboards site

@@ -1,4 +1,8 @@
 #!/usr/bin/env bash
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
 # Run a command in one of the checkout's environments:   tests/tools/with.sh main ansible-playbook ...
 set -euo pipefail
 

@@ -64,6 +64,17 @@ def test_every_python_file_of_substance_is_ours_and_says_so(tracked):
     assert wrong == []
 
 
+def test_programs_in_other_languages_say_so_too(tracked):
+    names = [name for name in tracked if name.endswith((".c", ".h", ".sh"))]
+    assert len(names) > 20
+    wrong = []
+    for name in names:
+        head = "\n".join((ROOT / name).read_text(encoding="utf-8").splitlines()[:5])
+        if LICENCE[2:] not in head or OURS[2:] not in head:
+            wrong.append(name)
+    assert wrong == []
+
+
 def test_no_binary_file_is_kept(tracked):
     binary = []
     for name in tracked:

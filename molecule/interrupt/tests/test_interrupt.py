@@ -93,8 +93,12 @@ def controller_at(host, tmp_path, version, pattern, more=""):
 def test_a_connection_that_breaks_ends_no_installation(host, tmp_path):
     with controller_at(host, tmp_path, "535.556.01", "nvidia-kernel-dkms.postinst") as (controller, log):
         working = at_work(host, "nvidia-kernel-dkms.postinst")
+        sessions = set(at_work(host, "sshd: fleet"))
+        assert sessions
         # Every SSH session of the node, and not by one of them; it takes new ones.
-        host.check_output("systemd-run --quiet --collect pkill -KILL -f '^sshd: fleet'")
+        with contextlib.suppress(RuntimeError):  # that of this command is one of them, and may end before its answer
+            host.check_output("systemd-run --quiet --collect pkill -KILL -f '^sshd: fleet'")
+        wait_for(lambda: not sessions & set(at_work(host, "sshd: fleet")), 30, "the sessions did not end")
         wait_for(
             lambda: at_work(host, "nvidia-kernel-dkms.postinst") == working,
             30,

@@ -18,7 +18,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cl
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import (
-    files,
     members,
     owner,
     pools,
@@ -31,12 +30,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text im
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof, waiting
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
     RolloutAction,
-    display,
     numbers,
     owned_view,
     progress,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons, report, words
 
 ASKED = {steps.DRAIN: "drain", steps.DOWN: "go down", steps.RETURN: "serve again"}
 LOCKED_S = 600  # seconds to wait for the lock of a node that is not orphaned
@@ -109,19 +107,10 @@ class ActionModule(RolloutAction):
 
     def say_waiting(self, ledger, node, reason):
         """Print a line about all nodes once in a while, whichever of those that wait comes to it."""
-        try:
-            with files.locked(ledger.path("waiting.lock"), 0.0) as handle:
-                if handle is None:
-                    return  # another process prints it
-                before = files.read_json(handle)
-                due, kept = waiting.due(before, owner.describe(self.controller()), time.time())
-                if kept != before:
-                    files.write_json(handle, kept)
-        except OSError as exc:
-            display.warning("That nodes of rollout %s wait is not printed here: %s" % (ledger.rollout_id, exc))
-            return
-        if due:
-            self.say(waiting.line(ledger.rollout_id, ledger.look(lambda view: dict(view.nodes.count())), node, reason))
+        me, now = owner.describe(self.controller()), time.time()
+        if self.kept(ledger, "waiting.lock", lambda before: waiting.due(before, me, now)):
+            told = words.count({"counts": ledger.look(report.counts)})
+            self.say("rollout %s: %s; %s waits: %s" % (ledger.rollout_id, told, node, reason))
 
     def by_hand(self, node, arguments, task_vars):
         """Return the answer outside of a rollout."""

@@ -142,8 +142,7 @@ class ActionModule(RolloutAction):
             return part, gate.stops(transaction.view)
 
         part, stops = ledger.transact(close)
-        over = part is not None and stops and not self.running(ledger)
-        over = over or None
+        over = (part is not None and stops and not self.running(ledger)) or None
         doc = self.tell(ledger, arguments, now=True, ended=over)
         outbox.flush(ledger, arguments["webhook"], display.warning)
         return doc, part, over

@@ -158,22 +158,33 @@ class RolloutAction(ActionBase):
 
     def say_brakes(self, ledger, found):
         """Print what keeps nodes from starting, once for the whole rollout, and when that has ended."""
-        path = ledger.path("brakes.lock")
-        try:
-            with files.locked(path, 0.0) as handle:
-                if handle is None:
-                    return  # another process prints it
-                before = files.read_json(handle).get("brakes") or []
-                if before == found:
-                    return
-                files.write_json(handle, {"brakes": found})
-        except OSError as exc:
-            display.warning(
-                "What keeps nodes of rollout %s from starting is not printed here: %s" % (ledger.rollout_id, exc)
-            )
+        before = self.kept(ledger, "brakes.lock", lambda kept: (kept.get("brakes") or [], {"brakes": found}))
+        if before is None or before == found:
             return
         for line in [line for line in found if line not in before] or ([] if found else ["Nodes may start again."]):
             self.say(line)
+
+    @staticmethod
+    def kept(ledger, name, decide):
+        """Return what DECIDE(kept) answers, with what is to be kept in the file NAME from now on: (answer, kept).
+
+        For what one process of the controller prints for all: None if another process has the file, or if it cannot be
+        used, which is a warning.
+        """
+        try:
+            with files.locked(ledger.path(name), 0.0) as handle:
+                if handle is None:
+                    return None
+                before = files.read_json(handle)
+                answer, after = decide(before)
+                if after != before:
+                    files.write_json(handle, after)
+                return answer
+        except OSError as exc:
+            display.warning(
+                "Why nodes of rollout %s do not start yet is not printed here: %s" % (ledger.rollout_id, exc)
+            )
+            return None
 
     @staticmethod
     def say(line):

@@ -48,16 +48,3 @@ def due(before, controller, now):
     if 0 <= passed < SAID_EVERY_S:
         return False, before
     return passed >= SAID_EVERY_S, {"controller": controller, "time": now}
-
-
-def line(rollout_id, counts, node, reason):
-    """Return the line: how many nodes are in each state, and why one of those that wait does.
-
-    COUNTS: {state: number}.
-    """
-    return "rollout %s: %s; %s waits: %s" % (
-        rollout_id,
-        ", ".join("%d %s" % (counts[name], name) for name in sorted(counts) if counts[name]),
-        node,
-        reason,
-    )

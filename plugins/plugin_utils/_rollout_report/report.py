@@ -27,7 +27,6 @@ def document(view, ended, time=None, last_event=None, story=None, several=False)
     verdict = state.verdict(view, ended)
     failed = view.nodes.having(*state.FAILED)
     spent = limits.spent(view.policy, failed, view.attempted) if view.policy else ""
-    counts = view.nodes.count()
     return {
         "verdict": verdict,
         "reasons": reasons(view, verdict, spent, absent),
@@ -40,7 +39,7 @@ def document(view, ended, time=None, last_event=None, story=None, several=False)
         "last_event": last_event or view.finished or view.started,
         "target": view.target,
         "sha256": view.sha256,
-        "counts": {name: counts[name] for name in state.STATES if counts.get(name)},
+        "counts": counts(view),
         "left_out": [node.name for node in left_out(view)],
         "paused": view.paused,
         "stopped": view.stopped,
@@ -54,6 +53,12 @@ def document(view, ended, time=None, last_event=None, story=None, several=False)
             **{node.name: _node(node, False, earlier) for node in absent},
         ),
     }
+
+
+def counts(view):
+    """Return {state: number of nodes}, of the states in which there are any."""
+    found = view.nodes.count()
+    return {name: found[name] for name in state.STATES if found.get(name)}
 
 
 def _node(node, in_run, earlier):

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import json
 import pathlib
 import statistics
@@ -22,9 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import zipfile
-
-import pynvml
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 UTILS = ROOT / "plugins" / "module_utils"
@@ -33,7 +29,7 @@ READINGS = (("all", [], None), ("all but the InfoROM", ["!inforom"], 1.0))
 READ = """
 import json, os, sys
 sys.path.insert(0, %r)
-from _nvml import binding, node
+from _nvml import node
 place, digest, gather = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 with open(os.path.join(place, "archive"), "rb") as stream:
     node.binding.store(node.cache_directory(place), digest, stream.read())
@@ -46,15 +42,12 @@ print(json.dumps(dict((key, taken[key]) for key in ("status", "message", "simula
 
 def archive():
     """What the controller sends: the binding and the code that reads with it."""
-    members = {"manifest.json": json.dumps({"version": getattr(pynvml, "__version__", "?")}).encode()}
-    members["pynvml.py"] = pathlib.Path(pynvml.__file__).read_bytes()
-    for path in (UTILS / "_nvml").rglob("*.py"):
-        members["_nvml/" + str(path.relative_to(UTILS / "_nvml"))] = path.read_bytes()
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as target:
-        for name in sorted(members):
-            target.writestr(zipfile.ZipInfo(name), members[name])
-    return content.getvalue()
+    sys.path.insert(0, str(UTILS.parent / "plugin_utils"))
+    try:
+        import _binding
+    finally:
+        del sys.path[0]
+    return _binding.build(*_binding.find(), {}, _binding.code_files())
 
 
 def one_reading(place, digest, gather):

@@ -13,6 +13,7 @@ pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; t
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _rollout_action
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, waiting
@@ -160,7 +161,7 @@ def test_of_all_that_wait_one_says_so_every_five_minutes(ledger, gate, monkeypat
         monkeypatch.setattr(rollout_gate.time, "time", lambda seconds=seconds: 1e9 + seconds)
         speaker.say_waiting(ledger, "a5", "a0 is down")
     assert len(other.said) == len(gate.said) == 1, "at 300 and at 600 seconds"
-    assert "r1" in other.said[0] and "1 down, 5 pending" in other.said[0] and other.said[0].endswith("a0 is down")
+    assert "r1" in other.said[0] and "5 pending, 1 down" in other.said[0] and other.said[0].endswith("a0 is down")
 
 
 @pytest.mark.parametrize("every_s, said", [(0, True), (300, False)])
@@ -175,11 +176,11 @@ def test_a_node_that_waits_comes_to_it(ledger, gate, monkeypatch, every_s, said)
 
 def test_where_nothing_can_be_kept_it_is_a_warning(ledger, gate, monkeypatch):
     warnings = []
-    monkeypatch.setattr(rollout_gate.display, "warning", warnings.append)
+    monkeypatch.setattr(_rollout_action.display, "warning", warnings.append)
 
     def full(*_arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rollout_gate.files, "write_json", full)
+    monkeypatch.setattr(_rollout_action.files, "write_json", full)
     gate.say_waiting(ledger, "a5", "a0 is down")
     assert gate.said == [] and len(warnings) == 1 and "r1" in warnings[0]

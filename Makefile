@@ -22,11 +22,15 @@ demo: setup ## roll 6 simulated nodes from one real driver to another, one of th
 	@$(LAB) demo
 
 .PHONY: test
-test: setup ## everything: lint, unit, sanity, molecule on the lab
+test: setup ## what a change has to pass: lint, unit, sanity, molecule on the lab
 	@$(TESTS)
 
+.PHONY: test-all
+test-all: setup ## the same with the slow tests, as before a release
+	@$(TESTS) --all
+
 .PHONY: lint
-lint: setup ## ansible-lint, yamllint, ruff, changelog, documentation, its site
+lint: setup ## ansible-lint, yamllint, ruff, changelog, documentation, its site, galaxy-importer
 	@$(TESTS) lint
 
 .PHONY: format
@@ -34,7 +38,7 @@ format: setup ## format the Python files, as `make lint` expects them
 	@tests/tools/with.sh main ruff format --no-cache .
 
 .PHONY: unit
-unit: setup ## unit tests: ansible-core 2.18, 2.19 and the newest; node-side code on the oldest and newest Python too
+unit: setup ## unit tests: ansible-core 2.19, what can differ with 2.18, node-side code on the oldest Python, a course on the newest
 	@$(TESTS) unit
 
 .PHONY: search
@@ -53,8 +57,17 @@ kills: setup ## kill the controllers of ten rollouts over 20 stand-in nodes agai
 slices: setup ## the nodes and the fault of the demo, by several controllers as AWX's jobs; one is killed, PostgreSQL restarts (20 minutes)
 	@$(LAB) slices
 
+# A lab of its own, which another of this checkout does not disturb.
+.PHONY: noble
+noble: export GPUFLEET_LAB_ID := 43
+noble: setup ## the life of one node of Ubuntu 24.04 with Ubuntu's own packages, in a lab of its own; needs archive.ubuntu.com (20 minutes)
+	@$(LAB) down
+	@$(LAB) drivers --suite noble
+	@trap '$(LAB) down' EXIT; $(LAB) up --inventory tests/lab/noble/hosts.yml && \
+		tests/tools/with.sh main python3 -m pytest -q -x -p no:cacheprovider $(ARGS) tests/lab/noble
+
 .PHONY: sanity
-sanity: setup ## ansible-test sanity, on two ansible-core versions
+sanity: setup ## ansible-test sanity, on the newest ansible-core and the oldest supported
 	@$(TESTS) sanity
 
 .PHONY: molecule

@@ -26,24 +26,13 @@ class ActionModule(ActionBase):
         node = str((task_vars or {}).get("inventory_hostname") or "localhost")
         if args["files"] is not None:
             raise AnsibleActionFail("files: set by the action plugin, not for playbooks")
-        try:
-            files = _artifacts.read(args["src"])
-        except OSError as exc:
-            raise AnsibleActionFail(
-                "%s: %s on the controller cannot be read: %s" % (node, args["src"], exc.strerror or exc)
-            ) from exc
-        if not files:
-            raise AnsibleActionFail("%s: there is no file in %s on the controller" % (node, args["src"]))
         host = str(self._task.delegate_to or node)
-        # The path as it was given: its ~ is the home over there.
-        packed = dict((name, _artifacts.pack(data)) for name, data in files.items())
-        answer = self.send(host, dict(args, path=str(self._task.args["path"]), files=packed), task_vars)
-        result.update(
-            changed=bool(answer.get("changed")), path=answer.get("path") or "", files=answer.get("files") or []
-        )
-        problem = answer.get("msg") or "it gave no answer" if answer.get("failed") else None
-        if not problem and result["path"] and result["files"] != _artifacts.listed(files):
-            problem = "%s holds other files than were sent. Look at the disk of that host" % (result["path"],)
+        files, problem = self.read(args)
+        if files:
+            # The path as it was given: its ~ is the home over there.
+            packed = dict((name, _artifacts.pack(data)) for name, data in files.items())
+            answer = self.send(host, dict(args, path=str(self._task.args["path"]), files=packed), task_vars)
+            problem = self.judge(answer, files, result)
         if not problem:
             return result
         result.update(
@@ -56,6 +45,30 @@ class ActionModule(ActionBase):
         else:
             result["warnings"] = [result["msg"]]
         return result
+
+    @staticmethod
+    def read(args):
+        """({name: bytes} of what is to be sent, empty if it cannot be; why not)"""
+        try:
+            files = _artifacts.read(args["src"], args["names"])
+        except OSError as exc:
+            return {}, "it cannot be read on the controller: %s" % (exc.strerror or exc,)
+        return files, "" if files else "there is no file in it on the controller"
+
+    @staticmethod
+    def judge(answer, files, result):
+        """Put the module's ANSWER into RESULT; return why the files are not there, empty if they are."""
+        if answer.get("failed"):
+            return answer.get("msg") or "it gave no answer"
+        result.update(
+            changed=bool(answer.get("changed")),
+            path=answer.get("path") or "",
+            newer=bool(answer.get("newer")),
+            files=answer.get("files") or [],
+        )
+        if result["path"] and not result["newer"] and result["files"] != _artifacts.listed(files):
+            return "%s holds other files than were sent. Look at the disk of that host" % (result["path"],)
+        return ""
 
     def send(self, host, args, task_vars):
         """Return the module's result.

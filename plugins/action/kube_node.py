@@ -72,6 +72,7 @@ class ActionModule(ActionBase):
         want = gpus.Want(
             options["expected_gpus"],
             options["compare_gpus"],
+            options["expected_mig"],
             tuple(options["device_plugin_pods"]),
             options["restart_device_plugin"],
             options["timeout_s"],

@@ -12,7 +12,14 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.playbook_variables import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _service_hosts, _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
+    _awx,
+    _binding,
+    _service_hosts,
+    _variable_names,
+    _variable_values,
+    _variables,
+)
 
 # A run that checked them once has results of its own under names that nothing else may use.
 REGISTERED = "__gpufleet_checked"
@@ -33,6 +40,8 @@ class ActionModule(ActionBase):
             result["service_hosts"] = self.check(arguments, task_vars, load_extra_vars(self._loader))
             if arguments["binding"]:
                 _binding.find()
+            if arguments["keeps"]:
+                result["warnings"] = warn_lost(arguments, task_vars)
         except (_binding.BindingError, OSError) as exc:
             result.update(failed=True, msg="This is about the controller and no node: %s. %s" % (exc, _variables.END))
         except _variables.VariableError as exc:
@@ -43,9 +52,12 @@ class ActionModule(ActionBase):
     @staticmethod
     def check(arguments, task_vars, given):
         """Refuse variables; return the service hosts to add."""
-        roles, everything = _variables.of_roles(), task_vars.get("hostvars") or {}
-        names, inner, values, lost, limited, waits, allowed = set(), set(), {}, {}, [], [], _variables.choices()
-        undo, failed = {}, {}
+        roles, everything = _variable_names.of_roles(), task_vars.get("hostvars") or {}
+        more = _variable_names.CONTROL if arguments["control"] else ()
+        names, values, lost, undo, failed = set(), {}, {}, {}, {}
+        # Nothing goes before the command line, whichever playbook this is and whatever registered a name before it.
+        given = {name: value for name, value in given.items() if isinstance(name, str)}
+        inner = set(given)
         for node in arguments["nodes"]:
             found = everything[node]
             mine = {name for name in found if isinstance(name, str)}
@@ -59,12 +71,10 @@ class ActionModule(ActionBase):
             checked = value_of(found, node, REGISTERED)
             if not isinstance(checked, dict) or checked.get("process") != os.getppid():
                 inner |= mine
-            for name in sorted(mine & set(allowed)):
-                limited.append((node, name, value_of(found, node, name), allowed[name]))
-            if _variables.ANSWER_TIMEOUT in mine:
-                waits.append((node, value_of(found, node, _variables.ANSWER_TIMEOUT)))
-            if _variables.INVENTORY_FAILED in mine:
-                failed[node] = value_of(found, node, _variables.INVENTORY_FAILED)
+            if _variable_names.INVENTORY_FAILED in mine:
+                failed[node] = value_of(found, node, _variable_names.INVENTORY_FAILED)
+        if arguments["values"] and not arguments["nodes"]:
+            failed["all"] = task_vars.get(_variable_names.INVENTORY_FAILED)
         _variables.refuse_failed_inventory(failed)
         _variables.refuse_lost_words(lost)
         _variables.refuse_misspelt(given, arguments["prefix"])
@@ -73,17 +83,49 @@ class ActionModule(ActionBase):
             _variables.refuse_other_playbook(given, mine)
             _variables.refuse_undo(undo, mine)
         _variables.refuse_unknown_hosts(arguments["patterns"], task_vars.get("groups") or {})
-        _variables.refuse_strangers(names, roles, _variables.CONTROL if arguments["control"] else ())
+        _variables.refuse_nobody(arguments["nodes"], arguments["patterns"], task_vars.get("ansible_limit"))
+        _variables.refuse_strangers(names, roles, more)
+        reads = {_variable_names.COMMON.get(mine) for mine in arguments["patterns"]} | {arguments["prefix"]}
+        _variables.refuse_near(given, roles, more, reads)
         _variables.refuse_kept(inner, roles)
-        for found in limited:
-            _variables.refuse_no_choice(*found)
-        for found in waits:
-            _variables.refuse_bad_timeout(*found)
+        if arguments["values"]:
+            refuse_values(arguments["nodes"], everything, "monitoring_textfile_hosts" in arguments["patterns"])
         if arguments["rollout"]:
-            _variables.refuse_of_plan({name: task_vars.get(name) for name in _variables.OF_PLAN})
+            _variables.refuse_of_plan({name: task_vars.get(name) for name in _variable_names.OF_PLAN})
             _variables.refuse_differing(values)
             _variables.refuse_other_outcome(values)
         return service_hosts(arguments, everything, task_vars) if arguments["values"] else []
+
+
+def warn_lost(arguments, task_vars):
+    """Refuse a job of AWX in which files would be lost that are needed; return warnings for other files."""
+    kept, everything = _awx.KEPT[arguments["keeps"]], task_vars.get("hostvars") or {}
+    places = {}
+    for node in arguments["nodes"] if task_vars.get("awx_job_id") else ():
+        found = {name: value_of(everything[node], node, name) for name in kept.artifact_host}
+        places[node] = _awx.artifact_host(found, kept.artifact_host)
+    lost = _awx.forgets(task_vars.get("awx_job_id"), arguments["keeps"], places)
+    if lost and kept.needed:
+        raise _variables.VariableError("%s %s" % (lost, _variables.END))
+    return [lost] if lost else []
+
+
+def refuse_values(nodes, everything, monitoring):
+    """Refuse a value of a node that a role would refuse or misread later, when something was changed already.
+
+    EVERYTHING: the variables by node.
+    """
+    allowed = _variable_names.choices()
+    for node in nodes:
+        found = everything[node]
+        written = everything.raw_get(node) if hasattr(everything, "raw_get") else found  # templates as they are
+        _variable_values.refuse_nothing(node, written, monitoring)
+        for name in sorted(set(found) & set(allowed)):
+            _variable_values.refuse_no_choice(node, name, value_of(found, node, name), allowed[name])
+        if _variable_names.ANSWER_TIMEOUT in found:
+            _variable_values.refuse_bad_timeout(node, value_of(found, node, _variable_names.ANSWER_TIMEOUT))
+        if _variable_names.STATE_DIR in found:
+            _variable_values.refuse_no_place(node, value_of(found, node, _variable_names.STATE_DIR))
 
 
 def service_hosts(arguments, everything, task_vars):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 import getpass
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_control import ARGUMENT_SPEC
@@ -31,14 +30,12 @@ class ActionModule(RolloutAction):
         if not rollout_id:
             raise LedgerError("No rollout was ever planned in %s." % database.shown)
         ledger = self.ledger(arguments, rollout_id)
-        request = dict(
-            arguments, user=arguments["user"] or getpass.getuser(), now=datetime.datetime.now(datetime.timezone.utc)
-        )
+        request = dict(arguments, user=arguments["user"] or getpass.getuser())
 
         def write(transaction):
             if transaction.view.run is None:
                 raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
-            events, lines = control.events(transaction.view, request)
+            events, lines = control.events(transaction.view, dict(request, now=transaction.clock()))
             if self.check:
                 return lines
             for fields in events:
@@ -50,10 +47,10 @@ class ActionModule(RolloutAction):
             return lines
 
         lines = ledger.transact(write)
-        found, holders, parts = ledger.controllers()
-        running = any(owner.running(record) for record in holders)
+        found, dummy, parts = ledger.controllers()
         view = ledger.view()
-        doc = report.document(view, view.finished is not None or not running, timestamp())
+        over = view.finished is not None or not ledger.running()
+        doc = report.document(view, over, timestamp(ledger.store.clock()))
         lines = lines + summary.table(doc) + control.standing(view, found, owner.describe, parts)
         for line in lines:
             self.say(line)

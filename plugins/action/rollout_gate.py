@@ -245,7 +245,7 @@ class ActionModule(RolloutAction):
             phase,
             node,
             members.present(transaction, controller, present),
-            datetime.datetime.now(datetime.timezone.utc),
+            transaction.clock(),
             members.shared(transaction.owner),
         )
 
@@ -257,7 +257,6 @@ class ActionModule(RolloutAction):
 
         def decide(transaction):
             view = owned_view(transaction, ledger, controller)
-            now = datetime.datetime.now(datetime.timezone.utc)
             members.record_gone(transaction, controller, present)
             mine = members.hosts(transaction, controller)
             lost = gate.vanished(view, present, mine) if present is not None else []
@@ -272,13 +271,14 @@ class ActionModule(RolloutAction):
                 )
             lines = [progress(view, other.name, "lost (%s)" % other.reason) for other in lost]
             if view.nodes.get(node) is not None:
-                proof.require_version(view.nodes.get(node), arguments["version"])
+                proof.require_as_planned(view.nodes.get(node), arguments)
+                proof.require_on_failure(view.nodes.get(node), view.policy, arguments["on_failure"])
             decision = self.decided(transaction, controller, phase, node, present, lock=True)
             decision = self.held(transaction, arguments, found, node, decision)
             taken_up = {}
             if decision.answer == "go":
                 taken_up = self.taken_up(view, phase, node)
-                expires = now + datetime.timedelta(seconds=view.policy["ticket_s"])
+                expires = transaction.clock() + datetime.timedelta(seconds=view.policy["ticket_s"])
                 transaction.append(
                     "grant", run=view.run, node=node, phase=phase, ticket=uuid.uuid4().hex, expires=timestamp(expires)
                 )

@@ -6,15 +6,26 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _controller, _mig_file, _peers, _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
+    _awx,
+    _collection,
+    _controller,
+    _mig_file,
+    _peers,
+    _variables,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import PlanningAction, agree
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import (
+    PlanningAction,
+    agree,
+    require_room,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
+    compatible,
     holds,
     joining,
     layouts,
@@ -100,9 +111,10 @@ class ActionModule(PlanningAction):
         outbox.check(arguments["webhook"])
         given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
         policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), len(looked))
-        windows.require_room(policy["windows"], datetime.datetime.now(datetime.timezone.utc), policy["node_s"])
+        windows.check(policy["windows"])
 
-        def make(view):
+        def make(view, now):
+            compatible.refuse(view, _collection.version(), arguments["hand_over"])
             made = plan.build(
                 arguments["target"],
                 looked,
@@ -116,10 +128,12 @@ class ActionModule(PlanningAction):
                 wanted,
             )
             agree(arguments["given_version"], made)
+            require_room(made, now)
             made.policy["approved"] = approval(arguments, made)
             return made
 
-        made, run, refused = ledger.look(make), None, ""
+        now = ledger.store.clock()
+        made, run, refused = ledger.look(lambda view: make(view, now)), None, ""
         if not arguments["hand_over"]:
             self.enough_forks(made.policy, len(looked), task_vars)
         if self.check:
@@ -166,7 +180,12 @@ class ActionModule(PlanningAction):
         given = {key: arguments[key] for key in LIMITS if key in self._task.args and self.VARIABLES[key] in task_vars}
         # Each controller asks the queries, and the role reads what becomes of a node that fails from its own variable.
         given.update(holds=holds.wanted(arguments["hold_queries"]), on_failure=arguments["on_failure"])
-        joining.refuse(ledger.rollout_id, view, members.shared(record), arguments["approve"], given)
+
+        def joinable(view, shared):
+            joining.refuse(ledger.rollout_id, view, shared, arguments["approve"], given)
+            compatible.refuse(view, _collection.version(), shared)
+
+        joinable(view, members.shared(record))
         planned = ledger.planned(view.run)
         found = self.claims_found(arguments)
         looked = self.looked(ledger, arguments, task_vars, found, planned["peers"], {}, False)
@@ -177,8 +196,7 @@ class ActionModule(PlanningAction):
         member = uuid.uuid4().hex
 
         def work(transaction):
-            shared = members.shared(transaction.owner)
-            joining.refuse(ledger.rollout_id, transaction.view, shared, arguments["approve"], given)
+            joinable(transaction.view, members.shared(transaction.owner))
             if transaction.view.run != view.run:
                 raise plan.PlanError(
                     "Rollout %s was planned again at this moment. Run it again. Nothing was changed."
@@ -278,7 +296,7 @@ class ActionModule(PlanningAction):
             arguments["break_lock"],
             abandon=arguments["abandon"],
         )
-        made = make(transaction.view)
+        made = make(transaction.view, transaction.clock())
         over = cls.claimed(transaction, ledger, made, arguments, undo, found)
         cls.beside(transaction, made, arguments)
         transaction.name_ledger()
@@ -290,6 +308,7 @@ class ActionModule(PlanningAction):
             undo=undo.rollout_id if undo else None,
             job=identity.get("job"),
             peers=peers,
+            collection=_collection.version() or None,
             **plan.event(made, ledger.rollout_id),
         )
         if arguments["hand_over"]:

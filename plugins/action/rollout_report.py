@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
@@ -33,17 +33,13 @@ class ActionModule(RolloutAction):
 
     def act(self, arguments, task_vars):
         if arguments["end"] and self.check:
-            lines = preview.lines(arguments["previews"])
-            for line in lines:
-                self.say(line)
-            return {"table": lines, "blame": {}, "msg": "Check mode: no node was changed, there is nothing to report."}
+            return self.foresee(arguments, task_vars)
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
         rollout_id = arguments["rollout_id"] or last_id(database)
         if not rollout_id:
             raise LedgerError("No rollout was ever planned in %s." % database.shown)
         ledger = self.ledger(arguments, rollout_id)
-        run, finished, stops = ledger.look(lambda view: (view.run, view.finished is not None, gate.stops(view)))
-        if run is None:
+        if ledger.look(lambda view: view.run) is None:
             raise LedgerError("There is no rollout %s in %s." % (rollout_id, ledger.shown))
         several = members.shared(ledger.owner())
         part = None
@@ -51,12 +47,18 @@ class ActionModule(RolloutAction):
             doc, part, over = self.end(ledger, arguments)
             story = None
         else:
-            open_jobs = arguments["between_jobs"] and several and not stops
-            over = finished or not (open_jobs or self.running(ledger))
+            if several and not (arguments["between_jobs"] or self.check):
+                self.finish(ledger)
+            over = self.over(ledger, several, arguments["between_jobs"])
             doc, story = self.current(ledger, over, written=arguments["between_jobs"])
         if doc is None:
             return self.without(ledger, arguments)
-        result = {"verdict": doc["verdict"], "directory": ledger.directory, "several": several}
+        result = {
+            "verdict": doc["verdict"],
+            "directory": ledger.directory,
+            "files": sorted(publish.NAMES.values()),
+            "several": several,
+        }
         if arguments["end"]:
             hosts = task_vars.get("ansible_play_hosts") or []
             gone = set(task_vars.get("ansible_play_hosts_all") or []) - set(hosts)
@@ -75,6 +77,41 @@ class ActionModule(RolloutAction):
         if arguments["fail_unless_complete"] and doc["verdict"] != "complete":
             result.update(failed=True, msg=self.verdict(ledger, doc))
         return result
+
+    def foresee(self, arguments, task_vars):
+        """The end of a run in check mode, which has no rollout to report."""
+        lines = preview.lines(arguments["previews"])
+        for line in lines:
+            self.say(line)
+        hosts = task_vars.get("ansible_play_hosts") or []
+        return {
+            "table": lines,
+            "blame": preview.blame(arguments["planned"], hosts, task_vars.get("inventory_hostname")),
+            "msg": "Check mode: no node was changed, there is nothing to report.",
+        }
+
+    @staticmethod
+    def over(ledger, several, between_jobs):
+        """Return True if the rollout is judged as one that is over."""
+        finished, stops = ledger.look(lambda view: (view.finished is not None, gate.stops(view)))
+        return finished or not (between_jobs and several and not stops or ledger.running())
+
+    @staticmethod
+    def finish(ledger):
+        """End a rollout of several controllers that has nothing left to do and no living member.
+
+        Its last member ends it, unless its process was killed before, or an operator skipped the last nodes.
+        """
+
+        def may_end(view):
+            return view.finished is None and state.nothing_left(view)
+
+        def work(transaction):
+            if may_end(transaction.view) and not members.living(transaction):
+                transaction.append("end", run=transaction.view.run)
+
+        if ledger.look(may_end):
+            ledger.transact(work)
 
     def current(self, ledger, over, written):
         """Return the report as it is now, and its timeline if it was made on the way.
@@ -142,11 +179,7 @@ class ActionModule(RolloutAction):
             return part, gate.stops(transaction.view)
 
         part, stops = ledger.transact(close)
-        over = (part is not None and stops and not self.running(ledger)) or None
+        over = (part is not None and stops and not ledger.running()) or None
         doc = self.tell(ledger, arguments, now=True, ended=over)
         outbox.flush(ledger, arguments["webhook"], display.warning)
         return doc, part, over
-
-    @staticmethod
-    def running(ledger):
-        return any(owner.running(record) for record in ledger.controllers()[1])

@@ -140,7 +140,7 @@ class ActionModule(RolloutAction):
         def write(transaction):
             view = owned_view(transaction, ledger, controller)
             found = tickets.require_in_flight(view, node)
-            self.require(view, found, arguments)
+            self.require(view, found, arguments, transaction.clock())
             told_of = arguments["state"] and arguments["claim_dir"]
             mine = (
                 claims.mine(transaction.name_ledger(), ledger.rollout_id, found.attempt, view.run, view.sha256)
@@ -183,13 +183,13 @@ class ActionModule(RolloutAction):
         return answer
 
     @staticmethod
-    def require(view, node, arguments):
-        """Refuse another version than the plan's, a final state without its proof, and a step without a ticket."""
-        proof.require_version(node, arguments["version"])
+    def require(view, node, arguments, now):
+        """Refuse another change than the plan's, a final state without its proof, and a step without a ticket."""
+        proof.require_as_planned(node, arguments)
         if arguments["state"]:
             proof.require_end(node, arguments["state"], arguments["documents"])
         if arguments["name"]:
-            tickets.require_ticket(view, node, arguments["name"], timestamp())
+            tickets.require_ticket(view, node, arguments["name"], timestamp(now))
 
     @staticmethod
     def events(arguments, node):

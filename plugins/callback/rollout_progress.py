@@ -9,7 +9,7 @@ DOCUMENTATION = r"""
 name: rollout_progress
 type: notification
 short_description: Show the progress of a rollout, with an estimate of its end
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

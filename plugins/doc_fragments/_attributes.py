@@ -69,6 +69,32 @@ options:
     default: ''
 """
 
+    # What the role makes of a node, to be compared with the plan.
+    PLANNED = r"""
+options:
+  version:
+    description:
+      - The version that the role installs. A version that differs from the plan is refused.
+    type: str
+    default: ''
+  layout:
+    description:
+      - The MIG layout that the role makes, V({}) for none. A layout that differs from the plan is refused.
+      - Not compared if not given.
+    type: dict
+  install:
+    description:
+      - Whether the role installs the driver. A value that differs from the plan is refused.
+      - Not compared if not given.
+    type: bool
+  kernel:
+    description:
+      - The kernel that the role chooses for the next boot, empty for none. A kernel that differs from the plan is
+        refused.
+      - Not compared if not given.
+    type: str
+"""
+
     # Who is told what happens, beside the ledger.
     TELLING = r"""
 options:

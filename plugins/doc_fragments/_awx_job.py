@@ -19,5 +19,5 @@ options:
         owner of the rollout.
     type: dict
     default: {}
-    version_added: 0.2.0
+    version_added: 1.0.0
 """

@@ -28,7 +28,7 @@ options:
     default: /var/lib/gpufleet/dkms
   source_packages:
     description:
-      - Packages of the driver on the node, as files, for O(state=prepared). The first that holds the module's source
+      - Packages of the driver on the node, as files, for O(state=prepared). The module's source that they hold together
         below C(/usr/src) is compiled, unless the source is on the node already.
         RV(gpufleet.lifecycle.driver_packages#module:resolved.module_archives) names them.
     type: list

@@ -21,6 +21,19 @@ options:
       - With O(state=drained), a node for which the cluster has never had a GPU is refused, unless none is expected.
       - A negative number says that they could not be counted. It agrees with no number of the cluster's.
     type: int
+  expected_mig:
+    description:
+      - The MIG devices of the node by profile (see P(gpufleet.lifecycle.mig_devices#filter)), such as
+        C(1g.10gb) with 7. An empty one stands for none. The node is resumed when the cluster has these as
+        C(nvidia.com/mig-*), or, where they are all of one profile and there is no other GPU, as C(nvidia.com/gpu).
+      - Resources with names of the administrator's own are not compared by profile. Nothing is when it is not set.
+    type: dict
+  lays_out:
+    description:
+      - Whether the MIG layout of the node is changed while it is drained. If the GPU Operator's MIG manager makes the
+        layout of the node, by its label C(nvidia.com/mig.config), it would undo that, and the drain is refused.
+    type: bool
+    default: false
   compare_gpus:
     description:
       - With V(auto) the GPUs are compared when O(expected_gpus) is given, and where they could not be counted, when the

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: device_plugin_config
 short_description: Make the ConfigMap of NVIDIA's device plugin that shares GPUs among pods
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

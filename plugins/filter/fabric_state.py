@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: fabric_state
 short_description: Tell the state of the NVLink fabric out of what gpu_health found
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

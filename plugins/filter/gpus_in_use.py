@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: gpus_in_use
 short_description: Tell whether processes compute on the GPUs out of what gpu_info read
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

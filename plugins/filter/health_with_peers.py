@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: health_with_peers
 short_description: Judge a node once it is known what other nodes have
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

@@ -8,12 +8,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: host_pattern
 short_description: Make a host pattern of a variable that names hosts
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Takes a pattern, a list of hosts and groups, or a text with commas as a survey gives it, with or without blanks.
-    Null and the empty text are the default.
+  - Takes a pattern, a list of hosts and groups, or a text with commas or lines as a survey gives it, with or without
+    blanks after the commas. Null and the empty text are the default.
 options:
   _input:
     description: The value of the variable.

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: slurm
 short_description: Nodes of a Slurm cluster as an inventory
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

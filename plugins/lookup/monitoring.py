@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: monitoring
 short_description: Render the files with which Prometheus and Alertmanager watch a fleet
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

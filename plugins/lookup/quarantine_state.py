@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: quarantine_state
 short_description: Tell the state of a node on its way into quarantine and out of it
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
@@ -121,6 +121,14 @@ _raw:
     unfit:
       description: Why it is not healthy, with the checks that did not pass. Empty if it is.
       type: str
+    in_mig:
+      description: Whether a GPU is in MIG mode.
+      type: bool
+    mig_layout:
+      description: The MIG layout of such a node, as the option O(gpufleet.lifecycle.gpu_mig#module:layout) of
+        M(gpufleet.lifecycle.gpu_mig). V(null) if a GPU does not tell it, and of a node without MIG.
+      type: list
+      elements: dict
     failed_checks:
       description: The ids of the health checks that did not pass.
       type: list
@@ -179,6 +187,7 @@ RESULTS = (
     "first",
     "acted",
     "act_failed",
+    "layout_made",
 )
 OPTIONS = ("actions", "smoked", "reason", "origin", "token", "given_baseline", "new_baseline")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: upgrade_state
 short_description: Tell the state of a node on its way through an upgrade
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
@@ -23,7 +23,7 @@ options:
   _terms:
     description:
       - The documents to return instead of the state, V(baseline), V(reference), V(mig_free), V(health_before),
-        V(proof), V(snapshot) or V(identified). They are large.
+        V(proof), V(layout_proof), V(snapshot) or V(identified). They are large.
       - A document that is not known is an error.
     type: list
     elements: str
@@ -197,6 +197,8 @@ RESULTS = (
     "mig_free",
     "install",
     "layout_begun",
+    "layout_made",
+    "layout_again",
     "layout_read",
     "proof",
     "kernel",

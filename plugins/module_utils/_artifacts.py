@@ -4,7 +4,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Directories of artifacts: there whole or not at all, readable by owner and group alone, and never written to again.
 
-The same code keeps them on the controller and on another host.
+One that has editions, such as a report, is replaced by a newer edition as a whole. The same code keeps them on the
+controller and on another host.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import base64
 import binascii
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
 import shutil
@@ -23,6 +25,7 @@ import zlib
 DIRECTORY_MODE, FILE_MODE = 0o750, 0o640
 MAX_FILE = 64 * 1024 * 1024
 MAX_COPIES = 1000
+LOCK = ".lock"
 
 
 def pack(data):
@@ -71,13 +74,13 @@ def write(path, files):
             shutil.rmtree(temporary, ignore_errors=True)
 
 
-def read(path):
-    """The files of the directory PATH, {name: bytes}.
+def read(path, names=None):
+    """The files of the directory PATH, or those with NAMES: {name: bytes}.
 
     OSError if one cannot be read, or if there is anything but files of a known size.
     """
     files = {}
-    for name in sorted(os.listdir(path)):
+    for name in sorted(names or os.listdir(path)):
         handle = os.open(os.path.join(path, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as stream:
             found = os.fstat(handle)
@@ -85,6 +88,75 @@ def read(path):
                 raise OSError(errno.EINVAL, "%s is no file of up to %d bytes" % (os.path.join(path, name), MAX_FILE))
             files[name] = stream.read()
     return files
+
+
+def present(path):
+    """The files of the directory PATH; None if it cannot be read as one of artifacts, or is not there."""
+    try:
+        return read(path)
+    except OSError:
+        return None
+
+
+def replace(path, files, edition, check_mode=False):
+    """Make PATH a directory with FILES, unless a newer edition is there: (whether it changed, its path, whether newer).
+
+    EDITION(files) returns (what they are an edition of, its number). What is of something else stays, and the path gets
+    a number. PATH is a link to a directory in the hidden one beside it, so that all files are replaced at once.
+    """
+    for number in range(1, MAX_COPIES + 1):
+        place = numbered(path, number)
+        with contextlib.nullcontext() if check_mode else locked(hidden(place)):
+            there = present(place)
+            if os.path.lexists(place) and edition(there or {})[0] != edition(files)[0]:
+                continue
+            newer = there is not None and edition(there)[1] > edition(files)[1]
+            if newer or there == files:
+                return False, place, newer
+            if check_mode:
+                return True, "", False
+            turn(place, write(os.path.join(hidden(place), "files"), files))
+            return True, place, False
+    raise OSError(errno.EEXIST, "there are %d directories of this name already" % (MAX_COPIES,))
+
+
+def hidden(path):
+    """The directory beside PATH that has its editions."""
+    return os.path.join(os.path.dirname(path), "." + os.path.basename(path))
+
+
+def turn(path, made):
+    """Make PATH a link to the directory MADE in its hidden directory, and remove what else is there."""
+    place = hidden(path)
+    link = os.path.join(place, ".link")  # no other process writes here, as this one has the lock
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(link)
+    os.symlink(os.path.join(os.path.basename(place), os.path.basename(made)), link)
+    try:
+        os.rename(link, path)
+    except OSError:
+        os.unlink(link)
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    sync(os.path.dirname(path))
+    for name in set(os.listdir(place)) - {LOCK, os.path.basename(made)}:
+        other = os.path.join(place, name)
+        if os.path.islink(other):
+            os.unlink(other)
+        else:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def locked(directory):
+    """Hold the lock of a directory, which is made if it is not there. It ends with the process."""
+    make(directory)
+    handle = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def listed(files):

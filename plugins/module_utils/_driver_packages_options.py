@@ -38,9 +38,12 @@ ARGUMENT_SPEC = dict(
     keep=dict(type="bool", default=False),
     min_free_mib=dict(type="int", default=512),
     min_free_boot_mib=dict(type="int", default=32),
+    min_free_var_mib=dict(type="int"),
     require=dict(type="list", elements="str", choices=["gpu", "headers"], default=[]),
     repository_ready=dict(type="bool", default=True),
+    require_available=dict(type="bool", default=False),
     apt_lock_timeout_s=dict(type="int", default=300),
+    apt_lock_look_s=dict(type="int", default=10),
     timeout_s=dict(type="int", default=3600),
     **lock.ARGUMENTS,
 )

@@ -8,6 +8,11 @@ from __future__ import annotations
 WEBHOOK_KINDS = ["slack", "json"]
 WEBHOOK_EVENTS = ["started", "canary", "failed", "stopped", "operator", "held", "finished"]
 
+# What the role makes of a node, to be compared with the plan.
+PLANNED = dict(
+    version=dict(type="str", default=""), layout=dict(type="dict"), install=dict(type="bool"), kernel=dict(type="str")
+)
+
 # Who is told what happens, beside the ledger.
 TELLING = dict(
     textfile_dir=dict(type="path"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: artifact_store
 short_description: Keep a directory of artifacts of the controller on another host
-version_added: 0.1.0
+version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Copies the files of a directory on the controller, such as a bundle of M(gpufleet.lifecycle.gpu_evidence), to the
@@ -15,7 +15,7 @@ description:
   - The copy is there whole or not at all, readable by its owner and group alone, and what the host wrote is compared
     with what was sent by sha256.
   - A directory that exists is never written to. If it holds the same files, nothing is done; otherwise the copy gets a
-    number.
+    number. With O(edition) an older edition is replaced as a whole.
   - An artifact host that cannot be reached fails the task. It does not make the node of the task unreachable.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
@@ -36,6 +36,21 @@ options:
     description: The directory to make on the host. Those above it are made if they are not there.
     type: path
     required: true
+  names:
+    description: The names of the files that are copied. All of the directory when empty.
+    type: list
+    elements: str
+    default: []
+  edition:
+    description:
+      - The name of a JSON file among them, such as C(report.json), by whose fields C(rollout_id) and C(ledger) it is
+        known of what the directory is an edition, and by C(events) which one is newer.
+      - An older edition on the host is replaced, all files at once. A newer one stays, as the report of another
+        controller of the same rollout may be. What is of another rollout or ledger stays too, and the copy gets a
+        number.
+      - O(path) is then a link to a directory in a hidden one beside it.
+    type: str
+    default: ''
   required:
     description: Whether a copy that cannot be made fails the task. Otherwise that is a warning.
     type: bool
@@ -65,6 +80,15 @@ EXAMPLES = r"""
     src: "{{ evidence.bundle }}"
     path: "/srv/gpufleet/evidence/upgrade-535.261.03/{{ inventory_hostname }}/{{ evidence.bundle | basename }}"
   delegate_to: artifacts.example.com
+
+- name: Keep the report of a rollout there, in the place of an older one
+  gpufleet.lifecycle.artifact_store:
+    src: "{{ report.directory }}"
+    names: "{{ report.files }}"
+    path: /srv/gpufleet/reports/upgrade-535.261.03
+    edition: report.json
+    required: false
+  delegate_to: artifacts.example.com
 """
 
 RETURN = r"""
@@ -74,6 +98,10 @@ path:
   returned: success
   type: str
   sample: /srv/gpufleet/evidence/upgrade-535.261.03/gpu-r1-1/1-before
+newer:
+  description: Whether the host has a newer edition, which was left as it is.
+  returned: success
+  type: bool
 files:
   description: The files of the directory on the host, as read there.
   returned: success
@@ -91,6 +119,8 @@ files:
       type: str
 """
 
+import functools
+import json
 import os
 import zlib
 
@@ -101,17 +131,33 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifac
 ARGUMENT_SPEC = {
     "src": {"type": "path", "required": True},
     "path": {"type": "path", "required": True},
+    "names": {"type": "list", "elements": "str", "default": []},
+    "edition": {"type": "str", "default": ""},
     "required": {"type": "bool", "default": True},
     "files": {"type": "dict"},
 }
 
 
-def keep(path, files, check_mode=False):
-    """(changed, path of the directory that holds FILES; empty if check mode made none)."""
+def keep(path, files, name="", check_mode=False):
+    """(changed, path of the directory that holds FILES, whether a newer edition is there).
+
+    The path is empty if check mode made none. NAME: the file that says which edition they are.
+    """
+    if name:
+        return _artifacts.replace(path, files, functools.partial(edition, name), check_mode)
     found = _artifacts.find(path, files)
     if found or check_mode:
-        return not found, found or ""
-    return True, _artifacts.write(path, files)
+        return not found, found or "", False
+    return True, _artifacts.write(path, files), False
+
+
+def edition(name, files):
+    """((rollout, ledger), number) of FILES, as the file NAME among them says; (None, -1) if it does not."""
+    try:
+        found = json.loads(files[name].decode("utf-8"))
+        return (str(found["rollout_id"]), str(found["ledger"])), int(found["events"])
+    except (KeyError, ValueError, TypeError):
+        return None, -1
 
 
 def main():
@@ -126,8 +172,14 @@ def main():
         files = dict((name, _artifacts.unpack(text)) for name, text in sent.items())
     except (ValueError, zlib.error) as exc:
         module.fail_json(msg="the files of %s did not arrive whole: %s. Run it again." % (module.params["src"], exc))
+    name = module.params["edition"]
+    if name and edition(name, files)[0] is None:
+        module.fail_json(
+            msg="%s of %s does not say which edition it is; expected JSON with rollout_id, ledger and events"
+            % (name, module.params["src"])
+        )
     try:
-        changed, given = keep(path, files, module.check_mode)
+        changed, given, newer = keep(path, files, name, module.check_mode)
         listed = _artifacts.listed(_artifacts.read(given)) if given else []
     except OSError as exc:
         module.fail_json(
@@ -137,7 +189,7 @@ def main():
                 % (path, sum(len(data) for data in files.values()), os.geteuid(), exc.strerror or exc)
             )
         )
-    module.exit_json(changed=changed, path=given, files=listed)
+    module.exit_json(changed=changed, path=given, newer=newer, files=listed)
 
 
 if __name__ == "__main__":

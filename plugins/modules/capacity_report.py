@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 module: capacity_report
 short_description: Write a report on the capacity and cost of a fleet of GPUs from the history in Prometheus
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Asks the HTTP API of Prometheus for what the recording rules of the role C(gpu_monitoring) wrote, and writes
     C(capacity.json) (schema C(gpufleet.capacity/1)), C(capacity.md), the self-contained page C(capacity.html) with

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: dkms_archives
 short_description: Exchange compiled kernel modules between the controller and another host
-version_added: 0.2.0
+version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Brings the archives that M(gpufleet.lifecycle.dkms_module) keeps on the controller to the host that the task is

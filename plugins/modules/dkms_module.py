@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: dkms_module
 short_description: Build, remove, export and import the NVIDIA kernel module with DKMS
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
@@ -245,7 +245,7 @@ rc_meaning:
   returned: when C(dkms) failed
   type: str
 make_log:
-  description: The last 60 lines of C(make.log).
+  description: The last 60 lines of C(make.log), each up to 240 characters.
   returned: when a build failed
   type: list
   elements: str

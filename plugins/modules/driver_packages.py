@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: driver_packages
 short_description: Bring a coherent set of NVIDIA driver packages to one exact version
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
@@ -33,6 +33,8 @@ attributes:
       - Resolves and simulates, and fails for a refusal as a run would.
       - On a node without the driver's repository the result is RV(resolvable=false) with RV(reason) instead of a
         failure.
+      - With apt, the smallest archive of each mirror that a run would download from is fetched and removed again,
+        unless O(state=resolved). A mirror from which it does not come is refused. With dnf nothing is fetched.
   diff_mode:
     support: full
   platform:
@@ -41,6 +43,7 @@ extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._node_lock
   - gpufleet.lifecycle._driver_set
+  - gpufleet.lifecycle._driver_room
 options:
   version:
     description:
@@ -95,31 +98,30 @@ options:
     type: str
     choices: [postinst, deferred]
     default: postinst
-  min_free_mib:
-    description:
-      - MiB that must be left over on every file system that the change writes to (the package cache, C(/usr), the DKMS
-        tree, C(/lib/modules), C(/boot)).
-    type: int
-    default: 512
-  min_free_boot_mib:
-    description:
-      - What a C(/boot) that is a file system of its own must keep free after the change, in MiB.
-      - On a file system with other paths that are written, the larger limit holds.
-    type: int
-    default: 32
   repository_ready:
     description:
       - V(false) says that an earlier task would have changed the repositories, had it not run in check mode. In check
         mode an unknown version is RV(resolvable=false) then, and not a failure.
     type: bool
     default: true
+  require_available:
+    description:
+      - V(true) fails in check mode too where no version of the driver is available. Without it that is
+        RV(resolvable=false), for a task in whose run the package index is yet to be updated.
+    type: bool
+    default: false
   apt_lock_timeout_s:
     description:
       - Seconds to wait for the package manager's own locks, before anything is changed. The task fails after them and
         names who has one.
-      - In check mode they are waited for no longer than ten seconds, and O(state=resolved) does not look at them.
+      - O(state=resolved) does not look at them.
     type: int
     default: 300
+  apt_lock_look_s:
+    description:
+      - The most seconds to wait for them in check mode, which only looks.
+    type: int
+    default: 10
   timeout_s:
     description:
       - Seconds after which a package command is given up.
@@ -243,8 +245,8 @@ refusals:
         - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set),
           V(kernel_change), V(removal), V(held), V(not_exact), V(disk), V(disk_unknown), V(transitional),
           V(no_prebuilt_module), V(no_component), V(no_stream), V(no_hold), V(impossible_flavour), V(unknown_gpu),
-          V(unknown_source), V(below_floor), V(floor_unknown), V(operator_owned), V(operator_unknown), and for
-          O(require) V(no_gpu), V(no_kernel), V(no_headers). V(cannot_keep) is for O(keep).
+          V(unknown_source), V(below_floor), V(floor_unknown), V(operator_owned), V(operator_unknown), V(no_mirror), and
+          for O(require) V(no_gpu), V(no_kernel), V(no_headers). V(cannot_keep) is for O(keep).
       type: str
     packages: {description: The packages it is about., type: list, elements: str}
     found: {description: What was found., type: str}

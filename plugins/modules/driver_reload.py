@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: driver_reload
 short_description: Loads the NVIDIA driver that is on the disk without a reboot, or says why a reboot is needed
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

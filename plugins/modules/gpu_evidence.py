@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_evidence
 short_description: Keep what a node tells about its GPUs at this moment, before it is changed
-version_added: 0.1.0
+version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Gathers on the node what a stop, a reload or a reboot destroys, and keeps it as a bundle of files on the controller.

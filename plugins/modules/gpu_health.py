@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_health
 short_description: Judge whether the GPUs of a node are healthy, alone or against a baseline
-version_added: 0.1.0
+version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Reads all GPUs of the node through NVML and the state of its driver, and makes one verdict of them on the

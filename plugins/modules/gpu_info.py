@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_info
 short_description: Read the NVIDIA GPUs of a node through NVML
-version_added: 0.1.0
+version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Reads everything the collection uses from the NVIDIA Management Library (NVML), in one pass and with one

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_mig
 short_description: Partition GPUs with MIG, or show how they are partitioned
-version_added: 0.2.0
+version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Makes the MIG layout of a node through NVML. A layout says for each GPU whether MIG is on, and how many MIG devices

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_reset
 short_description: Reset GPUs, and prove by NVML that they were
-version_added: 0.2.0
+version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Resets GPUs by C(nvidia-smi --gpu-reset), since NVML has no function for it. Modes of MIG and ECC that wait take

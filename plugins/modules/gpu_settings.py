@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_settings
 short_description: Set power limit, clocks and modes of GPUs, or bring them back to a baseline
-version_added: 0.1.0
+version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Sets through NVML what the driver forgets when it is unloaded, and the ECC mode, which it keeps. The values are

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: gpu_smoke
 short_description: Test the GPUs of a node at work, and compare their speed with a baseline and with their peers
-version_added: 0.1.0
+version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Runs short programs on every GPU through the driver's own C(libcuda.so.1) and nothing else. Nothing has to be

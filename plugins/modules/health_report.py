@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 module: health_report
 short_description: Write the health of a fleet as JSON, Markdown, JUnit XML and one HTML page
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Takes what M(gpufleet.lifecycle.gpu_health) answered for every node, also for those that failed or could not be
     reached, and writes reports on the controller. No node is contacted.

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: hold_info
 short_description: Tells which packages a node holds, since when, and which security updates that keeps out
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kernel_packages
 short_description: Holds the kernel's packages, stages another kernel, and applies security updates around them
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

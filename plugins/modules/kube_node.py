@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 module: kube_node
 short_description: Drain a node of a Kubernetes cluster, put it back, taint and label it
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Runs on the controller and talks to the API server of the cluster. The node itself is not contacted, so that it may
     be down.
@@ -195,6 +195,7 @@ EXAMPLES = r"""
     state: resumed
     token: "{{ gpu_node_upgrade_rollout_id }}"
     expected_gpus: "{{ gpus.snapshot | gpufleet.lifecycle.schedulable_gpus }}"
+    expected_mig: "{{ gpus.snapshot | gpufleet.lifecycle.mig_devices }}"
 
 - name: Keep a node that the cluster knows by another name for work on GPUs
   gpufleet.lifecycle.kube_node:
@@ -312,8 +313,10 @@ ARGUMENT_SPEC = dict(
     unmanaged_pods=dict(type="str", choices=["refuse", "evict"], default="refuse"),
     emptydir_pods=dict(type="str", choices=["refuse", "evict"], default="refuse"),
     grace_period_s=dict(type="int"),
+    lays_out=dict(type="bool", default=False),
     operators=dict(type="str", choices=["pause", "refuse", "ignore"], default="pause"),
     expected_gpus=dict(type="int"),
+    expected_mig=dict(type="dict"),
     compare_gpus=dict(type="str", choices=["auto", "always", "never"], default="auto"),
     device_plugin_pods=dict(
         type="list",

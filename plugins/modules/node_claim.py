@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_claim
 short_description: Tells which rollout a node belongs to, takes it for one, or gives it up
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: node_note
 short_description: Reads, keeps or removes a note that a node has about itself
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

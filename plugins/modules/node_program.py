@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 module: node_program
 short_description: Install the program gpufleet-node, which makes the MIG layout at boot and checks the node
-version_added: 0.2.0
+version_added: 1.0.0
 description:
   - Builds gpufleet-node on the controller from the collection's code and the controller's NVML binding, as one file
     that Python runs as it is, and copies it to the node. The node needs no network, no Ansible and no further Python

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: nvidia_ctk
 short_description: Configures container runtimes for NVIDIA GPUs and makes the CDI file, by nvidia-ctk
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

@@ -10,11 +10,13 @@ DOCUMENTATION = r"""
 ---
 module: playbook_variables
 short_description: Refuse variables that the collection does not know, or that would overrule a rollout
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Looks at the names of the variables of nodes. One that begins as those of the collection's roles and playbooks do,
-    such as C(gpu_scheduler_) or C(rollout_), and is none of them is refused, with the nearest one that there is. So are
-    names that the collection keeps for itself.
+    such as C(gpu_scheduler_) or C(rollout_), and is none of them is refused, with the nearest one that there is. So is
+    one of the command line that all but has the name of one of them, whatever it begins with, and so are names that
+    the collection keeps for itself.
+  - Null for a variable of a role that has a default is refused, unless whatever reads it takes the default then.
   - A run that leaves out tasks by C(--tags) or C(--skip-tags) is refused too. Give the task the tag C(always), so that
     it runs then.
   - Runs once for all nodes, on the controller. The nodes are not contacted. The playbooks begin with it.
@@ -52,7 +54,8 @@ options:
     default: false
   values:
     description:
-      - V(false) looks at the names alone. A playbook that contacts no node and only speaks to the ledger asks for that,
+      - V(false) looks at the names alone, and of those that the collection keeps for itself at the ones of the command
+        line. A playbook that contacts no node and only speaks to the ledger asks for that,
         as it has to work while a source of the inventory fails, or a variable of the nodes cannot be evaluated.
     type: bool
     default: true
@@ -62,12 +65,22 @@ options:
         C(rollout_limits) and C(rollout_user). For every other playbook they are unknown.
     type: bool
     default: false
+  keeps:
+    description:
+      - What the playbook keeps on the controller, for a job of AWX, whose container forgets it. V(evidence), which a
+        reset or a reboot destroys, is refused unless C(gpufleet_artifact_host) names a host that keeps it as well. With
+        V(report), which is in the output of the job too, and V(record), without which a sick node is taken out of
+        service all the same, that is a warning.
+    type: str
+    choices: ['', evidence, record, report]
+    default: ''
   patterns:
     description:
       - The values of variables that name hosts and groups, by the names of the variables. A name that is not in the
         inventory is refused, which Ansible would leave out with a warning. So is a variable of the command line that
         names the nodes of another of the collection's playbooks, such as C(upgrade_hosts) for C(bringup), which would
-        take all of its nodes instead.
+        take all of its nodes instead. With O(patterns), an empty list of O(nodes) is refused too, by the variables,
+        their patterns and the limit of the run.
     type: dict
     default: {}
   prefix:
@@ -115,6 +128,7 @@ ARGUMENT_SPEC = dict(
     binding=dict(type="bool", default=False),
     values=dict(type="bool", default=True),
     control=dict(type="bool", default=False),
+    keeps=dict(type="str", default="", choices=["", "evidence", "record", "report"]),
     patterns=dict(type="dict", default={}),
     prefix=dict(type="str", default=""),
 )

@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 module: quarantine_record
 short_description: Keep the record of a node in quarantine for the return of its hardware
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

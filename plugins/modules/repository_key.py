@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: repository_key
 short_description: Write the key of a package repository once it is proven, or take an old one out of keyrings
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 module: rollout_control
 short_description: Steer a rollout while it runs
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Records a request of an operator in the ledger of a rollout, with user and reason.
     M(gpufleet.lifecycle.rollout_gate) follows it at the next transition of a node. Nodes that are down already finish.

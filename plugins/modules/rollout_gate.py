@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 module: rollout_gate
 short_description: Grant a node of a rollout a ticket to drain, to go down, or to serve again
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Answers C(go), C(wait), C(skip) or C(stop) from the ledger of the rollout. C(go) is a ticket. It is recorded in the
     same transaction, so that two nodes never take one slot.
@@ -30,6 +30,7 @@ extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
   - gpufleet.lifecycle._attributes.rollout
+  - gpufleet.lifecycle._attributes.planned
   - gpufleet.lifecycle._attributes.telling
   - gpufleet.lifecycle._attributes.holding
 author:
@@ -78,9 +79,9 @@ options:
     type: str
     choices: [ledger, none]
     default: ledger
-  version:
+  on_failure:
     description:
-      - The version that the role installs. A version that differs from the plan is refused.
+      - What the role does with a node that fails. A reaction that differs from the plan's is refused.
     type: str
     default: ''
   turn:
@@ -221,7 +222,7 @@ numbers:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import HOLDING, TELLING
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import HOLDING, PLANNED, TELLING
 
 ARGUMENT_SPEC = dict(
     rollout_id=dict(type="str", default=""),
@@ -234,7 +235,7 @@ ARGUMENT_SPEC = dict(
     detail=dict(type="str", default=""),
     documents=dict(type="dict", default={}),
     mode=dict(type="str", choices=["ledger", "none"], default="ledger"),
-    version=dict(type="str", default=""),
+    on_failure=dict(type="str", default=""),
     turn=dict(type="int", default=0),
     max_turns=dict(type="int", default=250),
     patience_s=dict(type="float", default=15.0),
@@ -242,6 +243,7 @@ ARGUMENT_SPEC = dict(
     poll_s=dict(type="float", default=1.0),
     claim_dir=dict(type="path"),
     claim_timeout_s=dict(type="int", default=1800),
+    **PLANNED,
     **TELLING,
     **HOLDING,
 )

@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 module: rollout_node
 short_description: Tell whether a rollout has a node in flight
-version_added: 0.2.0
+version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:

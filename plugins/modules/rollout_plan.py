@@ -10,14 +10,15 @@ DOCUMENTATION = r"""
 ---
 module: rollout_plan
 short_description: Order the nodes of a rollout and open its ledger
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Orders the nodes, leaves out those that are at the target already, and writes the plan into the ledger of the
     rollout.
   - The order is orphaned nodes, then the canaries, then the others, round-robin over failure domains. In one failure
     domain (and wave) idle nodes go first (C(load) in RV(nodes)). RV(sha256) does not depend on the load.
-  - Refuses to start while another controller runs the same rollout, or one that shares a node with it, and if another
-    rollout was interrupted with one of the nodes in flight.
+  - Refuses to start while another controller runs the same rollout, or one that shares a node with it, if another
+    rollout was interrupted with one of the nodes in flight, and if a collection of another major or minor version
+    planned the rollout, which has not ended.
   - Runs once for all nodes, on the controller.
 attributes:
   check_mode:
@@ -184,10 +185,9 @@ options:
     choices: [window, waves]
     default: window
   waves:
-    description:
-      - Sizes of the waves with O(mode=waves), each a number of nodes or a share of those that go, rounded down and at
-        least 1. The last one repeats.
-      - Within a wave O(max_down) says how many nodes are down at a time.
+    description: Sizes of the waves with O(mode=waves), each a number of nodes or a share of those that go, rounded down
+      and at least 1. The last one repeats. A text has a blank after each comma, as in V(1, 25%), and a share a point.
+      Within a wave O(max_down) says how many nodes are down at a time.
     type: list
     elements: raw
     default: [1, 10%, 25%, 100%]
@@ -305,11 +305,9 @@ sha256:
     and the policy.
   returned: success
   type: str
-directory:
-  description: The directory of the rollout's report.
-  returned: success
-  type: str
+directory: {description: The directory of the rollout's report., returned: success, type: str}
 lines: {description: The plan as it was printed., returned: success, type: list, elements: str}
+table: {description: The first 100 of them and how many more there are., returned: success, type: list, elements: str}
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 module: rollout_report
 short_description: Write the report of a rollout and fail when it is not complete
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Writes C(report.json) (schema C(gpufleet.report/1)), C(report.md), C(junit.xml), the self-contained page
     C(report.html) and, for Prometheus, C(rollout.prom) into the directory of the rollout, and prints a summary table,
@@ -54,12 +54,19 @@ options:
     description:
       - What this run wrote with O(end=true) is shown. A rollout with several controllers is C(running) then while
         nodes can still start, since other jobs may have them.
-      - Without it, a rollout that no controller runs is judged as it stands, and its report is written again.
+      - Without it, a rollout that no controller runs is judged as it stands, and its report is written again. One with
+        several controllers is ended if it has nothing left to do.
     type: bool
     default: false
   previews:
     description:
       - The results of M(gpufleet.lifecycle.driver_packages) by node, for the summary in check mode with O(end=true).
+    type: dict
+    default: {}
+  planned:
+    description:
+      - RV(gpufleet.lifecycle.rollout_plan#module:nodes) of M(gpufleet.lifecycle.rollout_plan), for RV(blame) in check
+        mode with O(end=true).
     type: dict
     default: {}
   dest:
@@ -85,6 +92,8 @@ blame:
     - The failure message for each host of the play that has to fail.
     - These are the failed nodes, and C(localhost) unless the verdict is C(complete). If C(localhost) is not in the
       play, nodes that did not start fail instead, and if there are none, the host of the task.
+    - In check mode these are the nodes that O(planned) leaves out as failed, lost or in quarantine, and C(localhost) if
+      there are any.
   returned: with O(end=true)
   type: dict
   sample: {"gpu-r2-1": "gpu-r2-1 is rolled_back: GPU 3 does not answer"}
@@ -105,6 +114,11 @@ directory:
   description: The directory of the report.
   returned: when a rollout was found
   type: str
+files:
+  description: The names of the report's files in it. There are others beside them.
+  returned: when a report was made
+  type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -119,6 +133,7 @@ ARGUMENT_SPEC = dict(
     fail_unless_complete=dict(type="bool", default=True),
     between_jobs=dict(type="bool", default=False),
     previews=dict(type="dict", default={}),
+    planned=dict(type="dict", default={}),
     dest=dict(type="path"),
     **TELLING,
 )

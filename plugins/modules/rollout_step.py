@@ -10,7 +10,7 @@ DOCUMENTATION = r"""
 ---
 module: rollout_step
 short_description: Record a step of a node before it begins
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Closes the open step of the node and opens the next one in the ledger, and prints a line of progress. The record is
     on disk before the next task runs.
@@ -28,6 +28,7 @@ extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.controller_only
   - gpufleet.lifecycle._attributes.rollout
+  - gpufleet.lifecycle._attributes.planned
   - gpufleet.lifecycle._attributes.telling
 author:
   - gpufleet contributors (@gpufleet)
@@ -48,11 +49,6 @@ options:
     type: str
     choices: [ledger, none]
     default: ledger
-  version:
-    description:
-      - The version that the role installs. A version that differs from the plan is refused.
-    type: str
-    default: ''
   name:
     description:
       - The step that begins.
@@ -107,6 +103,9 @@ options:
       - V(done) and V(rolled_back) need their proof in O(documents), as C(health-after). This is
         RV(gpufleet.lifecycle.gpu_health#module:health) of M(gpufleet.lifecycle.gpu_health) with a baseline, from after
         the last change and with verdict V(pass).
+      - Where the plan wants a MIG layout, V(done) also needs C(layout-after), C(layout) with the layout that was made,
+        and C(gpus) with RV(gpufleet.lifecycle.gpu_mig#module:gpus) of the task that made it, in a step C(mig) of this
+        attempt.
       - V(failed), V(skipped) and V(pending) mean that nothing was changed. They are refused for a node on which a step
         that changes it began.
     type: str
@@ -194,7 +193,7 @@ numbers:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import TELLING
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._rollout_options import PLANNED, TELLING
 
 ARGUMENT_SPEC = dict(
     rollout_id=dict(type="str", default=""),
@@ -202,7 +201,6 @@ ARGUMENT_SPEC = dict(
     ledger=dict(type="str", default=""),
     node=dict(type="str"),
     mode=dict(type="str", choices=["ledger", "none"], default="ledger"),
-    version=dict(type="str", default=""),
     name=dict(
         type="str",
         choices=[
@@ -239,6 +237,7 @@ ARGUMENT_SPEC = dict(
     node_dir=dict(type="path"),
     node_documents=dict(type="list", elements="str"),
     claim_dir=dict(type="path"),
+    **PLANNED,
     **TELLING,
 )
 

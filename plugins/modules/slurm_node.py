@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: slurm_node
 short_description: Drain a node in Slurm, wait for its jobs, and put it back
-version_added: 0.1.0
+version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
   - Runs where Slurm's commands are, so that it is delegated to a login host or to the host of slurmctld.

@@ -38,6 +38,17 @@ def _schedulable_of(gpu: Mapping[str, Any]) -> int:
     return len(devices["value"])
 
 
+def mig_devices(snapshot: Mapping[str, Any] | None) -> dict[str, int]:
+    """{profile: number} of the MIG devices that can be read; a profile is the last word of a device's name."""
+    found: dict[str, int] = {}
+    for gpu in (snapshot or {}).get("gpus") or []:
+        if (gpu.get("mig_mode_current") or {}).get("value") == 1:
+            for device in (gpu.get("mig_instances") or {}).get("value") or []:
+                profile = (str(device.get("name") or "").split() or ["unknown"])[-1]
+                found[profile] = found.get(profile, 0) + 1
+    return dict(sorted(found.items()))
+
+
 def in_use(gpus: Any) -> str:
     """Return why a node must be left alone: processes that compute on its GPUs, or GPUs that cannot be read.
 

@@ -10,7 +10,15 @@ import os
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, domains, plan, probes, proof
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
+    claims,
+    domains,
+    plan,
+    plan_text,
+    probes,
+    proof,
+    windows,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import watcher
 
@@ -27,6 +35,15 @@ def agree(given, made):
             "%s. Remove it there, and set the version of all nodes with rollout_version. Nothing was changed."
             % (given, name, others[name])
         )
+
+
+def require_room(made, now):
+    """Refuse maintenance windows in which no node could start from NOW on, unless nodes in flight are to be finished.
+
+    For these the gate opens outside of the windows too.
+    """
+    if not made.orphaned:
+        windows.require_room(made.policy["windows"], now, made.policy["node_s"])
 
 
 class PlanningAction(RolloutAction):
@@ -102,7 +119,8 @@ class PlanningAction(RolloutAction):
             )
 
     def answer(self, ledger, made, run, peers, lines, refused):
-        """Print the plan, and return the result of the task."""
+        """Print the plan, in check mode with the steps of its nodes, and return the result of the task."""
+        lines = lines + (["  " + line for line in plan_text.steps(made)] if self.check and not refused else [])
         for line in lines:
             self.say(line)
         result = {
@@ -117,6 +135,7 @@ class PlanningAction(RolloutAction):
             "approved": made.policy["approved"] != "",
             "directory": ledger.directory,
             "lines": lines,
+            "table": plan_text.table(lines),
         }
         if refused:  # the result has the plan too
             result.update(failed=True, msg=refused)

@@ -64,6 +64,8 @@ class Facts(TypedDict, total=False):
     install: Answer  # rollout_step that opened the installation
     proof: Answer  # driver_audit of what is on disk, on the way there or back
     layout_begun: Answer  # rollout_step that opened the change of the MIG layout
+    layout_made: Answer  # gpu_mig that made it
+    layout_again: Answer  # gpu_mig after a reset, on GPUs whose MIG mode waited for it
     layout_read: Answer  # gpu_info after the layout was made, on the way there or back
     kernel: Answer  # boot_kernel on the way back
     reboot: Answer  # driver_reload
@@ -126,6 +128,7 @@ class Documents(TypedDict, total=False):
     mig_free: Answer  # the same node without MIG instances, before anything was installed
     health_before: Answer  # the last verdict before the change
     proof: Answer  # the last verdict after the change, or that of a node which an earlier controller had changed
+    layout_proof: Answer  # the wanted MIG layout, if it was made, and what gpu_mig read back of each GPU
     snapshot: Answer  # what that check read of the GPUs; empty if there was none
     identified: Answer  # what was read of the GPUs before the change, or else after it; empty if neither was
 
@@ -139,6 +142,7 @@ def documents(facts: Facts) -> Documents:
         "baseline": _of(_of(facts, "gate"), "documents").get("baseline") if recover else before.get("baseline"),
         "health_before": before.get("health"),
         "proof": passed.get("health"),
+        "layout_proof": _layout_proof(facts),
         "snapshot": _of(_of(passed, "baseline"), "snapshot"),
     }
     found["reference"] = (
@@ -159,7 +163,7 @@ def decide(facts: Facts) -> State:
         "progress" in _of(facts, step) for step in ("install", "mig_cleared", "layout_begun")
     )
     mig, layout = in_mig_mode(_of(_mapping(baseline), "snapshot")), bool(facts.get("layout"))
-    layout_before = _layout_before(baseline) if layout else None
+    layout_before = mig_layout(_of(_mapping(baseline), "snapshot")) if layout else None
     active = active_units(_of(facts, "units").get("stdout") or "")
     runs = [*active, *(facts.get("ran") or [])]
     running = [unit for unit in facts.get("services") or [] if unit in runs]
@@ -212,10 +216,10 @@ def decide(facts: Facts) -> State:
     return state
 
 
-def _layout_before(baseline: Any) -> list[Answer] | None:
-    """The MIG layout of the baseline as option layout of gpu_mig; None where it does not tell all of it."""
+def mig_layout(snapshot: Answer) -> list[Answer] | None:
+    """The MIG layout of a snapshot as option layout of gpu_mig; None where it does not tell all of it."""
     try:
-        return mig_baseline.entries(_of(_mapping(baseline), "snapshot"))
+        return mig_baseline.entries(snapshot)
     except mig_baseline.BaselineProblem:
         return None
 
@@ -223,6 +227,19 @@ def _layout_before(baseline: Any) -> list[Answer] | None:
 def _layout_made(facts: Facts) -> Answer:
     """Return what was read of the GPUs after their layout was made; empty before."""
     return _of(_of(facts, "layout_read"), "snapshot")
+
+
+def _layout_proof(facts: Facts) -> Answer | None:
+    again = _of(facts, "layout_again")
+    made = again if again and not again.get("skipped") else _of(facts, "layout_made")
+    if not facts.get("layout") or not made:
+        return None
+    return {
+        "layout": facts["layout"],
+        "gpus": [
+            {"gpu": _mapping(row).get("gpu"), "status": _mapping(row).get("status")} for row in made.get("gpus") or []
+        ],
+    }
 
 
 def _reference(baseline: Any, made: Answer) -> Answer | None:

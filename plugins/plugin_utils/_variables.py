@@ -1,220 +1,23 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find which variables the collection knows, and what is wrong with those of the nodes.
-
-Pure, but for the reading of the roles' argument specs.
-"""
+"""Decide what is wrong with the variables of the nodes. Pure."""
 
 from __future__ import annotations
 
 import difflib
-import functools
-import json
-import pathlib
 import re
 
-import yaml
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
 
-from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Options of rollout_plan that it finds out or calls otherwise, and those of other tasks.
-OTHERWISE = (
-    "rollout_id",
-    "artifact_dir",
-    "target",
-    "targets",
-    "audits",
-    "markers",
-    "health",
-    "domains",
-    "domain_group_prefix",
-    "checked",
-    "schedulers",
-    "given_version",
-    "role_mode",
-    "expected",
-    "job",
-    "layouts",
-    "layout_looks",
-    "hand_over",
-)
-ROLLOUT = tuple(
-    sorted(
-        ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
-        + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir", "rollout_join_canaries"]
-    )
-)
-# Variables of the playbooks that are neither a role's nor a rollout's.
-PLAYBOOKS = (
-    "bringup_container_toolkit",
-    "bringup_hosts",
-    "bringup_reboot_timeout",
-    "capacity_days",
-    "capacity_environment",
-    "capacity_groups",
-    "capacity_headers",
-    "capacity_lead_days",
-    "capacity_peak_target",
-    "capacity_price_gpu_hour",
-    "capacity_prometheus_url",
-    "capacity_report_dir",
-    "capacity_report_mode",
-    "capacity_target",
-    "capacity_timeout",
-    "holds_hosts",
-    "holds_max_days",
-    "mig_hosts",
-    "monitoring_dcgm_hosts",
-    "monitoring_hosts",
-    "monitoring_log_hosts",
-    "monitoring_textfile_hosts",
-    "precheck_baseline_dir",
-    "precheck_expected_driver_version",
-    "precheck_hosts",
-    "precheck_report_dir",
-    "precheck_report_mode",
-    "prestage_hosts",
-    "quarantine_hosts",
-    "quarantine_reason",
-    "quarantine_user",
-    "recover_gpu_actions",
-    "recover_gpu_hosts",
-    "recover_gpu_user",
-    "return_to_service_baseline_dir",
-    "return_to_service_hosts",
-    "return_to_service_new_baseline",
-    "return_to_service_smoke_level",
-    "rollback_hosts",
-    "rollback_of",
-    "thermal_relief_hosts",
-    "thermal_relief_hours",
-    "thermal_relief_percent",
-    "thermal_relief_state",
-    "thermal_relief_user",
-    "thermal_relief_watts",
-    "upgrade_hosts",
-)
-# Those of the playbook rollout_control, which no other one reads.
-CONTROL = ("rollout_limits", "rollout_nodes", "rollout_reason", "rollout_user", "rollout_verb")
-# Variables that many inventories have begin like those of these playbooks, so that only the command line is judged by
-# them.
-COMMON = dict.fromkeys(
-    ("monitoring_dcgm_hosts", "monitoring_hosts", "monitoring_log_hosts", "monitoring_textfile_hosts"), "monitoring_"
-)
-ANSWER_TIMEOUT = "gpufleet_answer_timeout"
-INVENTORY_FAILED = "gpufleet_inventory_failed"  # set by the inventory plugins
-FLEET = (
-    ANSWER_TIMEOUT,
-    "gpufleet_artifact_dir",
-    "gpufleet_artifact_host",
-    "gpufleet_domains",
-    "gpufleet_service_hosts",
-)
-# Results that the roles and the rollout set themselves: the inventory must not have them.
-RESULTS = (
-    "gpu_health_result",
-    "gpu_node_upgrade_gate",
-    "gpu_scheduler_blockers",
-    "gpu_scheduler_drained",
-    "gpu_scheduler_gres",
-    "gpu_scheduler_mark",
-    "gpufleet_rollout",
-    "kernel_hold_boot",
-    "kernel_hold_report",
-    "nvidia_driver_reboot_reason",
-    "nvidia_driver_reboot_required",
-    "nvidia_mig_reset_required",
-    "nvidia_mig_result",
-    "nvidia_repository_changed",
-)
-LAB = ("gpufleet_lab",)
-# What holds for a whole rollout, so that no node may have another value.
-OF_ALL = (
-    "gpu_node_upgrade_artifact_dir",
-    "gpu_node_upgrade_ledger",
-    "gpu_node_upgrade_rollout_id",
-    "gpu_node_upgrade_rollout_mode",
-    "gpu_node_upgrade_version",
-    "gpu_node_upgrade_on_failure",
-    "gpufleet_artifact_dir",
-)
-# What the plan says to the role; the playbook hides them from the inventory, so that what is left comes from the
-# command line.
-OF_PLAN = {
-    "gpu_node_upgrade_version": "rollout_version",
-    "gpu_node_upgrade_kernel": "rollout_undo",
-    "gpu_node_upgrade_rollout_id": "rollout_id",
-    "gpu_node_upgrade_install": "rollout_version",
-    "gpu_node_upgrade_layout": "nvidia_mig_config",
-    "gpu_node_upgrade_peers": "gpu_health_expect",
-}
-SECRET = ("rollout_webhook", "rollout_hold_queries", "rollout_ledger", "gpu_node_upgrade_ledger")
 END = "Nothing was changed."
+# How much of two names has to be the same for one to be a slip of the other. A letter that is left out, doubled or
+# swapped leaves at least this, but for the shortest name; those of Ansible and AWX come to no more than 0.8.
+NEAR = 0.9
 
 
 class VariableError(Exception):
     """A variable cannot stay as it is; the message names it and says what to do."""
-
-
-@functools.lru_cache(maxsize=None)
-def of_roles(root=ROOT):
-    """The variables of each role, by its name."""
-    found = {}
-    for path in sorted(pathlib.Path(root).glob("roles/*/meta/argument_specs.yml")):
-        entries = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"].values()
-        found[path.parents[1].name] = frozenset(name for entry in entries for name in entry.get("options") or {})
-    return found
-
-
-@functools.lru_cache(maxsize=None)
-def choices(root=ROOT):
-    """By name of a role's variable that is one of a few words, or a list of them: (whether it is a list, the words)."""
-    found = {}
-    for path in sorted(pathlib.Path(root).glob("roles/*/meta/argument_specs.yml")):
-        for entry in yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"].values():
-            found.update(
-                {
-                    name: (option["type"] == "list", tuple(option["choices"]))
-                    for name, option in (entry.get("options") or {}).items()
-                    if option.get("choices")
-                }
-            )
-    return found
-
-
-def refuse_no_choice(node, name, value, allowed):
-    """Refuse a value that the role would refuse too, but on a node of which something was changed already."""
-    several, words = allowed
-    if value is None or value == "":
-        return
-    given = value if isinstance(value, (list, tuple)) else [value]
-    bad = [one for one in given if one not in words]
-    if several is not isinstance(value, (list, tuple)) or bad:
-        raise VariableError(
-            "%s of %s is %s; expected %s%s. %s"
-            % (
-                name,
-                node,
-                json.dumps(value, default=str)[:80],
-                "a list of some of " if several else "one of ",
-                ", ".join(words),
-                END,
-            )
-        )
-
-
-def refuse_bad_timeout(node, value):
-    """ANSWER_TIMEOUT of a node; empty text means its default, and 0 would be no limit for Ansible."""
-    if value in (None, ""):
-        return
-    text = str(value).strip()
-    if isinstance(value, (bool, float)) or not text.isascii() or not text.isdigit() or not 1 <= int(text[:10]) <= 86400:
-        raise VariableError(
-            "%s of %s is %s; expected a whole number of seconds from 1 to 86400. %s"
-            % (ANSWER_TIMEOUT, node, json.dumps(value, default=str)[:80], END)
-        )
 
 
 def prefixes(roles):
@@ -240,28 +43,58 @@ def prefixes(roles):
     return mine
 
 
+def known(roles, more=()):
+    """The names that may be given, and those that are the collection's own or the laboratory's.
+
+    MORE: names of variables that the playbook knows beside those that all of them know.
+    """
+    own = _variable_names.RESULTS + _variable_names.HANDED_ON + _variable_names.LAB
+    own += (_variable_names.INVENTORY_FAILED,)
+    names = frozenset(_variable_names.ROLLOUT + _variable_names.PLAYBOOKS + _variable_names.FLEET + tuple(more))
+    return names.union(*roles.values()) - set(own), frozenset(own)
+
+
 def strangers(names, roles, more=()):
     """(name, whose it would be, the nearest one that there is or "") of each that only looks like a variable of the
     collection.
 
-    MORE: names of variables that the playbook knows beside those that all of them know.
+    MORE: as for known().
     """
-    known = frozenset(ROLLOUT + PLAYBOOKS + FLEET + RESULTS + LAB + (INVENTORY_FAILED,) + tuple(more)).union(
-        *roles.values()
-    )
-    offered = sorted(known - set(RESULTS + LAB + (INVENTORY_FAILED,)))
+    offered, own = known(roles, more)
     found = []
-    for name in sorted(set(names) - known):
+    for name in sorted(set(names) - offered - own):
         whose = [words for prefix, words in prefixes(roles).items() if name.startswith(prefix)]
         if whose:
-            found.append((name, whose[-1], (difflib.get_close_matches(name, offered, 1) or [""])[0]))
+            found.append((name, whose[-1], (difflib.get_close_matches(name, sorted(offered), 1) or [""])[0]))
     return found
+
+
+def refuse_near(given, roles, more=(), reads=()):
+    """Refuse a name of the command line, in GIVEN, that is none of the collection's and all but one of them: whatever
+    it begins with, it was meant to be read.
+
+    READS: the prefixes of the playbook's variables where those of an inventory may begin likewise.
+    """
+    names, own = known(roles, more)
+    common = tuple(prefix for prefix in _variable_names.INNER if prefix not in reads)
+    offered = sorted(name for name in names if not name.startswith(common))
+    for name in sorted(set(given) - names - own):
+        # A whole word before or after it makes it another name.
+        about = [one for one in offered if abs(len(one) - len(name)) <= 2]
+        for near in difflib.get_close_matches(name, about, 1, NEAR):
+            raise VariableError(
+                "%s is on the command line (-e), and no task reads it: did you mean %s? Correct it, or call a variable "
+                "of your own otherwise. %s" % (name, near, END)
+            )
 
 
 def kept(names, roles):
     """Names that the roles and playbooks keep for themselves."""
-    inner = tuple("__" + prefix for prefix in prefixes(roles))
-    return sorted(name for name in set(names) if name in RESULTS or name.startswith(inner))
+    inner = tuple("__" + prefix for prefix in (*prefixes(roles), *_variable_names.INNER))
+    whole = {prefix.rstrip("_") for prefix in inner}
+    return sorted(
+        name for name in set(names) if name in _variable_names.RESULTS or name in whole or name.startswith(inner)
+    )
 
 
 def refuse_failed_inventory(values):
@@ -282,10 +115,14 @@ def refuse_strangers(names, roles, more=()):
 def refuse_common(given, mine):
     """Refuse a name of the command line, in GIVEN, that would be the variable MINE if it were spelt like it."""
     for name in sorted(given):
-        if mine in COMMON and name not in PLAYBOOKS and name.startswith(COMMON[mine]):
+        if (
+            mine in _variable_names.COMMON
+            and name not in _variable_names.PLAYBOOKS
+            and name.startswith(_variable_names.COMMON[mine])
+        ):
             raise VariableError(
                 "%s is on the command line (-e), and is no variable of the playbook %s: did you mean %s? %s"
-                % (name, COMMON[mine].rstrip("_"), mine, END)
+                % (name, _variable_names.COMMON[mine].rstrip("_"), mine, END)
             )
 
 
@@ -293,8 +130,8 @@ def refuse_misspelt(given, prefix):
     """Refuse a name of the command line, in GIVEN, that begins with the PREFIX of a playbook's variables and is none of
     them.
     """
-    mine = [name for name in PLAYBOOKS if name.startswith(prefix)]
-    for name in sorted(name for name in given if isinstance(name, str)):
+    mine = [name for name in _variable_names.PLAYBOOKS if name.startswith(prefix)]
+    for name in sorted(given):
         if prefix and name.startswith(prefix) and name not in mine:
             raise VariableError(
                 "%s is on the command line (-e), and is no variable of the playbook %s: did you mean %s? %s"
@@ -322,11 +159,11 @@ def refuse_of_plan(values):
                     name,
                     value,
                     "rollout_version says which version all nodes get"
-                    if OF_PLAN[name] == "rollout_version"
+                    if _variable_names.OF_PLAN[name] == "rollout_version"
                     else "nvidia_mig_config says in the inventory which MIG layout a node gets"
-                    if OF_PLAN[name] == "nvidia_mig_config"
+                    if _variable_names.OF_PLAN[name] == "nvidia_mig_config"
                     else "rollout_id names the rollout"
-                    if OF_PLAN[name] == "rollout_id"
+                    if _variable_names.OF_PLAN[name] == "rollout_id"
                     else "a rollback finds the kernel of each node by itself",
                     END,
                 )
@@ -334,8 +171,11 @@ def refuse_of_plan(values):
 
 
 def of_all(name):
-    """Tell if a variable must have the same value for all nodes of a rollout."""
-    return name.startswith("rollout_") or name in OF_ALL
+    """Tell if a variable must have the same value for all nodes of a rollout.
+
+    What is handed on to be read is none: its text is never evaluated.
+    """
+    return (name.startswith("rollout_") and name not in _variable_names.HANDED_ON) or name in _variable_names.OF_ALL
 
 
 def refuse_differing(values):
@@ -367,7 +207,7 @@ def _shown(name, found):
     if name not in found:
         return "not set"
     value = found[name]
-    if name in SECRET or isinstance(value, (dict, list)):
+    if name in _variable_names.SECRET or isinstance(value, (dict, list)):
         return "one value"
     return repr(str(value)) if isinstance(value, str) else str(value)
 
@@ -388,9 +228,12 @@ def refuse_tags(run, skip):
 
 
 def host_pattern(value, variable, default):
-    """The pattern of hosts that a variable names, as a pattern, a list, or a text with commas and blanks."""
+    """The pattern of hosts that a variable names, as a pattern, a list, or a text with commas, blanks and lines.
+
+    A line that ends with a comma goes on in the next one.
+    """
     parts = (
-        value.split(",")
+        re.split(r"\s*,\s*|\s*[\r\n]\s*", value.strip())
         if isinstance(value, str)
         else value
         if isinstance(value, (list, tuple))
@@ -400,7 +243,7 @@ def host_pattern(value, variable, default):
     )
     if isinstance(value, str) and not value.strip():
         parts = []
-    bad = [part for part in parts if not isinstance(part, str) or not part.strip() or " " in part.strip()]
+    bad = [part for part in parts if not isinstance(part, str) or len(part.split()) != 1]
     if isinstance(value, str) and value.rstrip().endswith(","):
         raise VariableError(
             "%s is %r, which ends with a comma: on a command line a blank after a comma ends the value. Leave "
@@ -408,8 +251,8 @@ def host_pattern(value, variable, default):
         )
     if bad:
         raise VariableError(
-            "%s is %s; expected hosts and groups of the inventory, as a text such as gpu-a-1,gpu-a-2 or as a list. %s"
-            % (variable, _kind(value), END)
+            "%s is %s; expected hosts and groups of the inventory, as a text such as gpu-a-1,gpu-a-2, one a line, "
+            "or as a list. %s" % (variable, _kind(value), END)
         )
     if not parts and not default:
         raise VariableError("%s names nobody: name hosts or groups of the inventory. %s" % (variable, END))
@@ -440,6 +283,24 @@ def refuse_unknown_hosts(patterns, groups):
                     )
 
 
+def refuse_nobody(nodes, patterns, limit):
+    """Refuse a run whose NODES, those of PATTERNS by variable that the LIMIT leaves, are none: Ansible passes over a
+    play without hosts, and ends as if all had been done.
+    """
+    found = {
+        variable: host_pattern(value, variable, _variable_names.DEFAULT_HOSTS.get(variable, _variable_names.NODES))
+        for variable, value in sorted(patterns.items())
+    }
+    if found and not nodes:
+        raise VariableError(
+            "No host of %s is within the limit %s. Check --limit and %s. %s"
+            % (" or ".join(found.values()), limit, " and ".join(found), END)
+            if limit
+            else "No host of the inventory matches %s. Check the inventory (-i) and %s. %s"
+            % (" or ".join(found.values()), " and ".join(found), END)
+        )
+
+
 def refuse_other_playbook(given, mine):
     """Refuse what the command line says to another playbook than the one whose nodes the variable MINE names: this one
     would take others instead.
@@ -448,8 +309,11 @@ def refuse_other_playbook(given, mine):
     """
     others = [
         name
-        for name in PLAYBOOKS
-        if name.endswith("_hosts") and name != mine and _is_given(given, name) and not {name, mine} <= set(COMMON)
+        for name in _variable_names.PLAYBOOKS
+        if name.endswith("_hosts")
+        and name != mine
+        and _is_given(given, name)
+        and not {name, mine} <= set(_variable_names.COMMON)
     ]  # the playbook monitoring has several of them
     if mine == "rollback_hosts" and "upgrade_hosts" in others:
         raise VariableError(

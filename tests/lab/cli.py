@@ -35,7 +35,8 @@ def do_layer(lab, arguments) -> int:
 
 
 def do_up(lab, arguments) -> int:
-    found = machines.up(lab, Path(arguments.inventory).resolve(), arguments.nodes)
+    without = [name for name in arguments.without.split(",") if name]
+    found = machines.up(lab, Path(arguments.inventory).resolve(), arguments.nodes, without)
     say(f"up: {', '.join(f'{machine.name} ({lab.address(machine.host_number)})' for machine in found)}")
     return 0
 
@@ -126,11 +127,7 @@ def parser() -> argparse.ArgumentParser:
     command = commands.add_parser("image", help="build the machines' image, or say that it is there")
     command.add_argument("--refresh", action="store_true", help="build it anew from today's packages")
     command.add_argument(
-        "--suite",
-        action="append",
-        default=[],
-        choices=config.SUITES,
-        help=f"of this Debian release (default: {config.SUITE})",
+        "--suite", action="append", default=[], choices=config.SUITES, help=f"of this release (default: {config.SUITE})"
     )
     command.add_argument("--prune", action="store_true", help="remove images that are not this checkout's present ones")
     command.set_defaults(run=do_image)
@@ -140,6 +137,9 @@ def parser() -> argparse.ArgumentParser:
         "--inventory",
         default=str(machines.DEFAULT_INVENTORY),
         help="whose GPU hosts to make machines for (default: inventories/lab)",
+    )
+    command.add_argument(
+        "--without", default="", metavar="NODE,...", help="not these hosts, where the inventory has them"
     )
     command.add_argument("nodes", nargs="*", metavar="NODE", help="only these hosts")
     command.set_defaults(run=do_up)

@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -172,6 +173,16 @@ def connection(lab: Lab) -> dict[str, object]:
         ),
         "ansible_python_interpreter": "/usr/bin/python3",
     }
+
+
+def selected(found: list[Machine], source: Path, names: Sequence[str], without: Sequence[str]) -> list[Machine]:
+    """Of the machines of an inventory, SOURCE, those with these names, or all; but not those that are left out."""
+    unknown = [name for name in names if name not in {machine.name for machine in found}]
+    if unknown:
+        raise LabError(
+            f"{source} has no GPU host {', '.join(unknown)}; it has: {', '.join(machine.name for machine in found)}"
+        )
+    return [machine for machine in found if (not names or machine.name in names) and machine.name not in without]
 
 
 def tool(name: str) -> str:

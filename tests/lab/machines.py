@@ -10,16 +10,17 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import image, layers, network, processes, supervisor
 from . import machine as build
 from .common import LabError, elapsed, environment, locked, need_root, read_json, run, say, write_json, write_whole
 from .config import CHECKOUT, Lab
-from .inventory import Machine, machines, read
+from .inventory import Machine, machines, read, selected
 
 DEFAULT_INVENTORY = CHECKOUT / "inventories/lab"
-PATIENCE = 120.0  # seconds a machine has to come up in
+PATIENCE = 600.0  # seconds a machine has to come up in
 
 
 def existing(lab: Lab) -> dict[str, Machine]:
@@ -100,7 +101,11 @@ def failed_units(lab: Lab, name: str) -> list[str]:
 
 def answers(lab: Lab, machine: Machine) -> bool:
     """Whether one can log in and become root, as Ansible will."""
-    return run(*build.ssh(lab, machine, ["sudo", "-n", "true"]), check=False, timeout=30).returncode == 0
+    words = build.ssh(lab, machine, ["sudo", "-n", "true"])
+    try:
+        return subprocess.run(words, capture_output=True, timeout=60, env=environment(), check=False).returncode == 0
+    except subprocess.TimeoutExpired:
+        return False
 
 
 def _tail(path: Path) -> str:
@@ -148,16 +153,11 @@ def images(lab: Lab, wanted: list[Machine]) -> dict[str, list[str]]:
     return {suite: [str(path) for path in layers.roots(image.ensure(lab, suite), lab.images)] for suite in suites}
 
 
-def up(lab: Lab, inventory: Path, names: list[str]) -> list[Machine]:
-    """Make and start the machines of an inventory (or some of them) that are not running yet."""
+def up(lab: Lab, inventory: Path, names: list[str], without: Sequence[str] = ()) -> list[Machine]:
+    """Make and start the machines of an inventory, or some of them, that are not running yet; none of WITHOUT."""
     need_root()
     wanted = machines(read(inventory), {name: machine.host_number for name, machine in existing(lab).items()})
-    unknown = [name for name in names if name not in {machine.name for machine in wanted}]
-    if unknown:
-        raise LabError(
-            f"{inventory} has no GPU host {', '.join(unknown)}; it has: {', '.join(machine.name for machine in wanted)}"
-        )
-    wanted = [machine for machine in wanted if not names or machine.name in names]
+    wanted = selected(wanted, inventory, names, without)
     parts = images(lab, wanted)
     with locked(lab.state / "lock", "starts or stops machines"):
         have = existing(lab)

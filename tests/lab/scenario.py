@@ -44,7 +44,7 @@ def boot_id(host) -> str:
     return host.check_output("cat /proc/sys/kernel/random/boot_id")
 
 
-def wait_for(what, problem: str, seconds: float = 60) -> None:
+def wait_for(what, problem: str, seconds: float = 600) -> None:
     deadline = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < deadline, problem

@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 
 BEGIN = "<!-- generated from plugins/plugin_utils/_monitoring/data by `make docs` -->"
+# The commands that tests run: our playbooks, and the program that the role gpu_monitoring asks
+# (tests/unit/meta/command_tests.toml).
+RUN_BY_TESTS = re.compile(r"(?:^ansible-playbook gpufleet\.lifecycle\.(?=\w)|^(?=promtool ))(\w+)")
 SEVERITIES = {
     "page": "needs someone now",
     "ticket": "can wait for working hours",
@@ -47,28 +50,20 @@ def entry(alert, rule, fill):
     ]
     if alert["scope"] in ("gpu", "node", "service"):
         lines.append("- On a node that this collection keeps out of service it %s." % held)
-    lines += [
-        "",
-        "Look:",
-        "",
-        "```",
-        *alert["look"],
-        "```",
-        "",
-        "Then: %s." % plain(fill(alert["next"])),
-        "",
-        "The rule:",
-        "",
-        "```",
-        rule["expr"],
-        "```",
-    ]
+    if alert.get("look"):
+        lines += ["", "Look:", "", "```", *alert["look"], "```"]
+    if alert.get("look_at"):
+        lines += ["", "Look at %s." % alert["look_at"]]
+    lines += ["", "Then: %s." % plain(fill(alert["next"])), "", "The rule:", "", "```text", rule["expr"], "```"]
     return lines
 
 
 def family(page, alerts, rules, fill):
     """Return the page of a family of alerts."""
-    lines = [BEGIN, "", "# " + page["title"], "", "[All alerts, thresholds and series](README.md)"]
+    run = sorted({name for alert in alerts for line in alert.get("look", ()) for name in RUN_BY_TESTS.findall(line)})
+    but = ", except those with %s" % " and ".join("`%s`" % one for one in run)
+    lines = [BEGIN, "", "# " + page["title"], "", "[All alerts, thresholds and series](README.md)", ""]
+    lines.append("No test runs the commands of this page%s." % (but if run else ""))
     for alert in alerts:
         lines += entry(alert, rules[alert["id"]], fill)
     return "\n".join(lines) + "\n"

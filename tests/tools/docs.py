@@ -111,7 +111,7 @@ def playbooks_page():
     """The content of the page about the playbooks' variables."""
     sys.path.insert(0, ansible_environment()["ANSIBLE_COLLECTIONS_PATH"])
     package = ".".join(("ansible_collections", *COLLECTION, "plugins"))
-    known = importlib.import_module(package + ".plugin_utils._variables").ROLLOUT
+    known = importlib.import_module(package + ".plugin_utils._variable_names").ROLLOUT
     options = yaml.safe_load(importlib.import_module(package + ".modules.rollout_plan").DOCUMENTATION)["options"]
     said = {
         "rollout_" + key: option["description"]
@@ -127,12 +127,11 @@ def playbooks_page():
 def migration_page():
     """The content of the page about the variables of other projects."""
     sys.path.insert(0, ansible_environment()["ANSIBLE_COLLECTIONS_PATH"])
-    variables = importlib.import_module(
-        ".".join(("ansible_collections", *COLLECTION, "plugins", "plugin_utils", "_variables"))
-    )
+    package = ".".join(("ansible_collections", *COLLECTION, "plugins", "plugin_utils"))
+    variables, names = (importlib.import_module(package + "." + name) for name in ("_variables", "_variable_names"))
     data = migration_docs.load()
     theirs = [name for source in data["sources"] for row in source["rows"] for name in migration_docs.names(row)]
-    return migration_docs.render(data, {name for name, *rest in variables.strangers(theirs, variables.of_roles())})
+    return migration_docs.render(data, {name for name, *rest in variables.strangers(theirs, names.of_roles())})
 
 
 def alert_pages():

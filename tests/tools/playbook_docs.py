@@ -18,14 +18,20 @@ ROW = re.compile(r"([a-z][a-z0-9_]+(?:, [a-z][a-z0-9_]+)*)  +(\S.*)")
 MEANING = (
     (
         "Null and the empty text mean the default for every variable of a rollout and for every list of hosts, as a "
-        "survey of AWX or a command line gives them."
+        "survey of AWX or a command line gives them, and for `gpu_scheduler_backends`, `nvidia_mig_config` and those "
+        "of `gpu_health_` that precheck names. Of any other variable of a role that has a default, null is refused by "
+        "name, and so is the empty text where it is no value: leave it out instead."
     ),
-    "Lists may be texts with commas, with or without blanks; hosts may be a pattern as well.",
+    "Lists may be texts with commas, with or without blanks, or with one entry a line; hosts may be a pattern as well.",
+    "In `rollout_waves` a text has a comma and a blank between two waves (`1, 25%`): `1,25%` is refused, as it may be "
+    "meant for one share. A share has a point (`12.5%`).",
+    "A `--limit` that leaves none of the nodes, and a name that no host or group has, are refused by every playbook.",
     "A value with a blank needs quotes of its own on a command line: `-e '{\"rollout_reason\": \"two words\"}'`.",
     "Variables that begin with `rollout_`, or are given for a whole rollout, have one value for all of its nodes.",
     (
         "A variable that begins as these or those of the roles do (`gpu_scheduler_`, `nvidia_driver_`, ...), and is "
-        "none of them, is refused with the nearest one. Call variables of your own otherwise."
+        "none of them, is refused with the nearest one; so is a variable of the command line (`-e`) that all but has "
+        "the name of one of them, such as `upgrad_hosts`. Call variables of your own otherwise."
     ),
     (
         "Names that begin with two underscores, and the results of the roles such as `gpu_scheduler_mark`, are the "

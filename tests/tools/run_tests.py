@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run the checkout's tests, stage beside stage, and say at the end what took how long.
 
-python3 -m tests.tools.run_tests [--jobs N] [--list] [GROUP|STAGE ...]
+python3 -m tests.tools.run_tests [--all] [--jobs N] [--within MINUTES] [--deadline MINUTES] [--list] [GROUP|STAGE ...]
 
-Groups: lint, unit, sanity, molecule; none named means all of them. What takes longest goes first, and before what can
-fill gaps. The output of every stage is kept in .lab/logs/test/, and in times.json there where the time went. A stage
-that has not come to its end within its limit is ended and has failed.
+Groups: lint, unit, sanity, molecule; none named means all of them. With --all their slow tests run too. What takes
+longest goes first, and before what can fill gaps. The output of every stage is kept in .lab/logs/test/, and in
+times.json there where the time went. A stage that has not come to its end within its limit is ended and has failed.
 The exit status is 0 only when every stage ran and passed. With CI=true in the environment a stage that this machine
 cannot run (an interpreter is missing) is a failure; without it the stage is named, loudly, as not run.
 """
@@ -139,9 +139,14 @@ def show_failure(outcome: Outcome) -> None:
 class Scheduler:
     """Keeps `jobs` stages going; a stage starts when those it is `after` have ended well."""
 
-    def __init__(self, stages: t.Sequence[catalogue.Stage], jobs: int) -> None:
+    def __init__(
+        self, stages: t.Sequence[catalogue.Stage], jobs: int, within_s: float = 0.0, deadline_s: float = 0.0
+    ) -> None:
         self.waiting = list(stages)
         self.jobs = jobs
+        self.within_s = within_s
+        self.deadline_s = deadline_s
+        self.costs = {stage.name: stage.cost for stage in stages}
         self.running: t.List[Running] = []
         self.outcomes: t.List[Outcome] = []
         self.began = time.monotonic()
@@ -171,6 +176,11 @@ class Scheduler:
                 continue
             if any(catalogue.share_a_node(stage, one.stage) for one in self.running):
                 continue
+            if stage.optional and not self._in_time(stage):
+                if self._decided():
+                    self.waiting.remove(stage)
+                    self._record(Outcome(stage.name, NOT_RUN, 0.0, reason=self._too_late()))
+                continue
             self.waiting.remove(stage)
             missing = catalogue.missing_interpreter(stage)
             if missing:
@@ -179,12 +189,40 @@ class Scheduler:
             say("  > {0}".format(stage.name))
             self.running.append(start(stage))
 
+    def _in_time(self, stage: catalogue.Stage) -> bool:
+        """Whether there is time for an optional stage beside all that has to run."""
+        done, ahead = self._costs()
+        return catalogue.in_time(time.monotonic() - self.began, done, ahead + stage.cost, self.within_s)
+
+    def _decided(self) -> bool:
+        """Whether it is known well enough that there will be no time: half of what has to run has ended."""
+        done, ahead = self._costs()
+        return done >= ahead
+
+    def _costs(self) -> t.Tuple[float, float]:
+        """What has ended, and what runs or has to."""
+        done = sum(self.costs[outcome.name] for outcome in self.outcomes if outcome.verdict != NOT_RUN)
+        ahead = [one.stage for one in self.running] + [one for one in self.waiting if not one.optional]
+        return done, sum(one.cost for one in ahead)
+
+    def _too_late(self) -> str:
+        return "NOT RUN: on this machine the whole would not end within {0:.0f} min; 'make test-all' has it".format(
+            self.within_s / 60
+        )
+
     def _end_overdue(self) -> None:
-        """End what has been at work for longer than its limit: it hangs, and its last output says where."""
-        overdue = [one for one in self.running if one.seconds > one.stage.limit_s and not one.ended()]
+        """End what has been at work for longer than its limit, and all of it at the run's deadline: its last output
+        says where it was. Who ends the run from outside would show none.
+        """
+        over = 0 < self.deadline_s < time.monotonic() - self.began
+        overdue = [one for one in self.running if (over or one.seconds > one.stage.limit_s) and not one.ended()]
         for one in overdue:
             one.overran = True
         stop(overdue)
+        for stage in self.waiting if over else ():
+            reason = "did not begin within the {0:.0f} min of the run".format(self.deadline_s / 60)
+            self._record(Outcome(stage.name, FAILED, 0.0, failed=1, reason=reason))
+        self.waiting = [] if over else self.waiting
 
     def _record(self, outcome: Outcome) -> None:
         self.outcomes.append(outcome)
@@ -272,18 +310,33 @@ def kept_times(
 def main(arguments: t.Sequence[str]) -> int:
     """Run what was asked for and answer the exit status."""
     parser = argparse.ArgumentParser(prog="python3 -m tests.tools.run_tests", description=__doc__.splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="the tests with the mark slow too, as before a release")
     parser.add_argument(
         "--jobs",
         type=int,
         default=(os.cpu_count() or 1) + 1,
         help="stages side by side; one more than processors, as each waits now and then",
     )
+    parser.add_argument(
+        "--within",
+        type=float,
+        default=float(os.environ.get("GPUFLEET_TEST_MINUTES") or 0),
+        metavar="MINUTES",
+        help="leave out optional stages where all of them would take longer, and say which (0: none)",
+    )
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        default=float(os.environ.get("GPUFLEET_TEST_DEADLINE") or 0),
+        metavar="MINUTES",
+        help="end what still runs then, and fail with its last output (0: none)",
+    )
     parser.add_argument("--list", action="store_true", help="name the stages and end")
     parser.add_argument("wanted", nargs="*", metavar="GROUP|STAGE")
     options = parser.parse_args(arguments)
 
     try:
-        stages = catalogue.choose(catalogue.all_stages(), options.wanted)
+        stages = catalogue.choose(catalogue.all_stages(options.all), options.wanted)
     except catalogue.UnknownStage as problem:
         parser.error(str(problem))
     if options.list:
@@ -302,7 +355,10 @@ def main(arguments: t.Sequence[str]) -> int:
 
     began, machine_before = time.monotonic(), machine_time()
     interrupted = False
-    scheduler = Scheduler([stage for stage in stages if not stage.clean_up], options.jobs)
+    # What was asked for by name is not left out.
+    within_s = 0.0 if options.wanted else options.within * 60
+    chosen = [stage for stage in stages if not stage.clean_up]
+    scheduler = Scheduler(chosen, options.jobs, within_s, options.deadline * 60)
     try:
         scheduler.run(ended)
     except Interrupted:

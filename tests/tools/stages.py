@@ -33,7 +33,7 @@ SIMULATOR_TESTS = "tests/unit/sim"
 # fail or cannot be reached are counted, what a signal ends, in which order hosts and included files follow each other,
 # what a callback is told. What the gate, the ledger and the lookups of the role decide, and what is written of it, is
 # the same on each of them. Templates are the oldest one's own: there, in addition, each step of the role is taken up by
-# another controller. What the newest does has the mark `cores`.
+# another controller. What the newest does has the mark `cores`; all of it but one course is slow.
 COURSES = "tests/unit/playbooks"
 ONE_COURSE = COURSES + "/test_upgrade_course.py::test_every_node_is_taken_once_and_a_second_run_takes_none"
 # What may never exceed the failure budget depends on how Ansible counts hosts: tried on the oldest and the newest
@@ -44,10 +44,52 @@ RESUME = COURSES + "/test_resume.py::test_another_controller_goes_on_wherever_th
 # included files in its own way.
 IN_VAIN = COURSES + "/test_scheduler.py::test_a_node_that_was_drained_in_vain_is_resumed"
 CONTROLLERS = ("main", "core218", "newest")
-# What is compiled once on a machine, beside other work, and the stage that takes longest, have more time than others.
+# The courses of an upgrade itself. Those of what goes with it follow in a stage of their own.
+UPGRADE_COURSES = tuple(
+    "{0}/test_{1}.py".format(COURSES, name) for name in ("upgrade_course", "proof", "report", "resume", "claims")
+)
+# What a run that has to end in time leaves out on a machine that is too slow for all of it, the last first.
+OPTIONAL = (
+    "unit-py38",
+    "site",
+    "galaxy-importer",
+    "demo",
+    "course-more",
+    "molecule-refusals",
+    "molecule-precheck",
+    "unit-core218",
+    "course-newest",
+)
+# CPU seconds that a stage and its machines take together, of the stages that take most. How they compare is what
+# matters: what they are on a machine shows as it works. What was built by an earlier run costs nothing.
+COSTS = {
+    "drivers": 0.0,
+    "molecule-create": 60.0,
+    "molecule-default": 20.0,
+    "molecule-bringup": 220.0,
+    "demo": 350.0,
+    "molecule-refusals": 120.0,
+    "molecule-precheck": 80.0,
+    "course-main": 500.0,
+    "course-more": 700.0,
+    "course-core218": 230.0,
+    "course-newest": 22.0,
+    "unit-main": 900.0,
+    "unit-core218": 150.0,
+    "unit-py38": 160.0,
+    "sanity-newest": 200.0,
+    "sanity-core218": 32.0,
+    "ansible-lint": 71.0,
+    "site": 54.0,
+    "galaxy-importer": 12.0,
+}
+# What is compiled once on a machine, beside other work, and the stages that take longest, have more time than others.
 ONCE_S = 4800.0
-# The stage that takes longest.
-LONGEST = "course-main"
+# The stages that take longest.
+LONGEST = ("course-main", "unit-main")
+# What an execution environment has to carry: the inventory plugins and every wrapper of awx/project, by ansible-runner,
+# with a ledger on PostgreSQL. The environment `ee` has its lists of packages and nothing else but pytest.
+CARRIED = "tests/unit/plugins/inventory " + COURSES + "/test_awx.py"
 # On a real API server, which is built once; a stage of its own, since that takes minutes.
 KUBE = "tests/unit/kube"
 
@@ -66,17 +108,19 @@ class Stage:
     # machines of the lab that it takes for itself; stages that share one follow each other
     nodes: t.Tuple[str, ...] = ()
     clean_up: bool = False  # not a stage of its own: run at the end of any run that had a stage of this group
-    limit_s: float = 2700.0  # longer than this it hangs: several times what it takes, also beside other work
+    limit_s: float = 4200.0  # longer than this it hangs: several times what it takes, also beside other work
+    cost: float = 5.0  # as in COSTS
+    optional: bool = False  # as in OPTIONAL
 
     @property
     def niceness(self) -> int:
         """How far the stage steps back for others, as nice(1) counts.
 
-        The two chains that end last go first: the stage that takes longest, and the scenarios, which follow each other.
+        The chains that end last go first: the stages that take longest, and the scenarios, which follow each other.
         Everything else fills what these leave, also what is built in the background: at a lower priority still it got
         nothing beside three stages that are never idle, and a scenario waited for it.
         """
-        return 0 if self.group == "molecule" or self.name == LONGEST else 5
+        return 0 if self.group == "molecule" or self.name in LONGEST else 5
 
 
 class UnknownStage(Exception):
@@ -87,16 +131,23 @@ class UnknownStage(Exception):
 DURATIONS = "--durations=60 --durations-min=0.5"
 
 
-def _pytest(arguments: str) -> str:
-    return '"$VENV/bin/python" -m pytest -q {0} -p no:cacheprovider {1}'.format(DURATIONS, arguments)
+def _marks(mark: str, everything: bool) -> str:
+    """pytest's option for the tests of a mark, without the slow ones unless everything is wanted; may be empty."""
+    wanted = " and ".join(filter(None, (mark, "" if everything else "not slow")))
+    return "-m '{0}'".format(wanted) if wanted else ""
 
 
-def _without(marks: str, *left_out: str) -> str:
-    """The arguments for all unit tests with these marks but for some directories."""
-    return " ".join(filter(None, (marks, TESTS, *("--ignore=" + path for path in left_out))))
+def _pytest(arguments: str, everything: bool, mark: str = "") -> str:
+    options = " ".join(filter(None, (DURATIONS, _marks(mark, everything))))
+    return '"$VENV/bin/python" -m pytest -q {0} -p no:cacheprovider {1}'.format(options, arguments)
 
 
-def _lint() -> t.List[Stage]:
+def _without(path: str, *left_out: str) -> str:
+    """The arguments for the tests below a path but for some files and directories."""
+    return " ".join((path, *("--ignore=" + other for other in left_out)))
+
+
+def _lint(everything: bool) -> t.List[Stage]:
     return [
         Stage(
             "ansible-lint",
@@ -114,57 +165,70 @@ def _lint() -> t.List[Stage]:
         Stage("changelog", "lint", '"$VENV/bin/antsibull-changelog" lint', "main"),
         Stage("docs", "lint", '"$VENV/bin/python" -m tests.tools.docs --check', "main"),
         Stage("site", "lint", '"$VENV/bin/python" -m tests.tools.website', "site"),
+        # What the importer's ansible-lint finds, that of the checkout finds as well, which leaves out no rule: it comes
+        # with everything.
+        Stage(
+            "galaxy-importer",
+            "lint",
+            '"$VENV/bin/python" -m tests.tools.importer' + (" --lint" if everything else ""),
+            "importer",
+        ),
     ]
 
 
-def _unit() -> t.List[Stage]:
+def _unit(everything: bool) -> t.List[Stage]:
     courses = {
-        "main": "{0} --ignore={1}".format(COURSES, MATRIX),
-        "core218": " ".join((ONE_COURSE, MATRIX, RESUME, IN_VAIN)),
-        "newest": "-m cores " + COURSES,
+        "main": (_without(COURSES, MATRIX) if everything else " ".join(UPGRADE_COURSES), ""),
+        "core218": (" ".join((ONE_COURSE, MATRIX, RESUME, IN_VAIN)), ""),
+        "newest": (COURSES if everything else ONE_COURSE, "cores"),
     }
     stages = [
-        Stage(
-            "course-" + name,
-            "unit",
-            _pytest(courses[name]),
-            name,
-            limit_s=ONCE_S if "course-" + name == LONGEST else Stage.limit_s,
-        )
+        Stage("course-" + name, "unit", _pytest(courses[name][0], everything, courses[name][1]), name)
         for name in CONTROLLERS
         if (ROOT / COURSES).is_dir()
     ]
-    stages.append(Stage("unit-main", "unit", _pytest(_without("", COURSES, KUBE)), "main"))
-    for name in CONTROLLERS[1:]:
-        stages.append(Stage("unit-" + name, "unit", _pytest(_without("-m cores", COURSES, KUBE, SCENARIOS)), name))
-    stages.append(Stage("unit-py38", "unit", _pytest(_without("-m pythons", COURSES, KUBE, SCENARIOS)), "py38"))
-    # The simulator runs in the lab's machines, whose Python is between the oldest and the one of the main environment.
-    stages.append(
-        Stage(
-            "unit-pynewest",
-            "unit",
-            _pytest(_without("-m pythons", COURSES, KUBE, SCENARIOS, SIMULATOR_TESTS)),
-            "pynewest",
+    if not everything:
+        more = _without(COURSES, MATRIX, *UPGRADE_COURSES)
+        stages.append(Stage("course-more", "unit", _pytest(more, everything), "main"))
+    stages.append(Stage("unit-main", "unit", _pytest(_without(TESTS, COURSES, KUBE), everything), "main"))
+    elsewhere = _without(TESTS, COURSES, KUBE, SCENARIOS)
+    # One course runs on the newest ansible-core with the newest Python; what else can differ there is slow as a whole.
+    for name in CONTROLLERS[1:] if everything else CONTROLLERS[1:2]:
+        stages.append(Stage("unit-" + name, "unit", _pytest(elsewhere, everything, "cores"), name))
+    stages.append(Stage("unit-py38", "unit", _pytest(elsewhere, everything, "pythons"), "py38"))
+    if everything:
+        # The simulator runs in the lab's machines, whose Python is between the oldest and the one of the main
+        # environment.
+        stages.append(
+            Stage(
+                "unit-pynewest",
+                "unit",
+                _pytest(_without(TESTS, COURSES, KUBE, SCENARIOS, SIMULATOR_TESTS), everything, "pythons"),
+                "pynewest",
+            )
         )
-    )
-    if (ROOT / KUBE).is_dir():
+    if everything:
+        stages.append(Stage("unit-ee", "unit", _pytest(CARRIED, everything), "ee"))
+    if everything and (ROOT / KUBE).is_dir():
         stages.append(
             Stage("apiserver", "unit", "python3 -m tests.lab apiserver", "main", background=True, limit_s=ONCE_S)
         )
-        stages.append(Stage("unit-kube", "unit", _pytest(KUBE), "main", after=("apiserver",), needs=("apiserver",)))
+        stages.append(
+            Stage("unit-kube", "unit", _pytest(KUBE, everything), "main", after=("apiserver",), needs=("apiserver",))
+        )
     return stages
 
 
 # The newest ansible-core has every rule of those before it, and looks at everything. It knows Python 3.8 no more, which
-# nodes may have; and each core reads documentation and arguments by its own schema. What compiles and imports on the
-# oldest and the newest Python does so between them.
+# nodes may have, and the oldest does; and each core reads documentation and arguments by its own schema. What compiles
+# and imports on the oldest and the newest Python does so between them.
 SANITY = {
     "newest": (
         "--skip-test compile --skip-test import",
         "--test compile --test import --python 3.9",
         "--test compile --test import --python 3.13",
     ),
-    "main": ("--test compile --test import --python 3.8", "--test ansible-doc --test validate-modules"),
+    "core218": ("--test compile --test import --python 3.8", "--test ansible-doc --test validate-modules"),
 }
 
 
@@ -192,10 +256,21 @@ def scenario_needs(text: str) -> t.Tuple[str, ...]:
     return tuple(found.group(1).split()) if found else ()
 
 
+def scenario_is_slow(text: str) -> bool:
+    """Whether a scenario as a whole is slow, from a line `# slow: REASON` in its molecule.yml."""
+    return re.search(r"^# slow: \S", text, re.MULTILINE) is not None
+
+
+def machines_of_none(run: t.Sequence[str], left_out: t.Sequence[str]) -> t.List[str]:
+    """The machines that only scenarios take that are left out. Both are texts of their molecule.yml."""
+    taken = {name for text in run for name in scenario_nodes(text)}
+    return [name for text in left_out for name in scenario_nodes(text) if name not in taken and name != ALL_NODES]
+
+
 DEMO_NODES = ("gpu-r1-1", "gpu-r1-2", "gpu-r2-1", "gpu-r2-2", "gpu-r3-1", "gpu-r3-2")
 
 
-def _molecule() -> t.List[Stage]:
+def _molecule(everything: bool) -> t.List[Stage]:
     stages = []
     before: t.Tuple[str, ...] = ()
     if (ROOT / "tests" / "lab" / "__main__.py").exists():
@@ -205,12 +280,15 @@ def _molecule() -> t.List[Stage]:
             Stage(
                 "drivers",
                 "molecule",
-                "python3 -m tests.lab drivers --inventory molecule/inventory",
+                "python3 -m tests.lab drivers --inventory inventories/lab",
                 "main",
                 limit_s=ONCE_S,
             )
         )
         before = ("drivers",)
+        if everything:
+            script = "python3 -m tests.lab drivers --suite trixie"
+            stages.append(Stage("drivers-trixie", "molecule", script, "main", limit_s=ONCE_S))
     # The one that looks at all machines as they were made comes first: it takes all of them for itself.
     scenarios = sorted(
         (path.parent for path in (ROOT / "molecule").glob("*/molecule.yml")),
@@ -220,27 +298,37 @@ def _molecule() -> t.List[Stage]:
         return stages
     # Machines of an earlier run that was killed are gone before new ones are made.
     create = "molecule destroy -s default\nmolecule create -s default\nmolecule prepare -s default"
+    texts = {scenario: (scenario / "molecule.yml").read_text(encoding="utf-8") for scenario in scenarios}
+    left_out = [scenario for scenario in scenarios if scenario_is_slow(texts[scenario]) and not everything]
+    unused = machines_of_none(
+        [texts[scenario] for scenario in scenarios if scenario not in left_out],
+        [texts[scenario] for scenario in left_out],
+    )
+    create = "export LEFT_OUT='{0}'\n{1}".format(",".join(unused), create)
     stages.append(Stage("molecule-create", "molecule", create, "main", after=before, needs=before))
     for scenario in scenarios:
-        text = (scenario / "molecule.yml").read_text(encoding="utf-8")
+        if scenario in left_out:
+            continue
+        text = texts[scenario]
         nodes, needs = scenario_nodes(text), ("molecule-create", *scenario_needs(text))
         script = (
             "molecule verify -s default"
             if scenario.name == "default"
             else "molecule test -s {0} --destroy=never".format(scenario.name)
         )
-        script = "export PYTEST_ADDOPTS='{0}'\n{1}".format(DURATIONS, script)
+        options = " ".join(filter(None, (DURATIONS, _marks("", everything))))
+        script = "export PYTEST_ADDOPTS={0}\n{1}".format(shlex.quote(options), script)
         stages.append(
             Stage("molecule-" + scenario.name, "molecule", script, "main", after=needs, needs=needs, nodes=nodes)
         )
     # The main job itself, on the machines of inventories/lab, once these were looked at. It takes longest, and so
-    # begins before the others.
+    # begins before the others. With everything its controller has what an execution environment has.
     script = "python3 -m tests.lab demo"
     demo = Stage(
         "demo",
         "molecule",
         script,
-        "main",
+        "ee" if everything else "main",
         after=("molecule-create", "molecule-default"),
         needs=("molecule-create",),
         nodes=DEMO_NODES,
@@ -251,16 +339,39 @@ def _molecule() -> t.List[Stage]:
     return stages
 
 
-def all_stages() -> t.List[Stage]:
+def all_stages(everything: bool = False) -> t.List[Stage]:
     """Every stage, in the order in which they are started: the longest, then the machines, which follow each other;
-    short ones fill the end.
+    short ones fill the end, and optional ones follow. With ``everything`` they have the slow tests too, and none is
+    optional.
     """
     order = {"molecule": 2, "sanity": 3, "unit": 4, "lint": 5}
-    stages = _molecule() + _sanity() + _unit() + _lint()
-    return sorted(
-        stages,
-        key=lambda stage: 0 if stage.background else 1 if stage.name in ("drivers", LONGEST) else order[stage.group],
-    )
+
+    def place(stage: Stage) -> int:
+        if stage.optional:
+            return 6 + OPTIONAL.index(stage.name)
+        return 0 if stage.background else 1 if stage.name in ("drivers", *LONGEST) else order[stage.group]
+
+    stages = [
+        dataclasses.replace(
+            stage,
+            cost=COSTS.get(stage.name, stage.cost),
+            optional=stage.name in OPTIONAL and not everything,
+            limit_s=ONCE_S if stage.name in LONGEST else stage.limit_s,
+        )
+        for stage in _molecule(everything) + _sanity() + _unit(everything) + _lint(everything)
+    ]
+    return sorted(stages, key=place)
+
+
+def in_time(elapsed_s: float, done: float, ahead: float, within_s: float) -> bool:
+    """Whether a run comes to its end in time if all that is ahead of it has to be done.
+
+    DONE and AHEAD: costs of what has ended, and of what runs or is to run. As long as nothing has ended it is not
+    known how fast the machine is, and the answer is no. WITHIN_S: 0 for as long as it takes.
+    """
+    if not within_s or not ahead:
+        return True
+    return done > 0 and elapsed_s * (1 + ahead / done) <= within_s
 
 
 def choose(stages: t.Sequence[Stage], wanted: t.Sequence[str]) -> t.List[Stage]:

@@ -5,12 +5,13 @@
 #
 # Print the path of a ready virtual environment, making it first when it is not there.
 #
-#   tests/tools/venv.sh NAME              main core218 newest py38 pynewest clients awx dashboards site
+#   tests/tools/venv.sh NAME              main core218 newest py38 pynewest clients awx dashboards site importer ee
 #   tests/tools/venv.sh --interpreter NAME   print the interpreter NAME would use; exit 3 when this machine has none
 #   tests/tools/venv.sh --interpreters       print every interpreter that works here, one "MINOR PATH" a line for 3.MINOR
 #
-# Environments live in $GPUFLEET_CACHE/venv/NAME-DIGEST, where the digest covers the requirements and the interpreter, so a
-# change of either makes a new one and a second checkout shares the first one's. Two callers at once wait for each other.
+# Environments live in $GPUFLEET_CACHE/venv/NAME-DIGEST, where the digest covers the requirements, the lists that they name
+# and the interpreter, so a change of any makes a new one and a second checkout shares the first one's. Two callers at once
+# wait for each other.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -72,7 +73,11 @@ if [ -z "$name" ] || [ ! -f "$requirements" ]; then
 fi
 
 case $name in
-    main | core218 | clients | awx | dashboards | site) interpreter=$(pick 11 13 first) wants="Python 3.11 to 3.13" ;;
+    main | core218 | clients | awx | dashboards | importer | site) interpreter=$(pick 11 13 first) wants="Python 3.11 to 3.13" ;;
+    ee) # that of awx/execution-environment.yml, if there is one
+        interpreter=$(pick 12 12 first)
+        interpreter=${interpreter:-$(pick 11 13 first)} wants="Python 3.11 to 3.13"
+        ;;
     newest) interpreter=$(pick 11 14 newest) wants="Python 3.11 to 3.14" ;;
     py38) interpreter=$(pick 8 8 first) wants="Python 3.8" ;;
     pynewest) interpreter=$(pick 9 99 newest) wants="Python 3.9 or newer" ;;
@@ -90,6 +95,8 @@ version=$("$interpreter" -I -c 'import sys; print(".".join(map(str, sys.version_
 digest=$({
     echo "$interpreter $version"
     cat "$requirements"
+    # Lists that are kept elsewhere, by the lines "-r PATH" that name them from here.
+    sed -n 's/^-r //p' "$requirements" | while read -r list; do cat "$here/requirements/$list"; done
 } | sha256sum | cut -c1-12)
 venv=$cache/venv/$name-$digest
 ready=$venv/.ready

@@ -80,10 +80,10 @@ if settings is not None:
 
 
 def pytest_ignore_collect(collection_path, config):
-    """With ``-m pythons`` or ``-m cores``: files without that mark, and directories without such files, are not
-    imported.
+    """With ``-m pythons`` or ``-m cores``, also without the slow ones: files without that mark, and directories without
+    such files, are not imported.
     """
-    wanted = config.getoption("markexpr")
+    wanted = config.getoption("markexpr").partition(" and not slow")[0]
     if wanted in selection.MARKS and (collection_path.is_dir() or collection_path.suffix == ".py"):
         return None if selection.marked(collection_path, wanted) else True
     return None

@@ -11,6 +11,8 @@ pythons   also with Python 3.8 and with the newest Python, where there is no Ans
 cores     also with the oldest and the newest ansible-core and what their environments bring: tests of what calls
           Ansible, SQLAlchemy or the Kubernetes client or talks to the system, and of playbooks and roles.
 
+On the newest Python and ansible-core they are slow, but for one course: ``make test-all`` has them.
+
 Of a role on simulated nodes one run from nothing to a proven end is tried on each core; its other tests differ in what
 the node tells.
 

@@ -28,6 +28,8 @@ DRIVER_PACKAGES = {
     "nvidia-smi",
 }
 GPUS = {"up-1": 8, "up-2": 4}
+# Lines of apt's simulation about them. What modules are compiled with, such as linux-kbuild-6.1, may be newer.
+TOUCHED = r"(Inst|Remv|Conf) (\S*nvidia|libcuda|linux-(image|headers|modules))"
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +75,7 @@ def test_a_distribution_upgrade_would_touch_neither_driver_nor_kernel(host):
     assert re.search(r"^[0-9]+ upgraded, .* not upgraded\.$", simulated, re.M), (
         "apt has to have come to the end of its simulation"
     )
-    assert [
-        line for line in simulated.splitlines() if re.match("(Inst|Remv|Conf) .*(nvidia|libcuda|linux-)", line)
-    ] == []
+    assert [line for line in simulated.splitlines() if re.match(TOUCHED, line)] == []
 
 
 def test_unattended_upgrades_leave_the_driver_alone_even_without_pin_and_hold(host):
@@ -98,7 +98,9 @@ def test_unattended_upgrades_leave_the_driver_alone_even_without_pin_and_hold(ho
         re.findall(r"skipping blacklisted package (\S+)", said)
     )
     assert kept_away >= DRIVER_PACKAGES
-    assert re.findall("pkgs that look like they should be upgraded: *(.*)", said) == [""]
+    # Others are the mirror's: it moves on while the machine's image stays.
+    (wanted,) = re.findall("pkgs that look like they should be upgraded: *(.*)", said)
+    assert not DRIVER_PACKAGES & set(wanted.split())
 
 
 def test_unattended_upgrades_leave_the_kernel_alone(host, kernel):

@@ -92,7 +92,7 @@ def test_a_machine_ends_with_its_supervisor_and_down_cleans_up():
         command = pathlib.Path("/proc", pid, "cmdline").read_bytes()
         if b"_supervise" in command:
             os.kill(int(pid), signal.SIGKILL)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while processes() and time.monotonic() < deadline:
         time.sleep(0.2)
     assert processes() == [], "the machine outlived its supervisor"

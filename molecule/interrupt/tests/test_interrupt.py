@@ -98,10 +98,10 @@ def test_a_connection_that_breaks_ends_no_installation(host, tmp_path):
         # Every SSH session of the node, and not by one of them; it takes new ones.
         with contextlib.suppress(RuntimeError):  # that of this command is one of them, and may end before its answer
             host.check_output("systemd-run --quiet --collect pkill -KILL -f '^sshd: fleet'")
-        wait_for(lambda: not sessions & set(at_work(host, "sshd: fleet")), 30, "the sessions did not end")
+        wait_for(lambda: not sessions & set(at_work(host, "sshd: fleet")), 300, "the sessions did not end")
         wait_for(
             lambda: at_work(host, "nvidia-kernel-dkms.postinst") == working,
-            30,
+            300,
             "the installation ended with its connection",
         )
         assert controller.wait(timeout=300) == 0, log.read_text()

@@ -70,21 +70,24 @@ class Workshop:
         return os.path.join(self.directory, *parts)
 
     def sources(self):
-        """The directory with the module's source: the node's own, or that of the first package that holds it."""
+        """The directory with the module's source: the node's own, or what the packages hold together.
+
+        Ubuntu's have dkms.conf and the patches in one package, and what is compiled in another.
+        """
         wanted = "%s-%s" % (self.tree.name, self.tree.version)
         own = files.under(self.tree.root, "/usr/src")
         if os.path.isfile(os.path.join(own, wanted, "dkms.conf")):
             return own
-        for number, package in enumerate(self.packages):
-            target = self._path("package-%d" % number)
+        target = self._path("packages")
+        for package in self.packages:
             rc, out, err = self.tree.runner(["dpkg-deb", "-x", package, target], COMMAND_TIMEOUT_S)
             if rc:
                 raise ActError(
                     "The package %s cannot be unpacked: %s." % (package, (err or out).strip() or "rc %s" % rc)
                 )
-            found = os.path.join(target, "usr/src")
-            if os.path.isfile(os.path.join(found, wanted, "dkms.conf")):
-                return found
+        found = os.path.join(target, "usr/src")
+        if os.path.isfile(os.path.join(found, wanted, "dkms.conf")):
+            return found
         raise ActError(
             "The source of %s %s is neither in /usr/src nor in a package: looked into %s. Next step: download the "
             "driver's packages first." % (self.tree.name, self.tree.version, ", ".join(self.packages) or "none")
@@ -102,7 +105,7 @@ class Workshop:
     def failure(self, kernel, rc, out, err):
         """The reason, with the end of the log: the directory it lies in is removed."""
         log = self._path("tree", self.tree.name, self.tree.version, "build/make.log")
-        tail = (files.read_text(log) or "").splitlines()[-dkms.LOG_LINES :]
+        tail = dkms.last_lines(files.read_text(log))
         text = (
             "%s %s cannot be compiled for kernel %s ahead of its installation: dkms build ended with rc %s: %s. "
             "Nothing in use was changed." % (self.tree.name, self.tree.version, kernel, rc, dkms.meaning(rc))

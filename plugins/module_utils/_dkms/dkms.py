@@ -16,6 +16,7 @@ TREE = "/var/lib/dkms"
 # Room a build of the driver takes below /var/lib/dkms, per kernel (MiB; seen: 330).
 DKMS_BUILD_MIB = 400
 LOG_LINES = 60
+LOG_LINE_CHARS = 240
 STATUS = re.compile(
     r"^(?P<name>[^,/\s]+)(?:/|, )(?P<version>[^,:\s]+)(?:, (?P<kernel>[^,\s]+), (?P<arch>[^,:\s]+))?"
     r": (?P<state>[a-z-]+)(?: from (?P<origin>\S+))?\s*(?P<note>.*)$"
@@ -179,7 +180,15 @@ def log_path(root, name, version, kernel=None, arch=None):
 
 def log_tail(root, path, lines=LOG_LINES):
     content = files.read_text(files.under(root, path)) if path else None
-    return (content or "").splitlines()[-lines:]
+    return last_lines(content, lines)
+
+
+def last_lines(content, lines=LOG_LINES):
+    """The end of a log. Ubuntu's packages have the compiler say each of its command lines, of 3,000 characters: without
+    the rest of these, what is wrong can be seen.
+    """
+    found = (content or "").splitlines()[-lines:]
+    return [line if len(line) <= LOG_LINE_CHARS else line[:LOG_LINE_CHARS] + " ..." for line in found]
 
 
 def meaning(rc):

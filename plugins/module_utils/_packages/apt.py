@@ -9,14 +9,13 @@ from __future__ import annotations
 import glob
 import os
 import re
-import shutil
-import tempfile
 
 from .._dkms.digests import sha256_of
 from .._node.files import write_atomically
 from .._node.versions import compare
+from . import apt_mirrors
 from .deb_store import Store
-from .manager import NO_NAMES, Manager, ManagerError, tail
+from .manager import NO_NAMES, Manager, ManagerError
 
 # dpkg's own defaults, and ours: a change never waits for an answer at a terminal.
 COMMON_OPTIONS = (
@@ -298,14 +297,14 @@ class Apt(Manager):
         return parse_simulation(self.run("the simulated transaction", command))
 
     def to_download(self, arguments, options=()):
-        command = (
-            ["apt-get", "-q", "-y", "--print-uris"]
-            + list(INSTALL_OPTIONS)
-            + list(options)
-            + ["install"]
-            + list(arguments)
-        )
-        return parse_uris(self.run("apt-get --print-uris", command))
+        return parse_uris(self.uris(arguments, options))
+
+    def silent_mirrors(self, arguments, options=()):
+        return apt_mirrors.silent(self.runner, self.uris(arguments, options))
+
+    def uris(self, arguments, options):
+        command = ["apt-get", "-q", "-y", "--print-uris"] + list(INSTALL_OPTIONS) + list(options)
+        return self.run("apt-get --print-uris", command + ["install"] + list(arguments))
 
     # the node's own store
 
@@ -345,30 +344,14 @@ class Apt(Manager):
         return dict((name, why) for (name, dummy), why in wrong.items())
 
     def fetch(self, name, version, wrong):
-        """Download one package into the store; ``apt-get download`` writes into its working directory alone."""
-        place = tempfile.mkdtemp(prefix="gpufleet-packages-")
-        try:
-            argv = [
-                "env",
-                "--chdir=%s" % place,
-                "apt-get",
-                "-q",
-                "-o",
-                "APT::Sandbox::User=root",
-                "download",
-                "%s=%s" % (name, version),
-            ]
-            rc, out, err = self.runner(argv, self.timeout_s)
-            archives = glob.glob(os.path.join(place, "*.deb"))
-            if rc or len(archives) != 1:
-                why = [line for line in err.splitlines() if line.startswith("E: ")] or [tail((out + err).strip(), 1)]
-                wrong[(name, version)] = (
-                    "it is not in apt's cache, and no mirror that this node knows has it (%s)" % why[0]
-                )
+        """Download one package into the store."""
+        with apt_mirrors.fetched(self.runner, "%s=%s" % (name, version), self.timeout_s) as (path, why):
+            if path:
+                wrong.update(self.store.add({(name, version): path}))
             else:
-                wrong.update(self.store.add({(name, version): archives[0]}))
-        finally:
-            shutil.rmtree(place)
+                wrong[(name, version)] = (
+                    "it is not in apt's cache, and no mirror that this node knows has it (%s)" % why
+                )
 
     # acting
 

@@ -20,6 +20,9 @@ Beside what :class:`Manager` has, a manager answers:
     the transaction as data, see ``_packages.transaction``
 ``to_download(arguments, options)``
     ``{what: bytes}`` that is not on the machine yet
+``silent_mirrors(arguments, options)``
+    ``[{"mirror", "package", "version", "why"}]``, the mirrors of these downloads from which nothing comes; [] where the
+    manager cannot ask one without a change of the machine
 ``change(arguments, action, options)``, ``download(arguments, options)``, ``configure()``, ``mark(action, names)``
     act: a transaction, its downloads, finishing an interrupted run, ``hold`` and ``unhold``
 ``fix_options(broken)``, ``download_options(broken)``, ``deferred_dkms_options()``
@@ -121,6 +124,9 @@ class Manager:
     def hold_problem(self):
         """``(why, next step)`` when a hold would hold nothing on this machine."""
         return None
+
+    def silent_mirrors(self, arguments, options=()):
+        return []
 
     # Whether the machine can keep packages for the way back; then there are ``unkept``, ``cached``, ``keep`` and
     # ``store``, see _packages.apt.

@@ -26,8 +26,6 @@ PATHS = {
 # struct flock of Linux on machines of 64 bits: type, whence, start, length, process.
 FLOCK = "hhqqi"
 POLL_S = 1.0
-# A check only looks: what is over in a moment would keep no run from anything.
-LOOK_S = 10
 
 
 def holder(path):

@@ -218,8 +218,27 @@ def with_room(plan: Plan, room: Room) -> Plan:
         wish.min_free_mib * transaction.MIB,
         state.manager,
         wish.min_free_boot_mib * transaction.MIB,
+        None if wish.min_free_var_mib is None else wish.min_free_var_mib * transaction.MIB,
     )
     return refused(dataclasses.replace(plan, download_bytes=download, disk=disk), refusals)
+
+
+def with_mirrors(plan: Plan, silent: Iterable[Dict[str, str]]) -> Plan:
+    """The plan, or why it could not download: mirrors from which nothing comes, as Manager.silent_mirrors answers."""
+    return refused(plan, [no_mirror(plan.state.manager, item) for item in silent])
+
+
+def no_mirror(manager: str, item: Dict[str, str]) -> Refusal:
+    return package_refusal.refusal(
+        "no_mirror",
+        [item["package"]],
+        "%s: %s" % (item["mirror"], item["why"]),
+        "a mirror from which %s %s comes" % (item["package"], item["version"]),
+        "%s %s cannot be fetched from %s: %s."
+        % (item["package"], item["version"], item["mirror"], item["why"].rstrip(".")),
+        "see that the node reaches this mirror (its name, its proxy), bring the package index up to date if the mirror "
+        "has it no more, or name another mirror, then run again",
+    )
 
 
 def changed_items(plan: Plan) -> list:

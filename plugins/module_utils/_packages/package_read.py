@@ -94,8 +94,17 @@ def read_dkms_names(manager: Manager, resolved: Dict[str, Any]) -> Tuple[str, ..
 
 def read_downloads(manager: Manager, plan: Plan) -> Dict[str, int]:
     """``{what: bytes}`` that is not on the node yet. A download is of what is installed, too: it is the way back."""
+    return manager.to_download(plan.arguments, download_options(manager, plan))
+
+
+def download_options(manager: Manager, plan: Plan) -> List[str]:
     options = manager.download_options if plan.wish.state == "downloaded" else manager.fix_options
-    return manager.to_download(plan.arguments, options(plan.state.broken))
+    return options(plan.state.broken)
+
+
+def read_silent_mirrors(manager: Manager, plan: Plan) -> List[Dict[str, str]]:
+    """Fetch an archive from each mirror that the plan downloads from; return those from which nothing came."""
+    return manager.silent_mirrors(plan.arguments, download_options(manager, plan))
 
 
 def read_room(manager: Manager, plan: Plan) -> Room:

@@ -39,6 +39,7 @@ class Wish:
     keep: bool = False
     min_free_mib: int = 512
     min_free_boot_mib: int = 32
+    min_free_var_mib: Optional[int] = None  # None: min_free_mib
     require: Tuple[str, ...] = ()
 
     @classmethod

@@ -34,12 +34,11 @@ def make(manager: Manager, wish: Wish) -> Plan:
     return package_plan.settle(plan)
 
 
-def make_unlocked(manager: Manager, wish: Wish, acting: bool) -> Plan:
+def make_unlocked(manager: Manager, wish: Wish, timeout_s: int) -> Plan:
     """Return the plan, made while the package manager's locks are free; refuse while they are held."""
     plan = make(manager, wish)
     if wish.state == "resolved" or not (plan.refusals or plan.changes):
         return plan
-    timeout_s = manager.lock_timeout_s if acting else min(package_locks.LOOK_S, manager.lock_timeout_s)
     found, waited = package_locks.wait(lambda: package_locks.held(manager.name, manager.root), timeout_s)
     if waited and not found:
         return make(manager, wish)  # the first one was of what that other run was changing
@@ -50,7 +49,19 @@ def tolerated(module: Any, plan: Plan) -> bool:
     """Check mode on a node whose repository is not there yet: it cannot be known, which is no failure."""
     if not module.check_mode or [item["id"] for item in plan.refusals] != ["unknown_version"]:
         return False
+    if module.params["require_available"]:
+        return False
     return not module.params["repository_ready"] or not plan.resolved["available"]
+
+
+def asks_mirrors(module: Any, plan: Plan) -> bool:
+    """In check mode a mirror that is gone is not noticed otherwise, as long as its index is on the node.
+
+    A run finds out when it downloads, before anything is changed. Sources that an earlier task would have changed are
+    not those that the run has.
+    """
+    asked = plan.wish.state != "resolved" and module.params["repository_ready"]
+    return asked and not plan.refusals and plan.download_bytes > 0
 
 
 def prove(manager: Manager, plan: Plan) -> Tuple[Installed, Optional[Dict[str, Any]]]:
@@ -66,11 +77,14 @@ def prove(manager: Manager, plan: Plan) -> Tuple[Installed, Optional[Dict[str, A
 def run(module: Any, actor: Actor, acting: bool) -> Dict[str, Any]:
     """Plan, then act unless told not to; answers the result."""
     manager, wish = actor.manager, Wish.of(module.params)
-    plan = make_unlocked(manager, wish, acting)
+    timeout_s = manager.lock_timeout_s
+    plan = make_unlocked(manager, wish, timeout_s if acting else min(module.params["apt_lock_look_s"], timeout_s))
     repaired = plan.state.interrupted
     if repaired and acting and wish.state != "downloaded" and not plan.lacking:
         actor.repair(plan.state)
         plan = make(manager, wish)
+    if not acting and asks_mirrors(module, plan):
+        plan = package_plan.with_mirrors(plan, package_read.read_silent_mirrors(manager, plan))
     if plan.refusals:
         return refuse(module, plan, actor, repaired)
     changes = plan.changes or bool(actor.done)

@@ -244,14 +244,15 @@ def decide_disk(
     min_free_bytes: int,
     manager: str = "apt",
     min_free_boot_bytes: int | None = None,
+    min_free_var_bytes: int | None = None,
 ) -> list[dict]:
     """``needs`` is as ``disk_needs`` answers, ``filesystems`` as ``Manager.filesystems``; paths on one file system add
     up.
 
-    A file system that holds nothing but /boot keeps ``min_free_boot_bytes``; one that holds more obeys the larger
-    limit.
+    A file system that holds nothing but /boot keeps ``min_free_boot_bytes``, one that holds nothing but what is below
+    /var ``min_free_var_bytes``; one that holds more obeys the larger limit. None: ``min_free_bytes``.
     """
-    limits = {"/boot": min_free_bytes if min_free_boot_bytes is None else min_free_boot_bytes}
+    limits = {"/boot": min_free_boot_bytes, "/var": min_free_var_bytes}
     refusals = []
     grouped = {}
     for path, need in needs.items():
@@ -287,7 +288,8 @@ def decide_disk(
             system["device"], {"need": 0, "paths": [], "free": system["free"], "files": system.get("files"), "limit": 0}
         )
         group["need"] += need
-        group["limit"] = max(group["limit"], limits.get(path, min_free_bytes))
+        limit = limits.get("/" + path.split("/")[1])
+        group["limit"] = max(group["limit"], min_free_bytes if limit is None else limit)
         group["paths"].append(path)
     for group in grouped.values():
         refusals += _too_full(group, manager)

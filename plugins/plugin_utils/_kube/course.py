@@ -181,15 +181,17 @@ class Course:
                 % (self.name, " nor ".join(missing), self.api.cluster.shown)
             )
 
-    def refuse(self, listed, decision, wish):
+    def refuse(self, listed, decision, options):
         """Refuse for what was found on the node, before or after it is cordoned."""
         held = (mark.ours(self.after, self.token) or {"labels": {}})["labels"]
         self.result["operators"] = operators.found(self.after, listed)
-        why = []
+        wish, why = options["operators"], []
         if wish == "refuse" and self.result["operators"]:
             why = ["%s on this node, and operators is refuse" % (" and ".join(self.result["operators"]),)]
         elif wish == "pause":
             why = operators.at_work(self.after, listed, held)
+        if options["lays_out"] and operators.makes_layout(self.after):
+            why.append(operators.makes_layout(self.after))
         self.result["blockers"] = decision.blockers
         if decision.blockers:
             why.append(
@@ -230,7 +232,7 @@ class Course:
         listed, decision = self.look(policy)
         self.api.discover_eviction()
         self.permitted()
-        self.refuse(listed, decision, options["operators"])
+        self.refuse(listed, decision, options)
         self.close(options, wanted, listed)
         if self.check:
             self.foretell(decision, options)
@@ -272,7 +274,7 @@ class Course:
         """Evict, wait and look again until nothing is left."""
         while True:
             listed, decision = self.look(policy)
-            self.refuse(listed, decision, options["operators"])
+            self.refuse(listed, decision, options)
             if not decision.going:
                 return
             now = self.clock()

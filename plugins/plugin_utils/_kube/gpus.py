@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import pods
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import labels_of
@@ -19,7 +20,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change im
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 SAME, WAIT, REFUSE, SKIP = "same", "wait", "refuse", "skip"
 SHARED = ".shared"
+GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-"
 # Others give resources such as nvidia.com/gpumem: they are no GPUs.
+_PROFILE = re.compile(r"nvidia\.com/mig-(\d+c\.)?\d+g\.\d+gb(\.[a-z.]+)?")
 _RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-[a-z0-9.]+?)(\.shared)?")
 
 
@@ -30,6 +33,7 @@ class Want:
 
     expected: int | None = None
     compare: str = AUTO
+    mig: Mapping[str, int] | None = None  # its MIG devices by profile; None if the caller does not say
     plugin: tuple = ()  # labels (KEY=VALUE) of the device plugin's pods
     restart: bool = (
         False  # whether the layout has changed, so that what the plugin gives is of the old one, whatever its number
@@ -78,6 +82,34 @@ def number(node):
     return total
 
 
+def mig_devices(node):
+    """{resource: number} of the MIG devices that pods can get by their profile; how often each is advertised does not
+    count."""
+    labels, found = labels_of(node), {}
+    for resource, amount in resources(node).items():
+        name = resource.removesuffix(SHARED)
+        if name != GPU and amount:
+            found[name] = found.get(name, 0) + amount // replicas(labels, resource)
+    return found
+
+
+def other_profiles(node, want):
+    """Return the MIG devices that the node has, if the cluster has others; empty if it has these.
+
+    It is also empty if the cluster has all of them as nvidia.com/gpu, which the strategy single does for devices of one
+    profile, and if it has devices under names of the administrator's own, which the plugin's configuration may give.
+    """
+    if want.mig is None:
+        return ""
+    wanted = {MIG + profile.replace("+", "."): amount for profile, amount in want.mig.items() if amount}
+    found = mig_devices(node)
+    if not all(_PROFILE.fullmatch(name) for name in found):
+        return ""
+    if found == wanted or not found and len(wanted) == 1 and want.expected == sum(wanted.values()):
+        return ""
+    return ", ".join("%s %d" % item for item in sorted(wanted.items())) or "no MIG device"
+
+
 def _ready(node):
     """A kubelet that does not report tells yesterday's numbers.
 
@@ -108,7 +140,10 @@ def judge(node, want):
     if not _ready(node):
         return Verdict(WAIT, "its kubelet is not ready, expected GPUs: %d" % (want.expected,))
     if number(node) == want.expected:
-        return Verdict(SAME)
+        others = other_profiles(node, want)
+        if not others:
+            return Verdict(SAME)
+        return Verdict(WAIT, "the cluster has %s for it, and the node has %s" % (told(node), others))
     return Verdict(
         WAIT,
         "the cluster has %s for it, expected GPUs and MIG devices that pods can get: %d" % (told(node), want.expected),

@@ -16,6 +16,10 @@ DRIVER = DEPLOY + "driver"
 PAUSED = "paused-for-driver-upgrade"
 UPGRADE_STATE = "nvidia.com/gpu-driver-upgrade-state"
 UPGRADE_SKIP = "nvidia.com/gpu-driver-upgrade.skip"
+MANAGER = DEPLOY + "mig-manager"
+MIG_CONFIG, MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
+# What the MIG manager says of its work; success and failed are its ends.
+MIG_BUSY = ("pending", "rebooting")
 UPGRADE_QUIET = ("", "upgrade-done")
 DRIVER_PODS = (("app", "nvidia-driver-daemonset"), ("app.kubernetes.io/component", "nvidia-driver"))
 
@@ -77,12 +81,32 @@ def at_work(node, listed, held=()):
             "the GPU Operator's parts on this node are paused (label %s=%s): let that work end"
             % (paused[0], labels[paused[0]])
         )
+    if labels.get(MIG_STATE) in MIG_BUSY:
+        why.append(
+            "the GPU Operator's MIG manager is changing its layout (label %s=%s): let it end"
+            % (MIG_STATE, labels[MIG_STATE])
+        )
     if labels.get(SENTINEL_STATE):
         why.append(
             "NVSentinel is repairing this node (label %s=%s): let it end, or cancel it"
             % (SENTINEL_STATE, labels[SENTINEL_STATE])
         )
     return why
+
+
+def makes_layout(node):
+    """Return why the MIG layout of the node is not to be changed by others, as a sentence; empty if it may be.
+
+    The MIG manager makes the layout that the label nvidia.com/mig.config names whenever it starts, also after it was
+    paused.
+    """
+    labels = labels_of(node)
+    if not labels.get(MIG_CONFIG) or labels.get(MANAGER) not in ("true", PAUSED):
+        return ""
+    return (
+        "the GPU Operator's MIG manager makes the layout of this node (label %s=%s) and would undo another: change "
+        "that label, or take the manager off the node first (%s=false)" % (MIG_CONFIG, labels[MIG_CONFIG], MANAGER)
+    )
 
 
 def keep_off(node, listed):

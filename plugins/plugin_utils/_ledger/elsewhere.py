@@ -21,7 +21,7 @@ class Others:
         self._database = database
         self._id = rollout_id
 
-    def owners(self, now=None):
+    def owners(self, now):
         """Return (rollout id, owner record) of every other rollout that has an owner, or for each living member."""
         table = self._database.table["rollout"]
         query = sa.select(table.c.rollout_id, table.c.owner).where(
@@ -30,7 +30,6 @@ class Others:
         found = []
         for name, record in [(name, json.loads(text)) for name, text in self._connection.execute(query).all()]:
             if members.shared(record):
-                now = now or self._database.now(self._connection)
                 theirs = [
                     one
                     for one in members.stored(self._connection, self._database, name, record["run"])

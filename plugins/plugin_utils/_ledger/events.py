@@ -33,6 +33,7 @@ def _plan(view, event):
     view.rollout_id, view.target, view.sha256 = event.get("rollout_id", ""), event["target"], event["sha256"]
     view.total, view.policy, view.went, view.undo = len(event["order"]), dict(event["policy"]), 0, event.get("undo")
     view.stopped = view.held_reason = ""
+    view.collection = event.get("collection") or ""
     # The plan keeps these from an interrupted run.
     view.paused, view.changed = event.get("paused", ""), dict(event.get("changed") or {})
     view.held, view.earlier = [], 0
@@ -63,6 +64,8 @@ def _examined(name, planned, old, time, position):
         planned.get("signature", ""),
         order=planned.get("order", ""),
         layout=dict(planned.get("layout") or {}),
+        install=bool(planned.get("install", True)),
+        to_kernel=planned.get("to_kernel") or "",
     )
     if old is None:
         return node
@@ -97,7 +100,9 @@ def _join(view, event):
         old = view.nodes.get(name)
         if old is None:
             continue
-        node = _examined(name, dict(planned, canary=old.canary), old, event["time"], old.position)
+        node = _examined(
+            name, dict(planned, canary=old.canary, to_kernel=old.to_kernel), old, event["time"], old.position
+        )
         node.went = old.went
         view.nodes.put(node)
     if event.get("approved"):

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import uuid
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.elsewhere import Others
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
@@ -85,6 +85,15 @@ class Ledger:
             return transaction.owner, transaction.holders(now), members.described(transaction.members(), now)
 
         return self.rehearse(read) or (None, [], [])
+
+    def running(self):
+        """Return True if a controller that has this rollout may still be at work."""
+
+        def read(transaction):
+            now = transaction.clock()
+            return any(owner.running(record, now) for record in transaction.holders(now))
+
+        return bool(self.rehearse(read))
 
     def planned(self, run):
         """Return the event of the plan of a run; None if there is none."""

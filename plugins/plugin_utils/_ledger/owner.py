@@ -66,13 +66,16 @@ def identify(pid, proc="/proc"):
     return dict(place(proc), pid=pid, started=start_ticks(pid, proc))
 
 
-def booted(proc="/proc"):
-    """Return when this machine was booted, an aware datetime; None if that is unknown."""
-    for line in (_read(os.path.join(proc, "stat")) or "").splitlines():
-        words = line.split()
-        if len(words) == 2 and words[0] == "btime" and words[1].isdigit():
-            return datetime.datetime.fromtimestamp(int(words[1]), datetime.timezone.utc)
-    return None
+def booted(now, proc="/proc"):
+    """Return when this machine was booted, by the clock that says NOW; None if that is unknown.
+
+    The kernel's own time of the boot is by the clock of this machine, which may be wrong.
+    """
+    words = (_read(os.path.join(proc, "uptime")) or "").split()
+    try:
+        return now - datetime.timedelta(seconds=float(words[0]))
+    except (IndexError, ValueError, OverflowError):
+        return None
 
 
 def seen(pid, proc="/proc"):
@@ -124,14 +127,13 @@ def liveness(owner, proc="/proc", heard=None, now=None):
             or now is None
         ):
             return "unknown"
-        boot = booted(proc)
+        boot = booted(now, proc)
         return "dead" if boot is not None and _parsed(heard) < boot and age(heard, now) >= FRESH_S else "unknown"
     return judged(owner, here, seen(owner.get("pid"), proc))
 
 
-def running(record, now=None):
+def running(record, now):
     """Return True if the run in the record of an owner may still go on."""
-    now = now or datetime.datetime.now(datetime.timezone.utc)
     return (
         bool(record)
         and not record.get("ended")

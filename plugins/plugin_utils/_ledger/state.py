@@ -87,6 +87,10 @@ class Node:
     ticket: t.Optional[Ticket] = None
     order: str = ""  # an operator's request to leave it out
     layout: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # the wanted MIG layout; empty if none
+    # Whether the driver is installed, and the kernel that boots next (empty: none is chosen); None in a ledger of an
+    # earlier version of the collection.
+    install: t.Optional[bool] = None
+    to_kernel: t.Optional[str] = None
     ended: t.Optional[str] = None
     steps: t.List[Step] = dataclasses.field(default_factory=list)
 
@@ -171,6 +175,7 @@ class Rollout:
     window: t.Optional[int] = None  # down slots that growth allows now; None: no growth, max_down alone
     policy: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)
     undo: t.Optional[str] = None
+    collection: str = ""  # the version of gpufleet.lifecycle that planned it; empty if it did not record it
     paused: str = ""  # the operator that paused it, and the reason; empty if it is not paused
     stopped: str = ""
     held: t.List[str] = dataclasses.field(default_factory=list)  # queries that keep nodes from starting

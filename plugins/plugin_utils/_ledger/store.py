@@ -335,12 +335,29 @@ class Store:
             connection.execute(sa.update(meta).where(version).values(value=SCHEMA_VERSION))
         self.placed = self.has_members = True
 
+    def clock_column(self):
+        """Return the column, in a list, by which any query also reads the clock of the database; [] for a file.
+
+        clock_timestamp() also moves within a transaction, which may have waited for its lock.
+        """
+        return [] if self.sqlite else [sa.func.clock_timestamp()]
+
     def now(self, connection):
         """Return the time, aware, of the clock that all controllers share: the database's, or this machine's."""
         if self.sqlite:
             return datetime.datetime.now(datetime.timezone.utc)
-        # clock_timestamp() also moves within a transaction, which may have waited for its lock.
-        return connection.execute(sa.text("SELECT clock_timestamp()")).scalar().astimezone(datetime.timezone.utc)
+        return connection.execute(sa.select(*self.clock_column())).scalar().astimezone(datetime.timezone.utc)
+
+    def clock(self):
+        """Return the time of the same clock outside of a transaction, also where the database has no tables yet."""
+        if self.sqlite:
+            return self.now(None)
+
+        def once():
+            with self.engine.connect() as connection:
+                return self.now(connection)
+
+        return self._patiently(once)
 
     def one_of(self, column, values, label):
         """Return the condition that COLUMN is one of VALUES. They are sent as one parameter, so there may be many."""

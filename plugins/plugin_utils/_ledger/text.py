@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 
 
@@ -14,10 +13,9 @@ def dump(value):
     return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
-def timestamp(now=None):
-    """Return a UTC time, by default the present one, in the format of a rollout's documents.
+def timestamp(now):
+    """Return a UTC time in the format of a rollout's documents.
 
     The order of such times as text is their order in time.
     """
-    now = now or datetime.datetime.now(datetime.timezone.utc)
     return now.strftime("%Y-%m-%dT%H:%M:%S.") + "%03dZ" % (now.microsecond // 1000)

@@ -10,7 +10,9 @@ history, and reducing them gives the same rows.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import json
+import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.elsewhere import Others
@@ -33,6 +35,7 @@ HEAD = (
     "policy",
     "changed",
     "undo",
+    "collection",
     "paused",
     "stopped",
     "held",
@@ -49,8 +52,11 @@ class Transaction:
         self._id = rollout_id
         table = database.table["rollout"]
         row = connection.execute(
-            sa.select(table.c.head, table.c.owner, table.c.planned).where(table.c.rollout_id == rollout_id)
+            sa.select(table.c.head, table.c.owner, table.c.planned, *database.clock_column()).where(
+                table.c.rollout_id == rollout_id
+            )
         ).first()
+        self._read_clock = (row[3], time.monotonic()) if row and len(row) > 3 else None
         self._there = row is not None
         self.owner = json.loads(row[1]) if row and row[1] else None
         self.view = _view(row[0] if row else None, StoredNodes(connection, database, rollout_id))
@@ -76,8 +82,15 @@ class Transaction:
         self.owner, self._held = owner, True
 
     def clock(self):
-        """Return the time, aware, of the clock that all controllers of this ledger share."""
-        return self._database.now(self._connection)
+        """Return the time, aware, of the clock that all controllers of this ledger share.
+
+        That clock is read once in a transaction, by a query that is sent in any case, and continued by seconds of this
+        machine, which are right also where its time is wrong.
+        """
+        if self._read_clock is None:
+            self._read_clock = (self._database.now(self._connection), time.monotonic())
+        found, then = self._read_clock
+        return found.astimezone(datetime.timezone.utc) + datetime.timedelta(seconds=time.monotonic() - then)
 
     def members(self):
         """Return every member of the plan that the rollout follows, those whose part has ended too."""
@@ -106,7 +119,7 @@ class Transaction:
 
     def append(self, event, **fields):
         """Add an event, and apply it to the view."""
-        self.added.append(dict(fields, event=event, time=timestamp()))
+        self.added.append(dict(fields, event=event, time=timestamp(self.clock())))
         events.apply(self.view, self.added[-1])
         if event == "plan":
             self._planned = self.added[-1]["time"]
@@ -161,13 +174,12 @@ class Transaction:
                 )
             )
         table = tables["document"]
+        saved = timestamp(self.clock()) if self._documents else ""
         for node, name, document in self._documents:
             key = (table.c.rollout_id == self._id, table.c.node == node, table.c.name == name)
             connection.execute(sa.delete(table).where(*key))
             connection.execute(
-                sa.insert(table).values(
-                    rollout_id=self._id, node=node, name=name, time=timestamp(), body=dump(document)
-                )
+                sa.insert(table).values(rollout_id=self._id, node=node, name=name, time=saved, body=dump(document))
             )
 
 

@@ -4,9 +4,10 @@
 """Recording and alert rules for Prometheus, out of the data. Pure.
 
 An alert has these fields: id; scope (gpu, node, service, rack, fleet), by which it is grouped and held back; severity
-(page, ticket, info); for, in seconds; expr; summary; found, expected and next, which make the description; cause and
-look, for its page; keep, for one that comes and goes; drained: speaks, for one that is heard from a node that this
-collection keeps out of service; and playbook, the one that repairs what it tells of, for the rulebook.
+(page, ticket, info); for, in seconds; expr; summary; found, expected and next, which make the description; cause,
+look (commands) and look_at (what no command shows), for its page; keep, for one that comes and goes; drained: speaks,
+for one that is heard from a node that this collection keeps out of service; and playbook, the one that repairs what it
+tells of, for the rulebook.
 """
 
 from __future__ import annotations

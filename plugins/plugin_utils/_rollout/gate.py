@@ -88,11 +88,13 @@ def _drain(view, node, present, now, shared):
     earlier = _waves(view, node, present)
     if earlier:
         return earlier
-    out = _out_by_domain(view, node.name)
+    out = _out_by_domain(view, node)
     full = _domains(view, node.domains, out)
     if full:
         return full
-    draining = [other for other in view.nodes.having("draining") if other.name != node.name]
+    draining = [
+        other for other in view.nodes.having("draining") if other.name != node.name and not _both_left(node, other)
+    ]
     # A node that drains needs a down slot next. No more nodes start than there are free slots, unless the policy lets
     # nodes drain ahead of their slot.
     ahead = policy["max_draining"] > policy["max_down"]
@@ -284,12 +286,20 @@ def _ahead(view, node, present, out, room):
     return list(itertools.islice(view.nodes.waiting_before(before, present, barred if capped else None), room))
 
 
-def _out_by_domain(view, name):
+def _both_left(node, other):
+    """Return True if both nodes drained when their controllers died.
+
+    Each has its place already. If they waited for each other where a limit was lowered meanwhile, neither would go.
+    """
+    return node.orphaned and other.orphaned and other.state == "draining"
+
+
+def _out_by_domain(view, node):
     """Return the other nodes that are out in each failure domain, by (key, domain); empty if the policy has no caps."""
     out = {}
     if view.policy["domain_caps"]:
         for other in view.nodes.having(*(state.LEAVING + state.OUT_OF_SERVICE)):
-            if other.name != name:
+            if other.name != node.name and not _both_left(node, other):
                 for item in domains.places(other.domains):
                     out.setdefault(item, []).append(other)
         for dummy, other in view.beside:

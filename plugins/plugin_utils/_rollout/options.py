@@ -30,6 +30,8 @@ MOST_NODES, MOST_SECONDS = 1000000, 31 * 86400
 MOST = {"node_s": 7 * 86400}
 SHOWN = 60
 LONGEST, LONG = 253, 8000
+# 1,25% is one share in many languages, and two entries of a list here.
+DECIMAL_COMMA = re.compile(r"[0-9],[0-9]+(?:\.[0-9]+)? *%")
 LONG_TEXTS = ("artifact_dir", "dest", "ledger", "query", "reason", "textfile_dir", "url")
 
 
@@ -153,13 +155,16 @@ def literal(value):
 
 
 def names(value):
-    """Return the names in a string with commas, as a survey gives them."""
-    return [part.strip() for part in value.split(",") if part.strip()]
+    """Return the names in a string with commas or lines, as a survey gives them."""
+    return [part.strip() for part in re.split(r"[,\r\n]", value) if part.strip()]
 
 
 def _list(name, key, value, spec, secret):
     if isinstance(value, str):
         value = literal(value) if value.strip()[:1] in "[{(" else value
+    if isinstance(value, str) and spec.get("elements") == "raw" and DECIMAL_COMMA.search(value):
+        expected = "a point in a share (1.25%), or a blank after each comma between two entries (1, 25%)"
+        raise OptionError(name, value, expected, secret)
     if isinstance(value, str) and spec.get("elements") != "dict":
         value = names(value)
     if not isinstance(value, (list, tuple)):

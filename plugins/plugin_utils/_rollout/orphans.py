@@ -13,14 +13,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.limits import listed
 
 
-def find(transaction, names, abandoned=(), now=None):
+def find(transaction, names, abandoned=()):
     """Return (rollout id, node) of those that are not in NAMES or ABANDONED. Running rollouts are left out."""
     found = [
         (other_id, node) for other_id, node in transaction.others.in_flight_beside(names) if node.name not in abandoned
     ]
-    running = (
-        {other_id for other_id, record in transaction.others.owners() if owner.running(record, now)} if found else ()
-    )
+    if not found:
+        return []
+    now = transaction.clock()
+    running = {other_id for other_id, record in transaction.others.owners(now) if owner.running(record, now)}
     return [(other_id, node) for other_id, node in found if other_id not in running]
 
 

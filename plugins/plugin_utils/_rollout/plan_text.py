@@ -64,6 +64,17 @@ def estimate(plan: Plan, node_s: float) -> t.Tuple[float, int]:
     return bound, int(round(clock))
 
 
+# The lines of a plan that are handed on to the next job of a workflow: AWX shows them to who approves it, and passes
+# them to every job that follows.
+HANDED = 100
+
+
+def table(lines: t.Sequence[str]) -> t.List[str]:
+    """Return the first lines of a plan, and how many more there are."""
+    more = len(lines) - HANDED
+    return list(lines[:HANDED]) + (["  ... and %d more" % more] if more > 0 else [])
+
+
 def _limits(policy):
     """Return the limits in words."""
     words = ["at most %d down at a time" % policy["max_down"]]
@@ -97,6 +108,28 @@ def _change(node):
     """Return the change of a node in words."""
     words = ["driver %s -> %s" % (node["from"] or "unknown", node["to"])] if node.get("install", True) else []
     return " and ".join(words + (["MIG layout %s" % node["layout"]["name"]] if node.get("layout") else []))
+
+
+def steps(plan: Plan) -> t.List[str]:
+    """Return the steps that the plan's nodes would go through, once for all with the same ones."""
+    alike: t.Dict[t.Tuple[bool, bool], t.List[str]] = {}
+    for name in plan.order:
+        node = plan.nodes[name]
+        alike.setdefault((bool(node.get("install", True)), bool(node.get("layout"))), []).append(name)
+    return [
+        "%s would go through %s"
+        % (
+            "each node" if len(alike) == 1 else limits.listed(names),
+            ", ".join(
+                (["prestage (unless it is turned off)"] if install else [])
+                + ["evidence", "drain", "stop"]
+                + (["install", "prove", "reload or reboot"] if install else [])
+                + (["mig"] if layout else [])
+                + ["validate", "return"]
+            ),
+        )
+        for (install, layout), names in alike.items()
+    ]
 
 
 def describe(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]:

@@ -6,9 +6,14 @@
 A driver version is not a proof. A node that was changed is done, or rolled back, only with a passed verdict of the
 health gate from after its last change. The task that reports the final state sends this verdict. The steps in the
 ledger take precedence over what the task reports.
+
+Nor is a verdict a proof of a MIG layout, since it compares the GPUs with what was read after the layout was made. Where
+the plan wants one, a node is done only with what gpu_mig read back in the step of this attempt that made it.
 """
 
 from __future__ import annotations
+
+import json
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
@@ -17,6 +22,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps i
 # The document that holds the verdict, and the phases of gpu_health in which a node is compared with its baseline.
 DOCUMENT = "health-after"
 PHASES = ("post", "soak")
+# The document that holds the MIG layout that was made, the step that makes it, and the states in the result of gpu_mig
+# of a GPU that has it.
+LAYOUT_DOCUMENT, LAYOUT_STEP, LAID_OUT = "layout-after", "mig", ("same", "changed")
+
+
+def require_as_planned(node, given):
+    """Refuse another change than the plan's. GIVEN: the options of rollout_gate and rollout_step about it."""
+    require_version(node, given["version"])
+    require_change(node, given["layout"], given["install"], given["kernel"])
 
 
 def require_version(node, version):
@@ -25,6 +39,49 @@ def require_version(node, version):
         raise tickets.StateError(
             "gpu_node_upgrade_version of %s is %s; expected %s, the version of the plan. Leave that variable out, on "
             "the command line (-e) too. Nothing was changed by this step." % (node.name, version, node.to_version)
+        )
+
+
+def require_change(node, layout=None, install=None, kernel=None):
+    """Refuse another change than the plan's. None: the role was not asked, or the plan is too old to tell.
+
+    LAYOUT: the MIG layout that the role makes. INSTALL: whether it installs the driver. KERNEL: the kernel that it
+    chooses.
+    """
+    for name, value, expected, what in (
+        ("layout", layout, node.layout, _layout_name),
+        ("install", install, node.install, json.dumps),
+        ("kernel", kernel, node.to_kernel, lambda value: value or "empty"),
+    ):
+        if value is not None and expected is not None and not _same(value, expected):
+            raise tickets.StateError(
+                "gpu_node_upgrade_%s of %s is %s; expected %s, as in the plan. Give the role what the plan has for the "
+                "node, as gpufleet.lifecycle.upgrade does. Nothing was changed by this step."
+                % (name, node.name, what(value), what(expected) + _apart(what, value, expected))
+            )
+
+
+def _layout_name(layout):
+    return str(layout.get("name") or "a layout without a name") if layout else "empty"
+
+
+def _apart(what, value, expected):
+    return " with another content" if what(value) == what(expected) else ""
+
+
+def _same(one, other):
+    """Return True if both are the same, whether they were read from a ledger or made by a template."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def require_on_failure(node, policy, value):
+    """Refuse another reaction to a failure than the plan's. VALUE: the one that the role was given; empty if none."""
+    expected = policy.get("on_failure") or value
+    if value and value != expected:
+        raise tickets.StateError(
+            "gpu_node_upgrade_on_failure of %s is %s; expected %s, which the plan says (rollout_on_failure). Leave "
+            "that variable out, on the command line (-e) too. Nothing was changed by this step."
+            % (node.name, value, expected)
         )
 
 
@@ -45,6 +102,33 @@ def require_end(node, ended, documents):
             "%s cannot end as %s: %s. Expected the result of gpu_health after its last change, in the document %s, "
             "with verdict pass. The next run of the rollout examines the node." % (node.name, ended, wrong, DOCUMENT)
         )
+    wrong = unlike_layout(node, documents.get(LAYOUT_DOCUMENT)) if ended == "done" else ""
+    if wrong:
+        raise tickets.StateError(
+            "%s cannot end as %s: %s. Expected that gpu_mig made MIG layout %s in step %s of this attempt, and its "
+            "result in the document %s. The next run of the rollout examines the node."
+            % (node.name, ended, wrong, _layout_name(node.layout), LAYOUT_STEP, LAYOUT_DOCUMENT)
+        )
+
+
+def unlike_layout(node, made):
+    """Return why MADE is no proof that the node has the MIG layout of the plan; empty if it is one, or none is wanted.
+
+    MADE: {"layout", "gpus"}, the layout that was made, and the rows of the result of gpu_mig.
+    """
+    if not node.layout:
+        return ""
+    if not any(step.name == LAYOUT_STEP and step.started >= (node.began or "") for step in node.steps):
+        return "no MIG layout was made in this attempt"
+    if not isinstance(made, dict) or not made.get("layout"):
+        return "there is no result of a MIG layout"
+    if not _same(made["layout"], node.layout):
+        return "the result is of MIG layout %s" % (_layout_name(made["layout"]),)
+    gpus = [gpu if isinstance(gpu, dict) else {} for gpu in made.get("gpus") or []]
+    if not gpus:
+        return "the result of the MIG layout names no GPU"
+    bad = [gpu for gpu in gpus if gpu.get("status") not in LAID_OUT]
+    return "GPU %s is %s" % (bad[0].get("gpu") or "unknown", bad[0].get("status") or "unknown") if bad else ""
 
 
 def missing(node, health, version=None):

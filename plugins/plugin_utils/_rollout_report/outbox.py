@@ -71,22 +71,25 @@ class Outbox:
         return self.ledger.store.read(self._read) or dict(EMPTY)
 
     def change(self, work):
-        """Replace the record with WORK(record) in a transaction, unless that is None; return the current record."""
+        """Replace the record with WORK(record, now) in a transaction, unless that is None; return the current record.
+
+        NOW is the time by the clock of the ledger.
+        """
 
         def once(connection, repeated):
-            record = self._read(connection)
-            new = work(dict(record))
+            record, now = self._read(connection), self.ledger.store.now(connection)
+            new = work(dict(record), now)
             if new is None:
                 return record
             table, where = self._where()
             connection.execute(sa.delete(table).where(*where))
-            connection.execute(sa.insert(table).values(time=timestamp(), body=dump(new), **self._key))
+            connection.execute(sa.insert(table).values(time=timestamp(now), body=dump(new), **self._key))
             return new
 
         return self.ledger.store.transact(self.ledger.rollout_id, once)
 
     def waiting(self):
-        """Return (True if there is something to send, the record)."""
+        """Return (True if there is something to send, the record, True if a sender has the lease)."""
 
         def read(connection):
             record = self._read(connection)
@@ -103,9 +106,10 @@ class Outbox:
                     sa.select(node.c.name).where(node.c.rollout_id == self.ledger.rollout_id, node.c.canary.is_(True))
                 )
             }
-            return any(notices.notable(json.loads(body), canaries) for (body,) in connection.execute(query)), record
+            left = any(notices.notable(json.loads(body), canaries) for (body,) in connection.execute(query))
+            return left, record, taken(record, self.ledger.store.now(connection))
 
-        return self.ledger.store.read(read) or (False, dict(EMPTY))
+        return self.ledger.store.read(read) or (False, dict(EMPTY), False)
 
     def events(self):
         """Return (number, event) of all events."""
@@ -119,8 +123,8 @@ class Outbox:
 
 
 def taken(record, now):
-    """Return True if another sender has the lease."""
-    return bool(record["sender"]) and now < record["until"] and owner.liveness(record["sender"]) != "dead"
+    """Return True if another sender has the lease at the time NOW."""
+    return bool(record["sender"]) and now.timestamp() < record["until"] and owner.liveness(record["sender"]) != "dead"
 
 
 class Sender:
@@ -133,12 +137,11 @@ class Sender:
     def lease(self, seconds, **fields):
         """Take or extend the lease for SECONDS and write FIELDS; None if another sender has it."""
 
-        def work(record):
-            now = time.time()
+        def work(record, now):
             mine = bool(record["sender"]) and record["sender"].get("token") == self.me["token"]
             if not mine and taken(record, now):
                 return None
-            return dict(record, sender=self.me, until=now + seconds, **fields)
+            return dict(record, sender=self.me, until=now.timestamp() + seconds, **fields)
 
         record = self.outbox.change(work)
         return record if record["sender"] and record["sender"].get("token") == self.me["token"] else None
@@ -164,10 +167,10 @@ class Sender:
         ]
         for notice in left:
             if not self.deliver(notice):
-                self.outbox.change(lambda found: dict(found, sender=None, until=0.0))
+                self.outbox.change(lambda found, now: dict(found, sender=None, until=0.0))
                 return False
         last = events[-1][0] if events else 0
-        self.outbox.change(lambda found: dict(found, seen=max(found["seen"], last), sender=None, until=0.0))
+        self.outbox.change(lambda found, now: dict(found, seen=max(found["seen"], last), sender=None, until=0.0))
         return True
 
     def deliver(self, notice):
@@ -264,8 +267,8 @@ def kick(ledger, webhook, idle=False, complain=lambda words: None):
             if handle is None:
                 return
             files.write_json(handle, {"time": time.time()})
-            left, record = Outbox(ledger).waiting()
-            if left and not taken(record, time.time()):
+            left, dummy, busy = Outbox(ledger).waiting()
+            if left and not busy:
                 start(ledger, webhook)
     except (OSError, store.StoreError) as exc:
         complain(
@@ -282,7 +285,7 @@ def flush(ledger, webhook, complain=lambda words: None):
     until = time.monotonic() + webhook["timeout"] + 5
     try:
         while True:
-            left, record = Outbox(ledger).waiting()
+            left, record, dummy = Outbox(ledger).waiting()
             if not left or time.monotonic() > until:
                 break
             time.sleep(0.2)

@@ -1,13 +1,18 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The packages that a run would install, found in check mode, once for all nodes with the same ones. Pure."""
+"""The end of check mode: the packages that a run would install, and the nodes that it would leave out. Pure.
+
+Packages are told once for all nodes with the same ones.
+"""
 
 from __future__ import annotations
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
+CONTROLLER = "localhost"
 KINDS = ("install", "upgrade", "downgrade", "reinstall", "remove")
 
 
@@ -29,6 +34,30 @@ def lines(previews):
         )
         said += ["  %s" % change for change in changes] or ["  nothing would be installed or removed"]
     return said
+
+
+def blame(nodes, hosts, host):
+    """Return {host: message} for the HOSTS that have to fail, as the rollout itself would not be complete.
+
+    NODES: the nodes of the plan, by name. HOST: the host of the task, which fails if no other one can.
+    """
+    out = {
+        name: node for name, node in nodes.items() if node.get("state") in state.FAILED and not node.get(keys.ORPHANED)
+    }
+    if not out:
+        return {}
+    found = {
+        name: "%s would be left out: %s%s" % (name, node["state"], ", " + node["reason"] if node.get("reason") else "")
+        for name, node in out.items()
+        if name in hosts
+    }
+    if CONTROLLER in hosts or not found:
+        found[CONTROLLER if CONTROLLER in hosts else host] = (
+            "Check mode: the rollout would not be complete. %s of %s would be left out: %s. The plan above says "
+            "why. Repair them, or leave them out of the hosts."
+            % (len(out), text.count(len(nodes), "node"), limits.listed([text.line(name) for name in sorted(out)]))
+        )
+    return found
 
 
 def _packages(packages):

@@ -51,8 +51,17 @@ def gather(ledger, ended=None):
     events = ledger.events()
     story = timeline.build(events)
     over = story.view.finished is not None if ended is None else ended
-    several = members.shared(ledger.owner())
-    doc = report.document(story.view, over, timestamp(), events[-1]["time"] if events else None, story, several)
+    read = ledger.rehearse(lambda one: (one.owner, one.ledger_id, timestamp(one.clock())))
+    owner, identity, now = read or (None, None, None)
+    doc = report.document(
+        story.view,
+        over,
+        now,
+        events[-1]["time"] if events else None,
+        story,
+        members.shared(owner),
+        (identity, len(events)),
+    )
     for name, node in troubled(doc)[:EVIDENCE]:
         node["evidence"] = bundles(ledger, name)
     return doc, story

@@ -17,11 +17,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 SCHEMA = "gpufleet.report/1"
 
 
-def document(view, ended, time=None, last_event=None, story=None, several=False):
+def document(view, ended, time=None, last_event=None, story=None, several=False, edition=(None, 0)):
     """Return the report of a rollout. ENDED: True if its run has ended. TIME: now, in the format of the ledger.
 
     The verdict, the counts and the budgets are of the last run. STORY, a Timeline, has nodes of earlier runs. SEVERAL:
-    the plan was made for several controllers.
+    the plan was made for several controllers. EDITION: (identity of the ledger, number of events that the report is
+    made of), by which an older report of another controller is told from a newer one.
     """
     absent, earlier = (story.absent, story.earlier) if story is not None else ([], {})
     verdict = state.verdict(view, ended)
@@ -33,6 +34,8 @@ def document(view, ended, time=None, last_event=None, story=None, several=False)
         "next_steps": next_steps(view, verdict, spent, several),
         "schema": SCHEMA,
         "rollout_id": view.rollout_id,
+        "ledger": edition[0],
+        "events": edition[1],
         "time": time or view.finished or view.started,
         "started": view.started,
         "finished": view.finished,

@@ -45,20 +45,26 @@ def table(doc):
         )
     if when_over(doc):
         lines.append(when_over(doc))
-    without = doc["left_out"]
     lines.append(
-        "%s%s: %s, target %s"
-        % (
-            doc["verdict"],
-            ", without %s that an operator left out (%s)"
-            % (text.count(len(without), "node"), limits.listed(map(text.line, without)))
-            if without
-            else "",
-            count(doc),
-            text.line(doc["target"]),
-        )
+        "%s%s: %s, target %s" % (doc["verdict"], "".join(_exceptions(doc)), count(doc), text.line(doc["target"]))
     )
     return lines
+
+
+def _exceptions(doc):
+    """Yield the nodes that the verdict leaves out although they are not done: a line that is read alone must say so."""
+    if doc["left_out"]:
+        yield ", without %s that an operator left out (%s)" % (
+            text.count(len(doc["left_out"]), "node"),
+            limits.listed(map(text.line, doc["left_out"])),
+        )
+    open_ones = [
+        "%s %s" % (text.line(name), node["state"])
+        for name, node in doc["nodes"].items()
+        if not node["in_run"] and node["state"] not in ("done", "skipped")
+    ]
+    if open_ones:
+        yield ", without %s of earlier runs (%s)" % (text.count(len(open_ones), "node"), limits.listed(open_ones))
 
 
 def summary(doc, path):

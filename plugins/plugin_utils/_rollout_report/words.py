@@ -27,7 +27,10 @@ NEXT_STEP = {
         "Nothing is urgent: it serves with its earlier driver, which was proven. Fix the cause before it is "
         "tried again (rollout_control, retry)."
     ),
-    "failed": "Nothing was changed on it and it serves as before. Fix the cause, then run the same playbook again.",
+    "failed": (
+        "Nothing was changed on it: it is in the state in which the run found it. Fix the cause, then run the same "
+        "playbook again."
+    ),
 }
 SERVES = {"lost": "unknown", "quarantined": "no", "rolled_back": "yes, as before", "failed": "as before"}
 # The length of a reason in the table; the report has all of it.

@@ -49,6 +49,7 @@ class Facts(TypedDict, total=False):
     first: Any  # position in the kernel log at the verdict that led to the last action
     acted: str  # the last action of this run
     act_failed: str  # why that failed
+    layout_made: Answer  # gpu_mig, after the last action
     actions: Sequence[str]  # what recover_gpu may do
     failed_result: Answer
     failed_task: Answer
@@ -81,6 +82,7 @@ def decide(facts: Facts) -> dict[str, Any]:
         "about": {key: str(facts.get(key) or "") for key in ("node", "reason", "user", "controller", "time")},
         "failure": _failure(facts),
         "failed_checks": marker.failed_checks(health.get("health")),
+        **_mig(facts, known),
         "no_way_back": _no_way_back(facts, lies, known, problem),
         "unfit": _unfit(facts),
     }
@@ -130,12 +132,38 @@ def _marker(facts: Facts, state: Mapping[str, Any]) -> dict[str, Any]:
     return marker.completed(note, given)
 
 
+def _mig(facts: Facts, baseline: Answer | None) -> dict[str, Any]:
+    """The MIG layout: as gpu_info read it, else that of the baseline, else as it was at the last verdict.
+
+    One without a device is the last choice: a run that died while the instances were destroyed leaves the node so.
+    """
+    readings = [
+        _of(_of(facts, "info"), "snapshot"),
+        _of(_mapping(baseline), "snapshot"),
+        _of(_of(_of(facts, "health"), "baseline"), "snapshot"),
+    ]
+    in_mig = any(_upgrade_state.in_mig_mode(reading) for reading in readings)
+    told = list(filter(None, (_upgrade_state.mig_layout(reading) for reading in readings if reading)))
+    made = [layout for layout in told if any(entry.get("mig_devices") for entry in layout)]
+    return {"in_mig": in_mig, "mig_layout": next(iter(made + told), None) if in_mig else None}
+
+
+def _layout_lacks(made: Answer) -> str:
+    """Return why the MIG layout is not there after an action; empty if it is, or none had to be made."""
+    if not made or made.get("skipped"):
+        return ""
+    if made.get("failures") == [] and made.get("reset_required") is False:
+        return ""
+    return "its MIG layout was not made again: %s" % _said(made, "gpu_mig gave no answer").rstrip(".")
+
+
 def _recovery(facts: Facts) -> dict[str, Any]:
     """Return the decision for recover_gpu: the next step, and the history before and after it."""
     history, now = _of(facts, "history"), str(facts.get("time") or "")
     note, verdict = history.get("note"), _of(facts, "health").get("health")
     problem = str(history.get("problem") or ("" if "exists" in history else "its history was not read"))
     step = recovery.next_step(verdict, note, problem, now, facts.get("actions") or ())
+    step = recovery.without_layout(step, _layout_lacks(_of(facts, "layout_made")))
     outcome = _mapping(verdict).get("verdict") or "unknown"
     outcome = "%s: %s" % (outcome, facts["act_failed"]) if facts.get("act_failed") else outcome
     position = _of(_of(_of(facts, "health"), "baseline"), "kernel_log").get("position")

@@ -99,6 +99,14 @@ def next_step(health: Any, note: Any, problem: str, now: str, allowed: Iterable[
     )
 
 
+def without_layout(step: Step, problem: str) -> Step:
+    """STEP of a node that an action left without its MIG layout, as PROBLEM says: it does not serve, however healthy.
+
+    Without a baseline no verdict tells that the layout is gone.
+    """
+    return {**step, "do": QUARANTINE, "why": problem} if problem and step["do"] == NOTHING else step
+
+
 def _step(do: str, why: str, checks: Iterable[Answer], gpus: Iterable[str] = (), services: Iterable[str] = ()) -> Step:
     return {
         "do": do,

@@ -22,6 +22,7 @@ import time
 import psycopg
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate
+from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
@@ -29,17 +30,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 
 ROLLOUT, RUN, SLOTS, POLL_S = "load", "run", 40, 1.0
 HERE = owner.identify(os.getpid())
-ASKING = {
-    "documents": {},
-    "step": "",
-    "detail": "",
-    "resume_step": "",
-    "claim_dir": "",
-    "hold_queries": [],
-    "hold_deadline_s": 600,
-    "hold_age_s": 15,
-    "version": "2.0.1",
-}
+OLD, NEW = "1.0.1", "2.0.1"
+# As a task that gives the gate nothing but the version.
+ASKING = dict({name: option.get("default") for name, option in ARGUMENT_SPEC.items()}, version=NEW)
 
 
 class Gate(rollout_gate.ActionModule):
@@ -74,10 +67,10 @@ def plan(place, url, names, shared, down=SLOTS, slots=SLOTS):
             "plan",
             run=RUN,
             rollout_id=ROLLOUT,
-            target="2.0.1",
+            target=NEW,
             order=names,
             nodes={
-                name: {"state": "pending", "from": "1.0.1", "to": "2.0.1", "domains": {"rack": "r%d" % (number % 100)}}
+                name: {"state": "pending", "from": OLD, "to": NEW, "domains": {"rack": "r%d" % (number % 100)}}
                 for number, name in enumerate(names)
             },
             policy=limits.complete({"max_down": slots, "domain_caps": {"rack": 4}}, len(names)),

@@ -114,6 +114,11 @@ class Space:
         found = self.plane.must("GET", "/api/v1/pods?fieldSelector=spec.nodeName=" + (node or self.node))["items"]
         return sorted(each["metadata"]["name"] for each in found)
 
+    def ending(self) -> list[str]:
+        """The node's pods that were told to end."""
+        found = self.plane.must("GET", "/api/v1/pods?fieldSelector=spec.nodeName=" + self.node)["items"]
+        return sorted(each["metadata"]["name"] for each in found if each["metadata"].get("deletionTimestamp"))
+
     def add_budget(self, name: str, app: str, allowed: int) -> None:
         path = f"/apis/policy/v1beta1/namespaces/{self.space}/poddisruptionbudgets"
         self.plane.must(
@@ -136,7 +141,7 @@ class Space:
         self.plane.must("PATCH", path, {"status": status}, kind=MERGE)
 
     @staticmethod
-    def wait(condition, seconds: float = 60) -> None:
+    def wait(condition, seconds: float = 600) -> None:
         until = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < until, "it did not come about in %d s" % seconds

@@ -23,7 +23,7 @@ from pathlib import Path
 from ..common import LabError, run, write_whole
 
 ADMIN = "admin"
-PATIENCE = 120
+PATIENCE = 600
 ISSUER = "https://kubernetes.default.svc"
 SETTINGS = (
     "--bind-address=127.0.0.1",

@@ -18,6 +18,7 @@ from . import state
 
 NOTE = "/run/gpusim/freezer"
 MOUNTS = "/proc/self/mountinfo"
+PATIENCE_S = 300  # for a process that was thawed to leave
 
 
 def hierarchy() -> str | None:
@@ -75,15 +76,16 @@ def end() -> bool:
         with open(path + "/freezer.state", "w", encoding="ascii") as stream:
             stream.write("THAWED")
         parent = os.path.dirname(path)
-        for _attempt in range(100):
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
             for pid in pids():
                 with contextlib.suppress(OSError), open(parent + "/cgroup.procs", "w", encoding="ascii") as stream:
                     stream.write(str(pid))
             with contextlib.suppress(OSError):
                 os.rmdir(path)
                 break
+            if time.monotonic() > deadline:
+                raise state.SimError("the group %s does not empty: processes %s" % (path, pids()))
             time.sleep(0.05)
-        else:
-            raise state.SimError("the group %s does not empty: processes %s" % (path, pids()))
     os.unlink(state.path(NOTE))
     return True

@@ -191,15 +191,25 @@ def run(name: str, asked) -> list[str]:
     if name not in SCENARIOS:
         raise state.SimError("unknown scenario '%s': known are %s" % (name, ", ".join(SCENARIOS)))
     faults.clear(None)
-    # A process that was told to end holds its device for another moment.
-    for _attempt in range(100):
-        if not modules.reference_counts().get("nvidia_uvm") and not [
-            pid for pid in modules.open_files().get("nvidia", []) if _ours(pid)
-        ]:
-            break
-        time.sleep(0.05)
+    _wait_for_the_devices()
     log.write("gpusim: scenario %s" % name, log.INFO)
     return SCENARIOS[name][2](asked)
+
+
+def _wait_for_the_devices() -> None:
+    """A process that was told to end holds its device for another moment."""
+    deadline = time.monotonic() + freezer.PATIENCE_S
+    while True:
+        held = [pid for pid in modules.open_files().get("nvidia", []) if _ours(pid)]
+        references = modules.reference_counts().get("nvidia_uvm")
+        if not references and not held:
+            return
+        if time.monotonic() > deadline:
+            raise state.SimError(
+                "devices are held: by processes %s that were told to end, and nvidia_uvm has %s references"
+                % (held, references)
+            )
+        time.sleep(0.05)
 
 
 def _ours(pid: int) -> bool:

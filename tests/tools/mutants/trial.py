@@ -111,6 +111,8 @@ class Copy:
             "--color=no",
             "-p",
             "no:cacheprovider",
+            "-m",
+            "not slow",  # what `make test` would notice
             *tests,
         ]
         started = time.monotonic()

@@ -17,6 +17,8 @@ import yaml
 from tests.unit.awx import api, data, environment
 from tests.unit.playbooks import collection
 
+# awx.awx is installed for it; that surveys and templates fit the playbooks needs none.
+pytestmark = pytest.mark.slow(also="tests/unit/awx/test_surveys.py")
 TOKEN = "token-of-the-test"
 # As their modules' own code reads them: what is not in argument_spec is refused by AnsibleModule, and so is a word
 # that is no choice.

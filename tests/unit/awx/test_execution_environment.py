@@ -114,6 +114,22 @@ def test_create_refuses_an_example_with_a_wrong_key(collection_root, tmp_path):
         environment.builder("create", "-f", str(tmp_path / "ee.yml"), "-c", str(tmp_path / "context"))
 
 
+def test_the_environment_ee_of_the_tests_has_these_lists_and_no_more(collection_root):
+    tools = collection_root / "tests" / "tools"
+    lines = (tools / "requirements" / "ee.txt").read_text().splitlines()
+    dependencies = yaml.safe_load((collection_root / "awx" / "execution-environment.yml").read_text())["dependencies"]
+    listed = yaml.safe_load((collection_root / "meta" / "execution-environment.yml").read_text())["dependencies"]
+    own = [line for line in lines if not line.startswith(("#", "pytest=="))]
+    assert own == [
+        dependencies["ansible_core"]["package_pip"],
+        dependencies["ansible_runner"]["package_pip"],
+        "-r ../../../" + listed["python"],
+    ]
+    python = re.fullmatch(r"python3\.(\d+)", dependencies["python_interpreter"]["package_system"]).group(1)
+    wanted = r"^    ee\) .*\n        interpreter=\$\(pick {0} {0} first\)$".format(python)
+    assert re.search(wanted, (tools / "venv.sh").read_text(), re.MULTILINE)
+
+
 def test_the_versions_are_those_of_the_collection(collection_root):
     galaxy = yaml.safe_load((collection_root / "galaxy.yml").read_text())
     (asked,) = yaml.safe_load((collection_root / "awx" / "project" / "collections" / "requirements.yml").read_text())[
@@ -121,7 +137,7 @@ def test_the_versions_are_those_of_the_collection(collection_root):
     ]
     assert (asked["name"], asked["version"]) == (
         "%s.%s" % (galaxy["namespace"], galaxy["name"]),
-        ">=" + galaxy["version"],
+        galaxy["version"],  # exactly: ansible-galaxy takes no release candidate for ">="
     )
     requires = yaml.safe_load((collection_root / "meta" / "runtime.yml").read_text())["requires_ansible"]
     core = yaml.safe_load((collection_root / "awx" / "execution-environment.yml").read_text())["dependencies"][

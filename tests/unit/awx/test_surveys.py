@@ -13,9 +13,10 @@ import yaml
 pytest.importorskip("ansible", reason="the variables of the playbooks are known to action plugins")
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control, rollout_plan
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
 from tests.unit.awx import data
+from tests.unit.plugins.plugin_utils._runbooks import test_relief
 
 pytestmark = pytest.mark.cores
 
@@ -34,7 +35,11 @@ WHOLE = {
     "gpufleet_answer_timeout": 300,
     "holds_max_days": "",
 }
-TEXTS = {name for name in _variables.PLAYBOOKS if name not in WHOLE}
+# Those that a playbook passes on to its role.
+PASSED_ON = {
+    "thermal_relief_%s" % name: "gpu_quarantine_relief_%s" % name for name in ("state", "percent", "watts", "hours")
+}
+TEXTS = {name for name in _variable_names.PLAYBOOKS if name not in WHOLE and name not in PASSED_ON}
 
 
 def specs():
@@ -57,6 +62,7 @@ def wanted(variable):
     """(types that a question may have, its choices, its default, its largest number) by the code."""
     if variable in WHOLE:
         return ("integer",), None, WHOLE[variable], None
+    variable = PASSED_ON.get(variable, variable)
     if variable in SPECS and variable not in ("upgrade_hosts",):
         spec = SPECS[variable]
         kind, key = spec.get("type", "str"), spec["key"]
@@ -70,6 +76,8 @@ def wanted(variable):
                 default,
                 options.MOST.get(key) or (options.MOST_SECONDS if key.endswith("_s") else options.MOST_NODES),
             )
+        if kind == "float":
+            return ("float",), None, default or "", None  # 0 stands for no number
         if kind == "bool":
             return ("multiplechoice",), ["false", "true"], str(default).lower(), None
         # A text survives everything; "{{ ... }}" in a role's spec is a default that another variable gives.
@@ -90,7 +98,7 @@ def complaints(question):
         found.append("default %r, not %r" % (question["default"], default))
     if most is not None and question["max"] > most:
         found.append("max %s, more than %s" % (question["max"], most))
-    if "integer" in types and question.get("min", -1) < 0:
+    if types[0] in ("integer", "float") and question.get("min", -1) < 0:
         found.append("min %s" % question.get("min"))
     if question["type"] in ("text", "textarea"):
         longest = options.LONG if question["type"] == "textarea" else options.LONGEST
@@ -121,6 +129,14 @@ def test_a_question_is_what_the_code_takes(name, variable):
 def test_a_question_that_drifts_is_found(variable, field, value):
     question = dict(data.survey(TEMPLATES["gpufleet upgrade"])[variable], **{field: value})
     assert complaints(question) != []
+
+
+@pytest.mark.parametrize("variable, option", [("thermal_relief_percent", "percent"), ("thermal_relief_hours", "hours")])
+def test_the_limits_of_a_relief_are_those_of_the_playbook(variable, option):
+    question = data.survey(TEMPLATES["gpufleet thermal_relief"])[variable]
+    for number, well in ((question["min"], True), (question["max"], True), (question["max"] + 1, False)):
+        said = test_relief.decide(test_relief.gpu(low=1), **{option: number})["refusal"]
+        assert (said == "") is well, said
 
 
 def test_a_question_for_a_variable_that_does_not_exist_is_found():

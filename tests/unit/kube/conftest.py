@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
 import pathlib
+import time
 from unittest import mock
 
 import pytest
@@ -71,8 +74,19 @@ class World(cluster.Space):
         self.log = []
         self.add_node(self.node)
 
-    def task(self, state, check=False, account=LIFECYCLE, kubeconfig=None, inventory_name=None, **options):
-        """The result of the task; every request it sent is in LOG afterwards."""
+    def task(self, state, check=False, account=LIFECYCLE, kubeconfig=None, inventory_name=None, over=None, **options):
+        """The result of the task; every request it sent is in LOG afterwards, and while it runs.
+
+        Its time is over when OVER() is so, and not before.
+        """
+        with contextlib.ExitStack() as stack:
+            if over:
+                options.setdefault("timeout_s", 600)
+                course = functools.partial(kube_node.Course, clock=lambda: time.monotonic() + 3600 * bool(over()))
+                stack.enter_context(mock.patch.object(kube_node, "Course", course))
+            return self._task(state, check, account, kubeconfig, inventory_name, options)
+
+    def _task(self, state, check, account, kubeconfig, inventory_name, options):
         arguments = dict(options, state=state, kubeconfig=str(kubeconfig or self.plane.kubeconfig(account)))
         if state in ("cordoned", "drained", "resumed"):
             arguments.setdefault("token", "r7")
@@ -85,6 +99,7 @@ class World(cluster.Space):
 
         def connect(*words, **more):
             made.append(original(*words, **more))
+            self.log = made[0].log
             return made[0]
 
         original = client.Cluster.connect

@@ -15,12 +15,6 @@ MARK = "gpufleet.lifecycle/mark"
 EMPTYDIR = [{"name": "scratch", "emptyDir": {}}]
 
 
-def later(seconds, what, *words):
-    timer = threading.Timer(seconds, what, words)
-    timer.start()
-    return timer
-
-
 def test_drain_and_resume(world):
     world.add_pod("train", gpus=8)
     world.add_pod("web")
@@ -97,18 +91,26 @@ def test_another_rollouts_mark_is_put_back(world):
 def test_a_budget_blocks_and_then_allows(world):
     world.add_pod("train", gpus=1)
     world.add_budget("keep-train", "train", allowed=0)
-    timer = later(4, world.set_budget, "keep-train", 1)
-    found = world.ok("drained", timeout_s=120)
-    timer.join()
+    asked = ("create", "pods/eviction %s/train" % world.space)
+
+    def controller():
+        """It allows it once a second eviction is asked for: the first one has been refused by then."""
+        world.wait(lambda: world.log.count(asked) >= 2)
+        world.set_budget("keep-train", 1)
+
+    thread = threading.Thread(target=controller)
+    thread.start()
+    found = world.ok("drained", timeout_s=600)
+    thread.join()
     assert found["drained"] and found["blockers"] == [] and world.pods() == []
-    assert world.log.count(("create", "pods/eviction %s/train" % world.space)) >= 2
+    assert world.log.count(asked) >= 2
 
 
 def test_a_budget_that_never_allows_is_named_with_its_pods(world):
     world.add_pod("train", gpus=1)
     world.add_pod("other", gpus=1)
     world.add_budget("keep-train", "train", allowed=0)
-    found = world.fails("drained", timeout_s=4)
+    found = world.fails("drained", over=lambda: world.pods() == ["train"])
     assert "keep-train" in found["msg"] and "%s/train" % world.space in found["msg"] and "other" not in found["msg"]
     assert [(each["pod"], each["reason"], each["budget"]) for each in found["blockers"]] == [
         ("train", "disruption_budget", "keep-train")
@@ -174,7 +176,7 @@ def test_daemonset_and_mirror_pods_are_not_touched(world):
 def test_pods_that_do_not_end_are_named(world):
     world.add_pod("kept", gpus=1, finalizers=["example.org/keep"])
     world.add_pod("stuck", gpus=1, annotations={agent.STUCK: "yes"})
-    found = world.fails("drained", timeout_s=5)
+    found = world.fails("drained", over=lambda: world.ending() == ["kept", "stuck"])
     assert "example.org/keep" in found["msg"] and "kubelet" in found["msg"]
     assert [(each["pod"], each["reason"]) for each in found["blockers"]] == [
         ("kept", "terminating"),

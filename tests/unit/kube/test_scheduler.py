@@ -13,7 +13,6 @@ import re
 import shutil
 import socket
 import threading
-import time
 import urllib.parse
 
 import pytest
@@ -133,12 +132,11 @@ class KubeFleet(Fleet):
             role = self.collection / "roles" / name
             if role.is_symlink():
                 role.unlink()
-            (role / "tasks").mkdir(parents=True, exist_ok=True)
-            (role / "tasks" / "main.yml").write_text(DRIVER if name == driver else NOTHING)
+            collection.put(role / "tasks" / "main.yml", DRIVER if name == driver else NOTHING)
         role = self.collection / "roles" / "gpu_scheduler"
         role.unlink()
         shutil.copytree(collection.ROOT / "roles" / "gpu_scheduler", role)
-        (role / "tasks" / "slurm" / "join.yml").write_text(NOTHING)
+        collection.put(role / "tasks" / "slurm" / "join.yml", NOTHING)
 
     def changed(self, result, name):
         """How many tasks changed the node."""
@@ -544,7 +542,7 @@ def test_an_upgrade_of_a_mixed_fleet_whose_first_controller_dies(fleet):
         [drain],
     )
     fleet.change("b1", waits_at=[])
-    time.sleep(1)
+    fleet.world.wait(lambda: not fleet.at_work())
 
     result = fleet.run("upgrade", *fleet.arguments, rollout_max_down=4, rollout_max_draining=4, **variables)
     assert result.rc == 0 and result.states == dict.fromkeys(fleet.names, "done")

@@ -17,6 +17,7 @@ TOP = {
     "LICENSE",
     "CHANGELOG.rst",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "changelogs/changelog.yaml",
     "changelogs/config.yaml",
 }

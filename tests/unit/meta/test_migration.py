@@ -12,7 +12,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names, _variables
 from tests.tools import migration_docs
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -48,7 +48,7 @@ def options(row):
     if row.get("module"):
         return spec_of(yaml.safe_load(importlib.import_module(MODULES + row["module"]).DOCUMENTATION)["options"])
     # The variables of playbooks have no type; the hosts are a text.
-    return dict({name: {"type": "str"} for name in _variables.PLAYBOOKS}, **ROLES)
+    return dict({name: {"type": "str"} for name in _variable_names.PLAYBOOKS}, **ROLES)
 
 
 def complaints(row):
@@ -101,10 +101,10 @@ def test_an_option_that_a_module_lacks_is_found(ours):
 
 
 def test_the_page_marks_exactly_what_is_refused():
-    refused = {name for name, *dummy in _variables.strangers(THEIRS, _variables.of_roles())}
+    refused = {name for name, *dummy in _variables.strangers(THEIRS, _variable_names.of_roles())}
     text = (ROOT / migration_docs.PAGE).read_text(encoding="utf-8")
     assert text == migration_docs.render(DATA, refused)
     assert "nvidia_driver_branch" in refused and "hostlist" not in refused
     for name in refused:
         with pytest.raises(_variables.VariableError, match=name):
-            _variables.refuse_strangers([name], _variables.of_roles())
+            _variables.refuse_strangers([name], _variable_names.of_roles())

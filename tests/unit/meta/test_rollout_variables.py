@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
 
 
 def read(collection_root, *paths):
@@ -23,7 +23,7 @@ def test_the_playbook_reads_what_it_lets_pass(collection_root):
         collection_root, "playbooks/plan.yml", "playbooks/upgrade.yml", "roles/gpu_node_upgrade/defaults/main.yml"
     )
     used = set(re.findall(r"(?<![\w.])(rollout_\w+) \| default", text))
-    assert used == set(_variables.ROLLOUT)
+    assert used == set(_variable_names.ROLLOUT)
 
 
 def test_every_variable_of_the_playbooks_is_on_their_page(collection_root):
@@ -33,7 +33,8 @@ def test_every_variable_of_the_playbooks_is_on_their_page(collection_root):
     page = read(collection_root, "docs/reference/playbook-variables.md")
     missing = {
         name
-        for name in set(_variables.ROLLOUT + _variables.PLAYBOOKS + _variables.CONTROL) | {"gpufleet_artifact_dir"}
+        for name in set(_variable_names.ROLLOUT + _variable_names.PLAYBOOKS + _variable_names.CONTROL)
+        | {"gpufleet_artifact_dir"}
         if "`%s`" % name not in page
     }
     assert missing == set()

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_plan
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -25,7 +25,7 @@ ROWS = {
 
 
 def test_every_variable_has_a_row():
-    assert set(_variables.ROLLOUT) - set(ROWS) == set()
+    assert set(_variable_names.ROLLOUT) - set(ROWS) == set()
 
 
 def test_every_limit_has_a_row():

@@ -12,7 +12,7 @@ import re
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import client
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -95,7 +95,7 @@ def test_hidden_options_are_found():
 
 def test_each_secret_is_in_the_table():
     said = " ".join(row[0] for row in table("Secrets"))
-    secrets = options_of_modules() | options_of_roles() | set(_variables.SECRET)
+    secrets = options_of_modules() | options_of_roles() | set(_variable_names.SECRET)
     assert [name for name in sorted(secrets) if "`" + name not in said] == []
 
 

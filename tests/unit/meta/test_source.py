@@ -164,3 +164,26 @@ def test_links_between_pages_lead_somewhere(tracked):
             if not (page.parent / target.split("#", 1)[0]).exists():
                 broken.append("{0}: {1}".format(name, target))
     assert broken == []
+
+
+def ignored(root, names):
+    """The lines by which ansible-test passes over what its sanity tests find, each with its file."""
+    return [
+        "{0}: {1}".format(name, line)
+        for name in names
+        if re.fullmatch(r"tests/sanity/ignore[^/]*\.txt", name)
+        for line in (root / name).read_text(encoding="utf-8").splitlines()
+        if line.strip()
+    ]
+
+
+def test_no_sanity_test_is_passed_over(tracked):
+    assert ignored(ROOT, tracked) == []
+
+
+def test_a_line_of_an_ignore_file_is_found(tmp_path):
+    (tmp_path / "tests" / "sanity").mkdir(parents=True)
+    names = ["tests/sanity/ignore-2.18.txt", "tests/sanity/ignore-2.19.txt", "tests/sanity/other.txt"]
+    for name, text in zip(names, ("plugins/modules/gpu_info.py validate-modules:x\n", "\n", "a line\n")):
+        (tmp_path / name).write_text(text)
+    assert ignored(tmp_path, names) == [names[0] + ": plugins/modules/gpu_info.py validate-modules:x"]

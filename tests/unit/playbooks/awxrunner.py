@@ -153,18 +153,17 @@ class Awx:
         self.services = {"store": HERE}
 
     def answers(self, name, given):
-        """Extra variables as a survey sends them: texts, also empty ones, and whole numbers unless they are left
-        out.
-        """
+        """Extra variables as a survey sends them: texts, also empty ones, and numbers unless they are left out."""
         spec = self.templates[name]["survey_spec"]["spec"]
         known = {question["variable"]: question for question in spec}
         assert set(given) <= set(known), "the survey of %s does not ask for %s" % (name, set(given) - set(known))
         found = {}
         for variable, question in known.items():
             value = given.get(variable, question["default"])
-            if question["type"] == "integer":
+            if question["type"] in ("integer", "float"):
                 if value != "":
-                    assert isinstance(value, int) and question["min"] <= value <= question["max"], variable
+                    kind = int if question["type"] == "integer" else float
+                    assert isinstance(value, kind) and question["min"] <= value <= question["max"], variable
                     found[variable] = value
             else:
                 assert isinstance(value, str) and len(value) <= question.get("max", 253), variable

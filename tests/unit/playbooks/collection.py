@@ -92,3 +92,10 @@ def make(where, real=(), stubs=(STUB,)):
             name = source.relative_to(base)
             if source.is_file() and source.parent != base and "__pycache__" not in source.parts:
                 link(source, where / name)
+
+
+def put(path, text):
+    """Write a file of a collection; where it was a link, the file of the checkout stays as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_text(text)

@@ -53,6 +53,13 @@ def directory_of(pid):
     return b""
 
 
+def naps(pid):
+    """How often a process has slept so far."""
+    with contextlib.suppress(OSError), open("/proc/%d/status" % pid, encoding="ascii") as stream:
+        return next(int(line.split()[1]) for line in stream if line.startswith("voluntary_ctxt_switches:"))
+    return 0
+
+
 class Result:
     def __init__(self, fleet, process, output):
         self.rc = process.returncode
@@ -75,6 +82,7 @@ class Result:
 
 class Fleet:
     REAL = ("playbooks",)  # what is the checkout's own beside collection.REAL
+    before = ()  # what starts the playbook
 
     def __init__(self, directory, modules, shared=None):
         """SHARED is a collection that other fleets use too, and which nobody changes; without one it has its own."""
@@ -308,16 +316,17 @@ class Fleet:
         path.write_text(json.dumps({"all": {"children": {"gpu_nodes": {"hosts": hosts}}, "vars": variables}}))
         return path
 
-    def step_through(self, playbook, decide, quiet_s=2, limit_s=1800):
+    def step_through(self, playbook, decide, turns=1500, limit_s=1800):
         """Run it with --step and answer what DECIDE(task) says; the tasks that were asked about, and the answers.
 
         A host whose task was declined is never taken up again by the strategy host_pinned (nor by free): Ansible then
-        asks nothing more and waits for ever, so that it is interrupted once it has been quiet for a while after a no,
-        with nobody at work. That it would still do something has no sign, so that there is no event to wait for.
+        asks nothing more and waits for ever. It is interrupted when its main loop has made TURNS turns since the last
+        declined task, without output and without a task at work. The kernel counts the turns, as the loop sleeps in
+        each; on a busy machine they take longer.
         """
         process = self.start(playbook, "--step", stdin=subprocess.PIPE)
         asked, length = [], 0
-        began = changed = time.monotonic()
+        began, changed = time.monotonic(), 0
         try:
             while process.poll() is None:
                 assert time.monotonic() - began < limit_s, (
@@ -326,14 +335,14 @@ class Fleet:
                 process.log.seek(0)
                 text = process.log.read()
                 if len(text) != length or workers.of(process.pid):
-                    length, changed = len(text), time.monotonic()
+                    length, changed = len(text), naps(process.pid)
                 prompts = re.findall(r"Perform task: TASK: (.*?) (?:on \S+ )?\(N\)o/\(y\)es/\(c\)ontinue: ", text)
                 # Every prompt is printed once more, as a banner, when it was answered.
                 if len(prompts) == 2 * len(asked) + 1:
                     asked.append((prompts[-1], decide(prompts[-1])))
                     process.stdin.write(asked[-1][1].encode() + b"\n")
                     process.stdin.flush()
-                elif "n" in [answer for task, answer in asked] and time.monotonic() - changed > quiet_s:
+                elif "n" in [answer for task, answer in asked] and naps(process.pid) - changed > turns:
                     process.send_signal(signal.SIGINT)
                     process.wait(timeout=300)
                 time.sleep(0.05)
@@ -370,9 +379,11 @@ class Fleet:
             HOME=str(self.directory),
         )
         environment.update(self.environment)
+        environment = {key: value for key, value in environment.items() if value is not None}
         # Its main process looks for results every millisecond otherwise, at the cost of those that are to bring them.
         (self.directory / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\n")
         command = [
+            *self.before,
             sys.executable,
             "-m",
             "ansible",

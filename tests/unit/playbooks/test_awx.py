@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -57,6 +58,7 @@ def jobs(awx, url):
         found[key].drivers = drivers(awx.fleet)
 
     job("no ledger", "plan", rollout_version=NEW)
+    job("no store", "recover_gpu", recover_gpu_hosts="a1")
     awx.variables["rollout_ledger"] = url
     awx.variables["gpufleet_artifact_host"] = "store"
     job("precheck", "precheck", precheck_expected_driver_version=OLD)
@@ -84,10 +86,11 @@ def jobs(awx, url):
     for name in awx.fleet.names:
         gpus = awx.fleet.read(name)["gpus"]
         awx.fleet.change(name, power=dict.fromkeys(gpus, 500000), reasons={gpus[0]: 0x40} if name == "a1" else {})
-    job("relief", "thermal_relief", thermal_relief_hosts="a1,a2", thermal_relief_percent="30")
+    job("relief", "thermal_relief", thermal_relief_hosts="a1,a2", thermal_relief_percent=30.0, thermal_relief_hours=8)
     job("monitoring", "monitoring")
     with standin.serving(standin.Api(standin.Fleet())) as prometheus:
-        job("capacity", "capacity", capacity_prometheus_url=prometheus, capacity_days=2)
+        price = {"capacity_price_gpu_hour": "2.10", "capacity_lead_days": 120}
+        job("capacity", "capacity", capacity_prometheus_url=prometheus, capacity_days=2, **price)
     # Last, since the next upgrade of this rollout has to join this plan.
     job("several", "plan for several controllers", rollout_version=NEW)
     return found
@@ -104,6 +107,22 @@ def test_in_a_job_a_ledger_in_a_file_is_refused_with_nothing_touched(jobs):
     )
 
 
+def test_a_job_that_would_lose_the_evidence_of_what_it_destroys_is_refused_with_nothing_touched(jobs):
+    job = jobs["no store"]
+    assert (job.rc, job.changed(), job.drivers) == (2, [], [OLD, OLD])
+    assert "gpufleet_artifact_host" in job.words and "AWX job" in job.words
+
+
+def test_reports_are_on_the_artifact_host_when_the_container_is_gone(jobs, awx):
+    """The host that keeps files has the directory of the jobs here."""
+    place = awx.fleet.artifacts
+    (looked,) = (place / "precheck").glob("*/report.json")
+    assert sorted(json.loads(looked.read_text())["nodes"]) == ["a1", "a2"]
+    told = json.loads((place / "reports" / ROLLOUT / "report.json").read_text())
+    assert (told["rollout_id"], told["verdict"]) == (ROLLOUT, "complete")
+    assert len(list((place / "capacity").glob("*/capacity.html"))) == 1
+
+
 def test_a_precheck_looks_and_changes_nothing(jobs):
     job = jobs["precheck"]
     assert (job.rc, job.status) == (0, "successful") and job.changed() == []
@@ -113,6 +132,10 @@ def test_the_plan_hands_its_id_and_digest_on_and_changes_nothing(jobs, awx):
     job = jobs["plan"]
     assert job.rc == 0 and job.drivers == [OLD, OLD]
     assert job.artifacts["rollout_id"] == ROLLOUT and len(job.artifacts["rollout_approve"]) == 64
+    table = job.artifacts["rollout_table"]
+    assert table[0].startswith("Rollout %s" % ROLLOUT) and job.artifacts["rollout_approve"][:12] in table[0]
+    assert [line.split(":")[0] for line in table if "driver %s -> %s" % (OLD, NEW) in line] == ["  1. a1", "  2. a2"]
+    assert " ".join(" ".join(table).split()) in job.words, "it is the one that was printed"
 
 
 def test_a_plan_that_was_not_approved_is_not_carried_out(jobs):
@@ -184,14 +207,21 @@ def test_the_power_limit_of_the_gpu_that_is_too_hot_is_lowered(jobs, awx):
 
 def test_capacity_is_told_in_the_output_of_the_job(jobs):
     assert jobs["capacity"].rc == 0 and jobs["capacity"].changed() == []
-    assert "no_lead_time" in jobs["capacity"].words and "unknown: " in jobs["capacity"].words
+    words = jobs["capacity"].words
+    assert "no_lead_time" not in words and "unknown: " in words
+    assert "1,209.60" in words, "what 576 hours of a GPU cost"
 
 
 def test_a_plan_for_several_controllers_is_handed_on_and_changes_nothing(jobs, awx, url):
     job = jobs["several"]
     assert job.rc == 0 and job.changed() == [] and job.drivers == jobs["capacity"].drivers
     found = ledger.Ledger(str(awx.fleet.artifacts), ROLLOUT, url)
-    assert job.artifacts == {"rollout_id": ROLLOUT, "rollout_approve": found.view().sha256}
+    assert {key: job.artifacts[key] for key in ("rollout_id", "rollout_approve")} == {
+        "rollout_id": ROLLOUT,
+        "rollout_approve": found.view().sha256,
+    }
+    assert set(job.artifacts) == {"rollout_id", "rollout_approve", "rollout_table"}
+    assert ROLLOUT in job.artifacts["rollout_table"][0]
     assert found.controllers()[0]["shared"] and found.controllers()[1:] == ([], [])
 
 

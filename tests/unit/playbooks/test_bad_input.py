@@ -7,7 +7,15 @@ it.
 
 from __future__ import annotations
 
+import re
+
 import pytest
+
+pytest.importorskip("ansible", reason="the variables of the playbooks are known to action plugins")
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
+from ansible_collections.gpufleet.lifecycle.tests.tools import playbook_docs
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 
 OLD, NEW = "1.0.1", "2.0.1"
 
@@ -110,6 +118,9 @@ def test_a_node_that_could_keep_no_notes_is_refused_ahead_of_its_upgrade_and_oth
     planned = fleet.run("upgrade", "--check", rollout_failure_budget=2)
     assert "left out: a1, failed, could not be examined: its state directory has no room" in planned.output
     assert "1. a2: driver" in planned.output
+    assert planned.rc == 2, "a rollout that leaves nodes out is not complete, and check mode says the same"
+    counts = re.findall(r"^(\w+) +: .*failed=(\d+)", planned.output, re.M)
+    assert {name: int(failed) for name, failed in counts} == {"localhost": 1, "a1": 1, "a2": 0}
 
 
 @pytest.mark.parametrize("playbook", ["report", "rollout_control"])
@@ -118,3 +129,37 @@ def test_a_limit_without_the_controller_is_no_success(fleet, playbook):
     fleet.add("a1")
     result = fleet.run(playbook, "--limit", "a1")
     assert result.rc == 2 and "localhost" in result.output and "no hosts matched" not in result.output
+
+
+def nothing(playbook, needs):
+    """Null for every variable that the head of a playbook names, but for those that it NEEDS and those that the look
+    at the variables refuses when they are null, which is a test of its own.
+    """
+    head = playbook_docs.head((collection.ROOT / "playbooks" / (playbook + ".yml")).read_text(encoding="utf-8"))
+    names = {name for row, dummy in head[2] for name in row if re.fullmatch(r"[a-z_0-9]+", name)}
+    refused = set(_variable_names.defaults()) - set(_variable_names.DEFAULTED)
+    return {**dict.fromkeys(sorted(names - refused - {"gpufleet_artifact_dir"})), **needs}
+
+
+@pytest.mark.parametrize(
+    "playbook, needs, told",
+    [
+        ("upgrade", {"rollout_version": NEW}, ""),
+        ("prestage", {"rollout_version": NEW}, ""),
+        ("holds", {}, "what it holds is not known: the stub was told nothing"),
+        ("quarantine", {"quarantine_hosts": "a1", "quarantine_reason": "XID 79"}, ""),
+        ("recover_gpu", {"recover_gpu_hosts": "a1"}, ""),
+        ("return_to_service", {"return_to_service_hosts": "a1"}, ""),
+        ("rollout_control", {}, "No rollout was ever planned"),
+        ("report", {}, "No rollout was ever planned"),
+        ("rollback", {"rollback_hosts": "a1"}, "There is no rollout to roll back"),
+        ("mig", {}, "nvidia_mig_config of a1 is empty"),
+        ("thermal_relief", {"thermal_relief_hosts": "a1"}, "whether it throttles for heat cannot be told"),
+    ],
+)
+def test_null_for_every_variable_at_once_is_the_default_of_each(fleet, playbook, needs, told):
+    """What still refuses it is told by what it lacks, and not by what an option of a module cannot be."""
+    fleet.add("a1")
+    result = fleet.run(playbook, "--check", **nothing(playbook, needs))
+    assert result.rc == (2 if told else 0) and told in result.output and result.output.count("[ERROR]") == bool(told)
+    assert all(bad not in result.output for bad in ("Traceback", "NoneType", "not iterable", "unable to convert"))

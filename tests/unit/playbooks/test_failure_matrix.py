@@ -114,8 +114,9 @@ def test_when_all_nodes_are_bad_in_the_same_way(fleet, fields, budget, state, re
 def failed_and_unreachable_in_the_same_step(fleet, **more):
     all_of(fleet)
     fleet.change("a1", cannot_install=[NEW])
-    fleet.change("a2", unreachable_at="driver_packages")
-    # Without the work beforehand, in which the one would be lost before the other goes down.
+    # Both have to be in step install. So nothing is prestaged, and a2 answers the check before the drain, which calls
+    # the same module.
+    fleet.change("a2", unreachable_at="driver_packages", unreachable_after=1)
     result = fleet.run(
         "upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, gpu_node_upgrade_prestage=False, **PATIENCE, **more
     )
@@ -157,7 +158,18 @@ def test_a_host_that_failed_in_an_earlier_play(fleet):
 
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(signal.SIGTERM, marks=ALSO_NEWEST), signal.SIGINT, signal.SIGKILL],
+    [
+        pytest.param(signal.SIGTERM, marks=ALSO_NEWEST),
+        signal.SIGINT,
+        signal.SIGKILL,
+        # the terminal or the ssh session is gone
+        pytest.param(
+            signal.SIGHUP,
+            marks=pytest.mark.slow(
+                also="tests/unit/playbooks/test_failure_matrix.py::test_a_signal_ends_it_and_the_next_run_goes_on"
+            ),
+        ),
+    ],
     ids=lambda number: number.name,
 )
 def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):

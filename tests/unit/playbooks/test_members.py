@@ -13,7 +13,9 @@ import signal
 import time
 
 import pytest
+import yaml
 
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.members import ROLLOUT, Several
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import NEW, wait_for
 
@@ -28,6 +30,9 @@ def several(fleet, postgresql):
     return Several(fleet, postgresql.database("several%d" % time.monotonic_ns()))
 
 
+@pytest.mark.slow(
+    also="tests/unit/playbooks/test_members.py::test_a_job_that_is_killed_stops_no_other_and_takes_its_nodes_up_again"
+)
 def test_two_jobs_work_on_one_plan_within_one_budget(several):
     planned = several.plan(rollout_max_down=2, rollout_canaries=[CANARY], rollout_require_approval=True)
     assert planned.rc == 0 and several.fleet.touched() == []
@@ -114,6 +119,7 @@ def test_a_failure_in_one_job_stops_all_of_them_and_each_speaks_of_its_own_nodes
     assert ended[0] == 2 and "cannot be joined any more" in ended[1]
 
 
+@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/_rollout/test_member_actions.py")
 def test_what_cannot_be_joined_is_refused_with_nothing_touched(several):
     fleet = several.fleet
 
@@ -143,6 +149,20 @@ def test_what_cannot_be_joined_is_refused_with_nothing_touched(several):
     refused("rollout_on_failure is rollback, and the plan of rollout upgrade-2.0.1 has quarantine")
 
 
+def test_a_controller_with_another_version_of_the_collection_does_not_join(several):
+    fleet = several.fleet
+    fleet.own_collection()
+    galaxy = fleet.collection / "galaxy.yml"
+    version = yaml.safe_load(galaxy.read_text())["version"]
+    assert several.plan("--limit", "a1,a2").rc == 0 and several.ledger().view().collection == version
+    collection.put(galaxy, "version: 77.0.0-rc1\n")
+    for arguments in ((), ("--check",)):
+        rc, output = several.joined("one", ["a2"], *arguments)
+        output = " ".join(output.split())
+        assert rc == 2 and "version 77.0.0-rc1" in output and "version %s " % version in output and ROLLOUT in output
+    assert several.ledger().controllers()[2] == [] and fleet.touched() == []
+
+
 def test_a_slice_without_nodes_of_the_plan_ends_well_and_check_mode_joins_nothing(several):
     assert several.plan("--limit", "a1,a2").rc == 0
     for who, only in (("none", []), ("other", ["a5"])):
@@ -151,6 +171,6 @@ def test_a_slice_without_nodes_of_the_plan_ends_well_and_check_mode_joins_nothin
     assert "not in the plan: a5" in output
     before = several.ledger().controllers()[2]
     rc, output = several.joined("check", ["a1", "a5"], "--check")
-    assert rc == 0 and "1. a1" in output and "a1 would go through" in output, output
+    assert rc == 0 and "1. a1" in output and "each node would go through" in output, output
     assert several.ledger().controllers()[2] == before and len(before) == 1
     assert several.fleet.touched() == [] and several.states() == {"a1": "pending", "a2": "pending"}

@@ -10,6 +10,8 @@ import json
 import os
 import signal
 
+import pytest
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
@@ -63,6 +65,9 @@ def kept(fleet, name):
     return json.loads((fleet.nodes / name / "state" / "mig.json").read_text())
 
 
+@pytest.mark.slow(
+    also="tests/unit/playbooks/test_mig_rollout.py::test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of_that_does_nothing"
+)
 def test_a_layout_goes_over_a_fleet_and_back(fleet):
     """c1 is the canary; a1 had no MIG and gets it on one of its GPUs; a2 had another layout, a3 the wanted one; a4 does
     not get it and is put back.
@@ -167,7 +172,7 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     for name in ("a1", "c1"):
         asked = [task for task in host_tasks.of_play(result.host_tasks, "Upgrade")[name] if "slurm_gres" in task]
         assert len(asked) == (2 if name == "a1" else 0)
-    assert fleet.read("c1")["kube"] == [["drained", False], ["resumed", True]], (
+    assert fleet.read("c1")["kube"] == [["drained", False, True, None], ["resumed", True, False, {"1g.10gb": 4}]], (
         "a device plugin does not see that a layout changed"
     )
     assert kept(fleet, "a1") == {"config": HALVES, "config_name": "halves"}
@@ -240,7 +245,7 @@ def test_a_node_on_which_another_unit_makes_a_layout_at_boot_is_refused_before_i
     assert result.rc == 2 and "a1 cannot have" in result.output and MANAGER in result.output, result.output
     assert fleet.touched() == [] and recorded(fleet) == {}
     for more in ({"nvidia_mig_replace_manager": True}, {"nvidia_mig_boot": False}):
-        assert fleet.run("mig", "--check", **WANTED, **more).rc == 0
+        assert fleet.run("mig", "--check", "--limit", "a1", **WANTED, **more).rc == 0
 
 
 def test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of_that_does_nothing(fleet):
@@ -306,6 +311,23 @@ def test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of
         "s2": "validate started Fenced\n",
         "s3": "mig files Fenced\n",
     }
+
+
+def test_a_play_of_ones_own_that_gives_the_role_no_layout_gets_no_ticket(fleet):
+    """In mode ledger the role would end well with its driver, and the layout of the plan would not be made."""
+    fleet.add("a1")
+    playbooks = fleet.collection / "playbooks"
+    upgrade = (
+        (playbooks / "upgrade.yml").read_text().replace("_playbook: plan.yml", "_playbook: gpufleet.lifecycle.plan")
+    )
+    without = [line for line in upgrade.splitlines() if not line.startswith("    gpu_node_upgrade_layout:")]
+    assert len(without) == len(upgrade.splitlines()) - 1
+    (fleet.directory / "upgrade.yml").write_text("\n".join(without) + "\n")
+    (fleet.directory / "own.yml").write_text((playbooks / "mig.yml").read_text())
+    (fleet.directory / "tasks").symlink_to(playbooks / "tasks")
+    result = fleet.run("own", **WANTED)
+    assert result.rc == 2 and "gpu_node_upgrade_layout of a1 is empty; expected halves" in result.output, result.output
+    assert fleet.touched() == [] and recorded(fleet)["a1"] not in ("done", "skipped")
 
 
 def test_a_layout_that_slurm_cannot_be_given_is_refused_before_anything_is_drained(fleet):

@@ -9,11 +9,14 @@ import contextlib
 import os
 import signal
 
+import pytest
+
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
 
 OLD, NEW = "1.0.1", "2.0.1"
 
 
+@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/_rollout/test_proof.py")
 def test_a_node_that_was_lost_after_its_change_is_proven_or_put_back_however_long_it_was_away(fleet):
     """a1 and a2 do not come back from their reboot, nor in the next run, and then they run with the new driver: a1
     well, a2 sick.
@@ -83,7 +86,7 @@ def test_what_a_play_of_ones_own_ignores_finishes_no_node(fleet):
 def test_a_node_that_is_down_comes_back_whatever_keeps_others_from_starting(fleet):
     """The first controller dies before a1 boots.
 
-    Then the rollout is stopped, and nobody has approved what is planned next.
+    Then the rollout is stopped, the next plan is not approved, and the maintenance windows are over.
     """
     fleet.add("a1", waits_at=["reboot"])
     fleet.add("a2")
@@ -98,7 +101,8 @@ def test_a_node_that_is_down_comes_back_whatever_keeps_others_from_starting(flee
         fleet.ended(process)
     fleet.change("a1", waits_at=[])
     assert fleet.run("rollout_control", rollout_verb="stop", rollout_reason="enough").rc == 0
-    result = fleet.run("upgrade", rollout_require_approval=True)
+    over = [{"date": "2026-01-31", "from": "22:00", "to": "23:00"}]
+    result = fleet.run("upgrade", rollout_require_approval=True, rollout_windows=over)
     assert result.rc == 2 and result.states == {"a1": "done", "a2": "pending"}
     node = fleet.read("a1")
     assert (node["loaded"], node["log"].count("reboot into " + NEW), node["running"]) == (

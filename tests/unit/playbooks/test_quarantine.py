@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import test_scheduler
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import test_scheduler, test_upgrade_course
 
 OLD, NEW = "1.0.1", "2.0.1"
 REASON = "XID 79 on GPU 3"
@@ -156,6 +158,51 @@ def history(fleet, name):
     )
 
 
+def test_a_node_in_mig_mode_is_recovered_and_returned_with_its_layout(fleet):
+    """a1 needs a reset and a2 a reboot; a3 does not get its layout after the reset, and a4 is well."""
+    old = {"gpus": ["GPU-a", "GPU-b"], "mig_devices": 7}
+    fleet.add("a1", faults=[{"action": "reset_gpu", "xid": 62}], **old)
+    fleet.add("a2", faults=[XID], **old)
+    fleet.add("a3", faults=[{"action": "reset_gpu", "xid": 62}], mig_fails_with=[OLD], **old)
+    fleet.add("a4", **old)
+    arguments, variables = fleet.use_slurm()
+    done = fleet.run("recover_gpu", *arguments, recover_gpu_hosts="gpu_nodes", **variables)
+    assert done.rc == 2, done.output[-3000:]
+    assert {name: (fleet.read(name)["mig_now"], fleet.slurm(name)[0]) for name in ("a1", "a2")} == {
+        "a1": (7, "IDLE"),
+        "a2": (7, "IDLE"),
+    }
+    assert [line for line in fleet.read("a1")["log"] if "reset" in line or "MIG" in line] == [
+        "reset GPU-b",
+        ": 7 MIG devices",
+    ]
+    assert history(fleet, "a1") == [("reset_gpu", "pass")] and history(fleet, "a2") == [("reboot", "pass")]
+    assert fleet.touched() == ["a1", "a2", "a3"] and fleet.slurm("a4")[0] == "IDLE"
+    assert "MIG layout" in marker(fleet, "a3")["reason"] and fleet.slurm("a3")[0] == "IDLE+DRAIN"
+
+    # What MIG hides is read before it returns.
+    keep_baseline(fleet, "a3")
+    given = dict(variables, return_to_service_hosts="a3", return_to_service_smoke_level="none")
+    # Where its layout is not made again its services run again all the same.
+    fleet.change("a3", mig_now=7)
+    left = fleet.run("return_to_service", *arguments, **given)
+    assert left.rc == 2 and marker(fleet, "a3") and fleet.read("a3")["mig_now"] == 0, left.output[-2000:]
+    assert fleet.read("a3")["running"] == ["nvidia-persistenced.service"]
+    fleet.change("a3", mig_fails_with=[], mig_now=7, rows_failed_with=[OLD])
+    refused = fleet.run("return_to_service", *arguments, **given)
+    assert refused.rc == 2 and "gpu.remap_failure" in refused.output and marker(fleet, "a3"), refused.output[-2000:]
+    assert fleet.read("a3")["mig_now"] == 7 and fleet.read("a3")["running"] == ["nvidia-persistenced.service"]
+    fleet.change("a3", rows_failed_with=[], log=[])
+    foreseen = fleet.run("return_to_service", "--check", *arguments, **given)
+    assert foreseen.rc == 0 and fleet.read("a3")["log"] == [], foreseen.output[-2000:]
+    back = fleet.run("return_to_service", *arguments, **given)
+    assert back.rc == 0 and marker(fleet, "a3") is None and fleet.slurm("a3")[0] == "IDLE", back.output[-2000:]
+    assert [line for line in fleet.read("a3")["log"] if "MIG" in line] == [": 0 MIG devices", ": 7 MIG devices"]
+
+
+@pytest.mark.slow(
+    also="tests/unit/playbooks/test_quarantine.py::test_a_node_is_closed_recorded_and_marked_and_comes_back_when_it_is_proven"
+)
 def test_a_sick_node_is_recovered_by_what_its_verdict_asks_for_or_put_in_quarantine(fleet):
     """A GPU of a1 fell off the bus; a2 needs a reset; a3 is not helped by a reboot; a4 is well; a5 lacks a service."""
     service = "nvidia-persistenced.service"
@@ -220,6 +267,29 @@ def test_a_sick_node_is_recovered_by_what_its_verdict_asks_for_or_put_in_quarant
     assert "a3 is in quarantine since " + kept["time"] in " ".join(again.output.split()) and marker(fleet, "a3") == kept
 
 
+def test_what_a_recovery_destroys_and_the_record_of_a_quarantine_are_on_the_artifact_host(fleet):
+    """A reboot does not help a1, so that it ends in quarantine."""
+    fleet.add("a1", faults=[dict(XID, until="never")])
+    kept, arguments = test_upgrade_course.artifact_host(fleet)
+    fleet.artifacts = fleet.directory / ".gpufleet"
+    done = fleet.run("recover_gpu", *arguments, recover_gpu_hosts="a1")
+    assert done.rc == 2 and history(fleet, "a1") == [("reboot", "fail")] and marker(fleet, "a1") is not None
+
+    def bundles(place):
+        return {
+            (path.parent.relative_to(place), path.name): path.read_bytes()
+            for part in ("evidence", "quarantine")
+            for path in (place / part).rglob("*")
+            if path.is_file()
+        }
+
+    ours = bundles(fleet.artifacts)
+    names = {str(place) for place, dummy in ours}
+    assert {"evidence/recovery/a1/1-before-reboot", "evidence/quarantine/a1/1-quarantined"} <= names and len(names) == 3
+    assert bundles(kept) == ours
+
+
+@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/_rollout/test_claim_actions.py")
 def test_what_a_rollout_holds_is_refused_and_what_it_put_in_quarantine_comes_back(fleet):
     """A rollout fails on a1; a2 is another one's; a3 has a marker of the first version; a4 is put there after a
     plan.

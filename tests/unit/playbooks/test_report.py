@@ -11,7 +11,8 @@ import signal
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, OLD
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import end
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
 
@@ -39,7 +40,19 @@ def told_how_to_go_on(fleet):
     return "To continue, run the same command again" in (fleet.directory / "output0").read_text()
 
 
-@pytest.mark.parametrize("limited", [False, True], ids=["list", "limit"])
+@pytest.mark.parametrize(
+    "limited",
+    [
+        pytest.param(
+            False,
+            marks=pytest.mark.slow(
+                also="tests/unit/playbooks/test_report.py::test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails"
+            ),
+        ),
+        True,
+    ],
+    ids=["list", "limit"],
+)
 def test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails(fleet, limited):
     for name in ("a1", "a2"):
         fleet.add(name, cannot_install=[NEW])
@@ -141,7 +154,7 @@ def test_check_mode_says_what_would_happen_in_few_lines_and_changes_nothing(flee
     assert [name for name, (dummy, failed) in recap(result.output).items() if failed] == ["b"], (
         "a node that could not get the driver does not pass"
     )
-    assert "b: the package index has no version of nvidia-driver. Next step: update the package index." in result.output
+    assert "the package index has no version of nvidia-driver. Next step: update the package index." in result.output
     assert {path: path.stat().st_mtime_ns for path in fleet.nodes.rglob("*")} == before
     assert not fleet.artifacts.exists()
     assert all("%d. a%d: driver 1.0.1 -> 2.0.1" % (number + 1, number) in result.output for number in range(8))
@@ -152,3 +165,28 @@ def test_check_mode_says_what_would_happen_in_few_lines_and_changes_nothing(flee
     named = {line for line in lines if line.startswith(("PLAY [", "TASK ["))}
     told = len(named) + sum(line not in named for line in lines)
     assert told <= 60 + 14 * 9, "%d lines" % told
+    # What it costs the controller: three answers for the plan, the role with its arguments, and one more answer; the
+    # node that failed says it in a task of its own.
+    assert len(host_tasks.preflight(result.host_tasks, fleet.names)) == host_tasks.PREFLIGHT
+    assert {name: len(host_tasks.way(result.host_tasks, [name])) for name in ("a0", "a7", "b")} == {
+        "a0": 3,
+        "a7": 3,
+        "b": 4,
+    }
+
+
+@pytest.mark.slow(
+    also="tests/unit/playbooks/test_report.py::test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails"
+)
+def test_the_report_of_a_rollback_comes_when_every_node_fails(fleet):
+    for name in ("a1", "a2", "a3"):
+        fleet.add(name)
+    assert fleet.run("upgrade", rollout_max_down=3).rc == 0
+    for name in ("a1", "a2"):
+        fleet.change(name, cannot_install=[OLD])
+    result = fleet.run("rollback", rollback_of="upgrade-" + NEW, rollback_hosts="a1,a2", rollout_version="")
+    report = json.loads((fleet.artifacts / "rollouts" / ("rollback-upgrade-" + NEW) / "report.json").read_text())
+    assert result.rc == 2 and report["verdict"] == "failed"
+    assert sorted(report["nodes"]) == ["a1", "a2"] and report["finished"]
+    assert not [name for name, node in report["nodes"].items() if node["state"] in ("done", "skipped")]
+    assert fleet.read("a3")["loaded"] == NEW

@@ -74,14 +74,14 @@ def wait_for(condition, seconds=1800):
         time.sleep(0.5)
 
 
-def killed_in_install(fleet, names, **variables):
+def killed_in_install(fleet, names, playbook="upgrade", **variables):
     """A rollout whose controller dies, with its workers, while every one of NAMES is being installed; what it began on
     the nodes comes to its end.
     """
-    first = fleet.start("upgrade", **variables)
+    first = fleet.start(playbook, **variables)
     try:
         wait_for(lambda: first.poll() is not None or all("waits" in fleet.read(name)["log"] for name in names))
-        assert first.poll() is None, (fleet.directory / "output0").read_text()[-5000:]
+        assert first.poll() is None, fleet.ended(first)[-5000:]
     finally:
         first.kill()
         first.wait()
@@ -106,6 +106,9 @@ def ran_on(fleet, heard, **place):
     ledger.Ledger(str(fleet.artifacts), "upgrade-" + NEW).transact(work)
 
 
+@pytest.mark.slow(
+    also="tests/unit/playbooks/test_resume.py::test_another_controller_goes_on_wherever_the_first_one_was_killed"
+)
 def test_another_machine_takes_over_without_a_node_that_is_lost_and_one_that_is_given_up(fleet):
     for name in ("a1", "a2", "a3"):
         fleet.add(name, waits_at=["install " + NEW])
@@ -164,8 +167,9 @@ def test_a_controller_that_was_booted_goes_on_with_what_it_left_unless_somebody_
 ):
     fleet.add("a1", waits_at=["install " + NEW])
     killed_in_install(fleet, ("a1",))
-    boot = owner.booted()
-    ran_on(fleet, boot + since * (datetime.datetime.now(datetime.timezone.utc) - boot), boot_id="of the boot before")
+    now = datetime.datetime.now(datetime.timezone.utc)
+    boot = owner.booted(now)
+    ran_on(fleet, boot + since * (now - boot), boot_id="of the boot before")
     result = fleet.run("upgrade")
     assert result.rc == (0 if goes_on else 2)
     assert ("a1: driver 1.0.1 -> 2.0.1, was in flight when its controller died" in result.output) == goes_on
@@ -258,3 +262,21 @@ def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
     assert result.rc == 2
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
     every_node_came_to_its_end(fleet, fleet.recorded(variables["rollout_ledger"]), reasons, before)
+
+
+def test_a_controller_that_dies_while_it_plans_leaves_no_half_of_a_plan(fleet):
+    for name in ("a1", "a2"):
+        fleet.add(name)
+    fleet.change("a2", waits_at=["claim read"])
+    process = fleet.start("upgrade")
+    try:
+        wait_for(lambda: "waits" in fleet.read("a2")["log"] or process.poll() is not None)
+        process.kill()
+    finally:
+        fleet.ended(process)
+        fleet.change("a2", waits_at=[])
+    wait_for(lambda: not fleet.at_work())
+    assert fleet.view().run is None and fleet.recorded() == {}
+    again = fleet.run("upgrade")
+    assert again.rc == 0 and again.states == {"a1": "done", "a2": "done"}, again.output
+    assert [fleet.read(name)["log"].count("installed " + NEW) for name in fleet.names] == [1, 1]

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks, test_upgrade_course
 
 OLD, NEW = "1.0.1", "2.0.1"
@@ -97,6 +99,9 @@ def test_a_node_that_was_drained_in_vain_is_resumed(fleet):
     assert [step["name"] for step in node["steps"]] == ["prestage", "evidence", "drain"]
 
 
+@pytest.mark.slow(
+    also="tests/unit/playbooks/test_quarantine.py::test_a_node_is_closed_recorded_and_marked_and_comes_back_when_it_is_proven"
+)
 def test_a_node_that_is_quarantined_stays_drained(fleet):
     fleet.add("a1", half_installs=[NEW], cannot_install=[OLD])
     fleet.add("a2", sick_at_work_with=[NEW], slurm={"gres": "gpu:h100:2", "after_resume": {"gres": "gpu:h100:8"}})
@@ -124,6 +129,7 @@ def test_a_node_that_is_quarantined_stays_drained(fleet):
     assert fleet.slurm("a1") == ("IDLE+DRAIN", "gpufleet:again driver 2.0.1", ["drain gpufleet:again driver 2.0.1"])
 
 
+@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/test_scheduler_state.py")
 def test_a_node_that_its_scheduler_does_not_take_back_is_put_back_by_the_next_run(fleet):
     fleet.add("a1", slurm={"refuses": "resume"})
     fleet.add("a2", slurm={"refuses": "resume"}, after_drain={"sick_with": [OLD]})
@@ -165,6 +171,7 @@ def test_a_node_that_its_scheduler_does_not_take_back_is_put_back_by_the_next_ru
     assert "a1: driver 1.0.1 -> 2.0.1, retried after: the resume in its schedulers failed" in result.output
 
 
+@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/test_slurm_action.py")
 def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):
     fleet.add("a1", slurm={"away": True})
     fleet.add("a2", slurm={"gres": "gpu:h100:8"})
@@ -187,6 +194,7 @@ def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):
     assert unnamed.rc == 2 and "gpu_scheduler_slurm_host is empty" in unnamed.output and fleet.touched() == []
 
 
+@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/test_slurm_action.py")
 def test_a_node_whose_mig_state_was_not_read_agrees_with_no_number_of_slurm(fleet):
     """a1 is not drained; a2's could not be read any more when its jobs had ended, and it stays drained; for a3 Slurm
     has none, and nothing is compared.
@@ -240,6 +248,7 @@ def test_a_killed_controller_leaves_no_drain_behind(fleet):
     assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume", DRAIN, "resume"])
 
 
+@pytest.mark.slow(also="tests/unit/playbooks/test_scheduler.py::test_a_killed_controller_leaves_no_drain_behind")
 def test_another_controller_finishes_and_lifts_the_mark_of_the_first(fleet):
     fleet.add("a1", waits_at=["health post"])
     arguments, variables = fleet.use_slurm()

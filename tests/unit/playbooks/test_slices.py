@@ -46,6 +46,9 @@ def awx(fleet, postgresql):
     return found
 
 
+@pytest.mark.slow(
+    also="tests/unit/playbooks/test_members.py::test_a_job_that_is_killed_stops_no_other_and_takes_its_nodes_up_again"
+)
 def test_a_workflow_of_canaries_and_slices_goes_on_when_one_dies_and_the_database_restarts(awx, postgresql):
     fleet = awx.fleet
     several = Several(fleet, awx.variables["rollout_ledger"])
@@ -67,7 +70,8 @@ def test_a_workflow_of_canaries_and_slices_goes_on_when_one_dies_and_the_databas
     assert planned.rc == 0 and planned.changed() == []
     handed = planned.artifacts
     canary = several.ledger().view().nodes.canaries()[0].name
-    assert set(handed) == {"rollout_id", "rollout_approve"}
+    assert set(handed) == {"rollout_id", "rollout_approve", "rollout_table"}
+    assert [name for name in NAMES if any(". %s: driver " % name in line for line in handed["rollout_table"])] == NAMES
     unapproved = job(CANARIES, dict(handed, rollout_approve=""))
     assert unapproved.rc != 0 and "plan is not approved" in unapproved.words and fleet.touched() == []
     lacking = job(CANARIES, handed, part=(PARTS[0] if canary not in NAMES[0::3] else PARTS[1]))
@@ -105,6 +109,8 @@ def test_a_workflow_of_canaries_and_slices_goes_on_when_one_dies_and_the_databas
         state, dummy, log = fleet.slurm(name)
         assert state == "IDLE" and log[-1] == "resume" and log.count("resume") == 1
     assert awx.run("gpufleet report", handed).rc == 0
+    told = json.loads((fleet.artifacts / "reports" / ROLLOUT / "report.json").read_text())
+    assert told["verdict"] == "complete" and told["counts"] == {"done": len(NAMES)}
 
 
 def test_a_slice_whose_service_hosts_are_named_nowhere_is_refused_with_nothing_touched(awx):

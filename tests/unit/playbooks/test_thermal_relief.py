@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import test_quarantine
 
 HW_THERMAL, POWER_BRAKE = 0x48, 0x88
@@ -31,6 +33,7 @@ def ipmitool(fleet, script):
     path.chmod(0o755)
 
 
+@pytest.mark.slow(also="tests/unit/scenarios/test_thermal_relief.py")
 def test_the_limits_of_hot_gpus_are_lowered_once_and_put_back(fleet):
     """GPU-a of a1 is hot; of a2 a power brake holds a GPU back; a3 is held by a rollout, and its GPU is hot too; of a4
     one of two GPUs does not take the limit.

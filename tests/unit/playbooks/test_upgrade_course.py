@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import conftest, host_tasks
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import conftest, host_tasks, test_resume
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 
 OLD, NEW = "1.0.1", "2.0.1"
@@ -68,7 +68,9 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
         "Plan | gpufleet.lifecycle.rollout_plan",
         "Hand the plan over to the next job | ansible.builtin.set_stats",
         "Have the modules that other controllers compiled | gpufleet.lifecycle.dkms_archives",
+        "Keep what the next plays need of the plan | ansible.builtin.set_fact",
         "Hand the order over | ansible.builtin.add_host",
+        "Hand over the nodes that only the report is about | ansible.builtin.add_host",
     ]
     assert first.report["verdict"] == "complete" and first.report["finished"]
     for name in ("a1", "a2"):
@@ -116,7 +118,7 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     assert second.rc == 0
     assert second.states == first.states
     assert [len(fleet.read(name)["log"]) for name in ("a1", "a2")] == [4, 4]
-    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [3 + 4, 3], (
+    assert [len(tasks) for tasks in host_tasks.of_play(second.host_tasks, "Plan").values()] == [3 + 6, 3], (
         "and nothing else for nodes that are done"
     )
     assert "changed=0" in second.output and "changed=1" not in second.output
@@ -142,6 +144,7 @@ TROUBLED = {
     "absent": {"unreachable": True},
     "unprepared": {"cannot_prestage": "Driver version 2.0.1 is not available on this node."},
     "not-prepared": {"cannot_prestage": "It would be refused."},
+    "locked": {"no_index": "Another run of the package manager has its lock."},
     "taken": {"busy_after_prestage": True},
     "well": {},
 }
@@ -152,7 +155,7 @@ def troubled(tmp_path_factory, modules, shared):
     fleet = conftest.Fleet(tmp_path_factory.mktemp("troubled"), modules, shared)
     for name, fields in TROUBLED.items():
         fleet.add(name, **fields)
-    fleet.variables = {"not-prepared": {"gpu_node_upgrade_prestage": False}}
+    fleet.variables = {name: {"gpu_node_upgrade_prestage": False} for name in ("not-prepared", "locked")}
     fleet.environment["ANSIBLE_FORKS"] = str(len(TROUBLED))
     # The one that cannot be reached holds a slot, and with one too few somebody waits until another one has failed.
     return fleet.run("upgrade", rollout_failure_budget=99, rollout_common_cause=99, rollout_max_down=len(TROUBLED) - 1)
@@ -176,10 +179,18 @@ def test_one_rollout_leaves_every_node_in_its_state_and_says_that_not_all_is_wel
         "absent": "lost",
         "unprepared": "failed",
         "not-prepared": "done",
+        "locked": "failed",
         "taken": "failed",
         "well": "done",
     }
     assert "FAILED" in troubled.output.upper()
+
+
+def test_what_the_installation_would_be_refused_for_is_found_ahead_of_the_drain_without_prestaging_too(troubled):
+    entry = troubled.report["nodes"]["locked"]
+    assert [step["name"] for step in entry["steps"]] == ["evidence"] and "has its lock" in entry["reason"]
+    assert troubled.fleet.read("locked")["log"] == [] and troubled.fleet.read("not-prepared")["disk"] == NEW
+    assert "downloaded" not in troubled.fleet.read("not-prepared"), "it only looked"
 
 
 def test_others_go_on_within_the_budget_after_a_failure(troubled):
@@ -436,6 +447,41 @@ def test_evidence_outlives_the_controller_on_the_artifact_host(fleet):
         }
 
 
+def test_the_report_outlives_the_controller_and_a_newer_one_replaces_it(fleet):
+    fleet.add("a1", cannot_install=[NEW])
+    kept, arguments = artifact_host(fleet)
+    fleet.artifacts = fleet.directory / ".gpufleet"
+    names = ["junit.xml", "report.html", "report.json", "report.md", "rollout.prom"]
+
+    def theirs():
+        place = kept / "reports" / ("upgrade-" + NEW)
+        return {path.name: path.read_text() for path in place.iterdir()}
+
+    def ours():
+        return {name: (fleet.artifacts / "rollouts" / ("upgrade-" + NEW) / name).read_text() for name in names}
+
+    failed = fleet.run("upgrade", *arguments)
+    assert (failed.rc, failed.states, failed.report["verdict"]) == (2, {"a1": "rolled_back"}, "failed")
+    assert theirs() == ours()
+    first = json.loads(theirs()["report.json"])
+    fleet.change("a1", cannot_install=[])
+    done = fleet.run("upgrade", *arguments)
+    assert (done.rc, done.report["verdict"]) == (0, "complete")
+    assert theirs() == ours() and json.loads(theirs()["report.json"])["events"] > first["events"]
+    said = done.output.partition("\nPLAY RECAP")[0].rpartition("\nTASK [")[2]
+    assert "report: " in said and "Keep the report" not in said, "the table stays the last"
+
+    # A controller that knows less, such as one that comes late, leaves it.
+    path = kept / "reports" / ("upgrade-" + NEW) / "report.json"
+    path.write_text(json.dumps(dict(json.loads(path.read_text()), events=10**6)))
+    newer = theirs()
+    told = fleet.run("report", *arguments)
+    assert told.rc == 0 and theirs() == newer
+    path.write_text(json.dumps(dict(json.loads(path.read_text()), events=1)))
+    fleet.run("report", *arguments)
+    assert theirs() == ours()
+
+
 def test_a_node_is_not_touched_while_the_artifact_host_cannot_be_reached(fleet):
     fleet.add("a1")
     dummy, arguments = artifact_host(
@@ -636,8 +682,12 @@ def test_rollback_takes_named_nodes_to_the_version_that_was_recorded(fleet):
     assert fleet.run("rollback", rollback_hosts="", rollout_version="").rc == 2
     assert fleet.run("rollback", rollback_hosts="a1", rollout_version="").rc == 2, "there is nothing to undo"
     assert fleet.run("upgrade", rollout_max_down=2).rc == 0
+    # The first controller dies in the middle, and the same command goes on.
+    fleet.change("a1", waits_at=["install " + OLD])
+    test_resume.killed_in_install(fleet, ["a1"], "rollback", rollback_hosts="a1", rollout_version="")
+    assert fleet.states("rollback-upgrade-" + NEW) == {"a1": "down"}
     result = fleet.run("rollback", rollback_hosts="a1", rollout_version="")
-    assert result.rc == 0
+    assert result.rc == 0 and fleet.read("a1")["log"].count("installed " + OLD) == 1, "what was installed is not again"
     assert (fleet.read("a1")["loaded"], fleet.read("a2")["loaded"]) == (OLD, NEW)
     report = json.loads((fleet.artifacts / "rollouts" / ("rollback-upgrade-" + NEW) / "report.json").read_text())
     assert (report["target"], report["verdict"], list(report["nodes"])) == (OLD, "complete", ["a1"])
@@ -931,3 +981,12 @@ def test_going_task_by_task_slips_past_nothing(fleet, declined, state):
     assert [answer for task, answer in asked].count("n") == 1
     assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
     assert fleet.recorded() == {"a1": state}
+
+
+def test_a_node_without_a_loaded_driver_has_nothing_to_go_back_to_and_is_not_touched(fleet):
+    fleet.add("a1", loaded=None)
+    fleet.add("a2")
+    result = fleet.run("upgrade")
+    assert result.rc == 2 and result.states == {"a1": "failed", "a2": "done"}
+    assert fleet.touched() == ["a2"]
+    assert result.report["nodes"]["a1"]["failure"] == "sick"

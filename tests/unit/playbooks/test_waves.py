@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import Result
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import wait_for
+
 WAVES = {"rollout_mode": "waves", "rollout_max_down": 3}
 
 
@@ -17,11 +22,23 @@ def spans(report):
     }
 
 
+@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/_rollout/test_waves.py")
 def test_no_wave_begins_before_the_one_before_it_has_ended(fleet):
     for number in range(1, 6):
         fleet.add("a%d" % number)
-    fleet.change("a2", slow_s=2)
-    result = fleet.run("upgrade", rollout_waves=[1, "40%", "100%"], **WAVES)
+    for name in ("a2", "a4", "a5"):
+        fleet.change(name, waits_in_install=True)
+    process = fleet.start("upgrade", rollout_waves=[1, "40%", "100%"], **WAVES)
+    try:
+        wait_for(lambda: "waits" in fleet.read("a2")["log"] and fleet.recorded()["a3"] == "done")
+        fleet.change("a2", waits_in_install=False)
+        wait_for(lambda: all("waits" in fleet.read(name)["log"] for name in ("a4", "a5")))  # beside each other
+        for name in ("a4", "a5"):
+            fleet.change(name, waits_in_install=False)
+        process.wait(timeout=1800)
+    finally:
+        output = fleet.ended(process)
+    result = Result(fleet, process, output)
     assert result.rc == 0
     assert set(result.states.values()) == {"done"}
     assert "in waves of 1, 2, 2" in result.output and "2. a2: driver 1.0.1 -> 2.0.1, wave 2" in result.output
@@ -33,7 +50,7 @@ def test_no_wave_begins_before_the_one_before_it_has_ended(fleet):
     )
     assert "wave 3 of 3 begins when the one before it has ended: " in result.output
     again = fleet.run("upgrade", rollout_waves=[1, "40%", "100%"], **WAVES)
-    assert again.rc == 0 and [len(fleet.read(name)["log"]) for name in fleet.names] == [3] * 5
+    assert again.rc == 0 and [len(fleet.read(name)["log"]) for name in fleet.names] == [3, 4, 3, 4, 4]
 
 
 def test_a_wave_in_which_every_node_failed_ends_the_rollout_with_its_report(fleet):

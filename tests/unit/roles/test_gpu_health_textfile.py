@@ -191,6 +191,8 @@ module = AnsibleModule(supports_check_mode=True, argument_spec=dict(
     expect=dict(type="dict"), waivers=dict(type="list", elements="dict"), since=dict(type="dict"),
     full=dict(type="bool"), timeout_s=dict(type="int")))
 health = json.load(open(%r))
+with open(%r, "w") as stream:
+    json.dump(module.params, stream)
 result = dict(changed=False, health=health, baseline={}, msg=health["verdict"])
 (module.fail_json if health["verdict"] in module.params["fail_on"] else module.exit_json)(**result)
 """
@@ -203,7 +205,7 @@ def judge(node, verdict, time):
     )
     path = collection.place(node.base / "collections") / "plugins/modules/gpu_health.py"
     path.unlink()
-    path.write_text(JUDGE % str(node.root / "judged.json"))
+    path.write_text(JUDGE % (str(node.root / "judged.json"), str(node.root / "asked.json")))
     node.own_modules.append("gpu_health")
 
 
@@ -223,6 +225,21 @@ def test_the_role_keeps_its_verdict_whatever_it_is(node):
     again = play(node, tasks_from="main")
     assert (again.rc, again.changed) == (0, 0), again.output
     assert 'gpufleet_health_verdict{verdict="pass"} 1' in series(node), "a reading is no change of the node"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"gpu_health_expect": {}}, {"mig_hidden": "all"}),
+        ({"gpu_health_expect": {"mig_hidden": "none", "reboot": True}}, {"mig_hidden": "none", "reboot": True}),
+        ({"gpu_health_expect": {"hardware": {"gpus": 8}}}, {"hardware": {"gpus": 8}, "mig_hidden": "all"}),
+    ],
+)
+def test_a_node_in_mig_mode_is_judged_by_what_it_tells_unless_somebody_expects_more(node, given, expected):
+    judge(node, "pass", "2026-01-01T00:00:00Z")
+    result = play(node, tasks_from="main", **given)
+    assert result.rc == 0, result.output
+    assert json.loads((node.root / "asked.json").read_text())["expect"] == expected
 
 
 @pytest.mark.parametrize(

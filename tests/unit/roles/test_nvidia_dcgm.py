@@ -240,23 +240,22 @@ def test_the_engine_is_never_killed():
     assert {"SendSIGKILL=no", "Restart=always", "TimeoutStopSec=7", "StartLimitIntervalSec=0"} <= set(known)
 
 
-def plays(tmp_path, inventory, *options):
-    """The hosts of each play of the playbook monitoring, and what Ansible says."""
+def monitoring(tmp_path, inventory, *options):
+    """The playbook monitoring."""
     (tmp_path / "hosts.yml").write_text(json.dumps({"all": inventory}))
     ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
     collections = subprocess.run(
         [str(simulated_node.ROOT / "tests/tools/collections.sh")], capture_output=True, text=True, check=True
     )
     environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=collections.stdout.strip(), ANSIBLE_NOCOLOR="1")
-    command = [
-        sys.executable,
-        ansible,
-        "-i",
-        str(tmp_path / "hosts.yml"),
-        "gpufleet.lifecycle.monitoring",
-        "--list-hosts",
-    ]
-    done = subprocess.run([*command, *options], env=environment, capture_output=True, text=True, check=True)
+    command = [sys.executable, ansible, "-i", str(tmp_path / "hosts.yml"), "gpufleet.lifecycle.monitoring"]
+    return subprocess.run([*command, *options], env=environment, capture_output=True, text=True, check=False)
+
+
+def plays(tmp_path, inventory, *options):
+    """The hosts of each play, and what Ansible says."""
+    done = monitoring(tmp_path, inventory, "--list-hosts", *options)
+    assert done.returncode == 0, done.stderr
     parts = done.stdout.split("  play #")[1:]
     return [part.partition("hosts (")[2].split()[1:] for part in parts], done.stderr
 
@@ -269,16 +268,38 @@ def plays(tmp_path, inventory, *options):
         ({"gpu_dcgm": {"hosts": {"g1": {}}}}, ["-e", "monitoring_dcgm_hosts=g2"], ["g2"], []),
         ({"gpu_logs": {"hosts": {"g1": {}}}}, [], [], ["g1"]),
         ({"gpu_logs": {"hosts": {"g1": {}}}}, ["-e", "monitoring_log_hosts=g2"], [], ["g2"]),
+        ({}, ["-e", json.dumps({"monitoring_dcgm_hosts": "g1\ng2\n", "monitoring_hosts": " \n"})], ["g1", "g2"], []),
+        ({}, ["-e", json.dumps({"monitoring_dcgm_hosts": ["g1", "g2"], "monitoring_hosts": ["p1"]})], ["g1", "g2"], []),
     ],
 )
 def test_the_playbook_takes_the_nodes_that_are_named(tmp_path, groups, options, found, shipping):
-    """Without a group and a variable, none, and Ansible warns of nothing. The variables of all of them are checked."""
+    """Without a group and a variable, none, and Ansible warns of nothing."""
     inventory = {
         "hosts": {"p1": {}, "g1": {}, "g2": {}},
         "children": {"gpu_monitoring": {"hosts": {"p1": {}}}, **groups},
     }
     hosts, said = plays(tmp_path, inventory, *options)
     no_series = []  # monitoring_textfile_hosts names no node
-    checked = sorted(["p1", *found, *shipping])
-    assert [sorted(one) for one in hosts] == [["localhost"], checked, found, no_series, shipping, ["p1"]]
+    checking = ["g1", "g2", "localhost", "p1"]  # all of them, and in there those that are named
+    assert [sorted(one) for one in hosts] == [["localhost"], checking, found, no_series, shipping, ["p1"]]
     assert "WARNING" not in said
+
+
+@pytest.mark.parametrize(
+    "groups, options, refused",
+    [
+        (["gpu_dcgm"], [], "g1"),
+        (["gpu_logs"], [], "g1"),
+        (["gpu_dcgm"], ["-e", '{"monitoring_dcgm_hosts": ["g2"]}'], "g2"),
+        ([], ["-e", "monitoring_textfile_hosts=g2"], "g2"),
+        ([], ["-e", "monitoring_log_hosts=p1", "-e", "monitoring_hosts=g1,p1"], "g1"),
+    ],
+)
+def test_the_variables_of_all_that_are_named_are_checked(tmp_path, groups, options, refused):
+    wrong = {"gpufleet_answer_timeout": "soon"}
+    inventory = {
+        "hosts": {"p1": {}, "g1": wrong, "g2": wrong},
+        "children": {"gpu_monitoring": {"hosts": {"p1": {}}}, **{name: {"hosts": {"g1": {}}} for name in groups}},
+    }
+    done = monitoring(tmp_path, inventory, "--check", "--limit", "p1," + refused, *options)
+    assert done.returncode == 2 and "gpufleet_answer_timeout of %s is" % refused in done.stdout + done.stderr

@@ -101,6 +101,17 @@ def test_the_layout_its_unit_and_the_drop_ins_are_written_once(node):
         and "Before=nvidia-dcgm.service " in unit
         and "slurmd.service" in unit
     )
+    lines = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
+    assert lines["After"].split() == ["nvidia-persistenced.service", "nvidia-fabricmanager.service"]
+    assert set(lines["Before"].split()) >= {
+        "nvidia-dcgm.service",
+        "nvidia-dcgm-exporter.service",
+        "slurmd.service",
+        "kubelet.service",
+    }
+    assert int(lines["TimeoutStartSec"]) > 0 and lines["Type"] == "oneshot"
+    # A unit that starts another at boot, or waits for one, can wait for ever.
+    assert not {"Wants", "Requires", "BindsTo", "Requisite"} & set(lines) and "systemctl" not in unit
     drop_ins = [units / (name + ".d") / "gpufleet-mig.conf" for name in ("slurmd.service", "kubelet.service")]
     assert all("Requires=%s\nAfter=%s\n" % (UNIT, UNIT) in path.read_text() for path in drop_ins)
     assert [path.stat().st_mode & 0o777 for path in [layout, units / UNIT] + drop_ins] == [0o644] * 4

@@ -108,7 +108,7 @@ SCENARIOS = (
         "inject cuda-hang --gpu 1",
         {"smoke.compute": "did not answer within"},
         dict(all_of(COMPARED, "was not tested", "gpu1"), **{"smoke.ran": "No GPU was tested"}),
-        work=dict(SHORT, deadline_s=6),
+        work=SHORT,
     ),
     scenario(
         "NCCL is slower",

@@ -33,9 +33,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reading
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import hung
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import session, snapshot
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import run as smoke_run
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import cutoff, wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 DRIVER, OLDER, NEWER = "580.95.05", "570.172.08", "590.48.01"
@@ -271,6 +271,11 @@ class World:
 
     # ---- reading ----
 
+    @staticmethod
+    def cut_off_in_a_hang():
+        """Let the deadline of a child pass when the child hangs, and not before."""
+        return unittest.mock.patch.object(session, "finish", cutoff.finish_when(session.finish))
+
     @property
     def library(self):
         return str(self.root / "usr/local/lib/libnvidia-ml.so.1")
@@ -298,8 +303,10 @@ class World:
         time.sleep(min(seconds, self.hung_window_s))
 
     def at_work(self, level="t0", nccl=tuple(NCCL), **options):
-        """What gpu_smoke measures on this node, with what a caller says of NCCL."""
-        with self.environment():
+        """What gpu_smoke measures on this node, with what a caller says of NCCL; the share of a GPU that hangs passes
+        when it does.
+        """
+        with self.environment(), self.cut_off_in_a_hang():
             document, dummy = smoke_run.take(
                 level=level,
                 library_path=str(self.root / "usr/local/lib/libcuda.so.1"),

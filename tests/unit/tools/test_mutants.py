@@ -133,6 +133,10 @@ PROJECT = {
     "test_calc.py": "import calc\n\n\ndef test_of_least():\n    assert calc.least(1, 2) == 1\n",
     "test_red.py": "def test_that_fails_anyway():\n    assert False\n",
     "test_nothing.py": "import calc\n",
+    "test_slow.py": (
+        "import calc\nimport pytest\n\n\n@pytest.mark.slow(also='test_calc.py')\ndef test_of_least():\n"
+        "    assert calc.least(1, 2) == 1\n"
+    ),
     "test_skipped.py": (
         "import pytest\n\n\n@pytest.mark.skip(reason='not here')\ndef test_that_is_left_out():\n    pass\n"
     ),
@@ -144,6 +148,7 @@ TRIED = [
     dict(LEAST, name="red-anyway", tests=["test_red.py"]),
     dict(LEAST, name="no-tests", tests=["test_nothing.py"]),
     dict(LEAST, name="all-skipped", tests=["test_skipped.py"]),
+    dict(LEAST, name="only-slow", tests=["test_slow.py"]),
     dict(LEAST, name="no-such-file", tests=["test_calc.py", "test_gone.py"]),
     dict(LEAST, name="no-program", after="max((", tests=["test_calc.py"]),
     dict(LEAST, name="stale", before="mean(", tests=["test_calc.py"]),
@@ -209,6 +214,7 @@ def test_a_mutant_that_no_test_notices_survives_and_is_a_failure(all_tried):
         ("red-anyway", "the tests do not pass without it: test_red.py::test_that_fails_anyway"),
         ("no-tests", "the tests do not pass without it: no tests ran"),
         ("all-skipped", "no test ran without it: 1 skipped"),
+        ("only-slow", "the tests do not pass without it: 1 deselected"),
         ("no-such-file", "the tests do not pass without it: "),
         ("no-program", "the tests could not be run with it: "),
         ("stale", "stale: the text that it replaces occurs no times in calc.py"),
@@ -222,7 +228,7 @@ def test_what_proves_nothing_is_an_error_and_not_caught(all_tried, name, words):
 
 
 def test_the_numbers_stand_at_the_end(all_tried):
-    assert all_tried[1].splitlines()[-1] == "1 caught, 1 survived, 6 could not be judged"
+    assert all_tried[1].splitlines()[-1] == "1 caught, 1 survived, 7 could not be judged"
 
 
 def test_the_project_itself_is_not_changed(all_tried, base):
@@ -249,8 +255,19 @@ def test_what_cannot_be_done_is_refused(base, arguments, capsys):
     assert arguments[-1] in capsys.readouterr().err
 
 
-def test_tests_that_do_not_end_prove_nothing_and_leave_no_process(tmp_path):
-    ended = trial.Copy(tmp_path, limit_s=2).run(slow(tmp_path), ["test_calc.py"])
+def test_tests_that_do_not_end_prove_nothing_and_leave_no_process(tmp_path, monkeypatch):
+    communicate = subprocess.Popen.communicate
+
+    def communicate_then(process, *more, **options):
+        """Their time runs once they have begun."""
+        deadline = time.monotonic() + 600
+        while not begun(tmp_path):
+            assert time.monotonic() < deadline, "the tests were never begun"
+            time.sleep(0.02)
+        return communicate(process, *more, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate_then)
+    ended = trial.Copy(tmp_path, limit_s=0.5).run(slow(tmp_path), ["test_calc.py"])
     assert ended.status is None and "too long" in trial.usable(ended)
     (mutant,) = catalogue.read(written(tmp_path / "list", "subject", ENTRY))
     assert trial.judge(mutant, ended).result == trial.ERROR
@@ -260,9 +277,15 @@ def test_tests_that_do_not_end_prove_nothing_and_leave_no_process(tmp_path):
 def slow(directory):
     """In the place of an interpreter: a process that starts another one and waits for it."""
     program = directory / "python"
-    program.write_text("#!/bin/sh\nsleep 600 &\necho $! > {0}/started\nwait\n".format(directory), encoding="utf-8")
+    program.write_text("#!/bin/sh\nsleep 1200 &\necho $! > {0}/started\nwait\n".format(directory), encoding="utf-8")
     program.chmod(0o755)
     return program
+
+
+def begun(directory):
+    """Whether the process that it starts runs."""
+    started = directory / "started"
+    return started.exists() and started.read_text(encoding="utf-8").endswith("\n")
 
 
 INTERRUPTED = """
@@ -284,14 +307,12 @@ def test_an_interrupted_run_leaves_no_process_and_no_copy(tmp_path):
     )
     gone = False
     try:
-        deadline = time.monotonic() + 60
-        while not (tmp_path / "started").exists() or not (tmp_path / "started").read_text(encoding="utf-8").endswith(
-            "\n"
-        ):
+        deadline = time.monotonic() + 600
+        while not begun(tmp_path):
             assert time.monotonic() < deadline and run.poll() is None, "the tests were never begun"
             time.sleep(0.1)
         run.terminate()
-        assert run.wait(timeout=60) == 130
+        assert run.wait(timeout=600) == 130
         gone = not alive(int((tmp_path / "started").read_text(encoding="utf-8")))
     finally:
         run.kill()
@@ -305,7 +326,7 @@ def test_an_interrupted_run_leaves_no_process_and_no_copy(tmp_path):
 
 def alive(pid):
     """Whether a process does anything yet. One that was killed may stay as a zombie where nobody asks for its end."""
-    for dummy in range(100):
+    for dummy in range(6000):
         try:
             if (
                 pathlib.Path("/proc/{0}/stat".format(pid)).read_text(encoding="utf-8").rpartition(")")[2].split()[0]

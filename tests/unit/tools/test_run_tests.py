@@ -30,12 +30,13 @@ def logs(tmp_path, monkeypatch):
     monkeypatch.setattr(run_tests, "ROOT", tmp_path)
     monkeypatch.setattr(run_tests, "LOGS", tmp_path / "logs")
     monkeypatch.setenv("GPUFLEET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("CI", raising=False)
+    for name in ("CI", "GPUFLEET_TEST_MINUTES", "GPUFLEET_TEST_DEADLINE"):
+        monkeypatch.delenv(name, raising=False)
     return tmp_path
 
 
 def with_stages(monkeypatch, *given):
-    monkeypatch.setattr(stages, "all_stages", lambda: list(given))
+    monkeypatch.setattr(stages, "all_stages", lambda everything=False: list(given))
 
 
 def by_name(outcomes):
@@ -46,6 +47,53 @@ def test_all_well_is_exit_status_0(monkeypatch, capsys):
     with_stages(monkeypatch, Stage("a", "unit", "echo '2 passed in 0.1s'"), Stage("b", "lint", "true"))
     assert run_tests.main([]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "3 passed, 0 failed"
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "done", "ahead", "within_s", "answer"),
+    [
+        (10.0, 0.0, 100.0, 0.0, True),  # as long as it takes
+        (10.0, 0.0, 0.0, 60.0, True),  # nothing is left
+        (10.0, 0.0, 100.0, 6000.0, False),  # how fast the machine is is not known yet
+        (100.0, 50.0, 50.0, 200.0, True),
+        (100.0, 50.0, 51.0, 200.0, False),
+        (300.0, 50.0, 0.0, 200.0, True),
+    ],
+)
+def test_what_is_ahead_is_measured_by_what_is_done(elapsed_s, done, ahead, within_s, answer):
+    assert stages.in_time(elapsed_s, done, ahead, within_s) is answer
+
+
+OPTIONAL = Stage("extra", "unit", "echo '1 passed in 0.1s'", cost=1000.0, optional=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "ran"),
+    [([], True), (["--within", "600"], True), (["--within", "0.001"], False), (["--within", "0.001", "extra"], True)],
+)
+def test_an_optional_stage_is_left_out_where_there_is_no_time_for_it(monkeypatch, capsys, arguments, ran):
+    with_stages(monkeypatch, Stage("must", "unit", "echo '2 passed in 0.1s'", cost=10.0), OPTIONAL)
+    monkeypatch.setenv("CI", "true")
+    assert run_tests.main(arguments) == 0
+    out = capsys.readouterr().out
+    assert ("WARNING: extra: NOT RUN" in out) != ran and (" ok   extra" in out) == ran
+    if not ran:
+        assert out.splitlines()[-1] == "2 passed, 0 failed, 1 stages not run"
+
+
+def test_what_has_to_run_runs_in_no_time_too(monkeypatch, capsys):
+    with_stages(monkeypatch, Stage("must", "unit", "echo '2 passed in 0.1s'"))
+    assert run_tests.main(["--within", "0.0001"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 passed, 0 failed"
+
+
+@pytest.mark.parametrize(("arguments", "name"), [(["--list"], "quick"), (["--list", "--all"], "slow")])
+def test_the_slow_tests_run_when_all_are_wanted(monkeypatch, capsys, arguments, name):
+    monkeypatch.setattr(
+        stages, "all_stages", lambda everything=False: [Stage("slow" if everything else "quick", "unit", "true")]
+    )
+    assert run_tests.main(arguments) == 0
+    assert capsys.readouterr().out.split() == ["unit", name]
 
 
 def test_one_failure_is_exit_status_1_and_shows_its_output(monkeypatch, capsys):
@@ -76,14 +124,16 @@ def test_an_unknown_stage_is_refused(monkeypatch, capsys):
 
 
 def test_a_stage_starts_after_what_it_follows(monkeypatch, tmp_path):
-    order = tmp_path / "order"
+    early, there = tmp_path / "early", {}
     with_stages(
         monkeypatch,
-        Stage("late", "molecule", "echo late >> {0}".format(order), after=("early", "not part of this run")),
-        Stage("early", "unit", "sleep 0.5; echo early >> {0}".format(order)),
+        Stage("late", "molecule", "true", after=("early", "not part of this run")),
+        Stage("early", "unit", "touch {0}".format(early)),
     )
+    start = run_tests.start
+    monkeypatch.setattr(run_tests, "start", lambda stage: there.update({stage.name: early.exists()}) or start(stage))
     assert run_tests.main([]) == 0
-    assert order.read_text().split() == ["early", "late"]
+    assert there == {"early": False, "late": True}
 
 
 def test_a_stage_whose_need_failed_fails_without_running(monkeypatch, tmp_path, capsys):
@@ -113,7 +163,7 @@ def test_no_more_than_jobs_run_side_by_side_and_the_background_takes_no_place(mo
 @pytest.mark.parametrize(
     ("stage", "nice"),
     [
-        ({"name": stages.LONGEST, "group": "unit"}, "0"),
+        ({"name": stages.LONGEST[0], "group": "unit"}, "0"),
         ({"name": "a scenario", "group": "molecule"}, "0"),
         ({"name": "what fills gaps", "group": "unit"}, "5"),
         ({"name": "in the background", "group": "unit", "background": True}, "5"),
@@ -130,20 +180,18 @@ def test_the_longest_chains_go_before_what_fills_their_gaps(monkeypatch, tmp_pat
         assert group[0].endswith(" nice " + nice)
 
 
-def test_stages_that_share_a_machine_follow_each_other(monkeypatch, tmp_path):
-    busy = "mkdir {0}/{1} || exit 1; sleep 0.4; rmdir {0}/{1}"
+def test_stages_that_share_a_machine_follow_each_other(monkeypatch):
     with_stages(
         monkeypatch,
-        Stage("a", "molecule", busy.format(tmp_path, "n1"), nodes=("n1",)),
-        Stage("b", "molecule", busy.format(tmp_path, "n1"), nodes=("n1", "n2")),
-        Stage(
-            "c",
-            "molecule",
-            "test ! -e {0}/n1 && {1}".format(tmp_path, busy.format(tmp_path, "all")),
-            nodes=(stages.ALL_NODES,),
-        ),
+        Stage("a", "molecule", "true", nodes=("n1",)),
+        Stage("b", "molecule", "true", nodes=("n1", "n2")),
+        Stage("c", "molecule", "true", nodes=(stages.ALL_NODES,)),
     )
+    seen, start, finish = [], run_tests.start, run_tests.finish
+    monkeypatch.setattr(run_tests, "start", lambda stage: seen.append("> " + stage.name) or start(stage))
+    monkeypatch.setattr(run_tests, "finish", lambda one: seen.append("< " + one.stage.name) or finish(one))
     assert run_tests.main(["--jobs", "3"]) == 0
+    assert seen == ["> a", "< a", "> b", "< b", "> c", "< c"]
 
 
 def test_a_missing_interpreter_is_said_aloud(monkeypatch, capsys):
@@ -179,7 +227,7 @@ def test_outcomes_are_those_of_the_stages(monkeypatch):
     assert (outcomes["good"].verdict, outcomes["bad"].verdict) == (PASSED, FAILED)
 
 
-def gone(process, patience_s=60):
+def gone(process, patience_s=600):
     """Whether a process ends.
 
     One that was killed does so when it gets the processor next, which may take a while on a busy machine.
@@ -194,15 +242,33 @@ def gone(process, patience_s=60):
 
 
 def test_a_stage_that_hangs_is_ended_at_its_limit_and_shows_its_last_output(monkeypatch, tmp_path, capsys):
-    hangs = Stage(
-        "hangs", "unit", "echo the last word; sleep 300 & echo $! > {0}/child; wait".format(tmp_path), limit_s=1
+    child = tmp_path / "child"
+    script = "echo the last word; sleep 1200 & echo $! > {0}; wait".format(child)
+    with_stages(monkeypatch, Stage("hangs", "unit", script, limit_s=3600), Stage("well", "lint", "true"))
+    # Its limit has passed when it has begun to hang, and that of the other one never.
+    monkeypatch.setattr(
+        run_tests.Running,
+        "seconds",
+        property(lambda one: 3601.0 if one.stage.name == "hangs" and child.exists() and child.read_text() else 1.0),
     )
-    with_stages(monkeypatch, hangs, Stage("well", "lint", "true"))
     assert run_tests.main([]) == 1
     out = capsys.readouterr().out
     assert "    the last word" in out and "within its limit" in out
     assert out.splitlines()[-1] == "1 passed, 1 failed"
-    assert gone(pathlib.Path("/proc", (tmp_path / "child").read_text().strip())), "what it had started is ended with it"
+    assert gone(pathlib.Path("/proc", child.read_text().strip())), "what it had started is ended with it"
+
+
+def test_at_the_deadline_all_that_runs_is_ended_with_its_output_and_the_rest_fails(monkeypatch, capsys):
+    with_stages(
+        monkeypatch,
+        Stage("hangs", "unit", "echo the last word; sleep 300"),
+        Stage("later", "lint", "true", after=("hangs",)),
+        Stage("down", "unit", "echo cleaned", clean_up=True),
+    )
+    assert run_tests.main(["--deadline", "0.02"]) == 1
+    out = capsys.readouterr().out
+    assert "    the last word" in out and "FAILED hangs" in out and "FAILED later: did not begin" in out
+    assert " ok   down" in out and out.splitlines()[-1] == "1 passed, 2 failed"
 
 
 def test_cleaning_up_that_hangs_is_ended_and_fails(monkeypatch):
@@ -213,12 +279,13 @@ def test_cleaning_up_that_hangs_is_ended_and_fails(monkeypatch):
 
 
 def test_times_are_kept_and_the_next_run_names_what_grew(monkeypatch, tmp_path, capsys):
-    work = "for ((i = 0; i < 300000; i++)); do :; done; echo '1.50s call     tests/a.py::b'"
-    with_stages(monkeypatch, Stage("busy", "unit", work), Stage("later", "unit", "sleep 0.3", after=("busy",)))
+    work = "{0} -c 'import time\nwhile time.process_time() < 0.5: pass'; echo '1.50s call     tests/a.py::b'"
+    busy = Stage("busy", "unit", work.format(sys.executable))
+    with_stages(monkeypatch, busy, Stage("later", "unit", "true", after=("busy",)))
     assert run_tests.main([]) == 0
     kept = times.load([tmp_path / "logs" / "times.json"])
     assert kept == times.load([tmp_path / "cache" / "times.json"]), "for the first run of another checkout"
-    assert kept["stages"]["busy"]["cpu_s"] > 0.2 > kept["stages"]["later"]["cpu_s"]
+    assert kept["stages"]["busy"]["cpu_s"] >= 0.5 > kept["stages"]["later"]["cpu_s"]
     assert kept["longest_path"]["stages"] == ["busy", "later"] and kept["slowest"][0]["test"] == "tests/a.py::b"
     assert "longest path" in capsys.readouterr().out
     kept["stages"]["busy"]["wall_s"] = -times.GREW_S
@@ -244,7 +311,7 @@ child = "echo $$ > {place}/%s; sleep 300 & wait"
 given = [stages.Stage("front", "molecule", child % "front"), stages.Stage("back", "molecule", child % "back", \
 background=True),
          stages.Stage("lab-down", "molecule", "touch {place}/down", clean_up=True)]
-stages.all_stages = lambda: given
+stages.all_stages = lambda everything=False: given
 sys.exit(run_tests.main([]))
 """
 

@@ -177,6 +177,45 @@ def test_a_shim_that_does_not_start_is_passed_over(machine):
     assert "python3.13" not in done.stdout
 
 
+@pytest.mark.parametrize(("minors", "taken"), [((11, 12, 13), 12), ((11, 13), 11), ((9, 14), None)])
+def test_the_execution_environments_own_python_comes_first(machine, minors, taken):
+    script = (TOOLS / "venv.sh").read_text().replace("/usr/bin/python3", "/nonexistent/python3")
+    (machine / "tools" / "requirements").mkdir(parents=True)
+    (machine / "tools" / "requirements" / "ee.txt").touch()
+    (machine / "tools" / "venv.sh").write_text(script.replace("/usr/local/bin/python3", "/nonexistent/python3"))
+    (machine / "tools" / "venv.sh").chmod(0o755)
+    for minor in minors:
+        command(machine / "bin", "python3.%d" % minor, "echo {0} /a/python3.{0}".format(minor))
+    done = run(
+        str(machine / "tools" / "venv.sh"), "--interpreter", "ee", machine=machine, PYENV_ROOT=str(machine / "none")
+    )
+    assert (done.returncode, done.stdout.strip()) == ((0, "/a/python3.%d" % taken) if taken else (3, ""))
+
+
+def test_a_change_of_a_list_that_is_kept_elsewhere_makes_another_environment(machine):
+    """On a copy of the tools, whose Python makes an environment of nothing."""
+    tools, given = machine / "x" / "tests" / "tools", machine / "x" / "meta" / "ee-requirements.txt"
+    shutil.copytree(str(TOOLS / "requirements"), str(tools / "requirements"))
+    shutil.copy2(str(TOOLS / "venv.sh"), str(tools))
+    given.parent.mkdir()
+    place = machine / "pyenv" / "versions" / "3.12.0" / "bin"
+    place.mkdir(parents=True)
+    make = "mkdir -p $3/bin; printf '#!/bin/bash\\n' > $3/bin/python; chmod +x $3/bin/python"
+    script = 'case "$*" in *join*) echo 3.12.0 ;; *version_info*) echo 12 {0}/python3 ;; *) {1} ;; esac'
+    command(place, "python3", script.format(place, make))
+    (machine / "bin" / "chmod").symlink_to(shutil.which("chmod"))
+
+    def made(text):
+        given.write_text(text)
+        variables = dict(PYENV_ROOT=str(machine / "pyenv"), GPUFLEET_CACHE=str(machine / "cache"))
+        done = run(str(tools / "venv.sh"), "ee", machine=machine, **variables)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    first = made("kubernetes>=31\n")
+    assert made("kubernetes>=32\n") != first == made("kubernetes>=31\n")
+
+
 def test_an_environment_that_cannot_be_made_is_not_left_half_made(machine):
     place = machine / "pyenv" / "versions" / "3.8.0" / "bin"
     place.mkdir(parents=True)

@@ -9,6 +9,7 @@ import re
 import subprocess
 
 import pytest
+import yaml
 
 from tests.tools import stages
 from tests.tools.common import ROOT
@@ -36,8 +37,25 @@ def test_one_sanity_stage_looks_at_everything_and_the_oldest_python_of_nodes_is_
     assert any("--test compile --test import --python 3.8" in line for lines in scripts.values() for line in lines)
 
 
-def test_names_are_unique_and_references_exist():
-    everything = stages.all_stages()
+def test_documentation_and_arguments_are_judged_by_the_oldest_and_the_newest_core():
+    requires = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))["requires_ansible"]
+    oldest = (ROOT / "tests" / "tools" / "requirements" / "core218.txt").read_text(encoding="utf-8")
+    assert "\nansible-core=={0}.".format(requires.removeprefix(">=").rpartition(".")[0]) in oldest
+    assert {stage.name: stage.environment for stage in stages.all_stages() if stage.group == "sanity"} == {
+        "sanity-core218": "core218",
+        "sanity-newest": "newest",
+    }
+    assert set(re.findall(r"--test (\S+)", "\n".join(stages.SANITY["core218"]))) == {
+        "compile",
+        "import",
+        "ansible-doc",
+        "validate-modules",
+    }
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_names_are_unique_and_references_exist(slow):
+    everything = stages.all_stages(slow)
     names = [stage.name for stage in everything]
     assert len(names) == len(set(names))
     for stage in everything:
@@ -49,14 +67,14 @@ def test_a_need_is_also_waited_for():
         assert set(stage.needs) <= set(stage.after), stage.name
 
 
-@pytest.mark.parametrize("stage", stages.all_stages(), ids=lambda stage: stage.name)
+@pytest.mark.parametrize("stage", stages.all_stages(everything=True), ids=lambda stage: stage.name)
 def test_every_script_is_good_bash(stage):
     done = subprocess.run(
         ["bash", "-n", "-c", stages.command_line(stage)[-1]],
         stderr=subprocess.PIPE,
         universal_newlines=True,
         check=False,
-        timeout=30,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
 
@@ -75,8 +93,54 @@ def test_what_stages_name_exists():
     ("environment", "mark"), [("core218", "cores"), ("newest", "cores"), ("py38", "pythons"), ("pynewest", "pythons")]
 )
 def test_each_environment_runs_what_can_differ_there(environment, mark):
-    script = {stage.name: stage.script for stage in stages.all_stages()}["unit-" + environment]
-    assert " -m {0} tests/unit ".format(mark) in script
+    script = {stage.name: stage.script for stage in stages.all_stages(everything=True)}["unit-" + environment]
+    assert " -m '{0}' ".format(mark) in script and " tests/unit " in script
+
+
+def test_what_is_slow_runs_with_everything_and_not_without():
+    usual, everything = ({stage.name: stage.script for stage in stages.all_stages(whole)} for whole in (False, True))
+    assert set(everything) - set(usual) == {
+        "apiserver",
+        "drivers-trixie",
+        "molecule-interrupt",
+        "molecule-kernel",
+        "molecule-schedulers",
+        "molecule-trixie",
+        "unit-ee",
+        "unit-kube",
+        "unit-newest",
+        "unit-pynewest",
+    }
+    assert set(usual) - set(everything) == {"course-more"}
+    tests = {
+        name for name in usual if "pytest" in usual[name] or "verify" in usual[name] or "molecule test" in usual[name]
+    }
+    assert tests >= {"course-main", "unit-main", "molecule-bringup"}
+    for name in tests:
+        assert "not slow" in usual[name] and "slow" not in everything.get(name, ""), name
+
+
+def test_optional_stages_come_last_and_with_everything_there_are_none():
+    usual = stages.all_stages()
+    assert [stage.name for stage in usual if stage.optional] == list(stages.OPTIONAL)
+    assert [stage.name for stage in usual][-len(stages.OPTIONAL) :] == list(stages.OPTIONAL)
+    assert not [stage for stage in stages.all_stages(everything=True) if stage.optional]
+    assert set(stages.COSTS) <= {stage.name for stage in usual}
+    assert not {name for stage in usual if not stage.optional for name in stage.needs} & set(stages.OPTIONAL)
+
+
+def test_the_failure_budget_is_tried_in_every_run():
+    with_it = [stage for stage in stages.all_stages() if stages.MATRIX in stage.script.split()]
+    assert with_it and not [stage.name for stage in with_it if stage.optional]
+
+
+def test_the_courses_of_both_stages_are_all():
+    scripts = {stage.name: stage.script.split() for stage in stages.all_stages()}
+    first = {word for word in scripts["course-main"] if word.endswith(".py")}
+    left_out = {word.partition("=")[2] for word in scripts["course-more"] if word.startswith("--ignore=")}
+    assert first - {"--ignore=" + stages.MATRIX} == set(stages.UPGRADE_COURSES)
+    assert left_out == set(stages.UPGRADE_COURSES) | {stages.MATRIX} and stages.COURSES in scripts["course-more"]
+    assert all((ROOT / path).is_file() for path in stages.UPGRADE_COURSES)
 
 
 def test_the_site_is_built_as_make_site_builds_it():
@@ -86,15 +150,32 @@ def test_the_site_is_built_as_make_site_builds_it():
     assert "with.sh site python3 -m tests.tools.website\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
+def test_what_an_execution_environment_has_carries_the_wrappers_and_the_lab():
+    found = {stage.name: stage for stage in stages.all_stages(everything=True)}
+    assert {found[name].environment for name in ("unit-ee", "demo")} == {"ee"}
+    paths = [word for word in found["unit-ee"].script.split() if word.startswith("tests/unit/")]
+    assert paths == ["tests/unit/plugins/inventory", "tests/unit/playbooks/test_awx.py"]
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_importer_of_galaxy_lints_with_everything():
+    usual, everything = (
+        {stage.name: stage for stage in stages.all_stages(whole)}["galaxy-importer"] for whole in (False, True)
+    )
+    assert {(stage.group, stage.environment) for stage in (usual, everything)} == {("lint", "importer")}
+    assert usual.script == '"$VENV/bin/python" -m tests.tools.importer'
+    assert everything.script == usual.script + " --lint"
+
+
 @pytest.mark.parametrize(
     ("wanted", "cleans"),
     [
         ([], True),
         (["molecule"], True),
-        (["molecule-interrupt"], True),
+        (["molecule-precheck"], True),
         (["ruff"], False),
         (["unit", "lint"], False),
-        (["ruff", "molecule-interrupt"], True),
+        (["ruff", "molecule-precheck"], True),
     ],
 )
 def test_what_cleans_up_after_a_group_is_part_of_every_run_of_it(wanted, cleans):
@@ -139,7 +220,7 @@ END""".format(ROOT)
 
 def test_the_default_of_make_is_help():
     done = subprocess.run(
-        ["make", "-s"], cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True, check=True, timeout=60
+        ["make", "-s"], cwd=str(ROOT), stdout=subprocess.PIPE, universal_newlines=True, check=True, timeout=600
     )
     for target in (
         "demo",
@@ -201,6 +282,33 @@ def test_a_scenario_names_the_machines_it_takes(text, nodes):
     assert stages.scenario_nodes(text) == nodes
 
 
+def test_no_machine_is_made_for_a_scenario_that_is_left_out():
+    usual, everything = (
+        {stage.name: stage.script for stage in stages.all_stages(whole)}["molecule-create"] for whole in (False, True)
+    )
+    (left_out,) = re.findall(r"^export LEFT_OUT='(.*)'$", usual, re.MULTILINE)
+    assert {"deb13-1", "kern-1", "slurm-c"} <= set(left_out.split(",")) and "up-1" not in left_out
+    assert "export LEFT_OUT=''\n" in everything
+
+
+@pytest.mark.parametrize(
+    ("run", "left_out", "names"),
+    [
+        (["# nodes: a\n"], ["# nodes: b c\n"], ["b", "c"]),
+        (["# nodes: a b\n"], ["# nodes: b c\n"], ["c"]),
+        (["# nodes: a\n"], ["---\n"], []),
+        (["# nodes: a\n"], [], []),
+    ],
+)
+def test_a_machine_that_another_scenario_takes_is_made(run, left_out, names):
+    assert stages.machines_of_none(run, left_out) == names
+
+
+@pytest.mark.parametrize(("text", "slow"), [("---\n# slow: it is\n", True), ("---\n# slow:\n# nodes: a\n", False)])
+def test_a_scenario_says_why_it_is_slow(text, slow):
+    assert stages.scenario_is_slow(text) is slow
+
+
 @pytest.mark.parametrize(
     ("text", "needs"), [("---\n# needs: apiserver\n", ("apiserver",)), ("---\n# nodes: a b\n", ())]
 )
@@ -209,7 +317,7 @@ def test_a_scenario_names_the_stages_it_needs(text, needs):
 
 
 def test_the_scenario_with_an_api_server_does_not_begin_without_it():
-    found = {stage.name: stage for stage in stages.all_stages()}["molecule-schedulers"]
+    found = {stage.name: stage for stage in stages.all_stages(everything=True)}["molecule-schedulers"]
     assert found.needs == ("molecule-create", "apiserver")
 
 

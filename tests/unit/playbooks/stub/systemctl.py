@@ -27,8 +27,10 @@ def store():
 with open(PATH, encoding="utf-8") as stream:
     node = json.load(stream)
 words = [word for word in sys.argv[1:] if not word.startswith("-")]
-deadline = time.monotonic() + 600
-while words[0] in node.get("waits_at", []) and time.monotonic() < deadline:
+deadline = time.monotonic() + 1800
+while words[0] in node.get("waits_at", []):
+    if time.monotonic() > deadline:
+        sys.exit("this node was never told to go on at %r" % words[0])
     if "waits" not in node["log"]:
         node["log"].append("waits")
         store()
@@ -43,7 +45,10 @@ if command == "show":
         load, runs = "loaded" if name in known else "not-found", name in node["running"]
         active, sub = ("active", "running") if runs else ("inactive", "dead")
         blocks.append(
-            "Id=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nResult=success\nType=simple" % (name, load, active, sub)
+            load
+            if "--value" in sys.argv
+            else "Id=%s\nLoadState=%s\nActiveState=%s\nSubState=%s\nResult=success\nType=simple"
+            % (name, load, active, sub)
         )
     print("\n\n".join(blocks))
 elif command == "start" and node["loaded"] in node.get("no_service_with", []):
@@ -57,6 +62,10 @@ elif command in ("start", "stop", "restart"):
             node["running"].remove(name)
         node["log"].append("%s %s" % (command, name))
         node["faults"] = [fault for fault in node.get("faults", []) if fault.get("until") != "%s %s" % (command, name)]
+    store()
+elif command in ("enable", "daemon-reload"):
+    node["enabled"] += [name for name in names if name not in node["enabled"]]
+    node["log"].append(" ".join([command, *names]))
     store()
 elif command == "is-enabled":
     known = names[0] in node["enabled"]

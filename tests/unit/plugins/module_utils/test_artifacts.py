@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import zlib
 
 import pytest
@@ -59,6 +60,111 @@ def test_something_else_in_the_place_is_passed_over(tmp_path):
     (tmp_path / "x").write_bytes(b"a file")
     os.symlink("/nowhere", path + "-2")
     assert _artifacts.write(path, FILES) == path + "-3" and _artifacts.find(path, FILES) == path + "-3"
+
+
+def edition(files):
+    """As the module tells it: of what, and which."""
+    of, number = files["a"].decode().split() if "a" in files else (None, -1)
+    return of, int(number)
+
+
+def report(of, number, more=b""):
+    return {"a": b"%s %d" % (of, number), "b": more}
+
+
+@pytest.mark.parametrize(
+    "there, sent, answer, left",
+    [
+        (None, report(b"r", 5), (True, "x", False), {"x": (b"r", 5)}),
+        (report(b"r", 4), report(b"r", 5), (True, "x", False), {"x": (b"r", 5)}),
+        (report(b"r", 5), report(b"r", 5), (False, "x", False), {"x": (b"r", 5)}),
+        (report(b"r", 6), report(b"r", 5), (False, "x", True), {"x": (b"r", 6)}),
+        (report(b"s", 6), report(b"r", 5), (True, "x-2", False), {"x": (b"s", 6), "x-2": (b"r", 5)}),
+        ({"b": b""}, report(b"r", 5), (True, "x-2", False), {"x": None, "x-2": (b"r", 5)}),
+    ],
+)
+def test_an_older_edition_is_replaced_and_a_newer_or_another_one_stays(tmp_path, there, sent, answer, left):
+    path = str(tmp_path / "d" / "x")
+    if there is not None:
+        _artifacts.write(path, there)
+        os.rename(path, str(tmp_path / "d" / "first"))
+        os.symlink("first", path)
+    before = {name: _artifacts.present(str(tmp_path / "d" / name)) for name in ("x", "x-2")}
+    changed, place, newer = _artifacts.replace(path, sent, edition, True)
+    assert (changed, newer) == (answer[0], answer[2]) and place == ("" if changed else str(tmp_path / "d" / answer[1]))
+    assert {name: _artifacts.present(str(tmp_path / "d" / name)) for name in before} == before, "check mode"
+    changed, place, newer = _artifacts.replace(path, sent, edition)
+    assert (changed, os.path.basename(place), newer) == answer
+    names = [name for name in os.listdir(str(tmp_path / "d")) if not name.startswith(".") and name != "first"]
+    found = {name: _artifacts.read(str(tmp_path / "d" / name)) for name in names}
+    assert {name: tuple(files["a"].split()) if "a" in files else None for name, files in found.items()} == {
+        name: one if one is None else (one[0], b"%d" % one[1]) for name, one in left.items()
+    }
+
+
+def test_the_same_edition_with_other_words_replaces_what_is_there(tmp_path):
+    path = str(tmp_path / "x")
+    _artifacts.replace(path, report(b"r", 5, b"running"), edition)
+    assert _artifacts.replace(path, report(b"r", 5, b"failed"), edition) == (True, path, False)
+    assert _artifacts.read(path) == report(b"r", 5, b"failed")
+
+
+def test_all_files_are_replaced_at_once_and_nothing_of_the_old_is_left(tmp_path, monkeypatch):
+    path = str(tmp_path / "x")
+    _artifacts.replace(path, dict(report(b"r", 1), old=b""), edition)
+    hidden = str(tmp_path / ".x")
+    os.mkdir(os.path.join(hidden, ".new-left-by-one-that-was-killed"))
+    os.symlink("nowhere", os.path.join(hidden, ".link"))
+    seen, rename = [], os.rename
+
+    def watched(source, target):
+        seen.append((sorted(_artifacts.read(path)), os.path.basename(target)))
+        rename(source, target)
+        seen.append((sorted(_artifacts.read(path)), os.path.basename(target)))
+
+    monkeypatch.setattr(_artifacts.os, "rename", watched)
+    _artifacts.replace(path, dict(report(b"r", 2), new=b""), edition)
+    old, new = ["a", "b", "old"], ["a", "b", "new"]
+    assert [files for files, target in seen if target == "x"] == [old, new]
+    assert {tuple(files) for files, dummy in seen} == {tuple(old), tuple(new)}
+    assert sorted(os.listdir(hidden)) == [".lock", "files-2"] and os.readlink(path) == os.path.join(".x", "files-2")
+
+
+def test_a_replacement_that_cannot_be_made_leaves_what_is_there(tmp_path, monkeypatch):
+    path = str(tmp_path / "x")
+    _artifacts.replace(path, report(b"r", 1), edition)
+
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(_artifacts.os, "symlink", full)
+    with pytest.raises(OSError, match="full"):
+        _artifacts.replace(path, report(b"r", 2), edition)
+    assert _artifacts.read(path) == report(b"r", 1)
+    monkeypatch.undo()
+    assert _artifacts.replace(path, report(b"r", 3), edition)[0] and _artifacts.read(path) == report(b"r", 3)
+    assert len(os.listdir(str(tmp_path / ".x"))) == 2
+
+
+def test_writers_at_the_same_time_leave_the_newest(tmp_path):
+    path = str(tmp_path / "x")
+    numbers = [3, 9, 1, 7, 5, 8, 2, 6, 4, 0]
+    writers = [
+        threading.Thread(target=_artifacts.replace, args=(path, report(b"r", number), edition)) for number in numbers
+    ]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert _artifacts.read(path) == report(b"r", 9) and len(os.listdir(str(tmp_path / ".x"))) == 2
+
+
+def test_some_files_of_a_directory(tmp_path):
+    _artifacts.write(str(tmp_path / "x"), FILES)
+    (tmp_path / "x" / "directory").mkdir()
+    assert _artifacts.read(str(tmp_path / "x"), ["b"]) == {"b": FILES["b"]}
+    with pytest.raises(FileNotFoundError):
+        _artifacts.read(str(tmp_path / "x"), ["b", "c"])
 
 
 def test_a_thousand_of_them_are_enough(tmp_path, monkeypatch):

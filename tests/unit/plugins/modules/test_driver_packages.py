@@ -15,7 +15,11 @@ from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import boot_expectation
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.lock import NodeLock
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_locks, package_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import (
+    package_locks,
+    package_task,
+    transaction,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_packages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories, stub_packages
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import SET, FakeMachine
@@ -154,6 +158,40 @@ def test_check_mode_without_a_repository(bench):
     assert result["resolvable"] is False and "package index" in result["reason"]
 
 
+def test_an_upgrade_needs_a_repository_in_check_mode_too(bench):
+    bench.make(lists=False)
+    result = bench.run(check=True, version="535.261.03", require_available=True)
+    assert result["failed"] and result["resolvable"] is False and "package index" in result["reason"]
+
+
+GONE = "Failed to fetch http://mirror/nvidia-smi  Could not connect to mirror:80 (192.0.2.1). Connection refused"
+
+
+@pytest.mark.parametrize("state", ["present", "downloaded"])
+def test_a_mirror_that_is_gone_is_found_out_in_check_mode(bench, state):
+    machine = bench.make(version=OLD)
+    assert "failed" not in bench.run(check=True, version="535.261.03", state=state)
+    assert len(machine.fetched) == 1, "one archive of the one mirror"
+    machine.gone = GONE
+    result = bench.run(check=True, version="535.261.03", state=state)
+    assert result["failed"] and [item["id"] for item in result["refusals"]] == ["no_mirror"]
+    assert result["refusals"][0]["found"].startswith("http://mirror: ") and "Connection refused" in result["msg"]
+    assert machine.log == [] and versions(machine) == {OLD}
+
+
+def test_mirrors_are_left_alone_where_nothing_would_come_from_them_or_the_answer_says_nothing(bench):
+    machine = bench.make(version=OLD)
+    machine.gone = GONE
+    assert "failed" not in bench.run(version="535.261.03", state="resolved")
+    assert "failed" not in bench.run(check=True, version="535.261.03", state="resolved")
+    assert "failed" not in bench.run(check=True, version="535.261.03", repository_ready=False)
+    assert "failed" not in bench.run(check=True, version="535.216.03")
+    assert "failed" not in bench.run(check=True, state="absent")
+    machine.cached.update((name, NEW) for name in SET)
+    assert "failed" not in bench.run(check=True, version="535.261.03"), "what was prestaged needs none"
+    assert machine.fetched == []
+
+
 def test_the_same_outside_check_mode_is_a_failure(bench):
     machine = bench.make(lists=False)
     result = bench.run(version="535.261.03")
@@ -218,6 +256,23 @@ def test_archives_are_not_brought_where_the_packages_could_not_be_installed(
     assert not expected or path in result["msg"] and machine.log == []
 
 
+@pytest.mark.parametrize(("limit", "refused"), [(None, True), (100, False), (300, True)])
+def test_var_has_a_limit_of_its_own(bench, monkeypatch, limit, refused):
+    """The general one where none is given."""
+    bench.make()
+    var = {"device": 2, "free": 3 * 2**30 + 200 * 2**20, "read_only": False}
+    room = {"device": 1, "free": 2**50, "read_only": False}
+    monkeypatch.setattr(transaction, "DKMS_BUILD_MIB", 3072)
+    monkeypatch.setattr(
+        driver_packages.Apt,
+        "filesystems",
+        lambda self, paths: {name: var if name == "/var/lib/dkms" else room for name in paths},
+    )
+    given = {} if limit is None else {"min_free_var_mib": limit}
+    result = bench.run(check=True, version="535.261.03", min_free_mib=512, **given)
+    assert [item["id"] for item in result["refusals"]] == (["disk"] if refused else [])
+
+
 @pytest.mark.parametrize("state", ["downloaded", "present", "absent"])
 @pytest.mark.parametrize("check", [False, True])
 def test_nothing_is_begun_while_another_run_has_the_package_managers_lock(bench, monkeypatch, state, check):
@@ -232,6 +287,8 @@ def test_nothing_is_begun_while_another_run_has_the_package_managers_lock(bench,
     result = bench.run(version="535.261.03", state=state, check=check, apt_lock_timeout_s=40)
     assert result["failed"] and [item["id"] for item in result["refusals"]] == ["lock_held"] and machine.log == []
     assert "unattended-upgr (pid 4711)" in result["msg"] and waits == [10 if check else 40]
+    bench.run(version="535.261.03", state=state, check=check, apt_lock_timeout_s=40, apt_lock_look_s=60)
+    assert waits[1:] == [40], "one that only looks waits no longer than one that acts"
     # It has ended meanwhile: what it left is what is planned with.
     plans, make = [], package_task.make
     monkeypatch.setattr(package_task, "make", lambda manager, wish: plans.append(make(manager, wish)) or plans[-1])

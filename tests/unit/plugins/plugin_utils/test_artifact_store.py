@@ -7,6 +7,7 @@ away loses no node.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from unittest import mock
@@ -154,20 +155,55 @@ def test_a_place_where_nothing_can_be_written(store, source, tmp_path):
 @pytest.mark.parametrize(
     "make, words",
     [
-        (lambda source: None, "gpu-1: there is no file in "),
-        (lambda source: (source / "directory").mkdir(), "cannot be read: Is a directory"),
-        (lambda source: (source / "link").symlink_to("/etc/passwd"), "cannot be read: "),
+        (lambda source: None, "there is no file in it on the controller"),
+        (lambda source: (source / "directory").mkdir(), "cannot be read on the controller: Is a directory"),
+        (lambda source: (source / "link").symlink_to("/etc/passwd"), "cannot be read on the controller: "),
         (lambda source: os.mkfifo(source / "pipe"), "pipe is no file of up to"),
-        (lambda source: source.rmdir(), "cannot be read: No such file"),
+        (lambda source: source.rmdir(), "cannot be read on the controller: No such file"),
     ],
 )
 def test_only_files_are_sent(store, tmp_path, make, words):
     source = tmp_path / "bundle"
     source.mkdir()
     make(source)
-    with pytest.raises(AnsibleActionFail) as caught:
-        store(source, "/x", {"changed": True})
-    assert words in str(caught.value)
+    result = store(source, "/x", {"changed": True})
+    assert result["failed"] is True and words in result["msg"] and str(source) in result["msg"]
+    softly = store(source, "/x", {"changed": True}, required=False)
+    assert "failed" not in softly and softly["warnings"] == [result["msg"]]
+
+
+def written(source, events, ledger="l", **more):
+    found = dict({"rollout_id": "r", "ledger": ledger, "events": events}, **more)
+    (source / "report.json").write_text(json.dumps(found))
+    (source / "page.html").write_text("<p>%d" % events)
+    return ["report.json", "page.html"]
+
+
+def test_a_report_is_replaced_by_a_newer_edition_and_never_by_an_older_one(store, source, tmp_path):
+    path = tmp_path / "keeper" / "reports" / "r"
+
+    def bring(events, **more):
+        names = written(source, events, **more)
+        return store(source, path, names=names, edition="report.json")
+
+    first = bring(3)
+    assert (first["changed"], first["path"], first["newer"]) == (True, str(path), False)
+    assert sorted(os.listdir(path)) == ["page.html", "report.json"], "those that were named"
+    assert (bring(5)["changed"], (path / "page.html").read_text()) == (True, "<p>5")
+    late = bring(4)
+    assert (late["changed"], late["newer"], late["path"]) == (False, True, str(path)) and "failed" not in late
+    assert (path / "page.html").read_text() == "<p>5"
+    elsewhere = bring(1, ledger="m")
+    assert (elsewhere["path"], elsewhere["changed"]) == (str(path) + "-2", True)
+    assert (path / "page.html").read_text() == "<p>5"
+
+
+@pytest.mark.parametrize("text", ["{}", "[]", "no JSON", '{"rollout_id": "r", "ledger": "l", "events": "many"}'])
+def test_what_does_not_say_which_edition_it_is_replaces_nothing(store, source, tmp_path, text):
+    path = tmp_path / "keeper" / "r"
+    (source / "report.json").write_text(text)
+    result = store(source, path, names=["report.json"], edition="report.json", required=False)
+    assert result["warnings"] and "report.json" in result["msg"] and result["path"] == "" and not path.exists()
 
 
 def test_the_internal_option_is_not_for_playbooks(store, source):

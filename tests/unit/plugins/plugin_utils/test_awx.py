@@ -68,6 +68,29 @@ def test_in_a_job_the_ledger_and_the_files_lie_elsewhere(running, local, places,
     assert not why or ("42" in why and "Nothing was changed" in why)
 
 
+@pytest.mark.parametrize(
+    "job, keeps, places, lost",
+    [
+        (None, "evidence", {"a": ""}, ()),
+        ("", "evidence", {"a": ""}, ()),
+        (42, "", {"a": ""}, ()),
+        (42, "evidence", {}, ()),
+        (42, "evidence", {"a": "store"}, ()),
+        (42, "evidence", {"a": "store", "b": "", "c": "localhost"}, ("b, c",)),
+        ("42", "record", {"a": "127.0.0.1"}, ("a",)),
+        ("42", "report", {"localhost": ""}, ("localhost",)),
+    ],
+)
+def test_what_another_playbook_would_lose_with_its_job(job, keeps, places, lost):
+    said = _awx.forgets(job, keeps, places)
+    assert bool(said) is bool(lost)
+    assert not said or all(words in said for words in ("AWX job 42", "gpufleet_artifact_host", *lost))
+
+
+def test_only_a_playbook_that_destroys_what_it_keeps_is_refused():
+    assert {name for name, kept in _awx.KEPT.items() if kept.needed} == {"evidence"}
+
+
 def test_nodes_without_a_place_for_their_files_are_named():
     why = _awx.refusal(JOB, False, "", dict({"n%d" % number: "" for number in range(9)}, well="store"))
     assert "n0, n1, n2, n3, n4 and 4 more" in why and "well" not in why

@@ -77,3 +77,27 @@ def test_a_drained_node_is_idle_by_nvml_or_by_its_device_files(read, named):
     said = _gpu_use.in_use_when_drained(read, ["nvidia-dcgm.service", "nvidia-persistenced.service"])
     assert (said == "") == (named is None)
     assert all(words in said for words in named or [])
+
+
+def partitioned(*names, mode=1):
+    return {
+        "mig_mode_current": {"value": mode, "rc": 0},
+        "mig_instances": {"value": [{"name": name} for name in names], "rc": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "devices"),
+    [
+        (None, {}),
+        ({"gpus": [{}]}, {}),
+        ({"gpus": [partitioned(mode=0)]}, {}),
+        (
+            {"gpus": [partitioned("X MIG 1g.10gb", "X MIG 1g.10gb+me"), partitioned("X MIG 1g.10gb")]},
+            {"1g.10gb": 2, "1g.10gb+me": 1},
+        ),
+        ({"gpus": [partitioned("")]}, {"unknown": 1}),
+    ],
+)
+def test_mig_devices_are_counted_by_profile(snapshot, devices):
+    assert _gpu_use.mig_devices(snapshot) == devices

@@ -513,6 +513,29 @@ def test_a_layout_is_changed_only_where_the_one_before_is_known(mode, layout, mi
     assert state.get("layout_before") == before
 
 
+ROWS = {"gpus": [{"gpu": "GPU-1", "status": "changed", "wanted": {}}, {"gpu": "GPU-2", "status": "reset_required"}]}
+READ_BACK = [{"gpu": "GPU-1", "status": "changed"}, {"gpu": "GPU-2", "status": "reset_required"}]
+AGAIN = {"gpus": [{"gpu": "GPU-1", "status": "same"}, {"gpu": "GPU-2", "status": "changed"}]}
+
+
+@pytest.mark.parametrize(
+    ("layout", "made", "again", "gpus"),
+    [
+        ({}, ROWS, {}, None),
+        (WANTED_LAYOUT, {}, {}, None),
+        (WANTED_LAYOUT, ROWS, {}, READ_BACK),
+        (WANTED_LAYOUT, ROWS, {"skipped": True}, READ_BACK),
+        (WANTED_LAYOUT, ROWS, AGAIN, AGAIN["gpus"]),
+        (WANTED_LAYOUT, {"failed": True, "msg": "NVML is gone"}, {}, []),
+        (WANTED_LAYOUT, ROWS, {"failed": True, "msg": "NVML is gone"}, []),
+        (WANTED_LAYOUT, {"gpus": [None]}, {}, [{"gpu": None, "status": None}]),
+    ],
+)
+def test_the_proof_of_a_layout_is_what_was_read_back_when_it_was_made_last(layout, made, again, gpus):
+    found = decide(layout=layout, layout_made=made, layout_again=again).get("layout_proof")
+    assert found == (None if gpus is None else {"layout": WANTED_LAYOUT, "gpus": gpus})
+
+
 def test_a_node_is_compared_with_its_baseline_and_the_layout_that_was_made():
     before = {"baseline": baseline([told(OFF), told(OFF, "GPU-2")], loaded="1.0.1"), "health": PASS}
     assert decide(before=before)["reference"] is before["baseline"]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import pathlib
 import re
@@ -15,12 +16,15 @@ import yaml
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
+from ansible import constants
+from ansible.config import manager
 from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
+from ansible.vars import reserved
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import playbook_variables
 from ansible_collections.gpufleet.lifecycle.plugins.filter import host_pattern
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _variable_names, _variables
 
 pytestmark = pytest.mark.cores
 
@@ -28,6 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[4]
 
 
 def act(hostvars, nodes=None, **task_vars):
+    task_vars = {"groups": {"all": ["a", "b", "c", "one", "two"]}, **task_vars}
     arguments = {
         "nodes": list(hostvars) if nodes is None else nodes,
         "rollout": task_vars.pop("rollout", True),
@@ -36,6 +41,7 @@ def act(hostvars, nodes=None, **task_vars):
         "values": task_vars.pop("values", True),
         "control": task_vars.pop("control", False),
         "prefix": task_vars.pop("prefix", ""),
+        "keeps": task_vars.pop("keeps", ""),
     }
     task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
     action = playbook_variables.ActionModule(
@@ -108,6 +114,7 @@ def test_a_variable_that_nobody_would_read_is_refused_with_the_nearest(name, wor
         "gpu_health_waivers",
         "kernel_holding",
         "holds",
+        "rollout_table",
     ],
 )
 def test_others_are_let_pass(name):
@@ -149,6 +156,21 @@ def test_names_that_the_collection_keeps_for_itself_are_refused(name):
     assert act({"a": {name: 1, **other}}).get("failed")
 
 
+@pytest.mark.parametrize("name", ["__report", "__capacity_dir", "__monitoring_pattern", "__rollout_plan", "__mig_seen"])
+@pytest.mark.parametrize("values", [True, False])
+def test_on_the_command_line_they_are_refused_by_every_playbook_and_after_any_other(name, values):
+    """It goes before what a task registers, also in a playbook that looks at no node, and after an earlier one."""
+    found = {name: 1, playbook_variables.REGISTERED: {"process": os.getppid()}}
+    more = {"rollout": False, "values": values}
+    assert not act({"localhost": found}, **more).get("failed"), "an earlier playbook of the same run registered it"
+    with mock.patch.object(playbook_variables, "load_extra_vars", return_value={name: 1, 7: 1}):
+        result = act({"localhost": found}, **more)
+        assert result["failed"] and result["msg"].startswith(name + " is set, a name that the collection keeps")
+        assert act({"localhost": {}}, nodes=[], **more)["failed"], "no node has to be there to have it"
+    with mock.patch.object(playbook_variables, "load_extra_vars", return_value={"__mine": 1, "__reporter": 1}):
+        assert not act({"localhost": {}}, **more).get("failed")
+
+
 @pytest.mark.parametrize(
     "one, other, words",
     [
@@ -175,7 +197,17 @@ def test_names_that_the_collection_keeps_for_itself_are_refused(name):
             {"gpufleet_artifact_dir": "/b"},
             "gpufleet_artifact_dir is '/a' for a and '/b' for b",
         ),
+        # The plan says once for all of them where compiled modules are kept, and which host keeps them.
+        (
+            {"gpufleet_artifact_host": "one"},
+            {"gpufleet_artifact_host": "two"},
+            "gpufleet_artifact_host is 'one' for a and 'two' for b",
+        ),
+        ({"gpufleet_artifact_host": "one"}, {}, "gpufleet_artifact_host is 'one' for a and not set for b"),
+        ({}, {"nvidia_driver_tree_dir": "/b"}, "nvidia_driver_tree_dir is not set for a and '/b' for b"),
+        ({"gpufleet_artifact_host": "one"}, {"gpufleet_artifact_host": "one"}, ""),
         ({"rollout_max_down": 2}, {"rollout_max_down": 2}, ""),
+        ({"rollout_table": ["1. a"]}, {}, ""),
         ({"nvidia_driver_version": "1"}, {"nvidia_driver_version": "2"}, ""),
         ({"gpufleet_domains": {"rack": 1}}, {"gpufleet_domains": {"rack": 2}}, ""),
         ({"gpu_node_upgrade_reboot_timeout": 1}, {"gpu_node_upgrade_reboot_timeout": 2}, ""),
@@ -206,6 +238,9 @@ def test_many_nodes_are_compared_with_the_first():
         ("gpu_node_upgrade_version", "rollout_version says which version"),
         ("gpu_node_upgrade_rollout_id", "rollout_id names the rollout"),
         ("gpu_node_upgrade_kernel", "a rollback finds the kernel"),
+        ("gpu_node_upgrade_install", ""),
+        ("gpu_node_upgrade_layout", ""),
+        ("gpu_node_upgrade_peers", ""),
     ],
 )
 def test_what_the_plan_says_is_no_variable_of_the_command_line(name, words):
@@ -237,7 +272,7 @@ def test_what_the_plan_says_is_no_variable_of_the_command_line(name, words):
         ),
         ({"gpu_node_upgrade_on_failure": "stop", "rollout_on_failure": "stop"}, ""),
         ({"gpu_node_upgrade_on_failure": "rollback"}, ""),
-        ({"gpu_node_upgrade_on_failure": None, "rollout_on_failure": ""}, ""),
+        ({"rollout_on_failure": ""}, ""),
     ],
 )
 def test_the_role_does_with_a_failed_node_what_the_plan_says(found, words):
@@ -318,10 +353,10 @@ def test_who_speaks_to_the_ledger_alone_does_so_whatever_the_inventory_says_of_n
         gpu_scheduler_backends="{{ oops }}",
         gpufleet_answer_timeout=0,
     )
-    given = {name: 1 for name in _variables.CONTROL}
+    given = {name: 1 for name in _variable_names.CONTROL}
     assert not act({"localhost": Broken(found, **given)}, rollout=False, values=False, control=True).get("failed")
     assert act({"localhost": found}, rollout=False).get("failed"), "any other playbook is refused that"
-    for name in _variables.CONTROL:
+    for name in _variable_names.CONTROL:
         assert act({"localhost": {name: 1}}, rollout=False, values=False)["failed"], "no other playbook reads it"
     for extra in ({"rollout_idd": "x"}, {"_raw_params": "switch"}):
         assert act({"localhost": Broken(found, **given, **extra)}, rollout=False, values=False, control=True)[
@@ -377,6 +412,127 @@ def test_a_playbook_whose_prefix_is_a_common_word_judges_the_command_line_by_it(
     )
 
 
+STORE, OTHER = {"gpufleet_artifact_host": "store"}, {"gpu_quarantine_artifact_host": "store"}
+
+
+@pytest.mark.parametrize(
+    "keeps, job, hostvars, outcome",
+    [
+        ("", 42, {"a": {}}, ""),
+        ("evidence", None, {"a": {}}, ""),
+        ("evidence", 42, {"a": STORE}, ""),
+        ("evidence", 42, {"a": OTHER}, ""),
+        ("evidence", 42, {"a": STORE, "b": {}}, "refused"),
+        ("evidence", 42, {"a": {"gpufleet_artifact_host": "localhost"}}, "refused"),
+        ("record", 42, {"a": {}}, "warned"),
+        ("record", 42, {"a": OTHER}, ""),
+        ("report", 42, {"a": {}}, "warned"),
+        ("report", 42, {"a": OTHER}, "warned"),
+        ("report", None, {"a": {}}, ""),
+        ("report", 42, {"a": STORE}, ""),
+    ],
+)
+def test_a_job_of_awx_that_would_lose_files_is_refused_or_warned(keeps, job, hostvars, outcome):
+    more = {"awx_job_id": job} if job else {}
+    result = act(hostvars, rollout=False, keeps=keeps, **more)
+    assert bool(result.get("failed")) is (outcome == "refused"), result.get("msg")
+    assert bool(result.get("warnings")) is (outcome == "warned")
+    said = result.get("msg", "") + "".join(result.get("warnings") or [])
+    assert not outcome or ("AWX job 42" in said and "gpufleet_artifact_host" in said)
+
+
+def test_every_playbook_that_keeps_files_says_so():
+    """Those of a rollout are refused by its plan; the others by what their first task knows."""
+    said = {
+        path.stem: task["gpufleet.lifecycle.playbook_variables"]["keeps"]
+        for path in ROOT.glob("playbooks/*.yml")
+        for play in yaml.safe_load(path.read_text(encoding="utf-8"))
+        for task in tasks(play.get("tasks") or [])
+        if (task.get("gpufleet.lifecycle.playbook_variables") or {}).get("keeps")
+    }
+    assert said == {
+        "capacity": "report",
+        "precheck": "report",
+        "quarantine": "record",
+        "recover_gpu": "evidence",
+        "report": "report",
+    }
+
+
+@pytest.mark.parametrize(
+    "given, more, meant",
+    [
+        ("rollouts_max_down", {}, "rollout_max_down"),
+        ("gpu_schedulers_backends", {}, "gpu_scheduler_backends"),
+        ("upgrad_hosts", {}, "upgrade_hosts"),
+        ("nvidia_drivers_version", {}, "nvidia_driver_version"),
+        ("rolout_version", {}, "rollout_version"),
+        ("gpuflet_artifact_dir", {}, "gpufleet_artifact_dir"),
+        ("quarantin_hosts", {"rollout": False}, "quarantine_hosts"),
+        ("rolout_verb", {"rollout": False, "values": False, "control": True}, "rollout_verb"),
+        ("capcity_days", {"rollout": False, "values": False, "prefix": "capacity_"}, "capacity_days"),
+        ("monitorng_hosts", {"rollout": False, "patterns": {"monitoring_hosts": "a"}}, "monitoring_hosts"),
+        # A variable of the user's own, where no playbook of that name runs.
+        ("capcity_days", {}, ""),
+        ("monitorng_hosts", {}, ""),
+        ("big_hosts", {}, ""),
+        ("my_rollout_version", {}, ""),
+        ("rollout_version", {}, ""),
+        ("gpufleet_lab", {}, ""),
+        ("rollout_verb", {"rollout": False, "values": False, "control": True}, ""),
+    ],
+)
+def test_a_slip_in_any_part_of_a_name_is_refused_on_the_command_line(given, more, meant):
+    with mock.patch.object(playbook_variables, "load_extra_vars", return_value={given: "x", 7: 1}):
+        result = act({"a": {}}, **more)
+    assert bool(result.get("failed")) == bool(meant) and "did you mean %s?" % meant in result.get(
+        "msg", "did you mean ?"
+    ), result.get("msg")
+    if not _variables.strangers([given], _variable_names.of_roles()):
+        assert not act({"a": {given: "x"}}, **more).get("failed"), "an inventory's own"
+
+
+# What Ansible and AWX set or let be set, which a run may have by -e whatever the collection thinks of the name.
+JOB = (
+    "execution_node inventory_id inventory_name job_id job_launch_type job_template_id job_template_name "
+    "parent_job_schedule_id project_revision project_scm_branch schedule_id schedule_name user_email user_first_name "
+    "user_id user_last_name user_name workflow_job_id workflow_job_launch_type workflow_job_name workflow_schedule_id "
+    "workflow_user_id workflow_user_name"
+).split()
+
+
+def test_no_name_of_ours_of_ansible_or_of_awx_is_a_slip_of_another():
+    roles = _variable_names.of_roles()
+    offered, own = _variables.known(roles, _variable_names.CONTROL)
+    theirs = {name for names in constants.MAGIC_VARIABLE_MAPPING.values() for name in names}
+    theirs |= {
+        entry["name"]
+        for setting in manager.ConfigManager().get_configuration_definitions(ignore_private=True).values()
+        for entry in setting.get("vars") or []
+    }
+    theirs |= set(constants.COMMON_CONNECTION_VARS) | reserved.get_reserved_names()
+    theirs |= {system + name for system in ("awx_", "tower_") for name in JOB}
+    assert len(theirs) > 150
+    every = set(_variable_names.INNER)
+    _variables.refuse_near(offered | own, roles, _variable_names.CONTROL, every)
+    for name in theirs:
+        nearest = [difflib.SequenceMatcher(None, name, one).ratio() for one in offered]
+        assert max(nearest) < 0.8, "%s comes too near to one of ours for the comment on NEAR to hold" % name
+    _variables.refuse_near(theirs, roles, _variable_names.CONTROL, every)
+
+
+def test_one_letter_amiss_is_a_slip():
+    """Left out, doubled, or swapped with the next: what is not near enough is of the shortest name."""
+    roles = _variable_names.of_roles()
+    offered, dummy = _variables.known(roles)
+    for name in sorted(offered):
+        if len(name) % 7 == 0 or len(name) < 12:  # a part of them, and all short ones
+            for at in range(len(name)):
+                for slip in (name[:at] + name[at + 1 :], name[:at] + name[at:][:2][::-1] + name[at + 2 :]):
+                    ratio = difflib.SequenceMatcher(None, slip, name).ratio()
+                    assert ratio >= _variables.NEAR or name == "mig_hosts", (slip, ratio)
+
+
 def test_every_result_of_the_roles_is_kept_for_them():
     """What roles and playbooks register or say as facts under a public name is no variable for anybody else."""
     found = set()
@@ -385,17 +541,29 @@ def test_every_result_of_the_roles_is_kept_for_them():
             found |= {task.get("register")} | set(task.get("ansible.builtin.set_fact") or {})
             found |= {key for key in task.get("ansible.builtin.add_host") or {} if key not in ("name", "groups")}
     public = {name for name in found if name and not name.startswith("__")}
-    assert public == set(_variables.RESULTS)
+    assert public == set(_variable_names.RESULTS)
+
+
+def test_every_name_with_two_underscores_is_kept_for_the_playbooks_and_roles():
+    """What they register, say as facts or write into the variables of a play, a block or a task."""
+    found = {}
+    for path in [*ROOT.glob("playbooks/**/*.yml"), *ROOT.glob("roles/**/*.yml")]:
+        for name in re.findall(r"(?<!\w)__[a-z]\w*", path.read_text(encoding="utf-8")):
+            found.setdefault(name, path.relative_to(ROOT))
+    assert len(found) > 100 and {"__report", "__rollout_plan", "__kernel_hold_before"} <= set(found)
+    kept = set(_variables.kept(found, _variable_names.of_roles()))
+    # An attribute of Python's, in the text of a task.
+    assert {name: str(path) for name, path in found.items() if name not in kept | {"__name__"}} == {}
 
 
 def test_every_variable_that_playbooks_read_is_known():
-    known = set(_variables.ROLLOUT + _variables.PLAYBOOKS + _variables.FLEET + _variables.RESULTS).union(
-        {_variables.INVENTORY_FAILED}, *_variables.of_roles().values()
-    )
-    prefixes = "|".join(sorted(_variables.prefixes(_variables.of_roles())))
+    known = set(
+        _variable_names.ROLLOUT + _variable_names.PLAYBOOKS + _variable_names.FLEET + _variable_names.RESULTS
+    ).union({_variable_names.INVENTORY_FAILED}, *_variable_names.of_roles().values())
+    prefixes = "|".join(sorted(_variables.prefixes(_variable_names.of_roles())))
     for path in sorted(ROOT.glob("playbooks/*.yml")):
         names = set(re.findall(r"(?<![\w.'/-])(?:%s)\w+(?= \||\b(?=\)))" % prefixes, path.read_text(encoding="utf-8")))
-        assert names <= known | (set(_variables.CONTROL) if path.stem == "rollout_control" else set()), path.name
+        assert names <= known | (set(_variable_names.CONTROL) if path.stem == "rollout_control" else set()), path.name
 
 
 @pytest.mark.parametrize(
@@ -410,6 +578,10 @@ def test_every_variable_that_playbooks_read_is_known():
         (["a1", " a2 "], "a1,a2"),
         ("rack_*:!a1", "rack_*:!a1"),
         ("a1", "a1"),
+        ("a1\na2", "a1,a2"),
+        ("a1\r\na2\r\n", "a1,a2"),
+        ("\n a1 \n\n\ta2:!a3\n", "a1,a2:!a3"),
+        ("a1,\na2, a3\n,a4", "a1,a2,a3,a4"),
     ],
 )
 def test_hosts_may_be_a_pattern_a_list_or_what_a_survey_gives(value, pattern):
@@ -438,6 +610,10 @@ def test_a_rollback_of_nobody_in_particular_is_none_of_everybody(value):
         (["a1", ["a2"]], "a list with something"),
         ("a1,", "upgrade_hosts is 'a1,', which ends with a comma"),
         ("a1,,a2", "upgrade_hosts is 'a1,,a2'; expected"),
+        ("a1\na2,\n", "which ends with a comma"),
+        ("a1\na2 a3", "upgrade_hosts is 'a1\\na2 a3'; expected"),
+        ("a1\ta2", "upgrade_hosts is 'a1\\ta2'; expected"),
+        (["a1\na2"], "upgrade_hosts is a list with something else in it; expected"),
         ("a1 a2", "upgrade_hosts is 'a1 a2'; expected"),
     ],
 )
@@ -475,6 +651,33 @@ def test_a_host_that_is_not_in_the_inventory_is_refused_by_the_variable_that_nam
     groups = {"gpu_nodes": ["a1", "a2", "fe80::1"], "rack_a": ["a1"], "all": ["a1", "a2", "fe80::1"]}
     result = act({"a1": {}}, groups=groups, patterns={"rollback_hosts": pattern})
     assert bool(result.get("failed")) == bool(words) and words in result.get("msg", ""), result.get("msg")
+
+
+@pytest.mark.parametrize(
+    "patterns, limit, words",
+    [
+        ({"quarantine_hosts": "a1"}, "web1", ["a1", "within the limit web1", "quarantine_hosts"]),
+        ({"quarantine_hosts": "a1:!a1"}, None, ["a1:!a1", "inventory", "quarantine_hosts"]),
+        ({"bringup_hosts": ""}, "web1", ["gpu_nodes", "web1", "bringup_hosts"]),
+        ({"monitoring_hosts": "", "monitoring_log_hosts": "a1"}, "web1", ["gpu_monitoring or a1", "monitoring_hosts"]),
+        # A slice has some of the hosts that were named for all of them, and may have none.
+        ({}, "web1", []),
+    ],
+)
+@pytest.mark.parametrize("rollout", [True, False])
+def test_a_run_for_nobody_is_refused_by_variable_pattern_and_limit(patterns, limit, words, rollout):
+    groups = {"all": ["a1", "web1"]}
+    more = {"groups": groups, "patterns": patterns, "ansible_limit": limit, "rollout": rollout}
+    result = act({"a1": {}}, nodes=[], **more)
+    assert bool(result.get("failed")) == bool(words) and all(word in result["msg"] for word in words), result.get("msg")
+    assert not act({"a1": {}}, **more).get("failed"), "one is left"
+
+
+def test_why_there_is_nobody_is_told_where_an_inventory_could_not_be_read():
+    known = {"nodes": [], "rollout": False, "gpufleet_inventory_failed": "slurmctld does not answer."}
+    result = act({}, patterns={"quarantine_hosts": "all"}, **known)
+    assert result["failed"] and result["msg"].startswith("slurmctld does not answer.")
+    assert not act({"localhost": {}}, patterns={}, values=False, **known).get("failed")
 
 
 @pytest.mark.parametrize(
@@ -567,6 +770,78 @@ def test_a_word_that_a_role_does_not_know_is_refused_before_it_is_asked(name, va
     assert bool(result.get("failed")) == bool(words) and words in result.get("msg", ""), result.get("msg")
 
 
+@pytest.mark.parametrize("value", [None, ""])
+def test_nothing_for_a_roles_variable_is_its_default_or_refused_by_name(value):
+    """Of all variables that the roles have."""
+    seen = {True: set(), False: set()}
+    for role, names in _variable_names.of_roles().items():
+        for name in sorted(names):
+            text, default = _variable_names.defaults().get(name, (role, True, None))[1:]
+            result = act({"a": {}, "b": {name: value}}, rollout=False)
+            seen[bool(result.get("failed"))].add(name)
+            if result.get("failed"):
+                assert result["msg"].startswith("%s of b is " % name) and result["msg"].endswith("Nothing was changed.")
+            # What is let pass: no default that it would stand for, the empty text where that is the default or says
+            # that there is none, what the playbooks hide from the role, and what every reader takes for the default.
+            assert bool(result.get("failed")) or (
+                default is None
+                or value == default
+                or (value == "" and text and role != "gpu_node_upgrade")
+                or name in _variable_names.OF_PLAN
+                or name in _variable_names.DEFAULTED
+            ), name
+    assert {"gpu_node_upgrade_reload", "gpu_node_upgrade_services", "nvidia_driver_keep"} <= seen[True]
+    assert {"gpu_health_fail_on", "gpu_scheduler_backends", "nvidia_driver_version"} <= seen[False]
+
+
+@pytest.mark.parametrize(
+    "found, patterns, refused",
+    [
+        ({"gpu_health_policy": None}, {}, ""),
+        ({"gpu_health_policy": None, "gpu_health_boot_check": False}, {}, ""),
+        ({"gpu_health_policy": None, "gpu_health_boot_check": True}, {}, "gpu_health_policy"),
+        ({"gpu_health_policy": None}, {"monitoring_textfile_hosts": ""}, "gpu_health_policy"),
+        ({"gpu_scheduler_backends": None, "gpu_health_boot_check": True}, {}, ""),
+        ({"gpu_node_upgrade_reload": None}, {}, "gpu_node_upgrade_reload"),
+        ({"gpu_node_upgrade_reload": ""}, {}, "gpu_node_upgrade_reload"),
+        ({"gpu_node_upgrade_services": []}, {}, ""),
+        ({"nvidia_driver_keep": False}, {}, ""),
+        ({"nvidia_driver_source": ""}, {}, ""),
+        ({"gpu_monitoring_alertmanager_service": ""}, {}, ""),
+        ({"gpu_monitoring_alertmanager_service": None}, {}, "gpu_monitoring_alertmanager_service"),
+        ({"nvidia_driver_flavour": ""}, {}, "nvidia_driver_flavour"),
+        ({"gpu_node_upgrade_artifact_dir": ""}, {}, "gpu_node_upgrade_artifact_dir"),
+        ({"nvidia_driver_source": None}, {}, "nvidia_driver_source"),
+        ({"gpu_node_upgrade_gate_poll": 0}, {}, ""),
+    ],
+)
+def test_where_the_role_itself_runs_nothing_is_refused(found, patterns, refused):
+    result = act({"a": found}, rollout=False, patterns=patterns)
+    assert bool(result.get("failed")) == bool(refused) and result.get("msg", refused).startswith(refused), result
+
+
+def test_no_template_is_evaluated_to_see_whether_there_is_something():
+    """A variable may need facts, or a secret of a vault, which are there when the role runs."""
+
+    class Evaluated(dict):
+        def __getitem__(self, name):
+            raise AnsibleError("it was evaluated: " + name)
+
+    class HostVars(dict):
+        """As Ansible has it: raw_get gives the variables of a host as they are written."""
+
+        def __getitem__(self, name):
+            return Evaluated(self.raw_get(name))
+
+        def raw_get(self, name):
+            return super().__getitem__(name)
+
+    written = {"gpu_scheduler_slurm_node": "{{ ansible_facts.hostname }}", "nvidia_dcgm_exporter_password": "{{ x }}"}
+    assert not act(HostVars(a=written), rollout=False).get("failed")
+    found = act(HostVars(a=dict(written, gpu_scheduler_token=None)), rollout=False)
+    assert found["msg"].startswith("gpu_scheduler_token of a is null")
+
+
 @pytest.mark.parametrize(
     "value, refused",
     [
@@ -592,6 +867,25 @@ def test_the_time_for_an_answer_is_some_seconds(value, refused):
     result = act({"a": {}, "b": {"gpufleet_answer_timeout": value}}, rollout=False)
     assert bool(result.get("failed")) == refused, result
     assert ("gpufleet_answer_timeout of b is " in result.get("msg", "")) == refused
+
+
+@pytest.mark.parametrize(
+    ("value", "refused"),
+    [
+        ("/srv/state", False),
+        (None, True),
+        ("", True),
+        ("srv/state", True),
+        ("~/state", True),
+        (["/srv"], True),
+        (1, True),
+    ],
+)
+def test_the_place_of_a_nodes_notes_is_one_place(value, refused):
+    """Some playbooks took null or an empty text for the default, and the role for the directory it was run in."""
+    result = act({"a": {}, "b": {"gpu_node_upgrade_state_dir": value}}, rollout=False)
+    assert bool(result.get("failed")) == refused, result
+    assert ("gpu_node_upgrade_state_dir of b is " in result.get("msg", "")) == refused
 
 
 @pytest.mark.parametrize(
@@ -627,9 +921,12 @@ def test_a_controller_without_a_binding_is_told_once_and_by_itself(monkeypatch, 
     assert not act({"a": {}}, rollout=rollout).get("failed")
 
 
-# An upgrade begins with the plays of plan.
-@pytest.mark.parametrize("name, reads", [("plan", True), ("bringup", True), ("precheck", True), ("prestage", False)])
-def test_playbooks_that_read_gpus_ask_for_the_binding(name, reads):
-    plays = yaml.safe_load((ROOT / "playbooks" / (name + ".yml")).read_text(encoding="utf-8"))
-    (own,) = [task for task in tasks(plays) if "gpufleet.lifecycle.playbook_variables" in task]
-    assert own["gpufleet.lifecycle.playbook_variables"].get("binding", False) is reads
+# These read no GPU through NVML.
+NO_GPUS = {"capacity", "holds", "monitoring", "prestage", "report", "rollout_control"}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml")))
+def test_playbooks_that_read_gpus_ask_for_the_binding(name):
+    own = [task for task in tasks(plays_of(name + ".yml")) if "gpufleet.lifecycle.playbook_variables" in task]
+    asked = {task["gpufleet.lifecycle.playbook_variables"].get("binding", False) for task in own}
+    assert asked == {name not in NO_GPUS}

@@ -31,6 +31,8 @@ class FakeNode:
         self.lie = set()  # actions that answer 0 and do nothing
         self.places = {}  # of the command that runs: directories that take the place of the node's own
         self.packages = {}  # a package file -> the version whose source it holds
+        self.parts = {}  # a package file -> what of that source, where it is not dkms.conf
+        self.compiled_of = []  # the files of the source of the last command with a place of its own
         os.makedirs(self.path("/sys/kernel"))
         for item in kernels:
             kernel(root, item)
@@ -77,6 +79,9 @@ class FakeNode:
         assert not self.places or os.path.isfile(
             os.path.join(self.places["source"], "%s-%s" % (self.name, argv[argv.index("-v") + 1]), "dkms.conf")
         )
+        if self.places:
+            of = os.path.join(self.places["source"], "%s-%s" % (self.name, argv[argv.index("-v") + 1]))
+            self.compiled_of = sorted(os.listdir(of))
         try:
             yield
         finally:
@@ -85,11 +90,10 @@ class FakeNode:
     def unpack(self, package, target):
         if "broken" in package:
             return 2, "", "dpkg-deb: error: not a Debian format archive"
-        os.makedirs(target)
+        os.makedirs(target, exist_ok=True)
         if package in self.packages:
-            write(
-                target, "/usr/src/%s-%s/dkms.conf" % (self.name, self.packages[package]), CONF % self.packages[package]
-            )
+            version, part = self.packages[package], self.parts.get(package, "dkms.conf")
+            write(target, "/usr/src/%s-%s/%s" % (self.name, version, part), CONF % version)
         return 0, "", ""
 
     def act(self, action, argv):

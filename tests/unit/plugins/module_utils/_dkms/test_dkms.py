@@ -221,6 +221,18 @@ def test_the_end_of_the_log(tmp_path):
     )
 
 
+def test_the_compilers_command_lines_do_not_hide_what_is_wrong():
+    """As the end of the log of nvidia-srv 535.161.08 for Ubuntu's kernel 6.8.0-151."""
+    wrong = [
+        "nv.o: warning: objtool: __x86_indirect_thunk_rax+0x0: indirect jump found in MITIGATION_RETPOLINE build",
+        "make[3]: *** [scripts/Makefile.build:243: nv.o] Error 241",
+    ]
+    found = dkms.last_lines("\n".join(["# CC [M]  nv.o", "  cc " + "-Wp,-MMD " * 400, *wrong]))
+    assert found[2:] == wrong and found[0] == "# CC [M]  nv.o"
+    assert found[1].startswith("  cc -Wp,-MMD ") and found[1].endswith(" ...") and len(found[1]) == 244
+    assert dkms.last_lines("x" * 240) == ["x" * 240] and dkms.last_lines(None) == []
+
+
 def test_exit_codes():
     assert (
         "compilation failed" in dkms.meaning(10)
@@ -293,12 +305,12 @@ def test_other_processes_of_dkms_are_found(tmp_path):
 
 def test_a_real_process_is_found(tmp_path):
     script = tmp_path / "dkms"
-    script.write_text("sleep 30\n", encoding="utf-8")
+    script.write_text("sleep 600\n", encoding="utf-8")
     process = subprocess.Popen(["/bin/sh", str(script), "build", "nvidia/1"])
     try:
         # A program that has just begun has no arguments to read for a moment: the kernel closes our pipe first, and
         # notes them after.
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 600
         while not pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes() and time.monotonic() < deadline:
             time.sleep(0.01)
         assert process.pid in [item["pid"] for item in dkms.running()]

@@ -658,6 +658,17 @@ def test_prepared_compiles_apart_and_keeps_what_is_installed_for_the_way_back(tm
     )
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_prepared_compiles_what_several_packages_hold_together(tmp_path, backwards):
+    """Ubuntu's have dkms.conf in nvidia-dkms-BRANCH-server and the rest in nvidia-kernel-source-BRANCH-server."""
+    node = FakeNode(tmp_path / "node", versions=())
+    packages = ["/a/nvidia-dkms-580-server.deb", "/a/nvidia-kernel-source-580-server.deb"]
+    node.packages.update(dict.fromkeys(packages, NEW))
+    node.parts[packages[1]] = "Makefile"
+    result = run(node, "prepared", name="nvidia-current", source_packages=packages[::-1] if backwards else packages)
+    assert result["changed"] and node.compiled_of == ["Makefile", "dkms.conf"]
+
+
 def test_prepared_needs_nothing_where_the_version_is_installed(node):
     run(node)
     result = run(node, "prepared", name="nvidia-current")

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import capture, evidence
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import clocks
 
 from .. import recordings
 
@@ -166,12 +168,16 @@ def test_nvidia_smi_that_complains_is_no_file(root, as_root):
     assert "nvidia-smi.xml" not in files and "rc 18" in missing["nvidia-smi.xml"]
 
 
+SLEEPS = "#!/bin/sh\necho '<nvidia_smi_log>'\ntouch %s\nexec sleep 600\n"
+
+
 def test_nvidia_smi_really_hanging(root, as_root, monkeypatch, tmp_path):
     """Through the real capture: a command of that name which sleeps."""
-    tool = recordings.write(tmp_path, "/bin/nvidia-smi", "#!/bin/sh\necho '<nvidia_smi_log>'\nexec sleep 600\n")
+    tool = recordings.write(tmp_path, "/bin/nvidia-smi", SLEEPS % (tmp_path / "said"))
     tool.chmod(0o755)
     monkeypatch.setattr(evidence, "NVIDIA_SMI", [str(tool)])
-    found = evidence.gather({"snapshot": snapshot()}, str(root), no_command, 10, 1)
+    take = functools.partial(capture.run, clock=clocks.over_when((tmp_path / "said").exists))
+    found = evidence.gather({"snapshot": snapshot()}, str(root), no_command, 10, 1, take)
     assert found["missing"] == [{"part": "nvidia-smi.xml", "reason": "%s did not end within 1 s" % (tool,)}]
     assert found["files"]["nvidia-smi.xml"]["text"] == "<nvidia_smi_log>\n"
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes
 
 FIXTURE = pathlib.Path(__file__).resolve().parents[3] / "sim" / "fixtures" / "mig.json"
+PROFILES = pathlib.Path(__file__).resolve().parents[4] / "sim" / "profiles"
 NAMES = {
     "19": "1g.5gb",
     "20": "1g.5gb+me",
@@ -62,6 +64,22 @@ def a30():
         profile(5, "2g.12gb", 2, 12032, [[0, 2], [2, 2]], decoder=2, jpeg=0, ofa=0, copy=2),
         profile(0, "4g.24gb", 1, 24096, [[0, 4]], decoder=4, jpeg=1, ofa=1, copy=4),
     ]
+
+
+def simulated(model):
+    """A board of the simulator: the rows mig_profile_ID of its profile (tests/sim/profiles/README.md)."""
+    text = (PROFILES / (model + ".ini")).read_text(encoding="utf-8")
+    found = []
+    for ident, row in re.findall(r"^mig_profile_(\d+) = (.*)$", text, re.MULTILINE):
+        dummy, slices, size, count, starts, mib, dummy, copy, decoder, encoder, jpeg, ofa, name = row.split()
+        places = [[int(start), int(size)] for start in starts.split(",")]
+        engines = {"copy": copy, "decoder": decoder, "encoder": encoder, "jpeg": jpeg, "ofa": ofa}
+        made = profile(
+            int(ident), name, int(count), int(mib), places, **{key: int(value) for key, value in engines.items()}
+        )
+        assert made["slices"] == int(slices), row
+        found.append(made)
+    return found
 
 
 def gpu(index=0, profiles=None, mode=1, pending=None, instances=(), processes=(), **values):

@@ -17,6 +17,7 @@ st = hypothesis.strategies
 pytestmark = pytest.mark.pythons
 
 BOARDS = {"a100": boards.a100(), "a30": boards.a30()}
+BOARDS.update((model, boards.simulated(model)) for model in ("a100-80-sxm", "h100-sxm", "h200", "b200", "rtx-pro-6000"))
 
 
 def together(places, profiles):

@@ -9,7 +9,8 @@ import collections
 import json
 import os
 import subprocess
-import threading
+import time
+import types
 
 import pytest
 
@@ -258,18 +259,18 @@ def test_a_call_of_an_earlier_attempt_does_not_get_the_nodes_lock(tmp_path, toke
     assert lock.is_held(str(tmp_path / "lock")) is False
 
 
-def test_a_call_that_waited_for_the_lock_sees_who_has_the_node_by_then(tmp_path, token):
+def test_a_call_that_waited_for_the_lock_sees_who_has_the_node_by_then(tmp_path, token, monkeypatch):
     act(tmp_path, state="held", claim=dict(MINE, attempt=1, run="a"))
     token(dict(MINE, attempt=1, run="a"))
     held = lock.NodeLock(path=str(tmp_path / "lock")).acquire()
 
-    def go_on():
+    def go_on(dummy):
         claim.write(str(tmp_path / "state"), THERE)
         held.release()
 
-    threading.Timer(0.3, go_on).start()
+    monkeypatch.setattr(lock, "time", types.SimpleNamespace(sleep=go_on, monotonic=time.monotonic, time=time.time))
     with pytest.raises(lock.LockTimeout, match="belongs to attempt 1"):
-        lock.NodeLock(path=str(tmp_path / "lock"), timeout_s=30).acquire()
+        lock.NodeLock(path=str(tmp_path / "lock"), timeout_s=600).acquire()
 
 
 @pytest.mark.parametrize("text", ["r1", "b:x:l1:r1:/d/claim.json", "b:2:l1:r1"])

@@ -148,12 +148,26 @@ def test_two_waiters_never_hold_it_together(path, tmp_path):
         "import importlib.util, os, sys, time\n"
         "spec = importlib.util.spec_from_file_location('lock', sys.argv[1]); lock = "
         "importlib.util.module_from_spec(spec); spec.loader.exec_module(lock)\n"
+        "number, here = sys.argv[3], sys.argv[4]\n"
         "with lock.NodeLock(sys.argv[2], timeout_s=600):\n"
-        "    os.mkdir(sys.argv[3]); time.sleep(0.3); os.rmdir(sys.argv[3])\n"
+        "    os.close(os.open(mark, os.O_CREAT))\n"
+        "    os.mkdir(here + '/inside')\n"
+        "    while not all(os.path.exists(here + '/tried%d' % other) for other in range(4) if str(other) != number):\n"
+        "        time.sleep(0.02)\n"
+        "    os.rmdir(here + '/inside')\n"
+    )
+    # Each says that it has tried when it sleeps or comes in: the first one stays inside until all have.
+    tried = (
+        "import os, sys, time\n"
+        "sleep, mark = time.sleep, sys.argv[4] + '/tried' + sys.argv[3]\n"
+        "def told(seconds):\n"
+        "    os.close(os.open(mark, os.O_CREAT))\n"
+        "    sleep(seconds)\n"
+        "time.sleep = told\n"
     )
     processes = [
-        subprocess.Popen([sys.executable, "-c", code, lock.__file__, path, str(tmp_path / "inside")])
-        for dummy in range(4)
+        subprocess.Popen([sys.executable, "-c", tried + code, lock.__file__, path, str(number), str(tmp_path)])
+        for number in range(4)
     ]
     assert [process.wait() for process in processes] == [0, 0, 0, 0]
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 
 import pytest
@@ -30,12 +31,23 @@ def test_a_command_that_cannot_be_started_is_an_answer(tmp_path):
     assert runner.Runner()([str(tmp_path)])[0] == 126
 
 
-def test_a_command_past_its_deadline_is_killed_with_its_children(tmp_path):
+def test_a_command_past_its_deadline_is_killed_with_its_children(tmp_path, monkeypatch):
     mark = tmp_path / "pid"
+    communicate = subprocess.Popen.communicate
+
+    def communicate_then(process, *more, **options):
+        """Its time runs once it has begun."""
+        until = time.monotonic() + 600
+        while not (mark.exists() and mark.read_text().endswith("\n")):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        return communicate(process, *more, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate_then)
     started = time.monotonic()
-    rc, out, err = runner.Runner()(["sh", "-c", "echo begun; sleep 600 & echo $! > %s; wait" % mark], timeout=3)
-    assert rc == runner.RC_TIMEOUT and out == "begun\n" and "still running after 3 s" in err
-    assert time.monotonic() - started < 300
+    rc, out, err = runner.Runner()(["sh", "-c", "echo begun; sleep 1200 & echo $! > %s; wait" % mark], timeout=1)
+    assert rc == runner.RC_TIMEOUT and out == "begun\n" and "still running after 1 s" in err
+    assert time.monotonic() - started < 1000, "what it started would end by itself"
     pid = int(mark.read_text())
     for dummy in range(3000):
         if not os.path.exists("/proc/%d" % pid) or "Z" in open("/proc/%d/stat" % pid).read().split(")")[1][:3]:

@@ -56,6 +56,7 @@ class FakeMachine:
             have["hold"] = hold and have["source"] == "nvidia-graphics-drivers"
         self.show = fixture("show_bookworm.txt") if lists else ""
         self.cached, self.policy = set(), ""
+        self.gone, self.fetched = "", []  # what apt says of a mirror that is gone, and what was fetched from it
         self.log = []
         self.fail = {}
         self.stubborn = set()
@@ -98,8 +99,8 @@ class FakeMachine:
             )
         if argv[:2] == ["apt-cache", "policy"]:
             return 0, self.policy, ""
-        if argv[0] == "apt-get":
-            return self.apt_get(argv)
+        if argv[0] in ("apt-get", "env"):
+            return self.apt_get(argv) if argv[0] == "apt-get" else self.fetch(argv)
         self.log.append(argv)
         if argv[0] in self.fail:
             return self.fail[argv[0]]
@@ -146,6 +147,12 @@ class FakeMachine:
                     self.packages[name]["status"] = "iF"
                     break
         return self.fail.get("apt-get", (0, "", ""))
+
+    def fetch(self, argv):
+        self.fetched.append(argv[-1])
+        if not self.gone:
+            (pathlib.Path(argv[1].split("=", 1)[1]) / "one.deb").write_bytes(b"")
+        return (100, "", "E: %s\nE: Some files failed to download\n" % self.gone) if self.gone else (0, "", "")
 
     def at(self, name):
         return self.packages.get(name, {}).get("version")

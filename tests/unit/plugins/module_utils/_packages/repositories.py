@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.packa
 TOOLS = {
     "rpmbuild": "rpm",
     "rpm": "rpm",
+    "rpmsign": "rpm",
     "createrepo_c": "createrepo-c",
     "modifyrepo_c": "createrepo-c",
     "dnf": "dnf and dnf-plugins-core",
@@ -95,6 +96,7 @@ OPTIONS = dict(
     allow_removal=[],
     min_free_mib=0,
     min_free_boot_mib=0,
+    min_free_var_mib=None,
     require=[],
     keep=False,
     exclude_unattended=None,
@@ -165,6 +167,23 @@ class Signer:
         dummy, release, dummy = call(["apt-ftparchive", "release", "."], cwd=str(repository))
         (repository / "Release").write_text(release, encoding="utf-8")
         self.gpg("--clearsign", "--output", str(repository / "InRelease"), str(repository / "Release"))
+
+    def sign_rpms(self, directory):
+        """The packages of a directory; before its index is made."""
+        for path in sorted(pathlib.Path(directory).glob("*.rpm")):
+            call(
+                [
+                    "rpmsign",
+                    "--define",
+                    "_gpg_name %s" % self.fingerprint,
+                    "--define",
+                    "_gpg_path %s" % self.home,
+                    "--define",
+                    "__gpg %s" % tool("gpg"),
+                    "--addsign",
+                    str(path),
+                ]
+            )
 
     def sign_rpm(self, repository):
         self.gpg(

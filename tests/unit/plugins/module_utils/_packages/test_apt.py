@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, manager
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, apt_mirrors, manager
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import (
     SET,
     FakeMachine,
@@ -141,6 +143,67 @@ def test_uris():
     assert found["nvidia-kernel-dkms_535.309.01-0+deb12u1_amd64.deb"] == 44990976
 
 
+URIS = """Reading package lists...
+'http://one.example/pool/b_2_amd64.deb' b_2_amd64.deb 20 SHA256:1
+'http://one.example/pool/a_1%3a2-1%2b1_all.deb' a_1%3a2-1+1_all.deb 10 MD5Sum:2
+'https://kim:secret@two.example:8443/c_3_i386.deb' c_3_i386.deb 40 SHA256:3
+'mirror+http://lists.example/main.txt/d_4_amd64.deb' d_4_amd64.deb 5
+'file:/srv/repository/e_5_amd64.deb' e_5_amd64.deb 1 SHA256:5
+'/var/lib/gpufleet/packages/f_6_amd64.deb' f_6_amd64.deb 1 SHA256:6
+"""
+
+
+def test_the_smallest_archive_of_each_mirror_is_the_one_that_is_fetched():
+    offers = apt_mirrors.smallest(apt_mirrors.parse_offers(URIS))
+    assert [(offer["mirror"], apt_mirrors.word(offer)) for offer in offers] == [
+        ("http://one.example", "a=1:2-1+1"),
+        ("https://two.example:8443", "c:i386=3"),
+        ("mirror+http://lists.example", "d:amd64=4"),
+    ]
+    recorded = apt_mirrors.parse_offers(fixture("uris_upgrade.txt"))
+    assert len(recorded) == 11 and {offer["version"] for offer in recorded} == {"535.309.01-0+deb12u1"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "archive", "why"),
+    [
+        ((0, "", ""), True, None),
+        ((0, "", ""), False, "apt said nothing"),
+        (
+            (100, "", "W: odd\nE: Failed to fetch http://kim:secret@two.example/c.deb  404 Not Found\nE: Some\n"),
+            False,
+            "E: Failed to fetch http://two.example/c.deb  404 Not Found",
+        ),
+        ((100, "", "E: Failed\n"), True, "E: Failed"),  # what apt left is not what it was asked for
+        ((124, "", "env: still running after 120 s, killed"), False, "env: still running after 120 s, killed"),
+        ((127, "", "env: command not found"), False, "env: command not found"),
+    ],
+)
+def test_a_mirror_from_which_nothing_comes(answer, archive, why):
+    places, asked = [], []
+
+    def runner(argv, timeout):
+        places.append(pathlib.Path(argv[1].split("=", 1)[1]))
+        asked.append((argv[-1], timeout))
+        if archive:
+            (places[-1] / "x.deb").write_bytes(b"")
+        return answer
+
+    found = apt_mirrors.silent(runner, URIS)
+    assert asked == [(word, apt_mirrors.LOOK_S) for word in ("a=1:2-1+1", "c:i386=3", "d:amd64=4")]
+    assert [item["why"] for item in found] == ([why] * 3 if why else [])
+    assert not any(place.exists() for place in places), "nothing is left of it"
+
+
+def test_no_room_for_an_archive_is_told_and_no_error(monkeypatch):
+    def full(prefix):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(apt_mirrors.tempfile, "mkdtemp", full)
+    found = apt_mirrors.silent(lambda argv, timeout: pytest.fail("it was fetched"), URIS)
+    assert len(found) == 3 and all("No space left on device" in item["why"] for item in found)
+
+
 def test_a_failed_command_says_what_apt_said():
     error = apt.AptError(
         "apt-get install", 100, "Reading package lists...\n", "W: odd\nE: Unable to correct problems\nE: held\n"
@@ -200,9 +263,9 @@ def test_the_shim_builds_nothing_and_passes_the_rest(tmp_path):
     real.chmod(0o755)
     shim.write_text(shim.read_text(encoding="utf-8").replace("/usr/sbin/dkms", str(real)), encoding="utf-8")
     for action in ("build", "install", "autoinstall"):
-        done = subprocess.run([str(shim), action, "-m", "x"], capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run([str(shim), action, "-m", "x"], capture_output=True, text=True, timeout=600, check=False)
         assert (done.returncode, "real" in done.stdout) == (0, False)
-    done = subprocess.run([str(shim), "remove", "-m", "x"], capture_output=True, text=True, timeout=10, check=False)
+    done = subprocess.run([str(shim), "remove", "-m", "x"], capture_output=True, text=True, timeout=600, check=False)
     assert (done.returncode, done.stdout) == (3, "real remove -m x\n")
 
 

@@ -8,9 +8,12 @@ them.
 
 from __future__ import annotations
 
+import functools
+import http.server
 import os
 import re
 import shutil
+import threading
 import types
 
 import pytest
@@ -195,6 +198,64 @@ def test_downloads_are_kept_and_counted_once(machine):
     assert installed(machine) == {} and not change(machine, state="downloaded").plan().download_bytes, list(
         archive.iterdir()
     )
+
+
+def served(directory):
+    """A mirror on a port of its own, and what is asked of it."""
+    asked = []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, text, *more):
+            asked.append(self.path)
+
+    handler = functools.partial(Handler, directory=str(directory))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, asked
+
+
+def everything(machine):
+    """The files, without what apt itself writes when it is asked."""
+    own = ("pkgcache.bin", "srcpkgcache.bin", "eipp.log.xz", "lock")
+    return {
+        str(path): path.stat().st_size for path in machine.root.rglob("*") if path.is_file() and path.name not in own
+    }
+
+
+def test_a_mirror_that_is_gone_is_found_out_in_check_mode(machine):
+    """Its index is on the node still. What was tried leaves nothing there."""
+    server, asked = served(machine.repository)
+    host = "127.0.0.1:%d" % server.server_port
+    sources = machine.root / "etc/apt/sources.list"
+    sources.write_text("deb [trusted=yes] http://kim:secret@%s ./\n" % host, encoding="utf-8")
+    assert machine(["apt-get", "update"])[0] == 0
+    failed = []
+
+    def look():
+        module = types.SimpleNamespace(
+            params=dict(OPTIONS, repository_ready=True, require_available=False, apt_lock_look_s=0),
+            check_mode=True,
+            fail_json=lambda **answer: failed.append(answer),
+        )
+        return package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), False)
+
+    try:
+        before = everything(machine)
+        del asked[:]
+        assert look()["changed"] and failed == []
+        archives = [path for path in asked if path.endswith(".deb")]
+        sizes = {path.name: path.stat().st_size for path in machine.repository.glob("*.deb")}
+        assert len(archives) == 1 and sizes[archives[0].rsplit("/", 1)[1]] == min(
+            sizes[path.name] for path in machine.repository.glob("*_%s_amd64.deb" % NEW)
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    look()
+    (refusal,) = failed[0]["refusals"]
+    assert refusal["id"] == "no_mirror" and refusal["found"].startswith("http://%s: E: " % host)
+    assert "secret" not in str(failed)
+    assert everything(machine) == before
 
 
 # the node's own store

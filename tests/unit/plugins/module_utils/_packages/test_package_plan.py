@@ -251,6 +251,16 @@ def test_the_room_that_there_is(systems, min_free_mib, refusals):
     assert plan.disk["/var/lib/dkms"] > 0
 
 
+def test_a_mirror_that_is_gone_is_refused():
+    silent = {"mirror": "http://one.example", "package": "nvidia-smi", "version": "2", "why": "E: Connection refused."}
+    plan = package_plan.with_mirrors(judged(node(OLD), TO_NEW), [silent, dict(silent, mirror="http://two.example")])
+    assert ids(plan) == ["no_mirror"] * 2
+    assert [item["packages"] for item in plan.refusals] == [["nvidia-smi"]] * 2
+    assert [item["found"].split(": ")[0] for item in plan.refusals] == ["http://one.example", "http://two.example"]
+    assert "Connection refused" in plan.refusals[0]["message"] and plan.refusals[0]["next_step"]
+    assert ids(package_plan.with_mirrors(judged(node(OLD), TO_NEW), [])) == []
+
+
 def test_nothing_is_built_where_nothing_changes():
     plan = package_plan.with_room(judged(node(NEW), wish(state="downloaded")), package_state.Room({"one": 5}, {}, WIDE))
     assert plan.disk.pop("/var/cache/apt/archives") == 5

@@ -176,6 +176,26 @@ def test_boot_has_a_limit_of_its_own_unless_it_shares_a_file_system(boot, root, 
     assert [item["id"] for item in found] == (["disk"] if refused else [])
 
 
+@pytest.mark.parametrize(
+    "var, root, device, limit, refused",
+    [
+        (200, 600, 2, 100, False),
+        (200, 600, 2, 300, True),
+        (200, 600, 2, None, True),  # the general one
+        (600, 600, 2, None, False),
+        (200, 500, 2, 100, True),
+        (700, 700, 1, 100, False),
+        (200, 200, 1, 100, True),  # it shares a file system
+    ],
+)
+def test_var_has_a_limit_of_its_own_unless_it_shares_a_file_system(var, root, device, limit, refused):
+    needs = {"/var/cache/apt/archives": 20, "/var/lib/dkms": 30, "/usr": 50}
+    held = {"device": device, "free": var}
+    systems = {"/var/cache/apt/archives": held, "/var/lib/dkms": held, "/usr": {"device": 1, "free": root}}
+    found = transaction.decide_disk(needs, systems, 512, min_free_boot_bytes=0, min_free_var_bytes=limit)
+    assert [item["id"] for item in found] == (["disk"] if refused else [])
+
+
 def test_a_file_system_mounted_read_only_is_refused():
     systems = {
         "/boot": {"device": 2, "free": 10**9, "read_only": True},

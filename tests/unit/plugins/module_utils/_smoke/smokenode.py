@@ -12,14 +12,19 @@ import subprocess
 import sys
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import run as smoke_run
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import cutoff, wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 PLUGINS = pathlib.Path(smoke_run.__file__).resolve().parents[2]
+HELPERS = str(pathlib.Path(cutoff.__file__).parent)
 CODE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
+from module_utils._nvml import session
 from module_utils._smoke import run, tests
+sys.path.insert(0, sys.argv[4])
+import cutoff
+session.finish = cutoff.finish_when(session.finish)
 tests.WARM_S = json.loads(sys.argv[3]) or tests.WARM_S
 options = json.loads(sys.argv[2])
 try:
@@ -47,14 +52,14 @@ def test(node, environment=None, warm_s=1e-9, **options):
     """(document, snapshot) of the node's test; ENVIRONMENT is added to the process's.
 
     A simulated GPU has no idle clocks to leave: it is warmed up by one run of the work, or for as long as a real one
-    with a WARM_S of None.
+    with a WARM_S of None. The share of a GPU that hangs passes when it does.
     """
     options.setdefault("library_path", library(node))
     options.setdefault("stuck_file", str(node.root / "stuck"))
     variables = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
     variables.update(environment or {})
     done = subprocess.run(
-        [sys.executable, "-c", CODE, str(PLUGINS), json.dumps(options), json.dumps(warm_s)],
+        [sys.executable, "-c", CODE, str(PLUGINS), json.dumps(options), json.dumps(warm_s), HELPERS],
         env=variables,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

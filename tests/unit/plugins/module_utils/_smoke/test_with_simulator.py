@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import pathlib
+import re
 import time
 
 import pytest
@@ -162,14 +163,12 @@ def test_noise_shows_in_the_spread(node):
 
 def test_a_gpu_that_hangs_costs_its_share_and_the_others_are_tested(node):
     node.sim("inject", "cuda-hang", "--gpu", "0")
-    begun = time.monotonic()
-    document = smokenode.test(node, deadline_s=6, only=["memory_pattern"])[0]
-    assert time.monotonic() - begun < 300
+    document = smokenode.test(node, deadline_s=1200, only=["memory_pattern"])[0]
     assert states(document) == ["hung", "tested"]
-    assert (
-        "CUDA did not answer within" in document["gpus"][0]["reason"]
-        and "in cuCtxSynchronize (memory_pattern)" in document["gpus"][0]["reason"]
+    told = re.match(
+        r"CUDA did not answer within ([\d.]+) s in cuCtxSynchronize \(memory_pattern\)", document["gpus"][0]["reason"]
     )
+    assert told and 300 < float(told.group(1)) <= 600, "half of what is left when the GPUs have been read"
 
 
 def test_a_cuda_error_after_an_xid_is_named_and_nothing_more_is_asked(node):

@@ -95,7 +95,7 @@ def no_other_way(clean_environment, tmp_path):
 
 @pytest.fixture
 def api(server, tmp_path):
-    cluster = client.Cluster.connect(config(tmp_path / "kubeconfig", server.url), timeout_s=5)
+    cluster = client.Cluster.connect(config(tmp_path / "kubeconfig", server.url), timeout_s=600)
     cluster._sleep = lambda seconds: server.asked.append(("slept", seconds))
     return client.Api(cluster)
 
@@ -236,7 +236,7 @@ def test_an_answer_that_is_no_json(api, server):
 def test_no_answer(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    cluster = client.Cluster.connect(config(tmp_path / "k", "http://127.0.0.1:%d" % port), timeout_s=5)
+    cluster = client.Cluster.connect(config(tmp_path / "k", "http://127.0.0.1:%d" % port), timeout_s=600)
     cluster._sleep = lambda dummy: None
     with pytest.raises(KubeError, match="does not answer.*refused"):
         client.Api(cluster).node("gpu-1")

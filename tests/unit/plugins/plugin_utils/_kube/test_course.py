@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words imp
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget, refusal
 from tests.lab.kube.objects import node, pod
 
-OPTIONS = {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}
+OPTIONS = {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None}
 
 
 def course(api, token="r7", check=False, name="gpu-1"):
@@ -377,6 +377,20 @@ def test_an_operator_at_work_is_not_interrupted(labels, wish, word):
     api = FakeApi(node(labels=labels))
     text, found = fails(api, Refused, operators=wish)
     assert word in text and "Nothing was changed" in text and api.stored == node(labels=labels) and found["operators"]
+
+
+@pytest.mark.parametrize(
+    ("lays_out", "wish", "refused"), [(True, "pause", True), (True, "ignore", True), (False, "pause", False)]
+)
+def test_a_node_whose_layout_the_mig_manager_makes_gets_no_other(lays_out, wish, refused):
+    labels = {"nvidia.com/gpu.deploy.mig-manager": "true", "nvidia.com/mig.config": "all-1g.10gb"}
+    api = FakeApi(node(labels=labels))
+    if refused:
+        text, found = fails(api, Refused, operators=wish, lays_out=lays_out)
+        assert "nvidia.com/mig.config=all-1g.10gb" in text and not found["changed"]
+        assert api.stored == node(labels=labels)
+    else:
+        assert drain(api, operators=wish, lays_out=lays_out)["drained"]
 
 
 def test_operators_can_be_ignored():

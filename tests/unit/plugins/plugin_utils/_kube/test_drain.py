@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words imp
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget
 from tests.lab.kube.objects import node, pod
 
-OPTIONS = {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}
+OPTIONS = {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None}
 DEPLOY = {"nvidia.com/gpu.deploy.dcgm": "true"}
 OPERAND = pod("dcgm", owner="DaemonSet", selector=DEPLOY)
 

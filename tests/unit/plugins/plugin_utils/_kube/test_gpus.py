@@ -78,6 +78,36 @@ def test_what_is_done_about_the_gpus(one, expected, auto, always):
     assert all(bool(verdict.why) == (verdict.action in ("wait", "refuse")) for verdict in verdicts)
 
 
+ME, SHARED = "nvidia.com/mig-1g.10gb.me", "nvidia.com/mig-1g.10gb.shared"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "mig", "action"),
+    [
+        ({SLICE: 7, HALF: 2}, 9, {"1g.10gb": 7, "3g.40gb": 2}, "same"),
+        ({SLICE: 7, HALF: 2, GPU: 6}, 15, {"1g.10gb": 7, "3g.40gb": 2}, "same"),
+        ({SLICE: 14}, 14, {"1g.10gb": 7, "3g.40gb": 7}, "wait"),  # as many, of another profile
+        ({SLICE: 2, HALF: 7}, 9, {"1g.10gb": 7, "3g.40gb": 2}, "wait"),
+        ({GPU: 7}, 7, {"1g.10gb": 7}, "same"),  # strategy single
+        ({GPU: 9}, 9, {"1g.10gb": 7, "3g.40gb": 2}, "wait"),
+        ({GPU: 8}, 8, {"1g.10gb": 7}, "wait"),  # a whole GPU beside them has no such name
+        ({GPU: 0, SLICE: 0}, 0, {}, "same"),
+        ({GPU: 8}, 8, {}, "same"),
+        ({SLICE: 8}, 8, {}, "wait"),  # of a layout that is gone
+        ({GPU: 7, SLICE: 0}, 7, {}, "same"),
+        ({SLICE: 8}, 8, None, "same"),  # not said
+        ({ME: 1, GPU: 7}, 8, {"1g.10gb+me": 1}, "same"),
+        ({SHARED: 14}, 7, {"1g.10gb": 7}, "same"),
+        ({"nvidia.com/mig-small": 7}, 7, {"1g.10gb": 7}, "same"),  # a name of one's own
+        ({SLICE: 7}, 8, {"1g.10gb": 7}, "wait"),
+    ],
+)
+def test_mig_devices_are_compared_by_profile(given, expected, mig, action):
+    one = node(gpus=given, labels={"nvidia.com/mig-1g.10gb.replicas": "2"} if SHARED in given else {})
+    verdict = gpus.judge(one, gpus.Want(expected, mig=mig))
+    assert verdict.action == action, verdict.why
+
+
 @pytest.mark.parametrize(
     ("one", "expected", "compare", "unfit"),
     [
@@ -122,7 +152,9 @@ def plugin(name="plugin-1"):
 def drained(gpus_there=8, listed=None, **labels):
     api = FakeApi(node(gpus=gpus_there, labels=labels or None), [plugin()] if listed is None else listed)
     course(api).drain(
-        {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}, change.Change(), Policy()
+        {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None},
+        change.Change(),
+        Policy(),
     )
     api.said.clear()
     return api
@@ -331,7 +363,7 @@ def test_a_node_that_another_puts_back_meanwhile_is_theirs():
 
 
 def test_a_drain_is_refused_for_a_cluster_that_never_had_a_gpu_for_the_node():
-    options = {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}
+    options = {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None}
     api = FakeApi(node(gpus={}), [pod("a", gpus=1)])
     with pytest.raises(Refused):
         course(api).drain(options, change.Change(), Policy(), gpus.Want(8))

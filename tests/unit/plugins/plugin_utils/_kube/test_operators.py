@@ -63,6 +63,10 @@ UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
         (labelled(**{"gpu__deploy__dcgm": "paused-for-mig-change"}), [], (), "paused"),
         (labelled(**{"gpu__deploy__dcgm": "paused-for-driver-upgrade"}), [], (), "paused"),
         (labelled(**{"gpu__deploy__dcgm": "paused-for-driver-upgrade"}), [], ("nvidia.com/gpu.deploy.dcgm",), ""),
+        (labelled(**{"mig__config": "all-1g.10gb", "mig__config__state": "success"}), [], (), ""),
+        (labelled(**{"mig__config__state": "failed"}), [], (), ""),
+        (labelled(**{"mig__config__state": "pending"}), [], (), "mig.config.state=pending"),
+        (labelled(**{"mig__config__state": "rebooting"}), [], (), "mig.config.state=rebooting"),
         (node(labels={"dgxc.nvidia.com/nvsentinel-state": "draining"}), [], (), "NVSentinel is repairing"),
         (node(), [MONITOR], (), ""),
     ],
@@ -70,6 +74,22 @@ UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
 def test_when_a_node_cannot_be_taken_from_them(one, listed, held, word):
     why = operators.at_work(one, listed, held)
     assert (word in "; ".join(why)) and bool(why) == bool(word)
+
+
+@pytest.mark.parametrize(
+    ("one", "refused"),
+    [
+        (node(), False),
+        (labelled(), False),
+        (labelled(**{"mig__config": "all-1g.10gb"}), False),  # its manager is not there
+        (labelled(**{"mig__config": "", "gpu__deploy__mig-manager": "true"}), False),
+        (labelled(**{"gpu__deploy__mig-manager": "true"}), False),
+        (labelled(**{"mig__config": "all-1g.10gb", "gpu__deploy__mig-manager": "true"}), True),
+        (labelled(**{"mig__config": "all-1g.10gb", "gpu__deploy__mig-manager": "paused-for-driver-upgrade"}), True),
+    ],
+)
+def test_a_layout_that_the_mig_manager_makes_is_its_own(one, refused):
+    assert bool(operators.makes_layout(one)) is refused
 
 
 def test_they_are_told_to_keep_off_by_their_own_labels():

@@ -223,3 +223,22 @@ def test_a_node_in_flight_to_another_version_is_told_apart(to, diverted):
 
 def test_a_node_began_with_its_grant_to_drain():
     assert reduce([plan_event("a"), grant("a", second=3), grant("a", "down", 4)]).nodes.get("a").began == TIME % 3
+
+
+@pytest.mark.parametrize(
+    ("planned", "install", "kernel"),
+    [
+        ({}, True, ""),
+        ({"install": True}, True, ""),
+        ({"install": False, "layout": {"name": "halves"}}, False, ""),
+        ({"to_kernel": "6.1"}, True, "6.1"),
+    ],
+)
+def test_a_node_has_what_the_plan_says_of_its_installation_and_kernel(planned, install, kernel):
+    made = plan_event("a")
+    made["nodes"]["a"].update(planned)
+    found = reduce([made]).nodes.get("a")
+    assert (found.install, found.to_kernel) == (install, kernel)
+    joined = event("join", None, nodes={"a": {"state": "pending", "from": "1", "to": "2", "install": install}})
+    found = reduce([made, joined]).nodes.get("a")
+    assert (found.install, found.to_kernel) == (install, kernel), "who joins finds the kernel in the plan"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime
 import os
 import subprocess
-import time
 
 import pytest
 
@@ -253,21 +252,6 @@ def test_a_ledger_without_members_has_none_and_its_owner_is_alone(tmp_path, url)
     assert ledger.rehearse(lambda transaction: members.present(transaction, me(), ["a"])) == ["a"]
     found, holders, lines = ledger.controllers()
     assert holders == [found] and lines == []
-
-
-def test_leases_are_by_the_clock_of_the_database(postgresql, tmp_path, monkeypatch):
-    ledger = Ledger(str(tmp_path), "r1", postgresql.database("clock"))
-    hand_over(ledger)
-
-    class Wrong(datetime.datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return super().now(tz) + datetime.timedelta(minutes=5)
-
-    for module in (members, owner, store):
-        monkeypatch.setattr(module.datetime, "datetime", Wrong)
-    clock = ledger.rehearse(lambda transaction: transaction.clock())
-    assert abs(clock.timestamp() - time.time()) < 60
 
 
 def test_a_user_without_the_right_to_create_tables_is_told_which_rights(postgresql, tmp_path):

@@ -7,7 +7,6 @@ import datetime
 import multiprocessing
 import os
 import subprocess
-import time
 
 import pytest
 
@@ -15,6 +14,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger import beside
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import wait_for
 
 pytestmark = pytest.mark.cores
 
@@ -178,13 +179,12 @@ def test_an_owner_that_was_recorded_as_process_1_does_not_hold_a_rollout_for_eve
 
 @pytest.fixture
 def machine(tmp_path):
-    """A process table that began at BOOTED."""
+    """A process table of a machine that was booted at BOOTED."""
     proc = tmp_path / "proc"
     (proc / "self" / "ns").mkdir(parents=True)
     (proc / "sys" / "kernel" / "random").mkdir(parents=True)
     (proc / "self" / "ns" / "pid").symlink_to("pid:[4026531836]")
     (proc / "sys" / "kernel" / "random" / "boot_id").write_text("this\n")
-    (proc / "stat").write_text("cpu 1 2 3\nbtime %d\nprocesses 4\n" % BOOTED.timestamp())
     return proc
 
 
@@ -206,12 +206,13 @@ def test_a_machine_of_the_same_name_with_another_boot_is_only_dead_when_it_was_s
     them = dict(owner.place(str(machine)), boot_id="other", pid=1, started=1, **change)
     said = None if heard is None else timestamp(BOOTED + datetime.timedelta(seconds=heard))
     now = BOOTED + datetime.timedelta(seconds=after)
+    (machine / "uptime").write_text("%d.00 7.50\n" % after)
     assert owner.liveness(them, str(machine), said, now) == expected
     if said:
         record = {"owner": them, "time": said, "heartbeat": said}
         assert bool(owner.refusal("x", record, [], True, now, proc=str(machine))) == (expected != "dead")
     if expected == "dead":
-        (machine / "stat").write_text("cpu 1 2 3\n")
+        (machine / "uptime").write_text("\n")
         assert owner.liveness(them, str(machine), said, now) == "unknown", (
             "it cannot be told when this machine was booted"
         )
@@ -293,11 +294,13 @@ def test_a_rollout_that_was_never_planned_has_no_owner(ledger):
 
 
 def _begin(directory, url, rollout_id, names, barrier, answers):
-    ledger = Ledger(directory, rollout_id, url)
+    ledger = Ledger(str(directory), rollout_id, url)
 
     def work(transaction):
         owner.claim(transaction, rollout_id, "run-" + rollout_id, names, owner.identify(os.getpid()))
-        time.sleep(0.3)  # as long as a plan of many nodes takes: the other one asks meanwhile
+        # As long as a plan of many nodes takes: until the other one waits for it, or is here as well.
+        (directory / ("here-" + rollout_id)).touch()
+        wait_for(lambda: len(list(directory.glob("here-*"))) == 2 or beside.waits(ledger))
         nodes = {name: {"state": "pending", "from": "1", "to": "2"} for name in names}
         fields = {"target": "2", "order": names, "nodes": nodes, "policy": limits.complete({}, 1), "sha256": "f"}
         transaction.append("plan", run="run-" + rollout_id, rollout_id=rollout_id, **fields)
@@ -317,7 +320,7 @@ def test_of_two_rollouts_that_share_a_node_and_start_at_once_one_begins(ledger, 
     context = multiprocessing.get_context("fork")
     barrier, answers = context.Barrier(2), context.Queue()
     both = [
-        context.Process(target=_begin, args=(str(tmp_path), url, "r%d" % (10 + number), mine, barrier, answers))
+        context.Process(target=_begin, args=(tmp_path, url, "r%d" % (10 + number), mine, barrier, answers))
         for number, mine in enumerate(names)
     ]
     for process in both:

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import threading
-import time
 
 import pytest
 
@@ -16,7 +14,9 @@ pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; t
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import pools, state, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger import beside
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, view_of
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import wait_for
 
 pytestmark = pytest.mark.cores
 
@@ -43,13 +43,13 @@ def plan(place, url, rollout_id, names, pool="site_a", racks=None, **policy):
     return found
 
 
-def ask(ledger, name, phase=steps.DRAIN, slow=0):
-    """The decision, as the gate records it."""
+def ask(ledger, name, phase=steps.DRAIN, meanwhile=lambda: None):
+    """The decision, as the gate records it; MEANWHILE is called before it is recorded."""
 
     def work(transaction):
         pools.fill(transaction, True)
         decision = gate.decide(transaction.view, phase, name)
-        time.sleep(slow)
+        meanwhile()
         if decision.answer == "go":
             transaction.append(
                 "grant", run=transaction.view.run, node=name, phase=phase, ticket="t" + phase, expires=LATER
@@ -87,11 +87,15 @@ def test_a_down_slot_that_one_rollout_took_is_none_of_the_other(both):
 
 
 def test_two_rollouts_that_ask_at_the_same_time_do_not_both_take_the_last_slot(both):
-    together = threading.Barrier(2)
+    asking = set()
 
     def work(ledger, name):
-        together.wait()
-        return ask(ledger, name, steps.DOWN, slow=0.3).answer
+        def meanwhile():
+            """The first one waits until the other one waits for it, or is here as well."""
+            asking.add(name)
+            wait_for(lambda: len(asking) == 2 or beside.waits(ledger))
+
+        return ask(ledger, name, steps.DOWN, meanwhile).answer
 
     with concurrent.futures.ThreadPoolExecutor(2) as threads:
         answers = list(threads.map(work, both, ("a1", "b1")))

@@ -66,7 +66,7 @@ def test_the_rights_are_enough_and_no_password_is_kept(granted):
     ledger.transact(plan)
     ledger.transact(lambda transaction: transaction.append("state", run="run1", node="a1", state="done", reason=""))
     for dummy in range(2):  # written, and replaced
-        outbox.Outbox(ledger).change(lambda record: dict(record, seen=record["seen"] + 1))
+        outbox.Outbox(ledger).change(lambda record, now: dict(record, seen=record["seen"] + 1))
     assert outbox.Outbox(ledger).read()["seen"] == 2
     assert len(outbox.Outbox(ledger).events()) == 2
     assert PASSWORD not in ledger.store.shown

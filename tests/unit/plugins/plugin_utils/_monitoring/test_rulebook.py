@@ -15,7 +15,7 @@ import re
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, rulebook
 
 # Runs on main only: the rulebook is data, and the schema is part of a linter.
@@ -56,7 +56,7 @@ def test_a_rule_names_alerts_a_playbook_and_variables_that_are_there(rule):
     name, given = playbook_of(rule), rule["action"]["run_playbook"]["extra_vars"]
     assert set(alerts_of(rule)) <= set(ALERTS) and alerts_of(rule)
     assert (ROOT / "playbooks" / (name + ".yml")).is_file()
-    assert set(given) <= set(_variables.PLAYBOOKS) and name + "_hosts" in given
+    assert set(given) <= set(_variable_names.PLAYBOOKS) and name + "_hosts" in given
     assert all(ALERTS[alert]["scope"] in ("gpu", "node") for alert in alerts_of(rule)), "others name no node"
 
 

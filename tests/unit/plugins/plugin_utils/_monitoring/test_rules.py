@@ -234,7 +234,8 @@ def test_texts_name_the_place_what_was_found_and_what_to_do(directory):
 def test_an_alert_is_whole(name):
     alert, rule = ALERTS[name], RENDERED[name]
     assert alert["scope"] in catalog.SCOPES and alert["severity"] in catalog.SEVERITIES
-    assert all(str(alert[key]).strip() for key in ("summary", "found", "expected", "next", "cause")) and alert["look"]
+    assert all(str(alert[key]).strip() for key in ("summary", "found", "expected", "next", "cause"))
+    assert alert.get("look") or alert.get("look_at")
     assert set(rule["labels"]) == {"severity", "scope", "family", "source"}
     assert (rules.SILENT in rule["expr"]) == (
         alert["scope"] in ("gpu", "node", "service") and alert.get("drained") != "speaks"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pathlib
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.cores
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[4]
 TASKS = 3
+# A host that is no node, such as one that keeps files.
+OTHER = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
 
 
 class Run:
@@ -58,6 +61,7 @@ def player(base):
         "plugins/module_utils",
         "plugins/doc_fragments",
         "plugins/modules",
+        "plugins/action/artifact_store.py",
         "plugins/action/health_report.py",
         "plugins/action/playbook_variables.py",
         "plugins/filter",
@@ -80,7 +84,9 @@ def player(base):
         hosts = {name: {"ansible_connection": "local", "ansible_become": False} for name in results}
         inventory = base / "inventory.json"
         inventory.write_text(
-            json.dumps({"all": {"hosts": {name: {} for name in others}, "children": {"gpu_nodes": {"hosts": hosts}}}})
+            json.dumps(
+                {"all": {"hosts": {name: dict(OTHER) for name in others}, "children": {"gpu_nodes": {"hosts": hosts}}}}
+            )
         )
         # Its main process looks for results every millisecond otherwise.
         (base / "ansible.cfg").write_text("[defaults]\ninternal_poll_interval = 0.02\n")
@@ -182,14 +188,61 @@ def test_the_run_ends_with_the_table_and_the_paths(whole):
     assert len(end.splitlines()) < 20
 
 
+@pytest.mark.parametrize("fits", [True, False], ids=["pass", "fail"])
+def test_each_report_is_kept_on_the_artifact_host_also_of_a_fleet_that_fails(precheck, fits):
+    found = {"gpu-a-1": samples.healthy("gpu-a-1")} if fits else {"gpu-a-2": fleet()["gpu-a-2"]}
+    run = precheck(found, others=["keeper"], gpufleet_artifact_host="keeper", awx_job_id=42)
+    assert run.rc == (0 if fits else 2)
+    (kept,) = (path for path in run.reports.iterdir() if path.is_dir())
+    files = [path.name for path in run.reports.iterdir() if path.is_file()]
+    assert len(files) == 4
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == {
+        name: (run.reports / name).read_bytes() for name in files
+    }
+    assert "AWX job 42" not in run.output and "changed=1" not in run.output, "a look changes nothing"
+
+
+def test_in_a_job_of_awx_that_forgets_the_report_the_verdict_counts_and_a_warning_says_so(precheck):
+    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, awx_job_id=42)
+    assert run.rc == 0 and run.report["verdict"] == "pass"
+    words = " ".join(run.output.split())
+    assert "AWX job 42" in words and "gpufleet_artifact_host" in words
+
+
+def test_an_artifact_host_that_is_away_changes_no_verdict(precheck):
+    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, gpufleet_artifact_host="192.0.2.1", ansible_timeout=3)
+    assert run.rc == 0 and run.report["verdict"] == "pass"
+    assert "was not kept on the artifact host 192.0.2.1" in " ".join(run.output.split())
+
+
+def test_a_node_that_hangs_fails_after_its_time_and_the_others_are_judged(precheck):
+    nodes = {"gpu-a-%d" % number: samples.healthy("gpu-a-%d" % number) for number in (1, 2, 3)}
+    nodes["gpu-a-2"] = dict(nodes["gpu-a-2"], hangs_s=1500)
+    run = precheck(nodes, gpufleet_answer_timeout=10)
+    assert run.rc == 2 and run.verdicts == {"gpu-a-1": "pass", "gpu-a-2": "unknown", "gpu-a-3": "pass"}
+    assert run.report["failed_nodes"] == ["gpu-a-2"] and run.report["verdict"] != "pass"
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_nothing_given_is_the_default_of_every_variable(precheck, whole, value):
+    # What reads the pages is in the environment main alone.
+    pytest.importorskip("antsibull_docs_parser")
+    playbook_docs = importlib.import_module("ansible_collections.gpufleet.lifecycle.tests.tools.playbook_docs")
+    head = playbook_docs.head((ROOT / "playbooks" / "precheck.yml").read_text(encoding="utf-8"))
+    given = {name: value for names, dummy in head[2] for name in names}
+    assert {"gpu_health_fail_on", "gpu_health_policy", "precheck_hosts", "gpufleet_answer_timeout"} <= set(given)
+    run = precheck(fleet(), others=["cpu-1"], **given)
+    assert (run.rc, run.verdicts, run.report["failed_nodes"]) == (2, VERDICTS, whole.report["failed_nodes"])
+
+
 def test_at_most_three_tasks_a_node(whole):
     """Every task that is started on a host counts, whatever becomes of it."""
     run = whole
     assert {name for name in run.started if name.startswith("gpu")} == set(VERDICTS)
     counts = {name: len(tasks) for name, tasks in run.started.items()}
-    # The first one has what is done once for all: the look at the variables, the comparison of the nodes, and the
-    # report.
-    assert counts.pop("gpu-a-1") == TASKS + 2 and max(counts.values()) <= TASKS
+    # The first one has what is done once for all: the look at the variables, the comparison of the nodes, the report,
+    # and its copy.
+    assert counts.pop("gpu-a-1") == TASKS + 3 and max(counts.values()) <= TASKS
     assert [name for name, tasks in run.started.items() if "Write the report about all nodes" in tasks] == ["gpu-a-1"]
 
 

@@ -86,7 +86,7 @@ class Controller:
             **dict({"step": "evidence", "claim_dir": str(self.nodes / node), "patience_s": 0}, **more),
         )
 
-    def step(self, node="a", **more):
+    def step(self, node="a", made=None, **more):
         if more.get("state") in ("done", "rolled_back"):
             proof = {
                 "verdict": "pass",
@@ -95,7 +95,7 @@ class Controller:
                 "time": "2099-01-01T00:00:00Z",
                 "driver": {"expected": "2.0"},
             }
-            more["documents"] = {"health-after": proof}
+            more["documents"] = {"health-after": proof, **({"layout-after": made} if made else {})}
         return self.act(rollout_step, node, **dict({"claim_dir": str(self.nodes / node)}, **more))
 
     def node(self, name="a", rollout_id="r1"):
@@ -144,7 +144,9 @@ def test_a_role_with_another_version_than_the_plans_gets_no_ticket_and_takes_no_
     refused = one.gate(version="3.0")
     assert refused["failed"] and "expected 2.0, the version of the plan" in refused["msg"]
     assert (one.node().state, one.node().attempt, one.node().ticket) == ("pending", 0, None) and claim_of(one) is None
-    assert one.gate(version="2.0")["answer"] == "go"
+    other = one.gate(version="2.0", on_failure="quarantine")
+    assert other["failed"] and "gpu_node_upgrade_on_failure of" in other["msg"], other
+    assert one.gate(version="2.0", on_failure="rollback")["answer"] == "go"
     before = one.node()
     for told in ({"name": "drain"}, {"state": "failed"}, {"failed": "it broke"}):
         refused = one.step(version="3.0", **told)
@@ -152,6 +154,50 @@ def test_a_role_with_another_version_than_the_plans_gets_no_ticket_and_takes_no_
             refused["failed"] and "expected 2.0, the version of the plan" in refused["msg"] and one.node() == before
         ), told
     assert not one.step(name="drain", version="2.0").get("failed") and one.node().steps[-1].name == "drain"
+
+
+ENTRY = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 2}}
+HALVES = {"name": "halves", "configs": {"version": "v1", "mig-configs": {"halves": [ENTRY]}}, "file": ""}
+
+
+@pytest.mark.parametrize(
+    ("told", "named"),
+    [
+        ({"layout": {}}, "layout"),
+        ({"layout": {"name": "halves", "layout": []}}, "layout"),
+        ({"install": False}, "install"),
+        ({"kernel": "6.1"}, "kernel"),
+    ],
+    ids=str,
+)
+def test_a_role_that_makes_another_change_than_the_plans_gets_no_ticket_and_takes_no_step(one, told, named):
+    assert not one.plan(layouts={name: HALVES for name in "ab"}).get("failed")
+    agreed = {"layout": one.node().layout, "install": True, "kernel": ""}
+    assert agreed["layout"]["name"] == "halves" and (one.node().install, one.node().to_kernel) == (True, "")
+    refused = one.gate(**dict(agreed, **told))
+    assert refused["failed"] and refused["msg"].startswith("gpu_node_upgrade_%s of a is " % named), refused
+    assert (one.node().state, one.node().attempt, one.node().ticket) == ("pending", 0, None) and claim_of(one) is None
+    assert one.gate(**agreed)["answer"] == "go"
+    before = one.node()
+    for step in ({"name": "drain"}, {"state": "failed"}, {"failed": "it broke"}):
+        assert one.step(**dict(agreed, **told), **step)["failed"] and one.node() == before, step
+    assert not one.step(name="drain", **agreed).get("failed") and one.node().steps[-1].name == "drain"
+
+
+def test_a_node_is_not_done_where_the_layout_of_the_plan_was_not_made(one):
+    one.plan(layouts={name: HALVES for name in "ab"})
+    one.gate()
+    one.gate(phase="down", step="stop")
+    one.step(name="install")
+    one.step(name="validate")
+    refused = one.step(state="done")
+    assert refused["failed"] and "no MIG layout was made" in refused["msg"] and one.node().state == "validating"
+    one.step(name="mig")
+    one.step(name="validate")
+    made = {"layout": one.node().layout, "gpus": [{"gpu": "GPU-a", "status": "changed"}]}
+    refused = one.step(state="done", made=dict(made, gpus=[{"gpu": "GPU-a", "status": "reset_required"}]))
+    assert refused["failed"] and "GPU-a is reset_required" in refused["msg"]
+    assert not one.step(state="done", made=made).get("failed") and one.node().state == "done"
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import watcher
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.cores, pytest.mark.skipif(not sys.platform.startswith(
 FORK = multiprocessing.get_context("fork")
 
 
-def until(condition, seconds=60):
+def until(condition, seconds=600):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
@@ -125,8 +125,8 @@ def test_who_the_controller_is(parent, ppid, mine, expected):
     assert bool(_controller.found(parent, ppid, mine)[1]) == (expected is None), "it says why"
 
 
-def _begin(directory, url, beat_s):
-    """Plan as the task does, in a worker that ends after it."""
+def _begin(directory, url, beat_s, several=False):
+    """Plan as the task does, in a worker that ends after it; for SEVERAL controllers, and join that plan."""
     who, ledger = owner.identify(_controller.require()), Ledger(str(directory), "r1", url)
     names = ["a"]
 
@@ -143,6 +143,9 @@ def _begin(directory, url, beat_s):
             policy=limits.complete({}, 1),
             sha256="f",
         )
+        if several:
+            transaction.hold(members.unowned("run1", transaction.clock()))
+            members.join(transaction, "m1", names, who, transaction.clock())
 
     ledger.transact(work)
     write(directory / "helper", watcher.start(ledger, who, "run1", every_s=beat_s))
@@ -174,9 +177,41 @@ def test_the_ledger_hears_of_a_controller_whose_tasks_take_long_and_not_of_a_dea
     )
     kill(process)
     until(lambda: not runs(helper))
-    last = ledger.owner()["heartbeat"]
-    time.sleep(0.6)
-    assert ledger.owner()["heartbeat"] == last and ledger.events() == events, "it writes nothing else"
+    assert ledger.events() == events, "it writes nothing else"
+
+
+@pytest.fixture
+def joined(playbook, tmp_path, postgresql):
+    """A rollout of several that a playbook joined and for which it does nothing more."""
+    url = postgresql.database("t%d" % time.monotonic_ns())
+    process = playbook(_begin, tmp_path, url, 0.2, True)
+    until(lambda: read(tmp_path / "helper"))
+    yield process, read(tmp_path / "helper"), Ledger(str(tmp_path), "r1", url)
+    assert not runs(read(tmp_path / "helper")), "it is left behind"
+
+
+def member(ledger):
+    return ledger.rehearse(lambda transaction: transaction.members())[0]
+
+
+def test_the_lease_of_a_member_is_extended_until_its_playbook_ends_and_then_its_part_ends(joined):
+    process, helper, ledger = joined
+    for dummy in range(2):
+        before = member(ledger).until
+        until(lambda since=before: member(ledger).until > since)
+    events = ledger.events()
+    kill(process)
+    until(lambda: not runs(helper))
+    assert member(ledger).ended and ledger.events() == events, "it writes nothing else"
+    with pytest.raises(owner.OwnerError):
+        ledger.transact(lambda transaction: members.require(transaction, "r1", owner.identify(process.pid)))
+
+
+def test_the_lease_of_a_member_whose_hosts_another_one_has_is_not_extended(joined):
+    process, helper, ledger = joined
+    ledger.transact(lambda transaction: members.end(transaction, transaction.members()[0], "another one joined"))
+    until(lambda: not runs(helper))
+    assert runs(process.pid) and member(ledger).why == "another one joined"
 
 
 @pytest.mark.parametrize(
@@ -223,5 +258,5 @@ def test_a_ledger_that_was_removed_is_not_created_again(playbook, tmp_path):
     playbook(_begin, tmp_path, "sqlite:///%s" % where, 0.2)
     until(lambda: read(tmp_path / "helper"))
     where.unlink()
-    until(lambda: not runs(read(tmp_path / "helper")), 10)
+    until(lambda: not runs(read(tmp_path / "helper")))
     assert not where.exists()

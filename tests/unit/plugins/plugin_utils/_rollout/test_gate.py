@@ -99,6 +99,31 @@ def test_an_operators_word_keeps_no_node_down_that_was_left_so(field, value):
 
 
 @pytest.mark.parametrize(
+    "others, orphaned, policy, expected",
+    [
+        ({}, ("a",), {}, "go"),
+        # A limit was lowered below what drained when the controller died: they go one after the other.
+        ({"b": "draining"}, ("a", "b"), {"max_down": 1}, "go"),
+        ({"b": "draining"}, ("a", "b"), {"max_down": 3, "max_draining": 1}, "go"),
+        ({"b": "draining"}, ("a", "b"), {"max_down": 3, "domain_caps": {"rack": 1}}, "go"),
+        ({"b": "draining"}, ("a",), {"max_down": 1}, "wait"),
+        ({"b": "draining"}, ("a",), {"max_down": 3, "max_draining": 1}, "wait"),
+        ({"b": "draining"}, ("a",), {"max_down": 3, "domain_caps": {"rack": 1}}, "wait"),
+        # One that is down is finished first.
+        ({"b": "down"}, ("a", "b"), {"max_down": 1}, "wait"),
+        ({"b": "down"}, ("a", "b"), {"max_down": 3, "domain_caps": {"rack": 1}}, "wait"),
+        # One that has not started waits for all of them.
+        ({"a": "pending", "b": "draining"}, ("b",), {"max_down": 1}, "wait"),
+        ({"a": "pending", "b": "draining"}, ("b",), {"max_down": 3, "domain_caps": {"rack": 1}}, "wait"),
+    ],
+)
+def test_a_node_left_draining_by_a_dead_controller(others, orphaned, policy, expected):
+    states = dict({"a": "draining"}, **others)
+    view = view_of(states, orphaned, domains={name: {"rack": "r1"} for name in states}, **policy)
+    assert ask(view).answer == expected
+
+
+@pytest.mark.parametrize(
     "approved, diverted, expected", [("", False, "go"), ("", True, "stop"), ("f" * 64, True, "go"), (None, True, "go")]
 )
 def test_an_orphaned_node_goes_to_no_version_that_is_not_approved(approved, diverted, expected):

@@ -126,6 +126,17 @@ def test_every_variable_of_an_upgrade_with_every_kind_of_value(act, key, tmp_pat
         ("domain_caps", "rack", "rollout_domain_caps is 'rack'; expected a dictionary"),
         ("waves", [1, [2]], "rollout_waves[1] is a list; expected a number such as 2"),
         ("waves", {"a": 1}, "rollout_waves is a dictionary; expected a list"),
+        ("waves", "1,25%", "rollout_waves is '1,25%'; expected a point in a share (1.25%), or a blank"),
+        ("waves", "12,5 %", "rollout_waves is '12,5 %'; expected a point"),
+        ("waves", "1, 12,5%, 100%", "rollout_waves is '1, 12,5%, 100%'; expected a point"),
+        ("waves", "1,10%,100%", "rollout_waves is '1,10%,100%'; expected a point"),
+        ("waves", ["1,25%"], "rollout_waves[0] is '1,25%'; expected a number of nodes"),
+        ("max_down", "1,25%", "rollout_max_down is '1,25%'; expected a number of nodes"),
+        ("max_draining", "1,25%", "rollout_max_draining is '1,25%'; expected a number of nodes"),
+        ("domain_caps", {"rack": "1,25%"}, "rollout_domain_caps.rack is '1,25%'; expected a number of nodes"),
+        ("failure_percent", "1,25%", "rollout_failure_percent is '1,25%'; expected percent"),
+        ("max_delta_unhealthy", "1,25%", "rollout_max_delta_unhealthy is '1,25%'; expected percent"),
+        ("node_s", "1,25", "rollout_node_s is '1,25'; expected a whole number"),
         ("mode", "window s", "rollout_mode is 'window s'; expected one of window, waves"),
         ("on_failure", ["stop"], "rollout_on_failure is a list; expected a text"),
         ("require_approval", "maybe", "rollout_require_approval is 'maybe'; expected true or false"),
@@ -170,7 +181,7 @@ def test_every_variable_of_an_upgrade_with_every_kind_of_value(act, key, tmp_pat
     ],
 )
 def test_what_is_wrong_is_told_by_its_variable(act, key, value, words):
-    result = act(**{key: value})
+    result = act(**{"mode": "waves" if key == "waves" else "window", key: value})
     assert result.get("failed") and words in result["msg"] and "secret" not in result["msg"], result.get("msg")
     assert "\n" not in result["msg"]
 
@@ -182,7 +193,15 @@ def test_what_is_wrong_is_told_by_its_variable(act, key, value, words):
         ("canaries", " a ,b,", ["a", "b"]),
         ("canaries", '["a", "b"]', ["a", "b"]),
         ("domain_caps", '{"rack": 1}', {"rack": 1}),
+        ("canaries", "a\r\nb\r\n", ["a", "b"]),
+        ("canaries", "a,\n\n b", ["a", "b"]),
         ("waves", "1, 100%", ["1", "100%"]),
+        ("waves", "1, 25%", [1, "25%"]),
+        ("waves", "1\n25%", [1, "25%"]),
+        ("waves", '["1", "25%"]', [1, "25%"]),
+        ("waves", "12.5%, 100%", ["12.5%", "100%"]),
+        ("waves", "1,2,3", [1, 2, 3]),
+        ("waves", "25%,100%", ["25%", "100%"]),
         ("require_approval", "no", False),
         ("max_down", "2", 2),
         ("webhook", {"url": None}, {}),
@@ -190,7 +209,7 @@ def test_what_is_wrong_is_told_by_its_variable(act, key, value, words):
     ],
 )
 def test_what_a_survey_or_a_command_line_gives_is_understood(act, key, value, same):
-    more = {"domains": {"a": {"rack": 1}, "b": {"rack": 2}}}
+    more = {"domains": {"a": {"rack": 1}, "b": {"rack": 2}}, "mode": "waves" if key == "waves" else "window"}
     one, other = act(**{key: value, **more}), act(**{key: same, **more})
     assert not one.get("failed"), one.get("msg")
     assert (one["sha256"], one["canaries"]) == (other["sha256"], other["canaries"])

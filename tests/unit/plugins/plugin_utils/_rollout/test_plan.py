@@ -9,7 +9,7 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import DRAIN, SERVING, reached
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import DRAIN, SERVING, STEPS, reached
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
@@ -35,6 +35,16 @@ def before(name, value, from_version="1.0", to_version="2.0"):
 def test_failure_domains_take_turns_and_numbers_sort_as_numbers():
     made = plan.build("2.0", probes("g-r1-10", "g-r1-2", "g-r2-1", "g-r1-1", "g-r3-1"), POLICY)
     assert made.order == ["g-r1-1", "g-r2-1", "g-r3-1", "g-r1-2", "g-r1-10"]
+
+
+@pytest.mark.parametrize(
+    "lines, last", [(1, "line 0"), (100, "line 99"), (101, "  ... and 1 more"), (5000, "  ... and 4900 more")]
+)
+def test_the_table_that_is_handed_on_has_a_hundred_lines_and_says_how_many_more(lines, last):
+    given = ["line %d" % number for number in range(lines)]
+    table = plan_text.table(given)
+    assert table[: plan_text.HANDED] == given[: plan_text.HANDED] and table[-1] == last
+    assert len(table) == min(lines, plan_text.HANDED + 1)
 
 
 LOADS = {"i": False, "u": None, "w": True}
@@ -535,6 +545,19 @@ def test_the_plan_for_people():
     lines = plan_text.describe(made, "x")
     assert lines[0].startswith("Rollout x: 1 of 2 nodes to 2.0, at most 1 down at a time, stop at 1 failed (plan ")
     assert lines[1:] == ["  1. a-r1 (rack_r1): driver 1.0 -> 2.0", "  left out: b-r2, skipped, already at 2.0"]
+
+
+def test_the_steps_are_told_once_for_all_nodes_with_the_same_ones():
+    made = plan.build("2.0", probes("a-r1", "b-r2", "c-r3"), POLICY)
+    (line,) = plan_text.steps(made)
+    assert line.startswith("each node would go through ")
+    layout = {"install": False, "layout": {"name": "all-1g"}}
+    mixed = dataclasses.replace(made, nodes=dict(made.nodes, **{"b-r2": dict(made.nodes["b-r2"], **layout)}))
+    driver, mig = (line.partition(" would go through ") for line in plan_text.steps(mixed))
+    assert (driver[0], mig[0]) == ("a-r1, c-r3", "b-r2") and driver[2] == line.partition(" would go through ")[2]
+    for told, wanted in ((driver, {"install", "prove", "reload", "reboot"}), (mig, {"mig"})):
+        words = set(told[2].replace(",", "").split()) & set(STEPS)
+        assert words - {"prestage"} == {"evidence", "drain", "stop", "validate", "return"} | wanted
 
 
 def story(*nodes, finished=None, **fields):

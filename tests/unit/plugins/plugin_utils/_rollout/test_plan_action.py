@@ -13,6 +13,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _collection
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, probes
@@ -182,6 +183,38 @@ def test_the_ledger_records_the_job_with_the_plan_and_as_its_owner(act, url):
     assert "AWX job 42" in owner.describe(act.ledger.owner()["owner"])
 
 
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
+@pytest.mark.parametrize(
+    ("planned", "here", "well"),
+    [("1.0.0", "1.0.1", True), ("1.0.0", "1.1.0", False), ("1.0.0", "", False), ("", "1.1.0", True), ("", "", True)],
+)
+def test_an_interrupted_rollout_is_gone_on_with_by_versions_that_go_together(
+    act, monkeypatch, planned, here, well, check
+):
+    monkeypatch.setattr(_collection, "version", lambda: planned)
+    assert not act().get("failed")
+    assert act.ledger.events()[0]["collection"] == (planned or None) and act.ledger.view().collection == planned
+    act("a", plugin=rollout_gate, phase="drain")
+    before = act.ledger.events(), act.ledger.owner()
+    monkeypatch.setattr(_collection, "version", lambda: here)
+    again = act(check=check)
+    assert bool(again.get("failed")) is not well, again.get("msg")
+    if well:
+        assert again["nodes"]["a"].get(keys.ORPHANED)
+    else:
+        assert planned in again["msg"] and here in again["msg"] and "Rollout r1 " in again["msg"]
+        assert (act.ledger.events(), act.ledger.owner()) == before
+
+
+def test_a_rollout_that_has_ended_is_planned_again_by_another_version(act, monkeypatch):
+    monkeypatch.setattr(_collection, "version", lambda: "1.0.0")
+    rolled_forward(act)
+    monkeypatch.setattr(_collection, "version", lambda: "2.0.0")
+    assert not act().get("failed") and act.ledger.view().collection == "2.0.0"
+    back = act(rollout_id="", target="", undo="r1", audits={name: audit("2.0") for name in "ab"})
+    assert not back.get("failed"), "a rollback is a rollout of its own"
+
+
 def test_who_is_at_work_goes_last_and_the_plan_says_so(act):
     users = {"a": 2, "b": None, "c": 0}
     audits = {name: {"audit": dict(audit()["audit"], compute_users=count)} for name, count in users.items()}
@@ -191,7 +224,7 @@ def test_who_is_at_work_goes_last_and_the_plan_says_so(act):
         "",
         "idle",
     ]
-    assert [line.split(" -> ")[1] for line in made["lines"][-3:]] == ["2.0, idle", "2.0", "2.0, at work"]
+    assert [line.split(" -> ")[1] for line in made["lines"] if " -> " in line] == ["2.0, idle", "2.0", "2.0, at work"]
     assert made["sha256"] == act("abc", check=True)["sha256"], "what is approved does not hang on it"
 
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
@@ -111,6 +113,96 @@ def test_the_plans_version_goes_before_the_roles(told, refused):
         return proof.require_version(node(), told)
     with pytest.raises(tickets.StateError, match="of a is %s; expected 2.0" % told):
         return proof.require_version(node(), told)
+
+
+@pytest.mark.parametrize(
+    "planned, told, refused",
+    [
+        ("rollback", "rollback", False),
+        ("rollback", "", False),
+        ("rollback", "quarantine", True),
+        ("stop", "rollback", True),
+        (None, "stop", False),
+    ],
+)
+def test_the_plans_reaction_to_a_failure_goes_before_the_roles(planned, told, refused):
+    policy = {"on_failure": planned} if planned else {}
+    if not refused:
+        return proof.require_on_failure(node(), policy, told)
+    with pytest.raises(tickets.StateError, match="of a is %s; expected %s" % (told, planned)):
+        return proof.require_on_failure(node(), policy, told)
+
+
+HALVES = {"name": "halves", "config": {"version": "v1", "mig-configs": {"halves": [{"devices": "all"}]}}}
+OTHER = dict(HALVES, config={"version": "v1", "mig-configs": {"halves": [{"devices": [0]}]}})
+
+
+@pytest.mark.parametrize(
+    "planned, told, refused",
+    [
+        ({}, {}, ""),
+        ({"layout": HALVES, "install": False, "to_kernel": "k1"}, {}, ""),  # a play that gives none of them
+        ({"layout": HALVES}, {"layout": dict(HALVES)}, ""),
+        ({"layout": HALVES}, {"layout": {}}, "layout"),
+        ({"layout": HALVES}, {"layout": OTHER}, "layout"),
+        ({}, {"layout": HALVES}, "layout"),
+        ({}, {"layout": {}}, ""),
+        ({"install": True}, {"install": True}, ""),
+        ({"install": True}, {"install": False}, "install"),
+        ({"install": False}, {"install": True}, "install"),
+        ({"install": None}, {"install": False}, ""),  # a plan of an earlier version
+        ({"to_kernel": "k1"}, {"kernel": "k1"}, ""),
+        ({"to_kernel": "k1"}, {"kernel": ""}, "kernel"),
+        ({"to_kernel": ""}, {"kernel": "k1"}, "kernel"),
+        ({"to_kernel": ""}, {"kernel": ""}, ""),
+        ({"to_kernel": None}, {"kernel": "k1"}, ""),  # as above
+    ],
+)
+def test_the_plans_layout_installation_and_kernel_go_before_the_roles(planned, told, refused):
+    one = dataclasses.replace(node(), **planned)
+    if not refused:
+        return proof.require_change(one, **told)
+    with pytest.raises(tickets.StateError, match="gpu_node_upgrade_%s of a is " % refused):
+        return proof.require_change(one, **told)
+
+
+LAID_OUT = {"layout": HALVES, "gpus": [{"gpu": "GPU-a", "status": "changed"}, {"gpu": "GPU-b", "status": "same"}]}
+MADE = (*WAY[:-1], "mig", "validate")
+
+
+@pytest.mark.parametrize(
+    "steps, began, made, why",
+    [
+        (MADE, 0, LAID_OUT, ""),
+        (MADE, 7, LAID_OUT, ""),  # the step is of this attempt
+        (MADE, 8, LAID_OUT, "no MIG layout was made in this attempt"),
+        (WAY, 0, LAID_OUT, "no MIG layout was made in this attempt"),
+        (MADE, 0, None, "no result"),
+        (MADE, 0, {}, "no result"),
+        (MADE, 0, "changed", "no result"),
+        (MADE, 0, dict(LAID_OUT, layout={}), "no result"),
+        (MADE, 0, dict(LAID_OUT, layout=OTHER), "of MIG layout halves"),
+        (MADE, 0, dict(LAID_OUT, gpus=[]), "names no GPU"),
+        (MADE, 0, dict(LAID_OUT, gpus=None), "names no GPU"),
+        (MADE, 0, dict(LAID_OUT, gpus=[None]), "GPU unknown is unknown"),
+        *(
+            (MADE, 0, dict(LAID_OUT, gpus=[{"gpu": "GPU-b", "status": status}]), "GPU GPU-b is %s" % (status or "unkn"))
+            for status in ("change", "reset_required", "refused", "failed", "pending", None)
+        ),
+    ],
+)
+def test_no_node_is_done_without_the_mig_layout_of_the_plan(steps, began, made, why):
+    one = dataclasses.replace(node(*steps, began=began), layout=HALVES)
+    assert why in proof.unlike_layout(one, made) and bool(why) == bool(proof.unlike_layout(one, made))
+    documents = {proof.DOCUMENT: GOOD, proof.LAYOUT_DOCUMENT: made}
+    if why:
+        with pytest.raises(tickets.StateError, match="a cannot end as done: .*MIG layout halves"):
+            proof.require_end(one, "done", documents)
+    else:
+        proof.require_end(one, "done", documents)
+    # One that goes back does not need it, and neither does one for which the plan wants none.
+    proof.require_end(one, "rolled_back", {proof.DOCUMENT: GOOD})
+    proof.require_end(dataclasses.replace(one, layout={}), "done", {proof.DOCUMENT: GOOD})
 
 
 def left(name, last, ended, *steps):

@@ -118,6 +118,53 @@ def test_a_node_that_would_wait_is_told_so_and_nothing_is_written(ledger, gate):
     assert events(ledger) == before
 
 
+ASKING = {
+    "phase": steps.DRAIN,
+    "patience_s": 0.3,
+    "patience_max_s": 0.3,
+    "poll_s": 0.02,
+    "documents": {},
+    "step": "",
+    "detail": "",
+    "resume_step": "",
+    "claim_dir": "",
+    "hold_queries": [],
+    "version": "2",
+    "layout": {},
+    "install": True,
+    "kernel": "",
+    "on_failure": "rollback",
+}
+
+
+def patiently(ledger, gate, node, turn, **more):
+    """(answer, whether it waited, how often it looked, how often it asked under the lock)"""
+    looked, look = [], gate.look
+
+    def counted(*arguments):
+        looked.append(arguments)
+        return look(*arguments)
+
+    gate.look, gate.locked = counted, 0
+    answer, waited = gate.patiently(ledger, dict(ASKING, **more), node, NAMES, turn)
+    return answer["answer"], waited, len(looked), gate.locked
+
+
+def test_a_node_asks_under_the_lock_first_and_only_looks_while_it_waits(ledger, gate):
+    before = events(ledger)
+    answer, waited, looked, locked = patiently(ledger, gate, "a1", 1)
+    assert (answer, waited, locked) == ("wait", True, 1) and looked >= 2 and events(ledger) == before
+    answer, waited, looked, locked = patiently(ledger, Gate(), "a1", 2)
+    assert (answer, waited, locked) == ("wait", True, 0) and looked >= 2, "it waited in the call before this one"
+
+
+def test_a_node_that_waited_asks_under_the_lock_once_it_may_go(ledger, gate):
+    ledger.transact(lambda transaction: transaction.append("state", run="run", node="a0", state="done", reason="x"))
+    assert patiently(ledger, gate, "a1", 2) == ("go", True, 1, 1)
+    assert ledger.view().nodes.get("a1").state == "draining"
+    assert patiently(ledger, Gate(), "a5", 1, patience_s=0) == ("wait", False, 0, 1)
+
+
 def test_a_node_that_may_go_has_to_ask(ledger, gate):
     ledger.transact(lambda transaction: transaction.append("state", run="run", node="a0", state="done", reason="x"))
     assert gate.look(ledger, steps.DRAIN, "a1", NAMES) is None

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import os
 import subprocess
@@ -19,9 +20,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import closer, watcher
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import wait_for
 
 pytestmark = pytest.mark.cores
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+
+NOW = timestamp(datetime.datetime.now(datetime.timezone.utc))
 
 
 @pytest.fixture
@@ -45,9 +49,7 @@ def ledger(tmp_path, playbook):
     Story("a1", "b1").go("a1", "install").write(made)
     controller = owner.identify(playbook.pid)
     made.transact(
-        lambda transaction: transaction.hold(
-            {"owner": controller, "run": "run1", "time": timestamp(), "heartbeat": timestamp()}
-        )
+        lambda transaction: transaction.hold({"owner": controller, "run": "run1", "time": NOW, "heartbeat": NOW})
     )
     return made
 
@@ -98,7 +100,7 @@ def test_a_run_that_its_last_node_ended_is_closed_with_its_verdict(ledger, playb
 def test_a_run_that_was_closed_or_taken_over_is_none_of_its_business(ledger, playbook, change):
     record, controller = ledger.owner(), ledger.owner()["owner"]
     found = {
-        "ended": dict(record, ended=timestamp()),
+        "ended": dict(record, ended=NOW),
         "run": dict(record, run="run2"),
         "owner": dict(record, owner=owner.identify(os.getpid())),
     }
@@ -114,13 +116,13 @@ def test_without_a_ledger_nothing_is_made(tmp_path, playbook):
 
 @pytest.fixture
 def begin():
-    """begin(ledger, controller): the process that watches the controller; it is waited for, as its parent is this
-    process.
+    """begin(ledger, controller, seconds between heartbeats): the process that watches the controller; it is waited for,
+    as its parent is this process.
     """
     pids = []
 
-    def start(ledger, controller):
-        pids.append(watcher.start(ledger, controller, "run1"))
+    def start(ledger, controller, every_s=owner.HEARTBEAT_S):
+        pids.append(watcher.start(ledger, controller, "run1", every_s=every_s))
         return pids[-1]
 
     yield start
@@ -129,8 +131,12 @@ def begin():
 
 
 def test_it_waits_for_the_end_of_the_playbook_and_speaks_where_that_spoke(ledger, playbook, tmp_path, begin):
-    pid = begin(ledger, ledger.owner()["owner"])
-    time.sleep(1)
+    controller = ledger.owner()["owner"]
+    pid = begin(ledger, controller, 0.05)
+    wait_for((tmp_path / "output").read_text)
+    for dummy in range(3):  # it has looked at the playbook, and found it alive
+        before = ledger.owner()["heartbeat"]
+        wait_for(lambda since=before: ledger.owner()["heartbeat"] > since)
     assert (
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         and (tmp_path / "output").read_text() == "TASK\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import preview
 
 
@@ -45,3 +46,27 @@ def test_who_has_no_preview_says_nothing(given):
 
 def test_a_node_with_nothing_to_do_says_so():
     assert preview.lines({"a": found(install=[], upgrade=[])})[1] == "  nothing would be installed or removed"
+
+
+def planned(**states):
+    return {name: {"state": state, "reason": "why"} for name, state in states.items()}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hosts", "failing"),
+    [
+        (planned(a="pending", b="skipped", c="done"), ["localhost", "a", "b", "c"], set()),
+        ({}, ["localhost"], set()),
+        (planned(a="failed", b="pending"), ["localhost", "a", "b"], {"localhost", "a"}),
+        (planned(a="lost"), ["localhost", "a"], {"localhost", "a"}),
+        (planned(a="quarantined"), ["localhost", "a"], {"localhost", "a"}),
+        (planned(a="rolled_back"), ["localhost"], {"localhost"}),  # of an earlier run, or unreachable
+        (planned(a="failed", b="pending"), ["a", "b"], {"a"}),  # a limit leaves the controller out
+        (planned(a="failed", b="pending"), ["b"], {"b"}),
+        ({"a": {"state": "lost", keys.ORPHANED: True}}, ["localhost", "a"], set()),  # it goes
+    ],
+)
+def test_nodes_that_the_plan_leaves_out_fail_in_check_mode_as_they_do_without(nodes, hosts, failing):
+    found = preview.blame(nodes, hosts, hosts[0])
+    assert set(found) == failing
+    assert all(name in found[name] and "why" in found[name] for name in failing & set(nodes) if name == "a")

@@ -307,6 +307,7 @@ class TestEarlierRuns:
             doc["verdict"] == "complete"
             and "1 node of earlier runs was not part of this one: 1 rolled back." in doc["reasons"]
         )
+        assert summary.table(doc)[-1].startswith("complete, without 1 node of earlier runs (a1 rolled_back): 1 done")
         doc = document(again(made, ["a1", "b1"], keep={"b1": {"state": "done"}}).done("a1").end())[0]
         assert all(node["in_run"] for node in doc["nodes"].values()) and len(doc["nodes"]["a1"]["earlier"]) == 1, (
             "who comes back is part of it again"
@@ -690,6 +691,17 @@ class TestPage:
         changes = [(number / 1000.0, 9 if number == 55555 else number % 2) for number in range(100000)]
         path = page.steps(scale, changes, 100, 58, 10)
         assert len(path) < 20000 and " V%.1f" % (58 - 50 * 0.9) in path
+
+
+def test_a_report_says_of_which_ledger_and_of_how_many_events_it_is_made(tmp_path):
+    pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+    ledger = Ledger(str(tmp_path), "r1")
+    Story("a1").done("a1").write(ledger)
+    identity = ledger.transact(lambda transaction: transaction.name_ledger())
+    first = publish.gather(ledger)[0]
+    assert (first["rollout_id"], first["ledger"], first["events"]) == ("r1", identity, len(ledger.events()))
+    ledger.transact(lambda transaction: transaction.append("end", run=transaction.view.run))
+    assert publish.gather(ledger)[0]["events"] == first["events"] + 1
 
 
 class TestReading:

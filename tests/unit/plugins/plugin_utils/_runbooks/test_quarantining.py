@@ -209,6 +209,75 @@ def test_who_keeps_it_out():
     assert (state["owned"], state["kept_by_others"]) == (["slurm"], ["kubernetes"])
 
 
+def mig_gpu(instances, uuid="GPU-a", mode=1):
+    """A GPU in MIG mode with so many instances; None does not tell them."""
+    told = (
+        {"value": None, "rc": 999} if instances is None else {"value": [{"name": "X MIG 1g.10gb"}] * instances, "rc": 0}
+    )
+    return {"uuid": {"value": uuid, "rc": 0}, "mig_mode_current": {"value": mode, "rc": 0}, "mig_instances": told}
+
+
+def layout(devices, uuid="GPU-a"):
+    return [{"gpus": [uuid], "mig_enabled": True, "mig_devices": {"1g.10gb": devices}}]
+
+
+NO_DEVICES = [{"gpus": ["GPU-a"], "mig_enabled": True, "mig_devices": {}}]
+
+
+@pytest.mark.parametrize(
+    ("info", "baseline", "health", "in_mig", "wanted"),
+    [
+        (None, None, None, False, None),
+        (None, None, mig_gpu(0, mode=0), False, None),
+        (None, None, mig_gpu(2), True, layout(2)),
+        (None, mig_gpu(7), mig_gpu(2), True, layout(7)),  # what the node should have
+        (mig_gpu(3), mig_gpu(7), mig_gpu(2), True, layout(3)),
+        (mig_gpu(0), mig_gpu(7), mig_gpu(0), True, layout(7)),  # a run died while the instances were destroyed
+        (mig_gpu(0), mig_gpu(0), None, True, NO_DEVICES),
+        (mig_gpu(0), None, None, True, NO_DEVICES),
+        (None, mig_gpu(7), mig_gpu(None), True, layout(7)),  # a GPU that is sick may not tell
+        (None, mig_gpu(None), mig_gpu(2), True, layout(2)),
+        (None, None, mig_gpu(None), True, None),
+        (None, mig_gpu(7), {"uuid": {"value": None, "rc": 15}}, True, layout(7)),
+    ],
+)
+def test_the_mig_layout_to_make_again(info, baseline, health, in_mig, wanted):
+    facts = {}
+    if info:
+        facts["info"] = {"snapshot": {"gpus": [info]}}
+    if baseline:
+        facts["given_baseline"] = {"snapshot": {"gpus": [baseline]}}
+    if health:
+        facts["health"] = {"health": {"verdict": "pass", "checks": []}, "baseline": {"snapshot": {"gpus": [health]}}}
+    state = decide(**facts)
+    assert (state["in_mig"], state["mig_layout"]) == (in_mig, wanted)
+
+
+@pytest.mark.parametrize(
+    ("made", "verdict", "do"),
+    [
+        ({}, "pass", "none"),
+        ({"skipped": True}, "pass", "none"),
+        ({"failures": [], "reset_required": False}, "pass", "none"),
+        ({"failures": [], "reset_required": True}, "pass", "quarantine"),
+        ({"failures": [{"code": "failed"}], "msg": "GPU 0"}, "pass", "quarantine"),
+        ({"failed": True, "msg": "python3 is gone"}, "pass", "quarantine"),
+        ({"failures": []}, "pass", "quarantine"),
+        ({"failed": True, "msg": "GPU 0"}, "fail", "reboot"),  # another action may help
+    ],
+)
+def test_a_node_without_its_mig_layout_does_not_serve(made, verdict, do):
+    checks = [{"id": "gpu.xid", "entity": "GPU-a", "status": "fail", "action": "reboot"}]
+    health = {"verdict": verdict, "action": "reboot", "checks": checks if verdict == "fail" else []}
+    state = decide(
+        layout_made=made,
+        health={"health": health},
+        history={"exists": False, "note": None, "problem": ""},
+        actions=["restart_service", "reset_gpu", "reboot"],
+    )
+    assert state["step"]["do"] == do, state["step"]
+
+
 def test_a_history_that_was_not_read_is_no_empty_one():
     sick = {"health": {"verdict": "fail", "action": "reboot", "checks": []}}
     actions = ["reboot"]

@@ -10,6 +10,8 @@ import json
 import os
 import time
 
+LIMIT_S = 1800
+
 
 def archive(version):
     """What the built module of a version is called on the controller."""
@@ -63,11 +65,18 @@ def wait(node, where):
     take(node, where)
     if where in node.get("waits_at", []):
         note(node, "waits")
-        deadline = time.monotonic() + 600
-        while where in load().get("waits_at", []) and time.monotonic() < deadline:
-            time.sleep(0.2)
+        wait_while(lambda: where in load().get("waits_at", []), "told to go on at %r" % where)
         node = load()
     return node
+
+
+def wait_while(condition, what):
+    """Wait for as long as a test wants it; a test that never says otherwise has made a mistake, or is gone."""
+    deadline = time.monotonic() + LIMIT_S
+    while condition():
+        if time.monotonic() > deadline:
+            raise RuntimeError("this node was never %s" % what)
+        time.sleep(0.2)
 
 
 def kernel(node):
@@ -87,7 +96,10 @@ def audit(node):
             "machine_id": hashlib.sha256(os.path.basename(directory()).encode()).hexdigest()[:32],
             "board_serial": None,
         },
-        "versions": {"loaded": node["loaded"], "library": node["disk"]},
+        "versions": dict(
+            {"loaded": node["loaded"], "library": node["disk"]},
+            **({"package": node["package"]} if "package" in node else {}),
+        ),
         "verdict": "pass",
         "reboot_safe": safe,
         "reboot_safe_reason": "the module is on disk" if safe else "kernel 6.1 boots next and has no module",

@@ -18,9 +18,7 @@ def install(module, node, version):
     node = stubnode.wait(node, "install " + version)
     if node.get("waits_in_install"):
         stubnode.note(node, "waits")
-        deadline = time.monotonic() + 600
-        while stubnode.load().get("waits_in_install") and time.monotonic() < deadline:
-            time.sleep(0.2)
+        stubnode.wait_while(lambda: stubnode.load().get("waits_in_install"), "told to go on with the installation")
         node = stubnode.load()
     if version in node.get("half_installs", []):
         node["disk"] = "half of %s" % version
@@ -29,9 +27,7 @@ def install(module, node, version):
         module.fail_json(msg="the build of %s failed" % version)
     if node.get("hangs_in_install"):
         stubnode.note(node, "hangs")
-        deadline = time.monotonic() + 600
-        while stubnode.load().get("hangs_in_install") and time.monotonic() < deadline:
-            time.sleep(0.5)
+        stubnode.wait_while(lambda: stubnode.load().get("hangs_in_install"), "told that the installation ends")
         module.fail_json(msg="it hung")
     node["disk"] = version
     stubnode.note(node, "installed %s" % version)
@@ -50,9 +46,12 @@ def main():
         require="list",
         min_free_mib="int",
         min_free_boot_mib="int",
+        min_free_var_mib="int",
         lock_timeout_s="int",
         apt_lock_timeout_s="int",
+        apt_lock_look_s="int",
         repository_ready="bool",
+        require_available="bool",
         step="str",
         kernel_module="str",
         source="str",
@@ -83,6 +82,8 @@ def main():
         stubnode.store(node)
         module.exit_json(changed=False, resolved=resolved)
     if module.check_mode and node.get("no_index"):
+        if module.params["require_available"]:
+            module.fail_json(msg="%s Next step: update the package index." % node["no_index"])
         # As the real module's check mode, which a bring-up needs: there the sources may be yet to come.
         module.exit_json(
             changed=True,

@@ -62,6 +62,7 @@ def main():
             policy_file=dict(type="path"),
             waivers=dict(type="list", elements="dict", default=[]),
             timeout_s=dict(type="int", default=60),
+            full=dict(type="bool"),
         ),
         supports_check_mode=True,
     )

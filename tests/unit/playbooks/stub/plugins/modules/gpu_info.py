@@ -18,7 +18,7 @@ def main():
     if "holders" in node:  # what the node knows when NVML does not tell
         for gpu in snapshot["gpus"]:
             gpu["compute_processes"] = {"value": None, "rc": 15, "error": "GPU_IS_LOST"}
-    module.exit_json(changed=False, snapshot=snapshot, holders=node.get("holders", []))
+    module.exit_json(changed=False, nvml_available=True, snapshot=snapshot, holders=node.get("holders", []))
 
 
 if __name__ == "__main__":

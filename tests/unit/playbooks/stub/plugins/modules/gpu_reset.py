@@ -14,6 +14,7 @@ def main():
             gpus=dict(type="list", elements="str", required=True),
             reason=dict(type="str"),
             when_needed=dict(type="bool", default=False),
+            destroy_mig=dict(type="bool", default=False),
             rollout_id=dict(type="str"),
             step=dict(type="str"),
         ),
@@ -24,6 +25,10 @@ def main():
         module.fail_json(msg="%s has the GPUs open" % node["running"][0])
     if node.get("cannot_reset"):
         module.fail_json(msg="nvidia-smi did not reset GPU-b")
+    if stubnode.mig_now(node):
+        if not module.params["destroy_mig"]:
+            module.fail_json(msg="a reset destroys the MIG instances of GPU-b")
+        node["mig_now"] = 0
     pending = node.pop("mode_pending", None)
     if module.params["when_needed"] and pending is None:
         module.exit_json(changed=False)

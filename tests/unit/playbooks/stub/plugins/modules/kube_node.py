@@ -37,12 +37,15 @@ def main():
             taints=dict(type="list", elements="dict"),
             device_plugin_pods=dict(type="list", elements="str"),
             restart_device_plugin=dict(type="bool", default=False),
+            expected_mig=dict(type="dict"),
+            lays_out=dict(type="bool", default=False),
         ),
         supports_check_mode=True,
     )
     node, state = stubnode.load(), module.params["state"]
     if not module.check_mode:
-        node.setdefault("kube", []).append([state, module.params["restart_device_plugin"]])
+        said = [state, module.params["restart_device_plugin"], module.params["lays_out"], module.params["expected_mig"]]
+        node.setdefault("kube", []).append(said)
         stubnode.store(node)
     drained = state == "drained"
     module.exit_json(

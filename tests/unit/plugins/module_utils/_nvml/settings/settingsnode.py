@@ -12,13 +12,18 @@ import sys
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import cutoff, wheels
 
 UTILS = pathlib.Path(snapshot.__file__).resolve().parents[1]
+HELPERS = str(pathlib.Path(cutoff.__file__).parent)
 RUN = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
+from _nvml import session
 from _nvml.settings import task
+sys.path.insert(0, sys.argv[3])
+import cutoff
+session.finish = cutoff.finish_when(session.finish)
 options, check, root = json.loads(sys.argv[2])
 try:
     print(json.dumps(task.run(options, check, stuck_file=root + "/stuck", root=root, \
@@ -62,8 +67,8 @@ def _process(node, code, wheel, *arguments):
 
 
 def settings(node, check=False, wheel=wheels.VERSIONS[-1], **given):
-    """What task.run answers for the options GIVEN."""
-    return _process(node, RUN, wheel, json.dumps([complete(given), check, str(node.root)]))
+    """What task.run answers for the options GIVEN; the deadline of a call that hangs passes when it does."""
+    return _process(node, RUN, wheel, json.dumps([complete(given), check, str(node.root)]), HELPERS)
 
 
 def baseline(node, wheel=wheels.VERSIONS[-1]):

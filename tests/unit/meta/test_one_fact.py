@@ -1,0 +1,52 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Facts that stand in several places, since Ansible reads them there, are the same in all of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_plan, rollout_step
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
+from ansible_collections.gpufleet.lifecycle.tests.unit import selection
+from tests.lab import demo
+
+PLAN = (selection.ROOT / "playbooks/plan.yml").read_text(encoding="utf-8")
+RUNBOOK = (selection.ROOT / "docs/runbooks/rollout.md").read_text(encoding="utf-8")
+# `common_cause: "{{ rollout_common_cause | default(2) }}"`, and a row `| `rollout_common_cause` | `2` | ...`.
+HANDED_ON = dict(re.findall(r'^ +(\w+): "\{\{ rollout_\1 \| default\((.*?)\) \}\}"$', PLAN, re.MULTILINE))
+ROWS = dict(re.findall(r"^\| `rollout_(\w+)` \| `([^`]+)` \|", RUNBOOK, re.MULTILINE))
+# The sizes of the waves are the module's: a rollout has none unless its mode is waves.
+LIMITS = sorted((set(limits.DEFAULTS) & set(rollout_plan.ARGUMENT_SPEC)) - {"waves"})
+
+
+def test_most_limits_are_seen_in_each_place():
+    assert len(LIMITS) >= 15 and len(set(HANDED_ON) & set(LIMITS)) >= 10 and len(set(ROWS) & set(LIMITS)) >= 10
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_has_one_default(name):
+    wanted = limits.DEFAULTS[name]
+    assert rollout_plan.ARGUMENT_SPEC[name].get("default") == wanted
+    if name in HANDED_ON:
+        given = HANDED_ON[name].partition(", true")[0]
+        assert (None if given == "omit" else yaml.safe_load(given)) == wanted
+    if name in ROWS:
+        assert yaml.safe_load(ROWS[name]) == wanted
+
+
+def test_the_waves_are_those_of_the_page():
+    assert yaml.safe_load(ROWS["waves"]) == rollout_plan.ARGUMENT_SPEC["waves"]["default"]
+
+
+def test_the_module_opens_the_steps_that_the_ledger_knows():
+    assert sorted(rollout_step.ARGUMENT_SPEC["name"]["choices"]) == sorted(steps.STEPS)
+
+
+def test_the_demo_counts_steps_that_there_are():
+    assert set(demo.OUT_OF_SERVICE) <= set(steps.STEPS)

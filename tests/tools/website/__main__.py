@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the documentation as a site below .lab/site/html, from what is in the checkout.
 
-tests/tools/with.sh site python3 -m tests.tools.website
+tests/tools/nox.sh -s site -- python3 -m tests.tools.website
 
 The pages of the repository are copied as they lie, so that the links between them hold; antsibull-docs adds the
 reference of the collection; Sphinx builds all of it and takes a warning, such as a link that leads nowhere, for an

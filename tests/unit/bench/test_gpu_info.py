@@ -17,8 +17,6 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.tests.bench.gpu_info import __main__ as bench
 from ansible_collections.gpufleet.lifecycle.tests.bench.gpu_info import against_smi
 
-# Runs on main only: it computes with measurements that are given.
-
 
 def notes(ratio=1.5, sent=180000, rounds=4):
     """The first turn sends the binding and costs more."""

@@ -12,8 +12,6 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import __main__ as bench
 from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import model, times
 
-# Runs on main only: it computes with a model of a rollout; nothing is stored.
-
 
 def test_times_are_the_typical_ones_and_the_same_for_the_same_draw():
     drawn = times.typical(4000, 3)

@@ -15,7 +15,6 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import fleet, jobs, members, times
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import conftest as ledger_tests
 
-# Runs on main only: a benchmark runs in this environment alone.
 postgresql = ledger_tests.postgresql
 
 
@@ -54,9 +53,7 @@ def test_more_out_of_service_than_allowed_is_seen(down, cap, kept):
     assert members.limits(one, "x", argparse.Namespace(down=down, rack_cap=cap))[1] is kept
 
 
-@pytest.mark.slow(
-    also="tests/unit/playbooks/test_members.py::test_a_failure_in_one_job_stops_all_of_them_and_each_speaks_of_its_own_nodes"
-)
+@pytest.mark.slow
 def test_the_benchmark_runs_and_a_failure_of_one_member_stops_all(tmp_path, postgresql):
     """Few nodes that take no time, so that the benchmark itself does not rust."""
     options = argparse.Namespace(nodes=6, members=2, down=2, rack=2, rack_cap=1, scale=10000.0, failing=1)

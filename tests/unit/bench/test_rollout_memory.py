@@ -13,8 +13,6 @@ import types
 from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import memory
 from ansible_collections.gpufleet.lifecycle.tests.tools import workers
 
-# Runs on main only: it counts the memory of processes; no ansible-core takes part.
-
 
 def test_a_node_is_in_flight_while_it_is_at_work_on_what_takes_so_long(tmp_path):
     for name, node in {"n1": {"at": "download"}, "n2": {"at": "install 2.0.1"}, "n3": {}}.items():

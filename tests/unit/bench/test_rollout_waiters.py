@@ -8,8 +8,6 @@ from __future__ import annotations
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import waiters
 
-# Runs on main only: a benchmark runs in this environment alone.
-
 
 def test_it_asks_with_every_option_of_the_gate_and_no_other():
     assert set(waiters.ASKING) == set(ARGUMENT_SPEC)

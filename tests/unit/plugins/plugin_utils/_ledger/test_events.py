@@ -17,8 +17,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._led
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import TIME, grant
 
-# Runs on main only: it decides; all it takes of the module is the list of its options.
-
 
 def state_of(events, name="a"):
     return reduce(events).nodes.get(name).state

@@ -2,6 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The dashboards of the role gpu_monitoring: their variables, and the queries of their panels."""
+# Runs on main only: promtool is the machine's, and the dashboards are data; no ansible-core takes part.
 
 from __future__ import annotations
 

@@ -2,8 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Write the generated documentation: a README for every role, a page for every module, callback, filter, inventory and
-lookup, the list of the health checks, the playbooks' variables, those of other projects, the runbooks of the alerts,
-and the rulebook for them.
+lookup, the list of the health checks, the playbooks' variables, the runbooks of the alerts, and the rulebook for them.
 
 python3 -m tests.tools.docs write what differs python3 -m tests.tools.docs --check write nothing; name what differs and
 exit 1; lint the modules' documentation as well
@@ -27,7 +26,7 @@ import sys
 
 import yaml
 
-from tests.tools import alert_docs, check_docs, migration_docs, module_docs, playbook_docs, role_docs
+from tests.tools import alert_docs, check_docs, module_docs, playbook_docs, role_docs
 from tests.tools.common import COLLECTION, ROOT
 
 NAME = ".".join(COLLECTION)
@@ -122,16 +121,6 @@ def playbooks_page():
     return playbook_docs.render(
         texts, {name: text if isinstance(text, str) else text[0] for name, text in said.items()}
     )
-
-
-def migration_page():
-    """The content of the page about the variables of other projects."""
-    sys.path.insert(0, ansible_environment()["ANSIBLE_COLLECTIONS_PATH"])
-    package = ".".join(("ansible_collections", *COLLECTION, "plugins", "plugin_utils"))
-    variables, names = (importlib.import_module(package + "." + name) for name in ("_variables", "_variable_names"))
-    data = migration_docs.load()
-    theirs = [name for source in data["sources"] for row in source["rows"] for name in migration_docs.names(row)]
-    return migration_docs.render(data, {name for name, *rest in variables.strangers(theirs, names.of_roles())})
 
 
 def alert_pages():
@@ -229,7 +218,6 @@ def main(arguments):
     wanted.update(alert_pages())
     wanted[CHECKS_PAGE] = checks_page()
     wanted[ROOT / playbook_docs.PAGE] = playbooks_page()
-    wanted[ROOT / migration_docs.PAGE] = migration_page()
     if arguments == ["--check"]:
         wrong = check(wanted)
         return 1 if lint() != 0 or wrong else 0

@@ -29,16 +29,14 @@ PLACES = (
     "tests/unit/plugins/plugin_utils/_rollout/*.py",
     "tests/unit/plugins/plugin_utils/_rollout_report/*.py",
 )
-# Phrases that stay in one file: ledgers and reports of earlier versions have them, or files on nodes, which other words
-# would change, or messages that tests of playbooks compare.
+# Phrases that stay in one file: files on nodes have them, which other words would change, or messages that tests of
+# playbooks compare.
 STORED = {
     "playbooks/rollback.yml": {"nobody"},
     "plugins/module_utils/_packages/kernel_set.py": {"somebody"},
     "plugins/module_utils/_packages/pins.py": {"somebody"},
     "plugins/modules/driver_reload.py": {"anew"},
-    "plugins/plugin_utils/_ledger/keys.py": {"suspect"},
     "plugins/plugin_utils/_variables.py": {"nobody"},
-    "tests/unit/plugins/plugin_utils/_ledger/test_nodes.py": {"suspect"},
 }
 # Places whose docstrings say "Return ...", not what, whether or who.
 DECLARATIVE = (

@@ -15,8 +15,13 @@ logs=.lab/logs/test
 summary() {
     local name status seconds failed=0 passed_tests=0 failed_tests=0 counted
     printf '\n%-16s %8s  %s\n' part seconds result
+    # A part that began and was killed has left no result.
+    for name in "$logs"/*.started; do
+        name=$(basename "$name" .started)
+        [ -e "$logs/$name.result" ] || echo "$name killed 0" >"$logs/$name.result"
+    done
     while read -r name status seconds; do
-        counted=$(grep -aE '^(=+ )?[0-9]+ (passed|failed|error).* in [0-9.]+s' "$logs/$name.log" | tail -n 1 | tr -d '=' || true)
+        counted=$(grep -aE '^(=+ )?[0-9]+ (passed|failed|error).* in [0-9.]+s' "$logs/$name.log" 2>/dev/null | tail -n 1 | tr -d '=' || true)
         passed_tests=$((passed_tests + $(grep -oE '[0-9]+ passed' <<<"$counted" | cut -d' ' -f1 || true) + 0))
         failed_tests=$((failed_tests + $(grep -oE '[0-9]+ (failed|error)' <<<"$counted" | cut -d' ' -f1 | paste -sd+ || true) + 0))
         if [ "$status" = 0 ]; then
@@ -45,7 +50,9 @@ shift 2
 mkdir -p "$logs"
 log=$logs/$name.log
 started=$SECONDS
+touch "$logs/$name.started" "$log"
 status=130
+# shellcheck disable=SC2317 # called by the trap
 finish() {
     echo "$name $status $((SECONDS - started))" >"$logs/$name.result"
     if [ "$status" = 0 ]; then
@@ -57,12 +64,11 @@ finish() {
 }
 trap finish EXIT
 echo "  start   $name"
+child=
+trap '[ -z "$child" ] || kill -TERM "$child"' INT TERM HUP
 # timeout puts the command into a process group of its own, passes signals on to it, and kills it if it stays.
 timeout --kill-after=60 "${minutes}m" "$@" >"$log" 2>&1 </dev/null &
-trap 'kill -TERM $! 2>/dev/null' INT TERM HUP
-wait $! && status=0 || status=$?
-# After a signal wait returns at once; the command still cleans up.
-if [ "$status" -gt 128 ]; then
-    wait $! 2>/dev/null || true
-fi
+child=$!
+# After a signal wait returns at once, and the command still cleans up.
+while wait "$child" && status=0 || status=$?; [ "$status" -gt 128 ] && kill -0 "$child" 2>/dev/null; do :; done
 exit "$status"

@@ -17,6 +17,5 @@ mkdir -p .lab/logs/test
 # needs them, and an interpreter that is missing leaves the part out unless CI is set.
 tests/tools/part.sh setup 60 bash -c 'tests/tools/setup.sh && tests/tools/collections.sh'
 tests/tools/part.sh environments 60 tests/tools/nox.sh --error-on-missing-interpreters -s main newest
-started=$SECONDS
 make --no-print-directory --keep-going --jobs="$jobs" "$@" || true
 tests/tools/part.sh --summary

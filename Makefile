@@ -104,11 +104,11 @@ build: setup ## build the collection's tarball in .lab/build
 	@tests/tools/with.sh main ansible-galaxy collection build --force --output-path .lab/build
 
 .PHONY: docs
-docs: setup ## write the generated documentation again: roles/*/README.md, docs/modules/*.md, docs/callbacks/*.md and docs/reference/health-checks.md
-	@tests/tools/with.sh main python3 -m tests.tools.docs
+docs: setup ## write the pages of health checks and alerts, and the rulebook, from their data
+	@tests/tools/with.sh main python3 -m tests.tools.data_pages
 
 .PHONY: site
-site: setup ## build the documentation as a site in .lab/site/html; a link that leads nowhere is an error
+site: setup ## check the documentation of plugins and build the site with their reference in .lab/site/html
 	@tests/tools/with.sh site python3 -m tests.tools.website
 
 .PHONY: clean

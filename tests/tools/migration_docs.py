@@ -39,7 +39,7 @@ def _theirs(row, refused):
 def _ours(row):
     lines = ["`%s`" % line for line in row["ours"].strip().splitlines()]
     if row.get("module"):
-        lines.append("of the module [{0}](modules/{0}.md)".format(row["module"]))
+        lines.append("of the module `%s`" % row["module"])
     return ", ".join(lines) or "none"
 
 

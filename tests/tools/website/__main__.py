@@ -5,9 +5,10 @@
 
 tests/tools/with.sh site python3 -m tests.tools.website
 
-The pages of the repository are copied as they lie, so that the links between them hold; antsibull-docs adds the
-reference of the collection; Sphinx builds all of it and takes a warning, such as a link that leads nowhere, for an
-error. Pages that would load something from another host are an error, too. Nothing is fetched.
+The pages of the repository are copied as they lie, so that the links between them hold; antsibull-docs checks the
+documentation of plugins and roles and writes the reference of the collection from it; Sphinx builds all of it and takes
+a warning, such as a link that leads nowhere, for an error. Pages that would load something from another host are an
+error, too. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import sys
 
 import yaml
 
-from tests.tools.common import COLLECTION, ROOT, tracked_files
-from tests.tools.docs import BIN, ansible_environment
+from tests.tools.common import COLLECTION, ROOT, collections_path, tracked_files
 from tests.tools.website import contents, resources
 
 SITE = ROOT / ".lab" / "site"
 SOURCE = SITE / "source"
 HTML = SITE / "html"
 HERE = pathlib.Path(__file__).resolve().parent
+ANTSIBULL = str(pathlib.Path(sys.prefix) / "bin" / "antsibull-docs")
 
 
 def pages(listed, files):
@@ -64,15 +65,26 @@ def write_sources(listed, files):
         shutil.copyfile(str(ROOT / name), str(SOURCE / name))
 
 
+def ansible_environment():
+    """Return the environment variables under which antsibull-docs finds ansible-doc and this checkout."""
+    path = os.pathsep.join((str(pathlib.Path(sys.prefix) / "bin"), os.environ["PATH"]))
+    return dict(os.environ, ANSIBLE_COLLECTIONS_PATH=collections_path(), ANSIBLE_NOCOLOR="1", PATH=path)
+
+
+def lint_documentation():
+    """Have antsibull-docs check markup and references of plugins and roles; return the exit status."""
+    command = ["lint-collection-docs", "--plugin-docs", "--validate-collection-refs", "self", "--skip-rstcheck"]
+    place = pathlib.Path(collections_path(), "ansible_collections", *COLLECTION)
+    return subprocess.call([ANTSIBULL, *command, str(place)], env=ansible_environment())
+
+
 def write_reference():
-    """Have antsibull-docs write the pages of modules, other plugins and roles; the exit status."""
+    """Have antsibull-docs write the pages of modules, other plugins and roles; return the exit status."""
     place = SOURCE / pathlib.PurePosixPath(contents.REFERENCE).parent
     # antsibull-docs refuses a directory that others may write to.
     place.mkdir(mode=0o755, parents=True)
     command = ["collection", "--use-current", "--squash-hierarchy", "--fail-on-error", "--dest-dir", str(place)]
-    return subprocess.call(
-        [str(BIN / "antsibull-docs"), *command, ".".join(COLLECTION)], cwd=str(SITE), env=ansible_environment()
-    )
+    return subprocess.call([ANTSIBULL, *command, ".".join(COLLECTION)], cwd=str(SITE), env=ansible_environment())
 
 
 def build():
@@ -100,7 +112,7 @@ def main():
     wrong = contents.problems(listed, files)
     if not wrong:
         write_sources(listed, files)
-        if write_reference() != 0 or build() != 0:
+        if lint_documentation() != 0 or write_reference() != 0 or build() != 0:
             return 1
         wrong = foreign()
     for line in wrong:

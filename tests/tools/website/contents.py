@@ -138,16 +138,9 @@ def lists(contents, files):
     }
 
 
-def unsearched(contents, files):
-    """Return the pages that the search leaves out."""
-    return {
-        page for one in contents["lists"] if not one.get("search", True) for page in children("", one["pages"], files)
-    }
-
-
 def page(name, text, contents, files):
-    """Return the text of a page of the repository as it is built: with the pages below it, and what the search does."""
+    """Return the text of a page of the repository with the pages below it in the tree of contents."""
     below = contents["below"].get(name)
     if below:
         text += "\n".join(_toctree(children(name, below, files), ":hidden:", ":titlesonly:")) + "\n"
-    return "---\nnosearch: true\n---\n\n" + text if name in unsearched(contents, files) else text
+    return text

@@ -26,20 +26,6 @@ def test_the_playbook_reads_what_it_lets_pass(collection_root):
     assert used == set(_variable_names.ROLLOUT)
 
 
-def test_every_variable_of_the_playbooks_is_on_their_page(collection_root):
-    """The page itself is compared with the heads of the playbooks by `make lint`; this compares it with what they
-    read.
-    """
-    page = read(collection_root, "docs/reference/playbook-variables.md")
-    missing = {
-        name
-        for name in set(_variable_names.ROLLOUT + _variable_names.PLAYBOOKS + _variable_names.CONTROL)
-        | {"gpufleet_artifact_dir"}
-        if "`%s`" % name not in page
-    }
-    assert missing == set()
-
-
 def test_every_playbook_and_the_readme_name_the_page(collection_root):
     page = "docs/reference/playbook-variables.md"
     paths = sorted(path.relative_to(collection_root) for path in (collection_root / "playbooks").glob("*.yml"))

@@ -37,12 +37,12 @@ def find_anchors(text: str) -> set[str]:
     return {anchor + ("-%d" % count if count else "") for anchor, last in anchors.items() for count in range(last + 1)}
 
 
-def find_broken_links(page: pathlib.Path) -> list[str]:
-    """Return the relative links of a page whose file or heading does not exist."""
+def find_broken_links(page: pathlib.Path, root: pathlib.Path = ROOT) -> list[str]:
+    """Return the links of a page to files below the root whose file or heading does not exist."""
     broken = []
     for target in find_links(page.read_text(encoding="utf-8"), page.suffix):
         name, _hash, anchor = target.partition("#")
-        file = page.parent / name if name else page
+        file = root / name[1:] if name.startswith("/") else page.parent / name if name else page
         if not file.exists() or (anchor and anchor not in find_anchors(file.read_text(encoding="utf-8"))):
             broken.append(target)
     return broken
@@ -58,11 +58,12 @@ def test_broken_file_and_anchor_are_found(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(
         "# A `b` (c)\n[1](other.md#go-on) [2](other.md#go-on-1) [3](#a-b-c) [4](https://example.com/x.md)\n"
-        "[5](other.md#not-a-heading) [6](none.md) [7](#none) `[8](code.md)` ![9](none.svg)\n"
+        "[5](other.md#not-a-heading) [6](none.md) [7](#none) `[8](code.md)` ![9](none.svg) [/](/other.md) [/](/none)\n"
         "```\n[10](code.md)\n```\n",
         encoding="utf-8",
     )
-    assert find_broken_links(page) == ["other.md#not-a-heading", "none.md", "#none", "none.svg"]
+    broken = ["other.md#not-a-heading", "none.md", "#none", "none.svg", "/none"]
+    assert find_broken_links(page, tmp_path) == broken
     rst = tmp_path / "page.rst"
     rst.write_text("`a <other.md>`_ `b <none.md>`__ `c <https://example.com>`_\n", encoding="utf-8")
     assert find_broken_links(rst) == ["none.md"]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Find the pages of Ansible's own documentation that antsibull-docs refers to by label or variable. Pure."""
+"""Find the pages of Ansible's own documentation by the labels and variables that antsibull-docs refers to."""
 
 from __future__ import annotations
 

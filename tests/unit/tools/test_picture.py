@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Pictures for the documentation: the page of a report as an SVG image, and those that are kept."""
+"""The rendering of a report as an SVG image, and the pictures in the documentation."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PAGE = """<!DOCTYPE html>
 <script>if (1 < 2) { alert("&") }</script>
 </body></html>
 """
-KEPT = sorted((ROOT / "docs" / "pictures").iterdir())
+PICTURES = sorted((ROOT / "docs" / "pictures").iterdir())
 
 
-def test_a_page_becomes_well_formed():
-    made = picture.picture(PAGE, 70, "/somewhere/checkout")
+def test_page_with_html_and_svg_becomes_well_formed_xml():
+    made = picture.render_picture(PAGE, 70, "/somewhere/checkout")
     tree = xml.etree.ElementTree.fromstring(made)
     names = [element.tag for element in tree.iter()]
     assert (tree.get("width"), tree.get("height"), tree.get("viewBox")) == ("1000", "70", "0 0 1000 70")
@@ -39,18 +39,18 @@ def test_a_page_becomes_well_formed():
     assert "@media not all { b > i" in tree.find("{*}style").text
 
 
-@pytest.mark.parametrize("words", [[], ["a", "b"], ["a", "b", "high"]])
-def test_it_says_what_it_needs(words, capsys):
-    assert picture.main(words) == 2 and "usage" in capsys.readouterr().err
+@pytest.mark.parametrize("arguments", [[], ["a", "b"], ["a", "b", "high"]])
+def test_wrong_arguments_print_the_usage(arguments, capsys):
+    assert picture.main(arguments) == 2 and "usage" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.name)
-def test_a_picture_that_is_kept_loads_nothing_and_names_no_machine(path):
+@pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.name)
+def test_picture_loads_nothing_and_has_no_local_path(path):
     text = path.read_text(encoding="utf-8")
     tree = xml.etree.ElementTree.fromstring(text)
     assert not any(element.tag.rpartition("}")[2] in ("script", "img", "iframe") for element in tree.iter())
     assert not re.search(r"url\((?!#)|@import|/(?:tmp|root|home|work)/", text)
 
 
-def test_pictures_are_kept():
-    assert [path.suffix for path in KEPT] == [".svg", ".svg"]
+def test_documentation_has_two_pictures():
+    assert [path.suffix for path in PICTURES] == [".svg", ".svg"]

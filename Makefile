@@ -1,16 +1,23 @@
-# The checkout's commands. `make help` lists them; CONTRIBUTING.md says what each is for.
+# The checkout's commands. `make help` lists them; CONTRIBUTING.md says which of them a change needs.
 
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-PYTHON ?= python3
-LAB := tests/tools/with.sh main python3 -m tests.lab
-TESTS := $(PYTHON) -m tests.tools.run_tests
+NOX := tests/tools/nox.sh
+# A command in an environment. The first form makes it or brings it up to date, the second takes it as it is.
+MAIN := $(NOX) -s main --
+IN = $(NOX) -R -s $(1) --
+LAB := $(MAIN) python3 -m tests.lab
+PYTEST := python -m pytest -q -p no:cacheprovider --durations=20 --durations-min=5
+PART := tests/tools/part.sh
+# The number of a lab that no one uses: what `make lab-up` or another checkout has started stays as it is.
+UNUSED_LAB := python3 -c "from tests.lab import config, network; print(network.unused(config.current(), 50))"
+JOBS ?= $(shell echo $$(($$(nproc) + 1)))
 
 .PHONY: help
 help: ## show this list
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: ## install the Debian packages that are missing here, and the collection's import path (the others do it by themselves)
@@ -21,70 +28,179 @@ setup: ## install the Debian packages that are missing here, and the collection'
 demo: setup ## roll 6 simulated nodes from one real driver to another, one of them with a fault; ends with a table
 	@$(LAB) demo
 
+# --- What every change has to pass -----------------------------------------------------------------------------------
+
 .PHONY: test
-test: setup ## what a change has to pass: lint, unit, sanity, molecule on the lab
-	@$(TESTS)
+test: ## static checks, unit tests, sanity, a course for each promise, and the demo on machines: what a change has to pass
+	@tests/tools/test.sh test-parts
 
-.PHONY: test-all
-test-all: setup ## the same with the slow tests, as before a release
-	@$(TESTS) --all
+.PHONY: test-parts
+test-parts: part-unit part-demo part-sanity part-ansible-lint part-py38 part-yamllint part-ruff part-changelog
 
-.PHONY: lint
-lint: setup ## ansible-lint, yamllint, ruff, changelog, documentation, its site, galaxy-importer
-	@$(TESTS) lint
+.PHONY: part-demo
+part-demo:
+	@GPUFLEET_LAB_ID=$$($(UNUSED_LAB)) $(PART) demo 30 $(call IN,main) python3 -m tests.lab demo
 
-.PHONY: format
-format: setup ## format the Python files, as `make lint` expects them
-	@tests/tools/with.sh main ruff format --no-cache .
+.PHONY: part-unit
+part-unit:
+	@$(PART) unit 45 $(call IN,main) $(PYTEST) -n 2 --dist worksteal -m "not slow" tests/unit --ignore=tests/unit/kube
 
-.PHONY: unit
-unit: setup ## unit tests: ansible-core 2.19, what can differ with 2.18, node-side code on the oldest Python, a course on the newest
-	@$(TESTS) unit
+# The files that hold such tests; the others cannot be imported without Ansible.
+PYTHONS_FILES = $$(grep -rl --include='test_*.py' 'pytest\.mark\.pythons' tests/unit)
+CORES_FILES = $$(grep -rl --include='test_*.py' 'pytest\.mark\.cores' tests/unit)
+
+.PHONY: part-py38
+part-py38:
+	@$(PART) py38 30 $(NOX) --no-error-on-missing-interpreters -R -s py38 -- \
+		$(PYTEST) -m "pythons and not slow" $(PYTHONS_FILES)
+
+.PHONY: part-sanity
+part-sanity:
+	@$(PART) sanity 45 $(call IN,newest) python -m tests.tools.sanity
+
+.PHONY: part-ansible-lint
+part-ansible-lint:
+	@$(PART) ansible-lint 30 $(call IN,main) ansible-lint --offline --nocolor
+
+.PHONY: part-yamllint
+part-yamllint:
+	@$(PART) yamllint 10 $(call IN,main) yamllint --strict .
+
+.PHONY: part-ruff
+part-ruff:
+	@$(PART) ruff 10 $(call IN,main) bash -c 'ruff check --no-cache --output-format concise . && ruff format --no-cache --check .'
+
+.PHONY: part-changelog
+part-changelog:
+	@$(PART) changelog 10 $(call IN,main) antsibull-changelog lint
+
+# --- What a release has to pass, in parts ----------------------------------------------------------------------------
+
+.PHONY: test-full
+test-full: ## everything, as before a release: `make test` and all of the following test-* (up to two hours)
+	@tests/tools/test.sh test-parts full-slow full-courses full-cores full-pythons full-kube full-ee full-molecule \
+		full-site full-sanity full-bench
+
+.PHONY: test-slow
+test-slow: ## the slow unit tests: long roles, AWX's configuration, programs of others on the simulator
+	@tests/tools/test.sh full-slow
+.PHONY: full-slow
+full-slow:
+	@$(PART) slow 60 $(call IN,main) $(PYTEST) -n 2 --dist loadfile -m slow tests/unit \
+		--ignore=tests/unit/playbooks --ignore=tests/unit/kube
+
+.PHONY: test-courses
+test-courses: ## all courses of a rollout and of the other playbooks over stand-in nodes, and those that differ on other ansible-cores
+	@tests/tools/test.sh full-courses
+COURSES := tests/unit/playbooks
+.PHONY: full-courses
+full-courses:
+	@$(PART) courses 120 $(call IN,main) $(PYTEST) -n 2 --dist loadfile $(COURSES)
+	@$(PART) courses-core218 60 $(call IN,core218) $(PYTEST) -n 2 --dist loadfile $(COURSES)/test_failure_matrix.py \
+		$(COURSES)/test_resume.py $(COURSES)/test_upgrade_course.py -k "matrix or wherever or once_and or budget or signal"
+	@$(PART) courses-newest 60 $(call IN,newest) $(PYTEST) -n 2 --dist loadfile -m cores $(COURSES)
+
+.PHONY: test-cores
+test-cores: ## what calls Ansible, SQLAlchemy or the Kubernetes client, on the oldest and the newest ansible-core
+	@tests/tools/test.sh full-cores
+.PHONY: full-cores
+full-cores:
+	@$(PART) core218 60 $(call IN,core218) $(PYTEST) -n 2 --dist loadfile -m cores $(CORES_FILES) --ignore=$(COURSES)
+	@$(PART) newest 60 $(call IN,newest) $(PYTEST) -n 2 --dist loadfile -m cores $(CORES_FILES) --ignore=$(COURSES)
+
+.PHONY: test-pythons
+test-pythons: ## what runs on nodes, on the newest Python (`make test` has the oldest)
+	@tests/tools/test.sh full-pythons
+.PHONY: full-pythons
+full-pythons:
+	@$(PART) pynewest 60 $(NOX) -R -s pynewest -- $(PYTEST) -m pythons $(PYTHONS_FILES) --ignore=tests/unit/sim
+
+.PHONY: test-kube
+test-kube: ## Kubernetes on a real API server, which is compiled once (up to 12 minutes)
+	@tests/tools/test.sh full-kube
+.PHONY: full-kube
+full-kube:
+	@$(PART) apiserver 60 $(call IN,main) python3 -m tests.lab apiserver
+	@$(PART) kube 60 $(call IN,main) $(PYTEST) tests/unit/kube
+
+.PHONY: test-ee
+test-ee: ## AWX's wrappers and the inventory plugins with the packages of the execution environment alone
+	@tests/tools/test.sh full-ee
+.PHONY: full-ee
+full-ee:
+	@$(PART) ee 60 $(call IN,ee) $(PYTEST) tests/unit/plugins/inventory $(COURSES)/test_awx.py
+
+.PHONY: test-molecule
+test-molecule: ## the scenarios on machines; SCENARIOS="bringup kernel" takes some
+	@tests/tools/test.sh full-molecule
+.PHONY: full-molecule
+full-molecule:
+	@GPUFLEET_LAB_ID=$$($(UNUSED_LAB)) $(call IN,main) tests/tools/scenarios.sh $(SCENARIOS)
+
+.PHONY: test-site
+test-site: ## the documentation as a site in .lab/site/html; a link that leads nowhere is an error
+	@tests/tools/test.sh full-site
+.PHONY: full-site
+full-site:
+	@$(PART) site 30 $(NOX) -s site -- python -m tests.tools.website
+
+.PHONY: test-sanity
+test-sanity: ## what the oldest ansible-core's sanity tests read differently, and imports on the oldest Pythons
+	@tests/tools/test.sh full-sanity
+.PHONY: full-sanity
+full-sanity:
+	@$(PART) sanity-core218 45 $(call IN,core218) bash -c 'python -m tests.tools.sanity --test compile --test import --python 3.8 \
+		&& python -m tests.tools.sanity --test ansible-doc --test validate-modules'
+	@$(PART) sanity-pythons 45 $(call IN,newest) bash -c 'python -m tests.tools.sanity --test compile --test import --python 3.9'
+
+.PHONY: test-bench
+test-bench: ## the benchmarks that have limits: what gpu_info costs a node, and a controller's memory
+	@tests/tools/test.sh full-bench
+.PHONY: full-bench
+full-bench:
+	@$(PART) bench-gpu-info 30 $(call IN,main) python3 -m tests.bench.gpu_info
+
+# --- Looking for what no test knows yet ------------------------------------------------------------------------------
 
 .PHONY: search
-search: setup ## property tests with thousands of random examples: looks for what no test knows yet (minutes)
-	@tests/tools/with.sh main python3 -m pytest -q -p no:cacheprovider --hypothesis-profile=search -m hypothesis tests/unit/plugins
+search: setup ## property tests with thousands of random examples (minutes)
+	@$(MAIN) $(PYTEST) --hypothesis-profile=search -m hypothesis tests/unit/plugins
 
 .PHONY: mutants
-mutants: setup ## whether the tests notice mistakes that are made one by one in a copy: fails and names each that they do not (minutes)
-	@tests/tools/with.sh main python3 -m tests.tools.mutants $(ARGS)
+mutants: setup ## whether `make test` catches mistakes that are made one by one in a copy; names each that it does not (minutes)
+	@$(MAIN) python3 -m tests.tools.mutate $(ARGS)
 
 .PHONY: kills
 kills: setup ## kill the controllers of ten rollouts over 20 stand-in nodes again and again, and compare with what the nodes say (half an hour)
-	@tests/tools/with.sh main python3 -m tests.tools.kills $(ARGS)
+	@$(MAIN) python3 -m tests.tools.kills $(ARGS)
 
 .PHONY: slices
 slices: setup ## the nodes and the fault of the demo, by several controllers as AWX's jobs; one is killed, PostgreSQL restarts (20 minutes)
 	@$(LAB) slices
 
-# A lab of its own, which another of this checkout does not disturb.
-.PHONY: noble
-noble: export GPUFLEET_LAB_ID := 43
-noble: setup ## the life of one node of Ubuntu 24.04 with Ubuntu's own packages, in a lab of its own; needs archive.ubuntu.com (20 minutes)
-	@$(LAB) down
-	@$(LAB) drivers --suite noble
-	@trap '$(LAB) down' EXIT; $(LAB) up --inventory tests/lab/noble/hosts.yml && \
-		tests/tools/with.sh main python3 -m pytest -q -x -p no:cacheprovider $(ARGS) tests/lab/noble
-
-.PHONY: sanity
-sanity: setup ## ansible-test sanity, on the newest ansible-core and the oldest supported
-	@$(TESTS) sanity
-
-.PHONY: molecule
-molecule: setup ## the scenarios on the lab alone
-	@$(TESTS) molecule
+# --- Benchmarks ------------------------------------------------------------------------------------------------------
 
 .PHONY: bench
 bench: setup ## what reading 8 simulated GPUs costs a node, against ansible.builtin.ping; fails past its limits
-	@tests/tools/with.sh main python3 -m tests.bench.gpu_info
+	@$(MAIN) python3 -m tests.bench.gpu_info
 
 .PHONY: bench-rollout
 bench-rollout: setup ## how close a rollout over 100 stand-in nodes comes to the shortest time, against waves, in one run of about 75 minutes
-	@tests/tools/with.sh main python3 -m tests.bench.rollout $(ARGS)
+	@$(MAIN) python3 -m tests.bench.rollout $(ARGS)
 
 .PHONY: bench-memory
 bench-memory: setup ## what a node in flight costs the controller in memory, with 100 stand-in nodes; as root, fails past its limit of 35 MB
-	@tests/tools/with.sh main python3 -m tests.bench.rollout.memory $(ARGS)
+	@$(MAIN) python3 -m tests.bench.rollout.memory $(ARGS)
+
+# --- Work on the checkout --------------------------------------------------------------------------------------------
+
+.PHONY: lint
+lint: setup ## the static checks of `make test`
+	@tests/tools/test.sh part-ansible-lint part-yamllint part-ruff part-changelog
+
+.PHONY: format
+format: ## format the Python files, as `make lint` expects them
+	@$(MAIN) ruff format --no-cache .
 
 .PHONY: rehearse
 rehearse: setup ## run your own playbook on the lab: INVENTORY=path PLAYBOOK=path [ARGS="-e ..."]
@@ -97,19 +213,19 @@ lab-up: setup ## start the lab's machines and leave them running
 
 .PHONY: lab-down
 lab-down: ## stop the lab; leaves no process, mount, bridge or firewall rule
-	@$(PYTHON) -m tests.lab down
+	@python3 -m tests.lab down
 
 .PHONY: build
-build: setup ## build the collection's tarball in .lab/build
-	@tests/tools/with.sh main ansible-galaxy collection build --force --output-path .lab/build
+build: ## build the collection's tarball in .lab/build
+	@$(MAIN) ansible-galaxy collection build --force --output-path .lab/build
 
 .PHONY: docs
 docs: setup ## write the pages of health checks and alerts, and the rulebook, from their data
-	@tests/tools/with.sh main python3 -m tests.tools.data_pages
+	@$(MAIN) python3 -m tests.tools.data_pages
 
 .PHONY: site
-site: setup ## check the documentation of plugins and build the site with their reference in .lab/site/html
-	@tests/tools/with.sh site python3 -m tests.tools.website
+site: ## check the documentation of plugins and build the site with their reference in .lab/site/html
+	@$(NOX) -s site -- python -m tests.tools.website
 
 .PHONY: clean
 clean: lab-down ## stop the lab and remove what runs left in the checkout; the cache outside it stays

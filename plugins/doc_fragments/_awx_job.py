@@ -19,5 +19,4 @@ options:
         owner of the rollout.
     type: dict
     default: {}
-    version_added: 1.0.0
 """

@@ -18,14 +18,12 @@ options:
       - Nodes that are lost or in quarantine count as long as their rollout has not ended.
     type: str
     default: ""
-    version_added: 1.0.0
   hand_over:
     description:
       - Make the plan for several controllers. It belongs to none of them, and each of them joins it with O(join).
       - Needs a ledger in PostgreSQL, and O(mode=window).
     type: bool
     default: false
-    version_added: 1.0.0
   join:
     description:
       - Join the plan of O(rollout_id) with the hosts of O(audits) instead of making one. Limits and versions that are
@@ -34,5 +32,4 @@ options:
         another living member is refused. Nodes that a dead one left in flight are taken over.
     type: bool
     default: false
-    version_added: 1.0.0
 """

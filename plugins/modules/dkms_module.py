@@ -107,7 +107,6 @@ options:
       after them and names the holder.
     type: int
     default: 600
-    aliases: [lock_timeout]
 notes:
   - Other versions of the module are listed in RV(stale) and are not removed; O(state=built) only takes them off the
     kernels that it installs for, unless O(remove_stale=true).
@@ -315,7 +314,7 @@ def main():
             remove_stale=dict(type="bool", default=False),
             force=dict(type="bool", default=False),
             build_timeout_s=dict(type="int", default=3600),
-            **dict(lock.ARGUMENTS, lock_timeout_s=dict(lock.ARGUMENTS["lock_timeout_s"], aliases=["lock_timeout"])),
+            **lock.ARGUMENTS,
         ),
         required_if=[
             ("state", "exported", ["export_dir"]),

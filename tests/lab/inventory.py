@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .common import LabError, environment, run
+from .common import LabError, environment
 from .config import CHECKOUT, FIRST_FREE_HOST, SUITE, SUITES, Lab
 
 DEFAULT_MODEL = "h100-sxm"
@@ -186,13 +186,11 @@ def selected(found: list[Machine], source: Path, names: Sequence[str], without: 
 
 
 def tool(name: str) -> str:
-    """An Ansible program: of the environment the lab is run from, or of the checkout's own."""
+    """Return the path of an Ansible program of the environment that the lab runs in."""
     found = shutil.which(name)
-    if found:
-        return found
-    script = CHECKOUT / "tests/tools/venv.sh"
-    venv = run("bash", script, "main", timeout=1800).stdout.strip()
-    return str(Path(venv) / "bin" / name)
+    if not found:
+        raise LabError(f"{name} is not on PATH: run the lab by 'tests/tools/nox.sh -s main -- python3 -m tests.lab'")
+    return found
 
 
 def read(*sources: Path, playbook_dir: Path | None = None) -> dict:

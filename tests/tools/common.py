@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the checkout's own commands share: where things are, and how an environment is found."""
+"""What the checkout's own commands share: where things are, and copies of the checkout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,6 @@ import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 COLLECTION = ("gpufleet", "lifecycle")
-MISSING_INTERPRETER = 3
-
-
-class NoInterpreter(Exception):
-    """This machine has no Python of the kind an environment needs."""
 
 
 def cache_root():
@@ -29,20 +24,16 @@ def cache_root():
     return pathlib.Path(base) / "gpufleet"
 
 
+def environment(name: str) -> pathlib.Path:
+    """Return the directory of an environment of noxfile.py, which is made first if need be."""
+    command = [str(ROOT / "tests/tools/nox.sh"), "-s", name, "--", "python", "-c", "import sys; print(sys.prefix)"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    return pathlib.Path(done.stdout.strip())
+
+
 def checkout_digest():
     """A short name for this checkout, the same every time, so that two checkouts on one machine never share a place."""
     return hashlib.sha256(str(ROOT).encode()).hexdigest()[:10]
-
-
-def venv(name):
-    """The path of the ready environment `name`; made on first use."""
-    script = str(ROOT / "tests" / "tools" / "venv.sh")
-    answer = subprocess.run([script, name], stdout=subprocess.PIPE, stderr=None, universal_newlines=True, check=False)
-    if answer.returncode == MISSING_INTERPRETER:
-        raise NoInterpreter(name)
-    if answer.returncode != 0:
-        raise RuntimeError("tests/tools/venv.sh {0} answered {1}; its message is above".format(name, answer.returncode))
-    return pathlib.Path(answer.stdout.strip())
 
 
 def collections_path():

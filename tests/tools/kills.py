@@ -20,7 +20,7 @@ between kills. At the end of each rollout, by the journals of the nodes:
 - a node that is sick with the new driver is not done.
 
 The exit status is 0 only when all of it held. The environment that runs this decides on the ansible-core:
-tests/tools/with.sh core218 python3 -m ...
+tests/tools/nox.sh -s core218 -- python3 -m ...
 """
 
 from __future__ import annotations

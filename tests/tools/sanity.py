@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run ansible-test sanity on a clean copy of the checkout.
+"""Run ansible-test sanity on a copy of what the checkout releases.
 
-python3 -m tests.tools.sanity ENVIRONMENT [ARGUMENT...]
+tests/tools/nox.sh -s newest -- python -m tests.tools.sanity [ARGUMENT...]
 
 ansible-test follows links and wants the collection to lie at .../ansible_collections/gpufleet/lifecycle, so it works on
 a copy under the cache directory. Its own environments live there too, not in the user's home. They need a script that
@@ -17,10 +17,11 @@ import fcntl
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
-from tests.tools.common import COLLECTION, ROOT, cache_root, checkout_digest, copy_checkout, venv
+from tests.tools.common import COLLECTION, ROOT, cache_root, checkout_digest, copy_checkout
 
 GET_PIP = '''\
 """Install the asked-for pip into this environment, from the one Python carries."""
@@ -50,27 +51,12 @@ def prepare_home(home, environment):
         (scripts / "get_pip_{0}.py".format(version.replace(".", "_"))).write_text(GET_PIP, encoding="utf-8")
 
 
-def search_path(path):
-    """`path` with every Python of this machine in it and without pyenv's shims, which are there for versions they
-    refuse to start.
-    """
-    listed = subprocess.run(
-        [str(ROOT / "tests" / "tools" / "venv.sh"), "--interpreters"],
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-        check=True,
-    ).stdout
-    own = [str(pathlib.Path(line.split(" ", 1)[1]).parent) for line in listed.splitlines()]
-    given = [entry for entry in path.split(os.pathsep) if pathlib.PurePath(entry).parts[-2:] != (".pyenv", "shims")]
-    return list(dict.fromkeys(given + own))
-
-
 def child_environment(home, environment):
     """The environment variables for ansible-test: its own home, but the user's Pythons and package index settings."""
     real_home = pathlib.Path(os.path.expanduser("~"))
     values = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     values["HOME"] = str(home)
-    values["PATH"] = os.pathsep.join([str(environment / "bin"), *search_path(values["PATH"])])
+    values["PATH"] = os.pathsep.join([str(environment / "bin"), values["PATH"]])
     for settings in (real_home / ".config" / "pip" / "pip.conf", real_home / ".pip" / "pip.conf"):
         if settings.is_file():
             values.setdefault("PIP_CONFIG_FILE", str(settings))
@@ -78,21 +64,18 @@ def child_environment(home, environment):
 
 
 def main(arguments):
-    """Run ansible-test of the named environment and answer its exit status."""
-    if not arguments:
-        print(__doc__, file=sys.stderr)
-        return 2
-    name, extra = arguments[0], arguments[1:]
-    environment = venv(name)
-    place = cache_root() / "ansible-test" / checkout_digest() / name
-    home = cache_root() / "ansible-test" / ("home-" + name)
+    """Run ansible-test of this environment and return its exit status."""
+    environment = pathlib.Path(sys.prefix)
+    place = cache_root() / "ansible-test" / checkout_digest() / environment.name
+    home = cache_root() / "ansible-test" / ("home-" + environment.name)
     place.mkdir(parents=True, exist_ok=True)
     with open(str(place / "lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         target = copy_checkout(place.joinpath("ansible_collections", *COLLECTION))
+        shutil.rmtree(str(target / "tests"))  # no part of what is released; ruff checks it
         prepare_home(home, environment)
-        print("sanity: {0} with {1} on a copy of {2}".format(name, environment.name, ROOT), flush=True)
-        command = [str(environment / "bin" / "ansible-test"), "sanity", "--local", "--color", "no", *extra]
+        print("sanity: {0} on a copy of {1}".format(environment.name, ROOT), flush=True)
+        command = [str(environment / "bin" / "ansible-test"), "sanity", "--local", "--color", "no", *arguments]
         return subprocess.call(command, cwd=str(target), env=child_environment(home, environment))
 
 

@@ -69,24 +69,12 @@ if not sys.pycache_prefix:
     sys.pycache_prefix = str(importlib.import_module("tests.tools.common").cache_root() / "pycache")
     sys.dont_write_bytecode = False
 
-selection = importlib.import_module(COLLECTION + ".tests.unit.selection")
-
 if settings is not None:
     # The machines that run this are slow and shared: time says nothing there. A failure prints what reproduces it.
     # Every run tries the same examples, so that a change is judged by what it changed; `make search` looks for others.
     settings.register_profile("gpufleet", deadline=None, print_blob=True, database=None, derandomize=True)
     settings.register_profile("search", deadline=None, print_blob=True, database=None, max_examples=5000)
     settings.load_profile("gpufleet")
-
-
-def pytest_ignore_collect(collection_path, config):
-    """With ``-m pythons`` or ``-m cores``, also without the slow ones: files without that mark, and directories without
-    such files, are not imported.
-    """
-    wanted = config.getoption("markexpr").partition(" and not slow")[0]
-    if wanted in selection.MARKS and (collection_path.is_dir() or collection_path.suffix == ".py"):
-        return None if selection.marked(collection_path, wanted) else True
-    return None
 
 
 @pytest.fixture(scope="session")

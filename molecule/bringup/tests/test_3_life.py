@@ -93,9 +93,6 @@ def before(machines, boot_id):
     return {name: boot_id(host) for name, host in machines.items()}
 
 
-@pytest.mark.slow(
-    also="tests/unit/playbooks/test_upgrade_course.py::test_rollback_takes_named_nodes_to_the_version_that_was_recorded"
-)
 class TestLife:
     def test_a_node_whose_next_boot_has_no_module_is_left_alone_and_the_other_is_upgraded(
         self, up_1, up_2, run, ask, artifacts, baselines, before, boot_id

@@ -128,9 +128,6 @@ class TestMig:
         )
         assert state(up_1, WORK) == "active"
 
-    @pytest.mark.slow(
-        also="tests/unit/playbooks/test_mig.py::test_a_layout_is_kept_and_what_mig_hides_is_read_before_and_after"
-    )
     def test_an_upgrade_keeps_it(self, up_1, run, ask, artifacts, boot_id):
         before = boot_id(up_1)
         outcome = run("gpufleet.lifecycle.upgrade", upgrade_hosts="up-1", rollout_version=OLD, rollout_id="mig-down")
@@ -153,9 +150,6 @@ class TestMig:
             "return",
         ]
 
-    @pytest.mark.slow(
-        also="tests/unit/playbooks/test_mig.py::test_a_layout_is_kept_and_what_mig_hides_is_read_before_and_after"
-    )
     def test_a_driver_that_is_bad_brings_back_the_old_one_and_the_layout(self, up_1, run, ask):
         up_1.run_expect([0], "gpusim inject gpu-not-brought-up --gpu 3 --driver " + NEW)
         outcome = run("gpufleet.lifecycle.upgrade", upgrade_hosts="up-1", rollout_version=NEW, rollout_id="mig-bad")

@@ -61,7 +61,6 @@ def series(run):
     return lambda: run(play("textfile", gpu_health_textfile=True, gpu_health_expect=EXPECT))
 
 
-@pytest.mark.slow(also="tests/unit/scenarios/test_node_series.py")
 class TestSeries:
     def test_the_timer_is_installed_and_a_second_run_changes_nothing(self, up_2, series):
         first = series()
@@ -100,7 +99,6 @@ class TestSeries:
         assert (summed(found, "gpufleet_xid_code_total"), found["gpufleet_gpus_present"]) == (0, GPUS)
 
 
-@pytest.mark.slow(also="tests/unit/roles/test_gpu_health_boot_check.py")
 class TestBootCheck:
     def test_it_is_installed_on_a_node_that_passes_and_a_second_run_changes_nothing(self, up_2, run):
         up_2.run_expect(

@@ -13,8 +13,6 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.slow(also="tests/unit/roles/test_gpu_log_shipping_arrival.py")
-
 PORT, RECEIVED, CONFIG, UNIT = 5140, "/run/gpufleet-received", "/run/gpufleet-host.conf", "gpufleet-log-host"
 HOST = """module(load="imtcp")
 input(type="imtcp" port="%d" address="127.0.0.1")

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import (
     FAILED,
     HARD,
@@ -72,11 +71,11 @@ def _examined(name, planned, old, time, position):
     node.attempt = old.attempt
     old.close(time, "interrupted")
     # The steps of a node that is not proven stay, whatever state it is found in now.
-    if planned.get(keys.ORPHANED) or planned.get("kept") or planned["state"] == "done" or unproven(old):
+    if planned.get("orphaned") or planned.get("kept") or planned["state"] == "done" or unproven(old):
         node.steps, node.began, node.proven = old.steps, old.began, old.proven
     if planned.get("kept"):
         node.ended = old.ended
-    if planned.get(keys.ORPHANED):
+    if planned.get("orphaned"):
         node.orphaned, node.state, node.order = True, old.state, old.order
         node.diverted = (node.to_version, node.layout) != (old.to_version, old.layout)
         node.reason = "in flight when its controller died%s%s" % (

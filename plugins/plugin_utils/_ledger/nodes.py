@@ -9,7 +9,7 @@ import dataclasses
 import heapq
 import json
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump
 
@@ -21,7 +21,7 @@ BATCH = 200
 
 def node_of(body):
     """Return the node of a row's JSON."""
-    fields = keys.restored(json.loads(body))
+    fields = json.loads(body)
     fields["steps"] = [state.Step(**step) for step in fields["steps"]]
     fields["ticket"] = state.Ticket(**fields["ticket"]) if fields["ticket"] else None
     return state.Node(**fields)
@@ -157,14 +157,13 @@ class StoredNodes:
             for place, name, text in batch:
                 if present is not None and name not in present:
                     among = present
-                elif name not in self._changed and not (barred and self._barred(name, text, barred, known)):
+                elif name not in self._changed and not (barred and self._barred(text, barred, known)):
                     yield place, name
             after = batch[-1][0] if batch else after
 
-    def _barred(self, name, text, barred, known):
-        """Return True if the failure domains of a node, stored as TEXT, are barred. KNOWN caches the answers."""
-        if text is None:
-            return barred(self.get(name).domains)
+    @staticmethod
+    def _barred(text, barred, known):
+        """Return True if the failure domains stored as TEXT are barred. KNOWN caches the answers."""
         if text not in known:
             known[text] = barred(json.loads(text))
         return known[text]
@@ -172,11 +171,10 @@ class StoredNodes:
     def _waiting(self, after, position, present, known):
         """Return one batch of (position, name, failure domains as stored) of pending nodes between two positions.
 
-        KNOWN: for stored failure domains, whether they are barred. A row without domains is never left out for them.
+        KNOWN: for stored failure domains, whether they are barred.
         """
         columns = self._table.c
-        text = columns.domains if self._database.placed else sa.null()
-        query = sa.select(columns.position, columns.name, text).where(
+        query = sa.select(columns.position, columns.name, columns.domains).where(
             columns.rollout_id == self._id,
             columns.state == "pending",
             columns.position > after,
@@ -186,8 +184,7 @@ class StoredNodes:
             query = query.where(self._database.one_of(columns.name, present, "present"))
         full = [found for found, bars in known.items() if bars]
         if full:
-            in_full = self._database.one_of(columns.domains, full, "full")
-            query = query.where(sa.or_(columns.domains.is_(None), sa.not_(in_full)))
+            query = query.where(sa.not_(self._database.one_of(columns.domains, full, "full")))
         return self._connection.execute(query.order_by(columns.position).limit(BATCH)).all()
 
     def flush(self):
@@ -213,6 +210,6 @@ class StoredNodes:
             "orphaned": node.orphaned,
             "position": node.position,
             "canary": node.canary,
-            "body": dump(keys.stored(dataclasses.asdict(node))),
+            "body": dump(dataclasses.asdict(node)),
             "domains": dump(node.domains),
         }

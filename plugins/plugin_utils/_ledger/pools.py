@@ -15,7 +15,7 @@ OUT = state.LEAVING + state.OUT_OF_SERVICE
 
 
 def of(policy):
-    """Return the name of the pool of a policy, empty if it has none. Plans of earlier versions have no such limit."""
+    """Return the name of the pool of a policy, empty if it has none."""
     return policy.get("pool") or ""
 
 

@@ -87,10 +87,8 @@ class Node:
     ticket: t.Optional[Ticket] = None
     order: str = ""  # an operator's request to leave it out
     layout: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # the wanted MIG layout; empty if none
-    # Whether the driver is installed, and the kernel that boots next (empty: none is chosen); None in a ledger of an
-    # earlier version of the collection.
-    install: t.Optional[bool] = None
-    to_kernel: t.Optional[str] = None
+    install: bool = True  # whether the driver is installed
+    to_kernel: str = ""  # the kernel that boots next; empty if none is chosen
     ended: t.Optional[str] = None
     steps: t.List[Step] = dataclasses.field(default_factory=list)
 

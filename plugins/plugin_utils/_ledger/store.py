@@ -26,12 +26,9 @@ except ImportError:  # refused when a ledger is opened, with the next step
     sa = None
     sa_exc = None
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock, keys
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock
 
-# Version 2 added the table of members, and to the table of nodes the column of failure domains, which version 1 got
-# with an entry of its own in the meta table (PLACED). A ledger of version 1 can be read; the first transaction that
-# writes to it makes it one of version 2. One column and one table need no migration library on every controller.
-SCHEMA_VERSION, BEFORE = "2", "1"
+SCHEMA_VERSION = "1"
 PATIENCE_S = 120.0
 # Errors of SQLite for which a retry does not help.
 BROKEN = (
@@ -44,12 +41,6 @@ BROKEN = (
 )
 PEEKS = "gpufleet_peeks"
 NO_RIGHT = "42501"  # insufficient_privilege, Appendix A of PostgreSQL's documentation
-# The entry of the meta table for a ledger of version 1 whose table of nodes has the column of failure domains. Its rows
-# stay as they are: for a row without failure domains, those in its body count.
-PLACED = "node_domains"
-PLACE_INDEX = "gpufleet_node_place"
-# A ledger that was created without it is only slower.
-CANARY_INDEX = "gpufleet_node_canary"
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
 
 
@@ -83,17 +74,17 @@ def tables():
         sa.Column("rollout_id", ident, primary_key=True),
         sa.Column("name", sa.String(260), primary_key=True),
         sa.Column("state", sa.String(20), nullable=False),
-        sa.Column(keys.ORPHANED, sa.Boolean, key="orphaned", nullable=False),
+        sa.Column("orphaned", sa.Boolean, nullable=False),
         sa.Column("position", sa.Integer),
         sa.Column("canary", sa.Boolean, nullable=False),
         sa.Column("body", sa.Text, nullable=False),  # the whole node as JSON
-        sa.Column("domains", sa.Text),  # its failure domains as JSON; null in a row of an earlier version
+        sa.Column("domains", sa.Text, nullable=False),  # its failure domains as JSON
         # For the next pending nodes without reading all of them. There is no other index of states: PostgreSQL would
         # use that one while it has no statistics.
-        sa.Index(PLACE_INDEX, "rollout_id", "state", "position"),
+        sa.Index("gpufleet_node_place", "rollout_id", "state", "position"),
         # It has only the canaries.
         sa.Index(
-            CANARY_INDEX,
+            "gpufleet_node_canary",
             "rollout_id",
             "canary",
             postgresql_where=sa.text("canary IS true"),
@@ -183,8 +174,6 @@ class Store:
         self.meta = tables()
         self.table = {name[len("gpufleet_") :]: table for name, table in self.meta.tables.items()}
         self.there = False  # whether a connection has found the tables
-        # What the opened ledger has: the column of failure domains, and the table of members.
-        self.placed = self.has_members = False
 
     @property
     def shown(self):
@@ -239,7 +228,6 @@ class Store:
         def once():
             tries.append(None)
             with self._locked(), self._open() as connection:
-                self._migrate(connection)
                 self._hold(connection, rollout_id)
                 answer = work(connection, len(tries) > 1)
                 connection.commit()
@@ -295,6 +283,7 @@ class Store:
     def _prepare(self, connection, create):
         """Create the tables in an empty database, if CREATE; refuse a schema of a version that is not known."""
         meta = self.table["meta"]
+        version = sa.select(meta.c.value).where(meta.c.name == "schema_version")
         # The tables of a server are never removed; a file may be.
         self.there = (self.there and not self.sqlite) or sa.inspect(connection).has_table("gpufleet_meta")
         if not self.there:
@@ -304,36 +293,14 @@ class Store:
                 # Two controllers may do this at the same time; the lock ends with the transaction.
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283465)")
             self.meta.create_all(connection, checkfirst=True)
-            if connection.execute(sa.select(meta.c.value).where(meta.c.name == "schema_version")).first() is None:
+            if connection.execute(version).first() is None:
                 connection.execute(sa.insert(meta).values(name="schema_version", value=SCHEMA_VERSION))
-        found = dict(connection.execute(sa.select(meta.c.name, meta.c.value)).all())
-        if found.get("schema_version") not in (SCHEMA_VERSION, BEFORE):
+        found = connection.execute(version).scalar()
+        if found != SCHEMA_VERSION:
             raise StoreError(
-                "The ledger %s has schema version %s; expected %s or %s. Use the version of the collection that "
-                "created it, or another ledger." % (self.shown, found.get("schema_version"), BEFORE, SCHEMA_VERSION)
+                "The ledger %s has schema version %s; expected %s. Use the version of the collection that created it, "
+                "or another ledger." % (self.shown, found, SCHEMA_VERSION)
             )
-        self.has_members = found["schema_version"] == SCHEMA_VERSION
-        self.placed = self.has_members or PLACED in found
-
-    def _migrate(self, connection):
-        """Make a ledger of version 1 one of this version, in the transaction of the caller."""
-        if self.has_members:
-            return
-        meta, node = self.table["meta"], self.table["node"]
-        version = meta.c.name == "schema_version"
-        if not self.sqlite:
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7283465)")
-        found = dict(connection.execute(sa.select(meta.c.name, meta.c.value)).all())
-        if found["schema_version"] == BEFORE:
-            if PLACED not in found:
-                connection.exec_driver_sql("ALTER TABLE gpufleet_node ADD COLUMN domains TEXT")
-                connection.exec_driver_sql("DROP INDEX IF EXISTS gpufleet_node_state")
-                for index in node.indexes:
-                    index.create(connection, checkfirst=True)
-            self.table["member"].create(connection, checkfirst=True)
-            connection.execute(sa.delete(meta).where(meta.c.name == PLACED))
-            connection.execute(sa.update(meta).where(version).values(value=SCHEMA_VERSION))
-        self.placed = self.has_members = True
 
     def clock_column(self):
         """Return the column, in a list, by which any query also reads the clock of the database; [] for a file.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
@@ -64,7 +63,7 @@ def choose(
                 % (name, entry["state"], (entry["reason"] or "no reason was recorded").rstrip("."))
             )
     chosen = [name for name in named if name in ready]
-    left = [name for name in ready if nodes[name].get(keys.ORPHANED) and previous.nodes.get(name).canary]
+    left = [name for name in ready if nodes[name].get("orphaned") and previous.nodes.get(name).canary]
     chosen += [name for name in left if name not in chosen]
     if per_stratum:
         counts: t.Dict[str, int] = {}

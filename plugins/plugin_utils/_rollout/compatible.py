@@ -28,8 +28,8 @@ def line(version):
 def go_together(planned, here):
     """Return True if the version HERE may go on with what the version PLANNED has planned.
 
-    A plan without a version is older than the record of versions. A version that cannot be read is none that goes with
-    another.
+    A plan has no version if the controller that made it could not read its own; any version may continue it. A version
+    that is not a semantic version goes with no other.
     """
     return not planned or (line(planned) is not None and line(planned) == line(here))
 

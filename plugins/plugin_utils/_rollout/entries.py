@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import natural
@@ -131,7 +131,7 @@ def set_kernels(
         kernel, entry = wanted.get(probe.name), nodes[probe.name]
         if (
             not kernel
-            or not (entry["state"] == "pending" or entry.get(keys.ORPHANED))
+            or not (entry["state"] == "pending" or entry.get("orphaned"))
             or probe.kernel == probe.next_kernel == kernel
         ):
             continue
@@ -151,12 +151,12 @@ def _unfinished(before, present, to_version):
     if before is None:
         return None
     if before.state in state.IN_FLIGHT:
-        return {keys.ORPHANED: True}
+        return {"orphaned": True}
     if before.state == "lost" and state.unproven(before):
         # What runs on it now is not proven.
-        return {keys.ORPHANED: True, "again": "lost, %s" % before.reason}
+        return {"orphaned": True, "again": "lost, %s" % before.reason}
     if present == to_version and state.awaits_resume(before):
-        return {keys.ORPHANED: True, "again": "the resume in its schedulers failed"}
+        return {"orphaned": True, "again": "the resume in its schedulers failed"}
     return None
 
 

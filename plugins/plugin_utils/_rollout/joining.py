@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import natural
@@ -99,7 +99,7 @@ def part(view, planned, probes):
         if entry is not None:
             changed[probe.name] = entry
         nodes[probe.name] = dict(before, **{"state": node.state, "reason": node.reason, **(entry or {})})
-    going = [name for name, node in nodes.items() if node["state"] == "pending" or node.get(keys.ORPHANED)]
+    going = [name for name, node in nodes.items() if node["state"] == "pending" or node.get("orphaned")]
     order = sorted(going, key=lambda name: _place(view.nodes.get(name)))
     return Plan(view.target, order, nodes, dict(view.policy), view.sha256), changed
 
@@ -124,7 +124,7 @@ def lines(made, rollout_id, total, left_out):
             % (
                 number,
                 name,
-                ", was in flight when its controller died" if node.get(keys.ORPHANED) else "",
+                ", was in flight when its controller died" if node.get("orphaned") else "",
                 ", canary" if node.get("canary") else "",
             )
         )

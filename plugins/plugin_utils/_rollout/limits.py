@@ -123,8 +123,6 @@ def _check_pool(policy):
             "rollout_pool is %s; expected a name of up to 100 letters, digits and . _ -, such as site-a."
             % options.shown(pool)
         )
-    if not pool:
-        del policy["pool"]  # a plan without one has the digest that earlier versions give it
 
 
 def _check_waves(waves, fleet):

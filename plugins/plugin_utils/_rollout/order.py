@@ -69,7 +69,12 @@ def digest(
     layouts = {
         name: [nodes[name]["layout"], nodes[name].get("install", True)] for name in order if nodes[name].get("layout")
     }
-    document = {"target": target, "order": order, "nodes": going, "policy": rules, "kernels": kernels}
-    if layouts:  # without layouts the digest is that of earlier versions of the collection
-        document["layouts"] = layouts
+    document = {
+        "target": target,
+        "order": order,
+        "nodes": going,
+        "policy": rules,
+        "kernels": kernels,
+        "layouts": layouts,
+    }
     return hashlib.sha256(json.dumps(document, sort_keys=True, separators=(",", ":")).encode("utf-8")).hexdigest()

@@ -9,7 +9,7 @@ import dataclasses
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _twins
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import canaries as canary_rules
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, limits, order
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
@@ -33,7 +33,7 @@ class Plan:
 
     @property
     def orphaned(self):
-        return [name for name in self.order if self.nodes[name].get(keys.ORPHANED)]
+        return [name for name in self.order if self.nodes[name].get("orphaned")]
 
     @property
     def canaries(self):
@@ -117,7 +117,7 @@ def build(
         )
     policy, paused, changed, notes = _taken_over(previous, policy, nodes) if going_on else (policy, "", {}, [])
     notes += entries.set_kernels(nodes, probes, kernels or {})
-    orphaned = [name for name in nodes if nodes[name].get(keys.ORPHANED)]
+    orphaned = [name for name in nodes if nodes[name].get("orphaned")]
     pending = [name for name in nodes if nodes[name]["state"] == "pending" and name not in orphaned]
     for key in policy["domain_caps"]:
         lacking = [name for name in orphaned + pending if not nodes[name]["domains"].get(key)]

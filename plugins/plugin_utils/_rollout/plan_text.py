@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.plan import Plan
 
@@ -41,7 +40,7 @@ def estimate(plan: Plan, node_s: float) -> t.Tuple[float, int]:
         while waiting and len(running) < size:
             name = waiting.pop(0)
             places = places_of[name]
-            barred = (left and name not in canaries and not plan.nodes[name].get(keys.ORPHANED)) or (
+            barred = (left and name not in canaries and not plan.nodes[name].get("orphaned")) or (
                 wave[name] > now and name not in canaries
             )
             if barred or any(
@@ -153,7 +152,7 @@ def describe(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]:
                 " (%s)" % ", ".join(node["domains"].values()) if node["domains"] else "",
                 _change(node),
                 ", kernel %s" % node["to_kernel"] if node.get("to_kernel") else "",
-                ", was in flight when its controller died" if node.get(keys.ORPHANED) and not node.get("again") else "",
+                ", was in flight when its controller died" if node.get("orphaned") and not node.get("again") else "",
                 ", canary" if node.get("canary") else "",
                 ", " + node["load"] if node.get("load") else "",
                 ", wave %d" % limits.wave_of(policy["waves"], number - 1)[0] if policy["waves"] else "",

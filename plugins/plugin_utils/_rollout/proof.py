@@ -43,7 +43,7 @@ def require_version(node, version):
 
 
 def require_change(node, layout=None, install=None, kernel=None):
-    """Refuse another change than the plan's. None: the role was not asked, or the plan is too old to tell.
+    """Refuse another change than the plan's. None: the role was not asked.
 
     LAYOUT: the MIG layout that the role makes. INSTALL: whether it installs the driver. KERNEL: the kernel that it
     chooses.
@@ -53,7 +53,7 @@ def require_change(node, layout=None, install=None, kernel=None):
         ("install", install, node.install, json.dumps),
         ("kernel", kernel, node.to_kernel, lambda value: value or "empty"),
     ):
-        if value is not None and expected is not None and not _same(value, expected):
+        if value is not None and not _same(value, expected):
             raise tickets.StateError(
                 "gpu_node_upgrade_%s of %s is %s; expected %s, as in the plan. Give the role what the plan has for the "
                 "node, as gpufleet.lifecycle.upgrade does. Nothing was changed by this step."

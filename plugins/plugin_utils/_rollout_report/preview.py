@@ -8,7 +8,7 @@ Packages are told once for all nodes with the same ones.
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
@@ -41,9 +41,7 @@ def blame(nodes, hosts, host):
 
     NODES: the nodes of the plan, by name. HOST: the host of the task, which fails if no other one can.
     """
-    out = {
-        name: node for name, node in nodes.items() if node.get("state") in state.FAILED and not node.get(keys.ORPHANED)
-    }
+    out = {name: node for name, node in nodes.items() if node.get("state") in state.FAILED and not node.get("orphaned")}
     if not out:
         return {}
     found = {

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.reasons import (
@@ -76,7 +76,7 @@ def _node(node, in_run, earlier):
         "domains": node.domains,
         "canary": node.canary,
         "attempt": node.attempt,
-        keys.ORPHANED: node.orphaned,
+        "orphaned": node.orphaned,
         "ended": node.ended,
         "evidence": [],  # directories on the controller, for nodes that need attention
         "steps": _steps(node.steps),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.words import (
@@ -26,7 +26,7 @@ def table(doc):
     rows = [("node", "state", "from", "to", "took", "reason")]
     folded = len(doc["nodes"]) > LISTED
     for name, node in doc["nodes"].items():
-        if not (folded and node["state"] in ("done", "skipped", "pending") and not node[keys.ORPHANED]):
+        if not (folded and node["state"] in ("done", "skipped", "pending") and not node["orphaned"]):
             rows.append(
                 (
                     text.line(name),
@@ -107,7 +107,7 @@ def blame(doc, hosts, gone, host, verdict, part=None):
         {
             name: "%s is %s: %s" % (name, node["state"], node["reason"] or doc["reasons"][0])
             for name, node in mine.items()
-            if node["state"] in ("pending",) + state.IN_FLIGHT or node[keys.ORPHANED]
+            if node["state"] in ("pending",) + state.IN_FLIGHT or node["orphaned"]
         }
     )
     told = found or any(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline
 
@@ -83,7 +82,7 @@ def count(doc):
 
 def troubled(doc):
     """Return (name, node) of the nodes that need attention, the worst first."""
-    found = [(name, node) for name, node in doc["nodes"].items() if node["state"] in WORST or node[keys.ORPHANED]]
+    found = [(name, node) for name, node in doc["nodes"].items() if node["state"] in WORST or node["orphaned"]]
     return sorted(found, key=lambda entry: (WORST.index(entry[1]["state"]) if entry[1]["state"] in WORST else -1,))
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The quarantine marker of a node, schema gpufleet.quarantine/1, and the older ones without a schema."""
+"""The quarantine marker of a node, schema gpufleet.quarantine/1."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def failed_checks(health: Any) -> list[str]:
 
 
 def read(note: Any) -> dict[str, Any]:
-    """The fields of a marker that lies on a node: an older one lacks some, and one that cannot be read has none."""
+    """Return the fields of a marker that lies on a node. A field that is missing or of another type has its default."""
     note = note if isinstance(note, Mapping) else {}
     found = {key: note[key] if isinstance(note.get(key), type(default)) else default for key, default in FIELDS.items()}
     found["gpus"] = [dict(gpu) for gpu in found["gpus"] if isinstance(gpu, Mapping)]

@@ -4,7 +4,7 @@
 """What importing a compiled kernel module costs a node, against compiling it: real packages, real DKMS, on one machine
 of the lab.
 
-    tests/tools/with.sh main python3 -m tests.bench.dkms [--limit 100]
+    tests/tools/nox.sh -s main -- python3 -m tests.bench.dkms [--limit 100]
 
 Both are the same task of dkms_module on the same node, first without and then with the archive in the node's store.
 What counts is the CPU time (user and system) of the module with all its children. Compiling takes minutes; the cores

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What gpu_info costs a node with eight simulated GPUs, measured against ansible.builtin.ping in the same run.
 
-    tests/tools/with.sh main python3 -m tests.bench.gpu_info [--rounds N] [--keep DIR]
+    tests/tools/nox.sh -s main -- python3 -m tests.bench.gpu_info [--rounds N] [--keep DIR]
 
 Both modules go the same way: ansible-playbook, a local connection with pipelining, and an interpreter that notes bytes
 and CPU. They take turns, so that whatever else the machine does meets both alike. Exits with 1 if a limit is not kept.

@@ -4,7 +4,7 @@
 """How long a node is out of service with the work before the drain, and without it: one machine of the lab, from the
 report's step times.
 
-    tests/tools/with.sh main python3 -m tests.bench.prestage [--archive]
+    tests/tools/nox.sh -s main -- python3 -m tests.bench.prestage [--archive]
 
 The same upgrade twice, each on a fresh machine: the real packages, the real DKMS, a real reboot. What counts is the
 time from the step "stop" to the end of the step "return". The kernel module is compiled, as on the first node of a

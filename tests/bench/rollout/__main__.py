@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How close a rollout comes to the shortest time that its slots allow, and how that compares with waves.
 
-    tests/tools/with.sh main python3 -m tests.bench.rollout [--nodes 100] [--down 10] [--scale 4] [--seed 0]
+    tests/tools/nox.sh -s main -- python3 -m tests.bench.rollout [--nodes 100] [--down 10] [--scale 4] [--seed 0]
         [--model-only] [--tasks]
 
 First a model: the gate, the reducer and the plan as they are, driven by a clock that is only a number, for up to 10,000

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What it costs a controller to say in check mode what an upgrade of many nodes would do.
 
-    tests/tools/with.sh main python3 -m tests.bench.rollout.check [--nodes 2000] [--forks 50] [--limit-s 180]
+    tests/tools/nox.sh -s main -- python3 -m tests.bench.rollout.check [--nodes 2000] [--forks 50] [--limit-s 180]
 
 The real playbook with --check over stand-in nodes. Counted is the CPU time of ansible-playbook and of all that it
 started; the modules, which on a fleet run on the nodes, are not, and neither is ssh, which this does without. Beside

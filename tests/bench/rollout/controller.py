@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What precheck and upgrade cost a controller, by the number of nodes.
 
-    tests/tools/with.sh main python3 -m tests.bench.rollout.controller [--nodes 10,50,200] [--forks 50]
+    tests/tools/nox.sh -s main -- python3 -m tests.bench.rollout.controller [--nodes 10,50,200] [--forks 50]
 
 The real playbooks over stand-in nodes that take no time, each time beside ansible.builtin.ping over the same nodes.
 Counted are the CPU time of ansible-playbook and of all that it started, without the modules, which on a fleet run on

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How long several controllers take for one rollout, against one controller with the same slots.
 
-    tests/tools/with.sh main python3 -m tests.bench.rollout.members [--nodes 200] [--members 4] [--down 10]
+    tests/tools/nox.sh -s main -- python3 -m tests.bench.rollout.members [--nodes 200] [--members 4] [--down 10]
         [--rack 20] [--rack-cap 2] [--scale 8] [--failing 0]
 
 The real playbooks over stand-in nodes, both rollouts at the same time. The nodes are cut as AWX cuts its slices: every

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """How much memory a controller needs for as many nodes in flight.
 
-    tests/tools/with.sh main python3 -m tests.bench.rollout.memory [--nodes 100] [--limit-mb 35] [--timeout 3600]
+    tests/tools/nox.sh -s main -- python3 -m tests.bench.rollout.memory [--nodes 100] [--limit-mb 35] [--timeout 3600]
 
 The real playbook over stand-in nodes, all of which may go at a time: each downloads its packages, which takes longer
 than the benchmark. From its start the memory of ansible-playbook and all its workers is added up, by their PSS: pages
@@ -21,8 +21,6 @@ import sys
 import tempfile
 import time
 
-from tests.tools import workers
-
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 FOR_EVER_S = 10.0**6
 MB, GB = 10**6, 10**9
@@ -39,11 +37,20 @@ def pss(pid):
         return None
 
 
+def command_line(pid):
+    """What a process was started with; empty of one that has ended."""
+    try:
+        return pathlib.Path("/proc/%d/cmdline" % pid).read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def sample(pids):
     """(bytes of all, bytes of the first, number of the others) of the first process and its copies: what else they
     start runs on the nodes in earnest.
     """
-    sizes = [size for size in map(pss, workers.copies(pids)) if size is not None]
+    copies = [pid for pid in pids if command_line(pid) == command_line(pids[0]) != b""]
+    sizes = [size for size in map(pss, copies) if size is not None]
     return sum(sizes), sizes[0] if sizes else 0, max(0, len(sizes) - 1)
 
 

@@ -4,7 +4,7 @@
 """What a run of `gpufleet-node textfile` costs a node with eight simulated GPUs, in CPU of the program and all it
 starts.
 
-    tests/tools/with.sh main python3 -m tests.bench.textfile [--rounds N] [--python PATH] [--layout]
+    tests/tools/nox.sh -s main -- python3 -m tests.bench.textfile [--rounds N] [--python PATH] [--layout]
 
 NVML is the simulator's; all else is read of the machine that this runs on. The first run, which asks the package
 manager, is told apart. Exits with 1 if the limit is not kept.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build the documentation of the checkout as a site in .lab/site/html. Nothing is downloaded.
 
-tests/tools/with.sh site python3 -m tests.tools.website
+tests/tools/nox.sh -s site -- python3 -m tests.tools.website
 
 antsibull-docs checks the documentation of plugins and roles and renders it as the reference. Sphinx builds the pages of
 the repository with it; every warning is an error, such as a page that is not in the tree of contents. So is a page that

@@ -7,19 +7,15 @@ from __future__ import annotations
 
 import functools
 import os
-import pathlib
 import subprocess
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+from tests.tools import common
 
 
 @functools.lru_cache(maxsize=None)
 def place():
-    """Where it is; made first if need be."""
-    done = subprocess.run(
-        [str(ROOT / "tests" / "tools" / "venv.sh"), "awx"], stdout=subprocess.PIPE, universal_newlines=True, check=True
-    )
-    return pathlib.Path(done.stdout.strip())
+    """Return the directory of the environment."""
+    return common.environment("awx")
 
 
 def variables(home, **more):

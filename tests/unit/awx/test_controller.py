@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """awx/controller.yml, run with awx.awx against a stand-in for AWX's API. That AWX takes it is not shown here."""
 
-# Runs on main only: awx.awx runs with the ansible-core of its own environment, whichever the tests have.
-
 from __future__ import annotations
 
 import json
@@ -18,7 +16,7 @@ from tests.unit.awx import api, data, environment
 from tests.unit.playbooks import collection
 
 # awx.awx is installed for it; that surveys and templates fit the playbooks needs none.
-pytestmark = pytest.mark.slow(also="tests/unit/awx/test_surveys.py")
+pytestmark = pytest.mark.slow
 TOKEN = "token-of-the-test"
 # As their modules' own code reads them: what is not in argument_spec is refused by AnsibleModule, and so is a word
 # that is no choice.

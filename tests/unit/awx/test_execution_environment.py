@@ -125,9 +125,8 @@ def test_the_environment_ee_of_the_tests_has_these_lists_and_no_more(collection_
         dependencies["ansible_runner"]["package_pip"],
         "-r ../../../" + listed["python"],
     ]
-    python = re.fullmatch(r"python3\.(\d+)", dependencies["python_interpreter"]["package_system"]).group(1)
-    wanted = r"^    ee\) .*\n        interpreter=\$\(pick {0} {0} first\)$".format(python)
-    assert re.search(wanted, (tools / "venv.sh").read_text(), re.MULTILINE)
+    python = re.fullmatch(r"python(3\.\d+)", dependencies["python_interpreter"]["package_system"]).group(1)
+    assert '"ee": ("%s",' % python in (collection_root / "noxfile.py").read_text()
 
 
 def test_the_versions_are_those_of_the_collection(collection_root):

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit import selection
+from ansible_collections.gpufleet.lifecycle.tests.unit.meta import test_rooms
 
+ROOT = test_rooms.ROOT
 LOCK = "plugins/module_utils/_node/lock.py"
 CONTROLLER = "it runs on the controller, where the ledger decides"
 READS = "it reads alone"
@@ -43,15 +44,25 @@ WITHOUT = {
 
 
 def modules():
-    return sorted(
-        path.stem for path in (selection.ROOT / "plugins" / "modules").glob("*.py") if path.stem != "__init__"
-    )
+    return sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py") if path.stem != "__init__")
 
 
 def locked(name):
     """Whether the module, or something of the project that it imports, takes the lock."""
-    files = selection.reachable("plugins/modules/%s.py" % name) - {LOCK}
-    return any("NodeLock(" in (selection.ROOT / file).read_text(encoding="utf-8") for file in files)
+    files, ahead = set(), [ROOT / "plugins" / "modules" / (name + ".py")]
+    while ahead:
+        file = ahead.pop()
+        if file not in files:
+            files.add(file)
+            ahead += [path for module in test_rooms.imported(file) for path in files_of(module)]
+    return any("NodeLock(" in file.read_text(encoding="utf-8") for file in files - {ROOT / LOCK})
+
+
+def files_of(module):
+    """Return the file of an imported module, or of the module that an imported name stands in."""
+    path = ROOT / module.replace(".", "/")
+    found = (path.with_suffix(".py"), path / "__init__.py", path.parent.with_suffix(".py"))
+    return [file for file in found if file.is_file()]
 
 
 @pytest.mark.parametrize("name", modules())

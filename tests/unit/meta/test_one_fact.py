@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 
 import pytest
@@ -13,11 +14,11 @@ import yaml
 from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_plan, rollout_step
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
-from ansible_collections.gpufleet.lifecycle.tests.unit import selection
 from tests.lab import demo
 
-PLAN = (selection.ROOT / "playbooks/plan.yml").read_text(encoding="utf-8")
-RUNBOOK = (selection.ROOT / "docs/runbooks/rollout.md").read_text(encoding="utf-8")
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PLAN = (ROOT / "playbooks/plan.yml").read_text(encoding="utf-8")
+RUNBOOK = (ROOT / "docs/runbooks/rollout.md").read_text(encoding="utf-8")
 # `common_cause: "{{ rollout_common_cause | default(2) }}"`, and a row `| `rollout_common_cause` | `2` | ...`.
 HANDED_ON = dict(re.findall(r'^ +(\w+): "\{\{ rollout_\1 \| default\((.*?)\) \}\}"$', PLAN, re.MULTILINE))
 ROWS = dict(re.findall(r"^\| `rollout_(\w+)` \| `([^`]+)` \|", RUNBOOK, re.MULTILINE))

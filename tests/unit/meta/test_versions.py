@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
+import pathlib
 import re
 
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.lifecycle.tests.unit import selection
-
-ROOT = selection.ROOT
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 VERSION = yaml.safe_load((ROOT / "galaxy.yml").read_text(encoding="utf-8"))["version"]
 # Where the collection's version stands behind these words.
 STANDS = {

@@ -24,7 +24,6 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
-from ansible_collections.gpufleet.lifecycle.tests.tools import workers
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, interpreter
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import conftest as ledger_tests
@@ -58,6 +57,20 @@ def naps(pid):
     with contextlib.suppress(OSError), open("/proc/%d/status" % pid, encoding="ascii") as stream:
         return next(int(line.split()[1]) for line in stream if line.startswith("voluntary_ctxt_switches:"))
     return 0
+
+
+def workers(pid):
+    """Ansible's workers of a playbook's process: its children that have its command line."""
+    with contextlib.suppress(OSError), open("/proc/%d/task/%d/children" % (pid, pid), encoding="ascii") as stream:
+        return [int(child) for child in stream.read().split() if command_line(int(child)) == command_line(pid) != b""]
+    return []
+
+
+def command_line(pid):
+    """What a process was started with; empty of one that has ended."""
+    with contextlib.suppress(OSError), open("/proc/%d/cmdline" % pid, "rb") as stream:
+        return stream.read()
+    return b""
 
 
 class Result:
@@ -334,7 +347,7 @@ class Fleet:
                 )
                 process.log.seek(0)
                 text = process.log.read()
-                if len(text) != length or workers.of(process.pid):
+                if len(text) != length or workers(process.pid):
                     length, changed = len(text), naps(process.pid)
                 prompts = re.findall(r"Perform task: TASK: (.*?) (?:on \S+ )?\(N\)o/\(y\)es/\(c\)ontinue: ", text)
                 # Every prompt is printed once more, as a banner, when it was answered.
@@ -426,6 +439,13 @@ class Fleet:
         finally:
             output = self.ended(process)
         return Result(self, process, output)
+
+
+def pytest_collection_modifyitems(items):
+    """Every course is slow but for those that are marked as the proof of a promise, which `make test` runs."""
+    for item in items:
+        if item.path.parent == collection.HERE and item.get_closest_marker("promise") is None:
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,13 @@ def refused(result, words, runs_into=("FAILED!",)):
             {},
             "rollout_max_down is 1 for a1 and 2 for a2, and the whole rollout has one",
         ),
-        ({}, (), {"gpu_node_upgrade_version": "3.0.1"}, "gpu_node_upgrade_version is '3.0.1' on the command line (-e)"),
+        pytest.param(
+            {},
+            (),
+            {"gpu_node_upgrade_version": "3.0.1"},
+            "gpu_node_upgrade_version is '3.0.1' on the command line (-e)",
+            marks=pytest.mark.promise,
+        ),
         (
             {},
             ("--check",),

@@ -24,6 +24,7 @@ NAMES = ("a1", "a2", "a3", "a4")
 DOWN = 2
 # What the newest ansible-core tries too; the oldest tries all of them.
 ALSO_NEWEST = pytest.mark.cores
+PROMISE = pytest.mark.promise
 # Nodes that wait ask anew every few seconds: often enough to learn of a lost node, and seldom enough to leave the
 # machine to those that work.
 PATIENCE = {"gpu_node_upgrade_gate_patience": 3, "gpu_node_upgrade_gate_patience_max": 6}
@@ -67,7 +68,7 @@ BAD = [
         "stopped answering, or its tasks were interrupted, in step evidence",
         BUDGET,
         id="unreachable at once",
-        marks=ALSO_NEWEST,
+        marks=[ALSO_NEWEST, PROMISE],
     ),
     pytest.param(
         {"dies_with": [NEW]}, 3, "lost", "and then it could not be reached", BUDGET, id="unreachable after reboot"
@@ -79,7 +80,7 @@ BAD = [
         "the build of 2.0.1 failed; its rollback failed",
         r"stop \(a\d, a\d failed in the same way \(install: the build of ",
         id="failure inside a rescue",
-        marks=ALSO_NEWEST,
+        marks=[ALSO_NEWEST, PROMISE],
     ),
     pytest.param(
         {"sick_with": [NEW]},
@@ -161,14 +162,8 @@ def test_a_host_that_failed_in_an_earlier_play(fleet):
     [
         pytest.param(signal.SIGTERM, marks=ALSO_NEWEST),
         signal.SIGINT,
-        signal.SIGKILL,
-        # the terminal or the ssh session is gone
-        pytest.param(
-            signal.SIGHUP,
-            marks=pytest.mark.slow(
-                also="tests/unit/playbooks/test_failure_matrix.py::test_a_signal_ends_it_and_the_next_run_goes_on"
-            ),
-        ),
+        pytest.param(signal.SIGKILL, marks=PROMISE),
+        signal.SIGHUP,  # the terminal or the ssh session is gone
     ],
     ids=lambda number: number.name,
 )

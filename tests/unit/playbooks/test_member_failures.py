@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The failure matrix and the resumption of a rollout, with two controllers that each have every second node."""
 
-# Runs on main only: how Ansible counts hosts that fail is tried on every core with one controller.
-
 from __future__ import annotations
 
 import signal
@@ -28,21 +26,16 @@ def fleet(tmp_path, modules, shared, postgresql):
     ("fields", "budget", "state", "reason", "stopped"),
     [pytest.param(*one.values, id=one.id) for one in test_failure_matrix.BAD],
 )
-@pytest.mark.slow(also="tests/unit/playbooks/test_failure_matrix.py::test_when_all_nodes_are_bad_in_the_same_way")
 def test_when_all_nodes_are_bad_in_the_same_way(fleet, fields, budget, state, reason, stopped):
     test_failure_matrix.bad_in_the_same_way(fleet, fields, budget, state, reason, stopped)
 
 
-@pytest.mark.slow(also="tests/unit/playbooks/test_failure_matrix.py::test_failed_and_unreachable_in_the_same_step")
 def test_failed_and_unreachable_in_the_same_step(fleet):
     # Canaries, so that these two go first, whichever job joins first.
     canaries = {"rollout_canaries": ["a1", "a2"], "rollout_canary_failures": 2}
     test_failure_matrix.failed_and_unreachable_in_the_same_step(fleet, **canaries)
 
 
-@pytest.mark.slow(
-    also="tests/unit/playbooks/test_resume.py::test_another_controller_goes_on_wherever_the_first_one_was_killed"
-)
 def test_both_go_on_wherever_both_were_killed(fleet):
     test_resume.waiting_in_every_step(fleet)
     assert fleet.plan(**test_resume.POLICY).rc == 0
@@ -55,7 +48,6 @@ def test_both_go_on_wherever_both_were_killed(fleet):
     test_resume.every_node_came_to_its_end(fleet, fleet.recorded(), reasons, before)
 
 
-@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/_ledger/test_members.py")
 def test_a_planner_that_is_killed_leaves_no_half_of_a_plan(fleet):
     for name in ("a1", "a2"):
         fleet.add(name)

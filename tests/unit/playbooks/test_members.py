@@ -30,9 +30,6 @@ def several(fleet, postgresql):
     return Several(fleet, postgresql.database("several%d" % time.monotonic_ns()))
 
 
-@pytest.mark.slow(
-    also="tests/unit/playbooks/test_members.py::test_a_job_that_is_killed_stops_no_other_and_takes_its_nodes_up_again"
-)
 def test_two_jobs_work_on_one_plan_within_one_budget(several):
     planned = several.plan(rollout_max_down=2, rollout_canaries=[CANARY], rollout_require_approval=True)
     assert planned.rc == 0 and several.fleet.touched() == []
@@ -58,6 +55,7 @@ def test_two_jobs_work_on_one_plan_within_one_budget(several):
     assert several.verdict("report") == "complete", "also a controller that had no part in it writes the report"
 
 
+@pytest.mark.promise
 def test_a_job_that_is_killed_stops_no_other_and_takes_its_nodes_up_again(several):
     fleet = several.fleet
     assert several.plan(rollout_max_down=4).rc == 0
@@ -119,7 +117,6 @@ def test_a_failure_in_one_job_stops_all_of_them_and_each_speaks_of_its_own_nodes
     assert ended[0] == 2 and "cannot be joined any more" in ended[1]
 
 
-@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/_rollout/test_member_actions.py")
 def test_what_cannot_be_joined_is_refused_with_nothing_touched(several):
     fleet = several.fleet
 

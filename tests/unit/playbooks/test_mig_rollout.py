@@ -65,9 +65,6 @@ def kept(fleet, name):
     return json.loads((fleet.nodes / name / "state" / "mig.json").read_text())
 
 
-@pytest.mark.slow(
-    also="tests/unit/playbooks/test_mig_rollout.py::test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of_that_does_nothing"
-)
 def test_a_layout_goes_over_a_fleet_and_back(fleet):
     """c1 is the canary; a1 had no MIG and gets it on one of its GPUs; a2 had another layout, a3 the wanted one; a4 does
     not get it and is put back.
@@ -226,6 +223,7 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     ]
 
 
+@pytest.mark.promise
 def test_a_layout_that_nobody_can_have_is_refused_before_anything_is_drained(fleet):
     fleet.add("a1")
     fleet.add("a2", no_mig=True)

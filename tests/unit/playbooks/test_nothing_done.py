@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Runs on main only: what Ansible has a part in, other tests of the playbooks try on other versions.
 """A playbook that would do nothing is no success, whatever left nothing to do.
 
 Ansible itself passes over a play without hosts and ends well.

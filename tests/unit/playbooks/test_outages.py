@@ -178,18 +178,7 @@ def test_the_database_is_gone_while_nodes_are_at_work(fleet, postgresql):
     assert all(fleet.read(name)["log"].count("installed " + NEW) == 1 for name in names)
 
 
-@pytest.mark.parametrize(
-    "database",
-    [
-        "sqlite",
-        pytest.param(
-            "postgresql",
-            marks=pytest.mark.slow(
-                also="tests/unit/playbooks/test_outages.py::test_of_two_that_start_at_once_exactly_one_runs"
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_of_two_that_start_at_once_exactly_one_runs(fleet, database, request):
     url = (
         request.getfixturevalue("postgresql").database("both%d" % time.monotonic_ns())

@@ -9,14 +9,11 @@ import contextlib
 import os
 import signal
 
-import pytest
-
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
 
 OLD, NEW = "1.0.1", "2.0.1"
 
 
-@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/_rollout/test_proof.py")
 def test_a_node_that_was_lost_after_its_change_is_proven_or_put_back_however_long_it_was_away(fleet):
     """a1 and a2 do not come back from their reboot, nor in the next run, and then they run with the new driver: a1
     well, a2 sick.

@@ -1,7 +1,6 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Runs on main only: what Ansible has a part in, the rollouts' courses try on other versions.
 """Nodes on their way into quarantine and out of it, by hand and after a rollout."""
 
 from __future__ import annotations
@@ -63,6 +62,7 @@ def keep_baseline(fleet, name, **fields):
     )
 
 
+@pytest.mark.promise
 def test_a_node_is_closed_recorded_and_marked_and_comes_back_when_it_is_proven(fleet):
     """a1 is sick, and at work; a2 does not answer; a3 serves."""
     fleet.add("a1", faults=[XID], jobs=1, gpus=["GPU-a"])
@@ -200,9 +200,6 @@ def test_a_node_in_mig_mode_is_recovered_and_returned_with_its_layout(fleet):
     assert [line for line in fleet.read("a3")["log"] if "MIG" in line] == [": 0 MIG devices", ": 7 MIG devices"]
 
 
-@pytest.mark.slow(
-    also="tests/unit/playbooks/test_quarantine.py::test_a_node_is_closed_recorded_and_marked_and_comes_back_when_it_is_proven"
-)
 def test_a_sick_node_is_recovered_by_what_its_verdict_asks_for_or_put_in_quarantine(fleet):
     """A GPU of a1 fell off the bus; a2 needs a reset; a3 is not helped by a reboot; a4 is well; a5 lacks a service."""
     service = "nvidia-persistenced.service"
@@ -289,7 +286,6 @@ def test_what_a_recovery_destroys_and_the_record_of_a_quarantine_are_on_the_arti
     assert bundles(kept) == ours
 
 
-@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/_rollout/test_claim_actions.py")
 def test_what_a_rollout_holds_is_refused_and_what_it_put_in_quarantine_comes_back(fleet):
     """A rollout fails on a1; a2 is another one's; a3 has a marker of the first version; a4 is put there after a
     plan.

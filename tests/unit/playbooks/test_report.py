@@ -40,19 +40,7 @@ def told_how_to_go_on(fleet):
     return "To continue, run the same command again" in (fleet.directory / "output0").read_text()
 
 
-@pytest.mark.parametrize(
-    "limited",
-    [
-        pytest.param(
-            False,
-            marks=pytest.mark.slow(
-                also="tests/unit/playbooks/test_report.py::test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails"
-            ),
-        ),
-        True,
-    ],
-    ids=["list", "limit"],
-)
+@pytest.mark.parametrize("limited", [False, True], ids=["list", "limit"])
 def test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails(fleet, limited):
     for name in ("a1", "a2"):
         fleet.add(name, cannot_install=[NEW])
@@ -175,9 +163,6 @@ def test_check_mode_says_what_would_happen_in_few_lines_and_changes_nothing(flee
     }
 
 
-@pytest.mark.slow(
-    also="tests/unit/playbooks/test_report.py::test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails"
-)
 def test_the_report_of_a_rollback_comes_when_every_node_fails(fleet):
     for name in ("a1", "a2", "a3"):
         fleet.add(name)

@@ -106,9 +106,6 @@ def ran_on(fleet, heard, **place):
     ledger.Ledger(str(fleet.artifacts), "upgrade-" + NEW).transact(work)
 
 
-@pytest.mark.slow(
-    also="tests/unit/playbooks/test_resume.py::test_another_controller_goes_on_wherever_the_first_one_was_killed"
-)
 def test_another_machine_takes_over_without_a_node_that_is_lost_and_one_that_is_given_up(fleet):
     for name in ("a1", "a2", "a3"):
         fleet.add(name, waits_at=["install " + NEW])
@@ -253,6 +250,7 @@ def every_node_came_to_its_end(fleet, recorded, reasons, before):
     assert "GPU 3 does not answer with driver 2.0.1" in reasons["back-install"], "the first failure is not forgotten"
 
 
+@pytest.mark.promise
 def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
     waiting_in_every_step(fleet)
     variables = dict(POLICY, rollout_ledger="sqlite:///%s/shared.db" % fleet.directory)

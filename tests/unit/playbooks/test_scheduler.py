@@ -24,6 +24,7 @@ def wait_for(condition, seconds=1800):
         time.sleep(0.2)
 
 
+@pytest.mark.promise
 def test_a_node_is_drained_upgraded_and_resumed(fleet):
     fleet.add("a1", slurm={"gres": "gpu:h100:2"})
     fleet.add("a2", slurm={"state": "IDLE+DRAIN", "reason": "bad fan", "gres": "gpu:1g.10gb:14"}, mig_devices=7)
@@ -49,6 +50,7 @@ def test_a_node_is_drained_upgraded_and_resumed(fleet):
         )
 
 
+@pytest.mark.promise
 def test_jobs_are_waited_for_in_slices_and_the_node_is_looked_at_again_when_they_have_ended(fleet):
     """a1 and a2 wait for their jobs; b1, b2 and b3 are empty once they are drained, b2 and b3 are not fit then."""
     fleet.add("a1", jobs=1)
@@ -99,9 +101,6 @@ def test_a_node_that_was_drained_in_vain_is_resumed(fleet):
     assert [step["name"] for step in node["steps"]] == ["prestage", "evidence", "drain"]
 
 
-@pytest.mark.slow(
-    also="tests/unit/playbooks/test_quarantine.py::test_a_node_is_closed_recorded_and_marked_and_comes_back_when_it_is_proven"
-)
 def test_a_node_that_is_quarantined_stays_drained(fleet):
     fleet.add("a1", half_installs=[NEW], cannot_install=[OLD])
     fleet.add("a2", sick_at_work_with=[NEW], slurm={"gres": "gpu:h100:2", "after_resume": {"gres": "gpu:h100:8"}})
@@ -129,7 +128,6 @@ def test_a_node_that_is_quarantined_stays_drained(fleet):
     assert fleet.slurm("a1") == ("IDLE+DRAIN", "gpufleet:again driver 2.0.1", ["drain gpufleet:again driver 2.0.1"])
 
 
-@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/test_scheduler_state.py")
 def test_a_node_that_its_scheduler_does_not_take_back_is_put_back_by_the_next_run(fleet):
     fleet.add("a1", slurm={"refuses": "resume"})
     fleet.add("a2", slurm={"refuses": "resume"}, after_drain={"sick_with": [OLD]})
@@ -171,7 +169,6 @@ def test_a_node_that_its_scheduler_does_not_take_back_is_put_back_by_the_next_ru
     assert "a1: driver 1.0.1 -> 2.0.1, retried after: the resume in its schedulers failed" in result.output
 
 
-@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/test_slurm_action.py")
 def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):
     fleet.add("a1", slurm={"away": True})
     fleet.add("a2", slurm={"gres": "gpu:h100:8"})
@@ -194,7 +191,6 @@ def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):
     assert unnamed.rc == 2 and "gpu_scheduler_slurm_host is empty" in unnamed.output and fleet.touched() == []
 
 
-@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/test_slurm_action.py")
 def test_a_node_whose_mig_state_was_not_read_agrees_with_no_number_of_slurm(fleet):
     """a1 is not drained; a2's could not be read any more when its jobs had ended, and it stays drained; for a3 Slurm
     has none, and nothing is compared.
@@ -248,7 +244,6 @@ def test_a_killed_controller_leaves_no_drain_behind(fleet):
     assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume", DRAIN, "resume"])
 
 
-@pytest.mark.slow(also="tests/unit/playbooks/test_scheduler.py::test_a_killed_controller_leaves_no_drain_behind")
 def test_another_controller_finishes_and_lifts_the_mark_of_the_first(fleet):
     fleet.add("a1", waits_at=["health post"])
     arguments, variables = fleet.use_slurm()

@@ -46,9 +46,6 @@ def awx(fleet, postgresql):
     return found
 
 
-@pytest.mark.slow(
-    also="tests/unit/playbooks/test_members.py::test_a_job_that_is_killed_stops_no_other_and_takes_its_nodes_up_again"
-)
 def test_a_workflow_of_canaries_and_slices_goes_on_when_one_dies_and_the_database_restarts(awx, postgresql):
     fleet = awx.fleet
     several = Several(fleet, awx.variables["rollout_ledger"])

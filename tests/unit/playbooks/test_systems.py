@@ -27,22 +27,9 @@ def report(fleet, rollout_id):
     return found["verdict"], found["nodes"]["a1"]
 
 
-# Of each package manager the quickest is part of `make test`: one whole life, and one upgrade that fails.
-WITH_DNF = pytest.mark.slow(
-    also="tests/unit/playbooks/test_systems.py::test_a_node_that_fails_with_the_new_driver_gets_the_old_one_back"
-)
-WITH_APT = pytest.mark.slow(
-    also="tests/unit/playbooks/test_systems.py::test_a_node_is_brought_up_upgraded_and_rolled_back"
-)
 BY_NAME = {system.name: system for system in systems.SYSTEMS}
 # Those whose upgrade fails as well.
 FAILING = ("Debian 12", "RedHat 10", "Ubuntu 24.04")
-
-
-def systems_of(names, quick):
-    """The parameters of a test for these systems, all slow but QUICK."""
-    marks = {"apt": WITH_APT, "dnf": WITH_DNF}
-    return [pytest.param(name, marks=() if name == quick else marks[BY_NAME[name].manager]) for name in names]
 
 
 def brought_up(fleet):
@@ -60,7 +47,7 @@ def serves(fleet, version):
     assert fleet.held() >= set(fleet.packages())
 
 
-@pytest.mark.parametrize("name", systems_of(BY_NAME, "Ubuntu 22.04"))
+@pytest.mark.parametrize("name", sorted(BY_NAME))
 def test_a_node_is_brought_up_upgraded_and_rolled_back(tmp_path, signer, name):
     system = BY_NAME[name]
     fleet = systems.SystemFleet(tmp_path, system, signer)
@@ -102,7 +89,7 @@ def test_a_node_is_brought_up_upgraded_and_rolled_back(tmp_path, signer, name):
     serves(fleet, system.old)
 
 
-@pytest.mark.parametrize("name", systems_of(FAILING, "RedHat 10"))
+@pytest.mark.parametrize("name", FAILING)
 def test_a_node_that_fails_with_the_new_driver_gets_the_old_one_back(tmp_path, signer, name):
     system = BY_NAME[name]
     fleet = systems.SystemFleet(tmp_path, system, signer)

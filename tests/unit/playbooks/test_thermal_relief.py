@@ -1,14 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# Runs on main only: what Ansible has a part in, the rollouts' courses try on other versions.
 """Power limits of nodes that throttle for heat, lowered and restored by the playbook."""
 
 from __future__ import annotations
 
 import json
-
-import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import test_quarantine
 
@@ -33,7 +30,6 @@ def ipmitool(fleet, script):
     path.chmod(0o755)
 
 
-@pytest.mark.slow(also="tests/unit/scenarios/test_thermal_relief.py")
 def test_the_limits_of_hot_gpus_are_lowered_once_and_put_back(fleet):
     """GPU-a of a1 is hot; of a2 a power brake holds a GPU back; a3 is held by a rollout, and its GPU is hot too; of a4
     one of two GPUs does not take the limit.

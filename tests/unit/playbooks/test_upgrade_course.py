@@ -48,6 +48,7 @@ def expected(fleet, name):
     return {(phase, (hardware or {}).get("gpus")) for phase, hardware in lines}
 
 
+@pytest.mark.promise
 @pytest.mark.cores
 def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
     for name in ("a1", "a2"):
@@ -558,6 +559,7 @@ def test_a_node_is_left_as_it_failed_where_the_policy_says_so(fleet, policy, oth
     assert ("no canary is done" in result.output) == (policy == "quarantine")
 
 
+@pytest.mark.promise
 def test_a_canary_has_to_stay_healthy_at_work_before_others_go(fleet):
     for name in ("a1", "a2"):
         fleet.add(name)
@@ -676,6 +678,7 @@ def test_a_killed_controller_is_followed_and_its_node_is_asked_first(fleet):
     assert fleet.read("a2")["loaded"] == NEW and fleet.read("a2")["running"] == ["nvidia-persistenced.service"]
 
 
+@pytest.mark.promise
 def test_rollback_takes_named_nodes_to_the_version_that_was_recorded(fleet):
     for name in ("a1", "a2"):
         fleet.add(name)

@@ -57,6 +57,7 @@ def test_everybody_is_told_and_no_secret_is_written_anywhere(fleet, server):
     assert shown[-1].startswith("0/1 done, 1 failed, 0 in flight, 0 to go | ") and "a1: failed" in shown[-1]
 
 
+@pytest.mark.promise
 def test_a_query_holds_every_node_until_it_answers_nothing(fleet, server):
     fleet.add("a1")
     # Longer than the first turn of the gate takes, which says what it waits for at its end.

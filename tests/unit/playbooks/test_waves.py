@@ -22,7 +22,6 @@ def spans(report):
     }
 
 
-@pytest.mark.slow(also="tests/unit/plugins/plugin_utils/_rollout/test_waves.py")
 def test_no_wave_begins_before_the_one_before_it_has_ended(fleet):
     for number in range(1, 6):
         fleet.add("a%d" % number)
@@ -64,6 +63,7 @@ def test_a_wave_in_which_every_node_failed_ends_the_rollout_with_its_report(flee
     assert "stop (the failure budget of 2 is spent by a1, a2)" in result.output
 
 
+@pytest.mark.promise
 def test_the_next_wave_goes_on_within_the_budget(fleet):
     for number in range(1, 4):
         fleet.add("a%d" % number)

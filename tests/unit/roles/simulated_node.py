@@ -28,11 +28,7 @@ ROOT = HERE.parents[2]
 READER = "ansible_collections.gpufleet.lifecycle.tests.unit.roles.simulated_health"
 AS_ROOT = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
 LIMIT_S = 900
-KEPT = (
-    "plugins/module_utils/kept_packages.py",
-    "plugins/module_utils/kept_templates.py",
-    "plugins/module_utils/python_of_nodes.py",
-)
+KEPT = ("plugins/module_utils/kept_packages.py", "plugins/module_utils/python_of_nodes.py")
 OWN = ("plugins/callback/kept.py", "plugins/connection/simulated.py")
 # The one Python of all nodes (connection plugin `simulated`) is outside the namespace of a user who is not root.
 CONNECTION = "local" if AS_ROOT else "gpufleet.lifecycle.simulated"
@@ -47,7 +43,7 @@ def kept(*what):
 
 
 def with_kept(where):
-    """Give the collection in WHERE what keeps packages of modules and templates, and runs modules in a ready Python."""
+    """Give the collection in WHERE what keeps packages of modules, and runs modules in a ready Python."""
     for name in KEPT:
         collection.link(collection.STUB / name, where / name)
     for name in OWN:

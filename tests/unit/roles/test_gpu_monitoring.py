@@ -22,7 +22,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._mon
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 
 # One ansible-core: what differs between them is in the plugins that the role asks, and in copy and uri.
-# Runs on main only: three whole runs of a role that calls no part of Ansible of its own, but for a lookup and a filter.
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PLAY = """

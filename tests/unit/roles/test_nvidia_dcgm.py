@@ -21,8 +21,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.roles import dcgm_node, s
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import Role
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 
-# Runs on main only: what the roles decide is pure, and what they call is called on every core by other roles.
-
 ENGINE, EXPORTER = dcgm_node.ENGINE, dcgm_node.EXPORTER
 UNITS = "etc/systemd/system"
 ENGINE_FILE, EXPORTER_FILE = ("%s/%s.d/gpufleet.conf" % (UNITS, unit) for unit in (ENGINE, EXPORTER))

@@ -15,8 +15,6 @@ pytest.importorskip("ansible.template", reason="the scripts are templates of a r
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import jobs
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import Role
 
-# Runs on main only: scripts without a computed part, which sh runs alike whatever rendered them.
-
 SNAPSHOT = {
     "gpus": [
         {"uuid": {"value": "GPU-a"}, "minor_number": {"value": 4}, "mig_instances": {"value": []}},

@@ -23,8 +23,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._pac
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import test_nvidia_repository_course as course
 
-# Runs on main only: apt and dpkg are the machine's own, and other roles call Ansible's modules for them on each core.
-
 base = course._base
 P, OLD, NEW = "datacenter-gpu-manager-4-", "1:4.4.1-1", "1:4.5.3-1"
 EXPORTER = "datacenter-gpu-manager-exporter"

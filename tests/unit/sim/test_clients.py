@@ -21,17 +21,13 @@ from xml.etree import ElementTree
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
-
-# Runs on main only: programs of others ask the simulated library; the simulator's own Python takes no part.
+from tests.tools import common
 
 
 @pytest.fixture(scope="module")
 def clients():
     """Directory of the programs; not being able to install them is a failure."""
-    done = subprocess.run(
-        [str(simnode.SIM / "clients.sh")], stdout=subprocess.PIPE, universal_newlines=True, timeout=600, check=True
-    )
-    return pathlib.Path(done.stdout.strip()) / "bin"
+    return common.environment("clients") / "bin"
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 
-# Runs on main only: the library that answers is C.
-
 XID = 8
 LONG_MS = 600000
 PROGRAM = """

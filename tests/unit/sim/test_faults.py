@@ -16,9 +16,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
-# Runs on main only: the library that answers is C; the commands are tried with every Python by test_scenarios.py, on
-# the same path.
-
 OLD, NEW = simnode.OLD, simnode.NEW
 ECC = "value(n.nvmlDeviceGetTotalEccErrors, handle(1), 1, 0)"
 REMAP = "n.nvmlDeviceGetRemappedRows(handle(1))"

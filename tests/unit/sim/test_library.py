@@ -16,9 +16,6 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
-# Runs on main only: the library that answers is C; the commands are tried with every Python by test_boot.py and
-# test_modules.py.
-
 OLD, NEW = simnode.OLD, simnode.NEW
 RAW = "lib = ctypes.CDLL('libnvidia-ml.so.1')\n"
 

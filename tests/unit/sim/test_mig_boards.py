@@ -13,8 +13,6 @@ import pathlib
 
 import pytest
 
-# Runs on main only: one table of boards, asked through one binding; test_mig.py asks through all of them.
-
 BOARDS = json.loads((pathlib.Path(__file__).parent / "fixtures/mig.json").read_text())
 ASK = """
 n.nvmlInit()

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-# Runs on main only: test_mig.py asks the library through all bindings.
-
 MODE = "n.nvmlDeviceGetMigMode(handle())"
 SET = """
 def set_mode(mode, index=0):

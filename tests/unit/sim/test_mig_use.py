@@ -10,8 +10,6 @@ import pathlib
 
 import pytest
 
-# Runs on main only: test_mig.py asks the library through all bindings.
-
 DEVICES = json.loads((pathlib.Path(__file__).parent / "fixtures/mig.json").read_text())
 ASK = """
 n.nvmlInit()

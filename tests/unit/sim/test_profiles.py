@@ -12,8 +12,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
-# Runs on main only: data files and the C library.
-
 SPEC = importlib.util.spec_from_file_location("profile_table", str(simnode.SIM / "profile_table.py"))
 profile_table = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(profile_table)

@@ -5,7 +5,6 @@
 
 What still differs is in KNOWN with its reason, and nothing else is.
 """
-# Runs on main only: the library is C, and what may differ with the Python is in the other files.
 
 from __future__ import annotations
 

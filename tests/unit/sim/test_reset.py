@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-# Runs on main only: the stand-in for nvidia-smi never runs on another Python than the machine's.
-
 ECC = "[n.nvmlDeviceGetEccMode(handle(i)) for i in range(n.nvmlDeviceGetCount())]"
 
 

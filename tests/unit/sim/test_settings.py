@@ -9,8 +9,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 
-# Runs on main only: the library that answers is C.
-
 BOTH = pytest.mark.parametrize("wheel", wheels.VERSIONS)
 
 

@@ -10,9 +10,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-# Runs on main only: the Python that every interpreter runs is the same as in test_smi.py, and here it is asked for
-# values.
-
 # What Telegraf's input reads of a GPU, by the schema that it takes from the document type; of 13, with what an H100
 # answers to driver 580.105.08.
 BOTH = """performance_state product_name product_architecture uuid compute_mode serial vbios_version display_active \

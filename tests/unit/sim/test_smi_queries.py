@@ -11,9 +11,6 @@ import re
 
 import pytest
 
-# Runs on main only: the Python that every interpreter runs is the same as in test_smi.py, and here it is asked for
-# values.
-
 # What is asked for by nvidia_gpu_exporter (when it does not ask for all), Telegraf's older input, DeepOps' and Slurm's
 # node checks, and prologs that look at clocks, ECC, retired pages and MIG.
 ASKED = {

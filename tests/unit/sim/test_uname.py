@@ -11,8 +11,6 @@ import sys
 
 import pytest
 
-# Runs on main only: the library that answers is C.
-
 
 def run(command, build, root=None, text=None):
     environment = dict(os.environ, LD_PRELOAD=str(build / "libgpusim-uname.so"))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 
 import pytest
 
@@ -55,10 +54,8 @@ def test_one_that_hangs_is_killed_and_what_it_wrote_is_kept(tmp_path):
 
 def test_one_that_cannot_be_ended_is_left_behind_and_named():
     """What SIGKILL does not end is made by not sending it."""
-    began = time.monotonic()
     answer = capture.run(python("import time; time.sleep(600)"), 0.3, 1000, kill=lambda pid: None)
     try:
-        assert time.monotonic() - began < 300, "its caller goes on"
         assert answer.state == "timeout"
         assert "its process %d cannot be ended and was left behind" % (answer.left_behind,) in answer.message
         assert os.getsid(answer.left_behind) == answer.left_behind, "it has a session of its own"
@@ -71,10 +68,10 @@ def test_one_that_cannot_be_ended_is_left_behind_and_named():
 
 
 def test_a_child_that_keeps_the_pipe_is_not_waited_for():
-    began = time.monotonic()
-    answer = capture.run(["/bin/sh", "-c", "echo done; sleep 60 &"], 600, 1000)
-    assert time.monotonic() - began < 55
-    assert (answer.state, answer.rc, answer.data) == ("ok", 0, b"done\n")
+    answer = capture.run(["/bin/sh", "-c", "sleep 600 & echo $!"], 1200, 1000)
+    child = int(answer.data)
+    assert (answer.state, answer.rc) == ("ok", 0)
+    os.kill(child, signal.SIGKILL)  # it is still there
 
 
 @pytest.mark.parametrize(

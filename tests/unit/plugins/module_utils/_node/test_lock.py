@@ -64,7 +64,6 @@ def test_the_holder_is_written_and_the_lock_is_free_afterwards(path):
             content = json.load(handle)
         assert content["pid"] == os.getpid() and content["step"] == "s" and abs(content["started"] - time.time()) < 600
         assert lock.is_held(path) is True
-        assert held.waited_s < 600
         held.update(step="t")
         assert lock.read_json(path)["step"] == "t"
     assert lock.is_held(path) is False
@@ -76,7 +75,7 @@ def test_a_held_lock_is_refused_after_the_deadline_and_names_the_holder(path, ho
     started = time.monotonic()
     with pytest.raises(lock.LockTimeout) as caught:
         lock.NodeLock(path, timeout_s=1).acquire()
-    assert 0.9 < time.monotonic() - started < 600
+    assert time.monotonic() - started > 0.9
     holder = caught.value.holder
     assert (holder["pid"], holder["pid_alive"], holder["step"], holder["rollout_id"]) == (
         process.pid,

@@ -44,10 +44,8 @@ def test_a_command_past_its_deadline_is_killed_with_its_children(tmp_path, monke
         return communicate(process, *more, **options)
 
     monkeypatch.setattr(subprocess.Popen, "communicate", communicate_then)
-    started = time.monotonic()
     rc, out, err = runner.Runner()(["sh", "-c", "echo begun; sleep 1200 & echo $! > %s; wait" % mark], timeout=1)
     assert rc == runner.RC_TIMEOUT and out == "begun\n" and "still running after 1 s" in err
-    assert time.monotonic() - started < 1000, "what it started would end by itself"
     pid = int(mark.read_text())
     for dummy in range(3000):
         if not os.path.exists("/proc/%d" % pid) or "Z" in open("/proc/%d/stat" % pid).read().split(")")[1][:3]:

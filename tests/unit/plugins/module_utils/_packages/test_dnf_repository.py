@@ -18,9 +18,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.packa
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
-# Runs on main only: it is dnf itself that takes part; what is read and written around it is tried with every Python by
-# test_dnf_output.py and test_apt_repository.py.
-
 OPTIONS = dict(repositories.OPTIONS, version="580.95.05")
 OLD, NEW = "3:575.57.08-1.el9", "3:580.95.05-1.el9"
 SET = {

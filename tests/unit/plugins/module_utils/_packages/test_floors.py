@@ -12,8 +12,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import wo
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import floors
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._cuda_branches import BRANCHES
 
-# Runs on main only: it decides; the patterns take versions and conditions apart, and no file or program is read.
-
 # as images of NVIDIA have it
 IMAGE = (
     "cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=470,driver<471 "

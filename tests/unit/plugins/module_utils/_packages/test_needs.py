@@ -10,8 +10,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import needs, transaction
 
-# Runs on main only: it decides what a driver needs, and reads nothing.
-
 
 @pytest.mark.parametrize(
     ("wanted", "gpus", "headers", "ids"),

@@ -14,8 +14,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.packa
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_proof import shortfall
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
 
-# Runs on main only: it decides by data that is given; no file or program is read.
-
 KEYS = {
     "resolvable",
     "reason",

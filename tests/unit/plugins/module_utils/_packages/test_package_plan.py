@@ -21,8 +21,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import fake_apt
 
-# Runs on main only: it decides by data that is given; no file or program is read.
-
 SET = fake_apt.SET
 NEW, OLD = "535.261.03-1", "535.216.03-2~bpo12+1"
 TO_NEW, TO_OLD = Wish(version="535.261.03"), Wish(version="535.216.03")

@@ -15,8 +15,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages impor
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import fixture, index
 
-# Runs on main only: it is apt itself that judges the file; the text is the same with every Python.
-
 MAIN, OPEN = DEBIAN["sources"]
 
 

@@ -16,8 +16,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages impor
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_ubuntu import UBUNTU, UBUNTU_CUDA
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories, stub_packages
 
-# Runs on main only: it decides and makes lines of plain words; no file or program is read.
-
 CONF = "[commands]\nupgrade_type = security\nexcludepkgs = not, this, one\n\n[base]\n# comment\ndebuglevel = 1\n"
 
 

@@ -16,8 +16,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import fake_apt
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
-# Runs on main only: it decides; what apt and dnf say is read in test_apt.py and test_dnf_output.py.
-
 RELEASES = {
     "debian12": {"ID": "debian", "VERSION_ID": "12"},
     "debian13": {"ID": "debian", "VERSION_ID": "13"},

@@ -11,8 +11,6 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import systems, transaction
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
-# Runs on main only: it decides; what apt and dnf say is read in test_apt.py and test_dnf_output.py.
-
 NOBLE = systems.table_for({"ID": "ubuntu", "VERSION_ID": "24.04"})
 ROCKY = systems.table_for({"ID": "rocky", "VERSION_ID": "9.6"})
 DEB, RPM, OLD_RPM = "580.178.04-0ubuntu0.24.04.1", "3:580.95.05-1.el9", "3:575.57.08-1.el9"

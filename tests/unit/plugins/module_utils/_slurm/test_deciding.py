@@ -9,8 +9,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import decide, marks, records, states
 
-# Runs on main only: it decides; what Slurm says is read in test_reading.py.
-
 OURS = "gpufleet:tok-1 driver upgrade"
 JOB = {"id": "1", "user": "kim", "partition": "batch", "state": "RUNNING", "time_left": "1:00"}
 

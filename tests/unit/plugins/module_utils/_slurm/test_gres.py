@@ -22,8 +22,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slu
     whole,
 )
 
-# Runs on main only: it decides; what Slurm says is read in test_reading.py.
-
 SLICE = H100 + "_1g.10gb"
 
 

@@ -11,7 +11,6 @@ import ctypes
 import json
 import pathlib
 import re
-import time
 
 import pytest
 
@@ -68,9 +67,7 @@ def test_a_drivers_own_library_has_these_functions_and_the_simulator_its_words(n
 
 
 def test_a_healthy_node_at_the_shortest_level(node):
-    begun = time.monotonic()
     document, snapshot = smokenode.test(node, warm_s=None)
-    assert time.monotonic() - begun < 300
     assert (document["schema"], document["level"], document["status"], document["simulated"]) == (
         "gpufleet.smoke/1",
         "t0",

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The document out of a history: verdicts, cost, drift, failures, holds; and each of its forms."""
-# Runs on main only: computed from its input; only the check of an address, tested elsewhere, calls Ansible.
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The report's queries in a real Prometheus, Debian's: each parses, reads known series, and answers what is true."""
-# Runs on main only: Prometheus is the machine's, and no ansible-core takes part.
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The trend: an exact line has no error, a gap is no value, and nothing is told beyond what the data can bear."""
-# Runs on main only: computed from its input; only the check of an address, tested elsewhere, calls Ansible.
 
 from __future__ import annotations
 

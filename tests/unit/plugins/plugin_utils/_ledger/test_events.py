@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules import rollout_control
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import OF_NODES, VERBS, reduce
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import DRAIN, STEPS
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import (
@@ -16,8 +16,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._led
     plan_event,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import TIME, grant
-
-# Runs on main only: it decides; all it takes of the module is the list of its options.
 
 
 def state_of(events, name="a"):
@@ -77,7 +75,7 @@ def test_another_plan_starts_again_and_ends_open_steps():
         event("state", "b", 4, state="done"),
         grant("c"),
         event("state", "c", 5, state="failed", reason="sick"),
-        plan_event("a", "b", "c", run="s", a={keys.ORPHANED: True}, b={"state": "done"}),
+        plan_event("a", "b", "c", run="s", a={"orphaned": True}, b={"state": "done"}),
     ]
     view = reduce(events)
     assert (view.run, view.went) == ("s", 0)
@@ -198,12 +196,12 @@ def test_what_was_done_to_a_node_is_not_forgotten_by_a_plan_that_finds_it_otherw
     story = changed("install", "reboot") + [plan_event("a", run="s", a={"state": found})]
     node = reduce(story).nodes.get("a")
     assert state.unproven(node) and [step.name for step in node.steps] == ["install", "reboot"]
-    node = reduce(story + [plan_event("a", run="t", a={keys.ORPHANED: True})]).nodes.get("a")
+    node = reduce(story + [plan_event("a", run="t", a={"orphaned": True})]).nodes.get("a")
     assert node.orphaned and node.state in state.NOT_SERVING + ("quarantined", "failed", "pending")
 
 
 def test_a_node_that_was_lost_after_its_change_is_down_until_it_is_taken_up():
-    node = reduce(changed("install", ended="lost") + [plan_event("a", run="s", a={keys.ORPHANED: True})]).nodes.get("a")
+    node = reduce(changed("install", ended="lost") + [plan_event("a", run="s", a={"orphaned": True})]).nodes.get("a")
     assert (
         (node.state, node.orphaned) == ("down", True)
         and "in step install" in node.reason
@@ -214,9 +212,7 @@ def test_a_node_that_was_lost_after_its_change_is_down_until_it_is_taken_up():
 @pytest.mark.parametrize("to, diverted", [("2.0", False), ("3.0", True)])
 def test_a_node_in_flight_to_another_version_is_told_apart(to, diverted):
     assert (
-        reduce(changed("install") + [plan_event("a", run="s", a={keys.ORPHANED: True, "to": to})])
-        .nodes.get("a")
-        .diverted
+        reduce(changed("install") + [plan_event("a", run="s", a={"orphaned": True, "to": to})]).nodes.get("a").diverted
         is diverted
     )
 

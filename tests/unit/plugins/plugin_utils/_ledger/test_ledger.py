@@ -216,7 +216,7 @@ def test_a_ledger_of_another_version_is_refused(ledger, url):
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("UPDATE gpufleet_meta SET value = '99'"))
-    with pytest.raises(store.StoreError, match="schema version 99; expected 1 or 2"):
+    with pytest.raises(store.StoreError, match="schema version 99; expected 1"):
         ledger.view()
 
 

@@ -11,14 +11,7 @@ import subprocess
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import (
-    events,
-    keys,
-    members,
-    owner,
-    state,
-    store,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
@@ -203,7 +196,7 @@ def test_a_node_in_flight_of_a_dead_member_is_taken_up_with_its_steps_and_place(
         transaction.append("step", run="run1", node="a1", step="install", detail="")
 
     ledger.transact(work)
-    entry = {"state": "pending", keys.ORPHANED: True, "from": "1", "to": "2"}
+    entry = {"state": "pending", "orphaned": True, "from": "1", "to": "2"}
     ledger.transact(lambda transaction: transaction.append("join", run="run1", nodes={"a1": entry}, approved=False))
     view = ledger.view()
     node = view.nodes.get("a1")

@@ -8,8 +8,6 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError, check_node
 
-# Runs on main only: names are judged alike everywhere.
-
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "-x", "a\n", None])
 def test_names_that_would_leave_the_directory_are_refused(tmp_path, name):

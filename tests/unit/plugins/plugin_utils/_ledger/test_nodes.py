@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import json
 import sqlite3
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import nodes as stored_nodes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import go, plan
 
@@ -77,11 +75,9 @@ def test_a_question_about_few_nodes_uses_an_index(ledger, what):
     assert index in step[3], step
 
 
-def test_the_flag_of_an_orphaned_node_is_stored_under_the_name_that_earlier_versions_gave_it(ledger):
-    """A column and a key of the row: another name would hide the orphaned nodes of a ledger that is there already."""
+def test_orphaned_nodes_are_found_in_the_database(ledger):
     ledger.transact(lambda transaction: plan(transaction, "a", "b"))
     ledger.transact(lambda transaction: go(transaction, "a"))
-    nodes = {"a": {"state": "pending", "suspect": True}, "b": {"state": "pending"}}
     ledger.transact(
         lambda transaction: transaction.append(
             "plan",
@@ -89,16 +85,10 @@ def test_the_flag_of_an_orphaned_node_is_stored_under_the_name_that_earlier_vers
             target="2.0",
             sha256="f" * 64,
             order=["a", "b"],
-            nodes=nodes,
+            nodes={"a": {"state": "pending", "orphaned": True}, "b": {"state": "pending"}},
             policy=limits.complete({}, 10),
         )
     )
-    query = "SELECT name, suspect, body FROM gpufleet_node ORDER BY name"
-    rows = ledger.store.read(lambda connection: connection.exec_driver_sql(query).all())
-    assert [(name, bool(flag), json.loads(body)["suspect"]) for name, flag, body in rows] == [
-        ("a", True, True),
-        ("b", False, False),
-    ]
     assert ledger.look(lambda view: [node.name for node in view.nodes.orphaned()]) == ["a"]
 
 
@@ -170,68 +160,3 @@ def test_what_a_turn_of_the_gate_reads_does_not_grow_with_those_that_wait(
     assert decision.answer == answer and first in decision.reason, decision
     assert len(rows) <= 3 and sum(len(batch) for batch in rows) <= 3 * stored_nodes.BATCH
     assert asked == [NAMES[350]], "no other node is read, for its failure domains neither"
-
-
-def test_a_ledger_of_an_earlier_version_goes_on_and_gets_its_column_with_the_first_that_is_written(
-    ledger, tmp_path, url, monkeypatch
-):
-    """Its rows say nothing of failure domains: those are asked of the nodes, until a row is written again."""
-    monkeypatch.setattr(stored_nodes, "BATCH", 2)
-    names = ["n%02d" % number for number in range(12)]
-    ledger.transact(lambda transaction: plan(transaction, *names, racks=2))
-    with ledger.store.engine.begin() as connection:
-        for statement in (
-            "DROP INDEX gpufleet_node_place",
-            "DROP INDEX gpufleet_node_canary",
-            "ALTER TABLE gpufleet_node DROP COLUMN domains",
-            "CREATE INDEX gpufleet_node_state ON gpufleet_node (rollout_id, state)",
-            "UPDATE gpufleet_meta SET value = '1' WHERE name = 'schema_version'",
-            "DROP TABLE gpufleet_member",
-        ):
-            connection.exec_driver_sql(statement)
-
-    def columns(found):
-        with found.store.engine.connect() as connection:
-            inspector = sqlalchemy.inspect(connection)
-            return (
-                "domains" in [column["name"] for column in inspector.get_columns("gpufleet_node")],
-                sorted(
-                    index["name"]
-                    for index in inspector.get_indexes("gpufleet_node")
-                    if index["name"].startswith("gpufleet_")
-                ),
-            )
-
-    def waiting(view):
-        return [
-            list(view.nodes.waiting_before(9, present, lambda places: places["rack"] == "r0"))
-            for present in (None, {"n01", "n04", "n07"})
-        ]
-
-    before, expected = (False, ["gpufleet_node_state"]), [["n01", "n03", "n05", "n07"], ["n01", "n07"]]
-    old = Ledger(str(tmp_path), "r1", url)
-    assert old.look(waiting) == expected and columns(old) == before, "who only reads changes no ledger"
-
-    def fail(transaction):
-        go(transaction, "n00")
-        raise RuntimeError
-
-    with pytest.raises(RuntimeError):
-        old.transact(fail)
-    assert columns(old) == before, "all of a transaction or nothing"
-    assert Ledger(str(tmp_path), "r1", url).look(waiting) == expected
-    writer = Ledger(str(tmp_path), "r1", url)
-    assert writer.transact(lambda transaction: go(transaction, "n01") or waiting(transaction.view)) == [
-        ["n03", "n05", "n07"],
-        ["n07"],
-    ]
-    assert columns(writer) == (True, ["gpufleet_node_canary", "gpufleet_node_place"])
-    later = Ledger(str(tmp_path), "r1", url)
-    assert later.look(waiting) == [["n03", "n05", "n07"], ["n07"]] and later.view().nodes.get("n01").state == "draining"
-    later.transact(lambda transaction: go(transaction, "n00"))
-    later.transact(
-        lambda transaction: [
-            transaction.append("state", run="r", node=name, state="pending") for name in ("n00", "n01")
-        ]
-    )
-    assert later.look(waiting) == expected, "rows with and without the column"

@@ -3,8 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A ledger behind PgBouncer in transaction mode: more controllers than the server has connections for them."""
 
-# Runs on main only: what is asked is the driver of the database.
-
 from __future__ import annotations
 
 import concurrent.futures

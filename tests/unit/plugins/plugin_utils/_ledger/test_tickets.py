@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, state, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import ALWAYS, DRAIN, PHASES, STEPS
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger.written import plan_event
@@ -22,7 +22,7 @@ def test_only_a_node_in_flight_may_take_a_step(ended):
 
 
 def test_an_orphaned_node_and_an_unknown_one_may_not_either():
-    view = reduce([plan_event("a"), grant("a"), plan_event("a", run="s", a={keys.ORPHANED: True})])
+    view = reduce([plan_event("a"), grant("a"), plan_event("a", run="s", a={"orphaned": True})])
     assert view.nodes.get("a").state == "draining"
     for name, words in (("a", "has no ticket"), ("stranger", "among its nodes.*Nothing was changed")):
         with pytest.raises(tickets.StateError, match=words):

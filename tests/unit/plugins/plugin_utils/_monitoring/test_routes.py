@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The routes and inhibitions, as amtool and a real Alertmanager take them."""
-# Runs on main only: amtool and Alertmanager are the machine's, and what they are given is rendered from data.
 
 from __future__ import annotations
 

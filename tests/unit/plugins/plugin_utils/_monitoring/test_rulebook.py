@@ -18,8 +18,6 @@ import yaml
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, rulebook
 
-# Runs on main only: the rulebook is data, and the schema is part of a linter.
-
 ROOT = pathlib.Path(__file__).resolve().parents[5]
 PLACE = ROOT / "extensions" / "eda"
 BOOK = yaml.safe_load((PLACE / "rulebooks" / "alerts.yml").read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The recording and alert rules, as promtool reads and evaluates them: each alert fires, does not fire, and is over."""
-# Runs on main only: promtool is the machine's, and the rules are rendered from data; no ansible-core takes part.
 
 from __future__ import annotations
 

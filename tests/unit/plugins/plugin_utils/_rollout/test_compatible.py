@@ -25,16 +25,15 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.view
         ("1.1.0", "1.0.0", False),
         ("1.1.0", "1.10.0", False),
         ("1.0.0", "2.0.0", False),
-        ("0.1.0", "0.2.0", False),
         # A pre-release goes with those of its major and minor number.
         ("1.0.0-rc1", "1.0.0-rc1", True),
         ("1.0.0-rc1", "1.0.0-rc2", True),
         ("1.0.0-rc1", "1.0.0", True),
         ("1.0.0", "1.0.0-rc1", True),
         ("1.0.3", "1.1.0-rc1", False),
-        ("0.1.0", "1.0.0-rc1", False),
+        ("0.9.0", "1.0.0-rc1", False),
         ("1.0.0+local", "1.0.0-rc1+x", True),
-        # Older plans do not say it.
+        # The controller that planned could not read its version.
         ("", "1.0.0", True),
         ("", "", True),
         # What cannot be read goes with nothing, not even with its like.

@@ -92,6 +92,7 @@ def test_the_lock_of_a_controller_that_is_gone_is_broken_and_the_ledger_says_by_
         (owner.identify(os.getpid()), 3600, "Rollout r1 is being run by process %d " % os.getpid()),
         (UNSEEN, 5, "try again in [0-9]+ s"),
     ],
+    ids=["of this process", "of a host that was heard of"],
 )
 def test_the_lock_of_one_that_lives_is_not_broken(ledger, who, ago_s, words):
     planned(ledger, who, ago_s)

@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, keys, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, joining, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
@@ -100,7 +100,7 @@ FOUND = Probe("a1", version="1.0", reachable=True)
 def test_what_becomes_of_a_node_by_its_state_in_the_ledger_and_by_what_is_found(before, probe, expected):
     view = rollout(a1=before)
     entry = joining.entry_of(dataclasses.replace(FOUND, **probe), view.nodes.get("a1"), {})
-    told = entry and ("orphaned" if entry.get(keys.ORPHANED) else entry["state"])
+    told = entry and ("orphaned" if entry.get("orphaned") else entry["state"])
     assert told == expected
     if entry:
         events.apply(view, {"event": "join", "run": "r", "time": "t", "nodes": {"a1": entry}})
@@ -115,7 +115,7 @@ def test_a_lost_node_that_was_changed_is_taken_up_and_one_that_was_not_stays_los
     entries = [
         joining.entry_of(dataclasses.replace(FOUND, name=name), view.nodes.get(name), {}) for name in ("a1", "a2")
     ]
-    assert entries[0][keys.ORPHANED] and entries[1] is None
+    assert entries[0]["orphaned"] and entries[1] is None
 
 
 @pytest.mark.parametrize("before", ["failed", "lost", "quarantined"])

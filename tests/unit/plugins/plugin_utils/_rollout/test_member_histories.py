@@ -20,7 +20,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import grant, view_of
 
-# Runs on main only: it computes what becomes of a rollout in memory, and asks for no process of another place.
 hypothesis = pytest.importorskip(
     "hypothesis", reason="ansible-test's environment has none; the plain pytest run has it"
 )

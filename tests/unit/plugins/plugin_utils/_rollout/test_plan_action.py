@@ -14,7 +14,7 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _collection
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys, owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
@@ -200,7 +200,7 @@ def test_an_interrupted_rollout_is_gone_on_with_by_versions_that_go_together(
     again = act(check=check)
     assert bool(again.get("failed")) is not well, again.get("msg")
     if well:
-        assert again["nodes"]["a"].get(keys.ORPHANED)
+        assert again["nodes"]["a"].get("orphaned")
     else:
         assert planned in again["msg"] and here in again["msg"] and "Rollout r1 " in again["msg"]
         assert (act.ledger.events(), act.ledger.owner()) == before
@@ -528,7 +528,7 @@ def test_a_rollback_that_broke_off_goes_on_by_the_same_command(act, given):
             ["a", "b"],
             "1.0",
         )
-        assert again["nodes"]["a"].get(keys.ORPHANED), "it was in flight"
+        assert again["nodes"]["a"].get("orphaned"), "it was in flight"
     ledger = Ledger(
         act.ledger.artifact_dir, first["rollout_id"], act.ledger.store.url.render_as_string(hide_password=False)
     )

@@ -150,12 +150,10 @@ OTHER = dict(HALVES, config={"version": "v1", "mig-configs": {"halves": [{"devic
         ({"install": True}, {"install": True}, ""),
         ({"install": True}, {"install": False}, "install"),
         ({"install": False}, {"install": True}, "install"),
-        ({"install": None}, {"install": False}, ""),  # a plan of an earlier version
         ({"to_kernel": "k1"}, {"kernel": "k1"}, ""),
         ({"to_kernel": "k1"}, {"kernel": ""}, "kernel"),
         ({"to_kernel": ""}, {"kernel": "k1"}, "kernel"),
         ({"to_kernel": ""}, {"kernel": ""}, ""),
-        ({"to_kernel": None}, {"kernel": "k1"}, ""),  # as above
     ],
 )
 def test_the_plans_layout_installation_and_kernel_go_before_the_roles(planned, told, refused):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import keys
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import preview
 
 
@@ -63,7 +62,7 @@ def planned(**states):
         (planned(a="rolled_back"), ["localhost"], {"localhost"}),  # of an earlier run, or unreachable
         (planned(a="failed", b="pending"), ["a", "b"], {"a"}),  # a limit leaves the controller out
         (planned(a="failed", b="pending"), ["b"], {"b"}),
-        ({"a": {"state": "lost", keys.ORPHANED: True}}, ["localhost", "a"], set()),  # it goes
+        ({"a": {"state": "lost", "orphaned": True}}, ["localhost", "a"], set()),  # it goes
     ],
 )
 def test_nodes_that_the_plan_leaves_out_fail_in_check_mode_as_they_do_without(nodes, hosts, failing):

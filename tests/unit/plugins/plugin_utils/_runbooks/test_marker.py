@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The quarantine marker: its fields, older ones without a schema, and whose a node is."""
+"""The quarantine marker: its fields, and whose a node is."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import flight, hardware, marker
 
 GIVEN = {"node": "a1", "time": "2026-01-31T12:00:00Z", "reason": "XID 79"}
-# As version 0.1.0 wrote it.
-OLD = {
+# As a rollout writes it, without the record for the vendor.
+OF_A_ROLLOUT = {
+    "schema": marker.SCHEMA,
     "node": "a1",
     "rollout_id": "upgrade-2",
     "version": "2",
@@ -80,13 +81,13 @@ def test_what_makes_no_marker(wrong):
         marker.build(dict(GIVEN, **wrong))
 
 
-def test_an_older_marker_is_read_and_completed_without_losing_why_and_since_when():
-    read = marker.read(OLD)
+def test_a_marker_of_a_rollout_is_completed_and_keeps_its_reason_and_time():
+    read = marker.read(OF_A_ROLLOUT)
     assert (read["reason"], read["token"], read["gpus"], read["record"]) == ("it failed", "upgrade-2", [], "")
-    now = marker.completed(OLD, dict(GIVEN, record="/r", token="quarantine", snapshot=snapshot("GPU-a")))
+    now = marker.completed(OF_A_ROLLOUT, dict(GIVEN, record="/r", token="quarantine", snapshot=snapshot("GPU-a")))
     assert (now["reason"], now["time"], now["token"], now["version"], now["not_put_back"]) == (
         "it failed",
-        OLD["time"],
+        OF_A_ROLLOUT["time"],
         "upgrade-2",
         "2",
         "it failed again",

@@ -34,7 +34,7 @@ from ansible.plugins.loader import (
     test_loader,
 )
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils import kept_packages, kept_templates
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import kept_packages
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html
 
 # What nearly every task of a rollout asks for, and no task before it left in the main process.
@@ -64,7 +64,6 @@ class CallbackModule(CallbackBase):
         # Where it is measured what a controller takes, nothing is made cheaper.
         self.cheap = bool(os.environ.get("GPUFLEET_CHEAP"))
         if self.cheap:
-            kept_templates.Kept(kept_packages.directory() / "templates").install()
             self.prepare()
 
     @staticmethod

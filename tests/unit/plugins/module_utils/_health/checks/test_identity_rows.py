@@ -48,9 +48,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import failed
 
-# Runs on main only: it judges; the only thing of the standard library behind it is the date of a waiver, which
-# test_verdict.py tries with every Python.
-
 FAMILIES = (clocks, ecc, fabric, identity, memory, mig, modes, nvlink, pcie, power, processes, recovery, remap, thermal)
 GSP = "gsp_firmware_version"
 MODE = "gsp_firmware_mode"

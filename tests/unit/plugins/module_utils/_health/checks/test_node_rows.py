@@ -38,8 +38,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
     value,
 )
 
-# Runs on main only: it judges; the patterns take names and versions apart, and no file or program is read.
-
 FAMILIES = (
     containers,
     cuda,

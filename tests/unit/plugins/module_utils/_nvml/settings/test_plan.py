@@ -23,8 +23,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvm
     wish,
 )
 
-# Runs on main only: it decides, and calls nothing of NVML.
-
 # setting, wanted, what else is different, status, changed, symbol and arguments
 DECISIONS = [
     ("power_limit_w", 700000, {}, "same", False, None),

@@ -11,8 +11,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvm
     refused,
 )
 
-# Runs on main only: the binding is a stand-in; test_with_simulator.py calls the real one.
-
 
 class Binding:
     """A binding that notes its calls and refuses those in FAIL."""

@@ -16,8 +16,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvm
     gpu,
 )
 
-# Runs on main only: the readings and the child are stand-ins; files are written and read in test_state.py.
-
 
 def taken(*gpus, **more):
     found = snapshot.blank("ok", "", 0)

@@ -6,10 +6,9 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: kept
 type: aggregate
-short_description: Keep what Ansible made of modules and templates for the next run
+short_description: Keep the modules that Ansible packed for the next run
 description:
-  - Packages of modules and compiled templates of earlier runs of the same tests are as good as those that a run makes
-    itself.
+  - Packages of modules of earlier runs of the same tests are as good as those that a run makes itself.
 author: gpufleet contributors (@gpufleet)
 """
 
@@ -20,7 +19,7 @@ import importlib
 from ansible.plugins.callback import CallbackBase
 from ansible.plugins.loader import action_loader, connection_loader, shell_loader
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils import kept_packages, kept_templates
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import kept_packages
 
 # What nearly every task asks for, and no task before it left in the main process.
 PLUGINS = (
@@ -40,7 +39,6 @@ class CallbackModule(CallbackBase):
     def __init__(self):
         super().__init__()
         kept_packages.fetch()
-        kept_templates.Kept(kept_packages.directory() / "templates").install()
         self.prepare()
 
     @staticmethod

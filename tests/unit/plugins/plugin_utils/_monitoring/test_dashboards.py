@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The dashboards are as Grafana's SDK builds them, and every query of them answers data from series that are known."""
+"""The dashboards of the role gpu_monitoring: their variables, and the queries of their panels."""
+# Runs on main only: promtool is the machine's, and the dashboards are data; no ansible-core takes part.
 
 from __future__ import annotations
 
@@ -14,12 +15,11 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, promql, rules
-from tests.tools.panels import DASHBOARDS
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
+ROOT = pathlib.Path(__file__).resolve().parents[5]
 PLACE = ROOT / "roles" / "gpu_monitoring" / "files" / "dashboards"
 RECORDED = {rule["record"] for rule in catalog.recordings()} | {"gpufleet:price_gpu_hour"}
-VARIABLES = {"environment", "class", "model", "team"}
+VARIABLES = ["datasource", "environment", "class", "model", "team"]
 NODE = 'environment="prod",rack="r1",node="n1",class="train",model="h100",team="blue"'
 GPU = NODE + ',gpu="0",UUID="GPU-0"'
 POD = 'environment="prod",namespace="x",pod="p"'
@@ -81,50 +81,28 @@ def labels(name):
     )
 
 
-def test_they_are_as_the_sdk_builds_them():
-    done = subprocess.run(
-        [str(ROOT / "tests/tools/with.sh"), "dashboards", "python3", "-m", "tests.tools.dashboards", "--check"],
-        cwd=str(ROOT),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        check=False,
-    )
-    assert done.returncode == 0 and "stale" not in done.stdout, done.stdout
-
-
-def test_each_has_its_variables():
+def test_dashboards_have_uid_and_common_variables():
     found = documents()
-    assert set(found) == set(DASHBOARDS) and len(found) == 7
+    assert len(found) == 7
     for name, document in found.items():
-        names = [one["name"] for one in document["templating"]["list"]]
-        assert names[0] == "datasource" and set(names[1:]) == VARIABLES | set(DASHBOARDS[name][1]), name
-        assert document["uid"] == "gpufleet-" + name and all(
-            one.get("allValue") == ".*" for one in document["templating"]["list"][1:]
-        )
+        variables = document["templating"]["list"]
+        assert document["uid"] == "gpufleet-" + name
+        assert [one["name"] for one in variables][: len(VARIABLES)] == VARIABLES, name
+        # Nodes without the label count among all.
+        assert {one["allValue"] for one in variables[1:]} == {".*"}, name
 
 
-def test_each_panel_says_what_it_shows():
-    for name, document in documents().items():
-        shown = [panel for panel in panels(document) if panel["type"] != "row"]
-        assert (
-            shown
-            and [
-                panel["title"]
-                for panel in shown
-                if not (panel.get("description") and panel["fieldConfig"]["defaults"].get("unit"))
-            ]
-            == []
-        ), name
-        assert {target["datasource"]["uid"] for panel in shown for target in panel["targets"]} == {"${datasource}"}
-
-
-def test_a_mean_never_stands_alone():
+def test_panels_have_description_unit_and_the_chosen_datasource():
     for name, document in documents().items():
         for panel in panels(document):
-            text = " ".join(target["expr"] for target in panel.get("targets") or [])
-            if re.search(r"\bavg\b[^(]*\((?!rate)", text) and "node_cpu_seconds_total" not in text:
-                assert "quantile" in text or "max" in text or panel["type"] == "gauge", (name, panel["title"])
+            if panel["type"] != "row":
+                assert panel["description"] and panel["fieldConfig"]["defaults"]["unit"], (name, panel["title"])
+                assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}, name
+
+
+def test_capacity_dashboard_compares_with_the_target_of_the_thresholds():
+    target = catalog.thresholds()["utilization_target"]["value"]
+    assert "vector(%s)" % target in [expr for name, dummy, expr in queries() if name == "capacity"]
 
 
 @pytest.mark.parametrize("name, title, expr", list(queries()))
@@ -132,8 +110,8 @@ def test_every_series_of_a_query_is_known(name, title, expr):
     assert promql.series(expr) - set(catalog.series()) - RECORDED == set()
 
 
-def test_every_query_answers_data(tmp_path):
-    """No panel stays empty where every exporter tells one node. One run of promtool, which also parses them."""
+def test_every_query_returns_data(tmp_path):
+    """With one node that has every series of every exporter, in one run of promtool."""
     (tmp_path / "rules.yml").write_text(
         rules.render({"price_gpu_hour": 2, "rack_power_limit_watts": 1}), encoding="utf-8"
     )

@@ -220,11 +220,11 @@ build: ## build the collection's tarball in .lab/build
 	@$(MAIN) ansible-galaxy collection build --force --output-path .lab/build
 
 .PHONY: docs
-docs: setup ## write the generated documentation again: roles/*/README.md, docs/modules/*.md, docs/callbacks/*.md and docs/reference/health-checks.md
-	@$(MAIN) python3 -m tests.tools.docs
+docs: setup ## write the pages of health checks and alerts, and the rulebook, from their data
+	@$(MAIN) python3 -m tests.tools.data_pages
 
 .PHONY: site
-site: ## build the documentation as a site in .lab/site/html; a link that leads nowhere is an error
+site: ## check the documentation of plugins and build the site with their reference in .lab/site/html
 	@$(NOX) -s site -- python -m tests.tools.website
 
 .PHONY: clean

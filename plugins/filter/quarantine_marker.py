@@ -13,7 +13,7 @@ author:
   - gpufleet contributors (@gpufleet)
 description:
   - Answers a document of schema C(gpufleet.quarantine/1), for the note C(quarantine) of
-    M(gpufleet.lifecycle.node_note). Its fields are listed in the README of the role C(gpu_quarantine).
+    M(gpufleet.lifecycle.node_note). The role P(gpufleet.lifecycle.gpu_quarantine#role) documents its fields.
 options:
   _input:
     description:

@@ -36,6 +36,13 @@ def checkout_digest():
     return hashlib.sha256(str(ROOT).encode()).hexdigest()[:10]
 
 
+def collections_path():
+    """Return the path under which Ansible's commands and Python find this checkout as the collection."""
+    script = str(ROOT / "tests" / "tools" / "collections.sh")
+    answer = subprocess.run([script], stdout=subprocess.PIPE, universal_newlines=True, check=True)
+    return answer.stdout.strip()
+
+
 def tracked_files():
     """Every file of the checkout that git tracks, or would if it were added: what is not ignored.
 

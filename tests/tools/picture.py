@@ -1,11 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make a picture for the documentation of the top of a report in HTML, as text: an SVG image with the page in it.
+"""Render the top of an HTML report as an SVG image for the documentation.
 
 python3 -m tests.tools.picture .lab/report/report.html docs/pictures/rollout.svg 1535
 
-The last word is the height in pixels. Scripts are left out, and paths of this checkout as well.
+The last argument is the height in pixels. Scripts and paths of this checkout are left out.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ class _Reader(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
         self.body, self.style = [], []
-        self._within, self._inside, self._drawing = "", False, 0
+        self._open_element, self._in_body, self._svg_depth = "", False, 0
 
     def handle_starttag(self, tag, attrs):
         if tag in ("style", "script"):
-            self._within = tag
+            self._open_element = tag
         elif tag == "body":
-            self._inside = True
-        elif self._inside and not self._dropped(tag):
-            self._drawing += tag == "svg"
-            # The text as it stands: the parser makes all names small, and those of SVG are not.
+            self._in_body = True
+        elif self._in_body and not self._is_skipped(tag):
+            self._svg_depth += tag == "svg"
+            # Not `tag` and `attrs`: the parser lowers the case of names, which SVG distinguishes.
             text = self.get_starttag_text().rstrip("/>")
             for name in (name for name, value in attrs if value is None):
                 text = re.sub(r"\s%s(?=\s|$)" % re.escape(name), ' %s=""' % name, text)
             if tag == "svg" and "xmlns=" not in text:
                 text += ' xmlns="%s"' % SVG
             self.body.append(text + (" />" if tag in VOID else ">"))
-        if tag in SKIPPED and not self._drawing:
-            self._within = tag
+        if tag in SKIPPED and not self._svg_depth:
+            self._open_element = tag
 
-    def _dropped(self, tag):
-        return tag in SKIPPED and not (tag == "title" and self._drawing)
+    def _is_skipped(self, tag):
+        return tag in SKIPPED and not (tag == "title" and self._svg_depth)
 
     def handle_startendtag(self, tag, attrs):
         self.handle_starttag(tag, attrs)
@@ -65,23 +65,23 @@ class _Reader(html.parser.HTMLParser):
             self.handle_endtag(tag)
 
     def handle_endtag(self, tag):
-        if tag == self._within:
-            self._within = ""
+        if tag == self._open_element:
+            self._open_element = ""
         elif tag == "body":
-            self._inside = False
-        elif self._inside and tag not in VOID and not self._dropped(tag):
+            self._in_body = False
+        elif self._in_body and tag not in VOID and not self._is_skipped(tag):
             self.body.append("</%s>" % tag)
-            self._drawing -= tag == "svg"
+            self._svg_depth -= tag == "svg"
 
     def handle_data(self, data):
-        if self._within == "style":
+        if self._open_element == "style":
             self.style.append(data)
-        elif self._inside and not self._within:
+        elif self._in_body and not self._open_element:
             self.body.append(xml.sax.saxutils.escape(data))
 
 
-def picture(page, height, root=str(ROOT)):
-    """Return the image of the top of a page, in the colours of a light screen."""
+def render_picture(page: str, height: int, root: str = str(ROOT)) -> str:
+    """Return an SVG image of the top of a page in its light colours; the height is in pixels."""
     reader = _Reader()
     reader.feed(page.replace(root + "/", ""))
     reader.close()
@@ -96,13 +96,13 @@ def picture(page, height, root=str(ROOT)):
     )
 
 
-def main(words):
-    """Make one picture; return the exit status."""
-    if len(words) != 3 or not words[2].isdigit():
+def main(arguments: list[str]) -> int:
+    """Write one picture; return the exit status."""
+    if len(arguments) != 3 or not arguments[2].isdigit():
         print("usage: python3 -m tests.tools.picture REPORT.html PICTURE.svg HEIGHT", file=sys.stderr)
         return 2
-    text = pathlib.Path(words[0]).read_text(encoding="utf-8")
-    pathlib.Path(words[1]).write_text(picture(text, int(words[2])), encoding="utf-8")
+    text = pathlib.Path(arguments[0]).read_text(encoding="utf-8")
+    pathlib.Path(arguments[1]).write_text(render_picture(text, int(arguments[2])), encoding="utf-8")
     return 0
 
 

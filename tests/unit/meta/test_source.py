@@ -152,20 +152,6 @@ def test_a_silenced_finding_has_its_reason_beside_it(tracked):
     assert found == []
 
 
-def test_links_between_pages_lead_somewhere(tracked):
-    broken = []
-    for name in tracked:
-        if not name.endswith(".md"):
-            continue
-        page = ROOT / name
-        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
-            if re.match(r"[a-z]+:|#", target):
-                continue
-            if not (page.parent / target.split("#", 1)[0]).exists():
-                broken.append("{0}: {1}".format(name, target))
-    assert broken == []
-
-
 def ignored(root, names):
     """The lines by which ansible-test passes over what its sanity tests find, each with its file."""
     return [

@@ -14,8 +14,7 @@ import pytest
 pytest.importorskip("ansible", reason="the variables of the playbooks are known to action plugins")
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
-from ansible_collections.gpufleet.lifecycle.tests.tools import playbook_docs
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import heads
 
 OLD, NEW = "1.0.1", "2.0.1"
 
@@ -141,10 +140,9 @@ def nothing(playbook, needs):
     """Null for every variable that the head of a playbook names, but for those that it NEEDS and those that the look
     at the variables refuses when they are null, which is a test of its own.
     """
-    head = playbook_docs.head((collection.ROOT / "playbooks" / (playbook + ".yml")).read_text(encoding="utf-8"))
-    names = {name for row, dummy in head[2] for name in row if re.fullmatch(r"[a-z_0-9]+", name)}
     refused = set(_variable_names.defaults()) - set(_variable_names.DEFAULTED)
-    return {**dict.fromkeys(sorted(names - refused - {"gpufleet_artifact_dir"})), **needs}
+    names = heads.find_variables(playbook) - refused - {"gpufleet_artifact_dir"}
+    return {**dict.fromkeys(sorted(names)), **needs}
 
 
 @pytest.mark.parametrize(

@@ -1,164 +1,13 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The site of the documentation lists every page, links what is there, and loads nothing from other hosts.
-
-Nothing is built here; the stage `site` does, with every warning of Sphinx an error.
-"""
+"""What built pages load from other hosts, and the links to Ansible's own documentation."""
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 
-from tests.tools.common import ROOT, tracked_files
-from tests.tools.website import contents, elsewhere, resources
-
-FILES = {
-    "README.md",
-    "CONTRIBUTING.md",
-    "CHANGELOG.rst",
-    "docs/one.md",
-    "docs/deep/README.md",
-    "docs/deep/two.md",
-    "docs/modules/three.md",
-    "roles/r/README.md",
-    "roles/r/tasks/main.yml",
-}
-LISTED = {
-    "ways": [{"heading": "Begin", "entries": [["One", "docs/one.md#there", "or [two](docs/deep/two.md)"]]}],
-    "trees": [
-        {
-            "caption": "All",
-            "pages": [
-                "Overview <README.md>",
-                "docs/one.md",
-                "docs/deep/README.md",
-                "made.md",
-                "Reference <reference/index.rst>",
-                "CHANGELOG.rst",
-                "CONTRIBUTING.md",
-            ],
-        }
-    ],
-    "below": {"docs/deep/README.md": ["docs/deep/*.md"]},
-    "lists": [
-        {
-            "page": "made.md",
-            "title": "Made",
-            "text": "A list.",
-            "search": False,
-            "pages": ["docs/modules/*.md", "roles/*/README.md"],
-        }
-    ],
-}
-
-
-def test_every_page_of_the_documentation_is_listed():
-    listed, files = contents.load(), tracked_files()
-    assert contents.problems(listed, files) == []
-    pages = [page for dummy, page in contents.tree(listed, files)]
-    assert {name for name in files if name.startswith("docs/") and name.endswith(".md")} <= set(pages)
-    assert len(pages) > 80
-
-
-def test_a_list_that_is_whole_is_accepted():
-    assert contents.problems(LISTED, FILES) == []
-
-
-def _added(entry):
-    def change(listed):
-        listed["trees"][0]["pages"].append(entry)
-
-    return change
-
-
-def _removed(listed):
-    listed["trees"][0]["pages"].remove("docs/one.md")
-
-
-def _childless(listed):
-    listed["below"] = {}
-
-
-def _stray(listed):
-    listed["trees"][0]["pages"].remove("made.md")
-
-
-def _no_reference(listed):
-    listed["trees"][0]["pages"].remove("Reference <reference/index.rst>")
-
-
-def _below_nothing(listed):
-    listed["below"]["docs/none.md"] = ["docs/deep/*.md"]
-
-
-def _way(listed):
-    listed["ways"][0]["entries"][0][1] = "docs/none.md"
-
-
-def _link_of_way(listed):
-    listed["ways"][0]["entries"][0][2] = "[none](docs/none.md)"
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        (_added("docs/none.md"), "docs/none.md"),
-        (_added("None <docs/none.md>"), "docs/none.md"),
-        (_added("docs/none/*.md"), "docs/none/*.md"),
-        (_added("docs/deep/two.md"), "docs/deep/two.md"),
-        (_removed, "docs/one.md"),
-        (_childless, "docs/deep/two.md"),
-        (_stray, "made.md"),
-        (_no_reference, "reference/index.rst"),
-        (_below_nothing, "docs/none.md"),
-        (_way, "docs/none.md"),
-        (_link_of_way, "docs/none.md"),
-    ],
-)
-def test_what_is_wrong_with_a_list_is_named(change, named):
-    listed = copy.deepcopy(LISTED)
-    change(listed)
-    assert any(named in problem for problem in contents.problems(listed, FILES))
-
-
-def test_a_new_page_is_missed():
-    assert contents.problems(LISTED, {*FILES, "docs/deep/further/new.md"}) == [
-        "docs/deep/further/new.md: is not listed"
-    ]
-
-
-def test_the_start_page_leads_to_the_pages_and_holds_the_tree():
-    text = contents.start(LISTED, FILES, "1.2.3")
-    assert "1.2.3" in text
-    assert "- **[One](docs/one.md#there)**: or [two](docs/deep/two.md)" in text.splitlines()
-    tree = text.split("```{toctree}")[1].splitlines()
-    assert {":hidden:", ":caption: All", "/docs/one.md", "Overview </README.md>"} <= set(tree)
-
-
-def test_pages_below_another_one_are_in_its_tree():
-    text = contents.page("docs/deep/README.md", "# Deep\n", LISTED, FILES)
-    assert text.startswith("# Deep\n") and "/docs/deep/two.md" in text.splitlines()
-    assert "/docs/deep/README.md" not in text
-    assert contents.page("docs/one.md", "# One\n", LISTED, FILES) == "# One\n"
-
-
-def test_pages_that_the_reference_has_too_are_not_searched():
-    assert contents.page("docs/modules/three.md", "# Three\n", LISTED, FILES).startswith("---\nnosearch: true\n---\n")
-    assert "/docs/modules/three.md" in contents.lists(LISTED, FILES)["made.md"].splitlines()
-
-
-@pytest.mark.parametrize(
-    ("text", "targets"),
-    [
-        ("[a](one.md) and [b](../two.md#three)", ["one.md", "../two.md"]),
-        ("[a](https://example.org/x.md), [b](#here), [c](mailto:x@example.org)", []),
-    ],
-)
-def test_links_to_files_are_found(text, targets):
-    assert contents.links(text) == targets
+from tests.tools.website import ansible_labels, resources
 
 
 @pytest.mark.parametrize(
@@ -182,8 +31,8 @@ def test_links_to_files_are_found(text, targets):
         ("<p>@import 'https://fonts.example/a.css';</p>", []),
     ],
 )
-def test_what_a_page_loads_from_another_host_is_found(text, loaded):
-    assert resources.page(text) == loaded
+def test_remote_resource_of_a_page_is_found(text, loaded):
+    assert resources.find_in_page(text) == loaded
 
 
 @pytest.mark.parametrize(
@@ -195,8 +44,8 @@ def test_what_a_page_loads_from_another_host_is_found(text, loaded):
         ("a { background: url(data:image/svg+xml;charset=utf-8,%3Csvg) } b { background: url(x.png) }", []),
     ],
 )
-def test_what_a_style_sheet_loads_from_another_host_is_found(text, loaded):
-    assert resources.style(text) == loaded
+def test_remote_resource_of_a_style_sheet_is_found(text, loaded):
+    assert resources.find_in_style(text) == loaded
 
 
 @pytest.mark.parametrize(
@@ -210,22 +59,15 @@ def test_what_a_style_sheet_loads_from_another_host_is_found(text, loaded):
         ),
     ],
 )
-def test_labels_of_ansible_lead_to_its_documentation(label, page):
-    assert elsewhere.address(label) == elsewhere.ANSIBLE + page
+def test_label_of_ansible_has_a_url(label, page):
+    assert ansible_labels.find_url(label) == ansible_labels.ANSIBLE + page
 
 
 @pytest.mark.parametrize("label", ["", "some_label", "ansible_collections.gpufleet.lifecycle.gone_module"])
-def test_a_label_that_should_be_here_leads_nowhere_else(label):
-    assert elsewhere.address(label) is None
+def test_label_of_this_collection_has_no_url_elsewhere(label):
+    assert ansible_labels.find_url(label) is None
 
 
-def test_variables_of_ansible_lead_to_its_documentation_and_no_others():
-    assert elsewhere.variable("ANSIBLE_CACHE_PLUGIN").endswith("/config.html#envvar-ANSIBLE_CACHE_PLUGIN")
-    assert elsewhere.variable("SLURM_JWT") is None
-
-
-def test_make_builds_the_site_in_its_own_environment():
-    recipe = (ROOT / "Makefile").read_text(encoding="utf-8").split("\nsite: ")[1].split("\n\n")[0]
-    assert "tests/tools/with.sh site python3 -m tests.tools.website" in recipe
-    assert (ROOT / "tests" / "tools" / "requirements" / "site.txt").is_file()
-    assert "| site)" in (ROOT / "tests" / "tools" / "venv.sh").read_text(encoding="utf-8")
+def test_only_variables_of_ansible_have_a_url():
+    assert ansible_labels.find_variable_url("ANSIBLE_CACHE_PLUGIN").endswith("/config.html#envvar-ANSIBLE_CACHE_PLUGIN")
+    assert ansible_labels.find_variable_url("SLURM_JWT") is None

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import pathlib
@@ -17,6 +16,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import heads
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report import samples
 
 pytestmark = pytest.mark.cores
@@ -225,11 +225,7 @@ def test_a_node_that_hangs_fails_after_its_time_and_the_others_are_judged(preche
 
 @pytest.mark.parametrize("value", [None, ""])
 def test_nothing_given_is_the_default_of_every_variable(precheck, whole, value):
-    # What reads the pages is in the environment main alone.
-    pytest.importorskip("antsibull_docs_parser")
-    playbook_docs = importlib.import_module("ansible_collections.gpufleet.lifecycle.tests.tools.playbook_docs")
-    head = playbook_docs.head((ROOT / "playbooks" / "precheck.yml").read_text(encoding="utf-8"))
-    given = {name: value for names, dummy in head[2] for name in names}
+    given = dict.fromkeys(heads.find_variables("precheck"), value)
     assert {"gpu_health_fail_on", "gpu_health_policy", "precheck_hosts", "gpufleet_answer_timeout"} <= set(given)
     run = precheck(fleet(), others=["cpu-1"], **given)
     assert (run.rc, run.verdicts, run.report["failed_nodes"]) == (2, VERDICTS, whole.report["failed_nodes"])

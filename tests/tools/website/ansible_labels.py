@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where labels and variables of Ansible's own documentation lead, which antsibull-docs refers to. Pure."""
+"""Find the pages of Ansible's own documentation by the labels and variables that antsibull-docs refers to."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LABELS = {
 PLUGIN = re.compile(r"ansible_collections\.([a-z0-9_]+)\.([a-z0-9_]+)\.([a-z0-9_.]+?_[a-z]+)(?:__.*)?")
 
 
-def address(label):
-    """Return the address of a label that is not one of this site's; None for one that should be."""
+def find_url(label: str) -> str | None:
+    """Return the URL of a label of Ansible or of another collection; None for any other label."""
     if label in LABELS:
         return ANSIBLE + LABELS[label]
     found = PLUGIN.fullmatch(label)
@@ -31,6 +31,6 @@ def address(label):
     return ANSIBLE + "collections/{0}/{1}/{2}.html".format(*found.groups())
 
 
-def variable(name):
-    """Return the address of an environment variable of Ansible itself; None for any other."""
+def find_variable_url(name: str) -> str | None:
+    """Return the URL of an environment variable of Ansible itself; None for any other."""
     return ANSIBLE + "reference_appendices/config.html#envvar-" + name if name.startswith("ANSIBLE_") else None

@@ -13,13 +13,21 @@ help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## install the Debian packages that are missing here, and the collection's import path (the others do it by themselves)
+setup: ## install the Debian packages of the lab that are missing here (the other targets do it by themselves)
 	@tests/tools/setup.sh
 	@tests/tools/collections.sh > /dev/null
 
+.PHONY: setup-test
+setup-test: setup ## the same with the packages of `make test`
+	@tests/tools/setup.sh tests/tools/host-packages.txt
+
+.PHONY: setup-full
+setup-full: setup-test ## the same with the packages of `make test-full`
+	@tests/tools/setup.sh tests/tools/host-packages-full.txt
+
 .PHONY: demo
-demo: setup ## roll 6 simulated nodes from one real driver to another, one of them with a fault; ends with a table
-	@$(LAB) demo
+demo: setup ## roll 6 simulated nodes from one real driver to another, one of them with a fault; ends with a table and removes the nodes (ARGS=--keep leaves them)
+	@$(LAB) demo $(ARGS)
 
 .PHONY: test
 test: setup ## what a change has to pass: lint, unit, sanity, molecule on the lab
@@ -56,15 +64,6 @@ kills: setup ## kill the controllers of ten rollouts over 20 stand-in nodes agai
 .PHONY: slices
 slices: setup ## the nodes and the fault of the demo, by several controllers as AWX's jobs; one is killed, PostgreSQL restarts (20 minutes)
 	@$(LAB) slices
-
-# A lab of its own, which another of this checkout does not disturb.
-.PHONY: noble
-noble: export GPUFLEET_LAB_ID := 43
-noble: setup ## the life of one node of Ubuntu 24.04 with Ubuntu's own packages, in a lab of its own; needs archive.ubuntu.com (20 minutes)
-	@$(LAB) down
-	@$(LAB) drivers --suite noble
-	@trap '$(LAB) down' EXIT; $(LAB) up --inventory tests/lab/noble/hosts.yml && \
-		tests/tools/with.sh main python3 -m pytest -q -x -p no:cacheprovider $(ARGS) tests/lab/noble
 
 .PHONY: sanity
 sanity: setup ## ansible-test sanity, on the newest ansible-core and the oldest supported

@@ -36,27 +36,11 @@ NEEDED = (
 
 @pytest.fixture
 def machine(tmp_path):
-    """A PATH with what the scripts use and nothing else.
-
-    `installed` holds package names, `calls` what apt-get was asked.
-    """
+    """A PATH with what the scripts use and nothing else."""
     binaries = tmp_path / "bin"
     binaries.mkdir()
     for name in NEEDED:
         (binaries / name).symlink_to(shutil.which(name))
-    (tmp_path / "installed").write_text("")
-    (tmp_path / "calls").write_text("")
-    command(binaries, "id", "echo 0")
-    command(
-        binaries,
-        "dpkg-query",
-        'for last; do :; done; grep -qx "$last" {0}/installed && echo installed || exit 1'.format(tmp_path),
-    )
-    apt_get = (
-        'echo "${{*: -2}}" >> {0}/calls; test ! -e {0}/broken || {{ [ "${{*: -1}}" = update ] && rm {0}/broken; }}'
-    )
-    command(binaries, "apt-get", apt_get.format(tmp_path))
-    (tmp_path / "list").write_text("# a comment\n\nalpha\nbeta   # with a reason\n")
     return tmp_path
 
 
@@ -77,64 +61,6 @@ def run(script, *arguments, machine, **variables):
         check=False,
         timeout=600,
     )
-
-
-def setup(machine):
-    return run("setup.sh", str(machine / "list"), machine=machine)
-
-
-def calls(machine):
-    return (machine / "calls").read_text().splitlines()
-
-
-def test_nothing_missing_is_silence(machine):
-    (machine / "installed").write_text("alpha\nbeta\n")
-    done = setup(machine)
-    assert (done.returncode, done.stdout, done.stderr, calls(machine)) == (0, "", "", [])
-
-
-def test_only_what_is_missing_is_installed(machine):
-    (machine / "installed").write_text("alpha\n")
-    assert setup(machine).returncode == 0
-    assert calls(machine) == ["install beta"]
-
-
-def test_stale_package_lists_are_fetched_anew(machine):
-    (machine / "broken").touch()
-    assert setup(machine).returncode == 0
-    assert calls(machine) == ["alpha beta", "--no-install-recommends update", "alpha beta"]
-
-
-def test_an_installation_that_fails_for_good_is_a_failure(machine):
-    command(machine / "bin", "apt-get", "exit 100")
-    assert setup(machine).returncode != 0
-
-
-def test_another_system_gets_the_list(machine):
-    (machine / "bin" / "dpkg-query").unlink()
-    done = setup(machine)
-    assert done.returncode == 1
-    assert "alpha beta" in done.stderr
-
-
-def test_without_root_and_sudo_it_says_what_to_run(machine):
-    command(machine / "bin", "id", "echo 1000")
-    done = setup(machine)
-    assert done.returncode == 1
-    assert "apt-get install alpha beta" in done.stderr
-    assert calls(machine) == []
-
-
-def test_the_default_lists_are_those_of_the_tools_and_of_the_lab(machine):
-    setup_all = run("setup.sh", machine=machine)
-    assert setup_all.returncode == 0
-    words = calls(machine)[0].split()
-    assert words, "the last two words of the call"
-    wanted = set()
-    for path in ("tests/tools/host-packages.txt", "tests/lab/host-packages.txt"):
-        wanted |= {line for line in (ROOT / path).read_text().splitlines() if line and not line.startswith("#")}
-    assert set(words) <= wanted
-    assert all(name in setup_all.stderr for name in wanted)
 
 
 @pytest.mark.parametrize("name", ["", "nonsense"])

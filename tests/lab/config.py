@@ -21,6 +21,7 @@ DRIVER_VERSIONS = {
     "trixie": ("550.163.01-2", "550.163.01-4~bpo13+1"),
 }
 SUITES = tuple(DRIVER_VERSIONS)
+BRIDGES = "gflab"  # what the names of the labs' bridges begin with
 USER = "fleet"
 HIGHEST_LAB_ID = 99
 FIRST_FREE_HOST = 101  # machines whose inventory names no lab_address get theirs from here up
@@ -65,6 +66,11 @@ class Lab:
         return self.ssh / "config"
 
     @property
+    def temporary(self) -> Path:
+        """Exists while the machines are those of a run that removes them at its end."""
+        return self.state / "temporary"
+
+    @property
     def images(self) -> Path:
         return self.cache / "images"
 
@@ -74,7 +80,7 @@ class Lab:
 
     @property
     def bridge(self) -> str:
-        return f"gflab{self.number}"
+        return f"{BRIDGES}{self.number}"
 
     @property
     def table(self) -> str:

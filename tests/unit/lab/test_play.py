@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from tests.lab import processes
 from tests.lab.config import CHECKOUT
 from tests.lab.play import play
@@ -47,6 +49,20 @@ def test_an_outcome_says_what_became_of_every_host(tmp_path):
     assert (outcome.rc, outcome.changed) == (2, {"one": 1, "two": 1})
     assert outcome.failed == {"two": ["not this one"]} and outcome.why("one") == ""
     assert "PLAY RECAP" in outcome.tail()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_during_a_run_reaches_its_caller(tmp_path, number):
+    received = []
+    before = signal.signal(number, lambda caught, _frame: received.append(caught))
+    try:
+        plays = [{"hosts": "one", "gather_facts": False, "tasks": [{"ansible.builtin.command": {"argv": ["true"]}}]}]
+        play(plays, inventory(tmp_path), on_event=lambda _data: received or os.kill(os.getpid(), number))
+        assert received == [number]
+        os.kill(os.getpid(), number)
+        assert received == [number, number], "the caller's own handler is back"
+    finally:
+        signal.signal(number, before)
 
 
 def test_an_interrupted_run_leaves_no_process(tmp_path):

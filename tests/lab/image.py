@@ -249,7 +249,7 @@ def check_host() -> None:
         if run("dpkg-query", "-W", "-f", "${db:Status-Status}", name, check=False).stdout != "installed":
             missing.append(name)
     if missing:
-        raise LabError(f"the host lacks {', '.join(missing)}: run 'bash tests/tools/setup.sh'")
+        raise LabError(f"the host lacks {', '.join(missing)}: run 'make setup'")
 
 
 def ensure(lab: Lab, suite: str = SUITE, wanted: layers.Layer | None = None) -> layers.Layer:

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from tests.lab import machines, processes
+from tests.lab import cli, demo, machines, processes
 from tests.lab.config import Lab
 from tests.lab.inventory import Machine
 
@@ -34,6 +34,15 @@ def lab(tmp_path, monkeypatch):
 
     monkeypatch.setattr(machines, "down", down)
     return found, present, calls
+
+
+@pytest.mark.parametrize(("words", "left"), [([], []), (["--keep"], ["n1"])])
+def test_demo_removes_its_machines_unless_told_to_keep_them(lab, monkeypatch, words, left):
+    here, present, _calls = lab
+    monkeypatch.setattr(cli.config, "current", lambda: here)
+    monkeypatch.setattr(demo, "run", lambda _lab: present.update(n1=Machine("n1", 101)) or 0)
+    assert cli.main(["demo", *words]) == 0
+    assert list(present) == left
 
 
 @pytest.mark.parametrize("end", [None, KeyboardInterrupt(), SystemExit(143), ValueError()])

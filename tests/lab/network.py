@@ -54,7 +54,8 @@ def route_mtu(route: list[dict], links: list[dict]) -> int:
 
 def outward(routes: list[dict]) -> list[str]:
     """Return the devices that packets of the machines may come back on, from 'ip -j route'."""
-    return sorted({entry["dev"] for entry in routes if "dev" in entry and not entry["dev"].startswith(BRIDGES)})
+    hops = [hop for entry in routes for hop in entry.get("nexthops", [entry])]
+    return sorted({hop["dev"] for hop in hops if "dev" in hop and not hop["dev"].startswith(BRIDGES)})
 
 
 def clash(lab: Lab, addresses: list[dict]) -> str | None:

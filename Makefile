@@ -20,13 +20,21 @@ help: ## show this list
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
-setup: ## install the Debian packages that are missing here, and the collection's import path (the others do it by themselves)
+setup: ## install the Debian packages of the lab that are missing here (the other targets do it by themselves)
 	@tests/tools/setup.sh
 	@tests/tools/collections.sh > /dev/null
 
+.PHONY: setup-test
+setup-test: setup ## the same with the packages of `make test`
+	@tests/tools/setup.sh tests/tools/host-packages.txt
+
+.PHONY: setup-full
+setup-full: setup-test ## the same with the packages of `make test-full`
+	@tests/tools/setup.sh tests/tools/host-packages-full.txt
+
 .PHONY: demo
-demo: setup ## roll 6 simulated nodes from one real driver to another, one of them with a fault; ends with a table
-	@$(LAB) demo
+demo: setup ## roll 6 simulated nodes from one real driver to another, one of them with a fault; ends with a table and removes the nodes (ARGS=--keep leaves them)
+	@$(LAB) demo $(ARGS)
 
 # --- What every change has to pass -----------------------------------------------------------------------------------
 

@@ -9,9 +9,10 @@ import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from . import suites
 from .common import run
 
+NODE_COMPONENTS = ("main", "non-free-firmware")
+DRIVER_COMPONENTS = ("contrib", "non-free")
 # What of the host's apt settings says how to reach a mirror. The rest (hooks, caches, languages) is the host's own
 # affair.
 _REACHING = re.compile(
@@ -79,35 +80,33 @@ def parse_list(text: str) -> list[Source]:
 
 
 def node_sources(host: list[Source], suite: str) -> list[Source]:
-    """Where a machine of this suite gets its packages: the host's mirrors where it has the suite, else the
-    distribution's own.
-    """
-    release = suites.SUITES[suite]
+    """Where a machine of this suite gets its packages: the host's mirrors where it has the suite, else Debian's own."""
     wanted = {suite, f"{suite}-updates", f"{suite}-security"}
     found = []
     for source in host:
-        listed = tuple(name for name in source.suites if name in wanted)
-        if listed and "main" in source.components:
-            found.append(replace(source, suites=listed, components=release.components))
+        suites = tuple(name for name in source.suites if name in wanted)
+        if suites and "main" in source.components:
+            found.append(replace(source, suites=suites, components=NODE_COMPONENTS))
     missing = wanted - {name for source in found for name in source.suites}
-    keyring = {"Signed-By": release.keyring}
+    keyring = {"Signed-By": "/usr/share/keyrings/debian-archive-keyring.gpg"}
     archive = sorted(missing - {f"{suite}-security"})
     if archive:
         base = next((source for source in found if suite in source.suites), None)
-        uris, options = (base.uris, base.options) if base else ((release.archive,), keyring)
-        found.append(Source(uris, tuple(archive), release.components, options))
+        uris, options = (base.uris, base.options) if base else (("http://deb.debian.org/debian",), keyring)
+        found.append(Source(uris, tuple(archive), NODE_COMPONENTS, options))
     if f"{suite}-security" in missing:
-        found.append(Source((release.security,), (f"{suite}-security",), release.components, keyring))
+        found.append(
+            Source(("http://deb.debian.org/debian-security",), (f"{suite}-security",), NODE_COMPONENTS, keyring)
+        )
     return found
 
 
 def driver_sources(node: list[Source], suite: str) -> list[Source]:
-    """What has to be added, for a while, to see the NVIDIA packages: more components, and Debian's backports."""
-    release = suites.SUITES[suite]
-    found = [replace(source, components=release.driver_components) for source in node]
+    """What has to be added, for a while, to see the NVIDIA packages: more components, and backports."""
+    found = [replace(source, components=DRIVER_COMPONENTS) for source in node]
     base = next(source for source in node if suite in source.suites)
-    both = release.components + release.driver_components
-    return found + [replace(base, suites=(f"{suite}-{name}",), components=both) for name in release.driver_suites]
+    found.append(replace(base, suites=(f"{suite}-backports",), components=NODE_COMPONENTS + DRIVER_COMPONENTS))
+    return found
 
 
 def deb822(sources: list[Source], kind: str = "deb") -> str:
@@ -140,10 +139,9 @@ def reaching(dump: str) -> str:
     )
 
 
-def driver_pin(suite: str, version: str) -> str:
+def driver_pin(version: str) -> str:
     """apt preferences that make every binary package of the driver's source come in one version."""
-    source = suites.named(suites.SUITES[suite].driver_source, version)
-    return f"Package: src:{source}\nPin: version {version}\nPin-Priority: 1001\n"
+    return f"Package: src:nvidia-graphics-drivers\nPin: version {version}\nPin-Priority: 1001\n"
 
 
 def read_host(etc: Path = Path("/etc/apt")) -> list[Source]:

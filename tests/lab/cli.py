@@ -36,6 +36,7 @@ def do_layer(lab, arguments) -> int:
 
 def do_up(lab, arguments) -> int:
     without = [name for name in arguments.without.split(",") if name]
+    lab.temporary.unlink(missing_ok=True)
     found = machines.up(lab, Path(arguments.inventory).resolve(), arguments.nodes, without)
     say(f"up: {', '.join(f'{machine.name} ({lab.address(machine.host_number)})' for machine in found)}")
     return 0
@@ -105,7 +106,8 @@ def do_rehearse(lab, arguments) -> int:
 def do_demo(lab, arguments) -> int:
     from . import demo  # alone needs ansible-runner
 
-    return demo.run(lab)
+    with machines.temporary(lab, arguments.keep):
+        return demo.run(lab)
 
 
 def do_slices(lab, arguments) -> int:
@@ -193,6 +195,7 @@ def parser() -> argparse.ArgumentParser:
     command.set_defaults(run=do_rehearse)
 
     command = commands.add_parser("demo", help="roll six machines from one driver to another, one of them with a fault")
+    command.add_argument("--keep", action="store_true", help="leave the machines running at the end")
     command.set_defaults(run=do_demo)
     command = commands.add_parser("slices", help="the same by several controllers, one of which is killed on the way")
     command.set_defaults(run=do_slices)
@@ -216,12 +219,14 @@ def parser() -> argparse.ArgumentParser:
 
 def main(words: list[str]) -> int:
     arguments = parser().parse_args(words)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda caught, _frame: sys.exit(128 + caught))
     try:
         return arguments.run(config.current(), arguments)
     except LabError as error:
         warn(str(error))
         return 1
     except KeyboardInterrupt:
-        warn("interrupted. 'python3 -m tests.lab down' removes whatever was started")
+        left = machines.existing(config.current())
+        warn("interrupted" + (": 'python3 -m tests.lab down' removes the machines" if left else ""))
         return 130

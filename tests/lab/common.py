@@ -54,7 +54,7 @@ def run(
             words, input=stdin, capture_output=True, text=True, timeout=timeout, env=environment(), check=False
         )
     except FileNotFoundError:
-        raise LabError(f"{words[0]} is not installed: run tests/tools/setup.sh") from None
+        raise LabError(f"{words[0]} is not installed: run 'make setup'") from None
     except subprocess.TimeoutExpired:
         raise LabError(f"no answer from '{' '.join(words)}' in {timeout:.0f} s") from None
     if check and done.returncode != 0:

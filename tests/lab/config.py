@@ -10,15 +10,18 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import suites
 from .common import LabError
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 REGISTRY = Path("/run/gpufleet-lab")  # one file per lab on this machine: who has the network
 SUITE = "bookworm"  # what a machine is unless its inventory says otherwise
-SUITES = tuple(suites.SUITES)
 # What a suite's image keeps packages of: versions of the driver that an upgrade can go between.
-DRIVER_VERSIONS = {name: suite.versions for name, suite in suites.SUITES.items()}
+DRIVER_VERSIONS = {
+    "bookworm": ("535.216.03-2~bpo12+1", "535.261.03-1"),
+    "trixie": ("550.163.01-2", "550.163.01-4~bpo13+1"),
+}
+SUITES = tuple(DRIVER_VERSIONS)
+BRIDGES = "gflab"  # what the names of the labs' bridges begin with
 USER = "fleet"
 HIGHEST_LAB_ID = 99
 FIRST_FREE_HOST = 101  # machines whose inventory names no lab_address get theirs from here up
@@ -63,6 +66,11 @@ class Lab:
         return self.ssh / "config"
 
     @property
+    def temporary(self) -> Path:
+        """Exists while the machines are those of a run that removes them at its end."""
+        return self.state / "temporary"
+
+    @property
     def images(self) -> Path:
         return self.cache / "images"
 
@@ -72,7 +80,7 @@ class Lab:
 
     @property
     def bridge(self) -> str:
-        return f"gflab{self.number}"
+        return f"{BRIDGES}{self.number}"
 
     @property
     def table(self) -> str:

@@ -14,13 +14,20 @@ from pathlib import Path
 
 from plugins.module_utils._dkms import digests, dkms
 
-from . import aptconf, image, layers, overlay, suites
+from . import aptconf, image, layers, overlay
 from .common import LabError, elapsed, locked, run, run_logged, say, write_whole
 from .config import DRIVER_VERSIONS, SUITE, Lab
-from .suites import upstream
+
+PACKAGE = "nvidia-kernel-dkms"
+MODULE = "nvidia-current"  # the name Debian gives this package's module in the DKMS tree
 
 
-def choose(wanted: str, available: list[str], package: str = "nvidia-kernel-dkms") -> str:
+def upstream(version: str) -> str:
+    """The driver's own version in a Debian version: 535.216.03 of 535.216.03-2~bpo12+1."""
+    return version.split(":", 1)[-1].split("-", 1)[0]
+
+
+def choose(wanted: str, available: list[str]) -> str:
     """The Debian version that was meant: exactly this one, or the only one with this driver version."""
     if wanted in available:
         return wanted
@@ -29,18 +36,17 @@ def choose(wanted: str, available: list[str], package: str = "nvidia-kernel-dkms
         return fitting[0]
     offered = ", ".join(sorted(set(available))) or "none"
     raise LabError(
-        f"driver version {wanted} is {'ambiguous' if fitting else 'not available'}; of {package} there is: {offered}"
+        f"driver version {wanted} is {'ambiguous' if fitting else 'not available'}; of {PACKAGE} there is: {offered}"
     )
 
 
-def stored_versions(archives: list[str], suite: str = SUITE) -> dict[str, list[str]]:
-    """Versions of the driver among package file names, and the files of each that hold the modules' source."""
-    found: dict[str, list[str]] = {}
-    for package in suites.SUITES[suite].module_packages:
-        for name in archives:
-            match = re.fullmatch(rf"{suites.pattern(package)}_([^_]+)_[a-z0-9]+\.deb", name)
-            if match:
-                found.setdefault(match[1].replace("%3a", ":"), []).append(name)
+def stored_versions(archives: list[str]) -> dict[str, str]:
+    """Versions of the driver's kernel package among package file names, and the file each is in."""
+    found = {}
+    for name in archives:
+        match = re.fullmatch(rf"{PACKAGE}_([^_]+)_[a-z0-9]+\.deb", name)
+        if match:
+            found[match[1].replace("%3a", ":")] = name
     return found
 
 
@@ -49,12 +55,12 @@ def madison(output: str) -> list[str]:
     return [line.split("|")[1].strip() for line in output.splitlines() if line.count("|") >= 2]
 
 
-def tree_name(root: Path, suite: str, version: str, kernel: str) -> str:
+def tree_name(root: Path, version: str, kernel: str) -> str:
     """The file a built tree is kept in: the collection's own name for it, so that nodes find it."""
     compiler = dkms.compiler_id(dkms.kernel_config(str(root), kernel))
     if not compiler:
         raise LabError(f"cannot tell which compiler kernel {kernel} of the image was built with")
-    return dkms.tree_name(suites.SUITES[suite].module, upstream(version), kernel, platform.machine(), compiler)
+    return dkms.tree_name(MODULE, upstream(version), kernel, platform.machine(), compiler)
 
 
 def _archives(lab: Lab, suite: str) -> Path:
@@ -80,14 +86,12 @@ def ensure(lab: Lab, wanted: list[str], suite: str = SUITE) -> list[Path]:
     """
     image.ensure(lab, suite, image.packages_layer(suite))
     base = image.base_layer(suite).root(lab.images)
-    stored = list(stored_versions(os.listdir(_archives(lab, suite)), suite))
+    stored = list(stored_versions(os.listdir(_archives(lab, suite))))
     found = []
     for version in wanted or DRIVER_VERSIONS[suite]:
-        package = suites.named(suites.SUITES[suite].module_packages[0], version)
-        kept = stored + [upstream(each) for each in stored]
-        chosen = choose(version, stored, package) if version in kept else version
+        chosen = choose(version, stored) if version in stored + [upstream(each) for each in stored] else version
         for kernel in image.kernels(base):
-            name, trees = tree_name(base, suite, chosen, kernel), directory(lab, suite, chosen)
+            name, trees = tree_name(base, chosen, kernel), directory(lab, suite, chosen)
             if present(trees, name):
                 say(f"driver {chosen} for kernel {kernel}: already compiled, {trees / name}")
             else:
@@ -98,25 +102,31 @@ def ensure(lab: Lab, wanted: list[str], suite: str = SUITE) -> list[Path]:
     return found
 
 
-def _fetch(suite: str, root: Path, version: str, log: Path) -> list[str]:
-    """Download the kernel packages of a version the image does not keep; return their paths in the root."""
+def _fetch(suite: str, root: Path, version: str, log: Path) -> str:
+    """Download the kernel package of a version the image does not keep; return its path in the root."""
     own = image.use_host_network_settings(root, suite)
     image.use_host_names(root)
     write_whole(root / "etc/apt/sources.list.d/lab-drivers.sources", aptconf.deb822(aptconf.driver_sources(own, suite)))
     run_logged("package lists", log, "chroot", root, "apt-get", "-q", "update")
-    packages = [suites.named(package, version) for package in suites.SUITES[suite].module_packages]
-    offered = madison(run("chroot", root, "apt-cache", "madison", packages[0]).stdout)
-    chosen = choose(version, offered, packages[0])
-    words = " ".join(f"{package}={chosen}" for package in packages)
-    run_logged(f"packages of {chosen}", log, "chroot", root, "sh", "-c", f"cd /var/tmp && apt-get -q download {words}")
-    return [f"/var/tmp/{path.name}" for package in packages for path in (root / "var/tmp").glob(f"{package}_*.deb")]
+    offered = madison(run("chroot", root, "apt-cache", "madison", PACKAGE).stdout)
+    chosen = choose(version, offered)
+    run_logged(
+        f"package of {chosen}",
+        log,
+        "chroot",
+        root,
+        "sh",
+        "-c",
+        f"cd /var/tmp && apt-get -q download {PACKAGE}={chosen}",
+    )
+    (package,) = (root / "var/tmp").glob(f"{PACKAGE}_*.deb")
+    return f"/var/tmp/{package.name}"
 
 
 def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
     """Compile in a throw-away copy of the image. To be run in a mount namespace of its own."""
     base = image.base_layer(suite).root(lab.images)
-    name, trees = tree_name(base, suite, version, kernel), directory(lab, suite, version)
-    module = suites.SUITES[suite].module
+    name, trees = tree_name(base, version, kernel), directory(lab, suite, version)
     trees.mkdir(parents=True, exist_ok=True)
     with locked(trees / f".lock-{name}", f"compiles driver {version}"):
         if present(trees, name):
@@ -136,13 +146,12 @@ def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
         log.unlink(missing_ok=True)
         try:
             with overlay.chroot_mounts(root):
-                kept = stored_versions(os.listdir(_archives(lab, suite)), suite).get(version, [])
-                paths = [f"/{image.ARCHIVES}/{package}" for package in kept] or _fetch(suite, root, version, log)
+                package = stored_versions(os.listdir(_archives(lab, suite))).get(version)
+                path = f"/{image.ARCHIVES}/{package}" if package else _fetch(suite, root, version, log)
                 say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")
-                for path in paths:
-                    run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
-                _build(root, module, upstream(version), kernel, log)
-            _keep(trees, root / "var/tmp" / name, digests.source_digest(str(root), module, upstream(version)))
+                run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
+                _build(root, upstream(version), kernel, log)
+            _keep(trees, root / "var/tmp" / name, digests.source_digest(str(root), MODULE, upstream(version)))
         finally:
             run("umount", "--recursive", "--lazy", root)
             shutil.rmtree(work, ignore_errors=True)
@@ -158,23 +167,23 @@ def _keep(trees: Path, made: Path, source: str | None) -> None:
     temporary.rename(trees / made.name)
 
 
-def _build(root: Path, module: str, version: str, kernel: str, log: Path) -> None:
+def _build(root: Path, version: str, kernel: str, log: Path) -> None:
     arch = platform.machine()
-    pair = ["-m", module, "-v", version, "-k", kernel, "-a", arch]
-    if not (root / "usr/src" / f"{module}-{version}" / "dkms.conf").is_file():
-        raise LabError(f"the package of {version} holds no source {module}-{version}")
-    run_logged("dkms add", log, "chroot", root, "dkms", "add", "-m", module, "-v", version)
+    pair = ["-m", MODULE, "-v", version, "-k", kernel, "-a", arch]
+    if not (root / "usr/src" / f"{MODULE}-{version}" / "dkms.conf").is_file():
+        raise LabError(f"the package of {version} holds no source {MODULE}-{version}")
+    run_logged("dkms add", log, "chroot", root, "dkms", "add", "-m", MODULE, "-v", version)
     try:
         run_logged(
             f"compiling {version} for {kernel}", log, "chroot", root, "dkms", "build", *pair, "-j", os.cpu_count() or 1
         )
     except LabError as error:
-        inner = root / "var/lib/dkms" / module / version / "build/make.log"
+        inner = root / "var/lib/dkms" / MODULE / version / "build/make.log"
         lines = dkms.last_lines(inner.read_text(errors="replace"), 25) if inner.exists() else []
         raise LabError("\n".join([str(error), f"the end of the compiler's log ({inner.name}):", *lines])) from error
     target = (
         f"/var/"
-        f"tmp/{dkms.tree_name(module, version, kernel, arch, dkms.compiler_id(dkms.kernel_config(str(root), kernel)))}"
+        f"tmp/{dkms.tree_name(MODULE, version, kernel, arch, dkms.compiler_id(dkms.kernel_config(str(root), kernel)))}"
     )
     run_logged(
         "packing the tree", log, "chroot", root, "dkms", "mktarball", *pair, "--binaries-only", "--archive", target

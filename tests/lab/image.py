@@ -6,11 +6,10 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from . import aptconf, layers, overlay, suites
+from . import aptconf, layers, overlay
 from .common import LabError, list_file, need_root, read_json, run, run_logged, say, write_whole
 from .config import CHECKOUT, DRIVER_VERSIONS, REGISTRY, SUITE, SUITES, USER, Lab
 
@@ -19,7 +18,17 @@ REVISION = "1"  # raise it when the way an image is made changes; what it is mad
 ARCHIVES = Path("var/cache/apt/archives")
 LOCAL_CERTIFICATES = Path("/usr/local/share/ca-certificates")
 APT_SETTINGS = Path("etc/apt/apt.conf.d/00lab-host")
-SOURCES = Path("etc/apt/sources.list.d")
+SOURCES = Path("etc/apt/sources.list.d/debian.sources")
+# One binary package of each kind that a compute node installs of the driver; apt adds what they depend on.
+DRIVER_PACKAGES = (
+    "nvidia-kernel-dkms",
+    "nvidia-smi",
+    "libnvidia-ml1",
+    "libcuda1",
+    "libnvidia-cfg1",
+    "firmware-nvidia-gsp",
+)
+OTHER_DRIVER_PACKAGES = ("nvidia-persistenced",)  # of their own sources, with versions of their own
 
 DPKG_SETTINGS = """\
 # A lab machine is thrown away after a crash, and nobody reads manuals on it.
@@ -70,7 +79,7 @@ def certificates(directory: Path = LOCAL_CERTIFICATES) -> list[Path]:
 def use_host_network_settings(root: Path, suite: str) -> list[aptconf.Source]:
     """Give a root the host's way to the mirrors; return its sources."""
     sources = aptconf.node_sources(aptconf.read_host(), suite)
-    put(root, SOURCES / suites.SUITES[suite].sources, aptconf.deb822(sources))
+    put(root, SOURCES, aptconf.deb822(sources))
     put(root, APT_SETTINGS, aptconf.host_settings())
     for name in aptconf.keyrings(sources):
         if not (root / name.lstrip("/")).exists():
@@ -86,37 +95,12 @@ def use_host_names(root: Path) -> None:
         shutil.copyfile(f"/etc/{name}", root / "etc" / name)
 
 
-def building_sources(suite: str, work: Path, log: Path) -> list[aptconf.Source]:
-    """A machine's sources for the host's apt: a host of another distribution gets the keyring from its package."""
-    sources = aptconf.node_sources(aptconf.read_host(), suite)
-    release = suites.SUITES[suite]
-    package = release.keyring_package
-    if not package or Path(release.keyring).exists():
-        return sources
-    deb = work / "keyring.deb"
-    run_logged(
-        "the keyring", log, "/usr/lib/apt/apt-helper", "download-file", package.url, deb, f"SHA256:{package.sha256}"
-    )
-    run("dpkg-deb", "--extract", deb, work / "keyring")
-    here = f"{work / 'keyring'}{release.keyring}"
-    return [
-        replace(source, options={**source.options, "Signed-By": here})
-        if source.options.get("Signed-By") == release.keyring
-        else source
-        for source in sources
-    ]
-
-
-def node_packages(suite: str) -> list[str]:
-    """What a machine starts with."""
-    return sorted([*list_file(HERE / "node-packages.txt"), *suites.SUITES[suite].packages])
-
-
 def build_base(suite: str, root: Path, log: Path) -> None:
     work = root.parent / "mmdebstrap"
     hook = work / "hook"
     work.mkdir()
-    write_whole(work / "lab.sources", aptconf.deb822(building_sources(suite, work, log)))
+    sources = aptconf.node_sources(aptconf.read_host(), suite)
+    write_whole(work / "debian.sources", aptconf.deb822(sources))
     write_whole(
         work / "apt.conf", aptconf.host_settings() + 'Acquire::Languages "none";\nAPT::Install-Recommends "false";\n'
     )
@@ -134,11 +118,11 @@ def build_base(suite: str, root: Path, log: Path) -> None:
         "--mode=root",
         "--format=directory",
         "--variant=minbase",
-        f"--include={','.join(node_packages(suite))}",
+        f"--include={','.join(list_file(HERE / 'node-packages.txt'))}",
     ]
     words += [f"--aptopt={work / 'apt.conf'}", f"--setup-hook=cp -a {hook}/. \"$1\""]
     words += ["--skip=cleanup/apt/lists", "--skip=check/empty"]
-    run_logged("the base system", log, *words, suite, root, work / "lab.sources")
+    run_logged("the base system", log, *words, suite, root, work / "debian.sources")
     (root / "etc/apt/sources.list").unlink(missing_ok=True)
     for path in (root / "etc/apt/sources.list.d").iterdir():
         path.unlink()
@@ -183,10 +167,9 @@ def build_packages(suite: str, root: Path, log: Path) -> None:
     ]
     run_logged("package lists", log, *apt, "update")
     for version in DRIVER_VERSIONS[suite]:
-        write_whole(pin, aptconf.driver_pin(suite, version))
-        names = [f"{suites.named(name, version)}={version}" for name in suites.SUITES[suite].driver_packages]
-        others = suites.SUITES[suite].other_packages
-        run_logged(f"packages of {version}", log, *apt, "--download-only", "install", *names, *others)
+        write_whole(pin, aptconf.driver_pin(version))
+        names = [f"{name}={version}" for name in DRIVER_PACKAGES]
+        run_logged(f"packages of {version}", log, *apt, "--download-only", "install", *names, *OTHER_DRIVER_PACKAGES)
     for path in (
         extra,
         pin,
@@ -213,7 +196,7 @@ def base_layer(suite: str = SUITE) -> layers.Layer:
     inputs = {
         "revision": REVISION,
         "suite": suite,
-        "packages": " ".join(node_packages(suite)),
+        "packages": " ".join(sorted(list_file(HERE / "node-packages.txt"))),
         "settings": DPKG_SETTINGS + INITRAMFS_SETTINGS + SSHD_SETTINGS + " ".join(MASKED),
         "user": USER,
         "certificates": layers.digest_files(certs, LOCAL_CERTIFICATES) if certs else "",
@@ -225,7 +208,7 @@ def packages_layer(suite: str = SUITE) -> layers.Layer:
     inputs = {
         "revision": REVISION,
         "versions": " ".join(DRIVER_VERSIONS[suite]),
-        "packages": " ".join(suites.SUITES[suite].driver_packages + suites.SUITES[suite].other_packages),
+        "packages": " ".join(DRIVER_PACKAGES + OTHER_DRIVER_PACKAGES),
     }
     return layers.Layer(
         "packages",
@@ -266,7 +249,7 @@ def check_host() -> None:
         if run("dpkg-query", "-W", "-f", "${db:Status-Status}", name, check=False).stdout != "installed":
             missing.append(name)
     if missing:
-        raise LabError(f"the host lacks {', '.join(missing)}: run 'bash tests/tools/setup.sh'")
+        raise LabError(f"the host lacks {', '.join(missing)}: run 'make setup'")
 
 
 def ensure(lab: Lab, suite: str = SUITE, wanted: layers.Layer | None = None) -> layers.Layer:

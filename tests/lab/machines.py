@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,7 @@ from .inventory import Machine, machines, read, selected
 
 DEFAULT_INVENTORY = CHECKOUT / "inventories/lab"
 PATIENCE = 600.0  # seconds a machine has to come up in
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def existing(lab: Lab) -> dict[str, Machine]:
@@ -112,8 +115,8 @@ def _tail(path: Path) -> str:
     return "\n".join(path.read_text(errors="replace").splitlines()[-15:]) if path.exists() else ""
 
 
-def wait_for(lab: Lab, machine: Machine, start: float) -> str:
-    """Wait until a machine has booted and answers over ssh; return its state."""
+def wait_for(lab: Lab, machine: Machine, keeper: subprocess.Popen, start: float) -> str:
+    """Wait until a machine has booted and answers over ssh, or its supervisor has ended; return its state."""
     directory = lab.node_dir(machine.name)
     deadline = time.monotonic() + PATIENCE
     state = "off"
@@ -126,7 +129,7 @@ def wait_for(lab: Lab, machine: Machine, start: float) -> str:
                 + (f": failed units {', '.join(units)}" if units else "")
             )
             return state
-        if state == "off" and not running(lab, machine.name):
+        if keeper.poll() is not None:
             break
         time.sleep(0.3)
     logs = _tail(directory / "supervisor.log") or _tail(directory / "console.log")
@@ -135,11 +138,13 @@ def wait_for(lab: Lab, machine: Machine, start: float) -> str:
 
 def _start(lab: Lab, wanted: list[Machine]) -> None:
     start = time.monotonic()
-    for machine in wanted:
-        supervisor.start(lab, machine.name)
-    with concurrent.futures.ThreadPoolExecutor(max_workers=8) as pool:
-        waiting = [pool.submit(wait_for, lab, machine, start) for machine in wanted]
+    keepers = [supervisor.start(lab, machine.name) for machine in wanted]
+    pool = concurrent.futures.ThreadPoolExecutor(max_workers=8)
+    try:
+        waiting = [pool.submit(wait_for, lab, *each, start) for each in zip(wanted, keepers, strict=True)]
         problems = [str(error) for error in (each.exception() for each in waiting) if error]
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # an interruption does not wait for the machines
     if problems:
         raise LabError("\n".join(problems))
 
@@ -245,9 +250,34 @@ def down(lab: Lab) -> None:
         shutil.rmtree(lab.nodes, ignore_errors=True)
         if lab.nodes.exists():
             raise LabError(f"{lab.nodes} could not be removed")
-        for path in (lab.known_hosts, lab.ssh_config):
+        for path in (lab.known_hosts, lab.ssh_config, lab.temporary):
             path.unlink(missing_ok=True)
     say(f"down: {', '.join(names)}" if names else "nothing was up")
+
+
+@contextlib.contextmanager
+def temporary(lab: Lab, keep: bool):
+    """Remove the lab at the end, however that comes about, unless it is to be kept or there were machines before.
+
+    What a run left that was killed is removed first.
+    """
+    need_root()
+    if lab.temporary.exists():
+        say("removing what an earlier run left that was killed")
+        down(lab)
+    if keep or existing(lab):
+        yield
+        return
+    write_whole(lab.temporary, "")
+    try:
+        yield
+    finally:
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
+        try:
+            down(lab)
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def entered(lab: Lab, name: str, words: list[str]) -> list[str]:

@@ -5,14 +5,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import ipaddress
 import json
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 from . import host
 from .common import LabError, read_json, run, write_json
-from .config import HIGHEST_LAB_ID, REGISTRY, Lab
+from .config import BRIDGES, HIGHEST_LAB_ID, REGISTRY, Lab
 
 
 def ruleset(lab: Lab) -> str:
@@ -46,6 +50,12 @@ def route_mtu(route: list[dict], links: list[dict]) -> int:
         if entry.get("dst") == "default":
             return int(sizes.get(entry.get("dev"), 1500))
     return 1500
+
+
+def outward(routes: list[dict]) -> list[str]:
+    """Return the devices that packets of the machines may come back on, from 'ip -j route'."""
+    hops = [hop for entry in routes for hop in entry.get("nexthops", [entry])]
+    return sorted({hop["dev"] for hop in hops if "dev" in hop and not hop["dev"].startswith(BRIDGES)})
 
 
 def clash(lab: Lab, addresses: list[dict]) -> str | None:
@@ -85,6 +95,10 @@ def owner(lab: Lab, registry: Path = REGISTRY) -> str:
     return held if held and Path(held).is_dir() and exists(lab) else ""
 
 
+def _claims() -> list[Path]:
+    return list(REGISTRY.glob("[0-9]*.json"))
+
+
 def claim(lab: Lab) -> None:
     """Take the lab's number on this machine, or say who has it."""
     other = owner(lab)
@@ -110,6 +124,17 @@ def unused(lab: Lab, first: int, owned=owner) -> int:
     )
 
 
+@contextlib.contextmanager
+def registry_locked():
+    """Keep other labs of this machine from coming or going meanwhile. A lock on a directory leaves no file."""
+    descriptor = os.open(REGISTRY.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _legacy_forward_drops() -> bool:
     done = run("iptables", "-S", "FORWARD", check=False) if _has_iptables() else None
     return bool(done and done.returncode == 0 and "-P FORWARD DROP" in done.stdout)
@@ -120,6 +145,12 @@ def _has_iptables() -> bool:
 
 
 def up(lab: Lab) -> None:
+    """Make the bridge and let machines out. Everything is found again by the lab's number, or was recorded before."""
+    with registry_locked():
+        _up(lab)
+
+
+def _up(lab: Lab) -> None:
     claim(lab)
     other = clash(lab, _ip("address"))
     if other:
@@ -136,7 +167,7 @@ def up(lab: Lab) -> None:
         for rule in accept_rules(lab):
             if run("iptables", "-C", *rule, check=False).returncode != 0:
                 run("iptables", "-I", *rule)
-    host.allow(REGISTRY)
+    host.allow(REGISTRY, [lab.bridge, *outward(_ip("route"))])
 
 
 def unplug(device: str) -> None:
@@ -148,6 +179,11 @@ def unplug(device: str) -> None:
 
 def down(lab: Lab) -> None:
     """Remove all of it; what is not there is no error."""
+    with registry_locked():
+        _down(lab)
+
+
+def _down(lab: Lab) -> None:
     holder = read_json(REGISTRY / f"{lab.number}.json", {}).get("checkout", str(lab.checkout))
     if holder != str(lab.checkout) and Path(holder).is_dir():
         return
@@ -159,8 +195,6 @@ def down(lab: Lab) -> None:
             while run("iptables", "-C", *rule, check=False).returncode == 0:
                 run("iptables", "-D", *rule)
     (REGISTRY / f"{lab.number}.json").unlink(missing_ok=True)
-    if REGISTRY.is_dir() and not list(REGISTRY.glob("[0-9]*.json")):
+    if REGISTRY.is_dir() and not any(owner(replace(lab, number=int(path.stem))) for path in _claims()):
         host.restore(REGISTRY)
-        for path in REGISTRY.glob(".*"):
-            path.unlink()
-        REGISTRY.rmdir()
+        shutil.rmtree(REGISTRY)

@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import signal
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import ansible_runner
@@ -58,6 +60,24 @@ class Run:
 
 
 @contextlib.contextmanager
+def signals_held():
+    """Yield a list that SIGINT and SIGTERM are added to, and deliver the first when the block has ended.
+
+    ansible-runner would install handlers of its own for good, so that its caller sees no signal any more.
+    """
+    caught: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    before = {number: signal.signal(number, lambda number, _frame: caught.append(number)) for number in numbers}
+    try:
+        yield caught
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if caught:
+        signal.raise_signal(caught[0])
+
+
+@contextlib.contextmanager
 def marked(directory: str):
     """A run whose processes can be found: Ansible's workers outlive the ansible-playbook that an interruption ends."""
     run = Run("play:" + directory)
@@ -70,7 +90,8 @@ def marked(directory: str):
 
 def play(playbook, inventory, extra=None, limit=None, check=False, on_event=None) -> Outcome:
     """One run. ``playbook`` is a path, a name such as gpufleet.lifecycle.bringup, or a list of plays."""
-    with tempfile.TemporaryDirectory(prefix="gpufleet-play-") as directory, marked(directory) as run:
+    place = tempfile.TemporaryDirectory(prefix="gpufleet-play-")
+    with place as directory, signals_held() as caught, marked(directory) as run:
         failed: dict[str, list[str]] = {}
         unreachable: dict[str, list[str]] = {}
 
@@ -99,6 +120,7 @@ def play(playbook, inventory, extra=None, limit=None, check=False, on_event=None
             cmdline="--check --diff" if check else None,
             envvars={**environment(), processes.MARK: run.mark},
             event_handler=event,
+            cancel_callback=lambda: bool(caught),
             quiet=True,
         )
         run.over = runner.rc != INTERRUPTED

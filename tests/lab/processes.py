@@ -17,6 +17,24 @@ from .common import LabError
 MARK = "GPUFLEET_LAB_TAG"
 
 
+def environment_of(pid: int) -> list[bytes]:
+    """Return a process's environment, empty for one that has none or has ended.
+
+    While a process executes another program it has a program file and, for a moment, no environment: environ_read() in
+    the kernel's fs/proc/base.c returns nothing until the new one is set up, which takes long on a busy machine.
+    """
+    for _attempt in range(25):
+        try:
+            variables = Path("/proc", str(pid), "environ").read_bytes()
+            if variables:
+                return variables.split(b"\0")
+            os.readlink(f"/proc/{pid}/exe")
+        except OSError:  # it ended, or is one of the kernel's
+            return []
+        time.sleep(0.01)
+    return []
+
+
 def tagged(tag: str, whole: bool) -> list[int]:
     """Processes whose mark is the tag (or begins with it)."""
     wanted = f"{MARK}={tag}".encode()
@@ -24,10 +42,7 @@ def tagged(tag: str, whole: bool) -> list[int]:
     for entry in os.listdir("/proc"):
         if not entry.isdigit() or int(entry) == os.getpid():
             continue
-        try:
-            variables = Path("/proc", entry, "environ").read_bytes().split(b"\0")
-        except OSError:  # it ended meanwhile
-            continue
+        variables = environment_of(int(entry))
         if any(variable == wanted if whole else variable.startswith(wanted) for variable in variables):
             found.append(int(entry))
     return found

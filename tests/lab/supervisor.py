@@ -37,13 +37,14 @@ def command(lab: Lab, name: str) -> list[str]:
     return words
 
 
-def start(lab: Lab, name: str) -> None:
+def start(lab: Lab, name: str) -> subprocess.Popen:
+    """Start a machine's supervisor and return it: the machine is off once it has ended."""
     directory = lab.node_dir(name)
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / "supervisor.log", "ab") as log:
         extra = {MARK: lab.tag(name), "PYTHONDONTWRITEBYTECODE": "1"}
         streams = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-        subprocess.Popen(
+        return subprocess.Popen(
             command(lab, name), **streams, env=environment(**extra), cwd=lab.checkout, start_new_session=True
         )
 

@@ -15,7 +15,9 @@ rm -rf .lab/logs/test
 mkdir -p .lab/logs/test
 # Without the environments and packages of `make test` no part can run; the other environments are made where a part
 # needs them, and an interpreter that is missing leaves the part out unless CI is set.
-tests/tools/part.sh setup 60 bash -c 'tests/tools/setup.sh && tests/tools/collections.sh'
+packages=setup-test
+[[ $* != *full-* ]] || packages=setup-full
+tests/tools/part.sh setup 60 make "$packages"
 tests/tools/part.sh environments 60 tests/tools/nox.sh --error-on-missing-interpreters -s main newest
 make --no-print-directory --keep-going --jobs="$jobs" "$@" || true
 tests/tools/part.sh --summary

@@ -69,12 +69,17 @@ def traces():
     return left + (["disk " + str(nodes)] if nodes.exists() else [])
 
 
+@pytest.fixture(autouse=True)
+def ended():
+    """A test that fails leaves no machine to the next."""
+    yield
+    lab("down")
+
+
 @pytest.fixture
 def one_machine():
     lab("up", "gpu-r2-1")
     assert traces(), "a running lab leaves traces, or this test looks in the wrong places"
-    yield
-    lab("down")
 
 
 @pytest.mark.usefixtures("one_machine")
@@ -108,38 +113,56 @@ def test_a_second_up_starts_nothing_again():
     assert processes() == before
 
 
-@pytest.mark.parametrize("after", ["starting", "at once"])
-def test_an_interrupted_up_is_cleaned_by_down(after):
-    environment = dict(os.environ, GPUFLEET_LAB_ID=NUMBER)
+def interrupt(words, after, number):
+    """Run a command of the lab and send it a signal, as a terminal does to all of its processes."""
     # A run in the background of a script may have inherited that it ignores interrupts.
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "tests.lab", "up", "gpu-r2-1"]
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "tests.lab", *words]
     with subprocess.Popen(
         command,
         cwd=ROOT,
-        env=environment,
+        env=dict(os.environ, GPUFLEET_LAB_ID=NUMBER),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     ) as going:
-        if after == "starting":
-            assert any("lab: starting" in line for line in going.stdout)
-        else:
+        if after == "at once":
             time.sleep(0.3)
-        os.killpg(going.pid, signal.SIGINT)
+        else:
+            assert any(after in line for line in going.stdout)
+        os.killpg(going.pid, number)
         going.stdout.read()
     assert going.returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("after", "number"),
+    [("lab: starting", signal.SIGINT), ("at once", signal.SIGINT), ("lab: starting", signal.SIGKILL)],
+)
+def test_an_interrupted_up_is_cleaned_by_down(after, number):
+    interrupt(["up", "gpu-r2-1"], after, number)
     lab("down")
     assert traces() == []
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_nothing(number):
+    interrupt(["demo"], "lab: starting", number)
+    assert traces() == []
+
+
 def test_forwarding_between_interfaces_is_left_as_it_was():
-    setting = pathlib.Path("/proc/sys/net/ipv4/ip_forward")
+    def forwarding():
+        settings = pathlib.Path("/proc/sys/net/ipv4")
+        found = {path.parent.name: path.read_text() for path in settings.glob("conf/*/forwarding")}
+        mine = {name for name in found if name == BRIDGE or name.startswith("vb-gf%s-" % NUMBER)}
+        return (settings / "ip_forward").read_text(), {name: found[name] for name in found if name not in mine}
+
     registry = pathlib.Path("/run/gpufleet-lab")
+    before = forwarding()
     lab("up", "gpu-r2-1")
-    assert setting.read_text().strip() == "1"
+    assert pathlib.Path("/proc/sys/net/ipv4/conf", BRIDGE, "forwarding").read_text() == "1\n"
     lab("down")
     assert not (registry / (NUMBER + ".json")).exists()
-    others = list(registry.glob("[0-9]*.json")) if registry.is_dir() else []
-    assert others, "the lab under test is up, and keeps forwarding on"
-    assert setting.read_text().strip() == "1"
+    # the lab under test is up, and keeps its settings
+    assert list(registry.glob("[0-9]*.json")) and forwarding() == before

@@ -157,7 +157,7 @@ def ensure(lab: Lab) -> Path:
         return path
     lacking = [name for name, program in NEEDED.items() if not program.exists()]
     if lacking:
-        raise LabError(f"cannot build kube-apiserver without {', '.join(lacking)}: run tests/tools/setup.sh")
+        raise LabError(f"cannot build kube-apiserver without {', '.join(lacking)}: run 'make setup-full'")
     with locked(lab.cache / "kube/.lock", "builds kube-apiserver"):
         if not missing(lab):
             say(f"kube-apiserver {RELEASE} was built meanwhile: {path}")

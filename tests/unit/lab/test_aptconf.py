@@ -107,23 +107,6 @@ def test_driver_sources_add_components_and_backports():
     assert set(added[2].components) == {"main", "contrib", "non-free", "non-free-firmware"}
 
 
-def test_ubuntus_machines_use_its_archive_and_its_components():
-    node = aptconf.node_sources(aptconf.parse_deb822(STOCK), "noble")
-    assert [(source.uris[0], source.suites, source.components) for source in node] == [
-        ("http://archive.ubuntu.com/ubuntu", ("noble", "noble-updates"), ("main", "universe")),
-        ("http://security.ubuntu.com/ubuntu", ("noble-security",), ("main", "universe")),
-    ]
-    assert aptconf.keyrings(node) == ["/usr/share/keyrings/ubuntu-archive-keyring.gpg"]
-    added = aptconf.driver_sources(node, "noble")
-    assert [source.components for source in added] == [("restricted", "multiverse")] * 2, "and no backports"
-
-
-def test_a_driver_is_pinned_by_the_source_of_its_branch():
-    assert "Package: src:nvidia-graphics-drivers\n" in aptconf.driver_pin("trixie", "550.163.01-2")
-    pin = aptconf.driver_pin("noble", "535.161.08-0ubuntu2")
-    assert pin.startswith("Package: src:nvidia-graphics-drivers-535-server\nPin: version 535.161.08-0ubuntu2\n")
-
-
 def test_only_what_leads_to_a_mirror_is_taken_from_the_hosts_settings():
     dump = (
         'Acquire::http::Proxy "http://proxy.example:3128";\n'

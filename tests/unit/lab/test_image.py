@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from plugins.module_utils._packages import systems
-from tests.lab import cli, config, drivers, image, layers, machines, rehearse, suites
+from tests.lab import aptconf, cli, config, drivers, image, layers, machines, rehearse
 from tests.lab.common import LabError, list_file
 from tests.lab.inventory import Machine
 
@@ -50,8 +49,8 @@ def test_the_image_is_stacked_simulator_over_packages_over_base():
 
 def test_a_suites_image_shares_nothing_with_another_but_the_way_it_is_made():
     names = {suite: [layer.name for layer in layers.stack(image.node_layer(suite))] for suite in config.SUITES}
-    assert set(names) == {"bookworm", "trixie", "noble"}
-    assert len({name for stack in names.values() for name in stack}) == 9
+    assert set(names) == {"bookworm", "trixie"}
+    assert len({name for stack in names.values() for name in stack}) == 6
     assert image.node_layer().name == image.node_layer("bookworm").name, "what names no suite is of the default one"
 
 
@@ -60,58 +59,16 @@ def test_an_image_keeps_the_drivers_of_its_suite():
     assert kept == {
         "bookworm": ["535.216.03-2~bpo12+1", "535.261.03-1"],
         "trixie": ["550.163.01-2", "550.163.01-4~bpo13+1"],
-        "noble": ["535.161.08-0ubuntu2", "580.178.04-0ubuntu0.24.04.1"],
     }
 
 
-def test_a_machine_starts_with_the_kernel_of_its_suite():
-    assert {"dkms", "linux-headers-amd64", "linux-image-amd64"} <= set(image.node_packages("bookworm"))
-    noble = set(image.node_packages("noble"))
-    assert {"apt", "dkms", "linux-image-virtual=6.8.0-31.31"} <= noble and "linux-image-amd64" not in noble
-
-
-def test_names_of_packages_follow_the_branch_of_their_version():
-    name = "nvidia-dkms-{branch}-server"
-    assert suites.named(name, "535.161.08-0ubuntu2") == "nvidia-dkms-535-server"
-    assert suites.named(name, "580.178.04") == "nvidia-dkms-580-server"
-    assert suites.named("nvidia-kernel-dkms", "535.261.03-1") == "nvidia-kernel-dkms"
-
-
-@pytest.mark.parametrize("suite", config.SUITES)
-def test_a_suites_table_agrees_with_the_collections(suite):
-    """The modules are called as the collection has it for the system's own packages."""
-    release = suites.SUITES[suite]
-    system = {"bookworm": ("debian", "12"), "trixie": ("debian", "13"), "noble": ("ubuntu", "24.04")}[suite]
-    for version in release.versions:
-        table = systems.instantiate(
-            systems.table_for(dict(zip(("ID", "VERSION_ID"), system, strict=True))), suites.named("{branch}", version)
-        )
-        flavour = table["flavours"]["proprietary"]
-        assert (flavour["root"], flavour["dkms_name"]) == (
-            suites.named(release.module_packages[0], version),
-            release.module,
-        )
-        assert {suites.named(name, version) for name in release.module_packages} <= {
-            *flavour["packages"],
-            flavour["root"],
-        }
-        assert suites.named(release.driver_source, version) in table["sources"]
-
-
-def test_a_host_of_another_distribution_gets_the_keyring_from_its_package(tmp_path, monkeypatch):
-    words = []
-    monkeypatch.setattr(image.aptconf, "read_host", lambda: [])
-    monkeypatch.setattr(image, "run_logged", lambda _what, _log, *command: words.append(command))
-    monkeypatch.setattr(image, "run", lambda *command: words.append(command))
-    monkeypatch.setitem(suites.SUITES, "noble", replace(suites.SUITES["noble"], keyring="/no/such/keyring.gpg"))
-    found = image.building_sources("noble", tmp_path, tmp_path / "log")
-    assert {source.options["Signed-By"] for source in found} == {f"{tmp_path}/keyring/no/such/keyring.gpg"}
-    assert words[0][-1] == "SHA256:36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8"
-    words.clear()
-    assert {source.options["Signed-By"] for source in image.building_sources("trixie", tmp_path, tmp_path / "log")} == {
-        "/usr/share/keyrings/debian-archive-keyring.gpg"
-    }
-    assert words == []
+@pytest.mark.parametrize(("suite", "system"), [("bookworm", "12"), ("trixie", "13")])
+def test_the_driver_package_is_the_collections(suite, system):
+    table = systems.table_for({"ID": "debian", "VERSION_ID": system})
+    flavour = table["flavours"]["proprietary"]
+    assert (flavour["root"], flavour["dkms_name"]) == (drivers.PACKAGE, drivers.MODULE)
+    for version in config.DRIVER_VERSIONS[suite]:
+        assert f"Package: src:{table['sources'][0]}\nPin: version {version}\n" in aptconf.driver_pin(version)
 
 
 def test_an_image_is_built_in_its_suite(tmp_path, monkeypatch):
@@ -175,7 +132,7 @@ def test_kernels_are_those_that_can_boot(tmp_path):
 def test_package_lists_are_read_without_comments():
     assert {"systemd-container", "mmdebstrap", "nftables"} <= set(list_file(HERE / "host-packages.txt"))
     packages = list_file(HERE / "node-packages.txt")
-    assert {"dkms", "openssh-server", "zstd"} <= set(packages)
+    assert {"dkms", "linux-headers-amd64", "linux-image-amd64", "openssh-server", "zstd"} <= set(packages)
     assert not [name for name in packages if "nvidia" in name]
 
 
@@ -225,20 +182,7 @@ def test_stored_packages_are_told_by_their_file_names():
         "lock",
         "nvidia-kernel-dkms_1%3a2-3_amd64.deb",
     ]
-    assert drivers.stored_versions(names) == {"535.216.03-2~bpo12+1": [names[0]], "1:2-3": [names[3]]}
-
-
-def test_all_packages_that_hold_the_source_are_found():
-    names = [
-        "nvidia-kernel-source-535-server_535.161.08-0ubuntu2_amd64.deb",
-        "nvidia-dkms-535-server_535.161.08-0ubuntu2_amd64.deb",
-        "nvidia-dkms-580-server_580.178.04-0ubuntu0.24.04.1_amd64.deb",
-        "nvidia-dkms-535-server-open_535.161.08-0ubuntu2_amd64.deb",
-    ]
-    assert drivers.stored_versions(names, "noble") == {
-        "535.161.08-0ubuntu2": [names[1], names[0]],
-        "580.178.04-0ubuntu0.24.04.1": [names[2]],
-    }
+    assert drivers.stored_versions(names) == {"535.216.03-2~bpo12+1": names[0], "1:2-3": names[3]}
 
 
 def test_madison():
@@ -320,7 +264,7 @@ def test_all_that_a_suites_image_keeps_is_compiled_when_nothing_is_named(tmp_pat
     monkeypatch.setattr(image, "check_host", lambda: None)
     monkeypatch.setattr(image, "kernels", lambda _root: ["6.12.1+deb13-amd64"])
     monkeypatch.setattr(drivers, "_archives", lambda _lab, _suite: tmp_path)
-    monkeypatch.setattr(drivers, "tree_name", lambda _root, _suite, version, kernel: f"{version}_{kernel}")
+    monkeypatch.setattr(drivers, "tree_name", lambda _root, version, kernel: f"{version}_{kernel}")
     monkeypatch.setattr(drivers.overlay, "isolated", lambda *words, **_more: compiled.append(words) or 0)
     drivers.ensure(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), [], "trixie")
     assert compiled == [

@@ -46,7 +46,7 @@ def test_a_missing_server_names_the_command_that_builds_it(lab):
 
 def test_no_build_is_begun_without_its_tools(lab, monkeypatch, tmp_path):
     monkeypatch.setitem(build.NEEDED, "go", tmp_path / "no-go")
-    with pytest.raises(LabError, match="without go.*setup.sh"):
+    with pytest.raises(LabError, match="without go.*setup-full"):
         build.ensure(lab)
 
 

@@ -23,6 +23,16 @@ def test_a_run_takes_the_first_number_that_nobody_has(lab):
     assert network.unused(lab, 53, owned=lambda one: taken.get(one.number, "")) == 53
 
 
+def test_devices_that_lead_out_are_those_of_the_routes():
+    routes = [
+        {"dst": "default", "nexthops": [{"gateway": "192.0.2.1", "dev": "eth0"}, {"dev": "eth1"}]},
+        {"dst": "192.0.2.0/24", "dev": "eth0"},
+        {"dst": "10.213.78.0/24", "dev": "gflab1"},
+        {"type": "blackhole", "dst": "198.51.100.0/24"},
+    ]
+    assert network.outward(routes) == ["eth0", "eth1"]
+
+
 def test_no_free_number_is_said(lab):
     with pytest.raises(LabError, match="no lab number from %d to %d is free" % (HIGHEST_LAB_ID - 1, HIGHEST_LAB_ID)):
         network.unused(lab, HIGHEST_LAB_ID - 1, owned=lambda one: "/somebody")

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from tests.lab import processes
 from tests.lab.config import CHECKOUT
-from tests.lab.play import play
+from tests.lab.play import play, signals_held
 
 INVENTORY = {
     "all": {
@@ -43,10 +45,26 @@ def test_an_outcome_says_what_became_of_every_host(tmp_path):
         {"ansible.builtin.command": {"argv": ["true"]}},
         {"ansible.builtin.fail": {"msg": "not this one"}, "when": "inventory_hostname == 'two'"},
     ]
+    handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     outcome = play([{"hosts": "all", "gather_facts": False, "tasks": tasks}], inventory(tmp_path))
+    assert handlers == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
     assert (outcome.rc, outcome.changed) == (2, {"one": 1, "two": 1})
     assert outcome.failed == {"two": ["not this one"]} and outcome.why("one") == ""
     assert "PLAY RECAP" in outcome.tail()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_during_a_run_reaches_its_caller_at_the_end(number):
+    received = []
+    before = signal.signal(number, lambda caught, _frame: received.append(caught))
+    try:
+        with signals_held() as caught:
+            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), number)
+            assert (caught, received) == ([number, number], [])
+        assert received == [number]
+    finally:
+        signal.signal(number, before)
 
 
 def test_an_interrupted_run_leaves_no_process(tmp_path):

@@ -85,7 +85,7 @@ class Server:
 @pytest.fixture(scope="session")
 def postgresql():
     found = sorted(glob.glob("/usr/lib/postgresql/*/bin"))
-    assert found, "no PostgreSQL server is installed: run tests/tools/setup.sh"
+    assert found, "no PostgreSQL server is installed: run make setup-test"
     base = tempfile.mkdtemp(prefix="gpufleet-pg-")
     server = None
     try:

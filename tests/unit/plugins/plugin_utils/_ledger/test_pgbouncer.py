@@ -42,7 +42,7 @@ logfile = %(place)s/log
 @pytest.fixture
 def url(postgresql, tmp_path_factory):
     """The URL of a database of its own behind PgBouncer."""
-    assert shutil.which("pgbouncer", path="/usr/sbin"), "PgBouncer is not installed: run tests/tools/setup.sh"
+    assert shutil.which("pgbouncer", path="/usr/sbin"), "PgBouncer is not installed: run make setup-test"
     import psycopg
 
     place = os.path.join(postgresql.base, "bouncer")

@@ -290,20 +290,19 @@ def _answer(reading, lines):
     saw_loading = False
     followed = None
     for record in kmsg.joined(reading.records) if reading.source == "kmsg" else reading.records:
+        if record.facility:
+            continue  # of a process: journald may forward the lines of any user here (ForwardToKMsg=)
         found = scanner.feed(record.text, record.monotonic_us)
         saw_loading = saw_loading or any(event["kind"] == "driver_loaded" for event in found)
-        if record.facility == 0:
-            shown += record.text.splitlines()[:64]
-            if len(shown) > 4096:
-                shown = kernel_lines.tail(shown, lines)
+        shown += record.text.splitlines()[:64]
+        if len(shown) > 4096:
+            shown = kernel_lines.tail(shown, lines)
         if followed is not None and scanner.followed is not followed:
             events.add(followed)
             followed = None
         if _counts(record, reading.start):
             for event in found:
                 event.update(seq=record.seq, monotonic_us=record.monotonic_us)
-                if record.facility:
-                    event["written_by"] = "a process"
                 if event is scanner.followed:
                     followed = event  # whose report of trouble it is, its later lines say
                 else:
@@ -394,7 +393,7 @@ class _Kept:
             entry["last"] = (self.number, event)
 
     def _keep_decisive(self, event):
-        """The last of each GPU; of more GPUs than a node can have (a process may write any) those that came last."""
+        """The last of each GPU; of more GPUs than a node can have those that came last."""
         key = (event["kind"], event.get("pci"))
         self.decisive.pop(key, None)
         self.decisive[key] = (self.number, event)

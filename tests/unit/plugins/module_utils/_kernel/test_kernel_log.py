@@ -205,6 +205,13 @@ def test_a_journal_that_may_lack_something_bridges_nothing(machine, harm):
     assert 79 in codes(found)
 
 
+def test_no_other_program_can_say_that_the_journal_missed_messages(machine):
+    bridge(machine)
+    assert machine.read(mark(8))["complete"] is True
+    (asked,) = [argv for argv in machine.asked if argv[-1].startswith("MESSAGE_ID=")]
+    assert "_TRANSPORT=driver" in asked
+
+
 def test_messages_that_the_journal_missed_long_before_do_not_matter(machine):
     machine.kmsg(record(200, FIRST, 200000000), record(201, XID % ("1b", 79), 201000000))
     for seq, moment in ((90, 90000000), (150, 150000000), (200, 200000000)):
@@ -610,11 +617,29 @@ def test_what_differs_for_a_verdict_is_never_left_out(machine):
     assert machine.read()["events"][-1]["recovery"]["to"] == 2
 
 
-def test_who_wrote_a_line_is_said(machine):
-    machine.kmsg(record(0, FIRST), record(1, XID % ("1b", 79), prefix=12))
+def test_records_that_processes_wrote_are_no_events(machine):
+    texts = [XID % ("1b", 79), "BUG: unable to handle page fault", "I/O error, dev sda, sector 1"]
+    machine.kmsg(record(0, FIRST), *[record(seq, text, prefix=12) for seq, text in enumerate(texts, 1)])
     found = machine.read()
-    assert found["events"][0]["written_by"] == "a process"
+    assert (found["events"], found["complete"]) == ([], True)
     assert found["tail"] == [], "the evidence has the kernel's own words alone"
+
+
+def test_processes_end_no_report_of_the_kernel_and_add_nothing_to_it(machine):
+    machine.kmsg(
+        record(0, FIRST),
+        record(1, "BUG: unable to handle page fault"),
+        record(2, "---[ end trace 0 ]---", prefix=12),
+        record(3, " f+0x1/0x2 [nvidia]", prefix=12),
+    )
+    assert [event["kind"] for event in machine.read()["events"]] == ["oops_elsewhere"]
+    machine.kmsg(
+        record(0, FIRST),
+        record(1, "BUG: unable to handle page fault"),
+        record(2, "---[ end trace 0 ]---", prefix=12),
+        record(3, " f+0x1/0x2 [nvidia]"),
+    )
+    assert [event["kind"] for event in machine.read()["events"]] == ["oops"]
 
 
 def test_the_tail_and_the_evidence(machine):

@@ -96,8 +96,8 @@ HOSTILE = sorted(
     | {"\n" + record[: COMM_BYTES - 1] for record in RECORDS}
     | set(
         """NVRM:Xid(1):79|NVRM: Xid (1)|NVRM:Xid(1b:00)|SXid (a): 10|NVRM: |NVRM: GPU0 a: |[1.0] NVRM: Xid
-<3>NVRM: Xid (P|BUG: x|Oops: 0000 [#1]|Kernel panic|[1.0] BUG: x|INFO: task |UBSAN: x|WARNING: CPU: 1|a+0x1 [nvidia]|f+0x1/0 [nvidia
-BTRFS|BTRFS (device a|XFS (a): |XFS (a|EDAC MC0: 1 UE|---[ end trace|command line:
+<3>NVRM: Xid (P|BUG: x|Oops: 0000 [#1]|Kernel panic|[1.0] BUG: x|INFO: task |UBSAN: x|WARNING: CPU: 1
+a+0x1 [nvidia]|f+0x1/0 [nvidia|BTRFS|BTRFS (device a|XFS (a): |XFS (a|EDAC MC0: 1 UE|---[ end trace|command line:
 a,RST: No|x, RST: Yes|RST: No|. RST: No|Contained: RST:|Contained: . R|link 1(0x0)|GPC 1, TPC 1|Ch 00000001
 a, Ch 00000001|x' (pid 1) has|', has the|', '|): 79, x|pid=1, name=x|<unknown>|,|-
 segfault at 0 |x[1]: segfault|traps: x[1]|oom-kill:x|audit: x""".replace("\n", "|").split("|")

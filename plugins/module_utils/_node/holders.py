@@ -16,6 +16,9 @@ DEVICE = re.compile(r"^/dev/nvidia[\w-]*(/.*)?$")
 # kubelet writes a pod's uid with dashes (cgroupfs) or with underscores (systemd).
 POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?=[./]|$)")
 JOB = re.compile(r"/job_(\d+)(?=/|$)")
+UNIT = re.compile(r"(?:/[^/]+\.slice)*/([^/]+\.(?:service|scope))(?=/|$)")
+USERS = "/user.slice/"
+INIT = "/init.scope"
 
 
 def read(root="/"):
@@ -79,25 +82,40 @@ def user(proc, pid):
 
 
 def unit(proc, pid):
-    """The systemd unit of a process by its control group, or None."""
+    """The unit of the system's systemd that a process is in, by its control group, or None."""
     return owner(groups(proc, pid))["unit"]
 
 
 def groups(proc, pid):
-    """The paths of a process's control groups, without the controllers."""
+    """The paths of a process's control groups below those of the system's systemd, without the controllers."""
+    ends = [path[: -len(INIT)] for path in _groups(proc, 1) if path.endswith(INIT)]
+    above = ends[0] + "/" if ends else "/"
+    return [path[len(above) - 1 :] if path.startswith(above) else path for path in _groups(proc, pid)]
+
+
+def _groups(proc, pid):
     return [line.split(":", 2)[-1] for line in (files.read_text("%s/%d/cgroup" % (proc, pid)) or "").splitlines()]
+
+
+def is_of_user(path):
+    """Return whether users name the control group of PATH: below their own systemd they make groups as they like."""
+    return path.startswith(USERS)
 
 
 def owner(paths):
     """Return the owner of a process by its control groups: systemd unit, Kubernetes pod (its uid) and Slurm job, each
     None if it belongs to none.
+
+    A unit of the system's systemd is below slices alone. What lies below a unit may be named by whoever runs in it.
     """
     answer = {"unit": None, "pod": None, "job": None}
     for path in paths:
-        units = [part for part in path.split("/") if part.endswith((".service", ".scope"))]
+        found = UNIT.match(path)
+        if found and not answer["unit"]:
+            answer["unit"] = found.group(1)
+        if is_of_user(path):
+            continue
         pod, job = POD.search(path), JOB.search(path)
-        if units and not answer["unit"]:
-            answer["unit"] = units[-1]
         if pod:
             answer["pod"] = pod.group(1).replace("_", "-")
         if job and "slurm" in path:

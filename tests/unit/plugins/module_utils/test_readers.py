@@ -500,7 +500,7 @@ def test_holders(tmp_path):
     for pid, target, cgroup in (
         (10, "/dev/nvidia0", "0::/system.slice/dcgm.service\n"),
         (11, "/dev/null", "0::/\n"),
-        (12, "/dev/nvidia-uvm", "1:x:/user.slice/session-1.scope\n"),
+        (12, "/dev/nvidia-uvm", "1:x:/user.slice/user-1000.slice/session-1.scope\n"),
         (14, "/dev/nvidia-caps/nvidia-cap1", "0::/\n"),
         (15, "/dev/nvidiaXother.txt/x y", ""),
     ):
@@ -527,6 +527,40 @@ def test_holders(tmp_path):
         None,
     )
     assert holders.read(str(tmp_path / "empty")) is None
+
+
+UID = "0f5d8c3e-6a7b-4c1d-9e2f-3a4b5c6d7e8f"
+MINE = "/user.slice/user-1000.slice/user@1000.service"
+
+
+@pytest.mark.parametrize(
+    "path, unit, pod, job",
+    [
+        ("/system.slice/nvidia-dcgm.service", "nvidia-dcgm.service", None, None),
+        ("/system.slice/system-x.slice/x@1.service", "x@1.service", None, None),
+        ("/init.scope", "init.scope", None, None),
+        ("/system.slice/slurmstepd.scope/job_77/step_0/user/task_0", "slurmstepd.scope", None, "77"),
+        ("/slurm/uid_1000/job_77/step_0", None, None, "77"),
+        ("/kubepods.slice/kubepods-pod%s.slice/cri-containerd-%s.scope" % (UID.replace("-", "_"), "a" * 64),
+         "cri-containerd-%s.scope" % ("a" * 64), UID, None),
+        ("/kubepods/burstable/pod%s/%s" % (UID, "a" * 64), None, UID, None),
+        # What users name: below their own manager, and below a unit whose groups they may make.
+        (MINE + "/app.slice/nvidia-dcgm.service", "user@1000.service", None, None),
+        (MINE + "/nvidia-dcgm.service/slurm/job_1", "user@1000.service", None, None),
+        (MINE + "/kubepods/pod%s/x" % UID, "user@1000.service", None, None),
+        ("/system.slice/docker-%s.scope/nvidia-dcgm.service" % ("a" * 64), "docker-%s.scope" % ("a" * 64), None, None),
+        ("/docker/%s/system.slice/nvidia-dcgm.service" % ("a" * 64), None, None, None),
+        ("/", None, None, None),
+    ],
+)  # fmt: skip
+def test_units_pods_and_jobs_are_those_of_the_system(path, unit, pod, job):
+    assert holders.owner([path]) == {"unit": unit, "pod": pod, "job": job}
+
+
+def test_units_are_those_of_the_manager_that_runs_as_process_1(tmp_path):
+    write(tmp_path, "/proc/1/cgroup", "0::/box/lab0/init.scope\n")
+    write(tmp_path, "/proc/10/cgroup", "0::/box/lab0/system.slice/nvidia-dcgm.service\n")
+    assert holders.unit(str(tmp_path / "proc"), 10) == "nvidia-dcgm.service"
 
 
 def test_facts_of_an_empty_machine_are_complete_and_nothing_crashes(tmp_path):

@@ -51,9 +51,23 @@ def opened(proc, pid):
             target = os.readlink(os.path.join(directory, name))
         except OSError:
             continue  # closed since it was listed
-        if DEVICE.match(target):
+        if DEVICE.match(target) and is_device(proc, os.path.join(directory, name), target):
             found.add(target)
     return found
+
+
+def is_device(proc, opened_path, name):
+    """Return whether what a process has open is of the driver that the device NAME of this machine is of.
+
+    In a mount namespace of their own, users give any file the name of a device.
+    """
+    try:
+        numbers = [os.stat(path).st_rdev for path in (opened_path, files.under(os.path.dirname(proc), name))]
+    except PermissionError:
+        return False  # of a file system of its user's (FUSE), which root may not read either
+    except OSError:
+        return True
+    return os.major(numbers[0]) == os.major(numbers[1])
 
 
 def mapped(proc, pid):
@@ -63,12 +77,13 @@ def mapped(proc, pid):
     if proc_tasks.waiting(proc, str(pid)):
         return set()
     content = files.read_text("%s/%d/maps" % (proc, pid)) or ""
-    paths = (
-        line.split(None, 5)[5]
-        for line in content.splitlines()
-        if "/dev/nvidia" in line and len(line.split(None, 5)) == 6
-    )
-    return set(path for path in paths if DEVICE.match(path))
+    found = set()
+    for words in (line.split(None, 5) for line in content.splitlines() if "/dev/nvidia" in line):
+        if len(words) == 6 and words[5] not in found and DEVICE.match(words[5]):
+            place = "-".join(number.lstrip("0") or "0" for number in words[0].split("-"))
+            if is_device(proc, "%s/%d/map_files/%s" % (proc, pid, place), words[5]):
+                found.add(words[5])
+    return found
 
 
 def user(proc, pid):

@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import unittest.mock
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, firmware, libraries
@@ -527,6 +531,27 @@ def test_holders(tmp_path):
         None,
     )
     assert holders.read(str(tmp_path / "empty")) is None
+
+
+def test_what_a_user_named_like_a_device_is_none(tmp_path):
+    """In a mount namespace of their own, users give any file the name of a device."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to make device nodes")
+    own, other, plain = (str(tmp_path / name) for name in ("own", "other", "plain"))
+    for path, device in ((own, os.makedev(1, 7)), (other, os.makedev(4, 0))):
+        os.mknod(path, stat.S_IFCHR | 0o600, device)
+    write(tmp_path, "/plain", "x")
+    (tmp_path / "dev").mkdir()
+    os.mknod(str(tmp_path / "dev/nvidia0"), stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    real = os.readlink
+    names = {}
+    for pid, target in ((10, own), (11, other), (12, plain)):
+        link(tmp_path, "/proc/%d/fd/3" % pid, target)
+        names[str(tmp_path / ("proc/%d/fd/3" % pid))] = "/dev/nvidia0"
+        write(tmp_path, "/proc/%d/maps" % (pid + 10), "00400000-00401000 rw-s 0000 00:06 12 /dev/nvidia0\n")
+        link(tmp_path, "/proc/%d/map_files/400000-401000" % (pid + 10), target)
+    with unittest.mock.patch.object(holders.os, "readlink", lambda path: names.get(path) or real(path)):
+        assert [item["pid"] for item in holders.read(str(tmp_path))] == [10, 20]
 
 
 UID = "0f5d8c3e-6a7b-4c1d-9e2f-3a4b5c6d7e8f"

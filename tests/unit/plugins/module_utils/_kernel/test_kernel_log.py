@@ -371,6 +371,9 @@ def test_the_fragments_of_a_line_are_one_line(machine):
         record(3, XID % ("1c", 48), 7, flags="c,caller=T1"),
     )
     assert codes(machine.read()) == [79, 48]
+    for flags in ("c", "+"):
+        machine.kmsg(record(0, FIRST), record(1, "usb", 5), record(2, XID % ("1c", 48), 7, flags=flags))
+        assert codes(machine.read()) == [48]
 
 
 def test_the_driver_of_a_line_is_the_loaded_one_only_if_no_other_was_loaded_since(machine):

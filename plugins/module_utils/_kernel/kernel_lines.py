@@ -378,11 +378,14 @@ def _fabric_manager(line, found):
 
 
 def _mismatch(event, line):
-    """The two versions of an API mismatch, which may stand in the lines after its first."""
-    module = MISMATCH_MODULE.search(line)
-    if module:
-        event["module"] = module.group(1)
-        line = line[: module.start()]
+    """The two versions of an API mismatch, which may stand in the lines after its first.
+
+    The client tells its version itself, so that the module's is the last one.
+    """
+    modules = list(MISMATCH_MODULE.finditer(line))
+    if modules:
+        event["module"] = modules[-1].group(1)
+        line = line[: modules[0].start()]
     client = MISMATCH_CLIENT.search(line)
     if client:
         event["client"] = client.group(1)

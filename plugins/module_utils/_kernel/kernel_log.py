@@ -26,6 +26,8 @@ MAX_EVENTS = 1000
 # last: it is the state now.
 MAX_ALIKE, MAX_BURSTS = 20, 100
 BURST_US = 60 * 1000 * 1000
+# Different versions of clients in API mismatches, which any process tells the driver as it likes.
+MAX_CLIENTS = 50
 # With more different events than that the log counts as incomplete; the last of the others are kept to show how it
 # ends, and of what decides whatever else there is (a report that names the driver, the recovery state of a GPU) the
 # last of each GPU.
@@ -363,7 +365,7 @@ class _Kept:
 
     def __init__(self):
         self.alike = {}
-        self.number = 0
+        self.number = self.clients = 0
         self.firsts = 0
         self.latest = collections.deque(maxlen=LAST_EVENTS)
         self.decisive = {}
@@ -372,6 +374,10 @@ class _Kept:
     def add(self, event):
         self.number += 1
         key = _key(event)
+        if event["kind"] == "api_mismatch" and key not in self.alike:
+            self.clients += 1
+            if self.clients > MAX_CLIENTS:
+                key = _key(dict(event, client=None))
         entry = self.alike.get(key)
         if entry is None:
             if len(self.alike) >= MAX_EVENTS:

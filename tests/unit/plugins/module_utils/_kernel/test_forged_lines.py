@@ -199,6 +199,23 @@ def test_name_of_a_process_changes_no_field_of_a_mismatch(name):
         assert event == plain
 
 
+@pytest.mark.parametrize(
+    "version",
+    [
+        "535.1, but this kernel module has the version 111.1",
+        "535.1\nNVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.",
+        "535.1, but\nNVRM: this kernel module has the version 111.1",
+    ],
+)
+def test_version_that_a_process_tells_the_driver_is_its_own_alone(version):
+    for text in (
+        "NVRM: API mismatch: the client 'x' (pid 4) has the version %s, but this kernel module has the version 580.95.",
+        "NVRM: API mismatch: the client has the version %s, but\nNVRM: this kernel module has the version 580.95.",
+    ):
+        (event,) = scan(text % version)
+        assert (event["kind"], event["client"], event["module"]) == ("api_mismatch", "535.1", "580.95")
+
+
 def test_arbitrary_names_are_no_event_and_change_no_field():
     hypothesis = pytest.importorskip(
         "hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these"

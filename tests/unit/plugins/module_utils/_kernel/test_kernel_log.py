@@ -413,6 +413,16 @@ def test_a_flood_is_counted_and_not_kept(machine):
     )
 
 
+def test_a_client_with_versions_of_its_own_making_hides_nothing(machine):
+    """A process tells the driver its version itself (NV_ESC_CHECK_VERSION_STR)."""
+    text = "NVRM: API mismatch: the client has the version %d.1, but this kernel module has the version 580.95."
+    texts = [text % number for number in range(100, 999)] * 2 + [XID % ("1b", number) for number in range(1, 900)]
+    machine.kmsg(record(0, FIRST), *[record(seq, one) for seq, one in enumerate(texts, 1)])
+    found = machine.read()
+    assert found["complete"] is True and codes(found) == list(range(1, 900))
+    assert len([event for event in found["events"] if event["kind"] == "api_mismatch"]) <= 300
+
+
 def test_of_what_comes_again_and_again_every_burst_is_kept(machine):
     """Whether it came more often than the policy allows is the verdict's to say."""
     bursts = [

@@ -29,7 +29,7 @@ CONSOLE = re.compile(
     r"(?:[\w.:-]{1,255}: [a-z]{1,8}: [a-z]{1,8}: \[[\d:.TZ-]{19,35}\]: "
     r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] "
     r"|(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT[\d:.,+-]{8,26}Z?) [\w.-]{1,255} kernel: )?"
-    r"(?:\[ *\d{1,12}\.\d{1,9}\](?:\[ *[CT]\d+\])? (?:[\w.-]{1,255} kernel: )?)?"
+    r"(?:\[ *\d{1,12}\.\d{1,9}\](?:\[ *[CT]\d+\])? (?:[\w.-]{1,255} (?=kernel: ))?)?(?:kernel: )?"
 )
 # Other records that begin with the name of a process: its faults and failed allocations, the out-of-memory killer.
 BY_NAME = r".{0,15}(?: ?\(\d+\)| ?\[\d+\]| invoked oom-killer:|: page allocation failure|: vmalloc )"
@@ -113,7 +113,7 @@ PLAIN = (
 MISMATCH = re.compile(r"NVRM: API mismatch\b")
 MISMATCH_CLIENT = re.compile(r"\bhas the version\s+(\d{3}\.\d+(?:\.\d+)?)")
 MISMATCH_MODULE = re.compile(r"kernel module has (?:NVRM: )?the version\s+(\d{3}\.\d+(?:\.\d+)?)")
-MISMATCH_WHO = re.compile(r"NVRM: API mismatch: the client '(.{0,15})'\s*\(pid\s+(\d+)\)")
+MISMATCH_WHO = re.compile(r"NVRM: API mismatch: the client '(.{0,15}|.{16,64})'\s*\(pid\s+(\d+)\)")
 UNSIGNED = re.compile(r"(nvidia[\w-]*): module verification failed")
 
 # After these the kernel is broken: its oopses, panics and lockups, and tasks that hang. die() of x86 prints "[#1]".
@@ -257,8 +257,10 @@ def _xid(line, driver):
     if process and process.group(1):
         event["pid"] = int(process.group(1))
     name = NAME.match(rest, process.end() if process else 0)
-    if name and name.group(1) and "<unknown>" not in name.group(1):
-        event["name"] = name.group(1)[:64]
+    if name:
+        if name.group(1) and "<unknown>" not in name.group(1):
+            event["name"] = name.group(1)[:64]
+        rest = rest[name.end() :]  # of a name with a comma the end is still there
     cause = CAUSE.search(rest)
     if cause:
         event["cause"] = int(cause.group(1))
@@ -382,6 +384,10 @@ def _mismatch(event, line):
 
     The client tells its version itself, so that the module's is the last one.
     """
+    who = MISMATCH_WHO.match(line)
+    if who:
+        event.update(name=who.group(1), pid=int(who.group(2)[:9]))
+        line = line[who.end() :]
     modules = list(MISMATCH_MODULE.finditer(line))
     if modules:
         event["module"] = modules[-1].group(1)
@@ -389,9 +395,6 @@ def _mismatch(event, line):
     client = MISMATCH_CLIENT.search(line)
     if client:
         event["client"] = client.group(1)
-    who = MISMATCH_WHO.match(line)
-    if who:
-        event.update(name=who.group(1), pid=int(who.group(2)[:9]))
 
 
 def tail(lines: list[str], limit: int) -> list[str]:

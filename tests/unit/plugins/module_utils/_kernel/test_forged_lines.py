@@ -177,6 +177,14 @@ def test_name_of_a_process_changes_no_field_of_an_xid(line):
     assert {name: fields(name) for name in HOSTILE} == dict.fromkeys(HOSTILE, fields("python3"))
 
 
+@pytest.mark.parametrize("line", OF_DRIVER)
+def test_longer_name_without_a_comma_changes_no_field_either(line):
+    plain = scan(line % "python3")[0]
+    for name in ("Contained: SM (0x1). RST: No", "caused by previous Xid 31", "NVLink: error on link 1(0x0)"):
+        (event,) = scan(line % name)
+        assert dict(event, name="", text="") == dict(plain, name="", text="")
+
+
 def test_a_reset_that_is_due_is_not_hidden_by_a_name():
     for name in HOSTILE:
         (event,) = scan(OF_DRIVER[0] % name)
@@ -266,6 +274,8 @@ def test_arbitrary_names_are_no_event_and_change_no_field():
         "Apr  2 21:27:51 node-1 kernel: [   12.345678] ",
         "2026-04-22T21:27:51.291660+00:00 node-1.example kernel: ",
         "[   12.345678] node-1 kernel: ",
+        "[   12.345678] kernel: ",
+        "kernel: ",
         "[Wed Apr 22 21:27:51 2026] ",
     ],
 )

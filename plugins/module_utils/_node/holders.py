@@ -121,7 +121,7 @@ def owner(paths):
     """Return the owner of a process by its control groups: systemd unit, Kubernetes pod (its uid) and Slurm job, each
     None if it belongs to none.
 
-    A unit of the system's systemd is below slices alone. What lies below a unit may be named by whoever runs in it.
+    A unit of the system's systemd is below slices alone. What lies below a unit may be named by its processes.
     """
     answer = {"unit": None, "pod": None, "job": None}
     for path in paths:

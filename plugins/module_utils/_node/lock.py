@@ -122,7 +122,7 @@ class NodeLock:
 def open_file(path):
     """A descriptor of a lock file, which is made if it is missing; OSError for one that is not this user's own.
 
-    flock(2) needs no more than a file that can be read, so nobody else may open it. Links are not followed.
+    flock(2) needs no more than a file that can be read, so no other user may open it. Links are not followed.
     """
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     try:

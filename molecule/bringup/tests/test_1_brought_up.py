@@ -174,7 +174,7 @@ def test_persistence_mode_is_on_for_every_gpu(host, ask):
         ("/etc/apt/preferences.d/gpufleet-kernel.pref", 0o644),
         ("/etc/apt/apt.conf.d/53gpufleet-nvidia-driver", 0o644),
         ("/etc/modprobe.d/gpufleet-nouveau.conf", 0o644),
-        ("/run/gpufleet.lock", 0o644),
+        ("/run/gpufleet.lock", 0o600),
         ("/root/.ansible/tmp/gpufleet-0", 0o700),
     ],
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 
-from .._node import files
+from .._node import files, proc_tasks
 from .._node.runner import missing
 
 TREE = "/var/lib/dkms"
@@ -197,12 +197,14 @@ def meaning(rc):
 
 
 def running(proc="/proc"):
-    """Return all processes that change the DKMS tree now: ``[{pid, argv}]``; ``dkms status`` changes nothing.
+    """Return all processes of root that change the DKMS tree now: ``[{pid, argv}]``; ``dkms status`` changes nothing.
 
     The compiler of a build whose dkms was killed goes on by itself: it is found by the tree it works in.
     """
     found = []
     for pid in sorted(int(item) for item in files.listing(proc) or [] if item.isdigit()):
+        if pid == os.getpid() or not proc_tasks.is_of_root(proc, pid):
+            continue
         argv = [item for item in (files.read_text("%s/%d/cmdline" % (proc, pid)) or "").split("\0") if item]
         scripts = [index for index, item in enumerate(argv[:3]) if os.path.basename(item) == "dkms"]
         acting = scripts and argv[scripts[0] + 1 : scripts[0] + 2] not in ([], ["status"])
@@ -212,7 +214,7 @@ def running(proc="/proc"):
             )
         except OSError:
             inside = False
-        if pid != os.getpid() and (acting or inside):
+        if acting or inside:
             found.append({"pid": pid, "argv": argv[:8]})
     return found
 

@@ -39,7 +39,8 @@ COMMAND = [
     str(MAX_ENTRIES),
     "--output-fields=" + FIELDS,
 ]
-# Messages of journald itself are not of the kernel, so -k alone hides that it missed some.
+# Messages of journald itself are not of the kernel, so -k alone hides that it missed some. Any program may log with
+# this id; the transport "driver" is of journald's own messages alone (systemd.journal-fields(7)).
 COMMAND_MISSED = [
     "journalctl",
     "-b",
@@ -51,6 +52,7 @@ COMMAND_MISSED = [
     "-n",
     "1000",
     "--output-fields=MESSAGE_ID,_BOOT_ID",
+    "_TRANSPORT=driver",
     "MESSAGE_ID=" + MISSED,
 ]
 COMMAND_SYNC = ["journalctl", "--sync"]

@@ -2,9 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Parse lines of the kernel log about GPUs: text in, events out, nothing read here and nothing ever raised.
+"""Parse records of the kernel log about GPUs: text in, events out, nothing read here and nothing ever raised.
 
-A line that begins like an XID or SXid and cannot be taken apart is an event without a number: it is judged, not
+The kernel also prints texts that users choose: names of processes (at most 15 bytes), of control groups and of files. A
+record is the driver's only if it begins as the driver's records do, with more than a name of a process can hold, or in
+a way in which no other record goes on after such a name. A field is read by more words around it than such a name can
+hold, so that the name in an XID changes nothing.
+
+A record that begins like an XID or SXid and cannot be taken apart is an event without a number: it is judged, not
 dropped.
 """
 
@@ -18,36 +23,45 @@ from . import host_lines
 MAX_LINE = 4096
 MAX_TEXT = 300
 
-XID = re.compile(r"NVRM:\s*Xid\b")
-XID_PARTS = re.compile(r"NVRM:\s*Xid\s*\(([^()]{1,160})\)\s*:\s*(\d{1,6})(?!\w)\s*,?\s*(.*)")
-SXID = re.compile(r"\bSXid\s*\(")
-SXID_PARTS = re.compile(
-    r"(?:nvswitch(\d+)\s*:?\s*)?SXid\s*\((?:PCI:)?\s*([^()]{1,80})\)\s*:\s*(\d{1,7})(?!\w)\s*,?\s*(.*)"
+# What a console, dmesg or a syslog daemon puts before a record: its priority, its sender, its time.
+CONSOLE = re.compile(
+    r"(?:<\d{1,3}>)?"
+    r"(?:[\w.:-]{1,255}: [a-z]{1,8}: [a-z]{1,8}: \[[\d:.TZ-]{19,35}\]: "
+    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4}\] "
+    r"|(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT[\d:.,+-]{8,26}Z?) [\w.-]{1,255} kernel: )?"
+    r"(?:\[ *\d{1,12}\.\d{1,9}\](?:\[ *[CT]\d+\])? (?:[\w.-]{1,255} (?=kernel: ))?)?(?:kernel: )?"
 )
+# Other records that begin with the name of a process: its faults and failed allocations, the out-of-memory killer.
+BY_NAME = r".{0,15}(?: ?\(\d+\)| ?\[\d+\]| invoked oom-killer:|: page allocation failure|: vmalloc )"
+NO_NAME = "(?!%s)" % BY_NAME
+
+WHOLE_ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
+WHOLE_UUID = r"(?:MIG-)?GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+XID = re.compile(r"NVRM: Xid \((?:(?:PCI:)?%s|%s)" % (WHOLE_ADDRESS, WHOLE_UUID))
+XID_PARTS = re.compile(r"NVRM: Xid \(([^()]{1,160})\)\s*:\s*(\d{1,6})(?!\w)\s*,?\s*(.*)")
+SXID = re.compile(r"nvidia-nvswitch\d{1,4}:? SXid \((?:PCI:)?%s" % WHOLE_ADDRESS)
+SXID_PARTS = re.compile(r"nvidia-nvswitch(\d{1,4}):? SXid \((?:PCI:)?([^()]{1,80})\)\s*:\s*(\d{1,7})(?!\w)\s*,?\s*(.*)")
 SXID_WORD = re.compile(r"(non-?\s?fatal|fatal)\b,?\s*(?:Link\s+(-?\d+)\b)?\s*(.*)", re.IGNORECASE)
 SXID_SEVERITY = re.compile(r"Severity\s+(\d+)\b(?:\s+Engine instance\s+(\d+))?")
-FABRIC_MANAGER = re.compile(r"detected NVSwitch (non-fatal|fatal) error (\d{1,7})(?!\w)(.*)", re.IGNORECASE)
-FM_ADDRESS = re.compile(r"pci bus id\s+([0-9a-fA-F:.]+)")
+FABRIC_MANAGER = re.compile(
+    r"(?:nv-fabricmanager\[\d+\]: )?(?:\[[A-Z][a-z]{2} \d\d \d{4} [\d:]{8}\] )?(?:\[[A-Z]+\] )?(?:\[tid \d+\] )?"
+    r"detected NVSwitch (non-fatal|fatal) error (\d{1,7})(?!\w)(.*)",
+    re.IGNORECASE,
+)
+FM_ADDRESS = re.compile(r"pci bus id\s+(%s)" % WHOLE_ADDRESS)
 FM_PORT = re.compile(r"\bport\s+(\d+)")
 
-UUID = re.compile(r"(?:MIG-)?GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+UUID = re.compile(WHOLE_UUID)
 INSTANCE = re.compile(r"GPU-(C?I):(\d+)$")
 ADDRESS = re.compile(r"(?:([0-9a-fA-F]{4,8}):)?([0-9a-fA-F]{2,4}):([0-9a-fA-F]{2})(?:\.([0-7]))?$")
 PID = re.compile(r"pid='?(?:(\d{1,10})|<unknown>|unknown)'?,?\s*")
 NAME = re.compile(r"name='?([^,']*)'?,?\s*")
-CHANNEL = re.compile(r"\b(?:Ch|Channel|channel)\s+(?:0x)?([0-9a-fA-F]{1,16})\b")
 CAUSE = re.compile(r"caused by previous Xid (\d{1,6})")
-PLACE = re.compile(r"GPC\s+(\d+),\s*TPC\s+(\d+)(?:,\s*SM\s+(\d+))?")
-FAULT = {
-    "engine": re.compile(r"\bENGINE\s+(\w+)"),
-    "client": re.compile(r"\b(\w*CLIENT_\w+)"),
-    "address": re.compile(r"faulted @\s*(0x[0-9a-fA-F_]+)"),
-    "fault": re.compile(r"\b(FAULT_\w+)"),
-    "access": re.compile(r"\b(ACCESS_TYPE_\w+)"),
-}
-RESET_WORD = re.compile(r"(?<![\w-])RST:\s*(Yes|No)\b", re.IGNORECASE)
-DRAIN_RESET_WORD = re.compile(r"\bD-RST:\s*(Yes|No)\b", re.IGNORECASE)
-LINK_REGISTERS = re.compile(r"link\s+(-?\d+)\s*\(([^()]*)\)", re.IGNORECASE)
+PLACE = re.compile(r"Exception on \(GPC\s+(\d+),\s*TPC\s+(\d+)")
+RESET_WORDS = re.compile(
+    r"ontained\b.{1,120}?\. (?:RST:\s*(Yes|No)\b(?:,?\s*D-RST:\s*(Yes|No)\b)?|D-RST:\s*(Yes|No)\b)", re.IGNORECASE
+)
+LINK_REGISTERS = re.compile(r"(?:detected|error|failed) on link\s+(-?\d+)\s*\(([^()]*)\)", re.IGNORECASE)
 RECOVERY = re.compile(
     r"recovery "
     r"action changed from\s+(?:0x([0-9a-fA-F]+)\s*)?(?:\(([^()]*)\)\s*)?to\s+(?:0x([0-9a-fA-F]+)\s*)?(?:\(([^()]*)\))?"
@@ -55,28 +69,37 @@ RECOVERY = re.compile(
 NVLINK5 = re.compile(r"(\S+)\s+(non-?fatal|fatal)\s+XC(\d+)\s+i(\d+)\s+Link\s+(-?\d+)\s*\(([^()]*)\)", re.IGNORECASE)
 NVLINK5_CODES = frozenset(range(144, 151))
 
-LOADING = re.compile(r"NVRM:\s*loading NVIDIA UNIX\b.{0,120}?\s(\d{3}\.\d+(?:\.\d+)?)(?![\w.])")
-GPU_AT = re.compile(r"NVRM:\s*GPU at (?:PCI:)?\s*([0-9a-fA-F:.]+?):?\s+(GPU-[0-9a-fA-F-]{36})")
-NVIDIA_GPU = re.compile(r"NVRM:\s*The NVIDIA GPU\s+([0-9a-fA-F:.]+)")
+LOADING = re.compile(r"NVRM: loading NVIDIA UNIX\b.{0,120}?\s(\d{3}\.\d+(?:\.\d+)?)(?![\w.])")
+GPU_AT = re.compile(r"NVRM: GPU at (?:PCI:)?(%s):? (GPU-[0-9a-fA-F-]{36})" % WHOLE_ADDRESS)
+NVIDIA_GPU = re.compile(r"NVRM: The NVIDIA GPU (%s)" % WHOLE_ADDRESS)
 NVRM_GPU = re.compile(r"NVRM:(?:.*\bfor)?\s*GPU\s+(?:at\s+)?(?:PCI:)?([0-9a-fA-F:.]+?):?\s")
-FALLEN = re.compile(r"NVRM:.*fallen off the bus")
-INIT_FAILED = re.compile(r"NVRM:.*\b(?:RmInitAdapter failed|rm_init_adapter(?:\(\d*\))? failed)")
+# How the driver names a GPU and its own function before a text (NV_PRINTF, nv_printf).
+WHO = r"NVRM: (?:GPU(?:\d{1,3}| (?:at )?(?:PCI:)?%s)?:? )?(?:\w{1,100}: )?" % WHOLE_ADDRESS
+FALLEN = re.compile(
+    WHO + r"(?:GPU )?(?:has )?fallen off the bus|NVRM: The NVIDIA GPU %s\b.{0,200}\bfallen off the bus" % WHOLE_ADDRESS
+)
+INIT_FAILED = re.compile(WHO + r"(?:RmInitAdapter failed|rm_init_adapter(?:\(\d*\))? failed)")
 PROBE_FAILED = re.compile(
-    r"NVRM:\s*(?:The NVIDIA probe routine (?:failed|was not called)|None of the NVIDIA (?:graphics "
+    r"NVRM: (?:The NVIDIA probe routine (?:failed|was not called)|None of the NVIDIA (?:graphics "
     r"adapters|devices) were"
     r"|No NVIDIA (?:GPU|graphics adapter) found|This PCI I/O region assigned to your NVIDIA device is invalid)"
 )
 # The kernel's own words, from 6.2 on and before (drivers/base/dd.c).
 PROBED = re.compile(
-    r"\bnvidia (\S+): probe with driver nvidia failed with error|\bnvidia: probe of (\S+) failed with error"
+    r"nvidia (\S+): probe with driver nvidia failed with error|nvidia: probe of (\S+) failed with error"
 )
 # What the open driver's kernel_gsp.c, kernel_rc_watchdog_callback.c and kernel_nvlink_gh100.c print beside no XID, or
 # long after one.
-NEEDS_RESET = re.compile(r"NVRM:.*(?:\bGPU likely needs to be reset|RC watchdog: GPU is probably locked)")
-NO_LINK_DETECT = re.compile(r"NVRM:.*(?:postRxDetLinkMask failed|Failed to update Rx Detect Link mask)", re.IGNORECASE)
-PEERMEM = re.compile(r"nvidia-peermem\b.*\bdetected invalid context\b")
-UVM_FATAL = re.compile(r"uvm encountered global fatal error")
-# What a line says whole, but for the GPU.
+NEEDS_RESET = re.compile(
+    WHO + r"(?:(?:Rate limiting GSP RPC error prints\b.{0,120} The )?GPU likely needs to be reset"
+    r"|RC watchdog: GPU is probably locked)"
+)
+NO_LINK_DETECT = re.compile(
+    WHO + r"(?:Getting peer\d*(?:'s)? postRxDetLinkMask failed|Failed to update Rx Detect Link mask)", re.IGNORECASE
+)
+PEERMEM = re.compile(r"nvidia-peermem \w+:\d+ (?:ERROR )?detected invalid context")
+UVM_FATAL = re.compile(WHO + r"uvm encountered global fatal error")
+# What a record says whole, but for the GPU.
 PLAIN = (
     ("fallen_off", FALLEN),
     ("rm_init_failed", INIT_FAILED),
@@ -87,26 +110,37 @@ PLAIN = (
     ("peermem_invalid", PEERMEM),
     ("uvm_fatal", UVM_FATAL),
 )
-MISMATCH = re.compile(r"NVRM:\s*API mismatch\b")
+MISMATCH = re.compile(r"NVRM: API mismatch\b")
 MISMATCH_CLIENT = re.compile(r"\bhas the version\s+(\d{3}\.\d+(?:\.\d+)?)")
-MISMATCH_MODULE = re.compile(r"kernel module has the version\s+(\d{3}\.\d+(?:\.\d+)?)")
-MISMATCH_WHO = re.compile(r"\bclient\s+'([^']{1,64})'\s*\(pid\s+(\d+)\)")
-UNSIGNED = re.compile(r"\b(nvidia[\w-]*): module verification failed")
+MISMATCH_MODULE = re.compile(r"kernel module has (?:NVRM: )?the version\s+(\d{3}\.\d+(?:\.\d+)?)")
+MISMATCH_WHO = re.compile(r"NVRM: API mismatch: the client '(.{0,15}|.{16,64})'\s*\(pid\s+(\d+)\)")
+UNSIGNED = re.compile(r"(nvidia[\w-]*): module verification failed")
 
+# After these the kernel is broken: its oopses, panics and lockups, and tasks that hang. die() of x86 prints "[#1]".
 TROUBLE = re.compile(
-    r"\s*(?:BUG: |Oops: |general protection fault|kernel BUG at |WARNING: |invalid opcode: |double "
-    r"fault: |stack segment: |INFO: task .{1,80} blocked for more than|(?:rcu: )?INFO: rcu_\w+ |Kernel panic"
-    r"|(?:NMI )?watchdog: (?:BUG: |Watchdog detected hard LOCKUP))"
+    r"\s*(?:INFO: task .{1,15}:\d+ blocked for more than|(?:rcu: )?INFO: rcu_\w+ (?:self-)?detected|"
+    + NO_NAME
+    + "(?:BUG: "
+    r"|Oops: |general protection fault\b|kernel BUG at |Internal error: |Unable to handle kernel |Kernel panic - "
+    r"|(?:invalid opcode|double fault|stack segment|divide error): [0-9a-f]{4} \[#\d+\]"
+    r"|(?:NMI )?watchdog: (?:BUG: soft lockup|(?:CPU\d+: )?Watchdog detected hard LOCKUP)))"
 )
-TRACE = re.compile(r"\s*Call [Tt]race:")
-# Reports after which the kernel goes on as before: of its sanitizer (Documentation/dev-tools/ubsan.rst), and the
-# driver's own dumps of its stack, which it prints beside its XIDs, by os_dump_stack of the open modules
-# (kernel-open/nvidia/os-interface.c).
-UBSAN = re.compile(r"\s*UBSAN: ")
-OWN_DUMP = re.compile(r"\bos_dump_stack\+0x[0-9a-f]+.*\[nvidia\]")
+# After these it goes on as before: its warnings and those of its sanitizer (Documentation/dev-tools/ubsan.rst), and
+# other traces, such as the driver's own dumps of its stack, which it prints beside its XIDs, by os_dump_stack of the
+# open modules (kernel-open/nvidia/os-interface.c).
+WARNING = re.compile(r"\s*%sWARNING: " % NO_NAME)
+UBSAN = re.compile(r"\s*%sUBSAN: " % NO_NAME)
+TRACE = re.compile(r"\s*%sCall [Tt]race:" % NO_NAME)
+# Traces of processes that the kernel ended or gave no memory (mm/oom_kill.c, mm/page_alloc.c): it works as it should.
+OF_MEMORY = re.compile(r".{0,15}(?: invoked oom-killer:|: page allocation failure)")
+OWN_DUMP = re.compile(r"\bos_dump_stack\+0x")
 TROUBLE_END = re.compile(r"---\[ end (?:trace|Kernel panic)")
-FRAME = re.compile(r"\+0x[0-9a-f]+(?:/0x[0-9a-f]+)?\s+\[nvidia\w*\b")
-HARMLESS = ("ubsan", "driver_dump")
+# A frame is all that its line has (lib/dump_stack.c, kernel/kallsyms.c), with the registers of x86 and of arm64.
+FRAME = re.compile(
+    r"\s*(?:(?:[RE]?IP|pc|lr) ?: ?)?(?:[0-9a-f]{4}:)?(?:\[<[0-9a-f]+>\] ?)*(?:\? )?[\w.$]+\+0x[0-9a-f]+"
+    r"(?:/0x[0-9a-f]+)? \[nvidia[\w-]*(?: [0-9a-f]+)?\]\s*$"
+)
+BROKEN = ("oops", "oops_elsewhere")
 HARMLESS_END = re.compile(r"\s*(?:</TASK>|={40,})")
 TROUBLE_RECORDS, TROUBLE_US = 400, 10 * 1000 * 1000
 
@@ -149,33 +183,45 @@ def parse(line: str, driver: str | None = None) -> dict[str, object] | None:
 
     DRIVER is the version of the driver that wrote it, if known.
     """
-    line = line[:MAX_LINE]
-    if XID.search(line):
+    return _parse(record(line), driver)
+
+
+def _parse(line, driver):
+    if XID.match(line):
         return _xid(line, driver)
-    if SXID.search(line):
+    if SXID.match(line):
         return _sxid(line)
-    found = FABRIC_MANAGER.search(line)
+    found = FABRIC_MANAGER.match(line)
     if found:
         return _fabric_manager(line, found)
     for kind, pattern in PLAIN:
-        if pattern.search(line):
+        if pattern.match(line):
             return {"kind": kind, "pci": _named_gpu(line), "text": short(line)}
-    found = LOADING.search(line)
+    found = LOADING.match(line)
     if found:
         return {"kind": "driver_loaded", "pci": None, "version": found.group(1), "text": short(line)}
-    if MISMATCH.search(line):
+    if MISMATCH.match(line):
         event = {"kind": "api_mismatch", "pci": None, "client": None, "module": None, "text": short(line)}
         _mismatch(event, line)
         return event
-    found = UNSIGNED.search(line)
+    found = UNSIGNED.match(line)
     if found:
         return {"kind": "module_unsigned", "pci": None, "module": found.group(1), "text": short(line)}
     event = host_lines.parse(line)
     return dict(event, pci=None, text=short(line)) if event else None
 
 
+def record(text: str) -> str:
+    """A record in one line, without what a console puts before it.
+
+    A name may have a line end, which begins no record of its own.
+    """
+    line = " ".join(text[: 4 * MAX_LINE].splitlines())[:MAX_LINE]
+    return line[CONSOLE.match(line).end() :]
+
+
 def _named_gpu(line):
-    found = NVRM_GPU.search(line + " ") or NVIDIA_GPU.search(line) or PROBED.search(line)
+    found = NVRM_GPU.match(line + " ") or NVIDIA_GPU.match(line) or PROBED.match(line)
     return address(next(group for group in found.groups() if group)) if found else None
 
 
@@ -199,7 +245,7 @@ def _where(text):
 
 def _xid(line, driver):
     event = {"kind": "xid", "xid": None, "pci": None, "text": short(line)}
-    found = XID_PARTS.search(line)
+    found = XID_PARTS.match(line)
     if not found:
         return event
     where, code, rest = found.groups()
@@ -208,20 +254,17 @@ def _xid(line, driver):
     if driver:
         event["driver"] = driver
     process = PID.match(rest)
-    if process:
-        if process.group(1):
-            event["pid"] = int(process.group(1))
-        rest = rest[process.end() :]
-        name = NAME.match(rest)
-        if name:
-            if name.group(1) and "<unknown>" not in name.group(1):
-                event["name"] = name.group(1)[:64]
-            rest = rest[name.end() :]
-    for key, pattern in (("channel", CHANNEL), ("cause", CAUSE)):
-        detail = pattern.search(rest)
-        if detail:
-            event[key] = detail.group(1) if key == "channel" else int(detail.group(1))
-    _details(event, rest.strip(), driver)
+    if process and process.group(1):
+        event["pid"] = int(process.group(1))
+    name = NAME.match(rest, process.end() if process else 0)
+    if name:
+        if name.group(1) and "<unknown>" not in name.group(1):
+            event["name"] = name.group(1)[:64]
+        rest = rest[name.end() :]  # of a name with a comma the end is still there
+    cause = CAUSE.search(rest)
+    if cause:
+        event["cause"] = int(cause.group(1))
+    _details(event, rest, driver)
     return event
 
 
@@ -231,19 +274,16 @@ def _details(event, rest, driver):
         found = PLACE.search(rest)
         if found:
             event["place"] = "GPC %s TPC %s" % found.group(1, 2)
-    elif code == 31:
-        event["fault"] = dict(
-            (key, pattern.search(rest).group(1)) for key, pattern in FAULT.items() if pattern.search(rest)
-        )
     elif code in (94, 95):
-        found, drained = RESET_WORD.search(rest), DRAIN_RESET_WORD.search(rest)
-        event["reset"] = found.group(1).lower() if found else "not said"
+        found = RESET_WORDS.search(rest)
+        reset, drained = (found.group(1), found.group(2) or found.group(3)) if found else (None, None)
+        event["reset"] = reset.lower() if reset else "not said"
         if drained:
-            event["drain_reset"] = drained.group(1).lower()
+            event["drain_reset"] = drained.lower()
     elif code == 74:
         found = LINK_REGISTERS.search(rest)
         if found:
-            event["link"], event["registers"] = int(found.group(1)), hexadecimals(found.group(2))
+            event["link"], event["registers"] = int(found.group(1)[:9]), hexadecimals(found.group(2))
     elif code == 154:
         found = RECOVERY.search(rest)
         if found:
@@ -300,7 +340,7 @@ def _nvlink5(rest, driver):
 
 def _sxid(line):
     event = {"kind": "sxid", "sxid": None, "pci": None, "fatal": None, "text": short(line)}
-    found = SXID_PARTS.search(line)
+    found = SXID_PARTS.match(line)
     if not found:
         return event
     switch, place, code, rest = found.groups()
@@ -324,13 +364,15 @@ def _sxid(line):
 def _fabric_manager(line, found):
     word, code, rest = found.groups()
     place, port = FM_ADDRESS.search(rest), FM_PORT.search(rest)
+    if not place:
+        return None
     event = {
         "kind": "sxid",
         "sxid": int(code),
-        "pci": address(place.group(1)) if place else None,
+        "pci": address(place.group(1)),
         "fatal": word.lower() == "fatal",
         "origin": "fabricmanager",
-        "text": short(line[found.start() :]),
+        "text": short(line),
     }
     if port:
         event["link"] = int(port.group(1)[:9])
@@ -338,17 +380,21 @@ def _fabric_manager(line, found):
 
 
 def _mismatch(event, line):
-    """The two versions of an API mismatch, which may stand in the lines after its first."""
-    module = MISMATCH_MODULE.search(line)
-    if module:
-        event["module"] = module.group(1)
-        line = line[: module.start()]
+    """The two versions of an API mismatch, which may stand in the lines after its first.
+
+    The client tells its version itself, so that the module's is the last one.
+    """
+    who = MISMATCH_WHO.match(line)
+    if who:
+        event.update(name=who.group(1), pid=int(who.group(2)[:9]))
+        line = line[who.end() :]
+    modules = list(MISMATCH_MODULE.finditer(line))
+    if modules:
+        event["module"] = modules[-1].group(1)
+        line = line[: modules[0].start()]
     client = MISMATCH_CLIENT.search(line)
     if client:
         event["client"] = client.group(1)
-    who = MISMATCH_WHO.search(line)
-    if who:
-        event.update(name=who.group(1), pid=int(who.group(2)[:9]))
 
 
 def tail(lines: list[str], limit: int) -> list[str]:
@@ -370,8 +416,8 @@ def silent(line: str) -> bool:
 
 
 class Scanner:
-    """Feeds on the records of a log in their order, and knows what one line alone does not say: the driver that wrote
-    it, the GPU that an earlier line named, the second half of a message, whose code a trace runs through.
+    """Feeds on the records of a log in their order, and knows what one record alone does not say: the driver that wrote
+    it, the GPU that an earlier one named, the second half of a message, whose code a trace runs through.
     """
 
     def __init__(self):
@@ -384,32 +430,28 @@ class Scanner:
 
     @property
     def followed(self):
-        """The kernel's report of trouble that goes on; what it is may change until it ends. None between them."""
+        """The kernel's report that goes on; what it is may change until it ends. None between them."""
         return self._trouble[0]
 
     def feed(self, text, when=0):
-        """The events of a record: TEXT (it may have several lines) at WHEN (microseconds)."""
-        events = []
-        for line in text.splitlines()[:64]:
-            event = self._line(line[:MAX_LINE], when)
-            if event is not None:
-                events.append(event)
-        return events
+        """The events of a record, one at most: TEXT (it may have several lines) at WHEN (microseconds)."""
+        event = self._record(record(text), when)
+        return [] if event is None or event["kind"] is None else [event]
 
-    def _line(self, line, when):
+    def _record(self, line, when):
         trouble = self._follow(line, when)
         if trouble is not None:
             return trouble
-        found = GPU_AT.search(line)
-        if found and address(found.group(1)) and len(self.uuids) < 256:
+        found = GPU_AT.match(line)
+        if found and len(self.uuids) < 256:
             self.uuids[address(found.group(1))] = found.group(2)
-        found = NVIDIA_GPU.search(line)
+        found = NVIDIA_GPU.match(line)
         if found:
             self._gpu = (address(found.group(1)), when)
-        event = parse(line, self.driver)
+        event = _parse(line, self.driver)
         if event is None:
             pending, since = self._mismatch
-            if pending is not None and "NVRM:" in line and when - since < 1000000:
+            if pending is not None and line.startswith("NVRM: ") and when - since < 1000000:
                 _mismatch(pending, line)
             return None
         if event["kind"] == "driver_loaded":
@@ -439,26 +481,37 @@ class Scanner:
         return event
 
     def _follow(self, line, when):
-        """A kernel's report of trouble is one event; it is the driver's as soon as a frame of the driver is in it."""
+        """A kernel's report is one event; it is the driver's as soon as a frame of the driver is in it."""
         event, since, count = self._trouble
         if event is not None and (
-            count >= TROUBLE_RECORDS or when - since > TROUBLE_US or event["kind"] in HARMLESS and TROUBLE.match(line)
+            count >= TROUBLE_RECORDS
+            or when - since > TROUBLE_US
+            or event["kind"] not in BROKEN
+            and (TROUBLE.match(line) or WARNING.match(line) or UBSAN.match(line))
         ):
             event = None
         if event is None:
-            if not TROUBLE.match(line) and not TRACE.match(line) and not UBSAN.match(line):
-                self._trouble = (None, 0, 0)
-                return None
-            event = {"kind": "ubsan" if UBSAN.match(line) else "oops_elsewhere", "pci": None, "text": short(line)}
+            kind = _kind_of_report(line)
+            event = None if kind is None else {"kind": kind or None, "pci": None, "text": short(line)}
             self._trouble = (event, when, 0)
-            if event["kind"] == "oops_elsewhere" and FRAME.search(line):
-                event["kind"] = "oops"
             return event
         self._trouble = (event, since, count + 1)
-        if event["kind"] == "oops_elsewhere" and FRAME.search(line):
+        if FRAME.match(line) and event["kind"] in ("oops_elsewhere", "trace"):
             # A dump is no report of the kernel's: nothing but the words "Call Trace" goes before it.
-            own = OWN_DUMP.search(line) and TRACE.match(event["text"])
-            event.update(kind="driver_dump" if own else "oops", frame=short(line.strip()))
-        if TROUBLE_END.search(line) or event["kind"] in HARMLESS and HARMLESS_END.match(line):
+            event["kind"] = (
+                "oops" if event["kind"] == "oops_elsewhere" else "driver_dump" if OWN_DUMP.search(line) else "warning"
+            )
+            event["frame"] = short(line.strip())
+        if TROUBLE_END.match(line) or event["kind"] not in BROKEN and HARMLESS_END.match(line):
             self._trouble = (None, 0, 0)
         return None
+
+
+def _kind_of_report(line):
+    """The kind of event that a report of the kernel's begins as: empty for one that is no event, None for no report."""
+    if OF_MEMORY.match(line):
+        return ""
+    for kind, pattern in (("oops_elsewhere", TROUBLE), ("warning", WARNING), ("ubsan", UBSAN), ("trace", TRACE)):
+        if pattern.match(line):
+            return kind
+    return None

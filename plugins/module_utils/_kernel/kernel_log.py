@@ -26,6 +26,8 @@ MAX_EVENTS = 1000
 # last: it is the state now.
 MAX_ALIKE, MAX_BURSTS = 20, 100
 BURST_US = 60 * 1000 * 1000
+# Different versions of clients in API mismatches, which any process tells the driver as it likes.
+MAX_CLIENTS = 50
 # With more different events than that the log counts as incomplete; the last of the others are kept to show how it
 # ends, and of what decides whatever else there is (a report that names the driver, the recovery state of a GPU) the
 # last of each GPU.
@@ -290,20 +292,19 @@ def _answer(reading, lines):
     saw_loading = False
     followed = None
     for record in kmsg.joined(reading.records) if reading.source == "kmsg" else reading.records:
+        if record.facility:
+            continue  # of a process: journald may forward the lines of any user here (ForwardToKMsg=)
         found = scanner.feed(record.text, record.monotonic_us)
         saw_loading = saw_loading or any(event["kind"] == "driver_loaded" for event in found)
-        if record.facility == 0:
-            shown += record.text.splitlines()[:64]
-            if len(shown) > 4096:
-                shown = kernel_lines.tail(shown, lines)
+        shown += record.text.splitlines()[:64]
+        if len(shown) > 4096:
+            shown = kernel_lines.tail(shown, lines)
         if followed is not None and scanner.followed is not followed:
             events.add(followed)
             followed = None
         if _counts(record, reading.start):
             for event in found:
                 event.update(seq=record.seq, monotonic_us=record.monotonic_us)
-                if record.facility:
-                    event["written_by"] = "a process"
                 if event is scanner.followed:
                     followed = event  # whose report of trouble it is, its later lines say
                 else:
@@ -364,7 +365,7 @@ class _Kept:
 
     def __init__(self):
         self.alike = {}
-        self.number = 0
+        self.number = self.clients = 0
         self.firsts = 0
         self.latest = collections.deque(maxlen=LAST_EVENTS)
         self.decisive = {}
@@ -373,6 +374,10 @@ class _Kept:
     def add(self, event):
         self.number += 1
         key = _key(event)
+        if event["kind"] == "api_mismatch" and key not in self.alike:
+            self.clients += 1
+            if self.clients > MAX_CLIENTS:
+                key = _key(dict(event, client=None))
         entry = self.alike.get(key)
         if entry is None:
             if len(self.alike) >= MAX_EVENTS:
@@ -394,7 +399,7 @@ class _Kept:
             entry["last"] = (self.number, event)
 
     def _keep_decisive(self, event):
-        """The last of each GPU; of more GPUs than a node can have (a process may write any) those that came last."""
+        """The last of each GPU; of more GPUs than a node can have those that came last."""
         key = (event["kind"], event.get("pci"))
         self.decisive.pop(key, None)
         self.decisive[key] = (self.number, event)

@@ -21,6 +21,7 @@ LIMIT_S = 10
 MAX_TEXT = 16 * 1024
 
 HEAD = re.compile(rb"(\d{1,6}),(\d{1,18}),(\d{1,18}),([^;]{0,200});")
+OF_DRIVER = ("NVRM: ", "nvidia-", "nvidia ", "nvidia:")
 ESCAPE = re.compile(rb"\\x([0-9a-fA-F]{2})")
 CALLER = re.compile(r"(?:^|,)caller=([^,]+)")
 
@@ -145,8 +146,8 @@ def joined(records):
     """The records with the fragments of a line put together again: the flags c and + say that a record goes on with an
     earlier one.
 
-    The hint may be wrong, and the text of an event is found wherever in a line it stands, so nothing is lost by
-    believing it.
+    The hint may be wrong: a record that begins like the driver's is never joined, since the driver has every line of
+    its own go on with the one before (KERN_CONT in kernel-open/nvidia/os-interface.c).
     """
     result = []
     for record in records:
@@ -160,7 +161,7 @@ def joined(records):
             and _caller(record) == _caller(before)
             and record.monotonic_us - before.monotonic_us < 1000000
             and len(before.text) < MAX_TEXT
-            and (flag == "+" or not record.text.startswith(("NVRM:", "nvidia")))
+            and not record.text.startswith(OF_DRIVER)
         ):
             result[-1] = before._replace(seq=record.seq, text=before.text + record.text)
         else:

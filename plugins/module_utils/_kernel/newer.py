@@ -54,7 +54,7 @@ def _since(records, boot_id, position):
     scanner = kernel_lines.Scanner()
     events = []
     for record in kmsg.joined(records[first:]):
-        for event in scanner.feed(record.text, record.monotonic_us):
+        for event in scanner.feed(record.text, record.monotonic_us) if record.facility == 0 else ():
             if event["kind"] in KINDS and record.seq > position["seq"]:
                 events.append(dict(event, seq=record.seq, monotonic_us=record.monotonic_us))
     newest = max([position["monotonic_us"]] + [record.monotonic_us for record in records])

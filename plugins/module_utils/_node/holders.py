@@ -16,6 +16,9 @@ DEVICE = re.compile(r"^/dev/nvidia[\w-]*(/.*)?$")
 # kubelet writes a pod's uid with dashes (cgroupfs) or with underscores (systemd).
 POD = re.compile(r"(?:^|[/-])pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?=[./]|$)")
 JOB = re.compile(r"/job_(\d+)(?=/|$)")
+UNIT = re.compile(r"(?:/[^/]+\.slice)*/([^/]+\.(?:service|scope))(?=/|$)")
+USERS = "/user.slice/"
+INIT = "/init.scope"
 
 
 def read(root="/"):
@@ -48,9 +51,23 @@ def opened(proc, pid):
             target = os.readlink(os.path.join(directory, name))
         except OSError:
             continue  # closed since it was listed
-        if DEVICE.match(target):
+        if DEVICE.match(target) and is_device(proc, os.path.join(directory, name), target):
             found.add(target)
     return found
+
+
+def is_device(proc, opened_path, name):
+    """Return whether what a process has open is of the driver that the device NAME of this machine is of.
+
+    In a mount namespace of their own, users give any file the name of a device.
+    """
+    try:
+        numbers = [os.stat(path).st_rdev for path in (opened_path, files.under(os.path.dirname(proc), name))]
+    except PermissionError:
+        return False  # of a file system of its user's (FUSE), which root may not read either
+    except OSError:
+        return True
+    return os.major(numbers[0]) == os.major(numbers[1])
 
 
 def mapped(proc, pid):
@@ -60,12 +77,13 @@ def mapped(proc, pid):
     if proc_tasks.waiting(proc, str(pid)):
         return set()
     content = files.read_text("%s/%d/maps" % (proc, pid)) or ""
-    paths = (
-        line.split(None, 5)[5]
-        for line in content.splitlines()
-        if "/dev/nvidia" in line and len(line.split(None, 5)) == 6
-    )
-    return set(path for path in paths if DEVICE.match(path))
+    found = set()
+    for words in (line.split(None, 5) for line in content.splitlines() if "/dev/nvidia" in line):
+        if len(words) == 6 and words[5] not in found and DEVICE.match(words[5]):
+            place = "-".join(number.lstrip("0") or "0" for number in words[0].split("-"))
+            if is_device(proc, "%s/%d/map_files/%s" % (proc, pid, place), words[5]):
+                found.add(words[5])
+    return found
 
 
 def user(proc, pid):
@@ -79,25 +97,40 @@ def user(proc, pid):
 
 
 def unit(proc, pid):
-    """The systemd unit of a process by its control group, or None."""
+    """The unit of the system's systemd that a process is in, by its control group, or None."""
     return owner(groups(proc, pid))["unit"]
 
 
 def groups(proc, pid):
-    """The paths of a process's control groups, without the controllers."""
+    """The paths of a process's control groups below those of the system's systemd, without the controllers."""
+    ends = [path[: -len(INIT)] for path in _groups(proc, 1) if path.endswith(INIT)]
+    above = ends[0] + "/" if ends else "/"
+    return [path[len(above) - 1 :] if path.startswith(above) else path for path in _groups(proc, pid)]
+
+
+def _groups(proc, pid):
     return [line.split(":", 2)[-1] for line in (files.read_text("%s/%d/cgroup" % (proc, pid)) or "").splitlines()]
+
+
+def is_of_user(path):
+    """Return whether users name the control group of PATH: below their own systemd they make groups as they like."""
+    return path.startswith(USERS)
 
 
 def owner(paths):
     """Return the owner of a process by its control groups: systemd unit, Kubernetes pod (its uid) and Slurm job, each
     None if it belongs to none.
+
+    A unit of the system's systemd is below slices alone. What lies below a unit may be named by its processes.
     """
     answer = {"unit": None, "pod": None, "job": None}
     for path in paths:
-        units = [part for part in path.split("/") if part.endswith((".service", ".scope"))]
+        found = UNIT.match(path)
+        if found and not answer["unit"]:
+            answer["unit"] = found.group(1)
+        if is_of_user(path):
+            continue
         pod, job = POD.search(path), JOB.search(path)
-        if units and not answer["unit"]:
-            answer["unit"] = units[-1]
         if pod:
             answer["pod"] = pod.group(1).replace("_", "-")
         if job and "slurm" in path:

@@ -68,11 +68,14 @@ def find(proc):
 
 def touches(proc, name, task):
     """Return where a task is in the driver: its stack, an open device, its name; empty if it is not."""
-    frame = NVIDIA_FRAME.search(files.read_text(task["path"] + "/stack") or "")
+    stack = files.read_text(task["path"] + "/stack") or ""
+    frame = NVIDIA_FRAME.search(stack)
     if frame:
         return IN_DRIVER + frame.group(0)
     if task["kernel"]:
         return "kernel thread" if KERNEL_THREAD.match(task["comm"]) else ""
+    if stack.strip():
+        return ""  # it waits elsewhere, as any user can have a process do
     devices = sorted(holders.opened(proc, int(name)))
     return "open %s" % devices[0] if devices else ""
 

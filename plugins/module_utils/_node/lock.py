@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import signal
+import stat
 import time
 
 # In the environment of a call that belongs to an attempt of a rollout; claim.FENCE.
@@ -59,7 +60,7 @@ class NodeLock:
         self.waited_s = 0.0
 
     def acquire(self):
-        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        fd = open_file(self.path)
         started = time.monotonic()
         deadline = started + self.timeout_s
         try:
@@ -116,6 +117,29 @@ class NodeLock:
 
     def __exit__(self, exc_type, exc, tb):
         self.release()
+
+
+def open_file(path):
+    """A descriptor of a lock file, which is made if it is missing; OSError for one that is not this user's own.
+
+    flock(2) needs no more than a file that can be read, so no other user may open it. Links are not followed.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    try:
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid():
+            raise OSError(
+                errno.EPERM,
+                "It is no regular file, or belongs to user %d; expected one of user %d. Remove it"
+                % (about.st_uid, os.geteuid()),
+                path,
+            )
+        if stat.S_IMODE(about.st_mode) != 0o600:
+            os.fchmod(fd, 0o600)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def try_flock(fd):

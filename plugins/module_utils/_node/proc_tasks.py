@@ -2,13 +2,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The tasks (threads) of a process as the kernel shows them, by files that need no lock of its memory: see
-proc_pid_stat(5).
+"""The tasks (threads) of a process and its users as the kernel shows them, by files that need no lock of its memory:
+see proc_pid_stat(5) and proc_pid_status(5).
+
+Its memory (cmdline, environ) is its user's to write, and can make a reader wait for ever: userfaultfd(2), FUSE.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 
 from . import files
 
@@ -16,6 +20,31 @@ STAT = re.compile(r"^(?P<pid>\d+) \((?P<comm>.*)\) (?P<state>\S) (?P<rest>.*)$",
 # Index in the fields after the state: flags, threads.
 FLAGS, THREADS = 5, 16
 KTHREAD = 0x00200000
+
+
+def users(proc, pid):
+    """The real, effective and saved user of a process; none when it cannot be read."""
+    found = re.search(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)", files.read_text("%s/%s/status" % (proc, pid)) or "", re.M)
+    return set(int(number) for number in found.groups()) if found else set()
+
+
+def inner_pid(proc, pid):
+    """The number of a process in its own namespace; None where it has the same as the reader."""
+    found = re.search(r"^NSpid:(.*)$", files.read_text("%s/%s/status" % (proc, pid)) or "", re.M)
+    numbers = found.group(1).split() if found else []
+    return int(numbers[-1]) if len(numbers) > 1 else None
+
+
+def is_of_root(proc, pid):
+    """Return whether root of this machine started a process, and no container and no user through a setuid program,
+    which has the name and the arguments that its user chose.
+    """
+    if users(proc, pid) != {0} or inner_pid(proc, pid) is not None:
+        return False
+    try:
+        return not os.stat("%s/%s/exe" % (proc, pid)).st_mode & stat.S_ISUID
+    except OSError:
+        return True
 
 
 def waiting(proc, name):

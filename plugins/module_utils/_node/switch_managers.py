@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 
-from . import files
+from . import files, proc_tasks
 
 VENDOR = "0x15b3"
 # An InfiniBand or an Ethernet controller: the class follows the type of the adapter's link.
@@ -60,6 +60,8 @@ def subnet_manager(root):
     return {
         "present": present,
         "running": any(
-            files.read_line(os.path.join(proc, name, "comm")) == PROGRAM for name in names if name.isdigit()
+            files.read_line(os.path.join(proc, name, "comm")) == PROGRAM and proc_tasks.users(proc, name) == {0}
+            for name in names
+            if name.isdigit()
         ),
     }

@@ -6,37 +6,60 @@
 
 from __future__ import annotations
 
-from . import files
-from .holders import unit
+import os
+import re
+
+from . import files, holders, proc_tasks
 
 PREFIX = "NVIDIA_REQUIRE_"
 NO_DEVICES = ("", "void", "none")
+# The control group of a container as root's runtimes make them, by systemd and by themselves (cgroupfs).
+CONTAINER = re.compile(
+    r"(?:/[^/]+\.slice)*/(?:docker|cri-containerd|crio|libpod|nerdctl)-[0-9a-f]+\.scope(?=/|$)"
+    r"|/(?:docker|kubepods|libpod_parent)(?:/[^/]+)*?/(?:\w+-)?[0-9a-f]{64}(?=/|$)"
+    r"|/system\.slice/[^/]+\.service/[^/]+:[0-9a-f]{64}(?=/|$)"
+)
+MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified")
 
 
 def read(root="/"):
     """``[{"workload", "require": [text]}]``, one for every container; None when /proc cannot be listed.
 
-    A container that is given no GPU, or that says NVIDIA_DISABLE_REQUIRE, requires nothing.
+    Only a container that root's runtime started counts, by its control group, and of its processes the first: any user
+    can set these variables. A container that is given no GPU, or that says NVIDIA_DISABLE_REQUIRE, requires nothing.
     """
     proc = files.under(root, "/proc")
     names = files.listing(proc)
     if names is None:
         return None
-    found = {}
+    containers = {}
     for pid in sorted(int(name) for name in names if name.isdigit()):
+        place = next(filter(None, (container(root, path) for path in holders.groups(proc, pid))), None)
+        if place:
+            containers.setdefault(place, []).append(pid)
+    found = []
+    for pid in sorted(
+        min(pids, key=lambda pid: (proc_tasks.inner_pid(proc, pid) != 1, pid)) for pids in containers.values()
+    ):
         requirements = required(environment(files.read_text("%s/%d/environ" % (proc, pid)) or ""))
-        if not requirements:
-            continue
-        group = files.read_line("%s/%d/cgroup" % (proc, pid)) or "pid %d" % pid
-        known = found.setdefault(
-            (group, tuple(requirements)), {"pids": [], "require": requirements, "comm": None, "unit": unit(proc, pid)}
-        )
-        known["pids"].append(pid)
-        known["comm"] = known["comm"] or files.read_line("%s/%d/comm" % (proc, pid))
-    return [
-        {"workload": in_words(item), "require": item["require"]}
-        for item in sorted(found.values(), key=lambda item: item["pids"])
-    ]
+        if requirements:
+            found.append({"workload": in_words(proc, pid), "require": requirements})
+    return found
+
+
+def container(root, path):
+    """The control group of the container that the control group PATH is in, None if it is in none of root's runtime."""
+    found = CONTAINER.match(path)
+    if not found or holders.is_of_user(path):
+        return None
+    above = os.path.dirname(found.group(0))
+    for mount in MOUNTS:
+        try:
+            if os.stat(files.under(root, mount, above)).st_uid != 0:
+                return None
+        except OSError:
+            continue  # another version of control groups, or the process has ended
+    return found.group(0)
 
 
 def environment(text):
@@ -51,9 +74,10 @@ def required(variables):
     return [value for name, value in sorted(variables.items()) if name.startswith(PREFIX) and value.strip()]
 
 
-def in_words(item):
+def in_words(proc, pid):
+    unit = holders.unit(proc, pid)
     return "the container of %s (pid %d%s)" % (
-        item["comm"] or "an unnamed process",
-        item["pids"][0],
-        ", %s" % item["unit"] if item["unit"] else "",
+        files.read_line("%s/%d/comm" % (proc, pid)) or "an unnamed process",
+        pid,
+        ", %s" % unit if unit else "",
     )

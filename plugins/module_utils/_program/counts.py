@@ -22,7 +22,7 @@ SCHEMA = "gpufleet.textfile-state/1"
 NOT_COUNTED = "ok"
 # A code that the table does not have, or a line that cannot be taken apart, as xid_rules has it.
 UNKNOWN_CODE = "hold"
-# Any process of root may write lines like the driver's: so many places that are no GPU of NVML's are counted apart.
+# So many places that are no GPU of NVML's are counted apart; more of them are counted together.
 MOST_STRANGERS = 4
 NOWHERE = ""
 

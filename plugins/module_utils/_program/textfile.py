@@ -20,7 +20,7 @@ import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
 from .._kernel import kernel_state
-from .._node import claim
+from .._node import claim, lock
 from . import counts, readings, series
 
 NAME = "gpufleet.prom"
@@ -141,7 +141,7 @@ def tables(package: str) -> Dict[str, Any]:
 @contextlib.contextmanager
 def alone(path: str) -> Iterator[None]:
     """Only one run at a time: two would add what was logged twice. Busy where another one is under way."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    descriptor = lock.open_file(path)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,10 +18,11 @@ RESET, NONE, REFUSE = "reset", "none", "refuse"
 ALL = "all"
 COMMAND = "nvidia-smi"
 NUMBERED = re.compile(r"^/dev/nvidia(\d+)$")
-# As the kernel cuts names off. The daemon lets go of a GPU when its persistence mode is turned off.
-PERSISTENCED = "nvidia-persiste"
+# Names as the kernel cuts them off, and the unit, since any process can take a name. The daemon lets go of a GPU when
+# its persistence mode is turned off.
+PERSISTENCED = ("nvidia-persiste", "nvidia-persistenced.service")
 # It takes part in resets from Ampere on.
-FABRIC_MANAGER = "nv-fabricmanage"
+FABRIC_MANAGER = ("nv-fabricmanage", "nvidia-fabricmanager.service")
 DCGM = ("nv-hostengine", "dcgm-exporter")
 DCGM_STEP = (
     "stop nvidia-dcgm-exporter.service and nvidia-dcgm.service, or the pods of DCGM, which holds and leaks "
@@ -218,8 +219,7 @@ def holders(found: list | None, targets: list):
     minors = dict((value(gpu, "minor_number"), gpu_facts.name(gpu)) for gpu in targets)
     ampere = all((value(gpu, "architecture") or 0) >= gpu_facts.AMPERE for gpu in targets)
     for item in found:
-        comm = item["comm"] or ""
-        if comm.startswith(PERSISTENCED) or comm == FABRIC_MANAGER and ampere:
+        if is_service(item, *PERSISTENCED) or ampere and is_service(item, *FABRIC_MANAGER):
             continue
         numbers = [int(NUMBERED.match(path).group(1)) for path in item["devices"] if NUMBERED.match(path)]
         if numbers and None not in minors and not set(numbers) & set(minors):
@@ -230,11 +230,16 @@ def holders(found: list | None, targets: list):
         yield reason(*holder_step(item, what), used[0] if len(used) == 1 else None)
 
 
+def is_service(item: dict, comm: str, unit: str) -> bool:
+    """Return whether the process ITEM is the program of a unit of the system's systemd."""
+    return item["comm"] == comm and item["unit"] == unit and not item["pod"]
+
+
 def holder_step(item: dict, what: str) -> tuple:
     """Return (id, message, next step) for a process that holds a GPU."""
     if item["comm"] in DCGM:
         return "dcgm_holder", what, DCGM_STEP
-    if item["comm"] == FABRIC_MANAGER:
+    if item["comm"] == FABRIC_MANAGER[0]:
         return "holder", what, "stop nvidia-fabricmanager.service for the reset: it takes part from Ampere on only"
     if item["pod"]:
         return "holder", what, "drain the node, and take the operands of the GPU operator off it where the pod is one"

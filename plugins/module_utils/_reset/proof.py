@@ -223,7 +223,7 @@ def logged(log: dict | None, targets: list) -> tuple:
         whose = event.get("pci")
         told = event["kind"] == "xid" and event.get("xid") == RECOVERY_XID
         recovered = told and (event.get("recovery") or {}).get("to") == 0
-        if recovered or event.get("written_by") or event["kind"] not in BAD_EVENTS + ("xid",):
+        if recovered or event["kind"] not in BAD_EVENTS + ("xid",):
             continue
         if whose is None or whose in names or len(names) < len(targets):
             found.append(

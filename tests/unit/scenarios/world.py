@@ -156,6 +156,7 @@ class World:
         if self.model in WITH_MANAGERS:
             node.write(SUBNET_MANAGER, "")
             node.write(SUBNET_PROCESS, "nvlsm\n")
+            node.write(os.path.dirname(SUBNET_PROCESS) + "/status", "Uid:\t0\t0\t0\t0\n")
         for name, text in PORT.items():
             self.write(IB + name, text + "\n")
         self.write(IB + "counters/link_downed", "0\n")

@@ -72,7 +72,7 @@ def storage(ctx):
 
 def of_kernel(log, kind, meanings):
     """``["nvme0n1: I/O errors", ...]``: what the kernel itself logged, once for each device."""
-    events = [event for event in kernel_events.of_kind(log, kind) if not event.get("written_by")]
+    events = kernel_events.of_kind(log, kind)
     return sorted(
         {"%s: %s" % (event.get("device"), meanings[event["what"]]) for event in events if event.get("what") in meanings}
     )
@@ -81,11 +81,7 @@ def of_kernel(log, kind, meanings):
 def link_downs(ctx, log):
     """Count, for each device, how often its link went down in the 24 hours before the reading."""
     now = model.item(ctx.kernel_log, "read_at_us")
-    events = [
-        event
-        for event in kernel_events.of_kind(log, "network")
-        if event.get("what") == "link_down" and not event.get("written_by")
-    ]
+    events = [event for event in kernel_events.of_kind(log, "network") if event.get("what") == "link_down"]
     recent = [event for event in events if not isinstance(now, (int, float)) or now - event["monotonic_us"] <= DAY_US]
     devices = {event.get("device") for event in recent}
     return {

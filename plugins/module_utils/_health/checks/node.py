@@ -115,6 +115,14 @@ def oops(ctx):
             "The kernel's sanitizer complained %d times and went on: %s. Newer drivers may be without it."
             % (len(reports), lines(reports)[0]),
         )
+    warnings = kernel_events.of_kind(log, "warning")
+    if warnings:
+        return checks.notice(
+            lines(warnings),
+            [],
+            "The kernel warned %d times and went on: %s. Look at journalctl -k; newer kernels or drivers may be "
+            "without it." % (len(warnings), lines(warnings)[0]),
+        )
     invalid = kernel_events.of_kind(log, "peermem_invalid")
     if invalid:
         return checks.notice(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 
 from .. import session
@@ -42,10 +43,17 @@ def load_mark(root="/"):
 
 
 def daemon_runs(root="/", proc="/proc"):
-    """Tell if nvidia-persistenced is running; its pid file alone proves nothing."""
+    """Tell if nvidia-persistenced is running; its pid file alone proves nothing, and neither does the name of a
+    process of another user than root and the daemon's own.
+    """
     try:
         with open(os.path.join(root, DAEMON_PID), encoding="ascii") as stream:
             pid = int(stream.read(32))
+        own = os.stat(os.path.dirname(os.path.join(root, DAEMON_PID))).st_uid
+        with open(os.path.join(proc, str(pid), "status"), encoding="utf-8", errors="replace") as stream:
+            users = re.search(r"^Uid:\s+(\d+)\s+(\d+)", stream.read(), re.M)
+        if not users or not set(int(user) for user in users.groups()) <= {0, own}:
+            return False
         with open(os.path.join(proc, str(pid), "comm"), encoding="utf-8") as stream:
             return stream.read().strip() == DAEMON
     except (OSError, ValueError):

@@ -5,6 +5,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
+import unittest.mock
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, firmware, libraries
@@ -500,7 +504,7 @@ def test_holders(tmp_path):
     for pid, target, cgroup in (
         (10, "/dev/nvidia0", "0::/system.slice/dcgm.service\n"),
         (11, "/dev/null", "0::/\n"),
-        (12, "/dev/nvidia-uvm", "1:x:/user.slice/session-1.scope\n"),
+        (12, "/dev/nvidia-uvm", "1:x:/user.slice/user-1000.slice/session-1.scope\n"),
         (14, "/dev/nvidia-caps/nvidia-cap1", "0::/\n"),
         (15, "/dev/nvidiaXother.txt/x y", ""),
     ):
@@ -527,6 +531,61 @@ def test_holders(tmp_path):
         None,
     )
     assert holders.read(str(tmp_path / "empty")) is None
+
+
+def test_what_a_user_named_like_a_device_is_none(tmp_path):
+    """In a mount namespace of their own, users give any file the name of a device."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to make device nodes")
+    own, other, plain = (str(tmp_path / name) for name in ("own", "other", "plain"))
+    for path, device in ((own, os.makedev(1, 7)), (other, os.makedev(4, 0))):
+        os.mknod(path, stat.S_IFCHR | 0o600, device)
+    write(tmp_path, "/plain", "x")
+    (tmp_path / "dev").mkdir()
+    os.mknod(str(tmp_path / "dev/nvidia0"), stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    real = os.readlink
+    names = {}
+    for pid, target in ((10, own), (11, other), (12, plain)):
+        link(tmp_path, "/proc/%d/fd/3" % pid, target)
+        names[str(tmp_path / ("proc/%d/fd/3" % pid))] = "/dev/nvidia0"
+        write(tmp_path, "/proc/%d/maps" % (pid + 10), "00400000-00401000 rw-s 0000 00:06 12 /dev/nvidia0\n")
+        link(tmp_path, "/proc/%d/map_files/400000-401000" % (pid + 10), target)
+    with unittest.mock.patch.object(holders.os, "readlink", lambda path: names.get(path) or real(path)):
+        assert [item["pid"] for item in holders.read(str(tmp_path))] == [10, 20]
+
+
+UID = "0f5d8c3e-6a7b-4c1d-9e2f-3a4b5c6d7e8f"
+MINE = "/user.slice/user-1000.slice/user@1000.service"
+
+
+@pytest.mark.parametrize(
+    "path, unit, pod, job",
+    [
+        ("/system.slice/nvidia-dcgm.service", "nvidia-dcgm.service", None, None),
+        ("/system.slice/system-x.slice/x@1.service", "x@1.service", None, None),
+        ("/init.scope", "init.scope", None, None),
+        ("/system.slice/slurmstepd.scope/job_77/step_0/user/task_0", "slurmstepd.scope", None, "77"),
+        ("/slurm/uid_1000/job_77/step_0", None, None, "77"),
+        ("/kubepods.slice/kubepods-pod%s.slice/cri-containerd-%s.scope" % (UID.replace("-", "_"), "a" * 64),
+         "cri-containerd-%s.scope" % ("a" * 64), UID, None),
+        ("/kubepods/burstable/pod%s/%s" % (UID, "a" * 64), None, UID, None),
+        # What users name: below their own manager, and below a unit whose groups they may make.
+        (MINE + "/app.slice/nvidia-dcgm.service", "user@1000.service", None, None),
+        (MINE + "/nvidia-dcgm.service/slurm/job_1", "user@1000.service", None, None),
+        (MINE + "/kubepods/pod%s/x" % UID, "user@1000.service", None, None),
+        ("/system.slice/docker-%s.scope/nvidia-dcgm.service" % ("a" * 64), "docker-%s.scope" % ("a" * 64), None, None),
+        ("/docker/%s/system.slice/nvidia-dcgm.service" % ("a" * 64), None, None, None),
+        ("/", None, None, None),
+    ],
+)  # fmt: skip
+def test_units_pods_and_jobs_are_those_of_the_system(path, unit, pod, job):
+    assert holders.owner([path]) == {"unit": unit, "pod": pod, "job": job}
+
+
+def test_units_are_those_of_the_manager_that_runs_as_process_1(tmp_path):
+    write(tmp_path, "/proc/1/cgroup", "0::/box/lab0/init.scope\n")
+    write(tmp_path, "/proc/10/cgroup", "0::/box/lab0/system.slice/nvidia-dcgm.service\n")
+    assert holders.unit(str(tmp_path / "proc"), 10) == "nvidia-dcgm.service"
 
 
 def test_facts_of_an_empty_machine_are_complete_and_nothing_crashes(tmp_path):

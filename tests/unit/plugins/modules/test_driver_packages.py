@@ -607,11 +607,14 @@ def test_containers_that_run_count_when_asked_to(bench, counted):
     place.mkdir(parents=True)
     (place / "environ").write_text("NVIDIA_VISIBLE_DEVICES=all\0NVIDIA_REQUIRE_CUDA=cuda>=12.4\0", encoding="utf-8")
     (place / "comm").write_text("trainer\n", encoding="utf-8")
+    (place / "cgroup").write_text("0::/system.slice/docker-aa.scope\n", encoding="utf-8")
     result = bench.run(version="535.261.03", running_floors=counted)
     assert result.get("failed", False) is counted
     if counted:
         assert (
-            "the container of trainer (pid 77)" in result["msg"] and "cuda>=12.4" in result["msg"] and machine.log == []
+            "the container of trainer (pid 77, docker-aa.scope)" in result["msg"]
+            and "cuda>=12.4" in result["msg"]
+            and machine.log == []
         )
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import time
@@ -23,6 +24,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.reco
 pytestmark = pytest.mark.pythons
 
 V = "535.261.03"
+ROOT = "Name:\tdkms\nUid:\t0\t0\t0\t0\nNSpid:\t5\n"
 
 
 def entry(state, note="", name="nvidia", version="580.178.04", kernel="6.8.0-149-generic", arch="x86_64", origin=None):
@@ -296,11 +298,42 @@ def test_other_processes_of_dkms_are_found(tmp_path):
         (11, ["grep", "-r", "x", "dkms"]),
     ):
         write(tmp_path, "/%d/cmdline" % pid, "\0".join(argv) + "\0")
+        write(tmp_path, "/%d/status" % pid, ROOT)
     write(tmp_path, "/10/cmdline", "make\0-j2\0")
+    write(tmp_path, "/10/status", ROOT)
     link(tmp_path, "/10/cwd", TREE + "/build")
     write(tmp_path, "/12/cmdline", "bash\0")
+    write(tmp_path, "/12/status", ROOT)
     link(tmp_path, "/12/cwd", TREE + "/source")
     assert [item["pid"] for item in dkms.running(str(tmp_path))] == [5, 9, 10]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        "Name:\tdkms\nUid:\t1000\t1000\t1000\t1000\nNSpid:\t5\n",
+        "Name:\tdkms\nUid:\t1000\t0\t0\t0\nNSpid:\t5\n",
+        "Name:\tUid:\t0\t0\t0\t0\nUid:\t1000\t1000\t1000\t1000\nNSpid:\t5\n",
+        "Name:\tdkms\nUid:\t0\t0\t0\t0\nNSpid:\t5\t1\n",
+        "Name:\tdkms\n",
+    ],
+)
+def test_processes_of_users_and_of_containers_are_no_dkms(tmp_path, status):
+    write(tmp_path, "/5/cmdline", "/bin/bash\0/usr/sbin/dkms\0build\0x\0")
+    write(tmp_path, "/5/status", status)
+    write(tmp_path, "/6/cmdline", "sh\0")
+    write(tmp_path, "/6/status", status)
+    link(tmp_path, "/6/cwd", TREE + "/build")
+    assert dkms.running(str(tmp_path)) == []
+
+
+def test_a_program_that_users_start_as_root_is_no_dkms(tmp_path):
+    write(tmp_path, "/5/cmdline", "dkms\0build\0")
+    write(tmp_path, "/5/status", ROOT)
+    write(tmp_path, "/bin/sudo", "x")
+    os.chmod(str(tmp_path / "bin/sudo"), 0o4755)
+    os.symlink(str(tmp_path / "bin/sudo"), str(tmp_path / "5/exe"))
+    assert dkms.running(str(tmp_path)) == []
 
 
 def test_a_real_process_is_found(tmp_path):

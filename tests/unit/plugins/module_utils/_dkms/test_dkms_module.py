@@ -438,6 +438,7 @@ def test_a_link_in_the_tree_is_not_followed_when_clearing(node):
 def test_waiting_for_a_dkms_of_somebody_else(tmp_path, monkeypatch):
     monkeypatch.setattr(dkms_act, "POLL_S", 0.05)
     write(tmp_path, "/5/cmdline", "bash\0/usr/sbin/dkms\0build\0")
+    write(tmp_path, "/5/status", "Uid:\t0\t0\t0\t0\n")
     assert [item["pid"] for item in dkms_act.wait_for_others(time.monotonic() + 0.2, str(tmp_path))] == [5]
     os.unlink(str(tmp_path / "5" / "cmdline"))
     assert dkms_act.wait_for_others(time.monotonic() + 5, str(tmp_path)) == []

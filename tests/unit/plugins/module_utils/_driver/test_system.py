@@ -343,6 +343,14 @@ def test_by_the_stack(root):
     assert [(item["pid"], item["where"]) for item in found] == [(61, "stack [nvidia]"), (62, "kernel thread")]
 
 
+def test_a_task_that_waits_for_something_else_by_its_stack_is_not_in_the_driver(root):
+    """Any user can have a process wait in state D: for a child of vfork(2), or for a file system of FUSE."""
+    base = tree.task(root, 65, "python3", "D")
+    tree.opens(root, 65, "/dev/nvidia0")
+    write(root, base + "/stack", "[<0>] kernel_clone+0x1f4/0x4a0\n[<0>] __x64_sys_vfork+0x5e/0x80\n")
+    assert look(root)[0] == []
+
+
 def test_a_thread_beside_a_main_thread_that_sleeps(root):
     tree.task(root, 70, "trainer", "S", threads=2)
     tree.task(root, 70, "trainer", "S", path="/proc/70/task/70")
@@ -502,7 +510,11 @@ def test_the_nvlink_subnet_manager(root, forbid):
     write(root, "/opt/nvidia/nvlsm/sbin/nvlsm")
     write(root, "/proc/77/comm", "nvlsm-helper\n")
     assert switch_managers.subnet_manager(root) == {"present": True, "running": False}
+    write(root, "/proc/79/comm", "nvlsm\n")
+    write(root, "/proc/79/status", "Uid:\t1000\t1000\t1000\t1000\n")
+    assert switch_managers.subnet_manager(root) == {"present": True, "running": False}
     write(root, "/proc/78/comm", "nvlsm\n")
+    write(root, "/proc/78/status", "Uid:\t0\t0\t0\t0\n")
     assert switch_managers.subnet_manager(root) == {"present": True, "running": True}
     forbid(root + "/proc")
     assert switch_managers.subnet_manager(root) == {"present": True, "running": None}

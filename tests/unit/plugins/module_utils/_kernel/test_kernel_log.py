@@ -205,6 +205,13 @@ def test_a_journal_that_may_lack_something_bridges_nothing(machine, harm):
     assert 79 in codes(found)
 
 
+def test_no_other_program_can_say_that_the_journal_missed_messages(machine):
+    bridge(machine)
+    assert machine.read(mark(8))["complete"] is True
+    (asked,) = [argv for argv in machine.asked if argv[-1].startswith("MESSAGE_ID=")]
+    assert "_TRANSPORT=driver" in asked
+
+
 def test_messages_that_the_journal_missed_long_before_do_not_matter(machine):
     machine.kmsg(record(200, FIRST, 200000000), record(201, XID % ("1b", 79), 201000000))
     for seq, moment in ((90, 90000000), (150, 150000000), (200, 200000000)):
@@ -364,6 +371,9 @@ def test_the_fragments_of_a_line_are_one_line(machine):
         record(3, XID % ("1c", 48), 7, flags="c,caller=T1"),
     )
     assert codes(machine.read()) == [79, 48]
+    for flags in ("c", "+"):
+        machine.kmsg(record(0, FIRST), record(1, "usb", 5), record(2, XID % ("1c", 48), 7, flags=flags))
+        assert codes(machine.read()) == [48]
 
 
 def test_the_driver_of_a_line_is_the_loaded_one_only_if_no_other_was_loaded_since(machine):
@@ -401,6 +411,16 @@ def test_a_flood_is_counted_and_not_kept(machine):
     assert codes(found) == [*range(1, kernel_log.MAX_EVENTS + 1), *range(1200 - kernel_log.LAST_EVENTS, 1200)], (
         "how it began, and how it ended"
     )
+
+
+def test_a_client_with_versions_of_its_own_making_hides_nothing(machine):
+    """A process tells the driver its version itself (NV_ESC_CHECK_VERSION_STR)."""
+    text = "NVRM: API mismatch: the client has the version %d.1, but this kernel module has the version 580.95."
+    texts = [text % number for number in range(100, 999)] * 2 + [XID % ("1b", number) for number in range(1, 900)]
+    machine.kmsg(record(0, FIRST), *[record(seq, one) for seq, one in enumerate(texts, 1)])
+    found = machine.read()
+    assert found["complete"] is True and codes(found) == list(range(1, 900))
+    assert len([event for event in found["events"] if event["kind"] == "api_mismatch"]) <= 300
 
 
 def test_of_what_comes_again_and_again_every_burst_is_kept(machine):
@@ -610,11 +630,29 @@ def test_what_differs_for_a_verdict_is_never_left_out(machine):
     assert machine.read()["events"][-1]["recovery"]["to"] == 2
 
 
-def test_who_wrote_a_line_is_said(machine):
-    machine.kmsg(record(0, FIRST), record(1, XID % ("1b", 79), prefix=12))
+def test_records_that_processes_wrote_are_no_events(machine):
+    texts = [XID % ("1b", 79), "BUG: unable to handle page fault", "I/O error, dev sda, sector 1"]
+    machine.kmsg(record(0, FIRST), *[record(seq, text, prefix=12) for seq, text in enumerate(texts, 1)])
     found = machine.read()
-    assert found["events"][0]["written_by"] == "a process"
+    assert (found["events"], found["complete"]) == ([], True)
     assert found["tail"] == [], "the evidence has the kernel's own words alone"
+
+
+def test_processes_end_no_report_of_the_kernel_and_add_nothing_to_it(machine):
+    machine.kmsg(
+        record(0, FIRST),
+        record(1, "BUG: unable to handle page fault"),
+        record(2, "---[ end trace 0 ]---", prefix=12),
+        record(3, " f+0x1/0x2 [nvidia]", prefix=12),
+    )
+    assert [event["kind"] for event in machine.read()["events"]] == ["oops_elsewhere"]
+    machine.kmsg(
+        record(0, FIRST),
+        record(1, "BUG: unable to handle page fault"),
+        record(2, "---[ end trace 0 ]---", prefix=12),
+        record(3, " f+0x1/0x2 [nvidia]"),
+    )
+    assert [event["kind"] for event in machine.read()["events"]] == ["oops"]
 
 
 def test_the_tail_and_the_evidence(machine):

@@ -98,3 +98,10 @@ def test_anything_else_is_for_the_reading_of_the_whole_log(node, spoil):
 def test_without_a_log(node):
     (node.root / "dev/kmsg").unlink()
     assert node.read({"boot_id": BOOT, "seq": 3, "monotonic_us": 3000})["position"] is None
+
+
+def test_records_that_processes_wrote_are_not_counted(node):
+    position = node.read()["position"]
+    node.lines.append("12,102,102000,-;%s\n" % (XID % 79))
+    node.log("usb")
+    assert codes(node.read(position)) == [] and node.read(position)["position"]["seq"] == 103

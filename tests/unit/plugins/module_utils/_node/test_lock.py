@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -68,6 +69,34 @@ def test_the_holder_is_written_and_the_lock_is_free_afterwards(path):
         assert lock.read_json(path)["step"] == "t"
     assert lock.is_held(path) is False
     assert "finished" in lock.read_json(path)
+
+
+def test_no_other_user_can_open_the_lock(path):
+    with lock.NodeLock(path):
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    os.chmod(path, 0o644)
+    with lock.NodeLock(path):
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600, "one of an older release is put right"
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "directory", "foreign"])
+def test_what_is_not_this_users_own_file_is_no_lock(path, tmp_path, kind):
+    if kind == "link":
+        (tmp_path / "elsewhere").write_text("x")
+        os.symlink(tmp_path / "elsewhere", path)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "directory":
+        os.mkdir(path)
+    elif os.geteuid() == 0:
+        open(path, "w").close()
+        os.chown(path, 65534, 65534)
+    else:
+        pytest.skip("needs root, to give a file away")
+    with pytest.raises(OSError):
+        lock.NodeLock(path).acquire()
+    if kind == "link":
+        assert (tmp_path / "elsewhere").read_text() == "x"
 
 
 def test_a_held_lock_is_refused_after_the_deadline_and_names_the_holder(path, hold):

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import workloads
@@ -162,7 +164,7 @@ def process(root, pid, comm, group, **variables):
 
 
 def test_containers_are_found_once_each(tmp_path):
-    one, two = "/system.slice/docker-aa.scope", "/kubepods.slice/pod7/cri-bb.scope"
+    one, two = "/system.slice/docker-aa.scope", "/kubepods.slice/kubepods-pod7.slice/cri-containerd-bb.scope"
     process(tmp_path, 20, "python3", one, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_CUDA=IMAGE)
     process(tmp_path, 21, "worker", one, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_CUDA=IMAGE)
     process(
@@ -175,7 +177,10 @@ def test_containers_are_found_once_each(tmp_path):
         NVIDIA_REQUIRE_DRIVER="driver>=570",
     )
     assert workloads.read(str(tmp_path)) == [
-        {"workload": "the container of trtllm (pid 9, cri-bb.scope)", "require": ["cuda>=12.8", "driver>=570"]},
+        {
+            "workload": "the container of trtllm (pid 9, cri-containerd-bb.scope)",
+            "require": ["cuda>=12.8", "driver>=570"],
+        },
         {"workload": "the container of python3 (pid 20, docker-aa.scope)", "require": [IMAGE]},
     ]
 
@@ -193,8 +198,60 @@ def test_containers_are_found_once_each(tmp_path):
     ],
 )
 def test_what_requires_nothing(tmp_path, variables):
-    process(tmp_path, 20, "python3", "/x", **variables)
+    process(tmp_path, 20, "python3", "/system.slice/docker-aa.scope", **variables)
     assert workloads.read(str(tmp_path)) == []
+
+
+HEX = "ab" * 32
+
+
+@pytest.mark.parametrize(
+    "group, is_container",
+    [
+        ("/system.slice/docker-%s.scope" % HEX, True),
+        ("/docker/%s" % HEX, True),
+        ("/docker/%s/sub" % HEX, True),
+        ("/kubepods/burstable/pod7/%s" % HEX, True),
+        ("/system.slice/containerd.service/kubepods-burstable-pod7.slice:cri-containerd:%s" % HEX, True),
+        ("/kubepods.slice/kubepods-pod7.slice/crio-%s.scope" % HEX, True),
+        ("/machine.slice/libpod-%s.scope/container" % HEX, True),
+        ("/system.slice/train.service", False),
+        ("/system.slice/slurmstepd.scope/job_7/step_0/user/task_0", False),
+        ("/user.slice/user-1000.slice/session-3.scope", False),
+        ("/user.slice/user-1000.slice/user@1000.service/docker-%s.scope" % HEX, False),
+        ("/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-%s.scope" % HEX, False),
+        ("/system.slice/x.service/docker-%s.scope" % HEX, False),
+        ("/", False),
+    ],
+)
+def test_environments_count_in_containers_of_the_system_alone(tmp_path, group, is_container):
+    process(tmp_path, 20, "python3", group, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_CUDA=IMAGE)
+    assert [item["require"] for item in workloads.read(str(tmp_path))] == [[IMAGE]] * is_container
+
+
+def test_a_group_that_a_user_made_is_no_container(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give a directory away")
+    group = "/machine.slice/libpod-%s.scope" % HEX
+    process(tmp_path, 20, "python3", group, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_CUDA=IMAGE)
+    parent = tmp_path / "sys/fs/cgroup/machine.slice"
+    parent.mkdir(parents=True)
+    assert len(workloads.read(str(tmp_path))) == 1
+    os.chown(parent, 65534, 65534)
+    assert workloads.read(str(tmp_path)) == []
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_the_first_process_of_a_container_tells_what_it_requires(tmp_path, inner):
+    """What the runtime gave it, and not what somebody in the container has exported since."""
+    group = "/system.slice/docker-%s.scope" % HEX
+    first, other = (30, 20) if inner else (20, 30)
+    process(tmp_path, first, "python3", group, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_CUDA=IMAGE)
+    process(tmp_path, other, "sh", group, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_DRIVER="driver>=999")
+    if inner:
+        (tmp_path / "proc/30/status").write_text("NSpid:\t30\t1\n")
+        (tmp_path / "proc/20/status").write_text("NSpid:\t20\t7\n")
+    assert [item["require"] for item in workloads.read(str(tmp_path))] == [[IMAGE]]
 
 
 def test_a_machine_whose_processes_cannot_be_listed(tmp_path):

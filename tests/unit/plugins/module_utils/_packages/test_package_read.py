@@ -89,6 +89,7 @@ def test_containers_that_cannot_be_listed_are_not_none_of_them(machine):
 
 
 def test_containers_are_read_where_their_floors_count(machine):
+    put(machine, "proc/77/cgroup", "0::/system.slice/docker-aa.scope\n")
     put(machine, "proc/77/environ", "NVIDIA_VISIBLE_DEVICES=all\0NVIDIA_REQUIRE_CUDA=cuda>=12.4\0")
     assert [item["require"] for item in read(machine, running_floors=True).workloads] == [["cuda>=12.4"]]
     assert read(machine).workloads == ()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import stat
 import subprocess
 import sys
 
@@ -84,6 +85,7 @@ def test_the_program_alone(program, place):
     for line in ("gpufleet_nvml_answers 1", "gpufleet_gpus_present 2", "gpufleet_gpus_expected 2"):
         assert line in text.splitlines()
     assert json.loads((place / "state/textfile.json").read_text())["schema"] == "gpufleet.textfile-state/1"
+    assert stat.S_IMODE((place / "lock").stat().st_mode) == 0o600
 
 
 def test_nvml_that_cannot_be_read_is_told_and_no_failure(program, place, node):

@@ -244,6 +244,10 @@ def test_mig_instances(found, allowed, refused):
             ALL,
             None,
         ),
+        # A name is any process's to take.
+        (holder(comm="nvidia-persiste"), ALL, "holder"),
+        (holder(comm="nvidia-persiste", unit="nvidia-persistenced.service", pod=POD), ALL, "holder"),
+        (holder(comm="nv-fabricmanage", unit="user@1000.service"), ALL, "holder"),
         (holder(comm="nv-hostengine", unit="nvidia-dcgm.service"), ALL, "dcgm_holder"),
         (holder(comm="dcgm-exporter", pod=POD), ALL, "dcgm_holder"),
         (holder(comm="nv-hostengine"), ["1"], None),
@@ -297,7 +301,7 @@ def test_a_fabric_manager_does_not_take_part_in_resets_before_ampere():
         (
             {
                 "references": {"nvidia": module(3, "nvidia_uvm"), "nvidia_uvm": module()},
-                "holders": [holder(comm="nvidia-persiste")],
+                "holders": [holder(comm="nvidia-persiste", unit="nvidia-persistenced.service")],
             },
             [],
         ),

@@ -126,7 +126,6 @@ def event(kind="xid", **more):
         ([event("fallen_off", pci=None)], [None]),
         ([event("needs_reset")], [GPU % 0]),
         ([event("driver_loaded")], []),
-        ([event(xid=119, written_by="a process")], []),
     ],
 )
 def test_the_kernel_log(events, found):

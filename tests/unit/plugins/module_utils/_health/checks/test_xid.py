@@ -197,12 +197,6 @@ def test_codes_and_gpus_are_judged_apart():
             {(ZERO, 45): "notice"},
             {(ZERO, 45): "fail:restart_service"},
         ),
-        # A line without an address is not explained by another one without.
-        (
-            [xid(45, "?"), xid(79, "?")],
-            {("node", 45): "notice", ("node", 79): "fail:reboot"},
-            {("node", 45): "fail:restart_service", ("node", 79): "fail:reboot"},
-        ),
     ],
 )
 def test_cleanup_is_explained_or_stands_alone(lines, adhoc, post):

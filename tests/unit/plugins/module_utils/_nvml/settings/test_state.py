@@ -87,10 +87,13 @@ def test_the_mark_of_a_load(tmp_path):
     "pid, comm, runs",
     [("7\n", "nvidia-persiste\n", True), ("7", "bash\n", False), ("8", "nvidia-persiste\n", False), ("x", "", False)],
 )
-def test_whether_the_daemon_runs(tmp_path, pid, comm, runs):
+@pytest.mark.parametrize("uid, is_system", [(0, True), (None, True), (1000, False)])
+def test_whether_the_daemon_runs(tmp_path, pid, comm, runs, uid, is_system):
     (tmp_path / "run/nvidia-persistenced").mkdir(parents=True)
     (tmp_path / "proc/7").mkdir(parents=True)
     (tmp_path / "run/nvidia-persistenced/nvidia-persistenced.pid").write_text(pid)
     (tmp_path / "proc/7/comm").write_text(comm)
-    assert settings_state.daemon_runs(str(tmp_path), str(tmp_path / "proc")) is runs
+    owner = (tmp_path / "run/nvidia-persistenced").stat().st_uid if uid is None else uid
+    (tmp_path / "proc/7/status").write_text("Name:\tx\nUid:\t%d\t%d\t%d\t%d\n" % ((owner,) * 4))
+    assert settings_state.daemon_runs(str(tmp_path), str(tmp_path / "proc")) is (runs and is_system)
     assert settings_state.daemon_runs(str(tmp_path / "none"), str(tmp_path / "proc")) is False

@@ -56,7 +56,7 @@ options:
     type: str
     default: ''
   url:
-    description: The nodes in slurmrestd, such as V(http://slurm.example.com:6820/slurm/v0.0.40/nodes).
+    description: The nodes in slurmrestd, such as V(https://slurm.example.com:6820/slurm/v0.0.40/nodes).
     type: str
     default: ''
   user:

@@ -120,6 +120,8 @@ def test_statistics_of_a_node_do_not_reach_the_run(tmp_path):
         "localhost,",
         "-c",
         "local",
+        "-e",
+        "ansible_python_interpreter=" + sys.executable,
         str(tmp_path / "play.yml"),
     ]
     result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -11,6 +11,7 @@ reads the answers of all nodes sees it.
 from __future__ import annotations
 
 import math
+import re
 import typing as t
 
 # What Ansible acts on for the whole run, and no module of this collection returns: facts become variables, statistics
@@ -23,6 +24,8 @@ VALUE_LIMIT = 400_000  # values, keys included
 TEXT_LIMIT = 16 * 1024 * 1024  # characters of all texts
 NUMBER_LIMIT = 2**64
 PLACE_LIMIT = 120
+# ansible-core 2.18 marks the values of an answer as no templates, and loses track of its keys.
+TEMPLATE = re.compile(r"\{[{%#]")
 
 
 class Text(t.NamedTuple):
@@ -149,7 +152,7 @@ def accept(module: str, answer: t.Any) -> dict[str, t.Any]:
     exceeded = _exceeded(kept)
     if exceeded:
         return _refused(module, *exceeded)
-    kept = _encodable(kept)
+    kept = _usable(kept)
     found = _mismatch(kept, dict(COMMON, **SHAPES.get(module, {})), "")
     return _refused(module, *found) if found else kept
 
@@ -198,14 +201,14 @@ def _exceeded(answer: t.Any) -> t.Optional[tuple[str, str]]:
     return "depth", "is above %d levels" % DEPTH_LIMIT
 
 
-def _encodable(value: t.Any) -> t.Any:
-    """Return VALUE with what UTF-8 does not have replaced by a question mark."""
+def _usable(value: t.Any) -> t.Any:
+    """Return VALUE with what UTF-8 does not have replaced by a question mark, and without keys that are templates."""
     if isinstance(value, str):
         return value if value.isascii() else _encoded(value)
     if isinstance(value, dict):
-        return {_encodable(key): _encodable(inner) for key, inner in value.items()}
+        return {_usable(key): _usable(inner) for key, inner in value.items() if not TEMPLATE.search(key)}
     if isinstance(value, (list, tuple)):
-        return [_encodable(inner) for inner in value]
+        return [_usable(inner) for inner in value]
     return value
 
 

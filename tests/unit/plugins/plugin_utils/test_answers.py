@@ -179,6 +179,7 @@ def nested(depth):
         ("driver_audit", {"audit": "x"}, "audit"),
         ("driver_audit", {"audit": dict(AUDIT, versions=[1])}, "audit.versions"),
         ("driver_audit", {"audit": dict(AUDIT, pci=[1])}, "audit.pci[0]"),
+        ("driver_audit", {"audit": dict(AUDIT, pci=AUDIT["pci"] + [None])}, "audit.pci[8]"),
         ("driver_audit", {"audit": dict(AUDIT, compute_users="x")}, "audit.compute_users"),
         ("driver_audit", {"audit": dict(AUDIT, compute_users=True)}, "audit.compute_users"),
         ("driver_audit", {"audit": dict(AUDIT, compute_users=-1)}, "audit.compute_users"),
@@ -219,6 +220,11 @@ def test_answer_carries_nothing_that_ansible_acts_on(key, value):
 def test_text_that_no_encoding_has_is_replaced():
     found = _answers.accept("gpu_evidence", {"files": {"a\udc80": "\ud800x"}})
     assert found == {"files": {"a?": "?x"}}
+
+
+@pytest.mark.parametrize("key", ["{{ 1 }}", "a{% if 1 %}", "{# x #}"])
+def test_key_that_is_a_template_is_left_out(key):
+    assert _answers.accept("gpu_info", {key: 1, "more": [{key: 1, "b": 2}]}) == {"more": [{"b": 2}]}
 
 
 def test_answer_may_be_a_failure():

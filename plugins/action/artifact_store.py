@@ -77,7 +77,7 @@ class ActionModule(NodeActionBase):
         lost.
         """
         try:
-            return self.ask("gpufleet.lifecycle.artifact_store", args, task_vars)
+            return self.run_module("gpufleet.lifecycle.artifact_store", args, task_vars)
         except AnsibleConnectionFailure as exc:
             return {
                 "failed": True,

@@ -52,7 +52,7 @@ class ActionModule(NodeActionBase):
 
     def listed(self, args, task_vars):
         try:
-            answer = self.ask(MODULE, args, task_vars)
+            answer = self.run_module(MODULE, args, task_vars)
         except AnsibleConnectionFailure as exc:
             raise ArchiveError("it cannot be reached (%s)" % (exc,)) from exc
         if answer.get("failed") or "archives" not in answer:

@@ -95,7 +95,7 @@ class ActionModule(NodeActionBase):
         return dict(answer, received=needed, waited_for=claims.waited_for)
 
     def module(self, args, task_vars):
-        return self.ask(MODULE, args, task_vars)
+        return self.run_module(MODULE, args, task_vars)
 
     def tell(self, holder):
         display.display("%s: waits for the module that node %s compiles" % (self.node, holder))

@@ -27,7 +27,7 @@ class ActionModule(NodeActionBase):
         allowed = boolean(args.pop("reboot", False), strict=False)
         timeout = int(args.pop("reboot_timeout", 1800))
         # Also with policy reboot: work may have begun on the GPUs since the node was looked at.
-        answer = self.ask(MODULE, args, task_vars)
+        answer = self.run_module(MODULE, args, task_vars)
         if not allowed or answer.get("failed") or answer.get("unreachable"):
             return dict(result, **answer)
         if not answer.get("reboot_required") or self._task.check_mode:

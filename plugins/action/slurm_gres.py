@@ -19,4 +19,4 @@ class ActionModule(NodeActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         _controller.require()
-        return dict(result, **self.ask(MODULE, dict(self._task.args), task_vars))
+        return dict(result, **self.run_module(MODULE, dict(self._task.args), task_vars))

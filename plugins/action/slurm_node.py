@@ -75,7 +75,7 @@ class ActionModule(NodeActionBase):
             if options["state"] == "drained" and options["timeout_s"] > 0 and options["slice_s"] > 0:
                 result.update(self.in_parts(args, options, task_vars))
                 return result
-        result.update(self.ask(MODULE, args, task_vars, wrap_async=self._task.async_val))
+        result.update(self.run_module(MODULE, args, task_vars, wrap_async=self._task.async_val))
         return result
 
     def in_parts(self, args, options, task_vars):
@@ -87,7 +87,7 @@ class ActionModule(NodeActionBase):
             more = left_s > options["slice_s"]
             seconds = options["slice_s"] if more else math.ceil(max(LAST_S, left_s))
             part = {"waited_s": waited_s, "owner": owner(earlier), "more": more}
-            whole = joined(earlier, self.ask(MODULE, dict(args, timeout_s=seconds, part=part), task_vars))
+            whole = joined(earlier, self.run_module(MODULE, dict(args, timeout_s=seconds, part=part), task_vars))
             if not more or not goes_on(earlier, whole):
                 return whole
             earlier = kept(whole)

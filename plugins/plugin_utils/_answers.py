@@ -95,7 +95,7 @@ CLAIM = {
 MARKER = {"exists": bool, "path": LINE}
 HOLD = {"package": WORD, "version": WORD, "age_days": COUNT, "security": [WORD], "newer": [WORD]}
 READING = {"audit": AUDIT, "snapshot": {"gpus": [dict]}, "boot_id": WORD, "time": WORD}
-CHANGES = [{"name": WORD, "version": WORD}]
+CHANGES = [ANY]
 # The shape of what each module returns, as far as the controller works with it.
 SHAPES: dict[str, dict[str, t.Any]] = {
     "driver_audit": {"audit": AUDIT},

@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 
 
 class NodeActionBase(ActionBase):
-    def ask(self, module_name, module_args, task_vars, **more):
+    def run_module(self, module_name, module_args, task_vars, **more):
         """Return the checked answer of a module of the collection. MORE: options of Ansible's _execute_module."""
         answer = self._execute_module(module_name=module_name, module_args=module_args, task_vars=task_vars, **more)
         return _answers.accept(module_name.rsplit(".", 1)[-1], answer)

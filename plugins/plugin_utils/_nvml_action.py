@@ -38,11 +38,11 @@ class NvmlActionBase(NodeActionBase):
         args = dict(module_args)
         archive = _binding.shipped()
         args["binding_digest"] = archive.digest
-        result = self.ask(module_name, args, task_vars)
+        result = self.run_module(module_name, args, task_vars)
         if result.get("needs_binding") and not result.get("failed"):
             warnings = list(result.get("warnings") or [])
             args["binding_archive"] = base64.b64encode(archive.data).decode("ascii")
-            result = self.ask(module_name, args, task_vars)
+            result = self.run_module(module_name, args, task_vars)
             if warnings:
                 result["warnings"] = warnings + list(result.get("warnings") or [])
         problem = archive.problem

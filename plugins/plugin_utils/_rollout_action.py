@@ -145,7 +145,7 @@ class RolloutAction(NodeActionBase):
 
     def on_node(self, task_vars, **args):
         """Return the result of node_claim on the node of the task."""
-        return self.ask("gpufleet.lifecycle.node_claim", args, task_vars)
+        return self.run_module("gpufleet.lifecycle.node_claim", args, task_vars)
 
     def tell(self, ledger, arguments, now=False, idle=False, ended=None):
         """Update the reports and notify the webhook, after a write or when IDLE. Returns the report if NOW.

@@ -15,6 +15,8 @@ pytest.importorskip("hypothesis", reason="the plain pytest run has it")
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import audit
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _peers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
     files,
@@ -27,6 +29,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import 
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import layouts, probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import preview
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import test_audit
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
 AUDIT = {
     "versions": {"loaded": "535.216.03", "library": "535.216.03", "package": "535.216.03-1"},
@@ -145,6 +149,20 @@ def outcome(module, answers):
 def test_answer_of_module_is_accepted_as_it_is(module):
     answer = dict(WELL[module], changed=False)
     assert _answers.accept(module, answer) == answer
+
+
+def test_what_the_modules_read_is_accepted():
+    facts = readings.reading()
+    judged = _health.evaluate(facts, node=readings.NODE, now=readings.NOW)
+    for module, answer in (
+        ("driver_audit", {"audit": audit.decide(test_audit.good(), test_audit.NEW), "changed": False}),
+        ("gpu_health", {"facts": facts, "changed": False}),
+        ("gpu_health", {"health": judged, "baseline": _health.baseline_of(facts, readings.NODE, readings.NOW)}),
+        ("gpu_info", {"snapshot": facts["snapshot"]}),
+        ("driver_packages", dict(PACKAGES, transaction={"upgrade": ["nvidia-driver 535"]})),
+        ("node_note", {"changed": True, "notes": {}, "msg": "noted"}),
+    ):
+        assert _answers.accept(module, answer) == answer
 
 
 @given(malformed())

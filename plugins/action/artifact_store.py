@@ -9,13 +9,13 @@ written there.
 from __future__ import annotations
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.modules.artifact_store import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeActionBase):
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
@@ -77,9 +77,7 @@ class ActionModule(ActionBase):
         lost.
         """
         try:
-            return self._execute_module(
-                module_name="gpufleet.lifecycle.artifact_store", module_args=args, task_vars=task_vars
-            )
+            return self.run_module("gpufleet.lifecycle.artifact_store", args, task_vars)
         except AnsibleConnectionFailure as exc:
             return {
                 "failed": True,

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing
 from ansible_collections.gpufleet.lifecycle.plugins.modules.dkms_archives import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 MODULE = "gpufleet.lifecycle.dkms_archives"
 # Seconds to wait for another node of this controller that compiles or fetches the same archive.
@@ -24,7 +24,7 @@ TIMEOUT_S = 3600
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeActionBase):
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
@@ -52,7 +52,7 @@ class ActionModule(ActionBase):
 
     def listed(self, args, task_vars):
         try:
-            answer = self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
+            answer = self.run_module(MODULE, args, task_vars)
         except AnsibleConnectionFailure as exc:
             raise ArchiveError("it cannot be reached (%s)" % (exc,)) from exc
         if answer.get("failed") or "archives" not in answer:

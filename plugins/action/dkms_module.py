@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 
 from ansible.errors import AnsibleActionFail, AnsibleError
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 MODULE = "gpufleet.lifecycle.dkms_module"
 STATES = ("built", "prepared")
@@ -24,7 +24,7 @@ BUILD_TIMEOUT_S = 3600
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeActionBase):
     _supports_check_mode = True
     _supports_async = True
 
@@ -95,7 +95,7 @@ class ActionModule(ActionBase):
         return dict(answer, received=needed, waited_for=claims.waited_for)
 
     def module(self, args, task_vars):
-        return self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
+        return self.run_module(MODULE, args, task_vars)
 
     def tell(self, holder):
         display.display("%s: waits for the module that node %s compiles" % (self.node, holder))

@@ -6,17 +6,17 @@
 from __future__ import annotations
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 MODULE = "gpufleet.lifecycle.driver_reload"
 REBOOT = "ansible.builtin.reboot"
 MESSAGE = "Reboot for a change of the GPU driver"
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeActionBase):
     _supports_check_mode = True
     _supports_async = False
 
@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
         allowed = boolean(args.pop("reboot", False), strict=False)
         timeout = int(args.pop("reboot_timeout", 1800))
         # Also with policy reboot: work may have begun on the GPUs since the node was looked at.
-        answer = self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
+        answer = self.run_module(MODULE, args, task_vars)
         if not allowed or answer.get("failed") or answer.get("unreachable"):
             return dict(result, **answer)
         if not answer.get("reboot_required") or self._task.check_mode:

@@ -19,6 +19,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action im
 
 # From this verbosity on (-vv) a failed task shows everything as well.
 VERBOSE = 2
+# What is made here of the node's reading, and never taken from the node.
+VERDICT = ("health", "baseline")
 
 
 def position(baseline):
@@ -51,7 +53,9 @@ class ActionModule(NvmlActionBase):
             request["since"] = since
 
         answer = self.execute_nvml("gpufleet.lifecycle.gpu_health", request, task_vars)
-        if answer.get("failed") or "facts" not in answer:
+        for key in VERDICT:
+            answer.pop(key, None)
+        if answer.get("failed") or not isinstance(answer.get("facts"), dict):
             result.update(answer)
             result["failed"] = True
             result.setdefault("msg", "%s: the node answered no reading of its GPUs" % (node,))

@@ -15,6 +15,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.health_report import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
     files,
     fleet,
@@ -64,6 +65,7 @@ class ActionModule(ActionBase):
             if args.get("results") is not None
             else self.registered(names, args["variable"], task_vars or {})
         )
+        results = _answers.accept_all("gpu_health", results)
         asked = {key: text.line(value) for key, value in args["asked"].items() if value not in (None, "", [], {})}
         doc = fleet.document(names, results, args["fail_on"], asked, time)
 

@@ -10,6 +10,7 @@ import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
+    _answers,
     _awx,
     _collection,
     _controller,
@@ -42,6 +43,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 # The limits of the policy that are options; others are computed here.
 LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
 APPROVAL_LETTERS = 8
+# The options with answers of nodes, and the modules that gave them.
+ANSWERS = {"audits": "driver_audit", "markers": "node_claim", "health": "gpu_health", "layout_looks": "gpu_mig"}
 
 
 def approval(arguments, made):
@@ -86,6 +89,7 @@ class ActionModule(PlanningAction):
 
     def act(self, arguments, task_vars):
         self.require_checked(arguments)
+        arguments.update((key, _answers.accept_all(module, arguments[key])) for key, module in ANSWERS.items())
         running = self.job(arguments, task_vars)
         self.place(arguments["artifact_dir"])
         if arguments["join"]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_report import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
@@ -80,7 +81,7 @@ class ActionModule(RolloutAction):
 
     def foresee(self, arguments, task_vars):
         """The end of a run in check mode, which has no rollout to report."""
-        lines = preview.lines(arguments["previews"])
+        lines = preview.lines(_answers.accept_all("driver_packages", arguments["previews"]))
         for line in lines:
             self.say(line)
         hosts = task_vars.get("ansible_play_hosts") or []

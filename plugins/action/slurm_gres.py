@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 MODULE = "gpufleet.lifecycle.slurm_gres"
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeActionBase):
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = False
@@ -20,6 +19,4 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         _controller.require()
-        return dict(
-            result, **self._execute_module(module_name=MODULE, module_args=dict(self._task.args), task_vars=task_vars)
-        )
+        return dict(result, **self.run_module(MODULE, dict(self._task.args), task_vars))

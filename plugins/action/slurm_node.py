@@ -8,11 +8,10 @@ from __future__ import annotations
 import math
 import time
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands, marks, states
 from ansible_collections.gpufleet.lifecycle.plugins.modules.slurm_node import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 MODULE = "gpufleet.lifecycle.slurm_node"
 LAST_S = 1.0  # what the module itself waits in the end: without any time it would find nothing wrong
@@ -61,7 +60,7 @@ def goes_on(earlier, whole):
     return not whole["drained"]
 
 
-class ActionModule(ActionBase):
+class ActionModule(NodeActionBase):
     TRANSFERS_FILES = False
     _supports_check_mode = True
     _supports_async = True
@@ -76,11 +75,7 @@ class ActionModule(ActionBase):
             if options["state"] == "drained" and options["timeout_s"] > 0 and options["slice_s"] > 0:
                 result.update(self.in_parts(args, options, task_vars))
                 return result
-        result.update(
-            self._execute_module(
-                module_name=MODULE, module_args=args, task_vars=task_vars, wrap_async=self._task.async_val
-            )
-        )
+        result.update(self.run_module(MODULE, args, task_vars, wrap_async=self._task.async_val))
         return result
 
     def in_parts(self, args, options, task_vars):
@@ -92,12 +87,7 @@ class ActionModule(ActionBase):
             more = left_s > options["slice_s"]
             seconds = options["slice_s"] if more else math.ceil(max(LAST_S, left_s))
             part = {"waited_s": waited_s, "owner": owner(earlier), "more": more}
-            whole = joined(
-                earlier,
-                self._execute_module(
-                    module_name=MODULE, module_args=dict(args, timeout_s=seconds, part=part), task_vars=task_vars
-                ),
-            )
+            whole = joined(earlier, self.run_module(MODULE, dict(args, timeout_s=seconds, part=part), task_vars))
             if not more or not goes_on(earlier, whole):
                 return whole
             earlier = kept(whole)

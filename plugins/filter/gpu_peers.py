@@ -45,11 +45,11 @@ _value:
       type: dict
 """
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _peers
 
 
 def gpu_peers(results):
-    return _peers.expectation(_peers.of_results(results))
+    return _peers.expectation(_peers.of_results(_answers.accept_all("gpu_health", results)))
 
 
 class FilterModule:

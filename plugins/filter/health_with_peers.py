@@ -42,11 +42,11 @@ _value:
   type: dict
 """
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _peers
 
 
 def health_with_peers(result, peers):
-    return _peers.health_of(result, peers) or {}
+    return _peers.health_of(_answers.accept("gpu_health", result), peers) or {}
 
 
 class FilterModule:

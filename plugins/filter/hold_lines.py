@@ -35,9 +35,14 @@ _value:
   elements: str
 """
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import held
+
+
+def hold_lines(nodes):
+    return held.lines(_answers.accept_all("hold_info", nodes))
 
 
 class FilterModule:
     def filters(self):
-        return {"hold_lines": held.lines}
+        return {"hold_lines": hold_lines}

@@ -25,6 +25,8 @@ description:
     C(kubernetes_addresses) (lists by type), C(kubernetes_gpus) (their number), C(kubernetes_gpu_resources),
     C(kubernetes_provider_id),
     C(kubernetes_versions)."
+  - A node whose name no machine can have, such as C(all) or C(localhost), or that has the name of a group, is left out
+    with a warning, and so is an address in C(kubernetes_addresses) that is none of another machine.
   - The file's name has to be C(kubernetes.yml) or end with C(.kubernetes.yml) (or C(.yaml)).
   - A server that answers nothing, half an answer, or something else is an error, and so are fewer nodes than
     O(min_nodes). Ansible itself goes on with the

@@ -26,6 +26,8 @@ description:
     V(unknown)), C(slurm_partitions),
     C(slurm_gres), C(slurm_gres_used), C(slurm_gpus) (their number), C(slurm_gpu_types), C(slurm_reason),
     C(slurm_reason_user), C(slurm_version)."
+  - A node whose name no machine can have, such as C(all) or C(localhost), or that has the name of a group, is left out
+    with a warning. C(slurm_hostname) is empty where a node reports no host name or address of a machine.
   - The file's name has to be C(slurm.yml) or end with C(.slurm.yml) (or C(.yaml)).
   - A source that answers nothing, half an answer, or something else is an error, and so are fewer nodes than
     O(min_nodes). Ansible itself goes on with the
@@ -56,7 +58,7 @@ options:
     type: str
     default: ''
   url:
-    description: The nodes in slurmrestd, such as V(http://slurm.example.com:6820/slurm/v0.0.40/nodes).
+    description: The nodes in slurmrestd, such as V(https://slurm.example.com:6820/slurm/v0.0.40/nodes).
     type: str
     default: ''
   user:

@@ -13,7 +13,7 @@ import typing as t
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _controller
 
 STATUS = "ansible.legacy.async_status"
 # What async_status says of the job and not of the module.
@@ -40,7 +40,10 @@ class Background:
             self.poll, action._task.poll = max(1, action._task.poll or 1), 0
 
     def run(self, module: str, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
-        """Return the result of MODULE; without async it lasts as long as the connection does."""
+        """Return the checked result of MODULE; without async it lasts as long as the connection does."""
+        return _answers.accept(module.rsplit(".", 1)[-1], self._run(module, args, task_vars))
+
+    def _run(self, module: str, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
         if not self.limit:
             return self.action._execute_module(module_name=module, module_args=args, task_vars=task_vars)
         begun = self.action._execute_module(module_name=module, module_args=args, task_vars=task_vars, wrap_async=True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import base64
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 # Options of the module that only this action sets.
 INTERNAL = ("binding_digest", "binding_archive")
 
 
-class NvmlActionBase(ActionBase):
+class NvmlActionBase(NodeActionBase):
     """The node is asked with the digest alone; it has the archive cached, or the archive follows in a second call.
 
     The archive travels in the arguments of the module, not as a file of its own: so nothing has to be readable for both
@@ -38,11 +38,11 @@ class NvmlActionBase(ActionBase):
         args = dict(module_args)
         archive = _binding.shipped()
         args["binding_digest"] = archive.digest
-        result = self._execute_module(module_name=module_name, module_args=args, task_vars=task_vars)
+        result = self.run_module(module_name, args, task_vars)
         if result.get("needs_binding") and not result.get("failed"):
             warnings = list(result.get("warnings") or [])
             args["binding_archive"] = base64.b64encode(archive.data).decode("ascii")
-            result = self._execute_module(module_name=module_name, module_args=args, task_vars=task_vars)
+            result = self.run_module(module_name, args, task_vars)
             if warnings:
                 result["warnings"] = warnings + list(result.get("warnings") or [])
         problem = archive.problem

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, store, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     domains,
     holds,
@@ -46,7 +46,7 @@ EXPECTED = (
 )
 
 
-class RolloutAction(ActionBase):
+class RolloutAction(NodeActionBase):
     """Arguments, errors and the identity of the controller."""
 
     TRANSFERS_FILES = False
@@ -145,7 +145,7 @@ class RolloutAction(ActionBase):
 
     def on_node(self, task_vars, **args):
         """Return the result of node_claim on the node of the task."""
-        return self._execute_module(module_name="gpufleet.lifecycle.node_claim", module_args=args, task_vars=task_vars)
+        return self.run_module("gpufleet.lifecycle.node_claim", args, task_vars)
 
     def tell(self, ledger, arguments, now=False, idle=False, ended=None):
         """Update the reports and notify the webhook, after a write or when IDLE. Returns the report if NOW.

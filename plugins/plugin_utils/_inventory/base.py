@@ -32,7 +32,7 @@ def plain(value):
     Without the second mark, ansible-inventory --list writes {"__ansible_unsafe": TEXT} from ansible-core 2.19 on.
     """
     if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
+        return {plain(key): plain(each) for key, each in value.items()}
     if isinstance(value, list):
         return [plain(each) for each in value]
     if not isinstance(value, str):
@@ -43,6 +43,8 @@ def plain(value):
 class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
     """An inventory from one source. A subclass has NAME, WORD (the last part of its files' names), ASKS, and reads."""
 
+    # Ansible asks this for the names of constructed groups, which may have texts of nodes in them.
+    _sanitize_group_name = staticmethod(hosts.safe_group)
     WORD = ""
     ASKS = ()  # options that say what is asked, of whom
 
@@ -85,6 +87,11 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
                 self.display.vv("%s asks its source: nothing usable in the cache (%s)" % (self.NAME, exc))
         names = hosts.Names()
         found, asked = self.read(path, names)
+        groups = {*self.inventory.groups, *(self.get_option("groups") or {})}
+        groups.update(group for one in found.values() for group in one["groups"])
+        found = hosts.usable(found, names, groups)
+        for name in names.left_out:
+            self.display.warning("%s: no node can be called %s, which is left out" % (self.NAME, ascii(name)[:300]))
         hosts.enough(found, self.get_option("min_nodes"), asked)
         for clash in names.clashes():
             if self.get_option("strict"):

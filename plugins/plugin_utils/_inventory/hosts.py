@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 import typing as t
 
@@ -14,6 +15,14 @@ Hosts = t.Dict[str, t.Dict[str, t.Any]]
 FAILED = "gpufleet_inventory_failed"
 
 
+# Names that mean all hosts or the controller to Ansible, and the beginning of the groups that the playbooks make.
+RESERVED = ("all", "ungrouped", "localhost")
+OWN_GROUPS = "gpufleet_"
+NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
+# What a resolver takes for an address, such as 127.1 and 0x7f000001.
+NUMERIC = re.compile(r"[0-9.]+|0[xX][0-9a-fA-FxX.]*")
+
+
 class InventoryProblem(Exception):
     """The source gave no inventory: what was asked, what was found, what was expected, and the next step."""
 
@@ -21,6 +30,44 @@ class InventoryProblem(Exception):
 def group(*words: str) -> str:
     """The name of a group: lower-case letters, digits and underscores."""
     return re.sub(r"_+", "_", re.sub(r"[^a-z0-9_]", "_", "_".join(words).lower())).strip("_")
+
+
+def safe_group(name: str) -> str:
+    """Return the name of a group without what is a template, or a pattern of hosts."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
+
+
+def is_host_name(name: t.Any) -> bool:
+    """Return whether a node that others named can be a host: no pattern, option, path, template or the controller."""
+    if not isinstance(name, str) or not NAME.fullmatch(name) or ".." in name:
+        return False
+    if NUMERIC.fullmatch(name):
+        return bool(address(name))
+    lower = name.lower()
+    return lower.split(".")[0] not in RESERVED and not lower.startswith(OWN_GROUPS)
+
+
+def address(text: t.Any) -> str:
+    """Return the IP address of another machine that TEXT is; empty if it is none."""
+    try:
+        found = ipaddress.ip_address(text if isinstance(text, str) and "%" not in text else "")
+    except ValueError:
+        return ""
+    found = getattr(found, "ipv4_mapped", None) or found
+    here = found.is_loopback or found.is_unspecified or found.is_link_local or found.is_multicast
+    return "" if here else str(text)
+
+
+def place(text: t.Any) -> str:
+    """Return the address or host name of another machine that TEXT is; empty if it is neither."""
+    return address(text) or (text if is_host_name(text) else "")
+
+
+def usable(found: Hosts, names: Names, groups: t.Container[str] = ()) -> Hosts:
+    """Return the hosts without those whose names no node has, or that are called as a group; NAMES remembers them."""
+    bad = sorted(name for name in found if not is_host_name(name) or name in groups)
+    names.left_out.extend(bad)
+    return {name: one for name, one in found.items() if name not in bad}
 
 
 def host(variables: t.Dict[str, t.Any], groups: t.Iterable[str]) -> t.Dict[str, t.Any]:
@@ -33,6 +80,7 @@ class Names:
 
     def __init__(self) -> None:
         self.made: t.Dict[str, t.Set[t.Tuple[str, ...]]] = {}
+        self.left_out: t.List[str] = []  # names that no node has
 
     def group(self, *words: str) -> str:
         """As group(), remembering the words."""
@@ -64,9 +112,10 @@ def checked(kept: t.Any) -> Hosts:
     """Return the cached hosts, if the cache still has the form of hosts."""
     if not isinstance(kept, dict) or not kept:
         raise InventoryProblem("the cache holds no hosts")
-    for one in kept.values():
+    for name, one in kept.items():
         if (
-            not isinstance(one, dict)
+            not is_host_name(name)
+            or not isinstance(one, dict)
             or not isinstance(one.get("groups"), list)
             or not isinstance(one.get("variables"), dict)
         ):

@@ -12,11 +12,22 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory.host
     Hosts,
     InventoryProblem,
     Names,
+    address,
     host,
+    place,
+    usable,
 )
 
 Node = t.Dict[str, t.Any]
 ROLE = "node-role.kubernetes.io/"
+# What a kubelet reports of its machine, by the type of the address.
+ADDRESSES = {
+    "InternalIP": address,
+    "ExternalIP": address,
+    "Hostname": place,
+    "InternalDNS": place,
+    "ExternalDNS": place,
+}
 READY = {"True": "ready", "False": "not_ready"}
 GPU = re.compile(r"(nvidia\.com/(gpu|mig-.+))(\.shared)?$")
 VERSIONS = {
@@ -42,7 +53,7 @@ def hosts(
         gpus = _gpus(node)
         if not gpus_only or sum(gpus.values()):
             chosen[name] = host(_variables(name, node, gpus), _groups(node, gpus, names, labels))
-    return chosen
+    return usable(chosen, names)
 
 
 def _whole(node: t.Any, number: int, asked: str) -> str:
@@ -78,7 +89,7 @@ def _gpus(node: Node) -> t.Dict[str, int]:
     """{resource: how many the kubelet offers} of NVIDIA's GPUs and MIG devices; a number that is none counts as 0."""
     offered = node["status"].get("allocatable") or {}
     return {
-        key: int(value) if re.fullmatch(r"[0-9]+", str(value)) else 0
+        key: int(value) if re.fullmatch(r"[0-9]{1,6}", str(value)) else 0
         for key, value in sorted(offered.items())
         if GPU.match(key)
     }
@@ -99,7 +110,10 @@ def _variables(name: str, node: Node, gpus: t.Dict[str, int]) -> t.Dict[str, t.A
     labels, info = node["metadata"].get("labels") or {}, node["status"].get("nodeInfo") or {}
     addresses: t.Dict[str, t.List[str]] = {}
     for each in node["status"].get("addresses") or []:
-        addresses.setdefault(str(each.get("type")), []).append(str(each.get("address")))
+        kind = each.get("type") if isinstance(each, dict) else None
+        found = ADDRESSES[kind](each.get("address")) if kind in ADDRESSES else ""
+        if found:
+            addresses.setdefault(kind, []).append(found)
     return {
         "kubernetes_node": name,
         "kubernetes_state": ready(node),

@@ -15,6 +15,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory.host
     InventoryProblem,
     Names,
     host,
+    place,
+    usable,
 )
 
 Record = t.Dict[str, t.Any]
@@ -131,14 +133,14 @@ def hosts(
         if (gpus_only and not sum(gpus.values())) or (partitions and not set(partitions) & set(record["partitions"])):
             continue
         chosen[record["name"]] = host(_variables(record, gpus), _groups(record, gpus, names))
-    return chosen
+    return usable(chosen, names)
 
 
 def _variables(record: Record, gpus: t.Dict[str, int]) -> t.Dict[str, t.Any]:
     state = record["state"]
     return {
         "slurm_node": record["name"],
-        "slurm_hostname": record["hostname"],
+        "slurm_hostname": place(record["hostname"]),
         "slurm_state": states.text(state),
         "slurm_state_base": state.base,
         "slurm_state_flags": sorted(state.flags),

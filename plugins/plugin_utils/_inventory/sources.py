@@ -73,7 +73,7 @@ def by_url(url: str, user: str, token: str, timeout_s: int) -> Answer:
     wrong = _web.complaint(url)
     if wrong:
         raise InventoryProblem(
-            "url cannot be used: %s. Expected such as http://slurm.example.com:6820/slurm/v0.0.40/nodes." % wrong
+            "url cannot be used: %s. Expected such as https://slurm.example.com:6820/slurm/v0.0.40/nodes." % wrong
         )
     asked = "slurmrestd at %s" % _web.place(url)
     headers = {"Accept": "application/json"}

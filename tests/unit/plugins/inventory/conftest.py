@@ -51,6 +51,7 @@ class Ansible:
             "ANSIBLE_COLLECTIONS_PATH": str(directory / "collections"),
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_DEPRECATION_WARNINGS": "0",
+            "ANSIBLE_INJECT_FACT_VARS": "false",  # or the playbooks refuse to run
         }
 
     def file(self, name, **options):

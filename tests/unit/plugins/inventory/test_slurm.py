@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import string
 
 import pytest
 import yaml
@@ -75,6 +76,22 @@ def test_the_commands_on_the_controller_are_asked(ansible):
         (commands / name).chmod(0o755)
     groups, dummy = ansible.list(ansible.file("slurm.yml", plugin=PLUGIN, bin_dir=str(commands)))
     assert sorted(groups["slurm"]) == ["n1", "n2"]
+
+
+def test_name_or_type_of_a_node_is_no_template_and_no_group_of_hosts(ansible, saved):
+    """A node that registers itself names itself, its GPUs and, in its reason, anything."""
+    evil = "{{lookup('pipe','touch${IFS}%s')}}" % (ansible.directory / "made")
+    text = answers.DRAINING.replace("driver upgrade", evil)
+    node = "NodeName=%s Arch=x86_64\n   State=IDLE\n   Partitions=gpu\n\n"
+    (ansible.directory / "nodes.txt").write_text(text + "".join(node % name for name in (evil, "all", "gpu_nodes")))
+    path = saved(groups={"gpu_nodes": True}, keyed_groups=[{"prefix": "r", "key": "slurm_reason"}])
+    groups = json.loads(ansible.inventory("-i", path, "--list")[0])
+    assert groups["gpu_nodes"]["hosts"] == ["n1"] and list(groups["_meta"]["hostvars"]) == ["n1"]
+    assert not [name for name in groups if set(name) - set(string.ascii_letters + string.digits + "_-.")]
+    command = ("ansible", "-i", path, "all", "-c", "local", "-m", "ansible.builtin.debug", "-a")
+    code, out, err = ansible.call(*command, "msg={{ inventory_hostname ~ groups ~ group_names ~ slurm_gpu_types }}")
+    assert code == 0, out + err
+    assert not (ansible.directory / "made").exists()
 
 
 def test_what_others_wrote_is_no_template(ansible, saved):
@@ -183,6 +200,7 @@ def test_an_upgrade_begins_with_the_plan(collection_root):
 
 @pytest.mark.parametrize("playbook", ["bringup", "holds", "precheck", "prestage", "plan"])
 def test_every_playbook_that_takes_nodes_asks_first(collection_root, playbook):
-    first = yaml.safe_load((collection_root / "playbooks" / (playbook + ".yml")).read_text())[0]
+    plays = yaml.safe_load((collection_root / "playbooks" / (playbook + ".yml")).read_text())
+    first = next(play for play in plays if "hosts" in play)
     assert "localhost" in first["hosts"]
     assert "gpufleet_inventory_failed is not defined" in first["tasks"][0]["ansible.builtin.assert"]["that"]

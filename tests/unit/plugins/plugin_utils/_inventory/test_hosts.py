@@ -65,3 +65,83 @@ def test_a_cache_that_holds_something_else_is_not_used(kept):
 def test_a_cache_that_holds_hosts_is_used():
     kept = {"n1": hosts.host({"a": 1}, ["g", "g"])}
     assert hosts.checked(kept) == {"n1": {"groups": ["g"], "variables": {"a": 1}}}
+
+
+HOSTILE = [
+    "all",
+    "ungrouped",
+    "localhost",
+    "LOCALHOST",
+    "localhost.localdomain",
+    "gpufleet_rollout",
+    "127.0.0.1",
+    "127.1",
+    "0",
+    "0x7f000001",
+    "2130706433",
+    "169.254.169.254",
+    "../../etc/cron.d/x",
+    "-oProxyCommand=id",
+    "a:b",
+    "a,b",
+    "!a",
+    "~a",
+    "a[0]",
+    "a b",
+    "a\n",
+    "a/b",
+    "..",
+    "a.",
+    "{{ lookup('pipe','id') }}",
+    "a" * 254,
+    "é",
+    "",
+    None,
+    5,
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=repr)
+def test_name_that_no_node_has_is_no_host(name):
+    assert not hosts.is_host_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["n1", "gpu-a01-03", "gpu_a.example.com", "0gpu", "192.0.2.1", "10.0.0.7", "cafe", "N1"]
+)
+def test_name_of_node_is_a_host(name):
+    assert hosts.is_host_name(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "::", "169.254.1.1", "fe80::1", "fe80::1%x;id", "224.0.0.1"]
+    + ["localhost", "192.0.2.1 -oProxyCommand=id", "192.0.2", "{{ 1 }}", "", None, 5],
+    ids=repr,
+)
+def test_text_that_is_no_address_of_a_node_is_dropped(text):
+    assert hosts.address(text) == ""
+
+
+@pytest.mark.parametrize("text", ["192.0.2.1", "10.1.2.3", "2001:db8::1", "fd00::1"])
+def test_address_of_node_is_kept(text):
+    assert hosts.address(text) == text
+
+
+def test_nodes_that_are_no_hosts_are_left_out_and_named():
+    names = hosts.Names()
+    assert hosts.usable({name: hosts.host({}, []) for name in ("n1", "all", "n2", "slurm")}, names, {"slurm"}) == {
+        "n1": hosts.host({}, []),
+        "n2": hosts.host({}, []),
+    }
+    assert names.left_out == ["all", "slurm"]
+
+
+def test_cache_with_name_of_no_host_is_not_used():
+    with pytest.raises(hosts.InventoryProblem):
+        hosts.checked({"n1": hosts.host({}, []), "../x": hosts.host({}, [])})
+
+
+@pytest.mark.parametrize("name, safe", [("rack_r1-2", "rack_r1-2"), ("r_{{ 1 }}", "r____1___"), ("a:b,c", "a_b_c")])
+def test_group_of_what_nodes_say_has_no_pattern_or_template(name, safe):
+    assert hosts.safe_group(name) == safe

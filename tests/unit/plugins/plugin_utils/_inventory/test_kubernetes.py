@@ -133,3 +133,34 @@ def test_half_a_node_is_refused_also_behind_whole_ones(node):
 def test_a_node_that_is_named_twice_is_refused():
     with pytest.raises(hosts.InventoryProblem, match="gpu-1 twice"):
         made(NODE, NODE)
+
+
+def test_address_that_a_kubelet_reports_is_one_or_nothing():
+    said = [
+        {"type": "InternalIP", "address": "127.0.0.1"},
+        {"type": "InternalIP", "address": "{{ lookup('pipe', 'id') }}"},
+        {"type": "InternalIP", "address": "192.0.2.7"},
+        {"type": "ExternalIP", "address": "-oProxyCommand=id"},
+        {"type": "Hostname", "address": "localhost"},
+        {"type": "InternalDNS", "address": "gpu-1.example.com"},
+        {"type": "{{ 1 }}", "address": "192.0.2.8"},
+        "x",
+    ]
+    found = kubernetes.hosts([changed(("status", "addresses"), said)], "test", hosts.Names())
+    assert found["gpu-1"]["variables"]["kubernetes_addresses"] == {
+        "InternalIP": ["192.0.2.7"],
+        "InternalDNS": ["gpu-1.example.com"],
+    }
+
+
+@pytest.mark.parametrize("name", ["all", "localhost", "../x", "{{ 1 }}"])
+def test_node_with_name_of_no_host_is_left_out(name):
+    names = hosts.Names()
+    assert list(kubernetes.hosts([NODE, changed(("metadata", "name"), name)], "test", names)) == ["gpu-1"]
+    assert names.left_out == [name]
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1e9", "-1", None])
+def test_number_of_gpus_that_is_none_counts_as_zero(number):
+    found = kubernetes.hosts([changed(("status", "allocatable"), {"nvidia.com/gpu": number})], "test", hosts.Names())
+    assert found["gpu-1"]["variables"]["kubernetes_gpus"] == 0

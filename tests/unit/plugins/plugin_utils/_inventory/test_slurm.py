@@ -137,3 +137,22 @@ def test_nodes_that_sinfo_alone_knows_make_it_half_an_answer(members, missing):
     else:
         slurm.whole(found, members, "it")
         assert len(found) == 2
+
+
+NODE = "NodeName=%s Arch=x86_64\n   NodeHostName=%s\n   State=IDLE\n   Partitions=gpu\n\n"
+
+
+@pytest.mark.parametrize("name", ["all", "localhost", "../x", "-oProxyCommand=id", "{{lookup('pipe','id')}}"])
+def test_node_with_name_of_no_host_is_left_out(name):
+    text = "".join(NODE % (each, "h1") for each in ("n1", name))
+    names = hosts.Names()
+    assert list(slurm.hosts(slurm.parse(text, "test"), "test", names)) == ["n1"]
+    assert names.left_out == [name]
+
+
+@pytest.mark.parametrize(
+    "said, kept", [("h1", "h1"), ("192.0.2.1", "192.0.2.1"), ("127.0.0.1", ""), ("-oX=y", ""), ("localhost", "")]
+)
+def test_host_name_that_a_node_reports_is_one_or_nothing(said, kept):
+    found = slurm.hosts(slurm.parse(NODE % ("n1", said), "test"), "test", hosts.Names())
+    assert found["n1"]["variables"]["slurm_hostname"] == kept

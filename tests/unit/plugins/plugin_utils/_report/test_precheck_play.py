@@ -63,6 +63,7 @@ def player(base):
         "plugins/modules",
         "plugins/action/artifact_store.py",
         "plugins/action/health_report.py",
+        "plugins/action/node.py",
         "plugins/action/playbook_variables.py",
         "plugins/filter",
     ):
@@ -94,6 +95,7 @@ def player(base):
         environment.update(
             ANSIBLE_COLLECTIONS_PATH=str(base / "collections"),
             ANSIBLE_CONFIG=str(base / "ansible.cfg"),
+            ANSIBLE_INJECT_FACT_VARS="false",
             ANSIBLE_NOCOLOR="true",
             ANSIBLE_LOCALHOST_WARNING="false",
             ANSIBLE_INVENTORY_UNPARSED_WARNING="false",

@@ -154,6 +154,52 @@ def test_a_version_of_the_command_line_that_is_not_the_plans_is_refused(act):
     assert not act(given_version="2.0").get("failed")
 
 
+MALFORMED = [
+    "x",
+    5,
+    ["x"],
+    {"audit": "x"},
+    {"audit": {"versions": [1]}},
+    {"audit": {"pci": [1]}},
+    {"audit": {"pci": [None]}},
+    {"audit": {"identity": "x"}},
+    {"audit": {"identity": {"gpus": [[1]]}}},
+    {"audit": {"identity": {"machine_id": {}}}},
+    {"audit": {"compute_users": "x"}},
+    {"audit": {"kernel": {"installed": 5}}},
+    {"audit": {"versions": {"loaded": 10**400}}},
+]
+
+
+@pytest.mark.parametrize("answer", MALFORMED, ids=str)
+def test_malformed_audit_of_one_node_leaves_plan_of_others(act, answer):
+    made = act("abc", audits={"a": audit(), "b": answer, "c": audit()}, check=True)
+    assert not made.get("failed"), made
+    assert made["order"] == ["a", "c"] and made["nodes"]["b"]["state"] == "failed"
+    assert "driver_audit" in made["nodes"]["b"]["reason"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["x", {"claim": "x"}, {"claim": {"x": 1}}, {"claim": {"ledger": []}}, {"quarantine": "x"}, {"quarantine": [1]}],
+    ids=str,
+)
+def test_malformed_marker_of_one_node_leaves_plan_of_others(act, answer):
+    made = act("abc", markers={"a": {"stat": {}}, "b": answer, "c": {"stat": {}}}, check=True)
+    assert not made.get("failed"), made
+    assert made["order"] == ["a", "c"] and made["nodes"]["b"]["state"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "answer", ["x", {"health": "x"}, {"baseline": {"audit": {"identity": 5}}, "health": {}}], ids=str
+)
+def test_malformed_health_of_one_node_is_unknown(act, answer):
+    audits = {name: audit("2.0") for name in "ab"}
+    made = act("ab", audits=audits, health={"a": PASSED["a"], "b": answer}, check=True)
+    assert not made.get("failed"), made
+    assert made["nodes"]["a"]["state"] == "skipped" and made["nodes"]["b"]["state"] != "skipped"
+
+
 JOB = {"id": 42, "template": "upgrade", "workflow": "7", "workflow_name": "driver upgrade", "user": "kim"}
 
 

@@ -1,0 +1,255 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a node answers: one malformed answer makes one node unknown, by name, and the others keep their outcome."""
+
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+
+pytest.importorskip("hypothesis", reason="the plain pytest run has it")
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import audit
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _peers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
+    files,
+    fleet,
+    held,
+    precheck,
+    precheck_junit,
+    precheck_markdown,
+    precheck_page,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import layouts, probes
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import preview
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import test_audit
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
+
+AUDIT = {
+    "versions": {"loaded": "535.216.03", "library": "535.216.03", "package": "535.216.03-1"},
+    "pci": [{"address": "0000:1b:00.0", "device": "0x2330", "class": "0x030200"}] * 8,
+    "kernel": {"running": "6.1.0-1-amd64", "next_boot": "6.1.0-1-amd64", "installed": ["6.1.0-1-amd64"]},
+    "compute_users": 0,
+    "identity": {"machine_id": "f" * 32, "board_serial": None, "gpus": ["GPU-1"]},
+    "dkms": [{"name": "nvidia", "version": "535.216.03", "kernel": "6.1.0-1-amd64", "arch": "x86_64", "note": ""}],
+}
+CLAIM = {
+    "ledger": "l",
+    "rollout_id": "upgrade-535.261.03",
+    "attempt": 1,
+    "run": "r",
+    "plan": "p",
+    "controller": "c",
+    "time": "2026-01-31T12:00:00Z",
+    "state": "held",
+}
+MARKER = {"quarantine": {"exists": False, "path": "q"}, "claim": CLAIM, "problem": "", "no_room": ""}
+HOLD = {"package": "linux-image-amd64", "version": "6.1", "since": None, "age_days": 3, "security": ["6.2"]}
+PACKAGES = {
+    "resolved": {"packages": {"nvidia-driver": "535"}},
+    "transaction": {"install": [{"name": "x", "version": "1"}]},
+}
+MIG = {"gpus": [{"index": 0, "status": "same"}], "failures": [], "msg": ""}
+HEALTH = {
+    "health": {
+        "verdict": "pass",
+        "driver": {"loaded": "535.216.03"},
+        "checks": [{"id": "nvml.answers", "entity": "node", "status": "pass", "message": ""}],
+    },
+    "baseline": {"audit": AUDIT, "snapshot": {"gpus": [{"index": 0, "values": {"name": {"value": "H100", "rc": 0}}}]}},
+}
+WELL = {
+    "driver_audit": {"audit": AUDIT},
+    "node_claim": MARKER,
+    "hold_info": {"holds": {"kernel": [HOLD], "driver": [], "other": []}},
+    "driver_packages": PACKAGES,
+    "gpu_mig": MIG,
+    "gpu_health": HEALTH,
+}
+TEXTS = st.one_of(
+    st.text(max_size=6), st.sampled_from(["pass", "fail", "held", "\x1b[2J", "\ud800", "\u0000", "{{ 1 }}", "x" * 999])
+)
+JSON = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.sampled_from([10**400, -(2**70), 1e308, float("inf"), float("nan")]),
+        TEXTS,
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(TEXTS, inner, max_size=4)),
+    max_leaves=8,
+)
+
+
+def places(value, path=()):
+    """Return the path of every value in a document."""
+    found = [path]
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        found += places(inner, (*path, key))
+    return found
+
+
+def replaced(document, path, value):
+    if not path:
+        return value
+    document = copy.deepcopy(document)
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return document
+
+
+@st.composite
+def malformed(draw):
+    """A module, and its answer in which one value is replaced by any JSON."""
+    module = draw(st.sampled_from(sorted(WELL)))
+    path = draw(st.sampled_from(places(WELL[module])))
+    return module, replaced(WELL[module], path, draw(JSON))
+
+
+def outcome(module, answers):
+    """Return what the controller makes of the answers of several nodes: {node: its outcome}."""
+    found = {name: _answers.accept(module, answer) for name, answer in answers.items()}
+    if module == "driver_audit":
+        counts = probes.gpus(found)
+        _peers.expectation(counts), _peers.least(counts)
+        return {name: probes.probe(name, one, MARKER, {}) for name, one in found.items()}
+    if module == "node_claim":
+        return {name: probes.probe(name, {"audit": AUDIT}, one, {}) for name, one in found.items()}
+    if module == "hold_info":
+        lines = held.lines(found)
+        return {name: [line for line in lines if name in line] for name in found}
+    if module == "driver_packages":
+        return {name: [line for line in preview.lines({name: one})] for name, one in found.items()}
+    if module == "gpu_mig":
+        layouts.refuse_unfit({name: one for name, one in found.items() if not one.get("failures")})
+        return {name: probes.layout_looked_at(one) for name, one in found.items()}
+    document = fleet.document(list(found), found)
+    json.loads(files.json_text(document)), precheck.table(document)
+    for text in (
+        precheck_page.html_text(document),
+        precheck_markdown.markdown_text(document),
+        precheck_junit.junit_text(document, found),
+    ):
+        text.encode("utf-8")
+    return {name: (entry["verdict"], entry["state"], entry["message"]) for name, entry in document["nodes"].items()}
+
+
+@pytest.mark.parametrize("module", sorted(WELL))
+def test_answer_of_module_is_accepted_as_it_is(module):
+    answer = dict(WELL[module], changed=False)
+    assert _answers.accept(module, answer) == answer
+
+
+def test_what_the_modules_read_is_accepted():
+    facts = readings.reading()
+    judged = _health.evaluate(facts, node=readings.NODE, now=readings.NOW)
+    for module, answer in (
+        ("driver_audit", {"audit": audit.decide(test_audit.good(), test_audit.NEW), "changed": False}),
+        ("gpu_health", {"facts": facts, "changed": False}),
+        ("gpu_health", {"health": judged, "baseline": _health.baseline_of(facts, readings.NODE, readings.NOW)}),
+        ("gpu_info", {"snapshot": facts["snapshot"]}),
+        ("driver_packages", dict(PACKAGES, transaction={"upgrade": ["nvidia-driver 535"]})),
+        ("node_note", {"changed": True, "notes": {}, "msg": "noted"}),
+    ):
+        assert _answers.accept(module, answer) == answer
+
+
+@given(malformed())
+def test_malformed_answer_changes_no_other_node(case):
+    module, answer = case
+    honest = {"a1": WELL[module], "a3": replaced(WELL[module], (), WELL[module])}
+    alone = outcome(module, honest)
+    together = outcome(module, dict(honest, a2=answer))
+    if module == "hold_info":
+        assert "a2" in str(together["a2"])
+    assert {name: together[name] for name in ("a1", "a3")} == alone
+
+
+@given(st.sampled_from(sorted(WELL)), JSON)
+def test_any_json_in_place_of_answer_is_accepted_or_a_failure(module, answer):
+    found = _answers.accept(module, answer)
+    assert isinstance(found, dict)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert _answers.accept(module, found) == found
+
+
+def nested(depth):
+    value = "x"
+    for dummy in range(depth):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    "module, answer, place",
+    [
+        ("driver_audit", {"audit": "x"}, "audit"),
+        ("driver_audit", {"audit": dict(AUDIT, versions=[1])}, "audit.versions"),
+        ("driver_audit", {"audit": dict(AUDIT, pci=[1])}, "audit.pci[0]"),
+        ("driver_audit", {"audit": dict(AUDIT, pci=AUDIT["pci"] + [None])}, "audit.pci[8]"),
+        ("driver_audit", {"audit": dict(AUDIT, compute_users="x")}, "audit.compute_users"),
+        ("driver_audit", {"audit": dict(AUDIT, compute_users=True)}, "audit.compute_users"),
+        ("driver_audit", {"audit": dict(AUDIT, compute_users=-1)}, "audit.compute_users"),
+        ("driver_audit", {"audit": dict(AUDIT, identity={"gpus": [[1]]})}, "audit.identity.gpus[0]"),
+        ("driver_audit", {"audit": dict(AUDIT, kernel={"installed": 5})}, "audit.kernel.installed"),
+        ("driver_audit", {"audit": dict(AUDIT, kernel={"running": "6.1\n6.2"})}, "audit.kernel.running"),
+        ("node_claim", dict(MARKER, claim={"x": 1}), "claim.ledger"),
+        ("node_claim", dict(MARKER, claim=dict(CLAIM, attempt=None)), "claim.attempt"),
+        ("node_claim", dict(MARKER, claim="x"), "claim"),
+        ("node_claim", dict(MARKER, quarantine=[]), "quarantine"),
+        ("hold_info", {"holds": {"kernel": [{"package": "x"}]}}, "holds.kernel[0].version"),
+        ("hold_info", {"holds": {"\x1b]0;x" + "k" * 500: 5}}, "holds.?]0;x" + "k" * 109),
+        ("gpu_mig", {"gpus": ["x"]}, "gpus[0]"),
+        ("gpu_health", {"baseline": {"audit": {"identity": "x"}}}, "baseline.audit.identity"),
+        ("gpu_info", {"more": nested(200)}, "depth"),
+        ("gpu_info", {"more": 10**400}, "number"),
+        ("gpu_info", {"more": float("nan")}, "number"),
+        ("gpu_info", {"more": "x" * (_answers.TEXT_LIMIT + 1)}, "size"),
+        ("gpu_info", {"more": [0] * (_answers.VALUE_LIMIT + 1)}, "size"),
+        ("gpu_info", ["x"], "answer"),
+        ("node_files", {"msg": {"x": 1}}, "msg"),
+        ("node_files", {"failed": "no"}, "failed"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_malformed_answer_is_a_failure_that_names_the_place(module, answer, place):
+    found = _answers.accept(module, answer)
+    assert found["failed"] is True and set(found) <= {"failed", "msg", "changed", "problem_at"}
+    assert found["problem_at"] == place and module in found["msg"]
+
+
+@pytest.mark.parametrize("key", ["ansible_facts", "ansible_stats", "add_host", "add_group", "_ansible_no_log"])
+@pytest.mark.parametrize("value", [{"rollout_max_down": 7}, 5, ["x"], None], ids=str)
+def test_answer_carries_nothing_that_ansible_acts_on(key, value):
+    assert _answers.accept("driver_audit", {"audit": AUDIT, key: value}) == {"audit": AUDIT}
+
+
+def test_text_that_no_encoding_has_is_replaced():
+    found = _answers.accept("gpu_evidence", {"files": {"a\udc80": "\ud800x"}})
+    assert found == {"files": {"a?": "?x"}}
+
+
+@pytest.mark.parametrize("key", ["{{ 1 }}", "a{% if 1 %}", "{# x #}"])
+def test_key_that_is_a_template_is_left_out(key):
+    assert _answers.accept("gpu_info", {key: 1, "more": [{key: 1, "b": 2}]}) == {"more": [{"b": 2}]}
+
+
+def test_answer_may_be_a_failure():
+    answer = {"failed": True, "msg": "no binding", "changed": False}
+    assert _answers.accept("gpu_health", answer) == answer
+
+
+@pytest.mark.parametrize("answer", [None, {}])
+def test_node_that_was_not_asked_stays_without_answer(answer):
+    assert _answers.accept("gpu_health", answer) == {}

@@ -1,0 +1,129 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every answer of a module of the collection is checked before Ansible works with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from unittest import mock
+
+import pytest
+import yaml
+
+pytest.importorskip("ansible", reason="action plugins need Ansible")
+
+from ansible.parsing.dataloader import DataLoader
+
+from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_health, node
+from ansible_collections.gpufleet.lifecycle.plugins.filter import gpu_peers, health_with_peers, hold_lines
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
+
+pytestmark = pytest.mark.cores
+
+ROOT = pathlib.Path(__file__).resolve().parents[4]
+MODULES = {path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")}
+ACTIONS = {path.stem for path in (ROOT / "plugins" / "action").glob("*.py")}
+# Answers that Ansible itself would act on for the whole run.
+HOSTILE = [
+    {"ansible_stats": {"data": {"rollout_max_down": 7}, "per_host": False}},
+    {"ansible_stats": 5},
+    {"ansible_facts": {"rollout_max_down": 7}},
+    {"audit": "x"},
+    {"msg": ["x"]},
+]
+
+
+def make(plugin, answer, name="driver_audit"):
+    task = mock.Mock(args={}, async_val=0, check_mode=False, diff=False, environment=None)
+    task.action = "gpufleet.lifecycle." + name
+    action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
+    action._load_name = name
+    action._execute_module = mock.Mock(return_value=answer)
+    return action
+
+
+def test_every_module_that_runs_on_nodes_has_an_action():
+    routed = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))["plugin_routing"]["action"]
+    assert {name for name, to in routed.items() if to == {"redirect": "gpufleet.lifecycle.node"}} == MODULES - ACTIONS
+    assert set(routed) <= MODULES
+
+
+def test_no_action_takes_an_unchecked_answer():
+    """What runs a module of the collection does so through NodeActionBase, or the wait of an action with async."""
+    found = [
+        (path.name, call)
+        for path in sorted((ROOT / "plugins").rglob("*.py"))
+        for call in re.findall(r"_execute_module\(\s*([^,)]*)", path.read_text(encoding="utf-8"))
+        if path.name not in ("_node_action.py", "_background.py")
+    ]
+    assert [(name, call) for name, call in found if 'module_name="ansible.legacy.' not in call] == []
+
+
+@pytest.mark.parametrize("answer", HOSTILE, ids=str)
+def test_node_action_checks_answer(answer):
+    result = make(node, answer).run(task_vars={"inventory_hostname": "a1"})
+    assert not {"ansible_facts", "ansible_stats"} & set(result)
+    assert bool(result.get("failed")) is ("audit" in answer or "msg" in answer)
+
+
+def test_node_cannot_send_a_verdict_of_its_own(monkeypatch):
+    monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", "d" * 64, "1"))
+    forged = {"failed": True, "msg": "x", "health": {"verdict": "pass"}, "baseline": {}}
+    result = make(gpu_health, forged, "gpu_health").run(task_vars={"inventory_hostname": "a1"})
+    assert result["failed"] and not {"health", "baseline"} & set(result)
+
+
+def test_filters_over_all_nodes_leave_out_a_malformed_answer():
+    hold = {"package": "p", "version": "1", "since": None, "age_days": 3, "security": []}
+    lines = hold_lines.hold_lines({"a1": {"holds": {"kernel": [hold]}}, "a2": {"holds": {"kernel": ["x"]}}, "a3": "x"})
+    assert [name for name in ("a1", "a2", "a3") if any(name in line for line in lines)] == ["a1", "a2", "a3"]
+    assert gpu_peers.gpu_peers({"a1": {"baseline": {"snapshot": {"gpus": 5}}}, "a2": "x"}) == {"gpus": {}}
+    assert health_with_peers.health_with_peers("x", {}) == {}
+
+
+def test_statistics_of_a_node_do_not_reach_the_run(tmp_path):
+    """Statistics become variables of the next job of a workflow in AWX."""
+    place = tmp_path / "ansible_collections" / "gpufleet" / "lifecycle"
+    (place / "plugins" / "modules").mkdir(parents=True)
+    for name in ("action", "plugin_utils", "module_utils"):
+        (place / "plugins" / name).symlink_to(ROOT / "plugins" / name)
+    (place / "meta").symlink_to(ROOT / "meta")
+    (place / "galaxy.yml").symlink_to(ROOT / "galaxy.yml")
+    answer = {"changed": False, "audit": {}, **HOSTILE[0], **HOSTILE[2]}
+    (place / "plugins" / "modules" / "driver_audit.py").write_text(
+        "#!/usr/bin/python\nprint(%r)\n" % json.dumps(answer)
+    )
+    (tmp_path / "play.yml").write_text(
+        "- hosts: localhost\n  gather_facts: false\n  tasks:\n"
+        "    - gpufleet.lifecycle.driver_audit:\n"
+        "    - ansible.builtin.debug: {msg: 'limit {{ rollout_max_down | default(1) }}'}\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+    environment.update(
+        ANSIBLE_COLLECTIONS_PATH=str(tmp_path),
+        ANSIBLE_SHOW_CUSTOM_STATS="true",
+        HOME=str(tmp_path),
+        ANSIBLE_NOCOLOR="1",
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "ansible",
+        "playbook",
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        "-e",
+        "ansible_python_interpreter=" + sys.executable,
+        str(tmp_path / "play.yml"),
+    ]
+    result = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "limit 1" in result.stdout and "CUSTOM STATS" not in result.stdout, result.stdout

@@ -13,8 +13,9 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.modules.dkms_archives import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
 
 MODULE = "gpufleet.lifecycle.dkms_archives"
@@ -57,7 +58,12 @@ class ActionModule(ActionBase):
             raise ArchiveError("it cannot be reached (%s)" % (exc,)) from exc
         if answer.get("failed") or "archives" not in answer:
             raise ArchiveError(answer.get("msg") or "it gave no answer")
-        return answer["archives"]
+        try:
+            versions = [upstream(version) for version in args["versions"]]
+            archives = _host_answers.check_archives(answer["archives"], versions)
+        except _host_answers.AnswerError as exc:
+            raise ArchiveError("its answer cannot be used: %s" % exc) from exc
+        return [archive._asdict() for archive in archives]
 
     @staticmethod
     def described(directory, versions):
@@ -70,8 +76,6 @@ class ActionModule(ActionBase):
         """Bring archives to the controller, one node at a time."""
         for item in archives:
             name = item["name"]
-            if name != os.path.basename(name):
-                raise ArchiveError("it names an archive %r" % name)
             if self._task.check_mode:
                 result["fetched"].append(name)
                 continue
@@ -81,7 +85,7 @@ class ActionModule(ActionBase):
                     continue  # another node of this controller brought it meanwhile
                 receive(
                     directory,
-                    dict(item, path=os.path.join(path, name)),
+                    _host_answers.Archive(**item),
                     lambda target, name=name: self._connection.fetch_file(os.path.join(path, name), target),
                 )
             result["fetched"].append(name)

@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller, _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
 
 MODULE = "gpufleet.lifecycle.dkms_module"
@@ -55,21 +55,35 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(
                 "%s: the directory %s (archive_dir) on the controller %s" % (self.node, directory, exc)
             ) from exc
+        except _host_answers.AnswerError as exc:
+            raise AnsibleActionFail(
+                "%s: its answer to dkms_module cannot be used: %s. Nothing was sent or compiled. Examine the node."
+                % (self.node, exc)
+            ) from exc
 
     def with_directory(self, directory, args, task_vars):
         """Ask the node what it needs, have at most one node compile a missing archive, bring the others, and run the
         module.
         """
-        version = args.get("version")
+        version = str(args.get("version") or "")
+        store = args.get("store_dir") or archive_store.STORE
         offer = self.offer(directory, version)
         before = dict((name, self.stamp(directory, name)) for name in offer["archives_offered"])
         answer = self.module(dict(args, **offer), task_vars)
-        if answer.get("failed") or not (answer.get("needs_archives") or answer.get("compiles")):
+        if answer.get("failed") or self._task.check_mode:
             return answer
-        compiles, warnings = answer.get("compiles") or [], list(answer.get("warnings") or [])
+        needs = _host_answers.check_names(
+            answer.get("needs_archives"), [version], offer["archives_offered"], "needs_archives"
+        )
+        compiles = _host_answers.check_names(answer.get("compiles"), [version], what="compiles")
+        if not (needs or compiles):
+            return answer
+        warnings = list(answer.get("warnings") or [])
+        # What the controller has already, of other source, is not replaced: no other node waits for it.
+        claimed = [name for name in compiles if not digests.whole(os.path.join(directory, name))]
         with Claims(
             directory,
-            compiles,
+            claimed,
             self.node,
             int(args.get("build_timeout_s") or BUILD_TIMEOUT_S),
             self.tell,
@@ -79,15 +93,16 @@ class ActionModule(ActionBase):
             # What another node compiled meanwhile. Whether it is of the right source the node sees.
             arrived = set(
                 name
-                for name in compiles
+                for name in claimed
                 if name in offer["archives_offered"] and self.stamp(directory, name) != before.get(name)
             )
-            needed = sorted(set(answer.get("needs_archives") or []) | arrived)
-            failed = self.bring(directory, needed, args.get("store_dir") or archive_store.STORE, task_vars)
+            needed = sorted(set(needs) | arrived)
+            failed = self.bring(directory, needed, store, task_vars)
             if failed:
                 return failed
             answer = self.background.run(MODULE, dict(args, asked=True, **offer), task_vars)
-            warnings += list(answer.get("warnings") or []) + self.keep(directory, answer.get("compiled") or [])
+            warnings += list(answer.get("warnings") or [])
+            warnings += self.keep(directory, version, compiles, answer.get("compiled"), store)
         if warnings:
             answer["warnings"] = warnings
         if needed and not answer.get("failed") and args.get("state") == "prepared":
@@ -131,15 +146,26 @@ class ActionModule(ActionBase):
             return None
         return dict(made, msg="%s: the archives could not be brought to %s: %s" % (self.node, store, made.get("msg")))
 
-    def keep(self, directory, compiled):
-        """Bring home what was compiled; answers warnings, for the node itself is well without it."""
+    def keep(self, directory, version, claimed, compiled, store):
+        """Bring home what was compiled of the CLAIMED archives; answers warnings, for the node itself is well without
+        it.
+        """
+        try:
+            archives = _host_answers.check_archives(compiled, [version], claimed, "compiled")
+        except _host_answers.AnswerError as exc:
+            return [self.not_kept("an archive", directory, exc)]
         warnings = []
-        for item in compiled:
+        for archive in archives:
+            # Where the controller said that archives lie, whatever path the node answered.
+            path = os.path.join(store, archive.name)
             try:
-                receive(directory, item, lambda path, item=item: self._connection.fetch_file(item["path"], path))
+                receive(directory, archive, lambda target, path=path: self._connection.fetch_file(path, target))
             except (ArchiveError, AnsibleError, OSError) as exc:
-                warnings.append(
-                    "%s: %s was compiled and could not be brought to %s on the controller, so that other "
-                    "nodes compile too: %s" % (self.node, item["path"], directory, exc)
-                )
+                warnings.append(self.not_kept(path, directory, exc))
         return warnings
+
+    def not_kept(self, what, directory, why):
+        return (
+            "%s: %s was compiled and could not be brought to %s on the controller, so that other nodes compile too: %s"
+            % (self.node, what, directory, why)
+        )

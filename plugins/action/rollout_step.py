@@ -37,9 +37,15 @@ def words(arguments):
     return "failed (%s)" % arguments["failed"] if arguments["failed"] else "documents kept"
 
 
+# Of the text of a node, as it is stored and sent on. An error of a package manager takes about 2000 characters.
+MAX_TEXT = 8000
+
+
 def masked(text):
-    """Return TEXT without user and password in URLs, since errors of package managers are stored and sent on."""
-    return re.sub(r"(?<=://)[^/\s@]+@", "***@", text or "")
+    """Return the beginning of TEXT without user and password in URLs: errors of package managers are stored and sent
+    on.
+    """
+    return re.sub(r"(?<=://)[^/\s@]+@", "***@", (text or "")[:MAX_TEXT])
 
 
 class ActionModule(RolloutAction):

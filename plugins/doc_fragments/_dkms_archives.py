@@ -19,6 +19,8 @@ options:
       - What the node compiles itself is brought back into it. Of all nodes that this controller has in hand, one
         compiles and the others wait for its archive, at most O(build_timeout_s); a node whose compilation fails makes
         way for the next.
+      - An archive that is there with its digest is not replaced. Where a node has other source, as of another revision
+        of the package, it compiles for itself, until the archive and its C(.sha256) are removed.
     type: path
   store_dir:
     description:

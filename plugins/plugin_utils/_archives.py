@@ -10,10 +10,12 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 import tempfile
 import time
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
 
 CLAIMS = ".claims"
 POLL_S = 0.5
@@ -58,7 +60,8 @@ class Claims:
         self.stack.close()
 
     def _take(self, path, deadline):
-        handle = self.stack.enter_context(open(path, "a+", encoding="utf-8"))
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        handle = self.stack.enter_context(os.fdopen(descriptor, "r+", encoding="utf-8"))
         while not self._locked(handle):
             holder = self._holder(handle)
             if holder not in self.waited_for:
@@ -70,7 +73,8 @@ class Claims:
                     % (self.timeout_s, holder, os.path.basename(path))
                 )
             self.pause(POLL_S)
-        handle.truncate(0)
+        handle.seek(0)
+        handle.truncate()
         handle.write(json.dumps({"node": self.node, "pid": os.getpid()}))
         handle.flush()
 
@@ -91,31 +95,56 @@ class Claims:
             return "unknown"
 
 
-def receive(directory, item, fetch):
-    """Bring an archive into the directory, as the node described it: path, sha256, and the digest of its source.
+def receive(directory, archive, fetch):
+    """Bring an archive into the directory. One that is there with its digest stays, whatever a host answers.
 
-    ``fetch(path)`` writes it there; it appears under its name when it agrees with the digest.
+    Args:
+        directory: The controller's directory.
+        archive: What the host described (:class:`_host_answers.Archive`).
+        fetch: ``fetch(path)`` writes the archive to PATH. It appears under its name when it agrees with the digest.
+
+    Raises:
+        ArchiveError: the archive differs from its digest, is too large, or is there already with another digest.
     """
-    name, digest = os.path.basename(item["path"]), item["sha256"]
+    path = os.path.join(directory, archive.name)
+    if has(path, archive):
+        return
     handle, temporary = tempfile.mkstemp(prefix=".", dir=directory)
     os.close(handle)
     try:
-        fetch(temporary)
+        with _host_answers.limit_file_size(_host_answers.MAX_ARCHIVE_BYTES):
+            fetch(temporary)
         with open(temporary, "rb") as stream:
             os.fsync(stream.fileno())
+        _host_answers.check_size(os.stat(temporary).st_size, _host_answers.MAX_ARCHIVE_BYTES, archive.name)
         found = digests.sha256_of(temporary)
-        if found != digest:
-            raise ArchiveError("got %s with sha256 %s, and the node says %s" % (name, found, digest))
+        if found != archive.sha256:
+            raise ArchiveError("got %s with sha256 %s, and the host says %s" % (archive.name, found, archive.sha256))
+        if has(path, archive):
+            return
         os.chmod(temporary, 0o644)
-        # Without its digest an archive is not offered: an older one goes first, the new one comes last.
-        beside = os.path.join(directory, name + ".sha256")
+        # Without its digest an archive is not offered: what is left of a damaged one goes first, the digest comes last.
+        beside = path + ".sha256"
         if os.path.lexists(beside):
             os.unlink(beside)
-        os.replace(temporary, os.path.join(directory, name))
-        digests.write_sha256(os.path.join(directory, name), digest, item.get("source"))
+        os.replace(temporary, path)
+        digests.write_sha256(path, archive.sha256, archive.source)
+    except _host_answers.AnswerError as exc:
+        raise ArchiveError("got what is no archive: %s" % exc) from exc
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
+
+
+def has(path, archive):
+    """Return True if the archive lies at PATH with its digest; refuse to replace one with another digest."""
+    found = digests.whole(path)
+    if found and found != archive.sha256:
+        raise ArchiveError(
+            "has %s already, with sha256 %s, and got one with %s. Remove the archive and its .sha256 there to have the "
+            "module compiled again" % (archive.name, found, archive.sha256)
+        )
+    return bool(found)
 
 
 def send(action, directory, names, path, owner, task_vars):
@@ -124,15 +153,19 @@ def send(action, directory, names, path, owner, task_vars):
     ACTION: the action plugin. OWNER: the owner and group of the files, as options of a module. Return the result of the
     first task that failed, or of the last one.
     """
+    sources = [os.path.join(directory, name) + end for name in names for end in ("", ".sha256")]
+    for source in sources:
+        if not stat.S_ISREG(os.lstat(source).st_mode):
+            raise ArchiveError("has %s, which is no regular file" % source)
     made = action._execute_module(
         module_name="ansible.legacy.file",
         module_args=dict(owner, path=path, state="directory", mode="0755"),
         task_vars=task_vars,
     )
-    for source in [os.path.join(directory, name) + end for name in names for end in ("", ".sha256")]:
+    for source in sources:
         if made.get("failed"):
             break
-        made = _copy(action, source, dict(owner, dest=path + "/", mode="0644"), task_vars)
+        made = _copy(action, source, dict(owner, dest=path + "/", mode="0644", decrypt=False), task_vars)
     return made
 
 

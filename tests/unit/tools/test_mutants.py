@@ -43,6 +43,7 @@ SUBJECTS = {
     "services",
     "dcgm",
     "textfile",
+    "trust",
 }
 MUTANTS = catalogue.read()
 

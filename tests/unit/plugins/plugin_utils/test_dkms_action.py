@@ -20,8 +20,8 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, listing
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive
 
 pytestmark = pytest.mark.cores
@@ -317,7 +317,7 @@ def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, mon
     def finish(seconds):
         receive(
             str(store),
-            {"path": "/x/" + THREE, "sha256": hashlib.sha256(b"theirs").hexdigest()},
+            _host_answers.Archive(THREE, hashlib.sha256(b"theirs").hexdigest(), None),
             lambda path: Path(path).write_bytes(b"theirs"),
         )
         other.__exit__()
@@ -414,3 +414,124 @@ def test_archives_are_brought_in_a_task_with_async_too(store):
         jobs=[{"finished": 1, "changed": True}],
     )
     assert result["changed"] and [name for name, dummy in calls if name == "copy"] == ["copy", "copy"]
+
+
+OUTSIDE = ["../../.ssh/id_ed25519", "/root/.ssh/id_ed25519", ".claims/x", THREE.replace(VERSION, "1.2.3"), THREE + "\n"]
+
+
+@pytest.mark.parametrize("name", OUTSIDE + [THREE])
+def test_a_node_is_sent_nothing_but_archives_that_it_was_offered(store, name):
+    with pytest.raises(AnsibleActionFail, match="a1: "):
+        act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "needs_archives": [ONE, name]})
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_node_claims_nothing_but_archives_of_its_version(store, name):
+    victim = store.parent / "ledger.sqlite"
+    victim.write_text("ledger")
+    for claimed in (name, str(victim), "../../%s/ledger.sqlite" % store.parent.name):
+        with pytest.raises(AnsibleActionFail, match="a1: "):
+            act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "compiles": [claimed]})
+    assert victim.read_text() == "ledger" and not (store / ".claims").exists()
+
+
+def test_check_mode_takes_no_claim_whatever_the_node_answers(store):
+    answer = {"changed": False, "needs_archives": [ONE], "compiles": [THREE]}
+    dummy, calls = act({"version": VERSION, "archive_dir": str(store)}, answer, check=True)
+    assert [name for name, dummy in calls] == ["dkms_module"] and not (store / ".claims").exists()
+
+
+def test_a_claim_follows_no_link(store, tmp_path_factory):
+    victim = tmp_path_factory.mktemp("other") / "ledger.sqlite"
+    victim.write_text("ledger")
+    (store / ".claims").mkdir()
+    (store / ".claims" / THREE).symlink_to(victim)
+    with pytest.raises(AnsibleActionFail, match="cannot be written to"):
+        act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "compiles": [THREE]})
+    assert victim.read_text() == "ledger"
+
+
+def test_a_link_is_not_sent(store, tmp_path_factory):
+    secret = tmp_path_factory.mktemp("other") / "id_ed25519"
+    secret.write_text("secret")
+    (store / ONE).unlink()
+    (store / ONE).symlink_to(secret)
+    with pytest.raises(AnsibleActionFail, match="a1: "):
+        act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "needs_archives": [ONE]})
+
+
+def test_archives_are_sent_as_they_are(store):
+    """The action that copies decrypts a file of ansible-vault otherwise."""
+    dummy, calls = act(
+        {"version": VERSION, "archive_dir": str(store)}, {"changed": False, "needs_archives": [ONE]}, {"changed": True}
+    )
+    assert {call[1]["decrypt"] for call in calls if call[0] == "copy"} == {False}
+
+
+def compiled(name=THREE, content=b"built", **more):
+    """The answers of a node that claims THREE and compiled NAME."""
+    item = {"kernel": "x", "path": "/x/" + name, "sha256": hashlib.sha256(content).hexdigest()}
+    return {"changed": False, "compiles": [THREE]}, {"changed": True, "compiled": [dict(item, **more)]}
+
+
+def put(store, name, content, source=None):
+    (store / name).write_bytes(content)
+    digests.write_sha256(str(store / name), hashlib.sha256(content).hexdigest(), source)
+
+
+@pytest.mark.parametrize("name", [THREE, ONE])
+def test_an_archive_with_a_digest_is_not_replaced(store, name):
+    put(store, name, b"honest")
+    result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(name, b"evil"), fetched=b"evil")
+    assert result["changed"] and len(result["warnings"]) == 1 and (store / name).read_bytes() == b"honest"
+    assert digests.whole(str(store / name))
+
+
+def test_nobody_waits_for_an_archive_that_will_not_be_replaced(store):
+    """Nodes whose source differs from that of the archive compile side by side."""
+    put(store, THREE, b"other source")
+    with Claims(str(store), [THREE], "b7", 0, None):
+        result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(), fetched=b"built")
+    assert result["waited_for"] == [] and len(result["warnings"]) == 1
+
+
+def test_an_archive_that_differs_from_its_digest_is_replaced(store):
+    put(store, THREE, b"whole")
+    (store / THREE).write_bytes(b"damaged")
+    result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(), fetched=b"built")
+    assert "warnings" not in result and (store / THREE).read_bytes() == b"built"
+
+
+@pytest.mark.parametrize(
+    "name, more",
+    [
+        (ONE.replace("-1-", "-4-"), {}),  # not claimed
+        ("../../x", {}),
+        (THREE, {"sha256": "0"}),
+        (THREE, {"source": "a\n%s  other" % ("b" * 64)}),
+        (THREE, {"path": ["x"]}),
+    ],
+)
+def test_what_a_node_compiled_is_not_kept_under_another_name_or_digest(store, name, more):
+    before = sorted(path.name for path in store.iterdir())
+    result, calls = act({"version": VERSION, "archive_dir": str(store)}, *compiled(name, **more), fetched=b"built")
+    assert result["changed"] and len(result["warnings"]) == 1 and not [call for call in calls if call[0] == "fetch"]
+    assert sorted(path.name for path in store.iterdir() if path.name != ".claims") == before
+
+
+def test_the_place_of_a_compiled_archive_on_the_node_is_the_controllers(store):
+    """A path of the node would be a line for sftp on the controller."""
+    dummy, calls = act(
+        {"version": VERSION, "archive_dir": str(store), "store_dir": "/srv/dkms"},
+        *compiled(path="/x\n!id\n/" + THREE),
+        fetched=b"built",
+    )
+    assert calls[-1] == ("fetch", "/srv/dkms/" + THREE)
+
+
+def test_a_larger_archive_is_not_brought(store, monkeypatch):
+    monkeypatch.setattr(_host_answers, "MAX_ARCHIVE_BYTES", 4096)
+    content = b"x" * 5000
+    result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(content=content), fetched=content)
+    assert result["changed"] and len(result["warnings"]) == 1 and not (store / THREE).exists()
+    assert not [path for path in store.iterdir() if path.name.startswith(".") and path.is_file()]

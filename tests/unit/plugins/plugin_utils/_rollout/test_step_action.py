@@ -105,3 +105,8 @@ def test_no_password_of_an_address_is_kept():
         result["progress"]
         == "a1: failed (E: https://***@mirror.example.com/debian is not signed, http://***@x and a@b)"
     )
+
+
+def test_a_reason_that_a_node_makes_long_is_cut():
+    result, dummy = act(failed="E: " + "x" * 1000000)
+    assert len(result["progress"]) < 10000 and result["progress"].startswith("a1: failed (E: xxx")

@@ -157,15 +157,13 @@ def send(action, directory, names, path, owner, task_vars):
     for source in sources:
         if not stat.S_ISREG(os.lstat(source).st_mode):
             raise ArchiveError("has %s, which is no regular file" % source)
-    made = action._execute_module(
-        module_name="ansible.legacy.file",
-        module_args=dict(owner, path=path, state="directory", mode="0755"),
-        task_vars=task_vars,
-    )
+    made = {}
     for source in sources:
         if made.get("failed"):
             break
-        made = _copy(action, source, dict(owner, dest=path + "/", mode="0644", decrypt=False), task_vars)
+        # The mode of directories is that of new ones: what is there keeps its own.
+        options = dict(owner, dest=path + "/", mode="0644", directory_mode="0755", decrypt=False)
+        made = _copy(action, source, options, task_vars)
     return made
 
 

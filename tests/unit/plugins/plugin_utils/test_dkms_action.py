@@ -135,13 +135,14 @@ def test_what_the_node_asks_for_is_brought_and_stays_there(store):
         and result["received"] == [TWO]
         and "needs_archives" not in result
     )
-    assert [name for name, dummy in calls] == ["dkms_module", "file", "copy", "copy", "dkms_module"]
-    assert (calls[1][1]["path"], calls[1][1]["mode"]) == (archive_store.STORE, "0755")
-    assert [call[1]["src"] for call in calls[2:4]] == [str(store / TWO), str(store / TWO) + ".sha256"], (
+    assert [name for name, dummy in calls] == ["dkms_module", "copy", "copy", "dkms_module"]
+    assert [call[1]["src"] for call in calls[1:3]] == [str(store / TWO), str(store / TWO) + ".sha256"], (
         "the digest comes last"
     )
-    assert {call[1]["dest"] for call in calls[2:4]} == {archive_store.STORE + "/"}
-    assert calls[4][1] == {"version": VERSION, "remove_stale": True, "archives_offered": [ONE, TWO], "asked": True}
+    assert {call[1]["dest"] for call in calls[1:3]} == {archive_store.STORE + "/"}
+    # the mode of a directory that is made, and of no other
+    assert {(call[1]["mode"], call[1]["directory_mode"]) for call in calls[1:3]} == {("0644", "0755")}
+    assert calls[3][1] == {"version": VERSION, "remove_stale": True, "archives_offered": [ONE, TWO], "asked": True}
 
 
 def test_the_store_of_the_node_may_be_another_directory(store):
@@ -150,11 +151,7 @@ def test_the_store_of_the_node_may_be_another_directory(store):
         {"needs_archives": [ONE]},
         {"changed": True},
     )
-    assert (
-        calls[1][1]["path"] == "/srv/dkms"
-        and calls[2][1]["dest"] == "/srv/dkms/"
-        and calls[-1][1]["store_dir"] == "/srv/dkms"
-    )
+    assert [call[1]["dest"] for call in calls[1:3]] == ["/srv/dkms/"] * 2 and calls[-1][1]["store_dir"] == "/srv/dkms"
 
 
 def test_what_cannot_be_brought_fails_with_the_node(store):
@@ -167,7 +164,7 @@ def test_what_cannot_be_brought_fails_with_the_node(store):
         result["failed"]
         and result["msg"] == "a1: the archives could not be brought to /var/lib/gpufleet/dkms: No space left"
     )
-    assert [name for name, dummy in calls] == ["dkms_module", "file", "copy"]
+    assert [name for name, dummy in calls] == ["dkms_module", "copy"]
 
 
 @pytest.mark.parametrize("state, changed", [("prepared", True), ("built", False)])

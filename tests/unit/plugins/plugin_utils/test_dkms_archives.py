@@ -69,9 +69,6 @@ def act(here, there, check=False, answer=None, fetch=shutil.copyfile, copies=Non
     action._load_name = "x"
 
     def execute(module_name, module_args, task_vars):
-        if module_name == "ansible.legacy.file":
-            os.makedirs(module_args["path"], exist_ok=True)
-            return {"changed": True}
         assert module_name == dkms_archives.MODULE
         if isinstance(answer, Exception):
             raise answer
@@ -83,6 +80,7 @@ def act(here, there, check=False, answer=None, fetch=shutil.copyfile, copies=Non
         def copy(task_vars):
             if copies:
                 return copies
+            os.makedirs(task.args["dest"], exist_ok=True)  # as its module does, with directory_mode
             shutil.copy(task.args["src"], task.args["dest"])
             return {"changed": True}
 

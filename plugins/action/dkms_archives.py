@@ -80,8 +80,8 @@ class ActionModule(ActionBase):
                 result["fetched"].append(name)
                 continue
             os.makedirs(directory, exist_ok=True)
-            with Claims(directory, [name], self.node, TIMEOUT_S, self.tell, _controller.pause):
-                if os.path.exists(os.path.join(directory, name + ".sha256")):
+            with Claims(directory, [name], self.node, TIMEOUT_S, self.tell, _controller.pause) as claims:
+                if name not in claims.held or os.path.exists(os.path.join(directory, name + ".sha256")):
                     continue  # another node of this controller brought it meanwhile
                 receive(
                     directory,

@@ -20,6 +20,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives impor
 MODULE = "gpufleet.lifecycle.dkms_module"
 STATES = ("built", "prepared")
 BUILD_TIMEOUT_S = 3600
+LOCK_TIMEOUT_S = 600
+# Answers whose time a call that changes something without compiling, or one archive on its way, has at most.
+WORK = 4
 
 display = Display()
 
@@ -44,6 +47,7 @@ class ActionModule(ActionBase):
         if not given:
             return dict(result, **self.background.run(MODULE, args, task_vars))
         self.node = (task_vars or {}).get("inventory_hostname")
+        self.answer_s = _controller.answer_timeout(self, task_vars)
         if args.get("state", "built") not in STATES or args.get("import_files"):
             raise AnsibleActionFail(
                 "%s: archive_dir goes with state=%s and without import_files" % (self.node, " or ".join(STATES))
@@ -102,7 +106,7 @@ class ActionModule(ActionBase):
                 return failed
             answer = self.background.run(MODULE, dict(args, asked=True, **offer), task_vars)
             warnings += list(answer.get("warnings") or [])
-            warnings += self.keep(directory, version, compiles, answer.get("compiled"), store)
+            warnings += self.keep(directory, version, compiles, claims.held, answer.get("compiled"), store)
         if warnings:
             answer["warnings"] = warnings
         if needed and not answer.get("failed") and args.get("state") == "prepared":
@@ -110,7 +114,10 @@ class ActionModule(ActionBase):
         return dict(answer, received=needed, waited_for=claims.waited_for)
 
     def module(self, args, task_vars):
-        return self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
+        """Ask the node what it needs. Where it needs nothing it does the work at once, which compiles nothing."""
+        seconds = WORK * self.answer_s + int(args.get("lock_timeout_s") or LOCK_TIMEOUT_S)
+        with _controller.limit(seconds, self.node):
+            return self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
 
     def tell(self, holder):
         display.display("%s: waits for the module that node %s compiles" % (self.node, holder))
@@ -146,20 +153,24 @@ class ActionModule(ActionBase):
             return None
         return dict(made, msg="%s: the archives could not be brought to %s: %s" % (self.node, store, made.get("msg")))
 
-    def keep(self, directory, version, claimed, compiled, store):
-        """Bring home what was compiled of the CLAIMED archives; answers warnings, for the node itself is well without
-        it.
+    def keep(self, directory, version, compiles, held, compiled, store):
+        """Bring home what was compiled; answers warnings, for the node itself is well without it.
+
+        COMPILES: the archives that the node said it would compile. HELD: those of them that no other node compiles.
         """
         try:
-            archives = _host_answers.check_archives(compiled, [version], claimed, "compiled")
+            archives = _host_answers.check_archives(compiled, [version], compiles, "compiled")
         except _host_answers.AnswerError as exc:
             return [self.not_kept("an archive", directory, exc)]
         warnings = []
         for archive in archives:
             # Where the controller said that archives lie, whatever path the node answered.
             path = os.path.join(store, archive.name)
+            if archive.name not in held and not digests.whole(os.path.join(directory, archive.name)):
+                continue
             try:
-                receive(directory, archive, lambda target, path=path: self._connection.fetch_file(path, target))
+                with _controller.limit(WORK * self.answer_s, self.node):
+                    receive(directory, archive, lambda target, path=path: self._connection.fetch_file(path, target))
             except (ArchiveError, AnsibleError, OSError) as exc:
                 warnings.append(self.not_kept(path, directory, exc))
         return warnings

@@ -17,8 +17,8 @@ options:
       - Those that this node would otherwise have to compile are sent to O(store_dir). The node is told their names
         first, so that nothing is sent that it does not need. A directory that is not there is made.
       - What the node compiles itself is brought back into it. Of all nodes that this controller has in hand, one
-        compiles and the others wait for its archive, at most O(build_timeout_s); a node whose compilation fails makes
-        way for the next.
+        compiles and the others wait for its archive. A node whose compilation fails makes way for the next. From
+        O(build_timeout_s) after it began no other node waits for it, and each compiles for itself.
       - An archive that is there with its digest is not replaced. Where a node has other source, as of another revision
         of the package, it compiles for itself, until the archive and its C(.sha256) are removed.
     type: path

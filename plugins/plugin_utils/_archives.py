@@ -28,26 +28,36 @@ class ArchiveError(Exception):
 class Claims:
     """Permission to compile archives, one node each.
 
-    A lock ends with the process that holds it, so that a killed run leaves none behind.
+    A lock ends with the process that holds it, so that a killed run leaves none behind. A node that does not come to an
+    end keeps its claim, and no other waits for it longer than its time: that one compiles for itself.
 
-    ``say(node)`` is called once for every node that is waited for; ``waited_for`` lists them. ``pause(seconds)`` waits
-    between two tries.
+    Attributes:
+        held: The names that this node has the permission for.
+        waited_for: The nodes that were waited for.
     """
 
-    def __init__(self, directory, names, node, timeout_s, say, pause=time.sleep):
+    def __init__(self, directory, names, node, timeout_s, say, pause=time.sleep, clock=time.time):
+        """Args:
+
+        timeout_s: Seconds from a claim on for which others wait.
+        say: ``say(node)`` is called once for every node that is waited for.
+        pause: ``pause(seconds)`` waits between two tries.
+        clock: The time of day, which all processes of this controller share.
+        """
         self.directory, self.names, self.node, self.timeout_s, self.say = directory, sorted(names), node, timeout_s, say
-        self.pause = pause
-        self.waited_for = []
+        self.pause, self.clock = pause, clock
+        self.held, self.waited_for = [], []
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
         try:
             place = os.path.join(self.directory, CLAIMS)
             os.makedirs(place, mode=0o700, exist_ok=True)
-            deadline = time.monotonic() + self.timeout_s
+            began = self.clock()
             # Always in the order of their names: two nodes never wait for each other.
             for name in self.names:
-                self._take(os.path.join(place, name), deadline)
+                if self._take(os.path.join(place, name), began):
+                    self.held.append(name)
         except OSError as exc:
             self.stack.close()
             raise ArchiveError("cannot be written to: %s" % (exc.strerror or exc)) from exc
@@ -59,24 +69,23 @@ class Claims:
     def __exit__(self, *exc):
         self.stack.close()
 
-    def _take(self, path, deadline):
+    def _take(self, path, began):
+        """Return True if the claim is this node's now, False if another node has had it for too long."""
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         handle = self.stack.enter_context(os.fdopen(descriptor, "r+", encoding="utf-8"))
         while not self._locked(handle):
-            holder = self._holder(handle)
+            holder, since = self._holder(handle)
             if holder not in self.waited_for:
                 self.waited_for.append(holder)
                 self.say(holder)
-            if time.monotonic() >= deadline:
-                raise ArchiveError(
-                    "is still locked: after %d s node %s still compiles %s"
-                    % (self.timeout_s, holder, os.path.basename(path))
-                )
+            if self.clock() >= min(since, began) + self.timeout_s:
+                return False
             self.pause(POLL_S)
         handle.seek(0)
         handle.truncate()
-        handle.write(json.dumps({"node": self.node, "pid": os.getpid()}))
+        handle.write(json.dumps({"node": self.node, "pid": os.getpid(), "since": self.clock()}))
         handle.flush()
+        return True
 
     @staticmethod
     def _locked(handle):
@@ -86,13 +95,14 @@ class Claims:
             return False
         return True
 
-    @staticmethod
-    def _holder(handle):
+    def _holder(self, handle):
+        """Return (the node that has the claim, since when)."""
         handle.seek(0)
         try:
-            return str(json.loads(handle.read())["node"])
+            found = json.loads(handle.read())
+            return str(found["node"]), float(found["since"])
         except (ValueError, KeyError, TypeError):
-            return "unknown"
+            return "unknown", self.clock()
 
 
 def receive(directory, archive, fetch):

@@ -22,7 +22,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _host_answers
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import Claims, receive
 
 pytestmark = pytest.mark.cores
 
@@ -329,17 +329,35 @@ def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, mon
     )
 
 
-def test_a_node_that_compiles_for_ever_is_not_waited_for(store, monkeypatch):
+@pytest.fixture(name="quick")
+def _quick(monkeypatch):
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.POLL_S", 0.01)
+    monkeypatch.setattr(dkms_module.display, "display", lambda text: None)
+
+
+def test_a_node_compiles_for_itself_when_another_does_not_come_to_an_end(store, quick):
     with Claims(str(store), [THREE], "b7", 60, None):
-        with pytest.raises(
-            AnsibleActionFail,
-            match="a1: the directory .* is still locked: after 0 s node b7 still compiles nvidia-current_",
-        ):
-            act(
-                {"version": VERSION, "archive_dir": str(store), "build_timeout_s": "0"},
-                {"needs_archives": [], "compiles": [THREE]},
-            )
+        result, calls = act(
+            {"version": VERSION, "archive_dir": str(store), "build_timeout_s": "0"}, *compiled(), fetched=b"built"
+        )
+    assert result["changed"] and not result.get("failed") and result["waited_for"] == ["b7"]
+    # the claim is another node's: what this one compiled stays on it
+    assert "warnings" not in result and "fetch" not in [name for name, dummy in calls] and not (store / THREE).exists()
+
+
+def test_the_time_counts_from_the_claim_and_not_from_when_a_node_comes_to_it(store, quick):
+    with Claims(str(store), [THREE], "b7", 60, None, clock=lambda: time.time() - 3600):
+        began = time.monotonic()
+        with Claims(str(store), [THREE], "a1", 3600, lambda holder: None) as claims:
+            assert time.monotonic() - began < 10 and (claims.held, claims.waited_for) == ([], ["b7"])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"node": "b7"}', '{"node": "b7", "since": "x"}', '{"since": 1e300}'])
+def test_a_claim_that_does_not_say_since_when_is_waited_for_from_now_on(store, quick, text):
+    with Claims(str(store), [THREE], "b7", 60, None):
+        (store / ".claims" / THREE).write_text(text)
+        with Claims(str(store), [THREE], "a1", 0.2, lambda holder: None) as claims:
+            assert claims.held == []
 
 
 def test_a_compilation_that_fails_makes_way_for_the_next_node(store):
@@ -366,13 +384,13 @@ def test_the_claim_of_a_killed_run_is_free(store):
     child.start()
     try:
         assert taken.wait(60)
-        with pytest.raises(ArchiveError, match="node b7 still compiles"):
-            Claims(str(store), [THREE], "a1", 0, lambda holder: None).__enter__()
+        with Claims(str(store), [THREE], "a1", 0, lambda holder: None) as claims:
+            assert (claims.held, claims.waited_for) == ([], ["b7"])
     finally:
         child.kill()
         child.join()
-    with Claims(str(store), [THREE], "a1", 5, None):
-        pass
+    with Claims(str(store), [THREE], "a1", 5, None) as claims:
+        assert claims.held == [THREE]
 
 
 @pytest.mark.parametrize(

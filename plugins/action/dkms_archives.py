@@ -16,7 +16,14 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import li
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.modules.dkms_archives import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _host_answers
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import (
+    ArchiveError,
+    Claims,
+    Record,
+    receive,
+    send,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
 
 MODULE = "gpufleet.lifecycle.dkms_archives"
 # Seconds to wait for another node of this controller that compiles or fetches the same archive.
@@ -39,11 +46,14 @@ class ActionModule(ActionBase):
         path = str(self._task.args.get("path") or self._task.args["directory"])  # its ~ is the home over there
         result.update(changed=False, fetched=[], stored=[], archives=[])
         try:
-            result["archives"] = there = self.listed(dict(args, path=path), task_vars)
-            self.fetch(directory, path, listing.lacking(there, self.described(directory, args["versions"])), result)
+            result["archives"] = there = self.listed(
+                {"directory": args["directory"], "versions": args["versions"], "path": path}, task_vars
+            )
+            lacking = listing.lacking(there, self.described(directory, args["versions"]))
+            self.fetch(directory, path, Record(args["ledger"], directory).choose(lacking), result)
             here = self.described(directory, args["versions"])
             self.store(directory, path, listing.lacking(here, there), result, task_vars)
-        except (ArchiveError, AnsibleError, OSError) as exc:
+        except (ArchiveError, StoreError, AnsibleError, OSError) as exc:
             result["warnings"] = [
                 "The modules for driver %s were not exchanged with the artifact host %s: %s. Nodes of other "
                 "controllers compile them too." % (", ".join(args["versions"]), self.host, exc)

@@ -10,12 +10,20 @@ from __future__ import annotations
 import os
 
 from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller, _host_answers
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import (
+    ArchiveError,
+    Claims,
+    Record,
+    receive,
+    send,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
 
 MODULE = "gpufleet.lifecycle.dkms_module"
 STATES = ("built", "prepared")
@@ -43,7 +51,8 @@ class ActionModule(ActionBase):
                 raise AnsibleActionFail(
                     "%s: set by the action plugin, not by a playbook; remove it from the task" % (name,)
                 )
-        given = args.pop("archive_dir", None)
+        given, url = args.pop("archive_dir", None), args.pop("ledger", None)
+        self.builds = boolean(args.pop("builder", None) or False, strict=False)
         if not given:
             return dict(result, **self.background.run(MODULE, args, task_vars))
         self.node = (task_vars or {}).get("inventory_hostname")
@@ -54,7 +63,10 @@ class ActionModule(ActionBase):
             )
         directory = os.path.expanduser(os.path.expandvars(str(given)))
         try:
+            self.record = Record(url, directory)
             return dict(result, **self.with_directory(directory, args, task_vars))
+        except StoreError as exc:
+            raise AnsibleActionFail("%s: %s" % (self.node, exc)) from exc
         except ArchiveError as exc:
             raise AnsibleActionFail(
                 "%s: the directory %s (archive_dir) on the controller %s" % (self.node, directory, exc)
@@ -92,6 +104,7 @@ class ActionModule(ActionBase):
             int(args.get("build_timeout_s") or BUILD_TIMEOUT_S),
             self.tell,
             _controller.pause,
+            take=self.builds,
         ) as claims:
             offer = self.offer(directory, version)
             # What another node compiled meanwhile. Whether it is of the right source the node sees.
@@ -106,7 +119,8 @@ class ActionModule(ActionBase):
                 return failed
             answer = self.background.run(MODULE, dict(args, asked=True, **offer), task_vars)
             warnings += list(answer.get("warnings") or [])
-            warnings += self.keep(directory, version, compiles, claims.held, answer.get("compiled"), store)
+            if self.builds:
+                warnings += self.keep(directory, version, compiles, claims.held, answer.get("compiled"), store)
         if warnings:
             answer["warnings"] = warnings
         if needed and not answer.get("failed") and args.get("state") == "prepared":
@@ -122,13 +136,9 @@ class ActionModule(ActionBase):
     def tell(self, holder):
         display.display("%s: waits for the module that node %s compiles" % (self.node, holder))
 
-    @staticmethod
-    def offer(directory, version):
+    def offer(self, directory, version):
         """Return the options about the directory for the node."""
-        try:
-            names = listing.offered(directory, version)
-        except OSError as exc:
-            raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
+        names = self.record.offered(directory, version)
         sources = dict(
             (name, found)
             for name, found in ((name, digests.source_of(os.path.join(directory, name))) for name in names)
@@ -170,7 +180,12 @@ class ActionModule(ActionBase):
                 continue
             try:
                 with _controller.limit(WORK * self.answer_s, self.node):
-                    receive(directory, archive, lambda target, path=path: self._connection.fetch_file(path, target))
+                    receive(
+                        directory,
+                        archive,
+                        lambda target, path=path: self._connection.fetch_file(path, target),
+                        lambda archive=archive: self.record.add(self.node, archive),
+                    )
             except (ArchiveError, AnsibleError, OSError) as exc:
                 warnings.append(self.not_kept(path, directory, exc))
         return warnings

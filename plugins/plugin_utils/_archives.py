@@ -14,8 +14,9 @@ import stat
 import tempfile
 import time
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests, listing
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
 
 CLAIMS = ".claims"
 POLL_S = 0.5
@@ -23,6 +24,34 @@ POLL_S = 0.5
 
 class ArchiveError(Exception):
     """The directory cannot be worked with, or what came does not agree with its digest."""
+
+
+class Record:
+    """The ledger's record of the archives that builders compiled: no other is sent to a node."""
+
+    def __init__(self, url, directory):
+        """Args:
+
+        url: The ledger; empty: the file of the artifact directory that DIRECTORY, that of the archives, is in.
+        """
+        self.database = store.Store(url or store.default_url(os.path.dirname(os.path.abspath(directory))))
+
+    def choose(self, described):
+        """Return those of the archives ({name, sha256}) that are recorded."""
+        known = archives.recorded(self.database, {item["name"]: item["sha256"] for item in described})
+        self.database.rest()  # a compilation may follow
+        return [item for item in described if item["name"] in known]
+
+    def offered(self, directory, version):
+        """Return the names of the recorded archives of a version in a directory."""
+        try:
+            return [item["name"] for item in self.choose(listing.described(directory, [version]))]
+        except OSError as exc:
+            raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
+
+    def add(self, builder, archive):
+        archives.record(self.database, builder, archive.name, archive.sha256)
+        self.database.rest()
 
 
 class Claims:
@@ -36,23 +65,25 @@ class Claims:
         waited_for: The nodes that were waited for.
     """
 
-    def __init__(self, directory, names, node, timeout_s, say, pause=time.sleep, clock=time.time):
+    def __init__(self, directory, names, node, timeout_s, say, pause=time.sleep, clock=time.time, take=True):
         """Args:
 
         timeout_s: Seconds from a claim on for which others wait.
         say: ``say(node)`` is called once for every node that is waited for.
         pause: ``pause(seconds)`` waits between two tries.
         clock: The time of day, which all processes of this controller share.
+        take: False for a node that only waits for others, and has no permission for anything.
         """
         self.directory, self.names, self.node, self.timeout_s, self.say = directory, sorted(names), node, timeout_s, say
-        self.pause, self.clock = pause, clock
+        self.pause, self.clock, self.take = pause, clock, take
         self.held, self.waited_for = [], []
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
         try:
             place = os.path.join(self.directory, CLAIMS)
-            os.makedirs(place, mode=0o700, exist_ok=True)
+            if self.take:
+                os.makedirs(place, mode=0o700, exist_ok=True)
             began = self.clock()
             # Always in the order of their names: two nodes never wait for each other.
             for name in self.names:
@@ -70,8 +101,14 @@ class Claims:
         self.stack.close()
 
     def _take(self, path, began):
-        """Return True if the claim is this node's now, False if another node has had it for too long."""
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        """Return True if the claim is this node's now; False if another node has had it for too long, or this one takes
+        none.
+        """
+        try:
+            create = os.O_CREAT if self.take else 0
+            descriptor = os.open(path, os.O_RDWR | create | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            return False
         handle = self.stack.enter_context(os.fdopen(descriptor, "r+", encoding="utf-8"))
         while not self._locked(handle):
             holder, since = self._holder(handle)
@@ -81,6 +118,9 @@ class Claims:
             if self.clock() >= min(since, began) + self.timeout_s:
                 return False
             self.pause(POLL_S)
+        if not self.take:
+            handle.close()
+            return False
         handle.seek(0)
         handle.truncate()
         handle.write(json.dumps({"node": self.node, "pid": os.getpid(), "since": self.clock()}))
@@ -105,19 +145,21 @@ class Claims:
             return "unknown", self.clock()
 
 
-def receive(directory, archive, fetch):
+def receive(directory, archive, fetch, record=lambda: None):
     """Bring an archive into the directory. One that is there with its digest stays, whatever a host answers.
 
     Args:
         directory: The controller's directory.
         archive: What the host described (:class:`_host_answers.Archive`).
         fetch: ``fetch(path)`` writes the archive to PATH. It appears under its name when it agrees with the digest.
+        record: ``record()`` is called before it appears.
 
     Raises:
         ArchiveError: the archive differs from its digest, is too large, or is there already with another digest.
     """
     path = os.path.join(directory, archive.name)
     if has(path, archive):
+        record()
         return
     handle, temporary = tempfile.mkstemp(prefix=".", dir=directory)
     os.close(handle)
@@ -132,6 +174,7 @@ def receive(directory, archive, fetch):
             raise ArchiveError("got %s with sha256 %s, and the host says %s" % (archive.name, found, archive.sha256))
         if has(path, archive):
             return
+        record()
         os.chmod(temporary, 0o644)
         # Without its digest an archive is not offered: what is left of a damaged one goes first, the digest comes last.
         beside = path + ".sha256"

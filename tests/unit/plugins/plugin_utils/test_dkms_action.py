@@ -23,6 +23,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import Claims, receive
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
 
 pytestmark = pytest.mark.cores
 
@@ -30,21 +31,34 @@ VERSION = "535.261.03"
 ONE, TWO = ("nvidia-current_%s_6.1.0-%d-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % (VERSION, number) for number in (1, 2))
 
 
+@pytest.fixture(name="records", autouse=True)
+def _records(monkeypatch):
+    """What the ledger says of archives: everything is a builder's, unless its name is in .unknown."""
+    found = mock.Mock(unknown=set(), calls=[])
+    found.recorded.side_effect = lambda database, archives: {
+        name: "builder-1" for name in archives if name not in found.unknown
+    }
+    found.record.side_effect = lambda database, builder, name, sha256: found.calls.append((builder, name, sha256))
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.archives", found)
+    return found
+
+
 @pytest.fixture(name="store")
 def _store(tmp_path):
     for name in (ONE, TWO, "nvidia-current_1.2.3_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"):
         (tmp_path / name).write_bytes(b"x")
-        (tmp_path / (name + ".sha256")).write_text("")
+        digests.write_sha256(str(tmp_path / name), hashlib.sha256(name.encode()).hexdigest())
     (tmp_path / ("nvidia_%s_6.1.0-3-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % VERSION)).write_bytes(b"being written")
     return tmp_path
 
 
 def act(args, *answers, copied=None, fetched=None, check=False, limit=0, jobs=()):
-    """(result, calls) of the action; ANSWERS are those of dkms_module, COPIED what comes of each copy, FETCHED the
-    content of what is fetched.
+    """(result, calls) of the action on a builder, unless ARGS say otherwise.
 
-    With a LIMIT the task has async; JOBS is what async_status answers, one after another.
+    ANSWERS are those of dkms_module, COPIED what comes of each copy, FETCHED the content of what is fetched. With a
+    LIMIT the task has async; JOBS is what async_status answers, one after another.
     """
+    args = dict({"builder": True} if "archive_dir" in args else {}, **args)
     task = mock.Mock(args=args, async_val=limit, poll=3, check_mode=check, diff=False, action="x", environment=None)
     task.copy.side_effect = lambda: mock.Mock(args=None, async_val=limit)
     loader, connection = mock.Mock(), mock.Mock()
@@ -550,3 +564,44 @@ def test_a_larger_archive_is_not_brought(store, monkeypatch):
     result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(content=content), fetched=content)
     assert result["changed"] and len(result["warnings"]) == 1 and not (store / THREE).exists()
     assert not [path for path in store.iterdir() if path.name.startswith(".") and path.is_file()]
+
+
+def test_an_archive_that_is_no_builders_is_not_offered(store, records):
+    records.unknown = {TWO}
+    dummy, calls = act({"version": VERSION, "archive_dir": str(store)}, {"changed": False})
+    assert calls[0][1]["archives_offered"] == [ONE]
+    with pytest.raises(AnsibleActionFail, match="a1: "):
+        act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "needs_archives": [TWO]})
+
+
+def test_what_a_builder_compiles_is_recorded_as_its_own(store, records):
+    act({"version": VERSION, "archive_dir": str(store)}, *compiled(), fetched=b"built")
+    assert records.calls == [("a1", THREE, hashlib.sha256(b"built").hexdigest())]
+
+
+def test_what_does_not_agree_with_its_digest_is_not_recorded(store, records):
+    act({"version": VERSION, "archive_dir": str(store)}, *compiled(content=b"other"), fetched=b"built")
+    assert records.calls == []
+
+
+@pytest.mark.parametrize("builder", [False, "no", None])
+def test_another_node_compiles_for_itself_and_nothing_of_it_is_kept(store, records, builder):
+    args = {"version": VERSION, "archive_dir": str(store), "builder": builder}
+    result, calls = act(args, *compiled(), fetched=b"built")
+    assert result["changed"] and "warnings" not in result and "fetch" not in [name for name, dummy in calls]
+    assert records.calls == [] and not (store / THREE).exists()
+    assert "builder" not in calls[0][1], "the node is not told"
+
+
+def test_another_node_takes_no_claim_and_waits_for_that_of_a_builder(store, records, quick):
+    args = {"version": VERSION, "archive_dir": str(store), "builder": False}
+    act(args, *compiled(), fetched=b"built")
+    assert not (store / ".claims" / THREE).exists()
+    with Claims(str(store), [THREE], "b7", 60, None):
+        assert act(dict(args, build_timeout_s="0"), *compiled(), fetched=b"built")[0]["waited_for"] == ["b7"]
+
+
+def test_a_ledger_that_cannot_be_used_is_named(store, records):
+    records.recorded.side_effect = StoreError("The ledger x cannot be used.")
+    with pytest.raises(AnsibleActionFail, match="a1: .*The ledger x cannot be used"):
+        act({"version": VERSION, "archive_dir": str(store)}, {"changed": False})

@@ -30,6 +30,17 @@ ONE, TWO, OTHER = (
 )
 
 
+@pytest.fixture(name="records", autouse=True)
+def _records(monkeypatch):
+    """What the ledger says of archives: everything is a builder's, unless its name is in .unknown."""
+    found = mock.Mock(unknown=set())
+    found.recorded.side_effect = lambda database, archives: {
+        name: "builder-1" for name in archives if name not in found.unknown
+    }
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.archives", found)
+    return found
+
+
 @pytest.fixture
 def here(tmp_path):
     return tmp_path / "controller" / "dkms"
@@ -200,3 +211,13 @@ def test_an_archive_that_came_meanwhile_stays(here, there):
 
     result = act(here, there, fetch=fetch)
     assert result["fetched"] == [] and kept(here)[ONE][0] == b"ours"
+
+
+def test_of_the_host_only_archives_of_builders_are_brought_by_their_digest(here, there, records):
+    put(there, ONE, b"one")
+    put(there, TWO, b"two")
+    records.unknown = {TWO}
+    result = act(here, there)
+    assert (result["fetched"], list(kept(here))) == ([ONE], [ONE]) and "warnings" not in result
+    asked = [call.args[1] for call in records.recorded.call_args_list]
+    assert {ONE: hashlib.sha256(b"one").hexdigest(), TWO: hashlib.sha256(b"two").hexdigest()} in asked

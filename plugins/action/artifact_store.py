@@ -8,10 +8,14 @@ written there.
 
 from __future__ import annotations
 
+import os
+import re
+
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.modules.artifact_store import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 
@@ -32,7 +36,7 @@ class ActionModule(NodeActionBase):
             # The path as it was given: its ~ is the home over there.
             packed = dict((name, _artifacts.pack(data)) for name, data in files.items())
             answer = self.send(host, dict(args, path=str(self._task.args["path"]), files=packed), task_vars)
-            problem = self.judge(answer, files, result)
+            problem = self.judge(answer, files, args["path"], result)
         if not problem:
             return result
         result.update(
@@ -56,18 +60,22 @@ class ActionModule(NodeActionBase):
         return files, "" if files else "there is no file in it on the controller"
 
     @staticmethod
-    def judge(answer, files, result):
-        """Put the module's ANSWER into RESULT; return why the files are not there, empty if they are."""
+    def judge(answer, files, wanted, result):
+        """Put the module's ANSWER into RESULT; return why the files are not in WANTED there, empty if they are."""
         if answer.get("failed"):
             return answer.get("msg") or "it gave no answer"
+        path = answer.get("path") or ""
+        name = re.escape(os.path.basename(os.path.normpath(wanted)))
+        if path and not (isinstance(path, str) and re.fullmatch(r"/(?:[^/\0-\37]+/)*%s(?:-[0-9]+)?" % name, path)):
+            return "it answered the path %s; expected %s" % (_host_answers.shorten(path), wanted)
         result.update(
             changed=bool(answer.get("changed")),
-            path=answer.get("path") or "",
+            path=path,
             newer=bool(answer.get("newer")),
             files=answer.get("files") or [],
         )
-        if result["path"] and not result["newer"] and result["files"] != _artifacts.listed(files):
-            return "%s holds other files than were sent. Look at the disk of that host" % (result["path"],)
+        if path and not result["newer"] and result["files"] != _artifacts.listed(files):
+            return "%s holds other files than were sent. Look at the disk of that host" % (path,)
         return ""
 
     def send(self, host, args, task_vars):

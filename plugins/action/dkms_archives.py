@@ -12,9 +12,17 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.modules.dkms_archives import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import (
+    ArchiveError,
+    Claims,
+    Record,
+    receive,
+    send,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 MODULE = "gpufleet.lifecycle.dkms_archives"
@@ -38,11 +46,14 @@ class ActionModule(NodeActionBase):
         path = str(self._task.args.get("path") or self._task.args["directory"])  # its ~ is the home over there
         result.update(changed=False, fetched=[], stored=[], archives=[])
         try:
-            result["archives"] = there = self.listed(dict(args, path=path), task_vars)
-            self.fetch(directory, path, listing.lacking(there, self.described(directory, args["versions"])), result)
+            result["archives"] = there = self.listed(
+                {"directory": args["directory"], "versions": args["versions"], "path": path}, task_vars
+            )
+            lacking = listing.lacking(there, self.described(directory, args["versions"]))
+            self.fetch(directory, path, Record(args["ledger"], directory).choose(lacking), result)
             here = self.described(directory, args["versions"])
             self.store(directory, path, listing.lacking(here, there), result, task_vars)
-        except (ArchiveError, AnsibleError, OSError) as exc:
+        except (ArchiveError, StoreError, AnsibleError, OSError) as exc:
             result["warnings"] = [
                 "The modules for driver %s were not exchanged with the artifact host %s: %s. Nodes of other "
                 "controllers compile them too." % (", ".join(args["versions"]), self.host, exc)
@@ -57,7 +68,12 @@ class ActionModule(NodeActionBase):
             raise ArchiveError("it cannot be reached (%s)" % (exc,)) from exc
         if answer.get("failed") or "archives" not in answer:
             raise ArchiveError(answer.get("msg") or "it gave no answer")
-        return answer["archives"]
+        try:
+            versions = [upstream(version) for version in args["versions"]]
+            archives = _host_answers.check_archives(answer["archives"], versions)
+        except _host_answers.AnswerError as exc:
+            raise ArchiveError("its answer cannot be used: %s" % exc) from exc
+        return [archive._asdict() for archive in archives]
 
     @staticmethod
     def described(directory, versions):
@@ -70,18 +86,16 @@ class ActionModule(NodeActionBase):
         """Bring archives to the controller, one node at a time."""
         for item in archives:
             name = item["name"]
-            if name != os.path.basename(name):
-                raise ArchiveError("it names an archive %r" % name)
             if self._task.check_mode:
                 result["fetched"].append(name)
                 continue
             os.makedirs(directory, exist_ok=True)
-            with Claims(directory, [name], self.node, TIMEOUT_S, self.tell, _controller.pause):
-                if os.path.exists(os.path.join(directory, name + ".sha256")):
+            with Claims(directory, [name], self.node, TIMEOUT_S, self.tell, _controller.pause) as claims:
+                if name not in claims.held or os.path.exists(os.path.join(directory, name + ".sha256")):
                     continue  # another node of this controller brought it meanwhile
                 receive(
                     directory,
-                    dict(item, path=os.path.join(path, name)),
+                    _host_answers.Archive(**item),
                     lambda target, name=name: self._connection.fetch_file(os.path.join(path, name), target),
                 )
             result["fetched"].append(name)

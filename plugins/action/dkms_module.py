@@ -10,16 +10,27 @@ from __future__ import annotations
 import os
 
 from ansible.errors import AnsibleActionFail, AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller, _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import (
+    ArchiveError,
+    Claims,
+    Record,
+    receive,
+    send,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 MODULE = "gpufleet.lifecycle.dkms_module"
 STATES = ("built", "prepared")
 BUILD_TIMEOUT_S = 3600
+LOCK_TIMEOUT_S = 600
+# Answers whose time a call that changes something without compiling, or one archive on its way, has at most.
+WORK = 4
 
 display = Display()
 
@@ -40,54 +51,76 @@ class ActionModule(NodeActionBase):
                 raise AnsibleActionFail(
                     "%s: set by the action plugin, not by a playbook; remove it from the task" % (name,)
                 )
-        given = args.pop("archive_dir", None)
+        given, url = args.pop("archive_dir", None), args.pop("ledger", None)
+        self.builds = boolean(args.pop("builder", None) or False, strict=False)
         if not given:
             return dict(result, **self.background.run(MODULE, args, task_vars))
         self.node = (task_vars or {}).get("inventory_hostname")
+        self.answer_s = _controller.answer_timeout(self, task_vars)
         if args.get("state", "built") not in STATES or args.get("import_files"):
             raise AnsibleActionFail(
                 "%s: archive_dir goes with state=%s and without import_files" % (self.node, " or ".join(STATES))
             )
         directory = os.path.expanduser(os.path.expandvars(str(given)))
         try:
+            self.record = Record(url, directory)
             return dict(result, **self.with_directory(directory, args, task_vars))
+        except StoreError as exc:
+            raise AnsibleActionFail("%s: %s" % (self.node, exc)) from exc
         except ArchiveError as exc:
             raise AnsibleActionFail(
                 "%s: the directory %s (archive_dir) on the controller %s" % (self.node, directory, exc)
+            ) from exc
+        except _host_answers.AnswerError as exc:
+            raise AnsibleActionFail(
+                "%s: its answer to dkms_module cannot be used: %s. Nothing was sent or compiled. Examine the node."
+                % (self.node, exc)
             ) from exc
 
     def with_directory(self, directory, args, task_vars):
         """Ask the node what it needs, have at most one node compile a missing archive, bring the others, and run the
         module.
         """
-        version = args.get("version")
+        version = str(args.get("version") or "")
+        store = args.get("store_dir") or archive_store.STORE
         offer = self.offer(directory, version)
         before = dict((name, self.stamp(directory, name)) for name in offer["archives_offered"])
         answer = self.module(dict(args, **offer), task_vars)
-        if answer.get("failed") or not (answer.get("needs_archives") or answer.get("compiles")):
+        if answer.get("failed") or self._task.check_mode:
             return answer
-        compiles, warnings = answer.get("compiles") or [], list(answer.get("warnings") or [])
+        needs = _host_answers.check_names(
+            answer.get("needs_archives"), [version], offer["archives_offered"], "needs_archives"
+        )
+        compiles = _host_answers.check_names(answer.get("compiles"), [version], what="compiles")
+        if not (needs or compiles):
+            return answer
+        warnings = list(answer.get("warnings") or [])
+        # What the controller has already, of other source, is not replaced: no other node waits for it.
+        claimed = [name for name in compiles if not digests.whole(os.path.join(directory, name))]
         with Claims(
             directory,
-            compiles,
+            claimed,
             self.node,
             int(args.get("build_timeout_s") or BUILD_TIMEOUT_S),
             self.tell,
             _controller.pause,
+            take=self.builds,
         ) as claims:
             offer = self.offer(directory, version)
             # What another node compiled meanwhile. Whether it is of the right source the node sees.
             arrived = set(
                 name
-                for name in compiles
+                for name in claimed
                 if name in offer["archives_offered"] and self.stamp(directory, name) != before.get(name)
             )
-            needed = sorted(set(answer.get("needs_archives") or []) | arrived)
-            failed = self.bring(directory, needed, args.get("store_dir") or archive_store.STORE, task_vars)
+            needed = sorted(set(needs) | arrived)
+            failed = self.bring(directory, needed, store, task_vars)
             if failed:
                 return failed
             answer = self.background.run(MODULE, dict(args, asked=True, **offer), task_vars)
-            warnings += list(answer.get("warnings") or []) + self.keep(directory, answer.get("compiled") or [])
+            warnings += list(answer.get("warnings") or [])
+            if self.builds:
+                warnings += self.keep(directory, version, compiles, claims.held, answer.get("compiled"), store)
         if warnings:
             answer["warnings"] = warnings
         if needed and not answer.get("failed") and args.get("state") == "prepared":
@@ -95,18 +128,17 @@ class ActionModule(NodeActionBase):
         return dict(answer, received=needed, waited_for=claims.waited_for)
 
     def module(self, args, task_vars):
-        return self.run_module(MODULE, args, task_vars)
+        """Ask the node what it needs. Where it needs nothing it does the work at once, which compiles nothing."""
+        seconds = WORK * self.answer_s + int(args.get("lock_timeout_s") or LOCK_TIMEOUT_S)
+        with _controller.limit(seconds, self.node):
+            return self.run_module(MODULE, args, task_vars)
 
     def tell(self, holder):
         display.display("%s: waits for the module that node %s compiles" % (self.node, holder))
 
-    @staticmethod
-    def offer(directory, version):
+    def offer(self, directory, version):
         """Return the options about the directory for the node."""
-        try:
-            names = listing.offered(directory, version)
-        except OSError as exc:
-            raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
+        names = self.record.offered(directory, version)
         sources = dict(
             (name, found)
             for name, found in ((name, digests.source_of(os.path.join(directory, name))) for name in names)
@@ -131,15 +163,35 @@ class ActionModule(NodeActionBase):
             return None
         return dict(made, msg="%s: the archives could not be brought to %s: %s" % (self.node, store, made.get("msg")))
 
-    def keep(self, directory, compiled):
-        """Bring home what was compiled; answers warnings, for the node itself is well without it."""
+    def keep(self, directory, version, compiles, held, compiled, store):
+        """Bring home what was compiled; answers warnings, for the node itself is well without it.
+
+        COMPILES: the archives that the node said it would compile. HELD: those of them that no other node compiles.
+        """
+        try:
+            archives = _host_answers.check_archives(compiled, [version], compiles, "compiled")
+        except _host_answers.AnswerError as exc:
+            return [self.not_kept("an archive", directory, exc)]
         warnings = []
-        for item in compiled:
+        for archive in archives:
+            # Where the controller said that archives lie, whatever path the node answered.
+            path = os.path.join(store, archive.name)
+            if archive.name not in held and not digests.whole(os.path.join(directory, archive.name)):
+                continue
             try:
-                receive(directory, item, lambda path, item=item: self._connection.fetch_file(item["path"], path))
+                with _controller.limit(WORK * self.answer_s, self.node):
+                    receive(
+                        directory,
+                        archive,
+                        lambda target, path=path: self._connection.fetch_file(path, target),
+                        lambda archive=archive: self.record.add(self.node, archive),
+                    )
             except (ArchiveError, AnsibleError, OSError) as exc:
-                warnings.append(
-                    "%s: %s was compiled and could not be brought to %s on the controller, so that other "
-                    "nodes compile too: %s" % (self.node, item["path"], directory, exc)
-                )
+                warnings.append(self.not_kept(path, directory, exc))
         return warnings
+
+    def not_kept(self, what, directory, why):
+        return (
+            "%s: %s was compiled and could not be brought to %s on the controller, so that other nodes compile too: %s"
+            % (self.node, what, directory, why)
+        )

@@ -46,7 +46,10 @@ class ActionModule(NvmlActionBase):
             reason = answer.get("msg") or "it answered no reading"
             return self.without(result, args, "%s: no evidence could be gathered: %s" % (node, reason), answer)
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        files, result["manifest"] = _evidence.bundle(answer, time=now, **about)
+        try:
+            files, result["manifest"] = _evidence.bundle(answer, time=now, **about)
+        except _evidence.EvidenceError as exc:
+            return self.without(result, args, str(exc))
         if self._task.check_mode:
             return dict(result, bundle="", msg="%s: check mode, no bundle was written" % (node,))
         try:

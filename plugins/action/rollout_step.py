@@ -37,9 +37,15 @@ def words(arguments):
     return "failed (%s)" % arguments["failed"] if arguments["failed"] else "documents kept"
 
 
+# Of the text of a node, as it is stored and sent on. An error of a package manager takes about 2000 characters.
+MAX_TEXT = 8000
+
+
 def masked(text):
-    """Return TEXT without user and password in URLs, since errors of package managers are stored and sent on."""
-    return re.sub(r"(?<=://)[^/\s@]+@", "***@", text or "")
+    """Return the beginning of TEXT without user and password in URLs: errors of package managers are stored and sent
+    on.
+    """
+    return re.sub(r"(?<=://)[^/\s@]+@", "***@", (text or "")[:MAX_TEXT])
 
 
 class ActionModule(RolloutAction):
@@ -81,15 +87,26 @@ class ActionModule(RolloutAction):
                 )
             )
 
+    def directory(self, path, owned, task_vars):
+        """Make a directory of the node, and return the result. One that is there keeps its owner and mode."""
+        found = self._execute_module(
+            module_name="ansible.legacy.stat",
+            module_args={"path": path, "follow": True, "get_checksum": False, "get_mime": False},
+            task_vars=task_vars,
+        )
+        if found.get("failed") or (found.get("stat") or {}).get("isdir"):
+            return found
+        return self._execute_module(
+            module_name="ansible.legacy.file",
+            module_args=dict(owned, path=path, state="directory", mode="0755"),
+            task_vars=task_vars,
+        )
+
     def copied(self, arguments, task_vars):
         """Copy documents to the node, and return the result."""
         node, changed = task_vars["inventory_hostname"], False
         owned = {"owner": "root", "group": "root"}
-        made = self._execute_module(
-            module_name="ansible.legacy.file",
-            module_args=dict(owned, path=arguments["node_dir"], state="directory", mode="0755"),
-            task_vars=task_vars,
-        )
+        made = self.directory(arguments["node_dir"], owned, task_vars)
         names = arguments["documents"] if arguments["node_documents"] is None else arguments["node_documents"]
         for name in [] if made.get("failed") else names:
             task = self._task.copy()

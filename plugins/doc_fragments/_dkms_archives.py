@@ -16,10 +16,25 @@ options:
         and O(state=prepared).
       - Those that this node would otherwise have to compile are sent to O(store_dir). The node is told their names
         first, so that nothing is sent that it does not need. A directory that is not there is made.
-      - What the node compiles itself is brought back into it. Of all nodes that this controller has in hand, one
-        compiles and the others wait for its archive, at most O(build_timeout_s); a node whose compilation fails makes
-        way for the next.
+      - An archive is used on a node only if the O(ledger) records that a builder compiled it. What a node that is no
+        O(builder) compiles stays on that node.
+      - An archive that is there with its digest is not replaced. Where a node has other source, as of another revision
+        of the package, it compiles for itself, until the archive and its C(.sha256) are removed.
     type: path
+  builder:
+    description:
+      - Whether other nodes may load what this one compiles. Set it for hosts that run nothing else, or for a node that
+        is drained; root on a builder is root on every node.
+      - What a builder compiles is brought into O(archive_dir) and recorded in the O(ledger). Of all builders that this
+        controller has in hand, one compiles an archive, and other nodes wait for it. A builder whose compilation fails
+        makes way for the next. From O(build_timeout_s) after it began no node waits for it, and each compiles for
+        itself.
+    type: bool
+    default: false
+  ledger:
+    description: The URL of the ledger, as O(gpufleet.lifecycle.rollout_plan#module:ledger). The file of the artifact
+      directory, the parent of O(archive_dir), when left out.
+    type: str
   store_dir:
     description:
       - A directory of the node for archives. With O(remove_stale=true), those of kernels that are gone and of all

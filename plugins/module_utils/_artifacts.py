@@ -33,16 +33,16 @@ def pack(data):
     return base64.b64encode(zlib.compress(data)).decode("ascii")
 
 
-def unpack(text):
-    """The bytes of what pack() made, never more than MAX_FILE of them; ValueError or zlib.error if it is not whole."""
+def unpack(text, most=MAX_FILE):
+    """The bytes of what pack() made, never more than MOST of them; ValueError or zlib.error if it is not whole."""
     try:
         packed = base64.b64decode(str(text).encode("ascii"), validate=True)
     except (binascii.Error, UnicodeEncodeError) as exc:
         raise ValueError("not base64") from exc
     worker = zlib.decompressobj()
-    data = worker.decompress(packed, MAX_FILE)
+    data = worker.decompress(packed, most)
     if worker.unconsumed_tail:
-        raise ValueError("it is longer than %d bytes" % (MAX_FILE,))
+        raise ValueError("it is longer than %d bytes" % (most,))
     if not worker.eof:
         raise ValueError("its end is missing")
     return data

@@ -42,6 +42,12 @@ options:
     type: list
     elements: str
     required: true
+  ledger:
+    description:
+      - The URL of the ledger, as O(gpufleet.lifecycle.rollout_plan#module:ledger). The file of the artifact directory,
+        the parent of O(directory), when left out.
+      - Only archives that it records as a builder's are brought to the controller.
+    type: str
 notes:
   - Run it without C(become), as a user that may write on the host.
 seealso:
@@ -94,6 +100,7 @@ ARGUMENT_SPEC = {
     "directory": {"type": "path", "required": True},
     "path": {"type": "path"},
     "versions": {"type": "list", "elements": "str", "required": True},
+    "ledger": {"type": "str"},
 }
 
 

@@ -306,6 +306,8 @@ def main():
             export_dir=dict(type="path"),
             import_files=dict(type="list", elements="path"),
             archive_dir=dict(type="path"),
+            builder=dict(type="bool", default=False),
+            ledger=dict(type="str"),
             archives_offered=dict(type="list", elements="str"),
             asked=dict(type="bool", default=False),
             store_dir=dict(type="path", default=archive_store.STORE),

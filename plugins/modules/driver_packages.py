@@ -37,6 +37,9 @@ attributes:
         unless O(state=resolved). A mirror from which it does not come is refused. With dnf nothing is fetched.
   diff_mode:
     support: full
+  action:
+    description: Part of it runs on the controller, as an action plugin.
+    support: full
   platform:
     platforms: Debian, Ubuntu, RHEL, Rocky Linux
 extends_documentation_fragment:

@@ -26,6 +26,9 @@ attributes:
     support: full
   diff_mode:
     support: none
+  action:
+    description: Part of it runs on the controller, as an action plugin.
+    support: full
 options:
   state:
     description: What is wanted.

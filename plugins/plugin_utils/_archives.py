@@ -10,10 +10,13 @@ import contextlib
 import fcntl
 import json
 import os
+import stat
 import tempfile
 import time
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests, listing
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
 
 CLAIMS = ".claims"
 POLL_S = 0.5
@@ -23,29 +26,69 @@ class ArchiveError(Exception):
     """The directory cannot be worked with, or what came does not agree with its digest."""
 
 
+class Record:
+    """The ledger's record of the archives that builders compiled: no other is sent to a node."""
+
+    def __init__(self, url, directory):
+        """Args:
+
+        url: The ledger; empty: the file of the artifact directory that DIRECTORY, that of the archives, is in.
+        """
+        self.database = store.Store(url or store.default_url(os.path.dirname(os.path.abspath(directory))))
+
+    def choose(self, described):
+        """Return those of the archives ({name, sha256}) that are recorded."""
+        known = archives.recorded(self.database, {item["name"]: item["sha256"] for item in described})
+        self.database.rest()  # a compilation may follow
+        return [item for item in described if item["name"] in known]
+
+    def offered(self, directory, version):
+        """Return the names of the recorded archives of a version in a directory."""
+        try:
+            return [item["name"] for item in self.choose(listing.described(directory, [version]))]
+        except OSError as exc:
+            raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
+
+    def add(self, builder, archive):
+        archives.record(self.database, builder, archive.name, archive.sha256)
+        self.database.rest()
+
+
 class Claims:
     """Permission to compile archives, one node each.
 
-    A lock ends with the process that holds it, so that a killed run leaves none behind.
+    A lock ends with the process that holds it, so that a killed run leaves none behind. A node that does not come to an
+    end keeps its claim, and no other waits for it longer than its time: that one compiles for itself.
 
-    ``say(node)`` is called once for every node that is waited for; ``waited_for`` lists them. ``pause(seconds)`` waits
-    between two tries.
+    Attributes:
+        held: The names that this node has the permission for.
+        waited_for: The nodes that were waited for.
     """
 
-    def __init__(self, directory, names, node, timeout_s, say, pause=time.sleep):
+    def __init__(self, directory, names, node, timeout_s, say, pause=time.sleep, clock=time.time, take=True):
+        """Args:
+
+        timeout_s: Seconds from a claim on for which others wait.
+        say: ``say(node)`` is called once for every node that is waited for.
+        pause: ``pause(seconds)`` waits between two tries.
+        clock: The time of day, which all processes of this controller share.
+        take: False for a node that only waits for others, and has no permission for anything.
+        """
         self.directory, self.names, self.node, self.timeout_s, self.say = directory, sorted(names), node, timeout_s, say
-        self.pause = pause
-        self.waited_for = []
+        self.pause, self.clock, self.take = pause, clock, take
+        self.held, self.waited_for = [], []
         self.stack = contextlib.ExitStack()
 
     def __enter__(self):
         try:
             place = os.path.join(self.directory, CLAIMS)
-            os.makedirs(place, mode=0o700, exist_ok=True)
-            deadline = time.monotonic() + self.timeout_s
+            if self.take:
+                os.makedirs(place, mode=0o700, exist_ok=True)
+            began = self.clock()
             # Always in the order of their names: two nodes never wait for each other.
             for name in self.names:
-                self._take(os.path.join(place, name), deadline)
+                if self._take(os.path.join(place, name), began):
+                    self.held.append(name)
         except OSError as exc:
             self.stack.close()
             raise ArchiveError("cannot be written to: %s" % (exc.strerror or exc)) from exc
@@ -57,22 +100,32 @@ class Claims:
     def __exit__(self, *exc):
         self.stack.close()
 
-    def _take(self, path, deadline):
-        handle = self.stack.enter_context(open(path, "a+", encoding="utf-8"))
+    def _take(self, path, began):
+        """Return True if the claim is this node's now; False if another node has had it for too long, or this one takes
+        none.
+        """
+        try:
+            create = os.O_CREAT if self.take else 0
+            descriptor = os.open(path, os.O_RDWR | create | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            return False
+        handle = self.stack.enter_context(os.fdopen(descriptor, "r+", encoding="utf-8"))
         while not self._locked(handle):
-            holder = self._holder(handle)
+            holder, since = self._holder(handle)
             if holder not in self.waited_for:
                 self.waited_for.append(holder)
                 self.say(holder)
-            if time.monotonic() >= deadline:
-                raise ArchiveError(
-                    "is still locked: after %d s node %s still compiles %s"
-                    % (self.timeout_s, holder, os.path.basename(path))
-                )
+            if self.clock() >= min(since, began) + self.timeout_s:
+                return False
             self.pause(POLL_S)
-        handle.truncate(0)
-        handle.write(json.dumps({"node": self.node, "pid": os.getpid()}))
+        if not self.take:
+            handle.close()
+            return False
+        handle.seek(0)
+        handle.truncate()
+        handle.write(json.dumps({"node": self.node, "pid": os.getpid(), "since": self.clock()}))
         handle.flush()
+        return True
 
     @staticmethod
     def _locked(handle):
@@ -82,40 +135,69 @@ class Claims:
             return False
         return True
 
-    @staticmethod
-    def _holder(handle):
+    def _holder(self, handle):
+        """Return (the node that has the claim, since when)."""
         handle.seek(0)
         try:
-            return str(json.loads(handle.read())["node"])
+            found = json.loads(handle.read())
+            return str(found["node"]), float(found["since"])
         except (ValueError, KeyError, TypeError):
-            return "unknown"
+            return "unknown", self.clock()
 
 
-def receive(directory, item, fetch):
-    """Bring an archive into the directory, as the node described it: path, sha256, and the digest of its source.
+def receive(directory, archive, fetch, record=lambda: None):
+    """Bring an archive into the directory. One that is there with its digest stays, whatever a host answers.
 
-    ``fetch(path)`` writes it there; it appears under its name when it agrees with the digest.
+    Args:
+        directory: The controller's directory.
+        archive: What the host described (:class:`_host_answers.Archive`).
+        fetch: ``fetch(path)`` writes the archive to PATH. It appears under its name when it agrees with the digest.
+        record: ``record()`` is called before it appears.
+
+    Raises:
+        ArchiveError: the archive differs from its digest, is too large, or is there already with another digest.
     """
-    name, digest = os.path.basename(item["path"]), item["sha256"]
+    path = os.path.join(directory, archive.name)
+    if has(path, archive):
+        record()
+        return
     handle, temporary = tempfile.mkstemp(prefix=".", dir=directory)
     os.close(handle)
     try:
-        fetch(temporary)
+        with _host_answers.limit_file_size(_host_answers.MAX_ARCHIVE_BYTES):
+            fetch(temporary)
         with open(temporary, "rb") as stream:
             os.fsync(stream.fileno())
+        _host_answers.check_size(os.stat(temporary).st_size, _host_answers.MAX_ARCHIVE_BYTES, archive.name)
         found = digests.sha256_of(temporary)
-        if found != digest:
-            raise ArchiveError("got %s with sha256 %s, and the node says %s" % (name, found, digest))
+        if found != archive.sha256:
+            raise ArchiveError("got %s with sha256 %s, and the host says %s" % (archive.name, found, archive.sha256))
+        if has(path, archive):
+            return
+        record()
         os.chmod(temporary, 0o644)
-        # Without its digest an archive is not offered: an older one goes first, the new one comes last.
-        beside = os.path.join(directory, name + ".sha256")
+        # Without its digest an archive is not offered: what is left of a damaged one goes first, the digest comes last.
+        beside = path + ".sha256"
         if os.path.lexists(beside):
             os.unlink(beside)
-        os.replace(temporary, os.path.join(directory, name))
-        digests.write_sha256(os.path.join(directory, name), digest, item.get("source"))
+        os.replace(temporary, path)
+        digests.write_sha256(path, archive.sha256, archive.source)
+    except _host_answers.AnswerError as exc:
+        raise ArchiveError("got what is no archive: %s" % exc) from exc
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
+
+
+def has(path, archive):
+    """Return True if the archive lies at PATH with its digest; refuse to replace one with another digest."""
+    found = digests.whole(path)
+    if found and found != archive.sha256:
+        raise ArchiveError(
+            "has %s already, with sha256 %s, and got one with %s. Remove the archive and its .sha256 there to have the "
+            "module compiled again" % (archive.name, found, archive.sha256)
+        )
+    return bool(found)
 
 
 def send(action, directory, names, path, owner, task_vars):
@@ -124,15 +206,17 @@ def send(action, directory, names, path, owner, task_vars):
     ACTION: the action plugin. OWNER: the owner and group of the files, as options of a module. Return the result of the
     first task that failed, or of the last one.
     """
-    made = action._execute_module(
-        module_name="ansible.legacy.file",
-        module_args=dict(owner, path=path, state="directory", mode="0755"),
-        task_vars=task_vars,
-    )
-    for source in [os.path.join(directory, name) + end for name in names for end in ("", ".sha256")]:
+    sources = [os.path.join(directory, name) + end for name in names for end in ("", ".sha256")]
+    for source in sources:
+        if not stat.S_ISREG(os.lstat(source).st_mode):
+            raise ArchiveError("has %s, which is no regular file" % source)
+    made = {}
+    for source in sources:
         if made.get("failed"):
             break
-        made = _copy(action, source, dict(owner, dest=path + "/", mode="0644"), task_vars)
+        # The mode of directories is that of new ones: what is there keeps its own.
+        options = dict(owner, dest=path + "/", mode="0644", directory_mode="0755", decrypt=False)
+        made = _copy(action, source, options, task_vars)
     return made
 
 

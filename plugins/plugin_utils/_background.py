@@ -7,6 +7,7 @@ connection does not end it.
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 
@@ -16,8 +17,29 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _controller
 
 STATUS = "ansible.legacy.async_status"
+# Answers in a row that a node may owe before its job is given up. One that boots or loses its network is not silent:
+# its connection fails.
+SILENT = 3
 # What async_status says of the job and not of the module.
 OF_THE_JOB = ("ansible_job_id", "started", "finished", "results_file", "erased", "_ansible_parsed")
+
+
+class BackgroundAction(ActionBase):
+    """Run the module of the same name, by itself on the node where the task has async.
+
+    Ansible's own wait for a job has no limit for one answer; this one does, and the task's keyword timeout counts for
+    all of it.
+    """
+
+    TRANSFERS_FILES = False
+    _supports_check_mode = True
+    _supports_async = True
+    MODULE = ""
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        _controller.require()
+        return dict(result, **Background(self).run(self.MODULE, dict(self._task.args), task_vars))
 
 
 class Background:
@@ -40,23 +62,38 @@ class Background:
             self.poll, action._task.poll = max(1, action._task.poll or 1), 0
 
     def run(self, module: str, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
-        """Return the checked result of MODULE; without async it lasts as long as the connection does."""
+        """Return the checked result of MODULE; without async it lasts as long as the connection does.
+
+        Raises:
+            AnswerTimeout: the node takes connections and does not answer.
+        """
         return _answers.accept(module.rsplit(".", 1)[-1], self._run(module, args, task_vars))
 
     def _run(self, module: str, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
         if not self.limit:
             return self.action._execute_module(module_name=module, module_args=args, task_vars=task_vars)
-        begun = self.action._execute_module(module_name=module, module_args=args, task_vars=task_vars, wrap_async=True)
+        seconds, node = _controller.answer_timeout(self.action, task_vars), name_node(task_vars)
+        with _controller.limit(seconds, node):
+            begun = self.action._execute_module(
+                module_name=module, module_args=args, task_vars=task_vars, wrap_async=True
+            )
         job = begun.get("ansible_job_id")
         if begun.get("failed") or not job:
             return begun
-        deadline, answer = self.clock() + self.limit, {}
+        deadline, answer, silent = self.clock() + self.limit, {}, 0
         while not ended(answer):
             if self.clock() >= deadline:
                 return late(module, job, self.limit, task_vars)
             self.pause(self.poll)
-            answer = ask(self.action, job, "status", task_vars)
-        ask(self.action, job, "cleanup", task_vars)
+            try:
+                with _controller.limit(seconds, node):
+                    answer, silent = ask(self.action, job, "status", task_vars), 0
+            except _controller.AnswerTimeout:
+                silent += 1
+                if silent >= SILENT:
+                    raise
+        with contextlib.suppress(_controller.AnswerTimeout), _controller.limit(seconds, node):
+            ask(self.action, job, "cleanup", task_vars)
         self.action.cleanup(force=True)
         return {
             key: value
@@ -101,6 +138,10 @@ def late(module: str, job: str, limit: int, task_vars: t.Any) -> t.Dict[str, t.A
         "msg": (
             "%s: %s did not end within %d s (async of the task) and is stopped on the node: job %s. See what keeps the "
             "node busy, and run the playbook again: what is there already is not done twice."
-            % ((task_vars or {}).get("inventory_hostname", "the node"), module, limit, job)
+            % (name_node(task_vars), module, limit, job)
         ),
     }
+
+
+def name_node(task_vars: t.Any) -> str:
+    return str((task_vars or {}).get("inventory_hostname", "the node"))

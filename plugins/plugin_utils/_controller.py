@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The playbook's own process, as a worker of it knows it.
+"""The playbook's own process, as a worker of it knows it, and the time that it gives a node for an answer.
 
 A worker outlives a playbook that is killed, with another process for its parent, and the task that it is at goes on.
 Multiprocessing remembers who started it, so that the two are told apart.
@@ -9,15 +9,68 @@ Multiprocessing remembers who started it, so that the two are told apart.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
+import signal
+import threading
 import time
+import typing as t
 
 from ansible.errors import AnsibleError
 
 
 class ControllerError(AnsibleError):
     """This task has no playbook any more; the message says so."""
+
+
+class AnswerTimeout(AnsibleError):
+    """A host took a connection and did not answer in time."""
+
+
+class _Expired(BaseException):
+    """Ends what waits for an answer. No error, so that a connection plugin that tries again after one passes it on."""
+
+
+# Seconds that a node has for one answer, where gpufleet_answer_timeout does not say so.
+ANSWER_S = 300
+
+
+def answer_timeout(action, task_vars) -> int:
+    """Return the seconds that a node has for one answer: gpufleet_answer_timeout of the task, or the default."""
+    found = (task_vars or {}).get("gpufleet_answer_timeout")
+    return max(1, int(action._templar.template(found) or ANSWER_S)) if found else ANSWER_S
+
+
+@contextlib.contextmanager
+def limit(seconds: float, what: str) -> t.Iterator[None]:
+    """End the block after SECONDS. The limit of the task (its keyword timeout) goes on, and counts where it is earlier.
+
+    Raises:
+        AnswerTimeout: WHAT did not answer in time.
+    """
+    left = signal.getitimer(signal.ITIMER_REAL)[0]
+    if threading.current_thread() is not threading.main_thread() or 0 < left <= seconds:
+        yield
+        return
+
+    def expire(dummy_number, dummy_frame):
+        raise _Expired
+
+    before, began = signal.signal(signal.SIGALRM, expire), time.monotonic()
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except _Expired:
+        raise AnswerTimeout(
+            "%s took the connection and did not answer within %g s (gpufleet_answer_timeout). See what keeps the host "
+            "busy, and run the playbook again." % (what, seconds)
+        ) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, left - (time.monotonic() - began)))
 
 
 def found(parent, ppid, mine):

@@ -15,9 +15,11 @@ import re
 import zlib
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
 
 SCHEMA = "gpufleet.evidence/1"
 
+MAX_REASON = 300
 # A node is believed what is in a file, not what it is called.
 NAMES = ("processes.json", "kernel.log", "nvidia-smi.xml")
 NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,252}")
@@ -45,23 +47,34 @@ def check(node, rollout_id, attempt, moment):
 
 
 def bundle(answer, **about):
-    """({name: bytes}, manifest) of what the module answered. ABOUT are node, rollout_id, attempt, moment and time."""
-    facts = answer["facts"]
+    """({name: bytes}, manifest) of what the module answered. ABOUT are node, rollout_id, attempt, moment and time.
+
+    Raises:
+        EvidenceError: the answer has another form than the module's, or its reading is too large.
+    """
+    facts, most = answer["facts"], _host_answers.MAX_DOCUMENT_BYTES
     snapshot = facts.get("snapshot") if isinstance(facts.get("snapshot"), dict) else {}
-    missing = [
-        {"part": str(entry.get("part")), "reason": str(entry.get("reason"))} for entry in answer.get("missing") or []
+    sent, reading = answer.get("files") or {}, as_json(facts)
+    try:
+        _host_answers.check_size(len(reading), most, "its reading")
+        missing = [
+            {key: str(entry.get(key))[:MAX_REASON] for key in ("part", "reason")}
+            for entry in _host_answers.check_list(answer.get("missing"), "missing")
+        ]
+        others = _host_answers.check_list(sorted(set(sent) - set(NAMES)), "files")
+    except (_host_answers.AnswerError, AttributeError, TypeError) as exc:
+        raise EvidenceError("%s: its evidence cannot be kept: %s." % (about["node"], exc)) from exc
+    missing += [
+        {"part": _host_answers.shorten(name), "reason": "the node sent a file of a name that is none of a bundle's"}
+        for name in others
     ]
-    files = {"reading.json": (as_json(facts), False, "")}
-    sent = answer.get("files") or {}
-    for name in sorted(sent):
-        if name not in NAMES:
-            missing.append({"part": repr(name), "reason": "the node sent a file of a name that is none of a bundle's"})
-            continue
+    files = {"reading.json": (reading, False, "")}
+    for name in (name for name in NAMES if name in sent):
         try:
             files[name] = (
-                _artifacts.unpack(sent[name].get("data")),
+                _artifacts.unpack(sent[name].get("data"), most),
                 bool(sent[name].get("truncated")),
-                str(sent[name].get("note") or ""),
+                str(sent[name].get("note") or "")[:MAX_REASON],
             )
         except (ValueError, zlib.error, AttributeError) as exc:
             missing.append({"part": name, "reason": "it did not arrive whole: %s" % (exc,)})

@@ -159,6 +159,7 @@ OF_PLAN = {
     "gpu_node_upgrade_install": "rollout_version",
     "gpu_node_upgrade_layout": "nvidia_mig_config",
     "gpu_node_upgrade_peers": "gpu_health_expect",
+    "gpu_node_upgrade_builder": "rollout_canaries",
 }
 # The role of whose texts none may be empty but those that are by default. Those of others may: where "" is no path, it
 # is that nothing is written there.

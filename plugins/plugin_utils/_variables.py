@@ -164,6 +164,8 @@ def refuse_of_plan(values):
                     if _variable_names.OF_PLAN[name] == "nvidia_mig_config"
                     else "rollout_id names the rollout"
                     if _variable_names.OF_PLAN[name] == "rollout_id"
+                    else "the first canary compiles for the others, see rollout_canaries"
+                    if _variable_names.OF_PLAN[name] == "rollout_canaries"
                     else "a rollback finds the kernel of each node by itself",
                     END,
                 )

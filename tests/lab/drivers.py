@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import shutil
+import sys
 import time
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from plugins.module_utils._dkms import digests, dkms
 
 from . import aptconf, image, layers, overlay
 from .common import LabError, elapsed, locked, run, run_logged, say, write_whole
-from .config import DRIVER_VERSIONS, SUITE, Lab
+from .config import CHECKOUT, DRIVER_VERSIONS, SUITE, Lab
 
 PACKAGE = "nvidia-kernel-dkms"
 MODULE = "nvidia-current"  # the name Debian gives this package's module in the DKMS tree
@@ -99,7 +100,22 @@ def ensure(lab: Lab, wanted: list[str], suite: str = SUITE) -> list[Path]:
                 if overlay.isolated("_driver", suite, chosen, kernel, nice=19) != 0:
                     raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
             found.append(trees / name)
+    for trees in sorted({path.parent for path in found}):
+        record(trees)
     return found
+
+
+def record(trees: Path, url: str = "") -> None:
+    """Record the archives of a directory as a builder's: no node is sent another. URL: the ledger, if not its own."""
+    run(str(CHECKOUT / "tests/tools/collections.sh"))
+    sys.path.insert(0, str(CHECKOUT / ".lab" / "collections"))
+    from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
+
+    database = store.Store(url or store.default_url(str(trees.parent)))
+    for path in sorted(trees.glob("*.dkms.tar.gz")):
+        digest = digests.promised(str(path))
+        if digest:
+            archives.record(database, "lab", path.name, digest)
 
 
 def _fetch(suite: str, root: Path, version: str, log: Path) -> str:

@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import demo, machines
+from . import demo, drivers, machines
 from .common import LabError, elapsed
 from .config import CHECKOUT, Lab
 
@@ -89,6 +89,7 @@ class Jobs:
 
         self.lab, self.place, self.url, self.progress = lab, place, url, progress
         self.inventory = self._inventory(awxrunner.HERE)
+        drivers.record(lab.trees, url)
         self.awx = Awx(
             type("Place", (), {"directory": place}), data.AWX / "project", data.named("controller_templates")
         )

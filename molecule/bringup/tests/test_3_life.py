@@ -184,12 +184,16 @@ class TestLife:
             "up-2", "dkms_archives", {"directory": str(cache), "path": str(empty), "versions": [NEW]}
         )
         assert (outcome.rc, brought["stored"], brought["fetched"]) == (0, archives, []), brought
-        outcome, brought = ask("up-2", "dkms_archives", {"directory": str(empty), "versions": [PACKAGE[NEW]]})
+        ledger = "sqlite:///%s/rollouts/ledger.sqlite" % scenario.CACHE  # where the lab records what it compiled
+        outcome, brought = ask(
+            "up-2", "dkms_archives", {"directory": str(empty), "versions": [PACKAGE[NEW]], "ledger": ledger}
+        )
         assert (outcome.rc, brought["stored"], brought["fetched"]) == (0, [], archives), brought
         outcome = run(
             [{"hosts": "up-1", "become": True, "roles": ["gpufleet.lifecycle.nvidia_driver"]}],
             nvidia_driver_version=NEW,
             nvidia_driver_tree_dir=str(empty),
+            rollout_ledger=ledger,
         )
         assert outcome.rc == 0, outcome.tail()
         for name in archives:

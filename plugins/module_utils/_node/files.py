@@ -25,16 +25,16 @@ def own_directory(root, path):
     """Make a directory of the collection's, which everybody may enter and read; answers where it is.
 
     Missing parents get the same permissions. Existing directories keep theirs, except the collection's directory
-    :data:`OWN`.
+    :data:`OWN` and this one in it.
     """
     directory = under(root, path)
-    above, missing = os.path.dirname(directory), []
-    while not os.path.isdir(above):
-        missing.append(above)
-        above = os.path.dirname(above)
+    place, missing = directory, []
+    while not os.path.isdir(place):
+        missing.append(place)
+        place = os.path.dirname(place)
     os.makedirs(directory, exist_ok=True)
-    own = [found for found in (under(root, OWN),) if directory.startswith(found + "/")]
-    for place in missing + own + [directory]:
+    own = under(root, OWN)
+    for place in missing + ([own, directory] if directory.startswith(own + "/") else []):
         os.chmod(place, 0o755)  # whatever the umask
     return directory
 

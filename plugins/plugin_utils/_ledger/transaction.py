@@ -14,9 +14,10 @@ import datetime
 import json
 import time
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, members, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.elsewhere import Others
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError, check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.nodes import StoredNodes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump, timestamp
@@ -126,7 +127,12 @@ class Transaction:
 
     def save(self, node, name, document):
         """Store a document of a node: its baseline, an audit, a verdict."""
-        self._documents.append((check_node(node), check_node(name), document))
+        body = dump(document)
+        try:
+            _host_answers.check_size(len(body), _host_answers.MAX_DOCUMENT_BYTES, "its document %s" % name)
+        except _host_answers.AnswerError as exc:
+            raise LedgerError("%s: %s. Nothing was recorded. Examine the node." % (node, exc)) from exc
+        self._documents.append((check_node(node), check_node(name), body))
 
     def block_new_rollouts(self):
         """Keep every other rollout of this ledger from beginning until this transaction has ended."""
@@ -175,11 +181,11 @@ class Transaction:
             )
         table = tables["document"]
         saved = timestamp(self.clock()) if self._documents else ""
-        for node, name, document in self._documents:
+        for node, name, body in self._documents:
             key = (table.c.rollout_id == self._id, table.c.node == node, table.c.name == name)
             connection.execute(sa.delete(table).where(*key))
             connection.execute(
-                sa.insert(table).values(rollout_id=self._id, node=node, name=name, time=saved, body=dump(document))
+                sa.insert(table).values(rollout_id=self._id, node=node, name=name, time=saved, body=body)
             )
 
 

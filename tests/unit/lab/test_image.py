@@ -326,3 +326,18 @@ def test_pruning_keeps_the_present_images(tmp_path, monkeypatch):
         (tmp_path / "images" / name).mkdir(parents=True)
     assert image.prune(config.Lab(checkout=tmp_path, cache=tmp_path, number=0)) == [".tmp-base-x", "base-old"]
     assert {path.name for path in (tmp_path / "images").iterdir()} == kept
+
+
+def test_what_the_lab_compiled_is_recorded_as_a_builders(tmp_path):
+    """Machines of the lab are sent nothing else."""
+    pytest.importorskip("sqlalchemy", reason="the ledger needs it")
+    trees = tmp_path / "dkms"
+    trees.mkdir()
+    name = "nvidia-current_535.261.03_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"
+    (trees / name).write_bytes(b"x")
+    drivers.digests.write_sha256(str(trees / name), "a" * 64)
+    drivers.record(trees)
+    from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
+
+    database = store.Store(store.default_url(str(tmp_path)))
+    assert archives.recorded(database, {name: "a" * 64}) == {name: "lab"}

@@ -61,6 +61,23 @@ def test_each_unit_is_named_and_none_has_another_user():
     assert [name for name, path in units.items() if re.search(r"^User=", path.read_text(encoding="utf-8"), re.M)] == []
 
 
+# How an action plugin gets an answer of a host, or a file.
+ASKS = re.compile(r"\b((_execute_module|execute_nvml|on_node|fetch_file|receive|background\.run)\(|BackgroundAction\b)")
+
+
+def test_each_place_where_the_controller_takes_an_answer_is_named():
+    """A new one gets a row that says what checks the answer."""
+    actions = {path.stem for path in (ROOT / "plugins" / "action").glob("*.py") if ASKS.search(path.read_text("utf-8"))}
+    files = [*ROOT.glob("roles/*/tasks/**/*.yml"), *ROOT.glob("playbooks/**/*.yml")]
+    reads = {
+        "%s of %s" % (found.group(1), path.relative_to(ROOT).parts[1].removesuffix(".yml"))
+        for path in files
+        for found in re.finditer(r"ansible\.builtin\.(slurp|fetch):", path.read_text("utf-8"))
+    }
+    places = {name.replace("`", "") for row in table("What hosts answer") for name in row[0].split(", ")}
+    assert sorted(actions | reads | {"facts"}) == sorted(places)
+
+
 def hidden(spec, path=()):
     """The options with no_log, the nested ones too."""
     for name, option in spec.items():

@@ -69,6 +69,19 @@ def test_a_node_that_hangs_while_the_rollout_is_planned_keeps_no_other_from_its_
     assert "a1" not in fleet.went()
 
 
+def test_a_node_that_hangs_in_a_step_keeps_no_other_from_its_turn(fleet):
+    fleet.add("a1", hangs_in_install=True)
+    fleet.add("a2")
+    fleet.variables = {
+        "a1": {"gpu_node_upgrade_step_timeout": 30, "gpufleet_answer_timeout": 30, "gpu_node_upgrade_prestage": False}
+    }
+    try:
+        result = fleet.run("upgrade", rollout_max_down=2, rollout_failure_budget=3)
+    finally:
+        fleet.change("a1", hangs_in_install=False)
+    assert result.rc == 2 and result.states["a2"] == "done" and result.states["a1"] in ("quarantined", "lost")
+
+
 @pytest.fixture
 def small_disk(fleet):
     """The controller's artifacts on a disk of their own, of 4 MB."""

@@ -129,6 +129,9 @@ def test_check_mode_asks_and_writes_nothing(store, source, tmp_path):
             "/x holds other files than were sent",
         ),
         ({"changed": True, "path": "/x", "files": []}, "/x holds other files than were sent"),
+        ({"changed": True, "path": "/etc/passwd", "files": _artifacts.listed(FILES)}, "expected /x"),
+        ({"changed": True, "path": "/a\n/x", "files": _artifacts.listed(FILES)}, "expected /x"),
+        ({"changed": True, "path": ["/x"], "files": _artifacts.listed(FILES)}, "expected /x"),
     ],
 )
 def test_a_copy_that_is_not_there_fails_the_task_and_names_the_host(store, source, answer, words):

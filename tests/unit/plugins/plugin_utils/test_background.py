@@ -10,10 +10,14 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
+from unittest import mock
 
 import pytest
 
 pytest.importorskip("ansible", reason="an action plugin needs Ansible")
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller
 
 pytestmark = pytest.mark.cores
 
@@ -24,7 +28,7 @@ MODULE = """
 import hashlib, os
 from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule(argument_spec=dict(version={}, state={}, archives_offered={"type": "list"}, \
-asked={"type": "bool"}))
+asked={"type": "bool"}, store_dir={}))
 if module.params["asked"] is None and module.params["archives_offered"] is not None:
     module.exit_json(changed=False, needs_archives=[], compiles=["%(name)s"])
 with open("%(path)s", "w") as stream:
@@ -90,7 +94,9 @@ def _play(tmp_path):
 
 
 def test_what_the_node_compiled_by_itself_is_kept_for_the_others(play, tmp_path):
-    done, result = play({"version": "1.0", "archive_dir": str(tmp_path / "kept")}, 60)
+    pytest.importorskip("sqlalchemy", reason="the ledger records what a builder compiled")
+    arguments = {"archive_dir": str(tmp_path / "kept"), "store_dir": str(tmp_path), "builder": True}
+    done, result = play(dict(arguments, version="1.0"), 60)
     assert done.returncode == 0, done.stdout
     assert result["changed"] and result["by_itself"] is True and "warnings" not in result
     assert (tmp_path / "kept" / ARCHIVE).read_text() == "built"
@@ -100,3 +106,31 @@ def test_what_the_node_compiled_by_itself_is_kept_for_the_others(play, tmp_path)
 def test_its_failure_is_the_tasks(play):
     done, dummy = play({"version": "1.0", "state": "absent"}, 60)
     assert done.returncode == 2 and "no compiler" in done.stdout
+
+
+def silent(answer_s=1):
+    """An action whose node takes the connection and does not answer."""
+    action = mock.Mock(_task=mock.Mock(async_val=60, poll=1))
+    action._execute_module.side_effect = lambda **dummy: time.sleep(30)
+    action._templar.template.side_effect = lambda value: value
+    return _background.Background(action, lambda seconds: None), {"gpufleet_answer_timeout": answer_s}
+
+
+def test_a_job_that_does_not_begin_fails_after_the_time_for_an_answer():
+    background, task_vars = silent()
+    began = time.monotonic()
+    with pytest.raises(_controller.AnswerTimeout):
+        background.run("m", {}, task_vars)
+    assert time.monotonic() - began < 10
+
+
+def test_a_node_that_stops_answering_is_not_asked_until_its_job_is_past_its_time():
+    background, task_vars = silent()
+    background.action._execute_module.side_effect = None
+    background.action._execute_module.return_value = {"ansible_job_id": "1", "started": 1}
+    asked = background.action._shared_loader_obj.action_loader.get.return_value.run
+    asked.side_effect = lambda task_vars: time.sleep(30)
+    began = time.monotonic()
+    with pytest.raises(_controller.AnswerTimeout):
+        background.run("m", {}, task_vars)
+    assert asked.call_count == _background.SILENT and time.monotonic() - began < 20

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import signal
+import time
 from unittest import mock
 
 import pytest
@@ -165,3 +167,47 @@ def test_the_node_itself_sees_that_the_reboot_is_of_the_attempt_that_it_belongs_
     node = Node(parent)
     node.run(driver_reload, monkeypatch, [{"LC_ALL": "C"}, {claim.FENCE: token}], reboot=True)
     assert node.calls[4].startswith(claim.guard(token) + "/sbin/shutdown -r "), node.calls[4]
+
+
+def test_what_takes_too_long_is_ended_and_nothing_is_left():
+    began = time.monotonic()
+    with pytest.raises(_controller.AnswerTimeout):
+        with _controller.limit(1, "the node"):
+            time.sleep(30)
+    assert time.monotonic() - began < 10 and signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+    with _controller.limit(1, "the node"):
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_connection_that_tries_again_after_an_error_does_not_keep_it():
+    """As Ansible's ssh does, with retries."""
+    with pytest.raises(_controller.AnswerTimeout), _controller.limit(1, "the node"):
+        for dummy in range(2):
+            try:
+                time.sleep(30)
+            except Exception:  # noqa: BLE001 as that does
+                continue
+
+
+def test_the_time_of_the_task_goes_on_and_an_earlier_end_of_it_counts():
+    class TaskTimeout(BaseException):
+        pass
+
+    def expire(number, frame):
+        raise TaskTimeout
+
+    before = signal.signal(signal.SIGALRM, expire)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(TaskTimeout), _controller.limit(20, "the node"):
+            time.sleep(30)
+        signal.setitimer(signal.ITIMER_REAL, 2)
+        with pytest.raises(_controller.AnswerTimeout), _controller.limit(1, "the node"):
+            time.sleep(30)
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1.1 and signal.getsignal(signal.SIGALRM) is expire
+        with pytest.raises(TaskTimeout):
+            time.sleep(30)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

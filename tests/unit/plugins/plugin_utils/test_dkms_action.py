@@ -20,9 +20,10 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, listing
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import Claims, receive
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
 
 pytestmark = pytest.mark.cores
 
@@ -30,21 +31,34 @@ VERSION = "535.261.03"
 ONE, TWO = ("nvidia-current_%s_6.1.0-%d-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % (VERSION, number) for number in (1, 2))
 
 
+@pytest.fixture(name="records", autouse=True)
+def _records(monkeypatch):
+    """What the ledger says of archives: everything is a builder's, unless its name is in .unknown."""
+    found = mock.Mock(unknown=set(), calls=[])
+    found.recorded.side_effect = lambda database, archives: {
+        name: "builder-1" for name in archives if name not in found.unknown
+    }
+    found.record.side_effect = lambda database, builder, name, sha256: found.calls.append((builder, name, sha256))
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.archives", found)
+    return found
+
+
 @pytest.fixture(name="store")
 def _store(tmp_path):
     for name in (ONE, TWO, "nvidia-current_1.2.3_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"):
         (tmp_path / name).write_bytes(b"x")
-        (tmp_path / (name + ".sha256")).write_text("")
+        digests.write_sha256(str(tmp_path / name), hashlib.sha256(name.encode()).hexdigest())
     (tmp_path / ("nvidia_%s_6.1.0-3-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % VERSION)).write_bytes(b"being written")
     return tmp_path
 
 
 def act(args, *answers, copied=None, fetched=None, check=False, limit=0, jobs=()):
-    """(result, calls) of the action; ANSWERS are those of dkms_module, COPIED what comes of each copy, FETCHED the
-    content of what is fetched.
+    """(result, calls) of the action on a builder, unless ARGS say otherwise.
 
-    With a LIMIT the task has async; JOBS is what async_status answers, one after another.
+    ANSWERS are those of dkms_module, COPIED what comes of each copy, FETCHED the content of what is fetched. With a
+    LIMIT the task has async; JOBS is what async_status answers, one after another.
     """
+    args = dict({"builder": True} if "archive_dir" in args else {}, **args)
     task = mock.Mock(args=args, async_val=limit, poll=3, check_mode=check, diff=False, action="x", environment=None)
     task.copy.side_effect = lambda: mock.Mock(args=None, async_val=limit)
     loader, connection = mock.Mock(), mock.Mock()
@@ -135,13 +149,14 @@ def test_what_the_node_asks_for_is_brought_and_stays_there(store):
         and result["received"] == [TWO]
         and "needs_archives" not in result
     )
-    assert [name for name, dummy in calls] == ["dkms_module", "file", "copy", "copy", "dkms_module"]
-    assert (calls[1][1]["path"], calls[1][1]["mode"]) == (archive_store.STORE, "0755")
-    assert [call[1]["src"] for call in calls[2:4]] == [str(store / TWO), str(store / TWO) + ".sha256"], (
+    assert [name for name, dummy in calls] == ["dkms_module", "copy", "copy", "dkms_module"]
+    assert [call[1]["src"] for call in calls[1:3]] == [str(store / TWO), str(store / TWO) + ".sha256"], (
         "the digest comes last"
     )
-    assert {call[1]["dest"] for call in calls[2:4]} == {archive_store.STORE + "/"}
-    assert calls[4][1] == {"version": VERSION, "remove_stale": True, "archives_offered": [ONE, TWO], "asked": True}
+    assert {call[1]["dest"] for call in calls[1:3]} == {archive_store.STORE + "/"}
+    # the mode of a directory that is made, and of no other
+    assert {(call[1]["mode"], call[1]["directory_mode"]) for call in calls[1:3]} == {("0644", "0755")}
+    assert calls[3][1] == {"version": VERSION, "remove_stale": True, "archives_offered": [ONE, TWO], "asked": True}
 
 
 def test_the_store_of_the_node_may_be_another_directory(store):
@@ -150,11 +165,7 @@ def test_the_store_of_the_node_may_be_another_directory(store):
         {"needs_archives": [ONE]},
         {"changed": True},
     )
-    assert (
-        calls[1][1]["path"] == "/srv/dkms"
-        and calls[2][1]["dest"] == "/srv/dkms/"
-        and calls[-1][1]["store_dir"] == "/srv/dkms"
-    )
+    assert [call[1]["dest"] for call in calls[1:3]] == ["/srv/dkms/"] * 2 and calls[-1][1]["store_dir"] == "/srv/dkms"
 
 
 def test_what_cannot_be_brought_fails_with_the_node(store):
@@ -167,7 +178,7 @@ def test_what_cannot_be_brought_fails_with_the_node(store):
         result["failed"]
         and result["msg"] == "a1: the archives could not be brought to /var/lib/gpufleet/dkms: No space left"
     )
-    assert [name for name, dummy in calls] == ["dkms_module", "file", "copy"]
+    assert [name for name, dummy in calls] == ["dkms_module", "copy"]
 
 
 @pytest.mark.parametrize("state, changed", [("prepared", True), ("built", False)])
@@ -317,7 +328,7 @@ def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, mon
     def finish(seconds):
         receive(
             str(store),
-            {"path": "/x/" + THREE, "sha256": hashlib.sha256(b"theirs").hexdigest()},
+            _host_answers.Archive(THREE, hashlib.sha256(b"theirs").hexdigest(), None),
             lambda path: Path(path).write_bytes(b"theirs"),
         )
         other.__exit__()
@@ -332,17 +343,35 @@ def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, mon
     )
 
 
-def test_a_node_that_compiles_for_ever_is_not_waited_for(store, monkeypatch):
+@pytest.fixture(name="quick")
+def _quick(monkeypatch):
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.POLL_S", 0.01)
+    monkeypatch.setattr(dkms_module.display, "display", lambda text: None)
+
+
+def test_a_node_compiles_for_itself_when_another_does_not_come_to_an_end(store, quick):
     with Claims(str(store), [THREE], "b7", 60, None):
-        with pytest.raises(
-            AnsibleActionFail,
-            match="a1: the directory .* is still locked: after 0 s node b7 still compiles nvidia-current_",
-        ):
-            act(
-                {"version": VERSION, "archive_dir": str(store), "build_timeout_s": "0"},
-                {"needs_archives": [], "compiles": [THREE]},
-            )
+        result, calls = act(
+            {"version": VERSION, "archive_dir": str(store), "build_timeout_s": "0"}, *compiled(), fetched=b"built"
+        )
+    assert result["changed"] and not result.get("failed") and result["waited_for"] == ["b7"]
+    # the claim is another node's: what this one compiled stays on it
+    assert "warnings" not in result and "fetch" not in [name for name, dummy in calls] and not (store / THREE).exists()
+
+
+def test_the_time_counts_from_the_claim_and_not_from_when_a_node_comes_to_it(store, quick):
+    with Claims(str(store), [THREE], "b7", 60, None, clock=lambda: time.time() - 3600):
+        began = time.monotonic()
+        with Claims(str(store), [THREE], "a1", 3600, lambda holder: None) as claims:
+            assert time.monotonic() - began < 10 and (claims.held, claims.waited_for) == ([], ["b7"])
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"node": "b7"}', '{"node": "b7", "since": "x"}', '{"since": 1e300}'])
+def test_a_claim_that_does_not_say_since_when_is_waited_for_from_now_on(store, quick, text):
+    with Claims(str(store), [THREE], "b7", 60, None):
+        (store / ".claims" / THREE).write_text(text)
+        with Claims(str(store), [THREE], "a1", 0.2, lambda holder: None) as claims:
+            assert claims.held == []
 
 
 def test_a_compilation_that_fails_makes_way_for_the_next_node(store):
@@ -369,13 +398,13 @@ def test_the_claim_of_a_killed_run_is_free(store):
     child.start()
     try:
         assert taken.wait(60)
-        with pytest.raises(ArchiveError, match="node b7 still compiles"):
-            Claims(str(store), [THREE], "a1", 0, lambda holder: None).__enter__()
+        with Claims(str(store), [THREE], "a1", 0, lambda holder: None) as claims:
+            assert (claims.held, claims.waited_for) == ([], ["b7"])
     finally:
         child.kill()
         child.join()
-    with Claims(str(store), [THREE], "a1", 5, None):
-        pass
+    with Claims(str(store), [THREE], "a1", 5, None) as claims:
+        assert claims.held == [THREE]
 
 
 @pytest.mark.parametrize(
@@ -414,3 +443,165 @@ def test_archives_are_brought_in_a_task_with_async_too(store):
         jobs=[{"finished": 1, "changed": True}],
     )
     assert result["changed"] and [name for name, dummy in calls if name == "copy"] == ["copy", "copy"]
+
+
+OUTSIDE = ["../../.ssh/id_ed25519", "/root/.ssh/id_ed25519", ".claims/x", THREE.replace(VERSION, "1.2.3"), THREE + "\n"]
+
+
+@pytest.mark.parametrize("name", OUTSIDE + [THREE])
+def test_a_node_is_sent_nothing_but_archives_that_it_was_offered(store, name):
+    with pytest.raises(AnsibleActionFail, match="a1: "):
+        act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "needs_archives": [ONE, name]})
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_a_node_claims_nothing_but_archives_of_its_version(store, name):
+    victim = store.parent / "ledger.sqlite"
+    victim.write_text("ledger")
+    for claimed in (name, str(victim), "../../%s/ledger.sqlite" % store.parent.name):
+        with pytest.raises(AnsibleActionFail, match="a1: "):
+            act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "compiles": [claimed]})
+    assert victim.read_text() == "ledger" and not (store / ".claims").exists()
+
+
+def test_check_mode_takes_no_claim_whatever_the_node_answers(store):
+    answer = {"changed": False, "needs_archives": [ONE], "compiles": [THREE]}
+    dummy, calls = act({"version": VERSION, "archive_dir": str(store)}, answer, check=True)
+    assert [name for name, dummy in calls] == ["dkms_module"] and not (store / ".claims").exists()
+
+
+def test_a_claim_follows_no_link(store, tmp_path_factory):
+    victim = tmp_path_factory.mktemp("other") / "ledger.sqlite"
+    victim.write_text("ledger")
+    (store / ".claims").mkdir()
+    (store / ".claims" / THREE).symlink_to(victim)
+    with pytest.raises(AnsibleActionFail, match="cannot be written to"):
+        act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "compiles": [THREE]})
+    assert victim.read_text() == "ledger"
+
+
+def test_a_link_is_not_sent(store, tmp_path_factory):
+    secret = tmp_path_factory.mktemp("other") / "id_ed25519"
+    secret.write_text("secret")
+    (store / ONE).unlink()
+    (store / ONE).symlink_to(secret)
+    with pytest.raises(AnsibleActionFail, match="a1: "):
+        act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "needs_archives": [ONE]})
+
+
+def test_archives_are_sent_as_they_are(store):
+    """The action that copies decrypts a file of ansible-vault otherwise."""
+    dummy, calls = act(
+        {"version": VERSION, "archive_dir": str(store)}, {"changed": False, "needs_archives": [ONE]}, {"changed": True}
+    )
+    assert {call[1]["decrypt"] for call in calls if call[0] == "copy"} == {False}
+
+
+def compiled(name=THREE, content=b"built", **more):
+    """The answers of a node that claims THREE and compiled NAME."""
+    item = {"kernel": "x", "path": "/x/" + name, "sha256": hashlib.sha256(content).hexdigest()}
+    return {"changed": False, "compiles": [THREE]}, {"changed": True, "compiled": [dict(item, **more)]}
+
+
+def put(store, name, content, source=None):
+    (store / name).write_bytes(content)
+    digests.write_sha256(str(store / name), hashlib.sha256(content).hexdigest(), source)
+
+
+@pytest.mark.parametrize("name", [THREE, ONE])
+def test_an_archive_with_a_digest_is_not_replaced(store, name):
+    put(store, name, b"honest")
+    result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(name, b"evil"), fetched=b"evil")
+    assert result["changed"] and len(result["warnings"]) == 1 and (store / name).read_bytes() == b"honest"
+    assert digests.whole(str(store / name))
+
+
+def test_nobody_waits_for_an_archive_that_will_not_be_replaced(store):
+    """Nodes whose source differs from that of the archive compile side by side."""
+    put(store, THREE, b"other source")
+    with Claims(str(store), [THREE], "b7", 0, None):
+        result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(), fetched=b"built")
+    assert result["waited_for"] == [] and len(result["warnings"]) == 1
+
+
+def test_an_archive_that_differs_from_its_digest_is_replaced(store):
+    put(store, THREE, b"whole")
+    (store / THREE).write_bytes(b"damaged")
+    result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(), fetched=b"built")
+    assert "warnings" not in result and (store / THREE).read_bytes() == b"built"
+
+
+@pytest.mark.parametrize(
+    "name, more",
+    [
+        (ONE.replace("-1-", "-4-"), {}),  # not claimed
+        ("../../x", {}),
+        (THREE, {"sha256": "0"}),
+        (THREE, {"source": "a\n%s  other" % ("b" * 64)}),
+        (THREE, {"path": ["x"]}),
+    ],
+)
+def test_what_a_node_compiled_is_not_kept_under_another_name_or_digest(store, name, more):
+    before = sorted(path.name for path in store.iterdir())
+    result, calls = act({"version": VERSION, "archive_dir": str(store)}, *compiled(name, **more), fetched=b"built")
+    assert result["changed"] and len(result["warnings"]) == 1 and not [call for call in calls if call[0] == "fetch"]
+    assert sorted(path.name for path in store.iterdir() if path.name != ".claims") == before
+
+
+def test_the_place_of_a_compiled_archive_on_the_node_is_the_controllers(store):
+    """A path of the node would be a line for sftp on the controller."""
+    dummy, calls = act(
+        {"version": VERSION, "archive_dir": str(store), "store_dir": "/srv/dkms"},
+        *compiled(path="/x\n!id\n/" + THREE),
+        fetched=b"built",
+    )
+    assert calls[-1] == ("fetch", "/srv/dkms/" + THREE)
+
+
+def test_a_larger_archive_is_not_brought(store, monkeypatch):
+    monkeypatch.setattr(_host_answers, "MAX_ARCHIVE_BYTES", 4096)
+    content = b"x" * 5000
+    result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(content=content), fetched=content)
+    assert result["changed"] and len(result["warnings"]) == 1 and not (store / THREE).exists()
+    assert not [path for path in store.iterdir() if path.name.startswith(".") and path.is_file()]
+
+
+def test_an_archive_that_is_no_builders_is_not_offered(store, records):
+    records.unknown = {TWO}
+    dummy, calls = act({"version": VERSION, "archive_dir": str(store)}, {"changed": False})
+    assert calls[0][1]["archives_offered"] == [ONE]
+    with pytest.raises(AnsibleActionFail, match="a1: "):
+        act({"version": VERSION, "archive_dir": str(store)}, {"changed": False, "needs_archives": [TWO]})
+
+
+def test_what_a_builder_compiles_is_recorded_as_its_own(store, records):
+    act({"version": VERSION, "archive_dir": str(store)}, *compiled(), fetched=b"built")
+    assert records.calls == [("a1", THREE, hashlib.sha256(b"built").hexdigest())]
+
+
+def test_what_does_not_agree_with_its_digest_is_not_recorded(store, records):
+    act({"version": VERSION, "archive_dir": str(store)}, *compiled(content=b"other"), fetched=b"built")
+    assert records.calls == []
+
+
+@pytest.mark.parametrize("builder", [False, "no", None])
+def test_another_node_compiles_for_itself_and_nothing_of_it_is_kept(store, records, builder):
+    args = {"version": VERSION, "archive_dir": str(store), "builder": builder}
+    result, calls = act(args, *compiled(), fetched=b"built")
+    assert result["changed"] and "warnings" not in result and "fetch" not in [name for name, dummy in calls]
+    assert records.calls == [] and not (store / THREE).exists()
+    assert "builder" not in calls[0][1], "the node is not told"
+
+
+def test_another_node_takes_no_claim_and_waits_for_that_of_a_builder(store, records, quick):
+    args = {"version": VERSION, "archive_dir": str(store), "builder": False}
+    act(args, *compiled(), fetched=b"built")
+    assert not (store / ".claims" / THREE).exists()
+    with Claims(str(store), [THREE], "b7", 60, None):
+        assert act(dict(args, build_timeout_s="0"), *compiled(), fetched=b"built")[0]["waited_for"] == ["b7"]
+
+
+def test_a_ledger_that_cannot_be_used_is_named(store, records):
+    records.recorded.side_effect = StoreError("The ledger x cannot be used.")
+    with pytest.raises(AnsibleActionFail, match="a1: .*The ledger x cannot be used"):
+        act({"version": VERSION, "archive_dir": str(store)}, {"changed": False})

@@ -30,6 +30,17 @@ ONE, TWO, OTHER = (
 )
 
 
+@pytest.fixture(name="records", autouse=True)
+def _records(monkeypatch):
+    """What the ledger says of archives: everything is a builder's, unless its name is in .unknown."""
+    found = mock.Mock(unknown=set())
+    found.recorded.side_effect = lambda database, archives: {
+        name: "builder-1" for name in archives if name not in found.unknown
+    }
+    monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.archives", found)
+    return found
+
+
 @pytest.fixture
 def here(tmp_path):
     return tmp_path / "controller" / "dkms"
@@ -69,9 +80,6 @@ def act(here, there, check=False, answer=None, fetch=shutil.copyfile, copies=Non
     action._load_name = "x"
 
     def execute(module_name, module_args, task_vars):
-        if module_name == "ansible.legacy.file":
-            os.makedirs(module_args["path"], exist_ok=True)
-            return {"changed": True}
         assert module_name == dkms_archives.MODULE
         if isinstance(answer, Exception):
             raise answer
@@ -83,6 +91,7 @@ def act(here, there, check=False, answer=None, fetch=shutil.copyfile, copies=Non
         def copy(task_vars):
             if copies:
                 return copies
+            os.makedirs(task.args["dest"], exist_ok=True)  # as its module does, with directory_mode
             shutil.copy(task.args["src"], task.args["dest"])
             return {"changed": True}
 
@@ -150,7 +159,7 @@ def lost(source, target):
         ({"answer": AnsibleConnectionFailure("no route")}, "no route"),
         ({"answer": {"failed": True, "msg": "no python"}}, "no python"),
         ({"answer": {"rc": 0}}, "no answer"),
-        ({"answer": {"archives": [{"name": "../" + ONE, "sha256": "0" * 64, "source": None}]}}, "names an archive"),
+        ({"answer": {"archives": [{"name": "../" + ONE, "sha256": "0" * 64, "source": None}]}}, "is called"),
     ],
 )
 def test_a_host_that_does_not_do_its_part_is_a_warning_and_nothing_half_is_offered(here, there, more, words):
@@ -165,3 +174,50 @@ def test_a_host_that_cannot_be_written_is_a_warning(here, there):
     put(here, ONE)
     result = act(here, there, copies={"failed": True, "msg": "disk full"})
     assert result["stored"] == [] and "disk full" in result["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"name": OTHER},
+        {"name": "../../%s" % ONE},
+        {"name": "id_ed25519"},
+        {"name": ONE, "sha256": "0"},
+        {"name": ONE, "source": "x\ny"},
+        "x",
+    ],
+)
+def test_a_host_that_answers_other_names_or_digests_gives_nothing(here, there, item):
+    digest = hashlib.sha256(b"x").hexdigest()
+    item = dict({"sha256": digest, "source": None}, **item) if isinstance(item, dict) else item
+    whole = {"name": TWO, "sha256": digest, "source": None}
+    result = act(here, there, answer={"archives": [whole, item]}, fetch=lambda source, target: put(here, "x"))
+    assert len(result["warnings"]) == 1 and result["archives"] == [] and not here.exists()
+
+
+def test_a_larger_archive_is_not_brought(here, there, monkeypatch):
+    monkeypatch.setattr(dkms_archives._host_answers, "MAX_ARCHIVE_BYTES", 4096)
+    put(there, ONE, b"x" * 5000)
+    result = act(here, there)
+    assert len(result["warnings"]) == 1 and kept(here) == {} and not list(here.glob(".[!c]*"))
+
+
+def test_an_archive_that_came_meanwhile_stays(here, there):
+    put(there, ONE, b"theirs")
+
+    def fetch(source, target):
+        shutil.copyfile(source, target)
+        put(here, ONE, b"ours")
+
+    result = act(here, there, fetch=fetch)
+    assert result["fetched"] == [] and kept(here)[ONE][0] == b"ours"
+
+
+def test_of_the_host_only_archives_of_builders_are_brought_by_their_digest(here, there, records):
+    put(there, ONE, b"one")
+    put(there, TWO, b"two")
+    records.unknown = {TWO}
+    result = act(here, there)
+    assert (result["fetched"], list(kept(here))) == ([ONE], [ONE]) and "warnings" not in result
+    asked = [call.args[1] for call in records.recorded.call_args_list]
+    assert {ONE: hashlib.sha256(b"one").hexdigest(), TWO: hashlib.sha256(b"two").hexdigest()} in asked

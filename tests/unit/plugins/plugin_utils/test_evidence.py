@@ -27,10 +27,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_evidence
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _evidence_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_evidence as module
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _host_answers
 
 pytestmark = pytest.mark.cores
 
@@ -179,7 +178,7 @@ def test_what_is_missing_is_listed_and_fails_nothing(tmp_path):
     ],
 )
 def test_a_file_that_did_not_arrive_is_missing_and_the_others_are_kept(tmp_path, monkeypatch, broken, words):
-    monkeypatch.setattr(_artifacts, "MAX_FILE", 1 << 20)
+    monkeypatch.setattr(_host_answers, "MAX_DOCUMENT_BYTES", 1 << 20)
     given = answer()
     given["files"]["kernel.log"] = broken
     manifest = keep(tmp_path, given)["manifest"]
@@ -370,3 +369,31 @@ def test_the_options_of_node_and_controller_are_apart():
     assert options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
     assert not set(options.GATHER_SPEC) & set(options.WRITE_SPEC)
     assert set(options.GATHER_SPEC) | set(options.WRITE_SPEC) == set(options.ARGUMENT_SPEC)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"facts": {"more": "x" * 5000}},
+        {"files": ["x"]},
+        {"files": {"kernel.log": 7}},
+        {"missing": "x"},
+        {"missing": [7]},
+        {"missing": [{"part": "kernel.log", "reason": "x" * 9000}]},
+        {"missing": [{"part": "x", "reason": "x"}] * 5000},
+        {"files": {"kernel.log": sent("x" * 5000)}},
+        {"files": {"kernel.log": sent("x", note="x" * 9000)}},
+    ],
+)
+def test_what_a_node_answers_beside_the_matter_fills_no_disk_and_breaks_no_record(tmp_path, monkeypatch, given):
+    monkeypatch.setattr(_host_answers, "MAX_DOCUMENT_BYTES", 4096)
+    result = keep(tmp_path, answer(**given))
+    assert result.get("failed") or result["manifest"]["missing"]
+    kept = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in kept) < 5 * 4096 and len(kept) <= 5
+
+
+def test_too_large_a_reading_fails_the_task_where_evidence_has_to_be(tmp_path, monkeypatch):
+    monkeypatch.setattr(_host_answers, "MAX_DOCUMENT_BYTES", 4096)
+    assert keep(tmp_path, answer(facts={"more": "x" * 5000}))["failed"]
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

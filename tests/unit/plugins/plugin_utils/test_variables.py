@@ -241,6 +241,7 @@ def test_many_nodes_are_compared_with_the_first():
         ("gpu_node_upgrade_install", ""),
         ("gpu_node_upgrade_layout", ""),
         ("gpu_node_upgrade_peers", ""),
+        ("gpu_node_upgrade_builder", "rollout_canaries"),
     ],
 )
 def test_what_the_plan_says_is_no_variable_of_the_command_line(name, words):

@@ -19,9 +19,11 @@ import types
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, steps, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger as ledger_module
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.transaction import HEAD
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan_text
@@ -191,6 +193,18 @@ def test_a_writer_that_is_killed_leaves_all_of_it_or_nothing(ledger, tmp_path, u
     assert ledger.view().nodes.get("a").state == "pending" and len(ledger.events()) == 1
     ledger.transact(lambda transaction: go(transaction, "a"))
     assert ledger.view().nodes.get("a").state == "draining"
+
+
+def test_a_larger_document_than_a_node_has_is_refused_and_nothing_is_written(ledger, monkeypatch):
+    monkeypatch.setattr(_host_answers, "MAX_DOCUMENT_BYTES", 4096)
+
+    def write(transaction):
+        plan(transaction, "a")
+        transaction.save("a", "baseline", {"x": "y" * 4096})
+
+    with pytest.raises(LedgerError, match="^a: "):
+        ledger.transact(write)
+    assert ledger.view().run is None and ledger.load("a", "baseline") is None
 
 
 def test_documents_of_a_node(ledger):

@@ -23,8 +23,8 @@ BASE = {
 }
 
 
-def act(check=False, file=None, copied=None, **more):
-    """(result, what was asked of the node)"""
+def act(check=False, file=None, copied=None, there=False, **more):
+    """(result, what was asked of the node). THERE: the node has the directory."""
     args = {key: value for key, value in dict(BASE, **more).items() if not (key == "name" and "failed" in more)}
     task = mock.Mock(args=args, async_val=0, check_mode=check, diff=False, action="x", environment=None)
     task.copy.side_effect = lambda: mock.Mock(args=None)
@@ -39,6 +39,8 @@ def act(check=False, file=None, copied=None, **more):
 
     def execute(module_name, module_args, task_vars):
         calls.append((module_name, module_args))
+        if module_name == "ansible.legacy.stat":
+            return {"changed": False, "stat": {"exists": there, "isdir": there}}
         return file or {"changed": False}
 
     action._execute_module = execute
@@ -53,21 +55,30 @@ def test_without_a_directory_the_node_is_not_asked():
 
 def test_the_node_gets_the_named_documents_readable_for_root_alone():
     result, calls = act(node_dir="/var/lib/gpufleet", node_documents=["baseline"])
-    assert result["changed"] and [name for name, dummy in calls] == ["ansible.legacy.file", "ansible.legacy.copy"]
-    assert calls[0][1] == {
+    assert result["changed"] and [name for name, dummy in calls] == [
+        "ansible.legacy.stat",
+        "ansible.legacy.file",
+        "ansible.legacy.copy",
+    ]
+    assert calls[1][1] == {
         "path": "/var/lib/gpufleet",
         "state": "directory",
         "owner": "root",
         "group": "root",
         "mode": "0755",
     }
-    assert (calls[1][1]["dest"], calls[1][1]["mode"], calls[1][1]["owner"]) == (
+    assert (calls[2][1]["dest"], calls[2][1]["mode"], calls[2][1]["owner"]) == (
         "/var/lib/gpufleet/baseline.json",
         "0600",
         "root",
     )
-    assert json.loads(calls[1][1]["content"]) == BASE["documents"]["baseline"]
-    assert [call[1]["dest"] for call in act(node_dir="/d")[1][1:]] == ["/d/baseline.json", "/d/other.json"]
+    assert json.loads(calls[2][1]["content"]) == BASE["documents"]["baseline"]
+    assert [call[1]["dest"] for call in act(node_dir="/d")[1][2:]] == ["/d/baseline.json", "/d/other.json"]
+
+
+def test_a_directory_that_is_there_keeps_its_owner_and_mode():
+    dummy, calls = act(node_dir="/root", node_documents=["baseline"], there=True)
+    assert [name for name, dummy in calls] == ["ansible.legacy.stat", "ansible.legacy.copy"]
 
 
 def test_in_check_mode_nothing_is_written():
@@ -84,10 +95,10 @@ def test_what_cannot_be_written_fails_with_node_place_and_reason():
     assert (
         result["failed"]
         and result["msg"] == "a1: its copy of the documents could not be written to /d: Read-only file system"
-        and len(calls) == 1
+        and len(calls) == 2
     )
     result, calls = act(copied={"failed": True, "msg": "No space left"}, node_dir="/d")
-    assert result["failed"] and result["msg"].endswith("/d: No space left") and len(calls) == 2
+    assert result["failed"] and result["msg"].endswith("/d: No space left") and len(calls) == 3
 
 
 def test_a_document_that_is_not_there_is_not_copied():
@@ -105,3 +116,8 @@ def test_no_password_of_an_address_is_kept():
         result["progress"]
         == "a1: failed (E: https://***@mirror.example.com/debian is not signed, http://***@x and a@b)"
     )
+
+
+def test_a_reason_that_a_node_makes_long_is_cut():
+    result, dummy = act(failed="E: " + "x" * 1000000)
+    assert len(result["progress"]) < 10000 and result["progress"].startswith("a1: failed (E: xxx")

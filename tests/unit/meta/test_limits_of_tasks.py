@@ -1,0 +1,83 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node that takes connections and never answers ends its task: Ansible itself waits for it without a limit."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import yaml
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+PREFIX = "gpufleet.lifecycle."
+ROLE = ROOT / "roles" / "gpu_node_upgrade" / "tasks"
+# They are included outside of the block that has a limit for all.
+BEFORE = ("request_drain.yml", "preview.yml")
+
+
+def load(path):
+    return yaml.safe_load(path.read_text(encoding="utf-8")) or []
+
+
+def tasks_of(items, limited=False):
+    """Yield (task, whether it or a block around it has a limit)."""
+    for item in items if isinstance(items, list) else []:
+        if isinstance(item, dict):
+            inside = limited or "timeout" in item
+            parts = [item[part] for part in ("block", "rescue", "always", "tasks") if part in item]
+            if not parts:
+                yield item, inside
+            for part in parts:
+                yield from tasks_of(part, inside)
+
+
+def connects(task):
+    """Whether a task may wait for a host: a module of the collection, or one that waits for a connection."""
+    return any(key.startswith(PREFIX) or key.endswith("wait_for_connection") for key in task)
+
+
+def test_the_upgrade_of_a_node_has_a_limit_for_every_task():
+    (block,) = [task for task in load(ROLE / "main.yml") if "block" in task]
+    assert "gpu_node_upgrade_step_timeout" in str(block["timeout"])
+    for task, limited in tasks_of(load(ROLE / "request_drain.yml")):
+        assert limited or not connects(task), task["name"]
+
+
+LONG = {"nvidia_driver": ("packages", "install", "prestage"), "kernel_hold": ("security", "upgrade", "prove")}
+
+
+@pytest.mark.parametrize("role, entries", LONG.items(), ids=list(LONG))
+def test_a_job_has_a_limit_for_each_answer_and_for_all_of_it(role, entries):
+    """Ansible's own wait for a job has none: an action plugin of the collection asks for it."""
+    found = [
+        task for name in entries for task, dummy in tasks_of(load(ROOT / "roles" / role / "tasks" / (name + ".yml")))
+    ]
+    jobs = [(task, key) for task in found for key in task if "async" in task and key.startswith(PREFIX)]
+    assert jobs
+    for task, module in jobs:
+        assert "timeout" in task, task["name"]
+        action = (ROOT / "plugins" / "action" / (module[len(PREFIX) :] + ".py")).read_text(encoding="utf-8")
+        assert "_background" in action, module
+
+
+@pytest.mark.parametrize("name", ["slurm/drain", "slurm/resume", "kubernetes/drain", "kubernetes/resume"])
+def test_a_drain_and_a_resume_have_the_time_of_the_jobs_and_no_more(name):
+    (task,) = [
+        task
+        for task, dummy in tasks_of(load(ROOT / "roles" / "gpu_scheduler" / "tasks" / (name + ".yml")))
+        if connects(task)
+    ]
+    assert "_timeout" in str(task["timeout"])
+
+
+@pytest.mark.parametrize("name", ["wait_for_connection", "driver_reload", "rollout_gate"])
+def test_what_waits_for_longer_has_a_limit_of_its_own(name):
+    found = [
+        task
+        for path in ROLE.glob("*.yml")
+        for task, dummy in tasks_of(load(path))
+        if any(key.endswith("." + name) for key in task) and task.get("register") != "__gpu_node_upgrade_returned"
+    ]
+    assert found and [task["name"] for task in found if "timeout" not in task] == []

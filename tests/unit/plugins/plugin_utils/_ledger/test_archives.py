@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The ledger's record of the modules that builders compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError, check_id
+
+pytestmark = pytest.mark.cores
+pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
+
+ONE, TWO = "a" * 64, "b" * 64
+
+
+def test_an_archive_is_a_builders_with_its_name_and_digest_alone(url):
+    database = store.Store(url)
+    assert archives.recorded(database, {"x": ONE}) == {}
+    archives.record(database, "builder-1", "x", ONE)
+    archives.record(database, "builder-1", "x", ONE)
+    assert archives.recorded(store.Store(url), {"x": ONE, "y": TWO}) == {"x": "builder-1"}
+    assert archives.recorded(database, {"x": TWO}) == archives.recorded(database, {"y": ONE}) == {}
+    assert archives.recorded(database, {}) == {}
+
+
+def test_two_builders_may_compile_the_same(url):
+    database = store.Store(url)
+    archives.record(database, "builder-1", "x", ONE)
+    archives.record(database, "builder-2", "x", ONE)
+    assert archives.recorded(database, {"x": ONE})["x"] in ("builder-1", "builder-2")
+
+
+def test_a_look_makes_no_ledger(tmp_path):
+    database = store.Store("sqlite:///%s/ledger.sqlite" % tmp_path)
+    assert archives.recorded(database, {"x": ONE}) == {} and list(tmp_path.iterdir()) == []
+
+
+def test_the_records_are_no_rollouts_and_no_rollout_can_write_them(url, ledger):
+    archives.record(store.Store(url), "builder-1", "x", ONE)
+    assert ledger.last_id() is None
+    with pytest.raises(LedgerError):
+        check_id(archives.OF_NO_ROLLOUT)
+    with pytest.raises(LedgerError):
+        archives.record(store.Store(url), "../x", "x", ONE)

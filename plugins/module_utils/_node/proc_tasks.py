@@ -29,10 +29,10 @@ def users(proc, pid):
 
 
 def inner_pid(proc, pid):
-    """The number of a process in its own namespace; None where it has the same as the reader."""
+    """The number of a process in the namespace below the reader's, as of a container; None if it is in the reader's."""
     found = re.search(r"^NSpid:(.*)$", files.read_text("%s/%s/status" % (proc, pid)) or "", re.M)
     numbers = found.group(1).split() if found else []
-    return int(numbers[-1]) if len(numbers) > 1 else None
+    return int(numbers[1]) if len(numbers) > 1 else None
 
 
 def is_of_root(proc, pid):

@@ -250,7 +250,7 @@ def test_the_first_process_of_a_container_tells_what_it_requires(tmp_path, inner
     process(tmp_path, other, "sh", group, NVIDIA_VISIBLE_DEVICES="all", NVIDIA_REQUIRE_DRIVER="driver>=999")
     if inner:
         (tmp_path / "proc/30/status").write_text("NSpid:\t30\t1\n")
-        (tmp_path / "proc/20/status").write_text("NSpid:\t20\t7\n")
+        (tmp_path / "proc/20/status").write_text("NSpid:\t20\t7\t1\n")
     assert [item["require"] for item in workloads.read(str(tmp_path))] == [[IMAGE]]
 
 

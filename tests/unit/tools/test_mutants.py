@@ -25,6 +25,7 @@ from tests.tools.mutants import __main__ as tool
 from tests.tools.mutants import catalogue, trial
 
 SUBJECTS = {
+    "answers",
     "gate",
     "ledger",
     "plan",

@@ -76,5 +76,5 @@ def test_module_defaults_group_names_every_module():
     assert sorted(runtime["action_groups"]["gpu"]) == MODULES
 
 
-def test_every_action_but_that_of_other_modules_has_a_module_of_its_name():
-    assert set(ACTIONS) - {"node"} <= set(MODULES)
+def test_every_action_has_a_module_of_its_name():
+    assert set(ACTIONS) <= set(MODULES)

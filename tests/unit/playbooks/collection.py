@@ -23,7 +23,7 @@ REAL = (
     "plugins/action/dkms_archives.py",
     "plugins/action/dkms_module.py",
     "plugins/action/driver_reload.py",
-    "plugins/action/node.py",
+    "plugins/action/driver_audit.py",
     "plugins/action/playbook_variables.py",
     "plugins/action/rollout_control.py",
     "plugins/action/quarantine_record.py",

@@ -20,7 +20,7 @@ pytest.importorskip("ansible", reason="action plugins need Ansible")
 
 from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_health, node
+from ansible_collections.gpufleet.lifecycle.plugins.action import driver_audit, gpu_health
 from ansible_collections.gpufleet.lifecycle.plugins.filter import gpu_peers, health_with_peers, hold_lines
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 
@@ -50,7 +50,9 @@ def make(plugin, answer, name="driver_audit"):
 
 def test_every_module_that_runs_on_nodes_has_an_action():
     routed = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text(encoding="utf-8"))["plugin_routing"]["action"]
-    assert {name for name, to in routed.items() if to == {"redirect": "gpufleet.lifecycle.node"}} == MODULES - ACTIONS
+    assert {
+        name for name, to in routed.items() if to == {"redirect": "gpufleet.lifecycle.driver_audit"}
+    } == MODULES - ACTIONS
     assert set(routed) <= MODULES
 
 
@@ -65,11 +67,12 @@ def test_no_action_takes_an_unchecked_answer():
     assert [(name, call) for name, call in found if 'module_name="ansible.legacy.' not in call] == []
 
 
+@pytest.mark.parametrize("name", ["driver_audit", "node_claim"])
 @pytest.mark.parametrize("answer", HOSTILE, ids=str)
-def test_node_action_checks_answer(answer):
-    result = make(node, answer).run(task_vars={"inventory_hostname": "a1"})
+def test_node_action_checks_answer(answer, name):
+    result = make(driver_audit, answer, name).run(task_vars={"inventory_hostname": "a1"})
     assert not {"ansible_facts", "ansible_stats"} & set(result)
-    assert bool(result.get("failed")) is ("audit" in answer or "msg" in answer)
+    assert bool(result.get("failed")) is ("msg" in answer or "audit" in answer and name == "driver_audit")
 
 
 def test_node_cannot_send_a_verdict_of_its_own(monkeypatch):
@@ -96,12 +99,10 @@ def test_statistics_of_a_node_do_not_reach_the_run(tmp_path):
     (place / "meta").symlink_to(ROOT / "meta")
     (place / "galaxy.yml").symlink_to(ROOT / "galaxy.yml")
     answer = {"changed": False, "audit": {}, **HOSTILE[0], **HOSTILE[2]}
-    (place / "plugins" / "modules" / "driver_audit.py").write_text(
-        "#!/usr/bin/python\nprint(%r)\n" % json.dumps(answer)
-    )
+    (place / "plugins" / "modules" / "node_note.py").write_text("#!/usr/bin/python\nprint(%r)\n" % json.dumps(answer))
     (tmp_path / "play.yml").write_text(
         "- hosts: localhost\n  gather_facts: false\n  tasks:\n"
-        "    - gpufleet.lifecycle.driver_audit:\n"
+        "    - gpufleet.lifecycle.node_note:\n"
         "    - ansible.builtin.debug: {msg: 'limit {{ rollout_max_down | default(1) }}'}\n"
     )
     environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}

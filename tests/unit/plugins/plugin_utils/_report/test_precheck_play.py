@@ -63,7 +63,7 @@ def player(base):
         "plugins/modules",
         "plugins/action/artifact_store.py",
         "plugins/action/health_report.py",
-        "plugins/action/node.py",
+        "plugins/action/driver_audit.py",
         "plugins/action/playbook_variables.py",
         "plugins/filter",
     ):

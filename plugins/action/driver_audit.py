@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run a module of the collection on the node and check its answer, for modules without an action of their own.
+"""Run a module of the collection on the node and check its answer.
 
-meta/runtime.yml names them.
+For driver_audit, and for the modules without an action of their own, which meta/runtime.yml sends here.
 """
 
 from __future__ import annotations

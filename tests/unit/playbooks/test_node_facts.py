@@ -16,7 +16,7 @@ import yaml
 
 pytest.importorskip("ansible", reason="runs playbooks")
 
-pytestmark = pytest.mark.cores
+pytestmark = [pytest.mark.cores, pytest.mark.promise]
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))

@@ -171,39 +171,39 @@ full-bench:
 # --- Looking for what no test knows yet ------------------------------------------------------------------------------
 
 .PHONY: search
-search: setup ## property tests with thousands of random examples (minutes)
+search: setup-test ## property tests with thousands of random examples (minutes)
 	@$(MAIN) $(PYTEST) --hypothesis-profile=search -m hypothesis tests/unit/plugins
 
 .PHONY: mutants
-mutants: setup ## whether `make test` catches mistakes that are made one by one in a copy; names each that it does not (minutes)
+mutants: setup-test ## whether `make test` catches mistakes that are made one by one in a copy; names each that it does not (minutes)
 	@$(MAIN) python3 -m tests.tools.mutate $(ARGS)
 
 .PHONY: kills
-kills: setup ## kill the controllers of ten rollouts over 20 stand-in nodes again and again, and compare with what the nodes say (half an hour)
+kills: setup-test ## kill the controllers of ten rollouts over 20 stand-in nodes again and again, and compare with what the nodes say (half an hour)
 	@$(MAIN) python3 -m tests.tools.kills $(ARGS)
 
 .PHONY: slices
-slices: setup ## the nodes and the fault of the demo, by several controllers as AWX's jobs; one is killed, PostgreSQL restarts (20 minutes)
+slices: setup-test ## the nodes and the fault of the demo, by several controllers as AWX's jobs; one is killed, PostgreSQL restarts (20 minutes)
 	@$(LAB) slices
 
 # --- Benchmarks ------------------------------------------------------------------------------------------------------
 
 .PHONY: bench
-bench: setup ## what reading 8 simulated GPUs costs a node, against ansible.builtin.ping; fails past its limits
+bench: setup-test ## what reading 8 simulated GPUs costs a node, against ansible.builtin.ping; fails past its limits
 	@$(MAIN) python3 -m tests.bench.gpu_info
 
 .PHONY: bench-rollout
-bench-rollout: setup ## how close a rollout over 100 stand-in nodes comes to the shortest time, against waves, in one run of about 75 minutes
+bench-rollout: setup-test ## how close a rollout over 100 stand-in nodes comes to the shortest time, against waves, in one run of about 75 minutes
 	@$(MAIN) python3 -m tests.bench.rollout $(ARGS)
 
 .PHONY: bench-memory
-bench-memory: setup ## what a node in flight costs the controller in memory, with 100 stand-in nodes; as root, fails past its limit of 35 MB
+bench-memory: setup-test ## what a node in flight costs the controller in memory, with 100 stand-in nodes; as root, fails past its limit of 35 MB
 	@$(MAIN) python3 -m tests.bench.rollout.memory $(ARGS)
 
 # --- Work on the checkout --------------------------------------------------------------------------------------------
 
 .PHONY: lint
-lint: setup ## the static checks of `make test`
+lint: ## the static checks of `make test`
 	@tests/tools/test.sh part-ansible-lint part-yamllint part-ruff part-changelog
 
 .PHONY: format
@@ -228,7 +228,7 @@ build: ## build the collection's tarball in .lab/build
 	@$(MAIN) ansible-galaxy collection build --force --output-path .lab/build
 
 .PHONY: docs
-docs: setup ## write the pages of health checks and alerts, and the rulebook, from their data
+docs: ## write the pages of health checks and alerts, and the rulebook, from their data
 	@$(MAIN) python3 -m tests.tools.data_pages
 
 .PHONY: site

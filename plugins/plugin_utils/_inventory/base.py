@@ -13,6 +13,7 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory import hosts
 
 try:
@@ -68,10 +69,13 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
             message = "%s: no inventory from %s. %s" % (
                 self.NAME,
                 path,
-                str(exc) if isinstance(exc, (AnsibleError, hosts.InventoryProblem)) else repr(exc),
+                redaction.redact(exc, limit=4000)
+                if isinstance(exc, (AnsibleError, hosts.InventoryProblem))
+                else "%s: %s" % (type(exc).__name__, redaction.redact(exc)),
             )
             inventory.set_variable("all", hosts.FAILED, plain(message))
-            raise AnsibleParserError(message) from exc
+            # Ansible would print the text of a cause as well.
+            raise AnsibleParserError(message) from None
 
     def _found(self, path, cache):
         used = self.get_option("cache")
@@ -82,7 +86,9 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
                 return hosts.checked(self._cache[key])
             # A cache that cannot be read, for whatever reason, is asked around.
             except Exception as exc:  # noqa: BLE001
-                self.display.vv("%s asks its source: nothing usable in the cache (%s)" % (self.NAME, exc))
+                self.display.vv(
+                    "%s asks its source: nothing usable in the cache (%s)" % (self.NAME, redaction.describe(exc))
+                )
         names = hosts.Names()
         found, asked = self.read(path, names)
         hosts.enough(found, self.get_option("min_nodes"), asked)

@@ -37,7 +37,10 @@ def _forms(secret: str) -> t.Iterator[str]:
 
 
 def redact(value: object, secrets: t.Iterable[object] = (), limit: int = LIMIT) -> str:
-    """Return VALUE on one line of at most LIMIT characters, without SECRETS, credentials in URLs and control characters."""
+    """Return VALUE on one line of at most LIMIT characters, without secrets and control characters.
+
+    Removed are SECRETS, user and password in URLs, and the values of settings that are called passwords.
+    """
     forms = {form for secret in secrets if secret is not None for form in _forms(str(secret))}
     found = str(value)
     is_cut = len(found) > MOST

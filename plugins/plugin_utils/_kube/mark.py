@@ -7,8 +7,8 @@ The marker is an annotation, written in the same patch that makes the node unsch
 with one and without the other. It records what was found: if the node was unschedulable, labels of operators that were
 changed, and the marker of another owner that it covers.
 
-A kubelet may write any annotation of its own node (admission plugin NodeRestriction), so the marker is what a node says.
-Of its labels only those that this collection sets come back, all of which a kubelet may set itself.
+A kubelet may write any annotation of its own node (admission plugin NodeRestriction), so the marker is data of a node.
+Of its labels only those that this collection sets are restored, all of which a kubelet may set itself.
 """
 
 from __future__ import annotations

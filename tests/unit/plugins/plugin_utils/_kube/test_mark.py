@@ -12,6 +12,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words imp
 from tests.lab.kube.objects import node
 
 PART, SKIP, PAUSED = operators.DEPLOY + "dcgm", operators.UPGRADE_SKIP, operators.PAUSED
+OFF = operators.SENTINEL_MANAGED[0]
 NOW = "2026-11-21T22:00:00Z"
 
 
@@ -77,13 +78,13 @@ def test_who_holds_a_node(one, owner, token):
         marked("r8"),
         marked("r8", unschedulable=False),
         node(annotations={MARK: "by hand"}, unschedulable=True),
-        node(labels={PART: "true", "b": "2"}, taints=[{"key": "x", "effect": "NoSchedule"}]),
+        node(labels={SKIP: "false", "b": "2"}, taints=[{"key": "x", "effect": "NoSchedule"}]),
     ],
 )
 def test_what_was_found_is_put_back(one):
-    during = placed(one, labels={PART: PAUSED, SKIP: "true"})
+    during = placed(one, labels={SKIP: "true", OFF: "false"})
     assert change.unschedulable(during) and mark.standing(during, "r7")["owner"] == "ours"
-    assert change.labels_of(during)[PART] == PAUSED and change.labels_of(during)[SKIP] == "true"
+    assert change.labels_of(during)[SKIP] == "true" and change.labels_of(during)[OFF] == "false"
     after = lifted(during)
     assert (after["spec"], after["metadata"]) == (one["spec"], one["metadata"])
 

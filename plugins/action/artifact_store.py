@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.modules.artifact_store import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 
 
 class ActionModule(ActionBase):
@@ -59,7 +60,7 @@ class ActionModule(ActionBase):
     def judge(answer, files, result):
         """Put the module's ANSWER into RESULT; return why the files are not there, empty if they are."""
         if answer.get("failed"):
-            return answer.get("msg") or "it gave no answer"
+            return redaction.redact(answer.get("msg") or "it gave no answer", limit=1000)
         result.update(
             changed=bool(answer.get("changed")),
             path=answer.get("path") or "",
@@ -83,5 +84,6 @@ class ActionModule(ActionBase):
         except AnsibleConnectionFailure as exc:
             return {
                 "failed": True,
-                "msg": "it cannot be reached (%s). Check its connection variables, and run again" % (exc,),
+                "msg": "it cannot be reached (%s). Check its connection variables, and run again"
+                % (redaction.describe(exc),),
             }

@@ -10,18 +10,18 @@ import os
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, listing
 from ansible_collections.gpufleet.lifecycle.plugins.modules.dkms_archives import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
 MODULE = "gpufleet.lifecycle.dkms_archives"
 # Seconds to wait for another node of this controller that compiles or fetches the same archive.
 TIMEOUT_S = 3600
-
-display = Display()
 
 
 class ActionModule(ActionBase):
@@ -48,13 +48,13 @@ class ActionModule(ActionBase):
                 "controllers compile them too." % (", ".join(args["versions"]), self.host, exc)
             ]
         result["changed"] = bool(result["fetched"] or result["stored"])
-        return result
+        return clean_result(result)
 
     def listed(self, args, task_vars):
         try:
             answer = self._execute_module(module_name=MODULE, module_args=args, task_vars=task_vars)
         except AnsibleConnectionFailure as exc:
-            raise ArchiveError("it cannot be reached (%s)" % (exc,)) from exc
+            raise ArchiveError("it cannot be reached (%s)" % (redaction.describe(exc),)) from None
         if answer.get("failed") or "archives" not in answer:
             raise ArchiveError(answer.get("msg") or "it gave no answer")
         return answer["archives"]
@@ -69,9 +69,9 @@ class ActionModule(ActionBase):
     def fetch(self, directory, path, archives, result):
         """Bring archives to the controller, one node at a time."""
         for item in archives:
-            name = item["name"]
-            if name != os.path.basename(name):
-                raise ArchiveError("it names an archive %r" % name)
+            name = str(item["name"])
+            if not (_artifacts.NAME.fullmatch(name) and name.endswith(archive_store.SUFFIX)):
+                raise ArchiveError("it names an archive %s" % redaction.redact(ascii(name), limit=100))
             if self._task.check_mode:
                 result["fetched"].append(name)
                 continue

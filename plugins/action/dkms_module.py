@@ -11,17 +11,15 @@ import os
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
 MODULE = "gpufleet.lifecycle.dkms_module"
 STATES = ("built", "prepared")
 BUILD_TIMEOUT_S = 3600
-
-display = Display()
 
 
 class ActionModule(ActionBase):
@@ -42,7 +40,7 @@ class ActionModule(ActionBase):
                 )
         given = args.pop("archive_dir", None)
         if not given:
-            return dict(result, **self.background.run(MODULE, args, task_vars))
+            return clean_result(dict(result, **self.background.run(MODULE, args, task_vars)))
         self.node = (task_vars or {}).get("inventory_hostname")
         if args.get("state", "built") not in STATES or args.get("import_files"):
             raise AnsibleActionFail(
@@ -50,7 +48,7 @@ class ActionModule(ActionBase):
             )
         directory = os.path.expanduser(os.path.expandvars(str(given)))
         try:
-            return dict(result, **self.with_directory(directory, args, task_vars))
+            return clean_result(dict(result, **self.with_directory(directory, args, task_vars)))
         except ArchiveError as exc:
             raise AnsibleActionFail(
                 "%s: the directory %s (archive_dir) on the controller %s" % (self.node, directory, exc)

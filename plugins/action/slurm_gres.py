@@ -8,6 +8,7 @@ from __future__ import annotations
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 MODULE = "gpufleet.lifecycle.slurm_gres"
 
@@ -20,6 +21,5 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         _controller.require()
-        return dict(
-            result, **self._execute_module(module_name=MODULE, module_args=dict(self._task.args), task_vars=task_vars)
-        )
+        answer = self._execute_module(module_name=MODULE, module_args=dict(self._task.args), task_vars=task_vars)
+        return clean_result(dict(result, **answer))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, store, tickets
@@ -26,8 +25,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     windows,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
-
-display = Display()
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
 EXPECTED = (
     _controller.ControllerError,
@@ -68,7 +66,7 @@ class RolloutAction(ActionBase):
         except self.EXPECTED as exc:
             result.update(failed=True, msg=str(exc))
         result.setdefault("changed", False)
-        return result
+        return clean_result(result)
 
     def act(self, arguments, task_vars):
         raise NotImplementedError

@@ -15,6 +15,7 @@ from ansible.utils.unsafe_proxy import wrap_var
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory import hosts
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
 
 try:
     from ansible.template import trust_as_template
@@ -86,7 +87,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
                 return hosts.checked(self._cache[key])
             # A cache that cannot be read, for whatever reason, is asked around.
             except Exception as exc:  # noqa: BLE001
-                self.display.vv(
+                display.vv(
                     "%s asks its source: nothing usable in the cache (%s)" % (self.NAME, redaction.describe(exc))
                 )
         names = hosts.Names()
@@ -97,7 +98,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
                 raise hosts.InventoryProblem(
                     "Different things would share a group: %s. Call them otherwise, or set strict to false." % clash
                 )
-            self.display.warning("%s: different things share a group: %s" % (self.NAME, clash))
+            display.warning("%s: different things share a group: %s" % (self.NAME, clash))
         if used:
             self._cache[key] = found
         return found

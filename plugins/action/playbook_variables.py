@@ -83,6 +83,8 @@ class ActionModule(ActionBase):
             _variables.refuse_other_playbook(given, mine)
             _variables.refuse_undo(undo, mine)
         _variables.refuse_unknown_hosts(arguments["patterns"], task_vars.get("groups") or {})
+        single = task_vars.get(_variable_names.SINGLE_HOST, False)
+        _variables.refuse_several_hosts(single, arguments["patterns"], task_vars.get("groups") or {})
         _variables.refuse_nobody(arguments["nodes"], arguments["patterns"], task_vars.get("ansible_limit"))
         _variables.refuse_strangers(names, roles, more)
         reads = {_variable_names.COMMON.get(mine) for mine in arguments["patterns"]} | {arguments["prefix"]}

@@ -64,7 +64,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
         try:
             self._read_config_data(path)
             self._populate(self._found(path, cache))
-        except Exception as exc:  # noqa: BLE001
+        except Exception as exc:  # noqa: BLE001 (a subclass reads what others wrote)
             # Ansible goes on with its other sources, unless it is told otherwise: what is left behind stops the
             # playbooks of this collection.
             message = "%s: no inventory from %s. %s" % (

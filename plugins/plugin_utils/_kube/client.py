@@ -64,7 +64,7 @@ def _configuration(kubeconfig, context):
             else "its credentials cannot be had"
         )
         raise KubeError("The %s cannot be used: %s." % (shown, said)) from None
-    except Exception as exc:  # noqa: BLE001
+    except Exception as exc:  # noqa: BLE001 (parsers of a file that others wrote)
         # Whatever a malformed file does to the parsers below: its contents must not reach the result.
         raise KubeError("The %s cannot be read (%s)." % (shown, type(exc).__name__)) from None
     return found, shown
@@ -163,7 +163,7 @@ class Cluster:
         self.log.append((verb, what))
         try:
             own = self._headers()
-        except Exception as exc:  # noqa: BLE001
+        except Exception as exc:  # noqa: BLE001 (a credential plugin is a program of others)
             # A credential plugin that fails while it renews a token says so with the token's file, or worse.
             raise KubeError(
                 "The credentials for %s cannot be had (%s). Look at the kubeconfig." % (self.shown, type(exc).__name__)

@@ -50,7 +50,7 @@ def within(work):
     def run():
         try:
             outcome.append((work(), None))
-        except BaseException as exc:  # noqa: BLE001
+        except BaseException as exc:  # noqa: BLE001 (raised again in the test)
             outcome.append((None, exc))
 
     thread = threading.Thread(target=run, daemon=True)

@@ -14,6 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import ArchiveError, Claims, receive, send
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
@@ -138,6 +139,6 @@ class ActionModule(ActionBase):
             except (ArchiveError, AnsibleError, OSError) as exc:
                 warnings.append(
                     "%s: %s was compiled and could not be brought to %s on the controller, so that other "
-                    "nodes compile too: %s" % (self.node, item["path"], directory, exc)
+                    "nodes compile too: %s" % (self.node, item["path"], directory, redaction.describe(exc))
                 )
         return warnings

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _variable_values,
     _variables,
 )
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 
 # A run that checked them once has results of its own under names that nothing else may use.
 REGISTERED = "__gpufleet_checked"
@@ -153,5 +154,5 @@ def value_of(found, node, name):
         return found[name] if name in found else {}
     except AnsibleError as exc:
         raise _variables.VariableError(
-            "%s of %s cannot be evaluated: %s %s" % (name, node, " ".join(str(exc).split())[:300], _variables.END)
-        ) from exc
+            "%s of %s cannot be evaluated: %s %s" % (name, node, redaction.describe(exc), _variables.END)
+        ) from None

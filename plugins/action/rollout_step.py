@@ -69,7 +69,7 @@ class ActionModule(RolloutAction):
                 task_vars, state=claims.after(arguments["state"]), directory=arguments["claim_dir"], claim=mine
             )
         except AnsibleError as exc:
-            said = {"failed": True, "msg": str(exc)}
+            said = {"failed": True, "msg": redaction.describe(exc)}
         if said.get("failed"):
             display.warning(
                 "%s is %s in rollout %s, and its claim %s could not be updated: %s. Rollouts of other ledgers refuse "

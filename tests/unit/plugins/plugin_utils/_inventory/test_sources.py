@@ -182,3 +182,12 @@ def test_token_that_cannot_be_sent_is_refused_unsent_and_unseen(server, user, to
     with pytest.raises(hosts.InventoryProblem) as caught:
         sources.by_url(url(server), user, token, 10)
     assert SECRET not in str(caught.value) and "X-SLURM-USER" in str(caught.value) and not server.requests
+
+
+def test_server_that_repeats_the_token_does_not_make_it_known(server):
+    said = json.dumps({"errors": [{"description": "who is %s \x1b[2K" % SECRET}]})
+    server.answer = lambda number: (200, said.encode(), {})
+    with pytest.raises(hosts.InventoryProblem) as caught:
+        sources.by_url(url(server), "kim", SECRET, 10)
+    assert SECRET not in str(caught.value) and str(caught.value).isprintable()
+    assert caught.value.__context__ is None or caught.value.__suppress_context__

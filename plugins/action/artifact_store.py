@@ -16,6 +16,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.modules.artifact_store import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 
 
@@ -63,7 +64,7 @@ class ActionModule(NodeActionBase):
     def judge(answer, files, wanted, result):
         """Put the module's ANSWER into RESULT; return why the files are not in WANTED there, empty if they are."""
         if answer.get("failed"):
-            return answer.get("msg") or "it gave no answer"
+            return redaction.redact(answer.get("msg") or "it gave no answer", limit=1000)
         path = answer.get("path") or ""
         name = re.escape(os.path.basename(os.path.normpath(wanted)))
         if path and not (isinstance(path, str) and re.fullmatch(r"/(?:[^/\0-\37]+/)*%s(?:-[0-9]+)?" % name, path)):
@@ -89,5 +90,6 @@ class ActionModule(NodeActionBase):
         except AnsibleConnectionFailure as exc:
             return {
                 "failed": True,
-                "msg": "it cannot be reached (%s). Check its connection variables, and run again" % (exc,),
+                "msg": "it cannot be reached (%s). Check its connection variables, and run again"
+                % (redaction.describe(exc),),
             }

@@ -9,7 +9,6 @@ import datetime
 import os
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.capacity_report import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import (
@@ -23,8 +22,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity impor
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity.history import Window
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
 
-display = Display()
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 

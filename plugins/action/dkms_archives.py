@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
-from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.modules.dkms_archives import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import (
     ArchiveError,
     Claims,
@@ -24,12 +24,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives impor
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
 MODULE = "gpufleet.lifecycle.dkms_archives"
 # Seconds to wait for another node of this controller that compiles or fetches the same archive.
 TIMEOUT_S = 3600
-
-display = Display()
 
 
 class ActionModule(NodeActionBase):
@@ -59,13 +58,13 @@ class ActionModule(NodeActionBase):
                 "controllers compile them too." % (", ".join(args["versions"]), self.host, exc)
             ]
         result["changed"] = bool(result["fetched"] or result["stored"])
-        return result
+        return clean_result(result)
 
     def listed(self, args, task_vars):
         try:
             answer = self.run_module(MODULE, args, task_vars)
         except AnsibleConnectionFailure as exc:
-            raise ArchiveError("it cannot be reached (%s)" % (exc,)) from exc
+            raise ArchiveError("it cannot be reached (%s)" % (redaction.describe(exc),)) from None
         if answer.get("failed") or "archives" not in answer:
             raise ArchiveError(answer.get("msg") or "it gave no answer")
         try:

@@ -11,10 +11,10 @@ import os
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.utils.display import Display
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller, _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import (
     ArchiveError,
     Claims,
@@ -24,6 +24,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives impor
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
 MODULE = "gpufleet.lifecycle.dkms_module"
 STATES = ("built", "prepared")
@@ -31,8 +32,6 @@ BUILD_TIMEOUT_S = 3600
 LOCK_TIMEOUT_S = 600
 # Answers whose time a call that changes something without compiling, or one archive on its way, has at most.
 WORK = 4
-
-display = Display()
 
 
 class ActionModule(NodeActionBase):
@@ -54,7 +53,7 @@ class ActionModule(NodeActionBase):
         given, url = args.pop("archive_dir", None), args.pop("ledger", None)
         self.builds = boolean(args.pop("builder", None) or False, strict=False)
         if not given:
-            return dict(result, **self.background.run(MODULE, args, task_vars))
+            return clean_result(dict(result, **self.background.run(MODULE, args, task_vars)))
         self.node = (task_vars or {}).get("inventory_hostname")
         self.answer_s = _controller.answer_timeout(self, task_vars)
         if args.get("state", "built") not in STATES or args.get("import_files"):
@@ -64,7 +63,7 @@ class ActionModule(NodeActionBase):
         directory = os.path.expanduser(os.path.expandvars(str(given)))
         try:
             self.record = Record(url, directory)
-            return dict(result, **self.with_directory(directory, args, task_vars))
+            return clean_result(dict(result, **self.with_directory(directory, args, task_vars)))
         except StoreError as exc:
             raise AnsibleActionFail("%s: %s" % (self.node, exc)) from exc
         except ArchiveError as exc:
@@ -193,5 +192,5 @@ class ActionModule(NodeActionBase):
     def not_kept(self, what, directory, why):
         return (
             "%s: %s was compiled and could not be brought to %s on the controller, so that other nodes compile too: %s"
-            % (self.node, what, directory, why)
+            % (self.node, what, directory, redaction.describe(why))
         )

@@ -10,6 +10,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 MODULE = "gpufleet.lifecycle.driver_reload"
 REBOOT = "ansible.builtin.reboot"
@@ -29,12 +30,12 @@ class ActionModule(NodeActionBase):
         # Also with policy reboot: work may have begun on the GPUs since the node was looked at.
         answer = self.run_module(MODULE, args, task_vars)
         if not allowed or answer.get("failed") or answer.get("unreachable"):
-            return dict(result, **answer)
+            return clean_result(dict(result, **answer))
         if not answer.get("reboot_required") or self._task.check_mode:
             return dict(result, **dict(answer, rebooted=False))
         _controller.require()
         booted = dict({"rebooted": False}, **self.rebooter(timeout).run(task_vars=task_vars))
-        return dict(result, **dict(answer, reboot_required=not booted.get("rebooted", False), **booted))
+        return clean_result(dict(result, **dict(answer, reboot_required=not booted.get("rebooted", False), **booted)))
 
     def rebooter(self, timeout):
         """Ansible's own reboot, with a command that neither a playbook that has ended nor an attempt that the node does

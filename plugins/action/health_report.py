@@ -12,8 +12,8 @@ import re
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.modules.health_report import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
@@ -25,8 +25,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import 
     precheck_page,
     text,
 )
-
-display = Display()
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
 
 NAMES = {"html": "report.html", "json": "report.json", "junit": "junit.xml", "markdown": "report.md"}
 LIMITED = "limited"
@@ -36,8 +35,7 @@ TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z")
 def known(path):
     """The nodes of a report that was written before; none where there is no report that can be read."""
     try:
-        with open(path, encoding="utf-8") as stream:
-            return set(json.load(stream)["nodes"])
+        return set(json.loads(_artifacts.read_file(path).decode("utf-8"))["nodes"])
     except (OSError, ValueError, KeyError, TypeError):
         return set()
 

@@ -12,6 +12,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, client, gpus, pods
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import Course
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 
 class ActionModule(ActionBase):
@@ -40,7 +41,7 @@ class ActionModule(ActionBase):
         result.setdefault("changed", False)
         if not self._task.diff:
             result.pop("diff", None)
-        return result
+        return clean_result(result)
 
     @staticmethod
     def wanted(options):

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _variable_values,
     _variables,
 )
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 
 # A run that checked them once has results of its own under names that nothing else may use.
 REGISTERED = "__gpufleet_checked"
@@ -83,6 +84,8 @@ class ActionModule(ActionBase):
             _variables.refuse_other_playbook(given, mine)
             _variables.refuse_undo(undo, mine)
         _variables.refuse_unknown_hosts(arguments["patterns"], task_vars.get("groups") or {})
+        single = task_vars.get(_variable_names.SINGLE_HOST, False)
+        _variables.refuse_several_hosts(single, arguments["patterns"], task_vars.get("groups") or {})
         _variables.refuse_nobody(arguments["nodes"], arguments["patterns"], task_vars.get("ansible_limit"))
         _variables.refuse_strangers(names, roles, more)
         reads = {_variable_names.COMMON.get(mine) for mine in arguments["patterns"]} | {arguments["prefix"]}
@@ -151,5 +154,5 @@ def value_of(found, node, name):
         return found[name] if name in found else {}
     except AnsibleError as exc:
         raise _variables.VariableError(
-            "%s of %s cannot be evaluated: %s %s" % (name, node, " ".join(str(exc).split())[:300], _variables.END)
-        ) from exc
+            "%s of %s cannot be evaluated: %s %s" % (name, node, redaction.describe(exc), _variables.END)
+        ) from None

@@ -27,8 +27,7 @@ def made_before(place, wanted):
     with contextlib.suppress(OSError):
         for name in sorted(os.listdir(place), reverse=True):
             with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-                with open(os.path.join(place, name, "record.json"), encoding="utf-8") as stream:
-                    found = json.load(stream)
+                found = json.loads(_artifacts.read_file(os.path.join(place, name, "record.json")).decode("utf-8"))
                 if found["answered"] is False and found["reason"] == wanted["reason"]:
                     return os.path.join(place, name)
     return None

@@ -103,11 +103,11 @@ class ActionModule(PlanningAction):
         )
         if arguments["hand_over"]:
             self.several(ledger, arguments)
-        # A rollback does not compare the number of GPUs, which may be the reason for it, and asks for no more.
+        # A rollback does not compare the number of GPUs with that of others, since a loss may be the reason for it.
         told = {name for name, expect in arguments["expected"].items() if _peers.is_told(expect)}
         counts = probes.gpus(arguments["audits"])
         lacks = {} if undo else _peers.fewer(counts, told)
-        peers = _peers.least(counts) if undo else _peers.expectation(counts)
+        peers = _peers.own(counts) if undo else _peers.expectation(counts)
         found = self.claims_found(arguments)
         looked = self.looked(ledger, arguments, task_vars, found, peers, lacks, bool(undo))
         holds.check(arguments["hold_queries"])

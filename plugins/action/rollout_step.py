@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 
 from ansible.errors import AnsibleError
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
@@ -27,6 +27,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons
 
+REASON = 4000  # characters
+
 
 def words(arguments):
     """Return the line to print."""
@@ -37,15 +39,9 @@ def words(arguments):
     return "failed (%s)" % arguments["failed"] if arguments["failed"] else "documents kept"
 
 
-# Of the text of a node, as it is stored and sent on. An error of a package manager takes about 2000 characters.
-MAX_TEXT = 8000
-
-
-def masked(text):
-    """Return the beginning of TEXT without user and password in URLs: errors of package managers are stored and sent
-    on.
-    """
-    return re.sub(r"(?<=://)[^/\s@]+@", "***@", (text or "")[:MAX_TEXT])
+def cleaned(words):
+    """Return WORDS of a node as the ledger keeps them: no credentials, nothing that steers a terminal, bounded."""
+    return redaction.redact(words or "", limit=REASON)
 
 
 class ActionModule(RolloutAction):
@@ -73,7 +69,7 @@ class ActionModule(RolloutAction):
                 task_vars, state=claims.after(arguments["state"]), directory=arguments["claim_dir"], claim=mine
             )
         except AnsibleError as exc:
-            said = {"failed": True, "msg": str(exc)}
+            said = {"failed": True, "msg": redaction.describe(exc)}
         if said.get("failed"):
             display.warning(
                 "%s is %s in rollout %s, and its claim %s could not be updated: %s. Rollouts of other ledgers refuse "
@@ -139,7 +135,7 @@ class ActionModule(RolloutAction):
         return {"changed": changed or bool(made.get("changed"))}
 
     def record(self, arguments, task_vars):
-        arguments = dict(arguments, **{key: masked(arguments[key]) for key in ("failed", "reason", "detail")})
+        arguments = dict(arguments, **{key: cleaned(arguments[key]) for key in ("failed", "reason", "detail")})
         node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):

@@ -27,7 +27,9 @@ import time
 
 from ansible.plugins.callback import CallbackBase
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
 
 DONE = ("done", "skipped")
 FAILED = ("failed", "rolled_back", "quarantined", "lost")
@@ -76,7 +78,7 @@ class Progress:
                 if state == "done":
                     self.took.append(took)
             words = str(result.get("progress") or node)
-        return "%s | %s" % (self.standing(numbers), " ".join(words.split()))
+        return "%s | %s" % (self.standing(numbers), text.line(words))
 
     def standing(self, numbers):
         counts = numbers["counts"]
@@ -121,4 +123,4 @@ class CallbackModule(CallbackBase):
             found = getattr(result, "result", None)
             line = self.progress.line(host.get_name(), action, found if isinstance(found, dict) else result._result)
             if line:
-                self._display.display(line, stderr=True)
+                display.display(line, stderr=True)

@@ -21,6 +21,7 @@ options:
       - V(rules), V(scrape), V(prometheus), V(alertmanager), V(service_monitor) and V(prometheus_rule) are texts.
       - V(targets) are the texts of the target files by job.
       - V(left_out) are the alerts that need a threshold without a value, with the names of these.
+      - V(jobs) are the names of the scrape configurations.
       - V(groups) are the names of the groups of rules with the number of their rules.
     type: list
     elements: str
@@ -147,6 +148,7 @@ RENDERS = (
     "groups",
     "left_out",
     "targets",
+    "jobs",
     "scrape",
     "prometheus",
     "alertmanager",
@@ -201,6 +203,9 @@ class LookupModule(LookupBase):
             self.get_option("ipmi_exporter"),
             self.get_option("static"),
         )
+
+    def _jobs(self, dummy):
+        return [config["job_name"] for config in self._configs()]
 
     def _scrape(self, dummy):
         return rules.document({"scrape_configs": self._configs()})

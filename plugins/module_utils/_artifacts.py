@@ -17,15 +17,19 @@ import errno
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import stat
 import tempfile
+import time
 import zlib
 
 DIRECTORY_MODE, FILE_MODE = 0o750, 0o640
 MAX_FILE = 64 * 1024 * 1024
 MAX_COPIES = 1000
 LOCK = ".lock"
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+~:@=,-]{0,254}")
+PATIENCE_S = 60.0  # for the lock of a directory
 
 
 def pack(data):
@@ -79,15 +83,21 @@ def read(path, names=None):
 
     OSError if one cannot be read, or if there is anything but files of a known size.
     """
-    files = {}
-    for name in sorted(names or os.listdir(path)):
-        handle = os.open(os.path.join(path, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(handle, "rb") as stream:
-            found = os.fstat(handle)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_FILE:
-                raise OSError(errno.EINVAL, "%s is no file of up to %d bytes" % (os.path.join(path, name), MAX_FILE))
-            files[name] = stream.read()
-    return files
+    return dict((name, read_file(os.path.join(path, name))) for name in sorted(names or os.listdir(path)))
+
+
+def read_file(path, largest=None, follow=False):
+    """The bytes of the file PATH, at most LARGEST (MAX_FILE) of them; OSError if it cannot be read.
+
+    A FIFO is not waited for, and a link is an error unless FOLLOW.
+    """
+    largest = MAX_FILE if largest is None else largest
+    handle = os.open(path, os.O_RDONLY | (0 if follow else os.O_NOFOLLOW) | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as stream:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > largest:
+            raise OSError(errno.EINVAL, "%s is no file of up to %d bytes" % (path, largest))
+        return stream.read(largest + 1)
 
 
 def present(path):
@@ -149,11 +159,29 @@ def turn(path, made):
 
 @contextlib.contextmanager
 def locked(directory):
-    """Hold the lock of a directory, which is made if it is not there. It ends with the process."""
+    """Hold the lock of a directory, which is made if it is not there. It ends with the process.
+
+    OSError if the directory is a link or another user's, as what it holds will be removed, or if another process keeps
+    the lock for PATIENCE_S.
+    """
     make(directory)
-    handle = os.open(os.path.join(directory, LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, FILE_MODE)
+    found = os.lstat(directory)
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, "%s is no directory of user %d" % (directory, os.geteuid()))
+    path = os.path.join(directory, LOCK)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, FILE_MODE)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "%s is no file" % (path,))
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise OSError(errno.EAGAIN, "another process keeps %s locked" % (path,)) from None
+                time.sleep(0.05)
         yield
     finally:
         os.close(handle)

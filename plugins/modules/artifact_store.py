@@ -165,9 +165,12 @@ def main():
     path, sent = os.path.abspath(module.params["path"]), module.params["files"]
     if not sent:
         module.fail_json(msg="files: set by the action plugin; expected the files of %s" % (module.params["src"],))
-    bad = sorted(name for name in sent if name != os.path.basename(name) or name in ("", ".", ".."))
+    bad = sorted(name for name in sent if not _artifacts.NAME.fullmatch(name))
     if bad:
-        module.fail_json(msg="%r is no name of a file" % (bad[0],))
+        module.fail_json(
+            msg="%s is no name of a file; expected letters, digits and . _ + ~ : @ = , - with no . or - first"
+            % (ascii(bad[0]),)
+        )
     try:
         files = dict((name, _artifacts.unpack(text)) for name, text in sent.items())
     except (ValueError, zlib.error) as exc:

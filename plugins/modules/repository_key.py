@@ -115,13 +115,16 @@ keyrings:
 
 import glob
 import os
+import re
 from http.client import HTTPException
+from urllib.parse import unquote
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.text.converters import to_bytes, to_native
 from ansible.module_utils.urls import ConnectionError as UrlsConnectionError
 from ansible.module_utils.urls import open_url
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.urls import mask_credentials
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
 
 ARGUMENT_SPEC = dict(
@@ -164,6 +167,12 @@ def write(path, data):
         raise
 
 
+def passwords(url):
+    """The password of a URL, as it is written there and as it is sent."""
+    login = re.match(r"[a-z]+://[^/:@]*:([^/]*)@", url or "")
+    return {login.group(1), unquote(login.group(1))} - {""} if login else set()
+
+
 def fetch(module):
     if module.params["content"] is not None:
         return to_bytes(module.params["content"]), "the content of the task"
@@ -174,10 +183,10 @@ def fetch(module):
         module.fail_json(
             msg=(
                 "%s cannot be had: %s. Nothing was written. Next step: look at it from this node, or name another "
-                "place of the key." % (url, to_native(exc))
+                "place of the key." % (mask_credentials(url), mask_credentials(to_native(exc)))
             )
         )
-    return data, url
+    return data, mask_credentials(url)
 
 
 def describe(data):
@@ -262,6 +271,8 @@ def main():
         mutually_exclusive=[("url", "content")],
         required_if=[("state", "present", ["path"]), ("state", "present", ["url", "content"], True)],
     )
+    # With -vvv Ansible prints the arguments of a module.
+    module.no_log_values.update(passwords(module.params["url"]))
     given = dict((text, keyring.normal(text)) for text in module.params["fingerprints"])
     short = sorted(text for text, whole in given.items() if not whole)
     if short:

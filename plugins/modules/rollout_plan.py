@@ -287,8 +287,8 @@ nodes:
   returned: success
   type: dict
 peers:
-  description: O(gpufleet.lifecycle.gpu_health#module:expect.peers) by PCI device id; of a rollback, the fewest GPUs of
-    a node.
+  description: O(gpufleet.lifecycle.gpu_health#module:expect.peers) by PCI device id; of a rollback, in C(nodes), the
+    GPUs that each node had when it was planned.
   returned: success
   type: dict
 canaries:

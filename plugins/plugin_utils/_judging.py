@@ -11,7 +11,7 @@ import os
 
 import yaml
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts, _health
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._binding import DATA_DIRECTORY
 
 POLICY_NAME = "health_policy.json"
@@ -92,8 +92,7 @@ def where(name, lines, path):
 
 def read_text(path, what, advice):
     try:
-        with open(path, encoding="utf-8") as stream:
-            return stream.read()
+        return _artifacts.read_file(path, follow=True).decode("utf-8")
     except OSError as exc:
         raise InputError(
             "the %s %s on the controller cannot be read: %s; %s" % (what, path, exc.strerror, advice)

@@ -12,6 +12,7 @@ from ansible.errors import AnsibleActionFail
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 # Options of the module that only this action sets.
 INTERNAL = ("binding_digest", "binding_archive")
@@ -52,4 +53,4 @@ class NvmlActionBase(NodeActionBase):
             snapshot["message"] += " (%s)" % (problem,)
             if result.get("failed"):
                 result["msg"] = "%s (%s)" % (result.get("msg"), problem)
-        return result
+        return clean_result(result)

@@ -46,11 +46,17 @@ def expectation(counts: t.Mapping[str, t.Mapping[str, int]]) -> t.Dict[str, t.Di
     return {"gpus": {model: most.gpus for model, most in usual(counts).items()}}
 
 
-def least(counts: t.Mapping[str, t.Mapping[str, int]]) -> t.Dict[str, t.Dict[str, int]]:
-    """The fewest GPUs of each model that a node has, as option expect.peers of gpu_health: every one of these nodes has
-    as many.
+def own(counts: t.Mapping[str, t.Mapping[str, int]]) -> t.Dict[str, t.Any]:
+    """Return for each node its own counts, where those of other nodes say nothing of it.
+
+    A node that goes back may have lost a GPU by the change, and must not lose another one, nor others the same.
     """
-    return {"gpus": {model: min(numbers.values()) for model, numbers in _by_model(counts).items()}}
+    return {"gpus": {}, "nodes": {name: {"gpus": dict(models)} for name, models in sorted(counts.items())}}
+
+
+def of_node(peers: t.Mapping[str, t.Any], node: str) -> t.Mapping[str, t.Any]:
+    """Return what holds for a node of expectation() or own(), as option expect.peers of gpu_health."""
+    return (peers.get("nodes") or {}).get(node) or {"gpus": peers.get("gpus") or {}}
 
 
 def fewer(counts: t.Mapping[str, t.Mapping[str, int]], told: t.Container[str] = ()) -> t.Dict[str, str]:

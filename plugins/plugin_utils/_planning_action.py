@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _peers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
@@ -84,7 +84,7 @@ class PlanningAction(RolloutAction):
                 audit,
                 markers.get(name),
                 places.get(name, {}),
-                probes.beside((arguments["health"] or {}).get(name), peers),
+                probes.beside((arguments["health"] or {}).get(name), _peers.of_node(peers, name)),
                 unproven.get(name, ""),
                 lacks.get(name, ""),
                 None if undo else arguments["layout_looks"].get(name),

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 
-from ansible.utils.display import Display
-
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, store, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
@@ -26,8 +24,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     windows,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
-
-display = Display()
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
 EXPECTED = (
     _controller.ControllerError,
@@ -68,7 +65,7 @@ class RolloutAction(NodeActionBase):
         except self.EXPECTED as exc:
             result.update(failed=True, msg=str(exc))
         result.setdefault("changed", False)
-        return result
+        return clean_result(result)
 
     def act(self, arguments, task_vars):
         raise NotImplementedError

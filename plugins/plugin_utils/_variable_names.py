@@ -111,8 +111,11 @@ ANSWER_TIMEOUT = "gpufleet_answer_timeout"
 # Where a node keeps its claim, its baseline and its quarantine marker.
 STATE_DIR = "gpu_node_upgrade_state_dir"
 INVENTORY_FAILED = "gpufleet_inventory_failed"  # set by the inventory plugins
+# That the variable which names hosts has to name one, such as where the name comes from an alert.
+SINGLE_HOST = "gpufleet_single_host"
 FLEET = (
     ANSWER_TIMEOUT,
+    SINGLE_HOST,
     "gpufleet_artifact_dir",
     "gpufleet_artifact_host",
     "gpufleet_domains",

@@ -8,6 +8,8 @@ from __future__ import annotations
 import difflib
 import re
 
+from ansible.module_utils.parsing.convert_bool import boolean
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
 
 END = "Nothing was changed."
@@ -283,6 +285,27 @@ def refuse_unknown_hosts(patterns, groups):
                         "%s names %s, which is neither a host nor a group of the inventory. Correct it, or the "
                         "inventory (-i). %s" % (variable, name, END)
                     )
+
+
+def refuse_several_hosts(single, patterns, groups):
+    """Refuse a pattern, a group or a list in PATTERNS by variable if SINGLE is true.
+
+    SINGLE: the value of gpufleet_single_host. A name of a host that is also a group's stands for the group as well.
+    """
+    try:
+        is_single = boolean(single)
+    except TypeError:
+        raise VariableError(
+            "%s is %s; expected true or false. %s" % (_variable_names.SINGLE_HOST, _kind(single), END)
+        ) from None
+    for variable, value in sorted(patterns.items() if is_single else ()):
+        # "" is a name of no host.
+        name = host_pattern(value, variable, ",")
+        if name not in groups.get("all", ()) or name in groups or name in ("all", "ungrouped"):
+            raise VariableError(
+                "%s is %s and %s is true; expected the name of one host of the inventory that is no group's. %s"
+                % (variable, ascii(name[:60]), _variable_names.SINGLE_HOST, END)
+            )
 
 
 def refuse_nobody(nodes, patterns, limit):

@@ -19,7 +19,12 @@ import urllib.parse
 from ansible.module_utils.urls import ConnectionError as UrlsError
 from ansible.module_utils.urls import open_url
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
+
 LARGEST = 1 << 20
+PUBLIC = ("content-type", "accept", "user-agent", "idempotency-key")  # headers that are no secrets
+HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,100}")  # RFC 9110, section 5.6.2
+HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")  # what is sent as Latin-1, without control characters
 
 
 class WebError(Exception):
@@ -56,6 +61,27 @@ def complaint(url):
     return ""
 
 
+def header_problem(headers):
+    """Return the problem of HEADERS, which http.client would tell with the value; empty if they can be sent.
+
+    The message has the name of a header and never its value.
+    """
+    for number, (name, value) in enumerate(headers.items(), 1):
+        if not HEADER_NAME.fullmatch(str(name)):
+            return "the name of header %d is not one of letters, digits and '-'" % number
+        if not HEADER_VALUE.fullmatch(str(value)):
+            return (
+                "the value of the header %s holds a line end or another character that cannot be sent: look at the end "
+                "of the file or variable that it comes from" % name
+            )
+    return ""
+
+
+def header_secrets(headers):
+    """Return the values of HEADERS that may be secrets, for redact()."""
+    return [str(value) for name, value in headers.items() if str(name).lower() not in PUBLIC]
+
+
 def place(url):
     """The host and port of a URL, to name it."""
     parts = urllib.parse.urlsplit(url)
@@ -70,6 +96,9 @@ def request(url, timeout_s, body=None, headers=None, largest=LARGEST):
     wrong = complaint(url)
     if wrong:
         raise WebError("its URL cannot be used: %s" % wrong, sent=False)
+    wrong = header_problem(headers or {})
+    if wrong:
+        raise WebError(wrong, sent=False)
     outcome: t.List[t.Any] = []
     # The system may hang where no timeout reaches, as in looking up a name; then the thread is left to itself.
     thread = threading.Thread(target=_ask, args=(outcome, url, timeout_s, body, headers or {}, largest), daemon=True)
@@ -98,12 +127,12 @@ def _ask(outcome, url, timeout_s, body, headers, largest):
     except urllib.error.URLError as exc:
         outcome.append(
             WebError(
-                _why(exc.reason, url),
+                _why(exc.reason, url, headers),
                 sent=not isinstance(exc.reason, (ConnectionRefusedError, socket.gaierror, ssl.SSLError)),
             )
         )
     except (OSError, http.client.HTTPException, ValueError, UrlsError) as exc:
-        outcome.append(WebError(_why(exc, url)))
+        outcome.append(WebError(_why(exc, url, headers)))
 
 
 def _answer(response, until, largest):
@@ -121,12 +150,9 @@ def _answer(response, until, largest):
     return Answer(response.status, bytes(body), float(after) if re.fullmatch(r"[0-9]{1,6}", after) else None)
 
 
-def _why(reason, url):
+def _why(reason, url, headers):
     if isinstance(reason, (socket.timeout, TimeoutError)):
         return "it did not answer in time"
-    words = " ".join(str(reason).split()) or type(reason).__name__
     parts = urllib.parse.urlsplit(url)
-    for secret in (url, parts.path, parts.query):
-        if len(secret) > 1:
-            words = words.replace(secret, "...")
-    return words[:300]
+    secrets = [secret for secret in (url, parts.path, parts.query) if len(secret) > 1]
+    return redaction.redact(reason, secrets + header_secrets(headers)) or type(reason).__name__

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 from urllib.parse import unquote, urlsplit
 
+from .._node.urls import mask_credentials
 from .manager import tail
 
 # A mirror that does not answer is found out in a minute or so.
@@ -66,10 +67,6 @@ def word(offer: Offer) -> str:
     return "%s%s=%s" % (offer["package"], architecture, offer["version"])
 
 
-def masked(text: str) -> str:
-    return re.sub(r"(?<=://)[^/\s@]+@", "", text)
-
-
 @contextmanager
 def fetched(
     runner: Callable[..., Tuple[int, str, str]], name: str, timeout_s: int, options: Tuple[str, ...] = ()
@@ -90,7 +87,7 @@ def fetched(
         archives = glob.glob(os.path.join(place, "*.deb"))
         if rc or len(archives) != 1:
             why = [line for line in err.splitlines() if line.startswith("E: ")] or [tail((out + err).strip(), 1)]
-            yield None, masked(why[0])
+            yield None, mask_credentials(why[0])
         else:
             yield archives[0], ""
     finally:

@@ -115,6 +115,9 @@ def asked(options: t.Dict[str, t.Any]) -> Asked:
             "no address of a Prometheus (%s)" % wrong,
             "such as http://prometheus.example.com:9090",
         )
+    wrong = web.header_problem(options.get("headers") or {})
+    if wrong:
+        _refuse("capacity_headers", "one that cannot be sent (%s)" % wrong, "names and values of HTTP headers")
     groups = options.get("groups") or []
     unknown = [name for name in groups if name not in LABELS]
     if unknown or len(set(groups)) != len(groups):

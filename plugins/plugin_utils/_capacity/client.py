@@ -10,6 +10,7 @@ import math
 import typing as t
 import urllib.parse
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity.catalog import CapacityError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
@@ -95,4 +96,5 @@ class Prometheus:
         try:
             return judge(answer.status, answer.body, query)
         except CapacityError as exc:
-            raise CapacityError(exc.code, "Prometheus at %s: %s" % (self.place, exc)) from exc
+            why = redaction.redact(exc, web.header_secrets(self.headers), 1000)
+            raise CapacityError(exc.code, "Prometheus at %s: %s" % (self.place, why)) from None

@@ -13,7 +13,9 @@ from ansible.errors import AnsibleError, AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin, Cacheable, Constructable
 from ansible.utils.unsafe_proxy import wrap_var
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory import hosts
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
 
 try:
     from ansible.template import trust_as_template
@@ -64,16 +66,19 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
         try:
             self._read_config_data(path)
             self._populate(self._found(path, cache))
-        except Exception as exc:
+        except Exception as exc:  # noqa: BLE001 (a subclass reads what others wrote)
             # Ansible goes on with its other sources, unless it is told otherwise: what is left behind stops the
             # playbooks of this collection.
             message = "%s: no inventory from %s. %s" % (
                 self.NAME,
                 path,
-                str(exc) if isinstance(exc, (AnsibleError, hosts.InventoryProblem)) else repr(exc),
+                redaction.redact(exc, limit=4000)
+                if isinstance(exc, (AnsibleError, hosts.InventoryProblem))
+                else "%s: %s" % (type(exc).__name__, redaction.redact(exc)),
             )
             inventory.set_variable("all", hosts.FAILED, plain(message))
-            raise AnsibleParserError(message) from exc
+            # Ansible would print the text of a cause as well.
+            raise AnsibleParserError(message) from None
 
     def _found(self, path, cache):
         used = self.get_option("cache")
@@ -84,7 +89,9 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
                 return hosts.checked(self._cache[key])
             # A cache that cannot be read, for whatever reason, is asked around.
             except Exception as exc:  # noqa: BLE001
-                self.display.vv("%s asks its source: nothing usable in the cache (%s)" % (self.NAME, exc))
+                display.vv(
+                    "%s asks its source: nothing usable in the cache (%s)" % (self.NAME, redaction.describe(exc))
+                )
         names = hosts.Names()
         found, asked = self.read(path, names)
         groups = {*self.inventory.groups, *(self.get_option("groups") or {})}
@@ -98,7 +105,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
                 raise hosts.InventoryProblem(
                     "Different things would share a group: %s. Call them otherwise, or set strict to false." % clash
                 )
-            self.display.warning("%s: different things share a group: %s" % (self.NAME, clash))
+            display.warning("%s: different things share a group: %s" % (self.NAME, clash))
         if used:
             self._cache[key] = found
         return found

@@ -13,6 +13,7 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import runner as processes
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import commands
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory import slurm
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory.hosts import InventoryProblem
@@ -93,7 +94,11 @@ def by_url(url: str, user: str, token: str, timeout_s: int) -> Answer:
         }
         why = hint.get(answer.status, "Look at the log of slurmrestd.")
         raise InventoryProblem("%s answered %d; expected 200. %s" % (asked, answer.status, why))
-    return slurm.parse(answer.body.decode("utf-8", "replace"), asked), asked
+    try:
+        return slurm.parse(answer.body.decode("utf-8", "replace"), asked), asked
+    except InventoryProblem as exc:
+        # A server may repeat what it was sent.
+        raise InventoryProblem(redaction.redact(exc, [token], 1000)) from None
 
 
 def by_file(path: str, max_age_s: int, now: t.Optional[float] = None) -> Answer:

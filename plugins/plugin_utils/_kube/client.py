@@ -15,6 +15,8 @@ import os
 import time
 import urllib.parse
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import ApiError, KubeError
 
 CONNECT_S = 10
@@ -40,8 +42,9 @@ def _configuration(kubeconfig, context):
             config.load_incluster_config(client_configuration=found)
         except config_exception.ConfigException as exc:
             raise KubeError(
-                "The controller runs in a pod whose service account cannot be used (%s). Set kubeconfig." % (exc,)
-            ) from exc
+                "The controller runs in a pod whose service account cannot be used (%s). Set kubeconfig."
+                % (redaction.describe(exc),)
+            ) from None
         return found, "the pod's own service account"
     path = path or "~/.kube/config"
     paths = [os.path.expanduser(each) for each in path.split(os.pathsep) if each]
@@ -56,15 +59,19 @@ def _configuration(kubeconfig, context):
     except config_exception.ConfigException as exc:
         # Only its own words about the file's form: what a credential plugin printed may be a secret.
         said = (
-            str(exc).split("\n", maxsplit=1)[0]
+            redaction.redact(str(exc).split("\n", maxsplit=1)[0])
             if str(exc).startswith("Invalid kube-config")
             else "its credentials cannot be had"
         )
-        raise KubeError("The %s cannot be used: %s." % (shown, said)) from exc
-    except Exception as exc:
+        raise KubeError("The %s cannot be used: %s." % (shown, said)) from None
+    except Exception as exc:  # noqa: BLE001 (parsers of a file that others wrote)
         # Whatever a malformed file does to the parsers below: its contents must not reach the result.
-        raise KubeError("The %s cannot be read (%s)." % (shown, type(exc).__name__)) from exc
+        raise KubeError("The %s cannot be read (%s)." % (shown, type(exc).__name__)) from None
     return found, shown
+
+
+class Unsendable(KubeError):
+    """The request is not one that HTTP can carry, so that another try is of no use."""
 
 
 class Cluster:
@@ -74,7 +81,7 @@ class Cluster:
         self._pool = pool
         self._headers = headers
         self.host = host.rstrip("/")
-        self.shown = "%s (%s)" % (self.host, shown)
+        self.shown = "%s (%s)" % (redaction.mask_credentials(self.host), shown)
         self.requests = 0
         self.log = []  # (verb, resource) of every request
         self._timeout_s = timeout_s
@@ -132,6 +139,8 @@ class Cluster:
         for attempt in range(1, tries + 1):
             try:
                 status, answer, wait = self._send(verb, method, url, what, data, kind)
+            except Unsendable:
+                raise
             except KubeError:
                 if attempt == tries:
                     raise
@@ -153,7 +162,18 @@ class Cluster:
         self.requests += 1
         self.log.append((verb, what))
         try:
-            headers.update(self._headers())
+            own = self._headers()
+        except Exception as exc:  # noqa: BLE001 (a credential plugin is a program of others)
+            # A credential plugin that fails while it renews a token says so with the token's file, or worse.
+            raise KubeError(
+                "The credentials for %s cannot be had (%s). Look at the kubeconfig." % (self.shown, type(exc).__name__)
+            ) from None
+        secrets = web.header_secrets(own)
+        wrong = web.header_problem(own)
+        if wrong:
+            raise Unsendable("The request to %s cannot be sent: %s." % (self.shown, wrong))
+        headers.update(own)
+        try:
             reply = self._pool.request(
                 method,
                 url,
@@ -163,16 +183,19 @@ class Cluster:
                 retries=False,
                 timeout=urllib3.Timeout(connect=min(CONNECT_S, self._timeout_s), read=self._timeout_s),
             )
-        except (urllib3.exceptions.HTTPError, OSError) as exc:
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as exc:
             why = exc.reason if getattr(exc, "reason", None) else exc
             raise KubeError(
                 "The API server %s does not answer (%s: %s). Look at the address, the certificate authority and the "
-                "network from the controller." % (self.shown, type(why).__name__, str(why).rsplit(": ", 1)[-1])
-            ) from exc
+                "network from the controller."
+                % (self.shown, type(why).__name__, redaction.redact(str(why).rsplit(": ", 1)[-1], secrets))
+            ) from None
         try:
             answer = json.loads(reply.data.decode("utf-8"))
         except ValueError:
             answer = {}
+        if isinstance(answer, dict) and "message" in answer and reply.status >= 300:
+            answer["message"] = redaction.redact(answer["message"], secrets)
         wait = str(reply.headers.get("Retry-After") or "")
         return reply.status, answer if isinstance(answer, dict) else {}, int(wait) if wait.isdigit() else 0
 

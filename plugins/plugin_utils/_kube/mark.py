@@ -6,12 +6,17 @@
 The marker is an annotation, written in the same patch that makes the node unschedulable, so that there is no moment
 with one and without the other. It records what was found: if the node was unschedulable, labels of operators that were
 changed, and the marker of another owner that it covers.
+
+A kubelet may write any annotation of its own node (admission plugin NodeRestriction), so the marker is data of a node.
+Of its labels only those that this collection sets are restored, all of which a kubelet may set itself.
 """
 
 from __future__ import annotations
 
 import json
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import operators
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import (
     Change,
     annotations_of,
@@ -39,12 +44,13 @@ def read(node):
         found = None
     found = found if isinstance(found, dict) else {}
     labels = found.get("labels") if isinstance(found.get("labels"), dict) else {}
+    token = str(found.get("token") or "")
     return {
-        "token": str(found.get("token") or ""),
-        "since": str(found.get("since") or ""),
-        "reason": str(found.get("reason") or ""),
+        "token": token if token == redaction.redact(token) else "",
+        "since": redaction.redact(found.get("since") or ""),
+        "reason": redaction.redact(found.get("reason") or ""),
         "unschedulable": found.get("unschedulable") is True,
-        "labels": dict((key, pair) for key, pair in labels.items() if isinstance(pair, list) and len(pair) == 2),
+        "labels": dict((key, pair) for key, pair in labels.items() if operators.is_kept(key, pair)),
         "earlier": found.get("earlier") if isinstance(found.get("earlier"), str) else None,
     }
 

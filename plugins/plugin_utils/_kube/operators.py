@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import pods
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import labels_of
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import key_problem, value_problem
 
 DEPLOY = "nvidia.com/gpu.deploy."
 DRIVER = DEPLOY + "driver"
@@ -131,6 +132,18 @@ def operands_off(node):
         for key, value in labels_of(node).items()
         if key.startswith(DEPLOY) and key != DRIVER and value == "true"
     )
+
+
+def is_kept(key, pair):
+    """Return True if keep_off() or operands_off() sets the label KEY, and PAIR can be its value before and after."""
+    if not isinstance(pair, list) or len(pair) != 2 or key_problem(key):
+        return False
+    before, value = pair
+    if before is not None and (not isinstance(before, str) or value_problem(before)):
+        return False
+    if key.startswith(DEPLOY):
+        return key != DRIVER and before == "true" and value == PAUSED
+    return value == {UPGRADE_SKIP: "true", **dict.fromkeys(SENTINEL_MANAGED, "false")}.get(key, ())
 
 
 def _selects(pod, keys):

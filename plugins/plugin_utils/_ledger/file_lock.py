@@ -30,7 +30,7 @@ def hold(path, patience_s):
     Wait as long as other processes acquire and release it. Raise FileLockError if none has acquired it for PATIENCE_S.
     """
     # The lock belongs to the open file, so that it ends with this process in every case.
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, MODE)
     try:
         _wait(handle, path, patience_s)
         os.utime(handle)  # shows waiting processes that the lock was acquired, also if the disk is full

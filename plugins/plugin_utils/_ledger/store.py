@@ -16,6 +16,7 @@ import functools
 import json
 import os
 import random
+import re
 import time
 import uuid
 
@@ -26,6 +27,7 @@ except ImportError:  # refused when a ledger is opened, with the next step
     sa = None
     sa_exc = None
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock
 
 SCHEMA_VERSION = "1"
@@ -41,11 +43,23 @@ BROKEN = (
 )
 PEEKS = "gpufleet_peeks"
 NO_RIGHT = "42501"  # insufficient_privilege, Appendix A of PostgreSQL's documentation
+WHY = 600  # characters of what the driver says
+# Settings in the query of a URL that are shown, with values of this form.
+PUBLIC = {
+    "host": re.compile(r"[A-Za-z0-9_./:,-]{1,253}"),
+    "port": re.compile(r"[0-9]{1,5}"),
+    "sslmode": re.compile(r"disable|allow|prefer|require|verify-ca|verify-full"),
+}
 DIRECTORY_MODE, FILE_MODE = 0o700, 0o600
 
 
 class StoreError(Exception):
     """The database cannot be used; the message says what to do. It never holds a password."""
+
+
+def is_public(name, value):
+    """Return True if a setting in the query of a URL is one that is no secret, with a value that is none."""
+    return name in PUBLIC and isinstance(value, str) and bool(PUBLIC[name].fullmatch(value))
 
 
 @functools.lru_cache(maxsize=None)
@@ -149,6 +163,12 @@ class Store:
                 "rollout_ledger is not a database URL; expected sqlite:////path/file or "
                 "postgresql+psycopg://user@host/database."
             ) from None
+        if self.url.get_backend_name() == "postgresql" and str(url).count("@") > 1:
+            # SQLAlchemy takes what is behind the first one for the host, which is looked up by name and shown.
+            raise StoreError(
+                "rollout_ledger has more than one @; expected one, before the host. Write each @ of the user, the "
+                "password and the query as %40, or give the password in ~/.pgpass or PGPASSWORD."
+            )
         if self.url.get_backend_name() not in ("sqlite", "postgresql"):
             raise StoreError(
                 "rollout_ledger names the database %s; expected sqlite or postgresql." % (self.url.get_backend_name())
@@ -162,11 +182,15 @@ class Store:
                 % (self.shown)
             )
         try:
-            self.engine = sa.create_engine(self.url, connect_args=self._connect_args(), **self._pool())
+            self.engine = sa.create_engine(
+                self.url, connect_args=self._connect_args(), hide_parameters=True, **self._pool()
+            )
+        except (sa_exc.ArgumentError, TypeError, ValueError) as exc:
+            raise self._unusable(exc) from None
         except (ImportError, sa_exc.NoSuchModuleError) as exc:
             raise StoreError(
                 "The ledger %s needs a Python module that is missing on the controller: %s. Install it in the "
-                "environment of ansible-core." % (self.shown, exc)
+                "environment of ansible-core." % (self.shown, redaction.describe(exc, self._secrets()))
             ) from None
         if self.sqlite:
             sa.event.listen(self.engine, "connect", self._configure)
@@ -177,8 +201,27 @@ class Store:
 
     @property
     def shown(self):
-        """The URL without its password."""
-        return self.url.render_as_string(hide_password=True)
+        """The URL without its password, and without settings of the driver whose values may be secrets."""
+        query = {name: value for name, value in self.url.query.items() if is_public(name, value)}
+        return self.url.set(query=query).render_as_string(hide_password=True)
+
+    def _secrets(self):
+        """Return the values of the URL that are not shown."""
+        hidden = [value for name, value in self.url.query.items() if not is_public(name, value)]
+        flat = [one for value in hidden for one in ([value] if isinstance(value, str) else value)]
+        return [self.url.password or "", *flat]
+
+    def _unusable(self, exc):
+        return StoreError(
+            "The ledger %s cannot be used: %s. Correct rollout_ledger."
+            % (self.shown, redaction.describe(exc, self._secrets()))
+        )
+
+    def _connect(self):
+        try:
+            return self.engine.connect()
+        except (sa_exc.ArgumentError, TypeError, ValueError) as exc:  # the driver does not take a setting of the URL
+            raise self._unusable(exc) from None
 
     def _connect_args(self):
         if self.sqlite:
@@ -215,7 +258,12 @@ class Store:
         """Return True if the database has tables to read. Does not create it."""
         if self.sqlite:
             return os.path.exists(self.file)
-        return self._patiently(lambda: sa.inspect(self.engine).has_table("gpufleet_meta"))
+
+        def once():
+            with self._connect() as connection:
+                return sa.inspect(connection).has_table("gpufleet_meta")
+
+        return self._patiently(once)
 
     def transact(self, rollout_id, work):
         """Call WORK(connection, repeated) in one transaction that locks ROLLOUT_ID, and return its result.
@@ -256,7 +304,7 @@ class Store:
             return nothing
 
         def once():
-            with self.engine.connect().execution_options(**{PEEKS: True}) as connection:
+            with self._connect().execution_options(**{PEEKS: True}) as connection:
                 return work(connection) if sa.inspect(connection).has_table("gpufleet_event") else nothing
 
         return self._patiently(once)
@@ -271,7 +319,7 @@ class Store:
     def _open(self, create=True):
         if self.sqlite and not os.path.exists(self.file):
             os.close(os.open(self.file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
-        connection = self.engine.connect()
+        connection = self._connect()
         try:
             connection.begin()
             self._prepare(connection, create)
@@ -321,7 +369,7 @@ class Store:
             return self.now(None)
 
         def once():
-            with self.engine.connect() as connection:
+            with self._connect() as connection:
                 return self.now(connection)
 
         return self._patiently(once)
@@ -422,6 +470,5 @@ class Store:
             time.sleep(pause * random.uniform(0.8, 1.2))
             pause = min(2.0, pause * 2)
 
-    @staticmethod
-    def _why(exc):
-        return " ".join(str(exc.orig or exc).split())
+    def _why(self, exc):
+        return redaction.describe(exc.orig or exc, self._secrets(), WHY)

@@ -22,7 +22,8 @@ HEAD = """\
 """
 EVIDENCE = "precheck"
 NAME = "gpufleet.lifecycle.%s"
-# A node is named by a label that came over the network: no pattern, no list, and not every node.
+# A node is named by a label that came over the network: no pattern, no list, and not every node. The playbooks refuse
+# what is not one host of the inventory, such as the name of a group, by gpufleet_single_host.
 NODE = (
     'event.alert.labels.node is match("[A-Za-z0-9][A-Za-z0-9_.-]*$") and '
     'event.alert.labels.node != "all" and event.alert.labels.node != "ungrouped"'
@@ -63,7 +64,7 @@ def playbooks() -> t.Dict[str, t.List[str]]:
 def rule(name: str, playbook: str, alerts: t.List[str], acts: bool) -> t.Dict[str, t.Any]:
     """Return the rule that runs PLAYBOOK for each of ALERTS, at most once an hour for a node."""
     listed = "event.alert.labels.alertname in [%s]" % ", ".join('"%s"' % alert for alert in alerts)
-    extra = {playbook + "_hosts": "{{ event.alert.labels.node }}"}
+    extra: t.Dict[str, t.Any] = {playbook + "_hosts": "{{ event.alert.labels.node }}", "gpufleet_single_host": True}
     extra.update(MORE.get(playbook, {}))
     return {
         "name": name,

@@ -14,12 +14,14 @@ import json
 import time
 import urllib.parse
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 CLEAR, HOLDS, UNKNOWN = "clear", "holds", "unknown"
+WHY = 1000  # characters
 
 
 class HoldError(Exception):
@@ -41,6 +43,9 @@ def check(queries):
             )
         if wrong:
             raise HoldError("rollout_hold_queries: the url of %s cannot be used: %s." % (query["name"], wrong))
+        wrong = web.header_problem(query["headers"])
+        if wrong:
+            raise HoldError("rollout_hold_queries: the query %s cannot be sent: %s." % (query["name"], wrong))
         if not 0 < query["timeout"] <= 120:
             raise HoldError(
                 "rollout_hold_queries: the timeout of %s is %g; expected more than 0 and at most 120 seconds."
@@ -114,6 +119,8 @@ def ask(query):
     except web.WebError as exc:
         return UNKNOWN, "%s: %s" % (web.place(query["url"]), exc)
     found, why = judge(answer.status, answer.body)
+    # A server, or a proxy before it, may repeat what it was sent.
+    why = redaction.redact(why, web.header_secrets(query["headers"]), WHY)
     return found, "%s: %s" % (web.place(query["url"]), why) if found == UNKNOWN else why
 
 

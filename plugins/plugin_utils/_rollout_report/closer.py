@@ -14,6 +14,7 @@ import contextlib
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, summary
 
 
@@ -63,4 +64,4 @@ def output_of(pid):
 def speak(handle, lines):
     """Write LINES to the playbook's output, if it is still open."""
     with contextlib.suppress(OSError):
-        os.write(handle, ("\n" + "\n".join(lines) + "\n").encode("utf-8", "backslashreplace"))
+        os.write(handle, ("\n" + "\n".join(map(text.clean, lines)) + "\n").encode("utf-8", "backslashreplace"))

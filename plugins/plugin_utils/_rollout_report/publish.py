@@ -14,6 +14,7 @@ import os
 import re
 import time
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files as places
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
@@ -145,7 +146,7 @@ def gathered(ledger, complain, ended=None):
     except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
         complain(
             "The report of rollout %s cannot be made: %s: %s. The rollout continues without it."
-            % (ledger.rollout_id, type(exc).__name__, exc)
+            % (ledger.rollout_id, type(exc).__name__, redaction.redact(exc))
         )
         return None, None
 
@@ -170,7 +171,7 @@ def _write(ledger, handle, now, textfile_dir, complain, ended):
     except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
         complain(
             "The report of rollout %s cannot be written on the controller: %s: %s. The rollout continues without "
-            "it." % (ledger.rollout_id, type(exc).__name__, exc)
+            "it." % (ledger.rollout_id, type(exc).__name__, redaction.redact(exc))
         )
     finally:
         if handle is not None:

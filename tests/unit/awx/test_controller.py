@@ -114,7 +114,8 @@ def test_the_first_run_makes_what_the_files_name(runs):
     assert state.strange == [], "it asked for what AWX does not have"
     schedules = {one["name"]: one for one in state.objects["schedules"].values()}
     assert {name for name, one in schedules.items() if not one["enabled"]} == {"gpufleet capacity every month"}
-    assert schedules["gpufleet capacity every month"]["extra_data"]["capacity_prometheus_url"].startswith("http://")
+    templates = {one["name"]: one for one in state.objects["job_templates"].values()}
+    assert "capacity_prometheus_url" in str(templates["gpufleet capacity"]["extra_vars"])
 
 
 def test_the_second_run_changes_nothing(runs):

@@ -193,6 +193,23 @@ def test_no_secret_is_in_the_files():
     )
 
 
+@pytest.mark.parametrize("name", sorted({**TEMPLATES, **WORKFLOWS}))
+def test_no_survey_chooses_to_whom_a_secret_is_sent(name):
+    """A header of a credential goes to the host of such a variable, whoever starts the job."""
+    asked = set(data.survey({**TEMPLATES, **WORKFLOWS}[name]))
+    places = {
+        one
+        for one in asked
+        if re.search(r"url|uri|headers|webhook|ledger|artifact|_queries|gpufleet_service_hosts", one)
+    }
+    assert places == set()
+
+
+def test_address_of_prometheus_is_the_templates():
+    address = TEMPLATES["gpufleet capacity"]["extra_vars"]["capacity_prometheus_url"]
+    assert address == "{{ gpufleet_awx_prometheus_url }}"
+
+
 def test_a_rollout_waits_for_the_plan_that_was_approved():
     for name in ("gpufleet plan", "gpufleet upgrade", "gpufleet plan for several controllers"):
         assert TEMPLATES[name]["extra_vars"] == {"rollout_require_approval": True}

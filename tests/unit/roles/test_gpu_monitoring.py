@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import pathlib
@@ -18,6 +19,7 @@ import yaml
 pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import webserver
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._monitoring import servers
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 
@@ -30,10 +32,12 @@ PLAY = """
   tasks:
     - ansible.builtin.include_role:
         name: gpufleet.lifecycle.gpu_monitoring
-        tasks_from: "{{ tasks | default('main') }}"
+        tasks_from: "{{ monitoring_tasks | default('main') }}"
 """
 PLAYBOOK = "gpufleet.lifecycle.monitoring"
 SECRET = "https://hooks.example/T0/B0/secret"
+SCRAPE_SECRET = "s3cr3t-of-the-scrape"
+SCRAPE = {"scheme": "https", "basic_auth": {"username": "prometheus", "password": SCRAPE_SECRET}}
 RECEIVERS = [{"name": "pager", "webhook_configs": [{"url": SECRET}]}]
 
 
@@ -115,6 +119,7 @@ def story(tmp_path_factory):
         "gpu_monitoring_prometheus_config": str(one / "prometheus.yml"),
         "gpu_monitoring_alertmanager_config": str(one / "alertmanager.yml"),
         "gpu_monitoring_receivers": RECEIVERS,
+        "gpu_monitoring_scrape_options": SCRAPE,
         "gpu_monitoring_receiver_page": "pager",
         "gpu_monitoring_receiver_ticket": "pager",
     }
@@ -128,11 +133,11 @@ def story(tmp_path_factory):
     fleet.host("one", **whole, **once)
     # What cannot be rendered, what promtool refuses, and a fleet that is not in the inventory.
     fleet.host("threshold", gpu_monitoring_thresholds={"no_such": 1})
-    refused = fleet.host("scrape", gpu_monitoring_scrape_options={"no_such": 1})
+    refused = fleet.host("scrape", gpu_monitoring_scrape_options={"no_such": 1, "sample_limit": SCRAPE_SECRET})
     (refused / "gpufleet").mkdir()
     (refused / "gpufleet/gpufleet.scrape.yml").write_text("old", encoding="utf-8")
     fleet.host("nodes", gpu_monitoring_nodes=["gpu-1", "gpu-9"])
-    first = fleet.run("--diff") + ({name: files(fleet.base / name) for name in fleet.hosts},)
+    first = fleet.run("--diff", "-vvv") + ({name: files(fleet.base / name) for name in fleet.hosts},)
     empty = fleet.base / "empty.yml"
     empty.write_text("global: {}\n", encoding="utf-8")
     (fleet.base / "other").mkdir()
@@ -142,9 +147,15 @@ def story(tmp_path_factory):
         before = files(one / "gpufleet")
         fleet.hosts.clear()
         fleet.host("one", gpu_monitoring_prometheus_url=url, **whole)
-        fleet.host("elsewhere", gpu_monitoring_prometheus_url=other, tasks="prove")
+        fleet.host("elsewhere", gpu_monitoring_prometheus_url=other, monitoring_tasks="prove")
         second = fleet.run() + (before, files(one / "gpufleet"))
-    return checked, first, second
+    with webserver.serving() as api:
+        api.answer = lambda number: (200, b'{"data": {"groups": []}}', {"Content-Type": "application/json"})
+        fleet.hosts.clear()
+        address = api.url.replace("//", "//u:%s@" % SCRAPE_SECRET)
+        fleet.host("behind", gpu_monitoring_prometheus_url=address, monitoring_tasks="prove")
+        third = fleet.run("-vvv") + ([headers.get("Authorization") for dummy, headers, dummy2 in api.requests],)
+    return checked, first, second, third
 
 
 def test_check_mode_says_what_would_be_and_writes_nothing(story):
@@ -183,6 +194,20 @@ def test_the_files_are_there_and_hold_what_the_inventory_says(story):
     assert SECRET not in output and "RackPowerNearLimit is left out" in output and "is not known" in output
 
 
+def test_password_of_the_scrape_is_in_its_files_and_in_no_output(story):
+    """With -vvv Ansible prints what its callbacks, and with them AWX, get of each task at any verbosity."""
+    dummy, output, there = story[1]
+    assert [SCRAPE_SECRET.encode() in there["one"][name] for name in ("gpufleet/gpufleet.scrape.yml", "prometheus.yml")]
+    assert SCRAPE_SECRET not in output and SCRAPE_SECRET not in story[0][1]
+    assert SCRAPE_SECRET[:7] not in output, "promtool quotes the beginning of a value that it refuses"
+
+
+def test_user_and_password_of_prometheus_are_sent_and_in_no_output(story):
+    dummy, output, requests = story[3]
+    assert requests == ["Basic " + base64.b64encode(("u:" + SCRAPE_SECRET).encode()).decode()] * len(requests) != []
+    assert SCRAPE_SECRET not in output
+
+
 def test_every_dashboard_is_there(story):
     names = {pathlib.PurePosixPath(name).name for name in story[1][2]["one"] if name.startswith("dashboards/")}
     assert (
@@ -207,7 +232,8 @@ def test_every_configuration_is_checked_before_it_takes_its_place():
     tasks = [
         task
         for name in ("prometheus", "alertmanager")
-        for task in yaml.safe_load((ROOT / "roles/gpu_monitoring/tasks" / (name + ".yml")).read_text(encoding="utf-8"))
+        for entry in yaml.safe_load((ROOT / "roles/gpu_monitoring/tasks" / (name + ".yml")).read_text(encoding="utf-8"))
+        for task in entry.get("block", [entry])
     ]
     checked = {
         task["ansible.builtin.copy"]["dest"]: task["ansible.builtin.copy"].get("validate", "")

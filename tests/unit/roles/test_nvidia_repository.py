@@ -8,6 +8,7 @@ from __future__ import annotations
 import configparser
 import re
 import shutil
+import urllib.parse
 
 import pytest
 import yaml
@@ -362,6 +363,87 @@ def test_who_else_configures_it_on_redhat(tmp_path):
     command = ["awk", "-v", "uri=" + found["__nvidia_repository_cuda_uri"], found["__nvidia_repository_rivals_program"]]
     dummy, out, dummy = repositories.call(command + sorted(str(path) for path in tmp_path.iterdir()))
     assert [line.rsplit("/", 1)[1] for line in out.splitlines()] == ["a.repo", "c.repo", "e.repo"]
+
+
+USER, PASSWORD = "mirror.user", "p@ss:w/rd%+x"
+LOGIN = "%s:%s@" % (USER, urllib.parse.quote(PASSWORD, safe=""))
+MIRROR = "https://" + LOGIN + "mirror.example:8443/"
+
+
+def with_login(system):
+    more = {"nvidia_repository_epel_uri": MIRROR + "epel", "nvidia_repository_epel": True}
+    return role(
+        system,
+        nvidia_repository_source="cuda",
+        nvidia_repository_cuda_uri=MIRROR + "cuda",
+        nvidia_repository_uri=MIRROR + "system",
+        nvidia_repository_security_uri=MIRROR + "security",
+        **(more if system.startswith("rocky") else {}),
+    )
+
+
+@pytest.mark.parametrize("system", ["debian 12", "ubuntu 24.04"])
+def test_login_of_a_mirror_is_in_a_file_of_root_alone(system):
+    found = with_login(system)
+    text, auth = rendered(found), found.render("nvidia.auth.j2")
+    assert "@" not in text and "mirror.example:8443/cuda" in text
+    entries = dict(re.findall(r"(?m)^machine (\S+) (login \S+ password \S+)$", auth))
+    assert set(entries.values()) == {"login %s password %s" % (USER, PASSWORD)}
+    assert "https://mirror.example:8443/cuda" in entries
+    assert found["__nvidia_repository_has_login"] and not role(system)["__nvidia_repository_has_login"]
+    assert "machine" not in role(system).render("nvidia.auth.j2")
+
+
+def test_login_of_a_mirror_is_in_options_of_dnf():
+    found = with_login("rocky 9")
+    for entry in repositories_of(rendered(found)).values():
+        assert "@" not in entry["baseurl"]
+        assert (entry["username"], entry["password"]) == (USER, PASSWORD)
+    assert found["__nvidia_repository_mode"] == "0600" and role("rocky 9")["__nvidia_repository_mode"] == "0644"
+    assert "password" not in rendered(role("rocky 9"))
+
+
+@pytest.mark.parametrize("name", ["nvidia_repository", "nvidia_container_toolkit"])
+def test_tasks_that_have_a_login_show_nothing(name):
+    """A loop shows its items, and a command its arguments, which other users of a node can read too."""
+    secret = re.compile(
+        r"__nvidia_(repository|container_toolkit)_(cuda_|epel_)?uri\b|__nvidia_repository_keys\b(?! \|)"
+    )
+    for path in sorted((ROOT / "roles" / name / "tasks").glob("*.yml")):
+        for task in tasks_of(yaml.safe_load(path.read_text(encoding="utf-8"))):
+            shown = {key: task.get(key) for key in ("loop", "ansible.builtin.command", "ansible.builtin.fail", "name")}
+            assert not secret.search(str(shown)), (path.name, task["name"])
+            template = task.get("ansible.builtin.template") or {}
+            if "auth" in str(template.get("src")):
+                assert template["mode"] == "0600" and task["no_log"] is True
+
+
+def tasks_of(entries):
+    for entry in entries:
+        yield entry
+        yield from tasks_of(entry.get("block", []) + entry.get("rescue", []))
+
+
+@pytest.mark.parametrize(
+    "known", [MIRROR + "cuda", "https://other:pw@mirror.example:8443/cuda", "https://mirror.example:8443/cuda/"]
+)
+def test_another_file_for_the_same_mirror_is_found_whatever_its_login(known):
+    found = role(
+        "debian 12",
+        [KNOWN % (known, "/etc/apt/sources.list.d/m.sources")],
+        nvidia_repository_source="cuda",
+        nvidia_repository_cuda_uri=MIRROR + "cuda",
+    )
+    assert found["__nvidia_repository_others"] == ["/etc/apt/sources.list.d/m.sources"]
+
+
+@pytest.mark.parametrize("login", ["u:a%20b@", "u:a%0ab@", "u:a/b@", "u%09:a@", "u:@", ":p@", "u@"])
+def test_login_that_apt_cannot_have_is_refused(login):
+    found = role(
+        "debian 12", nvidia_repository_source="cuda", nvidia_repository_cuda_uri="https://%sm.example/x" % login
+    )
+    assert found["__nvidia_repository_bad_login"]
+    assert not with_login("debian 12")["__nvidia_repository_bad_login"]
 
 
 # --- the real package managers ----------------------------------------------------------------------------------------

@@ -7,6 +7,10 @@ own.
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import functools
+import http.server
 import json
 import os
 import pathlib
@@ -15,6 +19,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+import urllib.parse
 
 import pytest
 
@@ -249,6 +255,87 @@ def test_another_key_than_the_expected_is_refused_and_nothing_is_left(base, mirr
         "Next step",
     ):
         assert words in result.words()
+
+
+USER, PASSWORD = "mirror-user", "s3cr3t@pw:1/x"
+
+
+@contextlib.contextmanager
+def with_login(directory):
+    """Serve a directory to whoever has the login; yield the address with it, and the paths that were served."""
+    wanted, served = "Basic " + base64.b64encode(("%s:%s" % (USER, PASSWORD)).encode()).decode(), []
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def do_GET(self):
+            if self.headers.get("Authorization") == wanted:
+                served.append(self.path)
+                super().do_GET()
+                return
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="mirror"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET
+
+        def log_message(self, *dummy):
+            pass
+
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Handler, directory=str(directory))
+    ) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        login = "%s:%s@" % (USER, urllib.parse.quote(PASSWORD, safe=""))
+        yield "http://%s127.0.0.1:%d" % (login, server.server_port), served
+        server.shutdown()
+
+
+def shows_no_password(output):
+    return not [word for word in ("s3cr3t", urllib.parse.quote(PASSWORD, safe="")) if word in output]
+
+
+def test_a_mirror_with_a_login_on_an_empty_debian(base, mirror, signers):
+    """The password is in one file of root, and in no output of the role, whatever is asked to be shown."""
+    node = Node(base, "debian")
+    with with_login(mirror) as (address, served):
+        options = dict(cuda(mirror, signers[0]), nvidia_repository_cuda_uri=address)
+        done = node.run("-vvv", "--diff", **options)
+        assert (done.rc, done.failed) == (0, 0), done.output
+        assert any("InRelease" in path for path in served) and any(path.endswith(".pub") for path in served)
+        again = node.run(**options)
+        assert (again.rc, again.changed) == (0, 0), again.output
+    holders = [name for name, data in node.files().items() if b"s3cr3t" in data]
+    assert holders == ["etc/apt/auth.conf.d/gpufleet-nvidia.conf"]
+    assert node.path(holders[0]).stat().st_mode & 0o777 == 0o600
+    lines = done.output.splitlines()
+    assert shows_no_password(done.output), [line[:300] for line in lines if not shows_no_password(line)][:3]
+    gone = node.run("-vvv", **options)
+    assert gone.rc != 0 and shows_no_password(gone.output)
+    without = node.run(**cuda(mirror, signers[0]))
+    assert without.rc == 0 and holders[0] not in node.files()
+
+
+def test_a_mirror_with_a_login_on_an_empty_rocky(base, signers):
+    node = Node(base, "rocky")
+    directory = base / "mirror"
+    repositories.build_rpms(stubs.redhat("580.95.05")[:2], directory)
+    repositories.call(["createrepo_c", "--quiet", str(directory)])
+    signers[0].sign_rpm(directory)
+    (directory / "D42D0685.pub").write_bytes(signers[0].key())
+    with with_login(directory) as (address, served):
+        options = dict(
+            nvidia_repository_cuda_uri=address,
+            nvidia_repository_key_fingerprint=signers[0].fingerprint,
+            nvidia_repository_require=[],
+        )
+        done = node.run("-vvv", "--diff", **options)
+        assert (done.rc, done.failed) == (0, 0), done.output
+        assert any("repomd.xml" in path for path in served)
+    holders = [name for name, data in node.files().items() if b"s3cr3t" in data]
+    assert holders == ["etc/yum.repos.d/gpufleet-nvidia.repo"]
+    assert node.path(holders[0]).stat().st_mode & 0o777 == 0o600
+    lines = done.output.splitlines()
+    assert shows_no_password(done.output), [line[:300] for line in lines if not shows_no_password(line)][:3]
 
 
 def test_other_files_for_the_same_repository(base, mirror, signers):

@@ -109,3 +109,13 @@ def test_both_shapes_of_a_result_are_read_and_stdout_stays_clean(new, capsys):
     out, err = capsys.readouterr()
     assert out == "" and err.count("a1: ticket to drain") == 1
     assert callback.CALLBACK_TYPE == "notification" and callback.CALLBACK_NEEDS_ENABLED
+
+
+def test_words_of_a_node_steer_no_terminal(progress):
+    result = {
+        "progress": "[1/4] a1: failed (boom \x1b[2K\x1b[1A\x9b2K\u202eall done)",
+        "state": "failed",
+        "numbers": numbers(),
+    }
+    assert progress.line("a1", "rollout_step", result).isprintable()
+    assert progress.line("a1\x1b[2K", "rollout_gate", gate()).isprintable()

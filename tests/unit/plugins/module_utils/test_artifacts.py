@@ -13,6 +13,7 @@ import zlib
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins import special_files
 
 pytestmark = pytest.mark.pythons
 
@@ -174,3 +175,44 @@ def test_a_thousand_of_them_are_enough(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="2 directories of this name already"):
         _artifacts.write(str(tmp_path / "x"), {"a": b"2"})
     assert sorted(os.listdir(str(tmp_path))) == ["x", "x-2"]
+
+
+@pytest.mark.parametrize("kind", sorted(special_files.MAKERS))
+def test_what_is_no_file_is_neither_read_nor_waited_for(tmp_path, kind):
+    special_files.make(kind, tmp_path / "d" / "a")
+    with pytest.raises(OSError):
+        special_files.within(lambda: _artifacts.read(str(tmp_path / "d")))
+    with pytest.raises(OSError):
+        special_files.within(lambda: _artifacts.read_file(str(tmp_path / "d" / "a")))
+
+
+@pytest.mark.parametrize("kind", sorted(special_files.MAKERS))
+def test_lock_that_is_no_file_is_an_error(tmp_path, kind):
+    special_files.make(kind, tmp_path / ".report" / ".lock")
+    with pytest.raises(OSError):
+        special_files.within(lambda: _artifacts.replace(str(tmp_path / "report"), {"a": b"1"}, lambda files: ("x", 1)))
+    assert not (tmp_path / "report").exists()
+
+
+def test_lock_that_another_process_keeps_is_an_error_and_no_wait_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr(_artifacts, "PATIENCE_S", 0.2)
+    with _artifacts.locked(str(tmp_path / ".report")), pytest.raises(OSError):
+        special_files.within(lambda: _artifacts.replace(str(tmp_path / "report"), {"a": b"1"}, lambda files: ("x", 1)))
+
+
+def test_hidden_directory_that_is_a_link_is_not_followed(tmp_path):
+    """What is in it and no edition is removed."""
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "mine").write_text("mine")
+    (tmp_path / ".report").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError):
+        _artifacts.replace(str(tmp_path / "report"), {"a": b"1"}, lambda files: ("x", 1))
+    assert [path.name for path in (tmp_path / "precious").iterdir()] == ["mine"]
+
+
+def test_hidden_directory_of_another_user_is_not_used(tmp_path, monkeypatch):
+    (tmp_path / ".report").mkdir()
+    monkeypatch.setattr(_artifacts.os, "geteuid", lambda: os.getuid() + 1)
+    with pytest.raises(OSError):
+        _artifacts.replace(str(tmp_path / "report"), {"a": b"1"}, lambda files: ("x", 1))
+    assert not (tmp_path / "report").exists()

@@ -227,3 +227,18 @@ def test_the_internal_option_is_not_for_playbooks(store, source):
 def test_the_module_takes_whole_files_of_plain_names_alone(monkeypatch, tmp_path, sent, words):
     answer = there(monkeypatch, {"src": "/s", "path": str(tmp_path / "p"), "required": True, "files": sent})
     assert answer["failed"] is True and words in answer["msg"] and os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "../a", "a\x00", "a\nb", "a\x1b[2K", "a\x9b", "-", "x" * 256, "\ud800", "a\u202eb"]
+)
+def test_name_that_is_none_of_a_file_is_refused_on_the_host(tmp_path, monkeypatch, name):
+    params = {"src": "/s", "path": str(tmp_path / "d"), "names": [], "edition": "", "required": True}
+    answer = there(monkeypatch, dict(params, files={name: _artifacts.pack(b"1"), "b": _artifacts.pack(b"2")}))
+    assert answer.get("failed") and not (tmp_path / "d").exists()
+    assert answer["msg"].isprintable()
+
+
+def test_answer_of_the_host_steers_no_terminal(store, source, tmp_path):
+    result = store(source, tmp_path / "kept", answer={"failed": True, "msg": "no\x1b[2K"})
+    assert result["failed"] and "\x1b" not in result["msg"]

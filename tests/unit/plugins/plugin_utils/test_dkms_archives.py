@@ -159,7 +159,24 @@ def lost(source, target):
         ({"answer": AnsibleConnectionFailure("no route")}, "no route"),
         ({"answer": {"failed": True, "msg": "no python"}}, "no python"),
         ({"answer": {"rc": 0}}, "no answer"),
-        ({"answer": {"archives": [{"name": "../" + ONE, "sha256": "0" * 64, "source": None}]}}, "is called"),
+        *(
+            (
+                {"answer": {"archives": [{"name": name, "sha256": "0" * 64, "source": None}]}},
+                "its answer cannot be used",
+            )
+            for name in (
+                "../" + ONE,
+                "..",
+                ".",
+                "",
+                "." + ONE,
+                ".claims",
+                "x.sha256",
+                "a\n" + ONE,
+                "\x1b[2K" + ONE,
+                "x/" + ONE,
+            )
+        ),
     ],
 )
 def test_a_host_that_does_not_do_its_part_is_a_warning_and_nothing_half_is_offered(here, there, more, words):

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import policy as rules
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import registry
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins import special_files
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
 
@@ -295,3 +296,16 @@ def test_a_model_has_its_own_threshold_the_longest_pattern_wins_and_a_nameless_g
         verdict(1.9, readings.value("NVIDIA H200")) == "pass" and verdict(2.1, readings.value("NVIDIA H200")) == "fail"
     )
     assert verdict(0.1, readings.failed(999)) == "fail"
+
+
+@pytest.mark.parametrize("kind", ["fifo", "socket", "link to a fifo", "link to a device", "link to nothing"])
+def test_baseline_that_is_no_file_is_refused_and_not_waited_for(tmp_path, kind):
+    special_files.make(kind, tmp_path / "d" / "a.json")
+    with pytest.raises(_judging.InputError):
+        special_files.within(lambda: _judging.baseline(str(tmp_path / "d" / "a.json"), "a"))
+
+
+def test_baseline_may_be_a_link(tmp_path):
+    (tmp_path / "real").write_text("{}")
+    (tmp_path / "a.json").symlink_to(tmp_path / "real")
+    assert _judging.read_text(str(tmp_path / "a.json"), "baseline file", "") == "{}"

@@ -655,6 +655,46 @@ def test_a_host_that_is_not_in_the_inventory_is_refused_by_the_variable_that_nam
 
 
 @pytest.mark.parametrize(
+    "pattern, fine",
+    [
+        ("a1", True),
+        ("fe80::1", True),
+        (["a1"], True),
+        ("gpu_nodes", False),
+        ("rack_a", False),
+        ("both", False),
+        ("all", False),
+        ("ungrouped", False),
+        ("localhost", False),
+        ("a1,a2", False),
+        (["a1", "a2"], False),
+        ("a*", False),
+        ("~a1", False),
+        ("gpu_nodes[0]", False),
+        ("a1:!a2", False),
+        ("a1:&gpu_nodes", False),
+        ("", False),
+        (None, False),
+    ],
+)
+@pytest.mark.parametrize("single", [True, "true", "yes"])
+def test_where_one_host_has_to_be_named_a_group_or_a_pattern_is_refused(pattern, fine, single):
+    """An alert's label names the host: a group of one rack would be drained as a whole."""
+    hosts = ["a1", "a2", "fe80::1", "both"]
+    groups = {"gpu_nodes": hosts, "rack_a": ["a1"], "both": ["a1", "a2"], "all": hosts, "ungrouped": []}
+    more = {"groups": groups, "patterns": {"recover_gpu_hosts": pattern}, "rollout": False}
+    result = act({"a1": {}}, gpufleet_single_host=single, **more)
+    assert bool(result.get("failed")) is not fine, result.get("msg")
+    assert fine or "recover_gpu_hosts" in result["msg"]
+    assert not act({"a1": {}}, **dict(more, patterns={"recover_gpu_hosts": "rack_a"})).get("failed")
+
+
+def test_single_host_that_is_neither_yes_nor_no_is_refused():
+    more = {"groups": {"all": ["a1"]}, "patterns": {"recover_gpu_hosts": "a1"}, "rollout": False}
+    assert act({"a1": {}}, gpufleet_single_host="maybe", **more)["failed"]
+
+
+@pytest.mark.parametrize(
     "patterns, limit, words",
     [
         ({"quarantine_hosts": "a1"}, "web1", ["a1", "within the limit web1", "quarantine_hosts"]),

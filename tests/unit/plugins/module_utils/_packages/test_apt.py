@@ -172,7 +172,7 @@ def test_the_smallest_archive_of_each_mirror_is_the_one_that_is_fetched():
         (
             (100, "", "W: odd\nE: Failed to fetch http://kim:secret@two.example/c.deb  404 Not Found\nE: Some\n"),
             False,
-            "E: Failed to fetch http://two.example/c.deb  404 Not Found",
+            "E: Failed to fetch http://***@two.example/c.deb  404 Not Found",
         ),
         ((100, "", "E: Failed\n"), True, "E: Failed"),  # what apt left is not what it was asked for
         ((124, "", "env: still running after 120 s, killed"), False, "env: still running after 120 s, killed"),

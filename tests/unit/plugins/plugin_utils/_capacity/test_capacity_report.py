@@ -306,3 +306,11 @@ def test_the_room_can_be_imported_without_pygal(monkeypatch):
     without = importlib.util.module_from_spec(found)
     found.loader.exec_module(without)
     assert "pygal" in without.MISSING and charts.MISSING == ""
+
+
+@pytest.mark.parametrize("value", ["Bearer 5ecret\n", "Bearer 5ecret\nX: y"])
+def test_header_that_cannot_be_sent_is_refused_without_its_value(tmp_path, value):
+    api = standin.Api(standin.Fleet())
+    result = report(tmp_path, api, headers={"Authorization": value})
+    assert result["failed"] and "capacity_headers" in result["msg"] and not api.asked
+    assert "5ecret" not in json.dumps(result)

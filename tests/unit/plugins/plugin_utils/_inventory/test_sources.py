@@ -175,3 +175,19 @@ def test_a_file_is_used_as_long_as_it_is_young(tmp_path, age, most, well):
 def test_a_file_that_is_not_there_is_a_problem(tmp_path):
     with pytest.raises(hosts.InventoryProblem, match="the file"):
         sources.by_file(str(tmp_path / "nodes.txt"), 60)
+
+
+@pytest.mark.parametrize("user, token", [("kim", SECRET + "\n"), ("kim", SECRET + "\nX: y"), ("kim\n", SECRET)])
+def test_token_that_cannot_be_sent_is_refused_unsent_and_unseen(server, user, token):
+    with pytest.raises(hosts.InventoryProblem) as caught:
+        sources.by_url(url(server), user, token, 10)
+    assert SECRET not in str(caught.value) and "X-SLURM-USER" in str(caught.value) and not server.requests
+
+
+def test_server_that_repeats_the_token_does_not_make_it_known(server):
+    said = json.dumps({"errors": [{"description": "who is %s \x1b[2K" % SECRET}]})
+    server.answer = lambda number: (200, said.encode(), {})
+    with pytest.raises(hosts.InventoryProblem) as caught:
+        sources.by_url(url(server), "kim", SECRET, 10)
+    assert SECRET not in str(caught.value) and str(caught.value).isprintable()
+    assert caught.value.__context__ is None or caught.value.__suppress_context__

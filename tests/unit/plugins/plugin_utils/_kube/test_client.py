@@ -315,3 +315,32 @@ def test_the_package_is_missing(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "kubernetes", None)
     with pytest.raises(KubeError, match="lacks the package kubernetes.*pip install kubernetes"):
         client.Cluster.connect(config(tmp_path / "k", "http://127.0.0.1:1"))
+
+
+@pytest.mark.parametrize("token", [SECRET + "\n", SECRET + "\nX: y", "\u2026" + SECRET])
+def test_token_that_cannot_be_sent_is_refused_unsent_and_unseen(server, tmp_path, token):
+    path = config(tmp_path / "kubeconfig", server.url, {"token": token})
+    with pytest.raises(KubeError) as caught:
+        client.Api(client.Cluster.connect(path)).node("gpu-1")
+    assert SECRET not in str(caught.value) and "uthorization" in str(caught.value) and not server.asked
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("status", [403, 422, 500])
+def test_server_that_repeats_the_token_does_not_make_it_known(api, server, status):
+    server.answers = [(status, {"message": "Bearer %s \x1b[2K%s" % (SECRET, "x" * 5000)})]
+    with pytest.raises(KubeError) as caught:
+        api.node("gpu-1")
+    assert SECRET not in str(caught.value) and "\x1b" not in str(caught.value) and len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_user_and_password_in_the_address_of_the_server_are_not_shown(server, tmp_path, closed):
+    server.answers = [(401, {})]
+    address = server.url.replace("//", "//user:%s@" % SECRET) if not closed else "http://u:%s@127.0.0.1:1" % SECRET
+    cluster = client.Cluster.connect(config(tmp_path / "kubeconfig", address))
+    cluster._sleep = lambda seconds: None
+    with pytest.raises(KubeError) as caught:
+        client.Api(cluster).node("gpu-1")
+    assert SECRET not in cluster.shown and SECRET not in str(caught.value)
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__ == closed

@@ -7,10 +7,12 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, mark
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, mark, operators
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK
 from tests.lab.kube.objects import node
 
+PART, SKIP, PAUSED = operators.DEPLOY + "dcgm", operators.UPGRADE_SKIP, operators.PAUSED
+OFF = operators.SENTINEL_MANAGED[0]
 NOW = "2026-11-21T22:00:00Z"
 
 
@@ -76,13 +78,13 @@ def test_who_holds_a_node(one, owner, token):
         marked("r8"),
         marked("r8", unschedulable=False),
         node(annotations={MARK: "by hand"}, unschedulable=True),
-        node(labels={"a": "1", "b": "2"}, taints=[{"key": "x", "effect": "NoSchedule"}]),
+        node(labels={SKIP: "false", "b": "2"}, taints=[{"key": "x", "effect": "NoSchedule"}]),
     ],
 )
 def test_what_was_found_is_put_back(one):
-    during = placed(one, labels={"a": "9", "c": "3"})
+    during = placed(one, labels={SKIP: "true", OFF: "false"})
     assert change.unschedulable(during) and mark.standing(during, "r7")["owner"] == "ours"
-    assert change.labels_of(during)["a"] == "9" and change.labels_of(during)["c"] == "3"
+    assert change.labels_of(during)[SKIP] == "true" and change.labels_of(during)[OFF] == "false"
     after = lifted(during)
     assert (after["spec"], after["metadata"]) == (one["spec"], one["metadata"])
 
@@ -95,8 +97,8 @@ def test_mark_and_cordon_are_one_write():
 
 
 def test_a_second_drain_changes_nothing():
-    one = placed(node(), labels={"a": "1"})
-    assert change.patch(one, mark.place(one, "r7", "why", "2027-01-01T00:00:00Z", {"a": "1"})) is None
+    one = placed(node(), labels={SKIP: "true"})
+    assert change.patch(one, mark.place(one, "r7", "why", "2027-01-01T00:00:00Z", {SKIP: "true"})) is None
 
 
 def test_a_mark_of_ours_tells_the_last_reason():
@@ -107,9 +109,9 @@ def test_a_mark_of_ours_tells_the_last_reason():
 
 
 def test_labels_that_come_later_join_those_in_the_mark():
-    one = placed(node(labels={"a": "0", "b": "0"}), labels={"a": "1"})
-    one = change.applied(one, change.patch(one, mark.hold(one, mark.ours(one, "r7"), {"b": "1"})))
-    assert change.labels_of(lifted(one)) == {"a": "0", "b": "0"}
+    one = placed(node(labels={PART: "true", SKIP: "false"}), labels={PART: PAUSED})
+    one = change.applied(one, change.patch(one, mark.hold(one, mark.ours(one, "r7"), {SKIP: "true"})))
+    assert change.labels_of(lifted(one)) == {PART: "true", SKIP: "false"}
 
 
 def test_a_node_that_somebody_put_back_is_schedulable_afterwards():
@@ -126,6 +128,59 @@ def test_what_is_not_ours_is_not_lifted(one):
 
 
 def test_a_label_that_another_changed_meanwhile_stays():
-    one = placed(node(labels={"a": "0"}), labels={"a": "1"})
-    one["metadata"]["labels"]["a"] = "2"
-    assert change.labels_of(lifted(one)) == {"a": "2"}
+    one = placed(node(labels={SKIP: "false"}), labels={SKIP: "true"})
+    one["metadata"]["labels"][SKIP] = "2"
+    assert change.labels_of(lifted(one)) == {SKIP: "2"}
+
+
+RESTRICTED = "node-restriction.kubernetes.io/trusted"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {RESTRICTED: ["true", None]},
+        {RESTRICTED: ["true", "false"]},
+        {"node-role.kubernetes.io/control-plane": ["", None]},
+        {"topology.kubernetes.io/zone": ["b", None]},
+        {"example.com/pool": ["trusted", None]},
+        {operators.DEPLOY + "driver": ["true", operators.PAUSED]},
+        {operators.DEPLOY + "dcgm": ["true", None]},
+        {operators.DEPLOY + "dcgm": ["yes", operators.PAUSED]},
+        {operators.DEPLOY + "x/y": ["true", operators.PAUSED]},
+        {operators.UPGRADE_SKIP: ["x y", "true"]},
+        {operators.UPGRADE_SKIP: [["true"], "true"]},
+        {operators.SENTINEL_MANAGED[0]: ["true", "true"]},
+        {operators.SENTINEL_MANAGED[0]: {"0": "true"}},
+    ],
+    ids=str,
+)
+def test_label_of_a_forged_mark_is_neither_set_nor_kept(labels):
+    """A kubelet may write annotations of its node, and no labels below node-restriction.kubernetes.io/."""
+    values = {key: pair[1] for key, pair in labels.items() if isinstance(pair, list) and pair[1]}
+    one = marked(labels=labels)
+    one["metadata"]["labels"] = dict(values)
+    assert mark.lift(one, "r7").labels == {}
+    assert mark.release(one, "r7", operators.PAUSED).labels == {}
+    assert mark.standing(one, "r7")["previous"]["labels"] == {}
+    for key in labels:
+        assert key not in mark.place(one, "r7", "why", NOW).annotations[MARK]
+
+
+def test_labels_that_come_back_are_those_that_a_kubelet_may_set_itself():
+    keys = (operators.DEPLOY + "dcgm", operators.UPGRADE_SKIP, *operators.SENTINEL_MANAGED)
+    assert [key for key in keys if key.split("/")[0].endswith(("kubernetes.io", "k8s.io"))] == []
+    labels = {
+        operators.DEPLOY + "dcgm": ["true", operators.PAUSED],
+        operators.UPGRADE_SKIP: [None, "true"],
+        operators.SENTINEL_MANAGED[0]: ["true", "false"],
+    }
+    one = marked(labels=labels)
+    one["metadata"]["labels"] = {key: pair[1] for key, pair in labels.items()}
+    assert mark.lift(one, "r7").labels == {key: pair[0] for key, pair in labels.items()}
+
+
+@pytest.mark.parametrize("token", ["r7\x1b[2K", "r7 \x9b", "r7\n"])
+def test_mark_whose_token_steers_a_terminal_is_not_ours(token):
+    assert mark.read(marked(token))["token"] == "" and mark.ours(marked(token), "r7") is None
+    assert "\x1b" not in mark.read(marked(reason="\x1b[2K", since="\x1b[2K"))["reason"]

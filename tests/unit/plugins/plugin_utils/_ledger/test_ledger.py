@@ -363,6 +363,56 @@ def test_a_url_that_is_no_ledger_is_refused_without_its_password(tmp_path, bad, 
     assert "secret" not in str(caught.value)
 
 
+PASSWORD = "s3cr3tpw"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "u:%s@127.0.0.1:1/d",
+        "u:a/%s@127.0.0.1:1/d",
+        "u:a:%s@127.0.0.1:1/d",
+        "u:%%40%s@127.0.0.1:1/d",
+        "u@127.0.0.1:1/d?password=%s",
+        "u@127.0.0.1:1/d?sslmode=verify-full&sslpassword=%s",
+        "u@127.0.0.1:1/d?PASSWORD=%s",
+        "u@127.0.0.1:1/d?passwd=%s",
+        "u@127.0.0.1:1/d?options=-c%%20a%%3D%s",
+        "u@127.0.0.1:1/d?sslmode=%s",
+        "u@127.0.0.1:1/d?sslmode=require&sslmode=%s",
+        "/d?host=127.0.0.1&port=1&user=a&password=%s",
+        "u@127.0.0.1:1/d?connect_timeout=%s",
+        "u@127.0.0.1:1/d?port=%s",
+        "u:a@%s@127.0.0.1:1/d",
+        "u:a@b/%s@127.0.0.1:1/d",
+        "u:a@b?%s@127.0.0.1:1/d",
+        "u:a@%s:b@127.0.0.1:1/d",
+        "u:%s@127.0.0.1:notaport/d",
+        "u:%s@[::1/d",
+        "u:%s\n@127.0.0.1:1/d",
+    ],
+)
+def test_password_anywhere_in_the_url_is_in_no_message(url):
+    """Neither in what names the ledger, nor in what its driver says, nor in a cause that Ansible would print."""
+    with pytest.raises(store.StoreError) as caught:
+        database = store.Store("postgresql+psycopg://" + url % PASSWORD, 0.05)
+        assert PASSWORD not in database.shown
+        database.transact("r", lambda connection, repeated: None)
+    assert PASSWORD not in str(caught.value)
+    assert caught.value.__context__ is None or caught.value.__suppress_context__
+
+
+def test_what_is_no_secret_of_a_url_is_shown():
+    url = "postgresql+psycopg://u:pw@h:5432/d?application_name=x&sslmode=verify-full"
+    assert store.Store(url).shown == url.replace("pw", "***").replace("application_name=x&", "")
+
+
+def test_unescaped_at_sign_in_a_password_is_refused_before_anything_is_sent(monkeypatch):
+    monkeypatch.setattr(store.sa, "create_engine", lambda *dummy, **dummy2: pytest.fail("a connection was prepared"))
+    with pytest.raises(store.StoreError, match="%40"):
+        store.Store("postgresql+psycopg://u:a@%s@h/d" % PASSWORD)
+
+
 def test_without_sqlalchemy_the_way_out_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "sa", None)
     with pytest.raises(store.StoreError, match="needs the Python module SQLAlchemy"):

@@ -54,7 +54,7 @@ def test_a_rule_names_alerts_a_playbook_and_variables_that_are_there(rule):
     name, given = playbook_of(rule), rule["action"]["run_playbook"]["extra_vars"]
     assert set(alerts_of(rule)) <= set(ALERTS) and alerts_of(rule)
     assert (ROOT / "playbooks" / (name + ".yml")).is_file()
-    assert set(given) <= set(_variable_names.PLAYBOOKS) and name + "_hosts" in given
+    assert set(given) <= {*_variable_names.PLAYBOOKS, *_variable_names.FLEET} and name + "_hosts" in given
     assert all(ALERTS[alert]["scope"] in ("gpu", "node") for alert in alerts_of(rule)), "others name no node"
 
 
@@ -73,8 +73,18 @@ def test_a_node_is_changed_only_if_the_operator_says_so():
     assert settings["gpufleet_eda_act"] is False and settings["gpufleet_eda_host"] == "127.0.0.1"
 
 
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["name"])
+def test_playbook_is_told_to_take_one_host_of_the_inventory(rule):
+    """ansible-rulebook does not know the inventory's groups, and the playbooks refuse them."""
+    assert rule["action"]["run_playbook"]["extra_vars"]["gpufleet_single_host"] is True
+    text = (ROOT / "playbooks" / (playbook_of(rule) + ".yml")).read_text(encoding="utf-8")
+    assert re.search(r"^# gpufleet_single_host ", text, re.MULTILINE)
+    assert re.search(r"patterns: \{%s_hosts: " % playbook_of(rule), text)
+
+
 def test_what_a_playbook_is_given_holds_no_free_text_of_the_event():
-    texts = [text for rule in RULES for text in rule["action"]["run_playbook"]["extra_vars"].values()]
+    values = [value for rule in RULES for value in rule["action"]["run_playbook"]["extra_vars"].values()]
+    texts = [value for value in values if value is not True]
     read = {name for text in texts for name in re.findall(r"{{ (\S+) }}", text)}
     assert read == {"event.alert.labels.node", "event.alert.labels.alertname"}
 

@@ -9,6 +9,7 @@ Whatever a node says stays text in all of them.
 from __future__ import annotations
 
 import html.parser
+import json
 import os
 import pathlib
 import re
@@ -29,6 +30,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import 
     text,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html as pages
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins import special_files
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report import samples
 
 EVIL = (
@@ -489,6 +491,19 @@ class TestFiles:
         (tmp_path / "d" / "a").symlink_to(tmp_path / "precious")
         files.write(str(tmp_path / "d"), {"a": "new"})
         assert (tmp_path / "precious").read_text() == "mine" and not (tmp_path / "d" / "a").is_symlink()
+
+    @pytest.mark.parametrize("kind", sorted(special_files.MAKERS))
+    def test_what_is_no_file_is_replaced_and_never_opened(self, tmp_path, kind):
+        """The directory of the textfile collector may belong to another user, and opening a FIFO waits for ever."""
+        special_files.make(kind, tmp_path / "d" / "a")
+        written = special_files.within(lambda: files.write(str(tmp_path / "d"), {"a": "new"}))
+        assert written == {"a": True} and (tmp_path / "d" / "a").read_text() == "new"
+        assert not (tmp_path / "d" / "a").is_symlink()
+
+    def test_json_of_a_report_steers_no_terminal(self):
+        said = {"reason": "a\x1b[2K\x9b2K\u202e\u2028\x7f ü"}
+        text = files.json_text(said)
+        assert json.loads(text) == said and text.replace("\n", "").isprintable() and "ü" in text
 
     def test_what_fails_half_way_leaves_the_old_files(self, tmp_path, monkeypatch):
         files.write(str(tmp_path), {"a": "old", "b": "old"})

@@ -278,3 +278,28 @@ def test_no_error_says_the_url(url, kind, monkeypatch):
     with pytest.raises(web.WebError) as found_error:
         web.request(url, 1.0, b"{}")
     assert "s3cr3t" not in str(found_error.value) and "cannot open" in str(found_error.value)
+
+
+@pytest.mark.parametrize("value", [SECRET + "\n", SECRET + "\nX: y", "\u2026" + SECRET])
+def test_query_with_a_header_that_cannot_be_sent_is_refused_without_its_value(server, value):
+    one = query(server, headers={"Authorization": value})
+    with pytest.raises(holds.HoldError) as caught:
+        holds.check([one])
+    assert "Authorization" in str(caught.value) and "s3cr3t" not in str(caught.value)
+    state, why = holds.ask(one)
+    assert state == holds.UNKNOWN and "s3cr3t" not in why and not server.requests
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({"status": "error", "error": "who is " + SECRET}).encode(),
+        vector(warnings=["who is " + SECRET]),
+        vector({"metric": {"token": "s3cr3t-token"}, "value": [1, "1"]}),
+    ],
+    ids=["error", "warning", "series"],
+)
+def test_server_that_repeats_a_header_does_not_make_it_known(server, body):
+    server.answer = lambda number: (200, body, {})
+    state, why = holds.ask(query(server, headers={"Authorization": SECRET}))
+    assert state != holds.CLEAR and why and "s3cr3t" not in why

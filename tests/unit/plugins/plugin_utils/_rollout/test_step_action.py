@@ -121,3 +121,10 @@ def test_no_password_of_an_address_is_kept():
 def test_a_reason_that_a_node_makes_long_is_cut():
     result, dummy = act(failed="E: " + "x" * 1000000)
     assert len(result["progress"]) < 10000 and result["progress"].startswith("a1: failed (E: xxx")
+
+
+@pytest.mark.parametrize("given", ["failed", "reason", "detail"])
+def test_words_of_a_node_are_cleaned_where_they_enter_the_ledger(given):
+    more = {"failed": {}, "reason": {"state": "failed"}, "detail": {"name": "install"}}[given]
+    result, dummy = act(**dict({given: "boom \x1b[2K\x1b[1A\x9b2K\u202eall done %s" % ("x" * 10000)}, **more))
+    assert result["progress"].isprintable() and "boom" in result["progress"] and len(result["progress"]) < 5000

@@ -1,0 +1,41 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Print to the operator's terminal without what steers it: a line may have words of a node in it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.utils.display import Display
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
+
+# What Ansible prints of a result by itself, whatever the callback.
+SHOWN = ("msg", "exception", "module_stderr", "module_stdout", "stderr", "stdout")
+
+
+class Screen:
+    """Ansible's Display for the plugins of this collection."""
+
+    def display(self, line: str, stderr: bool = False) -> None:
+        Display().display(text.clean(line), stderr=stderr)
+
+    def warning(self, line: str) -> None:
+        Display().warning(text.clean(line))
+
+    def vv(self, line: str) -> None:
+        Display().vv(text.clean(line))
+
+
+display = Screen()
+
+
+def clean_result(result: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+    """Clean the texts of a RESULT that Ansible prints, in place, and return it. Other data stays as it is."""
+    for key in SHOWN:
+        if isinstance(result.get(key), str):
+            result[key] = text.clean(result[key])
+    if isinstance(result.get("warnings"), list):
+        result["warnings"] = [text.clean(one) if isinstance(one, str) else one for one in result["warnings"]]
+    return result

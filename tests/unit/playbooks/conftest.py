@@ -23,7 +23,8 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, ledger, store
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, interpreter
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import conftest as ledger_tests
@@ -145,7 +146,9 @@ class Fleet:
         cached = self.artifacts / "dkms" / stubnode.archive(NEW)
         cached.parent.mkdir(parents=True)
         cached.write_text("")
-        cached.with_name(cached.name + ".sha256").write_text("")
+        digest = hashlib.sha256(b"").hexdigest()
+        digests.write_sha256(str(cached), digest)
+        archives.record(store.Store(store.default_url(str(self.artifacts))), "builder", cached.name, digest)
         own = {"find": "exit 0", "update-initramfs": "echo it would be asked of this machine >&2; exit 1"}
         for name, what in own.items():
             (self.nodes / "bin" / name).write_text("#!/bin/sh\n%s\n" % what)

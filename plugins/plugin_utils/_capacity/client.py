@@ -44,7 +44,7 @@ def judge(status: int, body: bytes, query: str) -> t.List[Sample]:
         refuse("error", "its answer is %s, expected a vector or a matrix" % text.line(text.shown(kind), 40))
     try:
         return [_series(entry, kind) for entry in data["result"]]
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         refuse("error", "a series of its answer is not as the API has it")
 
 
@@ -52,6 +52,8 @@ def _series(entry: t.Dict[str, t.Any], kind: str) -> Sample:
     points = [entry["value"]] if kind == "vector" else entry["values"]
     # A quotient without a divisor is no value.
     found = [(float(time), float(value)) for time, value in points]
+    if not all(math.isfinite(time) for time, dummy in found):
+        raise ValueError("a time is not finite")
     return (
         {str(key): str(value) for key, value in entry["metric"].items()},
         [(time, value) for time, value in found if math.isfinite(value)],

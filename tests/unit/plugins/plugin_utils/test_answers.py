@@ -127,8 +127,8 @@ def outcome(module, answers):
     if module == "node_claim":
         return {name: probes.probe(name, {"audit": AUDIT}, one, {}) for name, one in found.items()}
     if module == "hold_info":
-        lines = held.lines(found)
-        return {name: [line for line in lines if name in line] for name in found}
+        lines = [line.split() for line in held.lines(found)]  # whatever the widths of its columns
+        return {name: [line for line in lines if any(word.strip(":,") == name for word in line)] for name in found}
     if module == "driver_packages":
         return {name: [line for line in preview.lines({name: one})] for name, one in found.items()}
     if module == "gpu_mig":

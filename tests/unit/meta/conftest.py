@@ -52,6 +52,7 @@ def ansible_environment(collections_path, home):
         "ANSIBLE_COLLECTIONS_PATH": str(collections_path),
         "ANSIBLE_NOCOLOR": "1",
         "LC_ALL": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",  # what is installed stays as it was installed
     }
 
 

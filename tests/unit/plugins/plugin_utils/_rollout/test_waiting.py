@@ -153,9 +153,9 @@ def patiently(ledger, gate, node, turn, **more):
 def test_a_node_asks_under_the_lock_first_and_only_looks_while_it_waits(ledger, gate):
     before = events(ledger)
     answer, waited, looked, locked = patiently(ledger, gate, "a1", 1)
-    assert (answer, waited, locked) == ("wait", True, 1) and looked >= 2 and events(ledger) == before
+    assert (answer, waited, locked) == ("wait", True, 1) and looked >= 1 and events(ledger) == before
     answer, waited, looked, locked = patiently(ledger, Gate(), "a1", 2)
-    assert (answer, waited, locked) == ("wait", True, 0) and looked >= 2, "it waited in the call before this one"
+    assert (answer, waited, locked) == ("wait", True, 0) and looked >= 1, "it waited in the call before this one"
 
 
 def test_a_node_that_waited_asks_under_the_lock_once_it_may_go(ledger, gate):

@@ -80,6 +80,7 @@ def installed(collection_root, tmp_path_factory):
     return place
 
 
+@pytest.mark.slow
 def test_introspect_finds_both_lists(collection_root, installed):
     out = environment.builder("introspect", str(installed))
     found = yaml.safe_load(out)
@@ -89,6 +90,7 @@ def test_introspect_finds_both_lists(collection_root, installed):
     assert {line.split()[0] for line in found["system"]} == {"openssh-client", "openssh-clients"}
 
 
+@pytest.mark.slow
 def test_create_makes_a_context_of_the_example(collection_root, tmp_path):
     environment.builder(
         "create",
@@ -105,6 +107,7 @@ def test_create_makes_a_context_of_the_example(collection_root, tmp_path):
     assert [one["name"] for one in copied["collections"]] == ["gpufleet.lifecycle"]
 
 
+@pytest.mark.slow
 def test_create_refuses_an_example_with_a_wrong_key(collection_root, tmp_path):
     """That the file is judged at all."""
     wrong = yaml.safe_load((collection_root / "awx" / "execution-environment.yml").read_text())

@@ -275,6 +275,8 @@ class Model:
     policy={"max_down": 3, "failure_budget": 5, "common_cause": 0, "domain_caps": {}},
     moves=[*[("drain", number) for number in (0, 1, 2)], ("set_budget", 0)],
 )
+# A history takes a second: a third of the examples that others have.
+@hypothesis.settings(max_examples=hypothesis.settings.default.max_examples // 3)
 def test_no_history_of_several_controllers_breaks_a_budget(policy, moves):
     model = Model(policy)
     for hosts in CUTS[:3]:

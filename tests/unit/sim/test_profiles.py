@@ -154,18 +154,6 @@ def test_boards_answer_as_captures_show(make_node, model, driver):
     assert margins == MARGINS.get(model, ["rc 3"] * 3)
 
 
-@pytest.mark.parametrize("driver, expected", [("580.95.05", [0, 0, 0]), ("590.48.01", [26, 26, 26])])
-def test_what_drivers_no_longer_answer(make_node, driver, expected):
-    node = make_node("h200").booted(driver)
-    assert (
-        node.ask(
-            "[rc(n.nvmlDeviceGetApplicationsClock, handle(), 0), rc(n.nvmlDeviceGetDefaultApplicationsClock, handle(), "
-            "0), rc(n.nvmlDeviceGetPowerManagementMode, handle())]"
-        )
-        == expected
-    )
-
-
 def test_each_value_has_a_source():
     models = profile_table.profiles()
     assert [

@@ -36,7 +36,6 @@ PYTHONS = {
     "site": CONTROLLER,
     "ee": ("3.12", "3.11", "3.13"),
     "awx": CONTROLLER,
-    "clients": CONTROLLER,
 }
 
 

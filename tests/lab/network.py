@@ -1,7 +1,9 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's bridge on the host: made by up, removed by down, found by its name alone."""
+"""The lab's bridge on the host, made by up, removed by down and found by its name alone, and the kernel settings that
+machines need: raised for the first lab, put back with the last.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,16 @@ import ipaddress
 import json
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from . import host
 from .common import LabError, read_json, run, write_json
 from .config import BRIDGES, HIGHEST_LAB_ID, REGISTRY, Lab
+
+# Every systemd takes a dozen inotify instances (inotify(7)): ten machines use up the kernel's default of 128.
+HOST_SETTINGS = {"fs/inotify/max_user_instances": 4096}
+HOST_RECORD = "host.json"
 
 
 def ruleset(lab: Lab) -> str:
@@ -144,6 +150,34 @@ def _has_iptables() -> bool:
     return any(Path(path, "iptables").exists() for path in ("/usr/sbin", "/sbin", "/usr/bin"))
 
 
+def forwarding_setting(device: str) -> str:
+    """Return the setting that lets packets from one device be forwarded.
+
+    net/ipv4/ip_forward sets it for every device, and accept_redirects too (inet_forward_change() in the kernel's
+    net/ipv4/devinet.c): putting that back would not put those back.
+    """
+    return f"net/ipv4/conf/{device}/forwarding"
+
+
+def raise_settings(registry: Path, devices: Iterable[str], proc: Path = Path("/proc/sys")) -> None:
+    """Raise what is lower. Each value before is on disk before it is changed, and the first one stays recorded."""
+    for name, least in {**HOST_SETTINGS, **{forwarding_setting(device): 1 for device in devices}}.items():
+        path = proc / name
+        before = int(path.read_text(encoding="ascii"))
+        if before < least:
+            write_json(registry / HOST_RECORD, {name: [before, least], **read_json(registry / HOST_RECORD, {})})
+            path.write_text(f"{least}\n", encoding="ascii")
+
+
+def restore_settings(registry: Path, proc: Path = Path("/proc/sys")) -> None:
+    """Put back what was raised, unless somebody has changed it since, or the device is gone."""
+    for name, (before, least) in read_json(registry / HOST_RECORD, {}).items():
+        path = proc / name
+        if path.exists() and int(path.read_text(encoding="ascii")) == least:
+            path.write_text(f"{before}\n", encoding="ascii")
+    (registry / HOST_RECORD).unlink(missing_ok=True)
+
+
 def up(lab: Lab) -> None:
     """Make the bridge and let machines out. Everything is found again by the lab's number, or was recorded before."""
     with registry_locked():
@@ -167,7 +201,7 @@ def _up(lab: Lab) -> None:
         for rule in accept_rules(lab):
             if run("iptables", "-C", *rule, check=False).returncode != 0:
                 run("iptables", "-I", *rule)
-    host.allow(REGISTRY, [lab.bridge, *outward(_ip("route"))])
+    raise_settings(REGISTRY, [lab.bridge, *outward(_ip("route"))])
 
 
 def unplug(device: str) -> None:
@@ -196,5 +230,5 @@ def _down(lab: Lab) -> None:
                 run("iptables", "-D", *rule)
     (REGISTRY / f"{lab.number}.json").unlink(missing_ok=True)
     if REGISTRY.is_dir() and not any(owner(replace(lab, number=int(path.stem))) for path in _claims()):
-        host.restore(REGISTRY)
+        restore_settings(REGISTRY)
         shutil.rmtree(REGISTRY)

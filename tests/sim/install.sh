@@ -35,9 +35,8 @@ lib=$root/usr/local/lib/gpusim
 install -d -m 0755 "$root/usr/local/lib" "$root/usr/local/sbin" "$root/usr/local/bin" "$root/etc/gpusim" \
     "$root/var/lib/gpusim" "$root/etc/systemd/system/sysinit.target.wants" "$root/etc/apt/apt.conf.d"
 rm -rf "$lib"
-install -d -m 0755 "$lib/gpusim/smi" "$lib/profiles"
+install -d -m 0755 "$lib/gpusim" "$lib/profiles"
 install -m 0644 "$here"/gpusim/*.py "$lib/gpusim/"
-install -m 0644 "$here"/gpusim/smi/*.py "$lib/gpusim/smi/"
 install -m 0644 "$here"/main.py "$lib/"
 install -m 0644 "$here"/profiles/*.ini "$lib/profiles/"
 install -m 0644 "$built/libnvidia-ml.so.1" "$lib/libnvidia-ml.so.1"

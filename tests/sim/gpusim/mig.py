@@ -9,7 +9,8 @@ import contextlib
 import ctypes
 import os
 
-from . import reset, smi, state
+from . import nvml as n
+from . import reset, state
 
 # Every call that is asked to change something, one line each: the function, and the number of the GPU.
 WRITES = "/run/gpusim/writes"
@@ -36,7 +37,7 @@ def lay_out(gpu: int, names: list[str]) -> list[str]:
     for name in names:
         if name not in known:
             raise state.SimError("this board has no MIG profile %s" % name)
-    nvml = smi.Nvml()
+    nvml = n.Nvml()
     try:
         nvml.call("nvmlInit_v2")
         handle = ctypes.c_void_p()
@@ -54,7 +55,7 @@ def lay_out(gpu: int, names: list[str]) -> list[str]:
             instance, compute = ctypes.c_void_p(), ctypes.c_void_p()
             nvml.call("nvmlDeviceCreateGpuInstance", handle, number, ctypes.byref(instance))
             nvml.call("nvmlGpuInstanceCreateComputeInstance", instance, COMPUTE_PROFILES[slices], ctypes.byref(compute))
-    except smi.NvmlError as error:
+    except n.NvmlError as error:
         raise state.SimError("MIG on GPU %d: rc %d" % (gpu, error.code)) from None
     return ["GPU %d: %s" % (gpu, ", ".join(names) or "MIG is off")]
 

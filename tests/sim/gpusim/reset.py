@@ -29,20 +29,6 @@ MODES = ("ecc_mode", "mig_mode")
 OUTCOMES = ("fails", "ignored", "loses", "xid", "hangs")
 
 
-def asked(arguments: list[str]) -> dict | None:
-    """The command line of a reset; None of any other command."""
-    words = [word for argument in arguments for word in argument.split("=", 1)]
-    if not {"-r", "--gpu-reset"} & set(words):
-        return None
-    rest = [word for word in words if word not in ("-r", "--gpu-reset")]
-    wanted: list[str] = []
-    while rest:
-        if rest.pop(0) not in ("-i", "--id") or not rest:
-            return None
-        wanted += rest.pop(0).split(",")
-    return {"command": "reset", "gpus": wanted}
-
-
 def present() -> list[int]:
     """The GPUs in the order in which NVML counts them."""
     absent = sysfs.absent_gpus()
@@ -119,12 +105,12 @@ def held(gpu: int) -> bool:
     return False
 
 
-def run(request: dict) -> int:
-    """Reset the GPUs of a request, and answer the status of the command."""
+def run(wanted: list[str]) -> int:
+    """Reset the GPUs that -i names, or all, and return the exit status."""
     if os.geteuid() != 0 and not state.root():
         print("Insufficient permissions: resetting a GPU needs root (simulated).")
         return 4
-    gpus = chosen(request["gpus"])
+    gpus = chosen(wanted)
     if not gpus:
         print("No devices were found")
         return 6

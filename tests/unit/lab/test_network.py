@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who has which lab number on a machine."""
+"""Who has which lab number on a machine, and what machines need of the host's kernel for as long as there are any."""
 
 import json
 
@@ -52,3 +52,70 @@ def test_a_number_is_owned_while_its_checkout_and_its_bridge_are_there(
     (tmp_path / "registry" / "3.json").write_text(json.dumps({"checkout": str(other)}))
     monkeypatch.setattr(network, "exists", lambda one: bridge_there)
     assert network.owner(lab, tmp_path / "registry") == (str(other) if owned else "")
+
+
+# ---- kernel settings ----
+
+FORWARD, INSTANCES = network.forwarding_setting("eth0"), "fs/inotify/max_user_instances"
+
+
+@pytest.fixture(name="proc")
+def _proc(tmp_path):
+    for name, value in ((FORWARD, 0), (INSTANCES, 128)):
+        (tmp_path / "proc" / name).parent.mkdir(parents=True)
+        (tmp_path / "proc" / name).write_text("%d\n" % value)
+    (tmp_path / "registry").mkdir()
+    return tmp_path / "proc"
+
+
+def values(proc):
+    return tuple(int((proc / name).read_text()) for name in (FORWARD, INSTANCES))
+
+
+def test_raised_for_the_first_and_put_back_with_the_last(proc):
+    registry = proc.parent / "registry"
+    network.raise_settings(registry, ["eth0"], proc)
+    network.raise_settings(registry, ["eth0"], proc)
+    assert values(proc) == (1, 4096)
+    network.restore_settings(registry, proc)
+    assert values(proc) == (0, 128) and not list(registry.iterdir())
+
+
+def test_what_suffices_is_left_alone(proc):
+    (proc / INSTANCES).write_text("8192\n")
+    network.raise_settings(proc.parent / "registry", ["eth0"], proc)
+    assert values(proc) == (1, 8192)
+    network.restore_settings(proc.parent / "registry", proc)
+    assert values(proc) == (0, 8192)
+
+
+def test_what_somebody_changed_meanwhile_stays(proc):
+    network.raise_settings(proc.parent / "registry", ["eth0"], proc)
+    (proc / INSTANCES).write_text("512\n")
+    network.raise_settings(proc.parent / "registry", ["eth0"], proc)
+    (proc / INSTANCES).write_text("600\n")
+    network.restore_settings(proc.parent / "registry", proc)
+    assert values(proc) == (0, 600)
+
+
+def test_first_value_stays_recorded_when_a_killed_lab_starts_again(proc):
+    registry = proc.parent / "registry"
+    network.raise_settings(registry, ["eth0"], proc)
+    (proc / FORWARD).write_text("0\n")
+    network.raise_settings(registry, ["eth0"], proc)
+    network.restore_settings(registry, proc)
+    assert values(proc) == (0, 128)
+
+
+def test_value_is_recorded_before_it_is_changed(proc, monkeypatch):
+    monkeypatch.setattr(network.Path, "write_text", lambda *_words, **_more: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        network.raise_settings(proc.parent / "registry", ["eth0"], proc)
+    assert network.read_json(proc.parent / "registry" / network.HOST_RECORD) == {INSTANCES: [128, 4096]}
+
+
+def test_setting_of_a_device_that_is_gone_is_left_out(proc):
+    network.raise_settings(proc.parent / "registry", ["eth0"], proc)
+    (proc / FORWARD).unlink()
+    network.restore_settings(proc.parent / "registry", proc)
+    assert int((proc / INSTANCES).read_text()) == 128

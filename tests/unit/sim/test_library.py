@@ -193,22 +193,6 @@ print(json.dumps(answers))
     ) == [1, 1, 0, 0, 0, 0, 0, 1]
 
 
-def test_bad_arguments(booted):
-    assert booted.ask(
-        "[rc(n.nvmlDeviceGetHandleByIndex, 8), rc(n.nvmlDeviceGetHandleByUUID, b'GPU-none'),"
-        " rc(n.nvmlDeviceGetHandleByPciBusId, b'0000:77:00.0'),"
-        " rc(n.nvmlDeviceGetNvLinkState, handle(), 18), rc(n.nvmlDeviceGetTemperature, handle(), 7)]"
-    ) == [2, 6, 6, 2, 2]
-    assert booted.python(
-        RAW
-        + """
-lib.nvmlInit_v2()
-name = ctypes.create_string_buffer(64)
-print(json.dumps([lib.nvmlDeviceGetName(ctypes.c_void_p(64), name, 64), lib.nvmlDeviceGetCount_v2(None)]))
-"""
-    ) == [2, 2]
-
-
 def test_identity_follows_from_the_nodes_name(make_node):
     question = (
         "[[n.nvmlDeviceGetUUID(handle(i)), n.nvmlDeviceGetSerial(handle(i)), n.nvmlDeviceGetPciInfo(handle(i)).busId] "
@@ -227,27 +211,6 @@ def test_a_handle_by_any_name_is_the_same_gpu(booted):
         " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId(b'0000:c3:00.0')),"
         " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleBySerial(n.nvmlDeviceGetSerial(handle(5))))]"
     ) == [5, 5, 5]
-
-
-@pytest.mark.parametrize(
-    "model, count, name, memory_mib",
-    [
-        ("h100-sxm", 8, "NVIDIA H100 80GB HBM3", 81559),
-        ("h200", 8, "NVIDIA H200", 143771),
-        ("a100-sxm", 4, "NVIDIA A100-SXM4-40GB", 40960),
-        ("l4", 4, "NVIDIA L4", 23034),
-        ("v100-sxm", 4, "Tesla V100-SXM2-32GB", 32768),
-    ],
-)
-@pytest.mark.parametrize("wheel", wheels.VERSIONS)
-def test_models(make_node, wheel, model, count, name, memory_mib):
-    node = make_node(model).booted()
-    got = node.ask(
-        "[n.nvmlDeviceGetCount(), text(n.nvmlDeviceGetName, handle()), n.nvmlDeviceGetMemoryInfo(handle(), "
-        "n.nvmlMemory_v2).total >> 20]",
-        wheel,
-    )
-    assert got == [count, name, memory_mib]
 
 
 @pytest.mark.parametrize(
@@ -276,21 +239,6 @@ print(json.dumps(rc(n.%s, handle()%s)))
         # A driver of a branch that has all of these functions.
         node = make_node(model).booted("570.172.08")
         assert node.python(code) == (0 if model in supported else 3), model
-
-
-def test_fabric_state_lies_where_the_header_puts_it(booted):
-    assert booted.python(
-        RAW
-        + """
-import struct
-lib.nvmlInit_v2()
-device = ctypes.c_void_p()
-lib.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
-info = ctypes.create_string_buffer(b"\\xff" * 40, 40)
-answers = [lib.nvmlDeviceGetGpuFabricInfo(device, info), info.raw[24], info.raw[28:] == b"\\xff" * 12]
-print(json.dumps(answers))
-"""
-    ) == [0, 3, True]
 
 
 @pytest.mark.parametrize(
@@ -387,27 +335,6 @@ def test_nvlink_leads_to_switches_or_gpus(make_node):
     assert a100.ask(question) == "00000000:81:00.0"
 
 
-def test_settings_are_lost_with_the_driver(booted):
-    assert booted.ask(
-        "[rc(n.nvmlDeviceSetPowerManagementLimit, handle(2), 500000), n.nvmlDeviceGetPowerManagementLimit(handle(2)),"
-        " rc(n.nvmlDeviceSetComputeMode, handle(2), 3), n.nvmlDeviceGetComputeMode(handle(2)),"
-        " rc(n.nvmlDeviceSetPowerManagementLimit, handle(2), 900000)]"
-    ) == [0, 500000, 0, 3, 2]
-    question = "[n.nvmlDeviceGetPowerManagementLimit(handle(2)), n.nvmlDeviceGetComputeMode(handle(2))]"
-    assert booted.ask(question) == [500000, 3]
-    booted.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
-    booted.tool("modprobe", "nvidia")
-    assert booted.ask(question) == [700000, 0]
-
-
-def test_ecc_mode_waits_for_a_boot(booted):
-    question = "[n.nvmlDeviceGetEccMode(handle()), rc(n.nvmlDeviceGetTotalEccErrors, handle(), 1, 0)]"
-    assert booted.ask("rc(n.nvmlDeviceSetEccMode, handle(), 0)") == 0
-    assert booted.ask(question) == [[1, 0], 0]
-    booted.sim("boot")
-    assert booted.ask(question) == [[0, 0], 3]
-
-
 @pytest.mark.parametrize(
     "firmware, expected", [([], ["rc 3", [0, 1]]), ([OLD], [OLD, [1, 1]]), ([OLD, NEW], [OLD, [1, 1]])]
 )
@@ -477,9 +404,3 @@ def test_the_daemon_keeps_the_module(booted):
     simnode.wait_for(lambda: not booted.pid_file.exists())
     booted.tool("modprobe", "-r", "nvidia")
     assert booted.init_rc() == 9
-
-
-def test_legacy_persistence_mode(booted):
-    assert booted.ask("[rc(n.nvmlDeviceSetPersistenceMode, handle(), 1), %s]" % MODE) == [0, 1]
-    booted.sim("boot")
-    assert booted.ask(MODE) == 0

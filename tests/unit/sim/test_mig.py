@@ -240,17 +240,6 @@ print(json.dumps([[rc(n.nvmlDeviceGetTotalEccErrors, handle(i), 1, counter) for 
     ) == [[3, 0], [0, 0], [3, 0]]
 
 
-def test_a_compute_instance_alone_has_all_multiprocessors(booted):
-    assert mig(
-        booted,
-        """
-create(9, 2)
-create(14, 0, 0)
-print(json.dumps([n.nvmlDeviceGetAttributes(item).multiprocessorCount for item in devices()]))
-""",
-    ) == [60, 16, 16]
-
-
 def test_boards_without_mig(make_node):
     node = make_node("l4").booted()
     assert node.ask(

@@ -21,7 +21,11 @@ def smi(node, *arguments, **keywords):
     return node.tool("nvidia-smi", *arguments, **keywords)
 
 
-def test_the_table_says_that_it_is_simulated(booted):
+def query(node, fields, *arguments, form="csv,noheader"):
+    return smi(node, "--query-gpu=" + ",".join(fields), "--format=" + form, *arguments).stdout.splitlines()
+
+
+def test_summary_has_versions_gpus_and_processes_and_says_that_it_is_simulated(booted):
     booted.sim("inject", "stray-process", "--gpu", "2")
     text = smi(booted).stdout
     assert "simulated by gpusim" in text
@@ -31,50 +35,118 @@ def test_the_table_says_that_it_is_simulated(booted):
     assert {len(line) for line in text.splitlines() if line[:1] in ("|", "+")} == {91}
 
 
-def test_list(booted):
+def test_list_has_gpus_and_their_mig_devices(booted):
+    booted.sim("mig", "3g.40gb", "1g.10gb", "--gpu", "1")
     lines = smi(booted, "-L").stdout.splitlines()
-    assert len(lines) == 8
-    assert re.fullmatch(r"GPU 0: NVIDIA H100 80GB HBM3 \(UUID: GPU-[0-9a-f-]{36}\)", lines[0])
-
-
-def test_queries(booted):
-    fields = (
-        "index,driver_version,memory.total,ecc.mode.current,persistence_mode,pci.bus_id,remapped_rows.pending,"
-        "power.limit"
+    uuids = booted.ask(
+        "[text(n.nvmlDeviceGetUUID, handle(0))] + [text(n.nvmlDeviceGetUUID, "
+        "n.nvmlDeviceGetMigDeviceHandleByIndex(handle(1), index)) for index in (0, 1)]"
     )
-    lines = smi(booted, "--query-gpu=" + fields, "--format=csv").stdout.splitlines()
-    assert (
-        lines[0] == "index, driver_version, memory.total [MiB], ecc.mode.current, persistence_mode, pci.bus_id, "
-        "remapped_rows.pending, power.limit [W]"
-    )
-    assert lines[1] == "0, %s, 81559 MiB, Enabled, Disabled, 00000000:1B:00.0, No, 700.00 W" % OLD
-    assert (
-        smi(booted, "--query-gpu", "memory.total,power.limit", "--format=csv,noheader,nounits", "-i", "3").stdout
-        == "81559, 700.00\n"
-    )
+    assert len(lines) == 10
+    assert [lines[number] for number in (0, 2, 3)] == [
+        "GPU 0: NVIDIA H100 80GB HBM3 (UUID: %s)" % uuids[0],
+        "  MIG 3g.40gb     Device  0: (UUID: %s)" % uuids[1],
+        "  MIG 1g.10gb     Device  1: (UUID: %s)" % uuids[2],
+    ]
 
 
-def test_not_supported(make_node):
-    node = make_node("l4").booted()
-    assert smi(node, "--query-gpu=mig.mode.current", "--format=csv,noheader", "-i", "0").stdout == "[N/A]\n"
+def test_query_has_headings_and_units(booted):
+    fields = ["index", "driver_version", "memory.total", "ecc.mode.current", "pci.bus_id", "power.limit", "fan.speed"]
+    assert query(booted, fields, "-i", "0", form="csv") == [
+        "index, driver_version, memory.total [MiB], ecc.mode.current, pci.bus_id, power.limit [W], fan.speed [%]",
+        "0, %s, 81559 MiB, Enabled, 00000000:1B:00.0, 700.00 W, [N/A]" % OLD,
+    ]
+    assert query(booted, fields[2:4], "-i", "3", form="csv,noheader,nounits") == ["81559, Enabled"]
 
 
-def test_long_and_xml(booted):
-    assert "Attached GPUs                             : 8" in smi(booted, "-q").stdout
+def test_query_has_the_reason_where_there_is_no_value(booted):
+    booted.sim("inject", "reset-required", "--gpu", "0")
+    booted.sim("inject", "error", "nvmlDeviceGetPowerUsage", "999", "--gpu", "1")
+    booted.sim("inject", "remap-pending", "--gpu", "2")
+    assert query(booted, ["uuid", "power.draw", "remapped_rows.pending"])[0] == ", ".join(["[GPU requires reset]"] * 3)
+    assert query(booted, ["power.draw", "remapped_rows.pending"], "-i", "1,2") == [
+        "[Unknown Error], No",
+        "71.25 W, Yes",
+    ]
+
+
+def test_gpus_are_found_by_each_of_their_names(booted):
+    serial, uuid = booted.ask("[text(n.nvmlDeviceGetSerial, handle(1)), text(n.nvmlDeviceGetUUID, handle(1))]")
+    for name in ("1", uuid, serial, "00000000:43:00.0", "0000:43:00.0", "43:00.0", "0000:43:00.0".lower()):
+        assert query(booted, ["index"], "-i", name) == ["1"], name
+    assert query(booted, ["index"], "--id=0,%s" % uuid) == ["0", "1"]
+    for name in ("8", "GPU-00000000-0000-0000-0000-000000000000", "0000:44:00.0"):
+        done = smi(booted, "-L", "-i", name, check=False)
+        assert (done.returncode, done.stdout) == (6, "No devices were found\n"), name
+
+
+def test_documents_have_the_driver_the_gpus_and_their_processes(booted):
+    booted.sim("inject", "stray-process", "--gpu", "0")
+    booted.sim("inject", "remap-pending", "--gpu", "1")
     tree = ElementTree.fromstring(smi(booted, "-q", "-x").stdout)
-    assert tree.findtext("driver_version") == OLD
-    assert len(tree.findall("gpu")) == 8
-    assert tree.find("gpu").findtext("uuid").startswith("GPU-")
+    assert (tree.findtext("driver_version"), tree.findtext("cuda_version")) == (OLD, "12.2")
+    gpus = tree.findall("gpu")
+    assert [gpu.get("id") for gpu in gpus] == query(booted, ["pci.bus_id"])
+    assert [gpu.findtext("remapped_rows/remapped_row_pending") for gpu in gpus[:3]] == ["No", "Yes", "No"]
+    assert [
+        (item.findtext("type"), item.findtext("process_name"), item.findtext("used_memory"))
+        for item in tree.findall("gpu/processes/process_info")
+    ] == [("C", "sleep", "1024 MiB")]
+    values = {element.tag: element.text for element in gpus[0].iter() if element.tag != "gpu" and not len(element)}
+    lines = [
+        line.split(":", 1)[1].strip() for line in smi(booted, "-q", "-i", "0").stdout.splitlines() if " : " in line
+    ]
+    assert set(values.values()) <= set(lines)
+    assert len(values) > 50 and "Unknown" not in " ".join(lines)
 
 
-def test_setting(booted):
-    assert smi(booted, "-pm", "1").stdout.endswith("All done.\n")
-    assert smi(booted, "--query-gpu=persistence_mode", "--format=csv,noheader", "-i", "0").stdout == "Enabled\n"
-    smi(booted, "-pl", "450", "-i", "1")
-    assert smi(booted, "--query-gpu=power.limit", "--format=csv,noheader", "-i", "1").stdout == "450.00 W\n"
-    assert smi(booted, "-mig", "1", "-i", "1").returncode == 0
-    assert smi(booted, "--query-gpu=mig.mode.current", "--format=csv,noheader", "-i", "1").stdout == "Enabled\n"
-    assert smi(booted, "-pl", "9999", "-i", "1", check=False).returncode == 2
+@pytest.mark.parametrize(
+    "sections, titles",
+    [
+        ("ecc,ROW_REMAPPER", ["ECC Mode", "ECC Errors", "Remapped Rows"]),
+        ("TEMPERATURE", ["Temperature"]),
+        ("PERFORMANCE,POWER", ["Performance State", "Clocks Event Reasons", "GPU Power Readings"]),
+    ],
+)
+def test_sections(booted, sections, titles):
+    text = smi(booted, "-q", "-d", sections, "-i", "0").stdout
+    assert [title.strip() for title in re.findall(r"(?m)^    (\S[^:\n]*)", text)] == titles
+
+
+@pytest.mark.parametrize("model, driver", [("l4", "535.216.03"), ("v100-sxm", "470.256.02"), ("h200", "590.48.01")])
+def test_boards_and_drivers_with_less_answer_every_command(make_node, model, driver):
+    node = make_node(model, 1)
+    node.firmware(driver)
+    node.booted(driver)
+    for arguments in ([], ["-L"], ["-q"], ["-q", "-x"]):
+        assert "Unknown" not in smi(node, *arguments).stdout, arguments
+
+
+def test_persistence_mode(booted):
+    assert smi(booted, "-pm", "1", "-i", "1").stdout.endswith("All done.\n")
+    assert query(booted, ["persistence_mode"], "-i", "0,1") == ["Disabled", "Enabled"]
+
+
+def test_what_is_not_known_is_refused(booted):
+    for arguments in (
+        ["dmon"],
+        ["topo", "-m"],
+        ["-pl", "450"],
+        ["-h"],
+        ["-pm", "2"],
+        ["-i"],
+        ["-x"],
+        ["-q", "-L"],
+        ["-d", "ECC"],
+        ["-q", "-d", "CLOCK"],
+        ["--query-gpu=name"],
+        ["--query-gpu=name", "--format=csv,pretty"],
+        ["--query-gpu=device_minor", "--format=csv"],
+        ["-L", "--format=csv"],
+        ["--gpu-reset", "-L"],
+    ):
+        done = smi(booted, *arguments, check=False)
+        assert (done.returncode, "knows only these options" in done.stdout) == (2, True), arguments
 
 
 def test_without_a_driver(node):
@@ -115,88 +187,3 @@ def test_a_lost_gpu(booted):
         ),
     )
     assert smi(booted, "-L", "-i", "0").returncode == 0
-
-
-def test_bad_arguments(booted):
-    for arguments in (["--query-gpu=name"], ["-pm", "2"], ["-pl", "much"], ["-i"], ["-q", "-L"]):
-        assert smi(booted, *arguments, check=False).returncode == 2, arguments
-
-
-def test_what_it_cannot_do_ends_as_with_the_real_one(booted):
-    for arguments in (
-        ["--frobnicate"],
-        ["dmon"],
-        ["pmon", "-c", "1"],
-        ["vgpu", "-q"],
-        ["topo", "-p2p", "r"],
-        ["nvlink", "-R"],
-        ["-q", "-d", "NOTHING"],
-        ["-d", "ECC"],
-        ["-x"],
-        ["--query-gpu=name", "--format=csv,pretty"],
-        ["--help-query-nothing"],
-        ["-q", "-u"],
-        ["-l", "1"],
-    ):
-        done = smi(booted, *arguments, check=False)
-        assert (done.returncode, done.stdout) == (
-            2,
-            "Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n",
-        ), arguments
-
-
-def test_what_the_readme_says_of_command_lines_is_so(booted):
-    text = (simnode.SIM / "README.md").read_text(encoding="utf-8").split("## nvidia-smi\n")[1].split("\n## ")[0]
-    missing = re.findall(r"`([^`]+)`", text.split("Not there:")[1].split("and other switches")[0])
-    assert len(missing) > 40
-    assert [word for word in missing if smi(booted, word, "1", check=False).returncode != 2] == []
-    working = [
-        words.replace("\\|", "|")
-        for line in text.splitlines()
-        if line.startswith("| `")
-        for words in re.findall(r"`([^`]+)`", line.split(" | ")[0])
-    ]
-    values = {"FIELDS": "name", "SECTION,...": "ECC", "0|1": "0", "WATTS": "400", "csv[,noheader][,nounits]": "csv"}
-    for words in working:
-        for name, value in values.items():
-            words = words.replace(name, value)
-        if words.endswith("="):
-            words += "gpu_uuid --format=csv"
-        assert smi(booted, *words.replace("nvidia-smi", "").split(), check=False).returncode == 0, words
-
-
-def test_a_gpu_by_each_of_its_names(booted):
-    serial, uuid = booted.ask("[text(n.nvmlDeviceGetSerial, handle(1)), text(n.nvmlDeviceGetUUID, handle(1))]")
-    for name in ("1", uuid, serial, "00000000:43:00.0", "0000:43:00.0", "43:00.0", "0000:43:00.0".lower()):
-        assert smi(booted, "--query-gpu=index", "--format=csv,noheader", "-i", name).stdout == "1\n", name
-    assert smi(booted, "--id=0,%s" % uuid, "--query-gpu=index", "--format=csv,noheader").stdout == "0\n1\n"
-    for name in ("8", "GPU-00000000-0000-0000-0000-000000000000", "0000:44:00.0"):
-        done = smi(booted, "-L", "-i", name, check=False)
-        assert (done.returncode, done.stdout) == (6, "No devices were found\n"), name
-
-
-def test_mig_devices_stand_below_their_gpu(booted):
-    booted.sim("mig", "3g.40gb", "1g.10gb", "--gpu", "1")
-    lines = smi(booted, "-L", "-i", "1").stdout.splitlines()
-    assert [re.sub(r"UUID: \S+", "UUID)", line) for line in lines[1:]] == [
-        "  MIG 3g.40gb     Device  0: (UUID)",
-        "  MIG 1g.10gb     Device  1: (UUID)",
-    ]
-    uuids = booted.ask(
-        "[text(n.nvmlDeviceGetUUID, n.nvmlDeviceGetMigDeviceHandleByIndex(handle(1), index)) for index in (0, 1)]"
-    )
-    assert [re.search(r"MIG-[0-9a-f-]+", line).group() for line in lines[1:]] == uuids
-
-
-def test_into_a_file(booted, tmp_path):
-    assert smi(booted, "-L", "-f", str(tmp_path / "list")).stdout == ""
-    assert len((tmp_path / "list").read_text().splitlines()) == 8
-
-
-def test_version(booted):
-    assert re.findall(r"(?m)^(.*\S) +: (\S+)$", smi(booted, "--version").stdout) == [
-        ("NVIDIA-SMI version", OLD),
-        ("NVML version", OLD.rsplit(".", 1)[0]),
-        ("DRIVER version", OLD),
-        ("CUDA Version", "12.2"),
-    ]

@@ -24,24 +24,6 @@ SILENT = 3
 OF_THE_JOB = ("ansible_job_id", "started", "finished", "results_file", "erased", "_ansible_parsed")
 
 
-class BackgroundAction(ActionBase):
-    """Run the module of the same name, by itself on the node where the task has async.
-
-    Ansible's own wait for a job has no limit for one answer; this one does, and the task's keyword timeout counts for
-    all of it.
-    """
-
-    TRANSFERS_FILES = False
-    _supports_check_mode = True
-    _supports_async = True
-    MODULE = ""
-
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        _controller.require()
-        return dict(result, **Background(self).run(self.MODULE, dict(self._task.args), task_vars))
-
-
 class Background:
     """The wait of one action for modules that the node runs by itself, where its task has async.
 
@@ -72,6 +54,7 @@ class Background:
     def _run(self, module: str, args: t.Dict[str, t.Any], task_vars: t.Any) -> t.Dict[str, t.Any]:
         if not self.limit:
             return self.action._execute_module(module_name=module, module_args=args, task_vars=task_vars)
+        _controller.require()
         seconds, node = _controller.answer_timeout(self.action, task_vars), name_node(task_vars)
         with _controller.limit(seconds, node):
             begun = self.action._execute_module(

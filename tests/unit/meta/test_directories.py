@@ -24,10 +24,12 @@ OWN = {
     "roles/gpu_log_shipping/tasks/journal_upload.yml",
     "roles/gpu_log_shipping/tasks/journald.yml",
     "roles/gpu_scheduler/tasks/slurm/join.yml",
+    "roles/nvidia_container_toolkit/tasks/login.yml",
     "roles/nvidia_container_toolkit/tasks/unit_of_toolkit.yml",
     "roles/nvidia_dcgm/tasks/unit.yml",
     "roles/nvidia_mig/tasks/boot.yml",
     "roles/nvidia_persistenced/tasks/unit.yml",
+    "roles/nvidia_repository/tasks/setup.yml",
 }
 CHOSEN = re.compile(r"\{\{\s*(?!__)\w+(?:_dir|_directory|_file)\b")
 TASKS = sorted(

@@ -186,7 +186,7 @@ def test_a_connection_that_tries_again_after_an_error_does_not_keep_it():
         for dummy in range(2):
             try:
                 time.sleep(30)
-            except Exception:  # noqa: BLE001 as that does
+            except Exception:  # noqa: BLE001 (connection plugins catch everything)
                 continue
 
 

@@ -17,6 +17,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._mon
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import log_daemons
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import Role
 
+pytestmark = pytest.mark.slow
+
 KERNEL, USER, AUTH, AUTHPRIV = 0, 1, 4, 10
 SENT = [
     (KERNEL, "kernel", "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus."),

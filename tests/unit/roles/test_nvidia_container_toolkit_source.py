@@ -23,7 +23,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._pac
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import test_nvidia_repository_course as course
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import Role
 
-pytestmark = pytest.mark.cores
+pytestmark = [pytest.mark.cores, pytest.mark.slow]
 
 SOURCE, KEY = (
     "etc/apt/sources.list.d/gpufleet-nvidia-container-toolkit.sources",

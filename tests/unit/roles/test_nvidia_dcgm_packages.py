@@ -23,6 +23,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._pac
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import test_nvidia_repository_course as course
 
+pytestmark = pytest.mark.slow
+
 base = course._base
 P, OLD, NEW = "datacenter-gpu-manager-4-", "1:4.4.1-1", "1:4.5.3-1"
 EXPORTER = "datacenter-gpu-manager-exporter"

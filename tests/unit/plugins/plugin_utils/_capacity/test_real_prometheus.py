@@ -17,6 +17,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring imp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import promql
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._monitoring import servers
 
+pytestmark = pytest.mark.slow
+
 END = 1_793_491_200  # 2026-11-01T00:00:00Z
 MINUTE, HOUR, DAY = 60, 3600, 86400
 START, DAYS = END - 3 * DAY, 3

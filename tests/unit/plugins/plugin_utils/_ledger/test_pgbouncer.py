@@ -20,6 +20,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER
 
+pytestmark = pytest.mark.slow
+
 POOL, MEMBERS, EACH = 2, 8, 6
 NAMES = ["a%02d" % number for number in range(MEMBERS * EACH)]
 # To PgBouncer's documentation of its settings: a connection of the server is given to another client after each

@@ -36,7 +36,7 @@ def test_node_interpreters_have_no_ansible(collection_root):
         check=False,
     )
     environment = pathlib.Path(sys.prefix).name
-    if environment.startswith(("py38-", "pynewest-")):
+    if environment in ("py38", "pynewest"):
         assert answer.returncode != 0
     else:
         assert answer.returncode == 0, "the controller's environments have Ansible"

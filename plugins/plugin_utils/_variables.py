@@ -290,10 +290,11 @@ def refuse_unknown_hosts(patterns, groups):
 def refuse_several_hosts(single, patterns, groups):
     """Refuse a pattern, a group or a list in PATTERNS by variable if SINGLE is true.
 
-    SINGLE: the value of gpufleet_single_host. A name of a host that is also a group's stands for the group as well.
+    SINGLE: the value of gpufleet_single_host; null and the empty text are false. A name of a host that is also that of
+    a group stands for the group as well.
     """
     try:
-        is_single = boolean(single)
+        is_single = single not in (None, "") and boolean(single)
     except TypeError:
         raise VariableError(
             "%s is %s; expected true or false. %s" % (_variable_names.SINGLE_HOST, _kind(single), END)

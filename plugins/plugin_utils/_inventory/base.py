@@ -98,7 +98,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
         groups.update(group for one in found.values() for group in one["groups"])
         found = hosts.usable(found, names, groups)
         for name in names.left_out:
-            self.display.warning("%s: no node can be called %s, which is left out" % (self.NAME, ascii(name)[:300]))
+            display.warning("%s: no node can be called %s, which is left out" % (self.NAME, ascii(name)[:300]))
         hosts.enough(found, self.get_option("min_nodes"), asked)
         for clash in names.clashes():
             if self.get_option("strict"):

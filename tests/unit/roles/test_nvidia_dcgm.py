@@ -279,7 +279,7 @@ def test_the_playbook_takes_the_nodes_that_are_named(tmp_path, groups, options, 
     hosts, said = plays(tmp_path, inventory, *options)
     no_series = []  # monitoring_textfile_hosts names no node
     checking = ["g1", "g2", "localhost", "p1"]  # all of them, and in there those that are named
-    assert [sorted(one) for one in hosts] == [["localhost"], checking, found, no_series, shipping, ["p1"]]
+    assert [sorted(one) for one in hosts] == [checking, ["localhost"], checking, found, no_series, shipping, ["p1"]]
     assert "WARNING" not in said
 
 

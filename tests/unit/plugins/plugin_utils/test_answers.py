@@ -122,7 +122,7 @@ def outcome(module, answers):
     found = {name: _answers.accept(module, answer) for name, answer in answers.items()}
     if module == "driver_audit":
         counts = probes.gpus(found)
-        _peers.expectation(counts), _peers.least(counts)
+        _peers.expectation(counts), _peers.own(counts)
         return {name: probes.probe(name, one, MARKER, {}) for name, one in found.items()}
     if module == "node_claim":
         return {name: probes.probe(name, {"audit": AUDIT}, one, {}) for name, one in found.items()}

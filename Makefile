@@ -47,11 +47,11 @@ test-parts: part-unit part-demo part-sanity part-ansible-lint part-py38 part-yam
 
 .PHONY: part-demo
 part-demo:
-	@GPUFLEET_LAB_ID=$$($(UNUSED_LAB)) $(PART) demo 30 $(call IN,main) python3 -m tests.lab demo
+	@GPUFLEET_LAB_ID=$$($(UNUSED_LAB)) $(PART) demo 60 $(call IN,main) python3 -m tests.lab demo
 
 .PHONY: part-unit
 part-unit:
-	@$(PART) unit 45 $(call IN,main) $(PYTEST) -n 2 --dist worksteal -m "not slow" tests/unit --ignore=tests/unit/kube
+	@$(PART) unit 75 $(call IN,main) $(PYTEST) -n 2 --dist worksteal -m "not slow" tests/unit --ignore=tests/unit/kube
 
 # The files that hold such tests; the others cannot be imported without Ansible.
 PYTHONS_FILES = $$(grep -rl --include='test_*.py' --exclude-dir=scenarios 'pytest\.mark\.pythons' tests/unit)
@@ -59,7 +59,7 @@ CORES_FILES = $$(grep -rl --include='test_*.py' 'pytest\.mark\.cores' tests/unit
 
 .PHONY: part-py38
 part-py38:
-	@$(PART) py38 30 $(NOX) --no-error-on-missing-interpreters -R -s py38 -- \
+	@$(PART) py38 60 $(NOX) --no-error-on-missing-interpreters -R -s py38 -- \
 		$(PYTEST) -m "pythons and not slow" $(PYTHONS_FILES)
 
 .PHONY: part-sanity
@@ -68,7 +68,7 @@ part-sanity:
 
 .PHONY: part-ansible-lint
 part-ansible-lint:
-	@$(PART) ansible-lint 30 $(call IN,main) ansible-lint --offline --nocolor
+	@$(PART) ansible-lint 45 $(call IN,main) ansible-lint --offline --nocolor
 
 .PHONY: part-yamllint
 part-yamllint:

@@ -57,6 +57,7 @@ finish() {
     echo "$name $status $((SECONDS - started))" >"$logs/$name.result"
     if [ "$status" = 0 ]; then
         echo "  passed  $name, $((SECONDS - started)) s"
+        grep -aiE 'interpreters? .*not found' "$log" | sed 's/^/    not run: /' || true # what nox says of a session it skips
     else
         echo "  FAILED  $name after $((SECONDS - started)) s; the last lines of $log:"
         tail -n 60 "$log" | sed 's/^/    /'

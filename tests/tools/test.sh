@@ -19,5 +19,8 @@ packages=setup-test
 [[ $* != *full-* ]] || packages=setup-full
 tests/tools/part.sh setup 60 make "$packages"
 tests/tools/part.sh environments 60 tests/tools/nox.sh --error-on-missing-interpreters -s main newest
-make --no-print-directory --keep-going --jobs="$jobs" "$@" || true
-tests/tools/part.sh --summary
+# A part that could not even begin has no result of its own: make's exit status counts, too.
+status=0
+make --no-print-directory --keep-going --jobs="$jobs" "$@" || status=$?
+tests/tools/part.sh --summary || status=1
+exit "$status"

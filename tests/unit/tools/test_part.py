@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -75,3 +76,21 @@ def test_part_that_did_not_record_a_result_has_failed(part):
     part("good", "10", "true")
     (part.logs / "killed.started").touch()
     assert part("--summary").returncode == 1
+
+
+@pytest.mark.parametrize("status, expected", [(0, 0), (2, 2)], ids=["all parts began", "no rule for a part"])
+def test_run_fails_when_make_fails_before_a_part_begins(part, tmp_path, collection_root, monkeypatch, status, expected):
+    tools, binaries = part.script.parent, tmp_path / "bin"
+    shutil.copy2(str(collection_root / "tests" / "tools" / "test.sh"), str(tools))
+    binaries.mkdir()
+    for path, script in (
+        (tools / "nox.sh", "exit 0"),
+        (binaries / "make", "case $* in setup-test) exit 0 ;; *) exit %d ;; esac" % status),
+    ):
+        path.write_text("#!/bin/bash\n%s\n" % script)
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", "%s:%s" % (binaries, os.environ["PATH"]))
+    done = subprocess.run(
+        ["bash", str(tools / "test.sh"), "part-x"], stdout=subprocess.DEVNULL, timeout=600, check=False
+    )
+    assert done.returncode == expected

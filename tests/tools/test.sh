@@ -19,8 +19,10 @@ packages=setup-test
 [[ $* != *full-* ]] || packages=setup-full
 tests/tools/part.sh setup 60 make "$packages"
 tests/tools/part.sh environments 60 tests/tools/nox.sh --error-on-missing-interpreters -s main newest
+make --no-print-directory --keep-going --jobs="$jobs" "$@" &
+# make passes a signal on to its parts, which clean up; the summary comes when they have.
+trap 'kill -TERM $!' INT TERM HUP
 # A part that could not even begin has no result of its own: make's exit status counts, too.
-status=0
-make --no-print-directory --keep-going --jobs="$jobs" "$@" || status=$?
+while wait $! && status=0 || status=$?; [ "$status" -gt 128 ] && kill -0 $! 2>/dev/null; do :; done
 tests/tools/part.sh --summary || status=1
 exit "$status"

@@ -94,3 +94,21 @@ def test_run_fails_when_make_fails_before_a_part_begins(part, tmp_path, collecti
         ["bash", str(tools / "test.sh"), "part-x"], stdout=subprocess.DEVNULL, timeout=600, check=False
     )
     assert done.returncode == expected
+
+
+def test_run_that_is_interrupted_ends_after_its_parts_cleaned_up(part, tmp_path, collection_root):
+    tools = part.script.parent
+    shutil.copy2(str(collection_root / "tests" / "tools" / "test.sh"), str(tools))
+    (tools / "nox.sh").write_text("#!/bin/bash\n")
+    (tools / "nox.sh").chmod(0o755)
+    (tmp_path / "Makefile").write_text(
+        "SHELL := /bin/bash\nsetup-test:\npart-x part-y:\n"
+        "\t@tests/tools/part.sh $@ 10 bash -c \"trap ': > $@.cleaned; exit 1' TERM; : > $@.started; sleep 1000 & wait\"\n"
+    )
+    process = subprocess.Popen(["bash", str(tools / "test.sh"), "part-x", "part-y"], env={**os.environ, "JOBS": "2"})
+    while not all((tmp_path / name).exists() for name in ("part-x.started", "part-y.started")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=600) != 0
+    assert all((tmp_path / name).exists() for name in ("part-x.cleaned", "part-y.cleaned"))

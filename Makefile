@@ -90,12 +90,13 @@ test-full: ## everything, as before a release: `make test` and all of the follow
 		full-site full-sanity full-bench
 
 .PHONY: test-slow
-test-slow: ## the slow unit tests: long roles, AWX's configuration, programs of others on the simulator
+test-slow: ## the slow unit tests: plays of roles, AWX's configuration, and the property tests with more examples
 	@tests/tools/test.sh full-slow
 .PHONY: full-slow
 full-slow:
 	@$(PART) slow 60 $(call IN,main) $(PYTEST) -n 2 --dist loadfile -m slow tests/unit \
 		--ignore=tests/unit/playbooks --ignore=tests/unit/kube
+	@$(PART) properties 60 $(call IN,main) $(PYTEST) -n 2 --hypothesis-profile=full -m hypothesis tests/unit/plugins
 
 .PHONY: test-courses
 test-courses: ## all courses of a rollout and of the other playbooks over stand-in nodes, and those that differ on other ansible-cores

@@ -71,10 +71,18 @@ if not sys.pycache_prefix:
 
 if settings is not None:
     # The machines that run this are slow and shared: time says nothing there. A failure prints what reproduces it.
-    # Every run tries the same examples, so that a change is judged by what it changed; `make search` looks for others.
-    settings.register_profile("gpufleet", deadline=None, print_blob=True, database=None, derandomize=True)
-    settings.register_profile("search", deadline=None, print_blob=True, database=None, max_examples=5000)
-    settings.load_profile("gpufleet")
+    # Every run tries the same examples, so that a change is judged by what it changed: `make test` a few, test-slow
+    # more. `make search` looks for others.
+    for name, examples in (("quick", 25), ("full", 100), ("search", 5000)):
+        settings.register_profile(
+            name,
+            deadline=None,
+            print_blob=True,
+            database=None,
+            max_examples=examples,
+            derandomize=name != "search",
+        )
+    settings.load_profile("quick")
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ import collections
 
 from . import codes, model, signals
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
+from .nodefacts import Checks
 
 NUMBER = (int, float)
 AGAIN = "Take a new baseline on a healthy node."
@@ -89,6 +90,7 @@ def absent_before(old):
 
 def incomparable(ctx, gpu, ident, key, kind, shown):
     """The check that says why KEY cannot be compared with the baseline; None if it can. SHOWN is the value of now."""
+    checks = Checks(ident, model.entity(gpu), source="baseline")
     old = before(ctx, gpu, key, kind)
     if old is None:
         return not_applicable(ident, gpu, shown, "There is no earlier value to compare with.", "baseline")
@@ -103,14 +105,9 @@ def incomparable(ctx, gpu, ident, key, kind, shown):
             message="Not supported in the baseline.",
         )
     if damaged_before(old):
-        return model.check(
-            ident,
-            model.entity(gpu),
-            UNKNOWN,
+        return checks.unknown(
             shown,
             model.shown(old),
-            "baseline",
-            "hold",
             "The baseline has no %s of %s (%s); expected one to compare with what it is now: %s. %s"
             % (key, model.named(gpu), model.shown(old), shown, AGAIN),
         )

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from . import codes, model
-from .model import FAIL, NOT_APPLICABLE, UNKNOWN
+from .model import FAIL, NOT_APPLICABLE
+from .nodefacts import Checks
 
 NO_PERMISSION = 4
 
@@ -19,6 +20,7 @@ def absent(ctx, ident, gpu, key, now, action=None):
     is believed only if no GPU of the same model on this node answers.
     """
     who = model.entity(gpu)
+    checks = Checks(ident, who, source="hardware")
     before = before_of(ctx, gpu, key)
     status, code_action, step = codes.meaning(now.rc)
     seen = model.shown(now)
@@ -45,15 +47,8 @@ def absent(ctx, ident, gpu, key, now, action=None):
             "%s of %s answered in the baseline and does not now: %s. %s" % (key, model.named(gpu), seen, step),
         )
     if status == FAIL:
-        return model.check(
-            ident,
-            who,
-            FAIL,
-            seen,
-            None,
-            "hardware",
-            code_action,
-            "%s of %s cannot be read: %s. %s" % (key, model.named(gpu), seen, step),
+        return checks.fail(
+            seen, None, "%s of %s cannot be read: %s. %s" % (key, model.named(gpu), seen, step), code_action
         )
     if (
         before is not None
@@ -71,30 +66,14 @@ def absent(ctx, ident, gpu, key, now, action=None):
         )
     if now.rc in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT) and before is None:
         if not peers_answer(ctx, gpu, key):
-            return model.check(
-                ident, who, NOT_APPLICABLE, seen, None, "hardware", message="%s is not supported by this GPU." % (key,)
-            )
-        return model.check(
-            ident,
-            who,
-            UNKNOWN,
+            return checks.none("%s is not supported by this GPU." % (key,), seen)
+        return checks.unknown(
             seen,
-            None,
-            "hardware",
             None,
             "%s of %s: %s, but other GPUs of the same model on this node answer. Compare the GPUs (nvidia-smi -q)."
             % (key, model.named(gpu), seen),
         )
-    return model.check(
-        ident,
-        who,
-        UNKNOWN,
-        seen,
-        None,
-        "hardware",
-        None,
-        "%s of %s is not known: %s. %s" % (key, model.named(gpu), seen, step),
-    )
+    return checks.unknown(seen, None, "%s of %s is not known: %s. %s" % (key, model.named(gpu), seen, step))
 
 
 def before_of(ctx, gpu, key):

@@ -12,6 +12,7 @@ from . import policy as policy_rules
 from .checks import hardware, versions
 from .diff import EXPECTED
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
+from .nodefacts import Checks
 
 SCHEMA = "gpufleet.health/1"
 # What gpu.fabric observes of a GPU that has not joined its NVLink fabric yet (NVML, nvmlGpuFabricState_t).
@@ -140,14 +141,9 @@ def asked(row, entity, *arguments):
     except Exception as exc:  # noqa: BLE001 (whatever it is, the verdict goes on and does not pass)
         problem = "%s: %s" % (type(exc).__name__, exc)
     return [
-        model.check(
-            row.ident,
-            entity,
-            UNKNOWN,
+        Checks(row.ident, entity).unknown(
             None,
             None,
-            "policy",
-            "hold",
             "The check %s could not judge this reading (%s). That is an error of this collection: report it "
             "with the reading." % (row.ident, problem),
         )

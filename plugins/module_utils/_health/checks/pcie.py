@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from .. import compare, counters, model, policy, signals
 from ..compare import NUMBER
-from ..model import NOT_APPLICABLE, PASS, UNKNOWN
+from ..model import NOT_APPLICABLE, PASS
+from ..nodefacts import Checks
 from . import clocks
 
 RESEAT = (
@@ -208,14 +209,9 @@ def reported(ctx, gpu):
     ident = "gpu.pcie_aer"
     now = aer_of(ctx.system, model.address(gpu))
     if now is None:
-        return model.check(
-            ident,
-            model.entity(gpu),
-            UNKNOWN,
+        return Checks(ident, model.entity(gpu), source="hardware").unknown(
             None,
             None,
-            "hardware",
-            "hold",
             (
                 "The PCIe errors of %s were not read; expected them of every GPU. Read the node again as root, and "
                 "look at aer_dev_correctable in its directory below /sys/bus/pci/devices."

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from .. import model
 from ..baseline import SCHEMAS, SECTIONS
-from ..model import NODE, PASS, UNKNOWN
+from ..nodefacts import Checks
 
 IDENT = "reading.complete"
 
 
 def complete(ctx):
+    checks = Checks(IDENT, source="hardware")
     missing = [name for name in SECTIONS if not isinstance(model.item(ctx.reading, name), dict)]
     foreign = [
         "%s (%r, expected %r)" % (name, model.item(ctx.reading, name, "schema"), SCHEMAS[name])
@@ -23,29 +24,17 @@ def complete(ctx):
     if not isinstance(model.item(ctx.reading, "boot_id"), str):
         missing.append("boot_id")
     if foreign and not missing:
-        return model.check(
-            IDENT,
-            NODE,
-            UNKNOWN,
+        return checks.unknown(
             foreign,
             [],
-            "hardware",
-            "hold",
             "The reading is of another version of the collection; schemas: %s. Read the node again with this one."
             % (", ".join(foreign),),
         )
     if not missing:
-        return model.check(IDENT, NODE, PASS, [], [], "hardware")
+        return checks.good([], [])
     why = ["%s (%s)" % (name, model.item(ctx.reading, "problems", name) or "no reason given") for name in missing]
-    return model.check(
-        IDENT,
-        NODE,
-        UNKNOWN,
-        missing,
-        [],
-        "hardware",
-        "hold",
-        "The node could not be read in full; missing: %s. Read the node again as root." % (", ".join(why),),
+    return checks.unknown(
+        missing, [], "The node could not be read in full; missing: %s. Read the node again as root." % (", ".join(why),)
     )
 
 

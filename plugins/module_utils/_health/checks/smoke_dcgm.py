@@ -7,41 +7,31 @@
 from __future__ import annotations
 
 from .. import model
-from ..model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
+from ..model import NODE
+from ..nodefacts import Checks
 from . import smoke_document
 
 
 def dcgm(ctx):
     """Row 49: NVIDIA's own diagnostic, where level t3 ran it."""
     judge, ident = smoke_document.Judge(ctx), "smoke.dcgm"
+    checks = Checks(ident, source="hardware")
     check = judge.unusable(ident, NODE)
     if check:
         return check
     report = judge.document.get("dcgm")
     if report is None and judge.document["level"] != "t3":
-        return model.check(
-            ident,
-            NODE,
-            NOT_APPLICABLE,
-            None,
-            None,
-            "policy",
-            message="Level %s does not run NVIDIA's diagnostic." % (judge.document["level"],),
-        )
+        return checks.none("Level %s does not run NVIDIA's diagnostic." % (judge.document["level"],), source="policy")
     status, tests = model.item(report, "status"), model.item(report, "tests")
     if status == "missing":
         return judge.nothing(ident, NODE, "NVIDIA's diagnostic cannot run: %s." % (model.item(report, "message"),))
     if status != "ok" or not isinstance(tests, list) or not tests:
-        return model.check(
-            ident,
-            NODE,
-            UNKNOWN,
+        return checks.unknown(
             status,
             "ok",
-            "policy",
-            "hold",
             "NVIDIA's diagnostic gave no result: %s. Run it again (%s)."
             % (model.item(report, "message"), model.item(report, "command")),
+            source="policy",
         )
     found = dict(
         (word, [str(model.item(test, "name")) for test in tests if model.item(test, "status") == word])
@@ -49,54 +39,26 @@ def dcgm(ctx):
     )
     others = [str(model.item(test, "name")) for test in tests if model.item(test, "status") not in found]
     if found["fail"]:
-        return model.check(
-            ident,
-            NODE,
-            FAIL,
+        return checks.fail(
             found["fail"],
             [],
-            "hardware",
-            "field_diag",
             "NVIDIA's diagnostic failed: %s (%s). Drain the node and read "
             "what it says about each test: %s."
             % (", ".join(found["fail"]), "; ".join(texts(tests)), model.item(report, "command")),
+            "field_diag",
         )
     if others:
-        return model.check(
-            ident,
-            NODE,
-            UNKNOWN,
+        return checks.unknown(
             others,
             [],
-            "hardware",
-            "hold",
             "NVIDIA's diagnostic did not finish these tests: %s. Run it again (%s)."
             % (", ".join(others), model.item(report, "command")),
         )
     if found["warn"]:
-        return model.check(
-            ident,
-            NODE,
-            PASS,
-            found["warn"],
-            [],
-            "hardware",
-            notice=True,
-            message="NVIDIA's diagnostic warns: %s" % ("; ".join(texts(tests)),),
-        )
+        return checks.notice(found["warn"], [], "NVIDIA's diagnostic warns: %s" % ("; ".join(texts(tests)),))
     if not found["pass"]:
-        return model.check(
-            ident,
-            NODE,
-            NOT_APPLICABLE,
-            found["skip"],
-            None,
-            "hardware",
-            message="NVIDIA's diagnostic skipped all of its tests.",
-        )
-    return model.check(
-        ident, NODE, PASS, "%d passed, %d skipped" % (len(found["pass"]), len(found["skip"])), None, "hardware"
-    )
+        return checks.none("NVIDIA's diagnostic skipped all of its tests.", found["skip"])
+    return checks.good("%d passed, %d skipped" % (len(found["pass"]), len(found["skip"])))
 
 
 def texts(tests):

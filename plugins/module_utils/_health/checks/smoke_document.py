@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .. import model, policy
-from ..model import NOT_APPLICABLE, UNKNOWN
+from ..nodefacts import Checks
 
 SCHEMA = "gpufleet.smoke/1"
 LEVELS = ("t0", "t1", "t2", "t3")
@@ -28,25 +28,22 @@ class Judge:
 
     def nothing(self, ident, entity, message):
         """Return the checks for what cannot be tested here: not applicable, unless the policy requires the test."""
+        checks = Checks(ident, entity)
         if self.required:
-            return model.check(
-                ident,
-                entity,
-                UNKNOWN,
+            return checks.unknown(
                 None,
                 "a test at work",
-                "policy",
-                "hold",
                 message
                 + (
                     " The policy requires the test (smoke_required): run gpu_smoke, and repair what keeps "
                     "it from testing."
                 ),
             )
-        return model.check(ident, entity, NOT_APPLICABLE, None, None, "policy", message=message)
+        return checks.none(message)
 
     def unusable(self, ident, entity):
         """The check for a document without any tests, or None."""
+        checks = Checks(ident, entity)
         if self.document is None:
             return self.nothing(ident, entity, "The GPUs were not tested at work (gpu_smoke).")
         status = model.item(self.document, "status")
@@ -55,34 +52,21 @@ class Judge:
             or model.item(self.document, "level") not in LEVELS
             or not isinstance(self.document.get("gpus"), list)
         ):
-            return model.check(
-                ident,
-                entity,
-                UNKNOWN,
-                model.item(self.document, "schema"),
-                SCHEMA,
-                "policy",
-                "hold",
-                "This is no result of gpu_smoke. Run it again.",
+            return checks.unknown(
+                model.item(self.document, "schema"), SCHEMA, "This is no result of gpu_smoke. Run it again."
             )
         if status == "no_library":
             return self.nothing(ident, entity, "%s." % (self.document.get("message"),))
         if status != "ok":
-            return model.check(
-                ident,
-                entity,
-                UNKNOWN,
-                status,
-                "ok",
-                "policy",
-                "hold",
-                "The GPUs were not tested at work: %s" % (self.document.get("message"),),
+            return checks.unknown(
+                status, "ok", "The GPUs were not tested at work: %s" % (self.document.get("message"),)
             )
         return None
 
     def entry(self, ident, gpu):
         """(what was found out about a GPU, None), or (None, the check that says why there is nothing)."""
         who = model.entity(gpu)
+        checks = Checks(ident, who)
         check = self.unusable(ident, who)
         if check:
             return None, check
@@ -93,31 +77,15 @@ class Judge:
         ]
         if len(mine) != 1:
             if not mine and self.document.get("asked"):
-                return None, model.check(
-                    ident, who, NOT_APPLICABLE, None, None, "policy", message="The test was asked of other GPUs only."
-                )
-            return None, model.check(
-                ident,
-                who,
-                UNKNOWN,
-                None,
-                "one result",
-                "policy",
-                "hold",
-                "The test says nothing about %s. Run it again." % (model.named(gpu),),
+                return None, checks.none("The test was asked of other GPUs only.")
+            return None, checks.unknown(
+                None, "one result", "The test says nothing about %s. Run it again." % (model.named(gpu),)
             )
         entry = mine[0]
         if entry.get("state") == "not_applicable":
             return None, self.nothing(ident, who, "%s was not tested: %s." % (model.named(gpu), entry.get("reason")))
         if entry.get("state") != "tested":
-            return None, model.check(
-                ident,
-                who,
-                UNKNOWN,
-                entry.get("state"),
-                "tested",
-                "policy",
-                "hold",
-                "%s was not tested: %s" % (model.named(gpu), entry.get("reason")),
+            return None, checks.unknown(
+                entry.get("state"), "tested", "%s was not tested: %s" % (model.named(gpu), entry.get("reason"))
             )
         return entry, None

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from .. import model
-from ..model import FAIL, UNKNOWN
+from ..nodefacts import Checks
 
 # CUDA results that say the GPU or its driver is broken, and what to do. Any other error leaves open what the matter is.
 BROKEN = {
@@ -48,30 +48,17 @@ def error_of(error):
 def judged(ident, gpu, what, problem):
     """The check for a CUDA error."""
     rc, who = problem["rc"], model.entity(gpu)
+    checks = Checks(ident, who, source="hardware")
     shown = "%s: %s (%s) in %s" % (what, problem["name"], rc, problem["call"])
     if rc in BROKEN or rc in LAUNCH:
         action, text = BROKEN.get(rc) or (
             "reset_gpu",
             "a program known to be good failed; look for NVRM: Xid in the kernel log",
         )
-        return model.check(
-            ident,
-            who,
-            FAIL,
-            shown,
-            "no error",
-            "hardware",
-            action,
-            "The test of %s failed: %s." % (model.named(gpu), text),
-        )
-    return model.check(
-        ident,
-        who,
-        UNKNOWN,
+        return checks.fail(shown, "no error", "The test of %s failed: %s." % (model.named(gpu), text), action)
+    return checks.unknown(
         shown,
         "no error",
-        "hardware",
-        "hold",
         "The test of %s did not succeed: %s."
         % (model.named(gpu), OPEN.get(rc, "look this CUDA result up, and look at the kernel log")),
     )

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from .. import model, signals
-from ..model import FAIL, NODE, PASS, UNKNOWN
+from ..model import FAIL, NODE
+from ..nodefacts import Checks
 from . import smoke_document, smoke_errors, smoke_rates
 
 # What must be right; the product is part of the longer levels only.
@@ -17,6 +18,7 @@ RIGHT = ("memory_pattern", "vector_add", "matrix_product")
 def ran(ctx):
     """Check that there is a result, with GPUs in it."""
     judge, ident = smoke_document.Judge(ctx), "smoke.ran"
+    checks = Checks(ident)
     check = judge.unusable(ident, NODE)
     if check:
         return check
@@ -39,44 +41,24 @@ def ran(ctx):
             if model.item(entry, "state") == "tested" and model.item(entry, "uuid") not in there
         ]
     if lost:
-        return model.check(
-            ident,
-            NODE,
-            UNKNOWN,
-            lost,
-            [],
-            "policy",
-            "hold",
-            "These GPUs were not tested: %s. Look at the GPUs' own checks." % ("; ".join(lost),),
+        return checks.unknown(
+            lost, [], "These GPUs were not tested: %s. Look at the GPUs' own checks." % ("; ".join(lost),)
         )
     if "tested" in states:
-        return model.check(
-            ident,
-            NODE,
-            PASS,
-            "%d of %d GPUs, level %s" % (states.count("tested"), len(states), judge.document["level"]),
-            None,
-            "policy",
-        )
+        return checks.good("%d of %d GPUs, level %s" % (states.count("tested"), len(states), judge.document["level"]))
     if states and set(states) == {"not_applicable"}:
         return judge.nothing(
             ident, NODE, "No GPU of this node can be tested: %s." % (model.item(entries[0], "reason"),)
         )
-    return model.check(
-        ident,
-        NODE,
-        UNKNOWN,
-        len(states),
-        "tested GPUs",
-        "policy",
-        "hold",
-        "No GPU was tested. Look at the GPUs' own checks and run it again.",
+    return checks.unknown(
+        len(states), "tested GPUs", "No GPU was tested. Look at the GPUs' own checks and run it again."
     )
 
 
 def compute(ctx, gpu):
     """Row 43: memory holds what was written, sums and products are exact, and no CUDA call fails."""
     judge, ident, who = smoke_document.Judge(ctx), "smoke.compute", model.entity(gpu)
+    checks = Checks(ident, who, source="hardware")
     entry, check = judge.entry(ident, gpu)
     if entry is None:
         if check["observed"] == "hung":
@@ -97,46 +79,34 @@ def compute(ctx, gpu):
                 return found
             open_questions.append(found)
         elif wrong(test) or any(wrong(attempt) for attempt in model.item(test, "attempts") or []):
-            return model.check(
-                ident,
-                who,
-                FAIL,
+            return checks.fail(
                 "%s: %s" % (name, test.get("detail") or "wrong"),
                 "exact results",
-                "hardware",
-                "field_diag",
                 "%s computes or remembers wrongly (%s). Take it out of service and run the field diagnostic."
                 % (model.named(gpu), name),
+                "field_diag",
             )
         elif name in wanted and len(smoke_rates.numbers(test)) < judge.limit("smoke_repetitions_min", gpu):
             open_questions.append(
-                model.check(
-                    ident,
-                    who,
-                    UNKNOWN,
+                checks.unknown(
                     "%s: %d" % (name, len(smoke_rates.numbers(test))),
                     judge.limit("smoke_repetitions_min", gpu),
-                    "policy",
-                    "hold",
                     "%s of %s was repeated too few times, or not done. Run the test again." % (name, model.named(gpu)),
+                    source="policy",
                 )
             )
         elif name in wanted and model.item(test, "ok") is not True:
             open_questions.append(
-                model.check(
-                    ident,
-                    who,
-                    UNKNOWN,
+                checks.unknown(
                     "%s: %s" % (name, model.item(test, "ok")),
                     True,
-                    "policy",
-                    "hold",
                     "Whether %s of %s was right is not known. Run the test again." % (name, model.named(gpu)),
+                    source="policy",
                 )
             )
     if open_questions:
         return open_questions[0]
-    return model.check(ident, who, PASS, "exact", "exact", "hardware")
+    return checks.good("exact", "exact")
 
 
 def wrong(test):

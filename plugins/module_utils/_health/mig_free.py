@@ -7,7 +7,7 @@ instances."""
 
 from __future__ import annotations
 
-from . import codes, model, policy
+from . import model, policy
 from .baseline import check_baseline
 from .model import NOT_APPLICABLE, UNKNOWN
 from .nodefacts import Checks
@@ -63,7 +63,7 @@ def graft(snapshot, found):
         old = earlier.get(model.uuid(gpu))
         if old is not None and model.reading(gpu, "mig_mode_current").value == 1:
             for key in HIDDEN:
-                if model.reading(gpu, key).rc == codes.NOT_SUPPORTED and model.reading(old, key).known:
+                if model.reading(gpu, key).rc == model.NOT_SUPPORTED and model.reading(old, key).known:
                     gpu = dict(gpu, **{key: dict(old[key], read=found["time"])})
         gpus.append(gpu)
     return dict(snapshot, gpus=gpus)
@@ -85,7 +85,7 @@ def _hidden(check, gpu, accepted):
         key in accepted
         and gpu is not None
         and check["status"] == UNKNOWN
-        and model.reading(gpu, key).rc == codes.NOT_SUPPORTED
+        and model.reading(gpu, key).rc == model.NOT_SUPPORTED
         and model.reading(gpu, "mig_mode_current").value == 1
     )
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from . import codes, model
+from . import model
 from .model import FAIL, NOT_APPLICABLE
 from .nodefacts import Checks
 
@@ -22,7 +22,7 @@ def absent(ctx, ident, gpu, key, now, action=None):
     who = model.entity(gpu)
     checks = Checks(ident, who, source="hardware")
     before = before_of(ctx, gpu, key)
-    status, code_action, step = codes.meaning(now.rc)
+    status, code_action, step = model.code_meaning(now.rc)
     seen = model.shown(now)
     if before is not None and before.known:
         if status != FAIL:
@@ -52,8 +52,8 @@ def absent(ctx, ident, gpu, key, now, action=None):
         )
     if (
         before is not None
-        and before.rc in codes.ABSENT
-        and now.rc in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, before.rc)
+        and before.rc in model.ABSENT
+        and now.rc in (model.NOT_SUPPORTED, model.INVALID_ARGUMENT, before.rc)
     ):
         return model.check(
             ident,
@@ -64,7 +64,7 @@ def absent(ctx, ident, gpu, key, now, action=None):
             "baseline",
             message="%s is not supported, as in the baseline." % (key,),
         )
-    if now.rc in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT) and before is None:
+    if now.rc in (model.NOT_SUPPORTED, model.INVALID_ARGUMENT) and before is None:
         if not peers_answer(ctx, gpu, key):
             return checks.none("%s is not supported by this GPU." % (key,), seen)
         return checks.unknown(

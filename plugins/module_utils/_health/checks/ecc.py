@@ -8,7 +8,7 @@ itself.
 
 from __future__ import annotations
 
-from .. import codes, compare, counters, model, policy, signals
+from .. import compare, model, policy, signals
 from ..compare import NUMBER
 from ..nodefacts import Checks
 
@@ -37,7 +37,7 @@ def volatile_corrected(ctx, gpu):
     now = model.number(gpu, key)
     if not now.known:
         return unreadable(ctx, ident, gpu, key, now)
-    state, text = counters.judged(
+    state, text = compare.judge_counter(
         ctx,
         gpu,
         now.value,
@@ -45,7 +45,7 @@ def volatile_corrected(ctx, gpu):
         "ecc_corrected_per_minute",
         "ecc_corrected_since_load",
     )
-    finding = counters.finding(
+    finding = compare.counter_finding(
         state,
         "%s corrected memory errors: %s" % (model.named(gpu), text),
         "Read it again after some hours of work; if it goes on like that, run the field diagnostics.",
@@ -56,7 +56,7 @@ def volatile_corrected(ctx, gpu):
 def unreadable(ctx, ident, gpu, key, now):
     """A volatile counter that is not known. A GPU in MIG mode does not have it, which says nothing about its memory."""
     old = signals.before_of(ctx, gpu, key)
-    if compare.under_mig(gpu, now) and (old is None or old.rc != codes.NOT_SUPPORTED):
+    if compare.under_mig(gpu, now) and (old is None or old.rc != model.NOT_SUPPORTED):
         return Checks(ident, model.entity(gpu), source="hardware").unknown(
             model.shown(now),
             None,
@@ -74,7 +74,7 @@ def aggregate_uncorrected(ctx, gpu):
     checks = Checks(ident, who, source="baseline")
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
-    if old is None or old.rc in codes.ABSENT:
+    if old is None or old.rc in model.ABSENT:
         return checks.none("There is no earlier count to compare with.", now.value)
     if not old.known or not compare.is_a(old.value, NUMBER):
         return checks.unknown(
@@ -161,7 +161,7 @@ ROWS = (
         "gpu",
         volatile_corrected,
         "Corrected memory errors do not pile up (a notice if they do)",
-        ("gpu.ecc_volatile_corrected", "gpu.mig_mode_current") + counters.SIGNALS,
+        ("gpu.ecc_volatile_corrected", "gpu.mig_mode_current") + compare.COUNTER_SIGNALS,
         "nvml.h, nvmlDeviceGetTotalEccErrors",
         (10,),
     ),

@@ -2,11 +2,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check that the node has all its GPUs: their number, a handle for each, and the same set as in the baseline."""
+"""The GPUs that are there: on the bus, opened by NVML, those of the baseline, and what the driver advises for each."""
 
 from __future__ import annotations
 
-from .. import codes, diff, model
+from .. import compare, diff, model, signals
 from ..model import FAIL, PASS, UNKNOWN
 from ..nodefacts import Checks
 
@@ -103,7 +103,7 @@ def handles(ctx):
         if now.known:
             result.append(checks.good("opened", "opened"))
             continue
-        status, action, step = codes.meaning(now.rc)
+        status, action, step = model.code_meaning(now.rc)
         text = "NVML does not open %s: %s. %s" % (model.named(gpu), model.shown(now), step)
         result.append(checks.make(status, model.shown(now), "opened", action, text))
     return result
@@ -210,6 +210,44 @@ def compared(now, ctx):
     return result
 
 
+# Name and action of each advice. A number that is not here is newer than this table; 5 changed its meaning between
+# drivers.
+ADVICE = {
+    1: ("reset the GPU", "reset_gpu"),
+    2: ("reboot the node", "reboot"),
+    3: ("drain peer-to-peer traffic", "hold"),
+    4: ("drain the GPU and reset it", "reset_gpu"),
+    5: ("reset the bus, or with newer drivers recover the IMEX domain", "hold"),
+    6: ("reset the bus", "reboot"),
+    7: ("reboot the system", "reboot"),
+}
+SINCE_BRANCH = 570
+
+
+def recovery_action(ctx, gpu):
+    ident, key = "gpu.recovery_action", "recovery_action"
+    now = model.number(gpu, key)
+    if not now.known:
+        # Older drivers answer a field that they do not know with one of these two.
+        if now.rc in (model.NOT_SUPPORTED, model.INVALID_ARGUMENT):
+            old_driver = compare.too_old(ctx, ident, gpu, now, SINCE_BRANCH)
+            if old_driver:
+                return old_driver
+        return signals.absent(ctx, ident, gpu, key, now)
+    finding = None
+    if now.value != 0:
+        name, action = ADVICE.get(
+            now.value,
+            ("an action newer than this collection knows: look it up in NVML's documentation of the driver", "hold"),
+        )
+        finding = compare.fails(
+            action,
+            "The driver asks to recover %s: %s (found %s, expected 0). Drain the node and do that."
+            % (model.named(gpu), name, now.value),
+        )
+    return compare.result(ident, gpu, finding, now.value, 0, "hardware")
+
+
 ROWS = (
     model.Row(
         "gpu.count",
@@ -246,5 +284,14 @@ ROWS = (
         ("snapshot.gpus[].uuid", "snapshot.gpus[].pci_bus_id"),
         "NVML nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3",
         (2,),
+    ),
+    model.Row(
+        "gpu.recovery_action",
+        "gpu",
+        recovery_action,
+        "The driver advises no recovery action; one that is not known fails",
+        ("gpu.recovery_action", "snapshot.system.driver_version"),
+        "nvml.h, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",
+        (18,),
     ),
 )

@@ -2,11 +2,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check that NVML answers."""
+"""The node could be read: every section is there, and NVML answers."""
 
 from __future__ import annotations
 
-from .. import codes, model
+from .. import model
+from ..baseline import SCHEMAS, SECTIONS
 from ..model import NODE
 from ..nodefacts import Checks
 
@@ -24,7 +25,7 @@ def answers(ctx):
     if status == "ok" and rc == 0:
         return [checks.good("ok", "ok")]
     if status == "nvml_error" and isinstance(rc, int) and rc != 0:
-        verdict, action, step = codes.meaning(rc)
+        verdict, action, step = model.code_meaning(rc)
         error = model.item(ctx.snapshot, "nvml", "error")
         return [
             model.check(
@@ -67,6 +68,34 @@ def library_match(ctx):
     return checks.good(observed, "one version")
 
 
+COMPLETE = "reading.complete"
+
+
+def complete(ctx):
+    checks = Checks(COMPLETE, source="hardware")
+    missing = [name for name in SECTIONS if not isinstance(model.item(ctx.reading, name), dict)]
+    foreign = [
+        "%s (%r, expected %r)" % (name, model.item(ctx.reading, name, "schema"), SCHEMAS[name])
+        for name in SECTIONS
+        if name not in missing and model.item(ctx.reading, name, "schema") != SCHEMAS[name]
+    ]
+    if not isinstance(model.item(ctx.reading, "boot_id"), str):
+        missing.append("boot_id")
+    if foreign and not missing:
+        return checks.unknown(
+            foreign,
+            [],
+            "The reading is of another version of the collection; schemas: %s. Read the node again with this one."
+            % (", ".join(foreign),),
+        )
+    if not missing:
+        return checks.good([], [])
+    why = ["%s (%s)" % (name, model.item(ctx.reading, "problems", name) or "no reason given") for name in missing]
+    return checks.unknown(
+        missing, [], "The node could not be read in full; missing: %s. Read the node again as root." % (", ".join(why),)
+    )
+
+
 ROWS = (
     model.Row(
         IDENT,
@@ -85,5 +114,14 @@ ROWS = (
         ("snapshot.nvml.rc", "audit.versions.loaded", "audit.versions.library"),
         "NVML API reference, NVML_ERROR_LIB_RM_VERSION_MISMATCH",
         (5,),
+    ),
+    model.Row(
+        COMPLETE,
+        "node",
+        complete,
+        "Every section of the reading is there",
+        ("reading",) + tuple("reading." + name for name in SECTIONS),
+        "this collection",
+        (60,),
     ),
 )

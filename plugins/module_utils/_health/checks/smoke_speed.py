@@ -12,7 +12,7 @@ from __future__ import annotations
 from .. import model
 from ..model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
 from ..nodefacts import Checks
-from . import smoke_document, smoke_errors, smoke_rates
+from . import smoke_document, smoke_rates
 
 # Check id by the test whose rate it compares.
 RATES = (
@@ -48,7 +48,7 @@ def rate(ctx, gpu, ident, name):
     ):
         return checks.none("%s is not part of level %s." % (name, judge.document["level"]), source="policy")
     if not smoke_rates.measured(test, judge.limit("smoke_repetitions_min", gpu)):
-        problem = smoke_errors.error_of(model.item(test, "error") or entry.get("error"))
+        problem = smoke_document.error_of(model.item(test, "error") or entry.get("error"))
         return checks.unknown(
             problem["name"] if problem else None,
             None if old is None else smoke_rates.middle(old),

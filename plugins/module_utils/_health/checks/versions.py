@@ -12,7 +12,7 @@ import functools
 from ..._kernel.modules import made_for
 from .. import model
 from ..model import FAIL
-from ..nodefacts import Checks
+from ..nodefacts import Checks, upstream
 from . import driver_files
 
 # place: (what it is, action and what to do if it is another version; title, what is read, numbers of the check)
@@ -58,13 +58,6 @@ PLACES = {
         (52,),
     ),
 }
-
-
-def upstream(version):
-    """The driver's own version out of a package version: 535.261.03-1~deb12u1 gives 535.261.03."""
-    if not isinstance(version, str) or not version:
-        return None
-    return version.rpartition(":")[2].partition("-")[0]
 
 
 def seen(snapshot, audit):

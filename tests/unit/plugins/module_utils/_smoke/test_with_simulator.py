@@ -16,7 +16,7 @@ import sys
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks.smoke_errors import BROKEN, OPEN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks.smoke_document import BROKEN, OPEN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import cuda, tests
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._smoke import smokenode

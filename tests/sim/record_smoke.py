@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import sys
 
 from .record import masked
@@ -42,9 +43,10 @@ def main(arguments):
         print(__doc__, file=sys.stderr)
         return 2
     document = record(*(arguments[1:] or ["t1"]))
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     with open(arguments[0], "w", encoding="utf-8") as stream:
-        json.dump(document, stream, indent=1, sort_keys=True)
-        stream.write("\n")
+        # A line for each list of samples.
+        stream.write(re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found.group().split()), text))
     return 0 if all(gpu["state"] == "tested" for gpu in document["smoke"]["gpus"]) else 1
 
 

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from . import diff, model, policy
-from .model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
+from .nodefacts import Checks
 
 SCHEMA = "gpufleet.baseline/1"
 SECTIONS = ("snapshot", "audit", "system", "kernel_log")
@@ -112,44 +112,25 @@ def _check_time(taken, node, now, again):
 def usable(ctx):
     """Check that a baseline is available where one is required."""
     ident = "baseline.usable"
+    checks = Checks(ident, source="baseline")
     if ctx.baseline is None:
         if ctx.phase in ("post", "soak"):
             return [
-                model.check(
-                    ident,
-                    NODE,
-                    UNKNOWN,
+                checks.unknown(
                     None,
                     SCHEMA,
-                    "baseline",
-                    "hold",
                     "Phase %s compares with a baseline and none was given. Pass baseline or baseline_file."
                     % (ctx.phase,),
                 )
             ]
-        return [
-            model.check(
-                ident,
-                NODE,
-                NOT_APPLICABLE,
-                None,
-                None,
-                "baseline",
-                message="Nothing is compared with an earlier reading.",
-            )
-        ]
+        return [checks.none("Nothing is compared with an earlier reading.")]
     old = ctx.baseline["snapshot"]
     status = model.item(old, "status")
     if status != "ok" or not model.by_uuid(old):
         return [
-            model.check(
-                ident,
-                NODE,
-                UNKNOWN,
+            checks.unknown(
                 status,
                 "ok",
-                "baseline",
-                "hold",
                 "NVML showed no GPU when the baseline was taken (%s), so nothing can be compared. Take a new "
                 "one on a healthy node." % (status,),
             )
@@ -157,14 +138,9 @@ def usable(ctx):
     nameless = [model.entity(gpu) for gpu in model.gpus(old) if model.uuid(gpu) is None or model.address(gpu) is None]
     if nameless:
         return [
-            model.check(
-                ident,
-                NODE,
-                UNKNOWN,
+            checks.unknown(
                 nameless,
                 [],
-                "baseline",
-                "hold",
                 "GPUs were not readable when the baseline was taken: %s. Take a new one on a healthy node."
                 % (", ".join(nameless),),
             )
@@ -173,18 +149,13 @@ def usable(ctx):
     answered = model.item(ctx.snapshot, "nvml", "rc") is not None
     if answered and bool(model.item(old, "simulated")) != bool(model.item(ctx.snapshot, "simulated")):
         return [
-            model.check(
-                ident,
-                NODE,
-                FAIL,
+            checks.fail(
                 bool(model.item(ctx.snapshot, "simulated")),
                 bool(model.item(old, "simulated")),
-                "baseline",
-                "hold",
                 "One of baseline and reading is simulated and the other is not. Take a new baseline.",
             )
         ]
-    return [model.check(ident, NODE, PASS, status, "ok", "baseline")]
+    return [checks.good(status, "ok")]
 
 
 def changes(ctx):
@@ -199,28 +170,20 @@ def changes(ctx):
 def regressed(ctx):
     """Check for unannounced changes for the worse. What makes a node unfit has a check of its own that fails."""
     ident = "baseline.changes"
+    checks = Checks(ident, source="baseline")
     if ctx.baseline is None:
-        return model.check(
-            ident, NODE, NOT_APPLICABLE, None, None, "baseline", message="Nothing is compared with an earlier reading."
-        )
+        return checks.none("Nothing is compared with an earlier reading.")
     found = [
         "%s %s" % (change["entity"], change["key"]) for change in changes(ctx) if change["class"] == diff.REGRESSION
     ]
     if not found:
-        return model.check(ident, NODE, PASS, [], [], "baseline")
+        return checks.good([], [])
     shown = ", ".join(found[:5]) + (" and %d more" % (len(found) - 5) if len(found) > 5 else "")
-    return model.check(
-        ident,
-        NODE,
-        PASS,
+    return checks.notice(
         found,
         [],
-        "baseline",
-        notice=True,
-        message=(
-            "%d values changed for the worse since the baseline: %s. Look at the verdict's changes; announce them "
-            "(expect.changes) if they are meant, or take a new baseline." % (len(found), shown)
-        ),
+        "%d values changed for the worse since the baseline: %s. Look at the verdict's changes; announce them "
+        "(expect.changes) if they are meant, or take a new baseline." % (len(found), shown),
     )
 
 

@@ -2,17 +2,17 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Functions shared by the checks of a GPU: a finding, and the comparison of a value with the baseline."""
+"""What the checks of a GPU share: a finding, the comparison of a value with the baseline, and counters of errors."""
 
 from __future__ import annotations
 
 import collections
 
-from . import codes, model, signals
+from . import model, nodefacts, policy, signals
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
+from .nodefacts import AGAIN, Checks
 
 NUMBER = (int, float)
-AGAIN = "Take a new baseline on a healthy node."
 
 # What is wrong; None stands for nothing. A notice passes and wants to be seen.
 Finding = collections.namedtuple("Finding", ["status", "action", "message", "notice"])
@@ -84,11 +84,12 @@ def before(ctx, gpu, key, kind):
 
 def absent_before(old):
     """Tell if the GPU did not have the signal in the baseline."""
-    return old.rc in codes.ABSENT
+    return old.rc in model.ABSENT
 
 
 def incomparable(ctx, gpu, ident, key, kind, shown):
     """The check that says why KEY cannot be compared with the baseline; None if it can. SHOWN is the value of now."""
+    checks = Checks(ident, model.entity(gpu), source="baseline")
     old = before(ctx, gpu, key, kind)
     if old is None:
         return not_applicable(ident, gpu, shown, "There is no earlier value to compare with.", "baseline")
@@ -103,14 +104,9 @@ def incomparable(ctx, gpu, ident, key, kind, shown):
             message="Not supported in the baseline.",
         )
     if damaged_before(old):
-        return model.check(
-            ident,
-            model.entity(gpu),
-            UNKNOWN,
+        return checks.unknown(
             shown,
             model.shown(old),
-            "baseline",
-            "hold",
             "The baseline has no %s of %s (%s); expected one to compare with what it is now: %s. %s"
             % (key, model.named(gpu), model.shown(old), shown, AGAIN),
         )
@@ -160,7 +156,7 @@ def too_old(ctx, ident, gpu, now, since):
     that is not the reason.
     """
     running = branch(ctx)
-    if now.known or running is None or running >= since or now.rc not in codes.ABSENT:
+    if now.known or running is None or running >= since or now.rc not in model.ABSENT:
         return None
     return not_applicable(ident, gpu, model.shown(now), "Drivers before %d do not have this signal." % (since,))
 
@@ -168,8 +164,8 @@ def too_old(ctx, ident, gpu, now, since):
 def under_mig(gpu, now):
     """Tell if NOW is not supported because the GPU is, or may be, in MIG mode."""
     mode = model.reading(gpu, "mig_mode_current")
-    return now.rc == codes.NOT_SUPPORTED and (
-        mode.value == 1 if mode.known else mode.rc not in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT)
+    return now.rc == model.NOT_SUPPORTED and (
+        mode.value == 1 if mode.known else mode.rc not in (model.NOT_SUPPORTED, model.INVALID_ARGUMENT)
     )
 
 
@@ -187,3 +183,91 @@ def peers(ctx, gpu, key, kind):
         if other is not gpu and found.known and (name is None or model.reading(other, "name").value in (None, name)):
             values.append(found.value)
     return values
+
+
+# The shortest time from which a rate is told.
+SHORTEST_S = 60.0
+FINE, MANY, UNCLEAR = "fine", "many", "unclear"
+# What tells since when a volatile counter counts.
+COUNTER_SIGNALS = ("reading.boot_id", "reading.uptime_s", "snapshot.system.driver_version")
+
+
+def is_same_boot(ctx):
+    """Tell if reading and baseline are of the same boot; False without a baseline, None if unknown."""
+    return False if ctx.baseline is None else nodefacts.same_boot(ctx)
+
+
+def is_same_load(ctx):
+    """Tell if the loaded driver is the one of the baseline: same boot, same version.
+
+    None if unknown.
+    """
+    if ctx.baseline is None:
+        return False
+    boot = is_same_boot(ctx)
+    drivers = [
+        model.reading(model.item(snapshot, "system"), "driver_version").value
+        for snapshot in (ctx.snapshot, model.item(ctx.baseline, "snapshot"))
+    ]
+    if boot is None or not all(isinstance(text, str) and text for text in drivers):
+        return None
+    return boot and drivers[0] == drivers[1]
+
+
+def seconds_between(ctx):
+    """Seconds of uptime between baseline and reading, both of one boot; None if not known."""
+    now = part(ctx.reading, "uptime_s")
+    if now is None:
+        now = part(ctx.system, "uptime_s")
+    then = part(model.item(ctx.baseline, "system"), "uptime_s")
+    return now - then if now is not None and then is not None and now >= then else None
+
+
+def judge_counter(ctx, gpu, now, old, rate_key, count_key, same=is_same_load, began="since the driver was loaded"):
+    """FINE, MANY or UNCLEAR, and why, for a volatile counter that is NOW; OLD is its reading in the baseline or None.
+
+    Within one load of the driver it is the rate since the baseline that counts, by the policy's RATE_KEY (per minute),
+    otherwise the number since the driver was loaded, by COUNT_KEY. Counters that begin at another time say so with SAME
+    and BEGAN.
+    """
+    if now == 0:
+        return FINE, ""
+    continued = same(ctx) if old is not None else False
+    if continued is None:
+        return (
+            UNCLEAR,
+            "%s, and whether they began before the baseline is not known: boot id or driver version is missing"
+            % (now,),
+        )
+    if continued and not old.known and old.rc not in model.ABSENT:
+        return UNCLEAR, "%s, and the baseline has no number to compare with" % (now,)
+    if continued and old.known and old.value <= now:
+        grown, seconds = now - old.value, seconds_between(ctx)
+        if grown == 0:
+            return FINE, ""
+        if seconds is None:
+            return UNCLEAR, "%s more than in the baseline, and in what time is not known: the uptime is missing" % (
+                grown,
+            )
+        if seconds >= SHORTEST_S:
+            limit = policy.limit(ctx, rate_key, gpu)
+            rate = round(grown * 60.0 / seconds, 2)
+            return (
+                MANY if rate > limit else FINE
+            ), "%s more than in the baseline, %s a minute; up to %s a minute are expected" % (grown, rate, limit)
+        since = "since the baseline"
+    else:
+        grown, since = now, began
+    limit = policy.limit(ctx, count_key, gpu)
+    return (MANY if grown > limit else FINE), "%s %s; up to %s are expected" % (grown, since, limit)
+
+
+def counter_finding(state, text, step):
+    """A notice for MANY, unknown for UNCLEAR. TEXT says what and how many, STEP what to do."""
+    if state == FINE:
+        return None
+    return (
+        notice("%s. %s" % (text, step))
+        if state == MANY
+        else unknown("%s. Read the node again, and take a new baseline." % (text,))
+    )

@@ -7,9 +7,10 @@ instances."""
 
 from __future__ import annotations
 
-from . import codes, model, policy
+from . import model, policy
 from .baseline import check_baseline
-from .model import NODE, NOT_APPLICABLE, PASS, UNKNOWN
+from .model import NOT_APPLICABLE, UNKNOWN
+from .nodefacts import Checks
 
 IDENT = "baseline.mig_free"
 # Values that are NOT_SUPPORTED while instances exist.
@@ -62,7 +63,7 @@ def graft(snapshot, found):
         old = earlier.get(model.uuid(gpu))
         if old is not None and model.reading(gpu, "mig_mode_current").value == 1:
             for key in HIDDEN:
-                if model.reading(gpu, key).rc == codes.NOT_SUPPORTED and model.reading(old, key).known:
+                if model.reading(gpu, key).rc == model.NOT_SUPPORTED and model.reading(old, key).known:
                     gpu = dict(gpu, **{key: dict(old[key], read=found["time"])})
         gpus.append(gpu)
     return dict(snapshot, gpus=gpus)
@@ -84,7 +85,7 @@ def _hidden(check, gpu, accepted):
         key in accepted
         and gpu is not None
         and check["status"] == UNKNOWN
-        and model.reading(gpu, key).rc == codes.NOT_SUPPORTED
+        and model.reading(gpu, key).rc == model.NOT_SUPPORTED
         and model.reading(gpu, "mig_mode_current").value == 1
     )
 
@@ -100,25 +101,19 @@ def _not_now(check):
 
 def judge(ctx):
     """Tell if the given reading without MIG instances can be used."""
+    checks = Checks(IDENT, source="baseline")
     found = model.item(ctx.expect, "mig_free")
     wanted = "a reading of this boot, at most %s hours old" % (policy.limit(ctx, "mig_free_reading_age_max_h"),)
     if found is None:
-        return model.check(
-            IDENT, NODE, NOT_APPLICABLE, None, None, "baseline", message="No reading without MIG instances was given."
-        )
+        return checks.none("No reading without MIG instances was given.")
     if found["problem"]:
-        return model.check(
-            IDENT,
-            NODE,
-            UNKNOWN,
+        return checks.unknown(
             found["time"],
             wanted,
-            "baseline",
-            "hold",
             "The reading without MIG instances does not count: %s. Take one with gpu_health while the "
             "instances are destroyed." % (found["problem"],),
         )
-    return model.check(IDENT, NODE, PASS, found["time"], wanted, "baseline")
+    return checks.good(found["time"], wanted)
 
 
 ROWS = (

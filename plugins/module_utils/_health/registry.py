@@ -13,7 +13,6 @@ from . import baseline, mig_free
 from .checks import (
     clocks,
     containers,
-    cuda,
     devices,
     driver_files,
     ecc,
@@ -21,11 +20,8 @@ from .checks import (
     fabric_services,
     gpus,
     hardware,
-    host_log,
     identity,
-    memory,
     mig,
-    modes,
     network,
     node,
     nvlink,
@@ -34,9 +30,7 @@ from .checks import (
     pcie,
     power,
     processes,
-    recovery,
     remap,
-    sections,
     services,
     smoke,
     sxid,
@@ -46,7 +40,6 @@ from .checks import (
 )
 
 FAMILIES = (
-    sections,
     nvml,
     baseline,
     mig_free,
@@ -54,13 +47,10 @@ FAMILIES = (
     hardware,
     versions,
     driver_files,
-    cuda,
     devices,
     identity,
-    recovery,
     ecc,
     remap,
-    memory,
     clocks,
     thermal,
     power,
@@ -68,7 +58,6 @@ FAMILIES = (
     nvlink,
     fabric,
     mig,
-    modes,
     processes,
     xid,
     sxid,
@@ -78,7 +67,6 @@ FAMILIES = (
     services,
     containers,
     node,
-    host_log,
     smoke,
 )
 TABLE = tuple(row for family in FAMILIES for row in family.ROWS)

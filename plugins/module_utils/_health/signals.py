@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from . import codes, model
-from .model import FAIL, NOT_APPLICABLE, UNKNOWN
+from . import model
+from .model import FAIL, NOT_APPLICABLE
+from .nodefacts import Checks
 
 NO_PERMISSION = 4
 
@@ -19,8 +20,9 @@ def absent(ctx, ident, gpu, key, now, action=None):
     is believed only if no GPU of the same model on this node answers.
     """
     who = model.entity(gpu)
+    checks = Checks(ident, who, source="hardware")
     before = before_of(ctx, gpu, key)
-    status, code_action, step = codes.meaning(now.rc)
+    status, code_action, step = model.code_meaning(now.rc)
     seen = model.shown(now)
     if before is not None and before.known:
         if status != FAIL:
@@ -45,20 +47,13 @@ def absent(ctx, ident, gpu, key, now, action=None):
             "%s of %s answered in the baseline and does not now: %s. %s" % (key, model.named(gpu), seen, step),
         )
     if status == FAIL:
-        return model.check(
-            ident,
-            who,
-            FAIL,
-            seen,
-            None,
-            "hardware",
-            code_action,
-            "%s of %s cannot be read: %s. %s" % (key, model.named(gpu), seen, step),
+        return checks.fail(
+            seen, None, "%s of %s cannot be read: %s. %s" % (key, model.named(gpu), seen, step), code_action
         )
     if (
         before is not None
-        and before.rc in codes.ABSENT
-        and now.rc in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, before.rc)
+        and before.rc in model.ABSENT
+        and now.rc in (model.NOT_SUPPORTED, model.INVALID_ARGUMENT, before.rc)
     ):
         return model.check(
             ident,
@@ -69,32 +64,16 @@ def absent(ctx, ident, gpu, key, now, action=None):
             "baseline",
             message="%s is not supported, as in the baseline." % (key,),
         )
-    if now.rc in (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT) and before is None:
+    if now.rc in (model.NOT_SUPPORTED, model.INVALID_ARGUMENT) and before is None:
         if not peers_answer(ctx, gpu, key):
-            return model.check(
-                ident, who, NOT_APPLICABLE, seen, None, "hardware", message="%s is not supported by this GPU." % (key,)
-            )
-        return model.check(
-            ident,
-            who,
-            UNKNOWN,
+            return checks.none("%s is not supported by this GPU." % (key,), seen)
+        return checks.unknown(
             seen,
-            None,
-            "hardware",
             None,
             "%s of %s: %s, but other GPUs of the same model on this node answer. Compare the GPUs (nvidia-smi -q)."
             % (key, model.named(gpu), seen),
         )
-    return model.check(
-        ident,
-        who,
-        UNKNOWN,
-        seen,
-        None,
-        "hardware",
-        None,
-        "%s of %s is not known: %s. %s" % (key, model.named(gpu), seen, step),
-    )
+    return checks.unknown(seen, None, "%s of %s is not known: %s. %s" % (key, model.named(gpu), seen, step))
 
 
 def before_of(ctx, gpu, key):

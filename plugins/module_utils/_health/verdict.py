@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from . import attribution, mig_free, model, registry, relief, signals
 from . import baseline as baseline_family
+from . import mig_free, model, registry, relief, signals
 from . import policy as policy_rules
 from .checks import hardware, versions
 from .diff import EXPECTED
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
+from .nodefacts import Checks, upstream
 
 SCHEMA = "gpufleet.health/1"
 # What gpu.fabric observes of a GPU that has not joined its NVLink fabric yet (NVML, nvmlGpuFabricState_t).
@@ -68,7 +69,7 @@ def evaluate(
     clock = (
         policy_rules.latest(now, model.item(reading, "time"), model.item(baseline, "time")) if rules["waivers"] else now
     )
-    checks = policy_rules.apply(attribution.attribute(found, earlier), rules, clock)
+    checks = policy_rules.apply(attribute(found, earlier), rules, clock)
     # In the order of the table: what explains the rest comes first.
     order = dict((row.ident, number) for number, row in enumerate(registry.TABLE))
     checks.sort(
@@ -81,11 +82,11 @@ def evaluate(
         "time": now,
         "phase": phase,
         "simulated": bool(model.item(ctx.snapshot, "simulated")),
-        "driver": dict(versions.seen(ctx.snapshot, ctx.audit), expected=versions.upstream(expected_driver)),
+        "driver": dict(versions.seen(ctx.snapshot, ctx.audit), expected=upstream(expected_driver)),
         "verdict": overall(checks),
         "action": action(checks),
         "notices": len([check for check in checks if check["notice"]]),
-        "attribution": attribution.summed(checks),
+        "attribution": sum_attribution(checks),
         "changes": baseline_family.changes(ctx) if table is None else [],
         "checks": checks,
         "left_out": {},
@@ -140,14 +141,9 @@ def asked(row, entity, *arguments):
     except Exception as exc:  # noqa: BLE001 (whatever it is, the verdict goes on and does not pass)
         problem = "%s: %s" % (type(exc).__name__, exc)
     return [
-        model.check(
-            row.ident,
-            entity,
-            UNKNOWN,
+        Checks(row.ident, entity).unknown(
             None,
             None,
-            "policy",
-            "hold",
             "The check %s could not judge this reading (%s). That is an error of this collection: report it "
             "with the reading." % (row.ident, problem),
         )
@@ -256,3 +252,44 @@ def _brief(value):
         return "nothing"
     text = ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
     return text if len(text) <= 200 else text[:197] + "..."
+
+
+BEFORE, DURING = "before", "during"
+# What these say belongs to the comparison, and there was none when the baseline was taken.
+OF_THE_COMPARISON = ("baseline.",)
+
+
+def attribute(checks, earlier):
+    """CHECKS with since filled in for those that fail or are unknown.
+
+    EARLIER are the checks of the baseline's own reading; None without one.
+    """
+    if earlier is None:
+        return checks
+    was = {}
+    for check in earlier:
+        was.setdefault((check["id"], check["entity"]), set()).add(check["status"])
+    return [dict(check, since=_find_since(check, was.get((check["id"], check["entity"]), set()))) for check in checks]
+
+
+def _find_since(check, before):
+    if check["status"] not in (FAIL, UNKNOWN) or check["id"].startswith(OF_THE_COMPARISON):
+        return None
+    if check["since"] is not None:
+        # The judge looked closer than by entity: another XID of a GPU that had one before is another fault.
+        return check["since"]
+    if FAIL in before:
+        return BEFORE
+    if UNKNOWN in before:
+        # What was not known before may have been broken then.
+        return BEFORE if check["status"] == UNKNOWN else None
+    return DURING
+
+
+def sum_attribution(checks):
+    """Return the checks that did not pass before, and those that changed since: {"sick_before": [id], "broke_during":
+    [id]}."""
+    return {
+        "sick_before": sorted(set(check["id"] for check in checks if check["since"] == BEFORE)),
+        "broke_during": sorted(set(check["id"] for check in checks if check["since"] == DURING)),
+    }

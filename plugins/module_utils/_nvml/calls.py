@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """NVML calls whose answer is always data: a value, or the return code that stands in its place.
 
-Only what every subject needs is here; what is read of a GPU is in identity, memory, running, links and mig.
+Only what every subject needs is here; what is read of a GPU is in identity, memory, running and links.
 """
 
 from __future__ import annotations

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import time
 
 from . import binding as binding_module
-from . import calls, codes, hung, links, session, subsets
+from . import calls, codes, links, session, subsets
 
 SCHEMA = "gpufleet.snapshot/1"
 SYSTEM_KEYS = ("driver_version", "nvml_version", "cuda_driver_version")
@@ -131,13 +133,13 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
             return blank("no_binding", binding_module.NO_BINDING)
         return read_pass(nvml, described, progress, gather, more)
 
-    note, driver = hung.recall(stuck_file) if stuck_file else None, hung.loaded_driver()
-    patience_s = hung.patience(note, deadline_s, driver, hung.boot_seconds())
+    note, driver = recall_hang(stuck_file) if stuck_file else None, loaded_driver()
+    patience_s = choose_deadline(note, deadline_s, driver, boot_seconds())
     outcome = runner(work, patience_s, stuck_file)
     if stuck_file and outcome.status == "timeout" and patience_s == deadline_s:
-        hung.remember(stuck_file, deadline_s, driver, hung.boot_seconds())
+        remember_hang(stuck_file, deadline_s, driver, boot_seconds())
     elif note is not None and outcome.status == "ok":
-        hung.forget(stuck_file)
+        forget_hang(stuck_file)
     if outcome.status == "ok":
         taken = outcome.value
     elif outcome.status in ("timeout", "stuck"):
@@ -146,3 +148,80 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
         taken = blank("nvml_error", outcome.message)
     taken["duration_s"] = round(time.monotonic() - begun, 3)
     return taken
+
+
+# A driver that did not answer. Every task of a node reads NVML for itself, and where it hangs, each would wait for its
+# whole deadline. So the first task without an answer leaves a note, and the next ones wait for AGAIN_S only. The note is
+# about the driver as it is loaded: it does not hold after a reboot or a reload, nor for who would wait longer than the
+# first did.
+AGAIN_S = 10.0
+HOLDS_S = 900.0
+
+
+def note_path(stuck_file):
+    """Return the path of the note, beside the one about a child that cannot be ended."""
+    return stuck_file + ".hung"
+
+
+def loaded_driver(root="/"):
+    """Return what stays the same while the driver's kernel module is loaded: (boot id, number of its directory in
+    sysfs); None if it is not loaded.
+    """
+    try:
+        number = os.stat(os.path.join(root, "sys/module/nvidia")).st_ino
+    except OSError:
+        number = None
+    return [session.boot_id(root), number]
+
+
+def choose_deadline(note, wanted_s, driver, now):
+    """Return the seconds to wait for NVML: the deadline WANTED_S, less if NOTE is about the same DRIVER and a wait at
+    least as long.
+
+    NOW is in seconds of boot.
+    """
+    if not isinstance(note, dict) or note.get("driver") != driver:
+        return wanted_s
+    waited_s, noted = note.get("waited_s"), note.get("at")
+    if not all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (waited_s, noted)):
+        return wanted_s
+    if wanted_s > waited_s or not 0 <= now - noted <= HOLDS_S:
+        return wanted_s
+    return min(wanted_s, AGAIN_S)
+
+
+def recall_hang(stuck_file):
+    """The note, None without one."""
+    data = session.read_note(note_path(stuck_file))
+    try:
+        return None if data is None else json.loads(data.decode("utf-8"))
+    except ValueError:
+        return None
+
+
+def remember_hang(stuck_file, waited_s, driver, now):
+    """Note that NVML did not answer within WAITED_S.
+
+    Without the note the next one only waits for its whole deadline.
+    """
+    temporary = "%s.%d" % (note_path(stuck_file), os.getpid())
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        with os.fdopen(handle, "w") as stream:
+            json.dump({"driver": driver, "waited_s": waited_s, "at": now}, stream)
+        os.rename(temporary, note_path(stuck_file))
+    except OSError:
+        return
+
+
+def forget_hang(stuck_file):
+    """It answered."""
+    try:
+        os.unlink(note_path(stuck_file))
+    except OSError:
+        pass  # there was none, or it is root's
+
+
+def boot_seconds():
+    """Seconds since boot, also those that the machine slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import collections
 
-from . import identity, links, memory, mig, running
+from . import identity, links, memory, running
 
 Subset = collections.namedtuple("Subset", ["name", "keys", "read"])
 
@@ -27,7 +27,7 @@ TABLE = (
     Subset("pcie", links.PCIE_KEYS, links.read_pcie),
     Subset("nvlink", links.NVLINK_KEYS, links.read_nvlink),
     Subset("fabric", links.FABRIC_KEYS, links.read_fabric),
-    Subset("mig", mig.MIG_KEYS, mig.read_mig),
+    Subset("mig", identity.MIG_KEYS, identity.read_mig),
     Subset("processes", running.PROCESSES_KEYS, running.read_processes),
     Subset("p2p", links.P2P_KEYS, None),
 )

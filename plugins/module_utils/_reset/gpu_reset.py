@@ -10,11 +10,12 @@ No session of NVML is open here at any time: each reading is in a child that has
 from __future__ import annotations
 
 from .._driver import capture
+from .._kernel import kernel_state
 from .._node.runner import Runner
 from .._nvml.selection import value
 from . import gpus as gpu_facts
 from . import plan as decider
-from . import proof, reading, record
+from . import proof, reading
 
 OUTPUT = 64 * 1024
 MODE_S = 60
@@ -59,13 +60,13 @@ class GpuReset:
                 "NVML cannot be read (%s), and nothing was reset: %s" % (snapshot["status"], snapshot["message"]),
                 snapshot,
             )
-        boot_id = reading.boot_id(self.root)
+        boot_id = kernel_state.boot_id(self.root)
         facts = dict(
             reading.obstacles(self.root, decider.COMMAND),
             snapshot=snapshot,
             fabric_manager=reading.fabric_manager(self.run_command),
             boot_id=boot_id,
-            interrupted=record.read(boot_id, self.root),
+            interrupted=reading.read_note(boot_id, self.root),
         )
         try:
             return facts, decider.decide(facts, self.params)
@@ -102,7 +103,7 @@ class GpuReset:
         targets = self.of(everyone, plan["targets"])
         try:
             self.note(facts, targets, owed, "begun")
-        except record.RecordError as exc:
+        except reading.RecordError as exc:
             raise ResetError("%s; nothing was reset" % exc) from exc
         watermark = reading.log(self.root, self.run_command)["position"]
         self.persistence(self.names(everyone, plan["persistence"]), False)
@@ -117,7 +118,7 @@ class GpuReset:
             return self.answer(facts, plan, proof.planned(everyone, plan, proof.UNCHANGED), bool(self.off()))
         try:
             self.note(facts, targets, owed, "resetting")
-        except record.RecordError as exc:
+        except reading.RecordError as exc:
             self.warnings.append("%s: the note says less than it should" % exc)
         self.reset(targets)
         self.restore(owed)
@@ -243,7 +244,7 @@ class GpuReset:
         return [name for name in note["persistence"] if name in off] if note else []
 
     def note(self, facts, targets, owed, phase):
-        record.write(
+        reading.write_note(
             facts["boot_id"],
             [gpu_facts.name(gpu) for gpu in targets],
             owed,
@@ -255,7 +256,7 @@ class GpuReset:
     def close(self):
         """Remove the note once nothing is left to put back."""
         if not self.off() and not self.stuck:
-            record.remove(self.root)
+            reading.remove_note(self.root)
 
     # ---- the result ----
 

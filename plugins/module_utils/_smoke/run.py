@@ -13,7 +13,7 @@ import time
 
 from .._nvml import binding as binding_module
 from .._nvml import calls, codes, selection, session, snapshot
-from . import cuda, dcgm, library, tests
+from . import cuda, dcgm, tests
 
 SCHEMA = "gpufleet.smoke/1"
 # What is read before: identity, and whether a GPU may be tested.
@@ -103,25 +103,25 @@ def _tested(level, wanted, together, library_path, only, load, left_s, stuck_fil
     document.update(asked=[str(name) for name in wanted], gpus=[described(gpu) for gpu in gpus])
     path = library_path
     if path is None:
-        path = library.find(search, runner if search == "/" else None)
+        path = cuda.find_library(search, runner if search == "/" else None)
         path = path and os.path.join(search, path.lstrip("/"))
     if path is None or not os.path.exists(path):
         document.update(
             status="no_library",
             message="%s is not installed%s; install the driver's CUDA library (Debian: libcuda1)"
-            % (library.NAME, " at %s" % (library_path,) if library_path else ""),
+            % (cuda.LIBRARY, " at %s" % (library_path,) if library_path else ""),
         )
         return document
     document["library"].update(path=path)
     try:
-        real = library.trusted(path)
-        problem = library.loader_problem(os.environ)
-    except library.Untrusted as exc:
+        real = cuda.require_trusted(path)
+        problem = cuda.loader_problem(os.environ)
+    except cuda.Untrusted as exc:
         problem = "it is not loaded: %s" % (exc,)
     if problem:
         document.update(status="untrusted", message="%s: %s" % (path, problem))
         return document
-    document["library"].update(version=library.version(real))
+    document["library"].update(version=cuda.library_version(real))
     due = [gpu for gpu in document["gpus"] if gpu["state"] == TESTED]
     if together:
         _all_at_once(due, real, level, only, load, left_s, stuck_file)
@@ -217,7 +217,7 @@ def _work(gpu, path, level, only, load):
     uuid, address, index = gpu["uuid"], gpu["pci_bus_id"], gpu["index"]
 
     def work(progress):
-        library.sanitise(os.environ, uuid)
+        cuda.clean_environment(os.environ, uuid)
         cpus = stay_near(address)
         place = [""]
 

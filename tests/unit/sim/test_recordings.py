@@ -1,22 +1,24 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulator against what real GPUs answered: fixtures/recordings, call by call and field by field.
-
-What still differs is in KNOWN with its reason, and nothing else is.
+"""The recorder of a GPU's answers, and the simulator against what it recorded of real ones (fixtures/recordings), call
+by call and field by field. What still differs is in KNOWN with its reason, and nothing else is.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pathlib
 import re
 import subprocess
+import sys
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.sim import profile_table
-from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode, test_record
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 RECORDINGS = pathlib.Path(__file__).parent / "fixtures" / "recordings"
 SMOKE = pathlib.Path(__file__).parents[1] / "plugins" / "module_utils" / "_smoke" / "fixtures"
@@ -27,6 +29,9 @@ RATES = {
     "matrix_product": "cuda_gflops",
 }
 DRIVER = "580.159.04"
+# sha256sum of `nm -D --defined-only --format=just-symbols libnvidia-ml.so.580.159.04 | LC_ALL=C sort`, functions only.
+FUNCTIONS_580 = "5098d0c368acde10953b2c3a8295c67a806987b2f4e58fe280da3b6bde5e1d41"
+NO_UUID = "GPU-00000000-0000-0000-0000-000000000000"
 CARDS = {"h100-580": "h100-sxm", "h200-580": "h200"}
 
 # Of the machines that were recorded, and not of the models: a virtual machine with one GPU and no NVLinks, and the
@@ -85,6 +90,22 @@ KNOWN = {
 }
 
 
+def record(node, out, *words, check=True):
+    """Run the recorder against a simulated node."""
+    environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
+    return subprocess.run(
+        [sys.executable, "-m", "tests.sim.record", str(out), *words],
+        env=environment,
+        cwd=str(simnode.SIM.parents[1]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=simnode.LIMIT_S,
+        check=check,
+    )
+
+
 def answers(document):
     """{call with its arguments, or field.N: answer}"""
     device = document["devices"][0]
@@ -122,14 +143,19 @@ def differences(real, simulated):
     }
 
 
-def exported(name):
-    return set((RECORDINGS / name).read_text().split())
+def load_recording(card):
+    """The recording of a card; that of the H200 holds only the calls and fields that differ from the H100's."""
+    document, own = [json.loads((RECORDINGS / (name + ".json")).read_text()) for name in ("h100-580", card)]
+    for part in ("calls", "fields"):
+        document["devices"][0][part].update(own["devices"][0][part])
+    return document
 
 
 def test_driver_580_has_the_functions_that_its_library_exports():
     rows = re.findall(r"^SYMBOL\((\w+), (\d+), (\d+)\)", (simnode.SIM / "src" / "symbols.h").read_text(), re.MULTILINE)
     ours = {name for name, first, last in rows if int(first) <= 580 and int(last) in (0, *range(580, 1000))}
-    assert ours == exported("symbols-nvml-580.txt") and len(ours) == 404
+    assert len(ours) == 404
+    assert hashlib.sha256("".join(name + "\n" for name in sorted(ours)).encode()).hexdigest() == FUNCTIONS_580
 
 
 def test_the_cuda_library_has_no_function_of_its_own(build):
@@ -140,7 +166,7 @@ def test_the_cuda_library_has_no_function_of_its_own(build):
         check=True,
     )
     ours = {name for name in listed.stdout.split()[2::3] if name.startswith("cu")}
-    assert len(ours) > 20 and ours <= exported("symbols-cuda-580.txt")
+    assert len(ours) > 20 and ours <= set((RECORDINGS / "symbols-cuda-580.txt").read_text().split())
 
 
 def test_what_the_collection_asks_for_does_not_differ():
@@ -172,8 +198,88 @@ def test_it_answers_as_the_gpu_did(make_node, tmp_path, card):
     node.booted(DRIVER)
     for key, value in {**MACHINE, **CARD[card]}.items():
         node.sim("inject", "set", key, str(value), "--gpu", "0")
-    test_record.record(node, tmp_path / "out.json", "short")
-    real, simulated = [
-        answers(json.loads(path.read_text())) for path in (RECORDINGS / (card + ".json"), tmp_path / "out.json")
+    record(node, tmp_path / "out.json", "short")
+    simulated = json.loads((tmp_path / "out.json").read_text())
+    assert differences(answers(load_recording(card)), answers(simulated)) == set().union(*KNOWN.values())
+
+
+@pytest.fixture
+def pair(make_node):
+    """A node of two H100, booted."""
+    return make_node(gpus=2).booted()
+
+
+@pytest.mark.pythons
+def test_recorder_keeps_values_and_codes(pair, tmp_path):
+    pair.sim("inject", "error", "nvmlDeviceGetComputeMode", "999", "--gpu", "1")
+    record(pair, tmp_path / "out.json")
+    document = json.loads((tmp_path / "out.json").read_text())
+    assert (document["schema"], len(document["devices"])) == ("gpufleet.recording/1", 2)
+    assert document["system"]["nvmlSystemGetDriverVersion"]["rc"] == 0
+    assert document["system"]["nvmlSystemGetDriverVersion"]["value"] == simnode.OLD
+    first, second = [device["calls"] for device in document["devices"]]
+    limit = first["nvmlDeviceGetPowerManagementLimit"]
+    assert (limit["rc"], limit["value"]) == (0, 700000)
+    assert first["nvmlDeviceGetComputeMode"]["rc"] == 0
+    assert second["nvmlDeviceGetComputeMode"]["rc"] == 999 and "value" not in second["nvmlDeviceGetComputeMode"]
+    assert [(one["args"], one["rc"], one["value"]) for one in first["nvmlDeviceGetNvLinkState"]] == [
+        ([link], 0, 1) for link in range(18)
     ]
-    assert differences(real, simulated) == set().union(*KNOWN.values())
+    # A structure is kept by its fields, with its size.
+    memory = first["nvmlDeviceGetMemoryInfo"]["value"]
+    assert (memory["total"], memory["_sizeof"]) == (81559 * 1024 * 1024, 24)
+    # Drivers of this age know no recovery action.
+    assert document["devices"][0]["fields"]["230"]["rc"] == 3
+
+
+@pytest.mark.pythons
+def test_recorder_writes_a_line_without_times_per_call_of_a_fixture(pair, tmp_path):
+    record(pair, tmp_path / "out.json", "short")
+    text = (tmp_path / "out.json").read_text()
+    calls = json.loads(text)["devices"][1]["calls"]
+    assert calls["nvmlDeviceGetPowerManagementLimit"] == {"rc": 0, "value": 700000}
+    assert [set(one) for one in calls["nvmlDeviceGetNvLinkState"]] == [{"args", "rc", "value"}] * 18
+    assert text.count('\n"nvmlDeviceGetNvLinkState": [') == 2 and '"ms"' not in text and NO_UUID in text
+
+
+@pytest.mark.pythons
+def test_recorder_asks_for_mig_profiles_and_clocks_by_earlier_answers(pair, tmp_path):
+    record(pair, tmp_path / "out.json")
+    device = json.loads((tmp_path / "out.json").read_text())["devices"][0]
+    calls = device["calls"]
+    profiles = [one for one in calls["nvmlDeviceGetGpuInstanceProfileInfo"] if one["rc"] == 0]
+    numbers = [one["value"]["id"] for one in profiles]
+    assert 19 in numbers and len(calls["nvmlDeviceGetGpuInstanceProfileInfo"]) > len(numbers)
+    for name in ("ProfileInfoById", "RemainingCapacity", "PossiblePlacements"):
+        assert [one["args"] for one in calls["nvmlDeviceGetGpuInstance" + name]] == [[number] for number in numbers]
+    clocks = calls["nvmlDeviceGetSupportedMemoryClocks"]["value"]
+    assert clocks and [one["args"] for one in calls["nvmlDeviceGetSupportedGraphicsClocks"]] == [
+        [mhz] for mhz in clocks
+    ]
+    assert all(one["rc"] == 0 and one["value"] for one in calls["nvmlDeviceGetSupportedGraphicsClocks"])
+    assert sorted(map(int, device["fields"])) == list(range(1, 300))
+
+
+@pytest.mark.pythons
+def test_recorder_masks_identities(pair, tmp_path):
+    own = pair.ask(
+        '[[text(n.nvmlDeviceGetUUID, handle(gpu)), text(n.nvmlDeviceGetSerial, handle(gpu))] for gpu in (0, 1)]'
+    )
+    record(pair, tmp_path / "out.json")
+    kept = (tmp_path / "out.json").read_text()
+    for uuid, serial in own:
+        assert uuid != NO_UUID and len(serial) > 6, "there is something to mask"
+        assert uuid not in kept and uuid.partition("-")[2] not in kept and serial not in kept
+    for device in json.loads(kept)["devices"]:
+        assert device["calls"]["nvmlDeviceGetUUID"]["value"] == NO_UUID
+        assert re.match("^0+$", device["calls"]["nvmlDeviceGetSerial"]["value"])
+    assert "node-1" not in kept
+
+
+@pytest.mark.pythons
+def test_recorder_without_a_driver_writes_nothing(make_node, tmp_path):
+    node = make_node(gpus=1)
+    node.prepare()
+    done = record(node, tmp_path / "out.json", check=False)
+    assert done.returncode != 0 and "NVMLError" in done.stderr
+    assert not (tmp_path / "out.json").exists()

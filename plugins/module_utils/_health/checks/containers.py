@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .. import codes, compare, model, nodefacts, policy
+from .. import compare, model, nodefacts, policy
 from ..nodefacts import Checks
 
 KIND = "nvidia.com/gpu"
@@ -138,7 +138,7 @@ def devices(ctx):
             if not instances.known:
                 return None
             found += [model.item(instance, "uuid") for instance in instances.value]
-        elif (mode.known and mode.value == 0) or mode.rc in codes.ABSENT:
+        elif (mode.known and mode.value == 0) or mode.rc in model.ABSENT:
             found.append(model.reading(gpu, "uuid").value)
         else:
             return None

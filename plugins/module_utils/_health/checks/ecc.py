@@ -8,9 +8,9 @@ itself.
 
 from __future__ import annotations
 
-from .. import codes, compare, counters, model, policy, signals
+from .. import compare, model, policy, signals
 from ..compare import NUMBER
-from ..model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
+from ..nodefacts import Checks
 
 SRAM_SINCE_BRANCH = 535
 LOOK = "Look for NVRM: Xid 48, 63, 64, 94 and 95 in the kernel log."
@@ -37,7 +37,7 @@ def volatile_corrected(ctx, gpu):
     now = model.number(gpu, key)
     if not now.known:
         return unreadable(ctx, ident, gpu, key, now)
-    state, text = counters.judged(
+    state, text = compare.judge_counter(
         ctx,
         gpu,
         now.value,
@@ -45,7 +45,7 @@ def volatile_corrected(ctx, gpu):
         "ecc_corrected_per_minute",
         "ecc_corrected_since_load",
     )
-    finding = counters.finding(
+    finding = compare.counter_finding(
         state,
         "%s corrected memory errors: %s" % (model.named(gpu), text),
         "Read it again after some hours of work; if it goes on like that, run the field diagnostics.",
@@ -56,15 +56,10 @@ def volatile_corrected(ctx, gpu):
 def unreadable(ctx, ident, gpu, key, now):
     """A volatile counter that is not known. A GPU in MIG mode does not have it, which says nothing about its memory."""
     old = signals.before_of(ctx, gpu, key)
-    if compare.under_mig(gpu, now) and (old is None or old.rc != codes.NOT_SUPPORTED):
-        return model.check(
-            ident,
-            model.entity(gpu),
-            UNKNOWN,
+    if compare.under_mig(gpu, now) and (old is None or old.rc != model.NOT_SUPPORTED):
+        return Checks(ident, model.entity(gpu), source="hardware").unknown(
             model.shown(now),
             None,
-            "hardware",
-            "hold",
             "%s of %s cannot be read in MIG mode. Read it while MIG is off, or waive it until then."
             % (key, model.named(gpu)),
         )
@@ -76,58 +71,35 @@ def aggregate_uncorrected(ctx, gpu):
     now = model.number(gpu, key)
     old = signals.before_of(ctx, gpu, key)
     who = model.entity(gpu)
+    checks = Checks(ident, who, source="baseline")
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
-    if old is None or old.rc in codes.ABSENT:
-        return model.check(
-            ident,
-            who,
-            NOT_APPLICABLE,
-            now.value,
-            None,
-            "baseline",
-            message="There is no earlier count to compare with.",
-        )
+    if old is None or old.rc in model.ABSENT:
+        return checks.none("There is no earlier count to compare with.", now.value)
     if not old.known or not compare.is_a(old.value, NUMBER):
-        return model.check(
-            ident,
-            who,
-            UNKNOWN,
+        return checks.unknown(
             now.value,
             model.shown(old),
-            "baseline",
-            "hold",
             "The baseline has no count of uncorrectable memory errors of %s (%s); expected one. %s"
             % (model.named(gpu), model.shown(old), compare.AGAIN),
         )
     if now.value > old.value:
-        return model.check(
-            ident,
-            who,
-            FAIL,
+        return checks.fail(
             now.value,
             old.value,
-            "baseline",
-            "field_diag",
             "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Run the "
             "field diagnostics." % (model.named(gpu), now.value, old.value),
+            "field_diag",
         )
     if now.value < old.value:
-        return model.check(
-            ident,
-            who,
-            PASS,
+        return checks.notice(
             now.value,
             old.value,
-            "baseline",
-            message=(
-                "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Fewer means that "
-                "its InfoROM was written again: find out by whom, and take a new baseline."
-            )
+            "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Fewer means that "
+            "its InfoROM was written again: find out by whom, and take a new baseline."
             % (model.named(gpu), now.value, old.value),
-            notice=True,
         )
-    return model.check(ident, who, PASS, now.value, old.value, "baseline")
+    return checks.good(now.value, old.value)
 
 
 def sram_threshold(ctx, gpu):
@@ -189,7 +161,7 @@ ROWS = (
         "gpu",
         volatile_corrected,
         "Corrected memory errors do not pile up (a notice if they do)",
-        ("gpu.ecc_volatile_corrected", "gpu.mig_mode_current") + counters.SIGNALS,
+        ("gpu.ecc_volatile_corrected", "gpu.mig_mode_current") + compare.COUNTER_SIGNALS,
         "nvml.h, nvmlDeviceGetTotalEccErrors",
         (10,),
     ),

@@ -2,71 +2,55 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Check that the node has all its GPUs: their number, a handle for each, and the same set as in the baseline."""
+"""The GPUs that are there: on the bus, opened by NVML, those of the baseline, and what the driver advises for each."""
 
 from __future__ import annotations
 
-from .. import codes, diff, model
-from ..model import FAIL, NODE, PASS, UNKNOWN
+from .. import compare, diff, model, signals
+from ..model import FAIL, PASS, UNKNOWN
+from ..nodefacts import Checks
 
 LOOK = "Look for NVRM lines in the kernel log."
 
 
 def count(ctx):
     """NVML's own number, the list, and the baseline agree."""
+    checks = Checks("gpu.count")
     now = model.number(ctx.snapshot, "count")
     listed = len(model.gpus(ctx.snapshot))
     if not now.known:
         return [
-            model.check(
-                "gpu.count",
-                NODE,
-                UNKNOWN,
-                model.shown(now),
-                None,
-                "hardware",
-                "hold",
-                "The GPUs were not counted. See nvml.answers.",
-            )
+            checks.unknown(model.shown(now), None, "The GPUs were not counted. See nvml.answers.", source="hardware")
         ]
     if now.value != listed:
         return [
-            model.check(
-                "gpu.count",
-                NODE,
-                UNKNOWN,
+            checks.unknown(
                 listed,
                 now.value,
-                "hardware",
-                "hold",
                 "NVML counts %d GPUs and %d are in the reading. Read the node again." % (now.value, listed),
+                source="hardware",
             )
         ]
     if ctx.baseline is not None:
         expected = len(model.gpus(ctx.baseline["snapshot"]))
         if now.value != expected:
             return [
-                model.check(
-                    "gpu.count",
-                    NODE,
-                    FAIL,
+                checks.fail(
                     now.value,
                     expected,
-                    "baseline",
-                    "hold",
                     "NVML counts %d GPUs; expected %d as in the baseline. %s" % (now.value, expected, LOOK),
+                    source="baseline",
                 )
             ]
-        return [model.check("gpu.count", NODE, PASS, now.value, expected, "baseline")]
+        return [checks.good(now.value, expected, source="baseline")]
     if now.value < 1:
-        return [
-            model.check("gpu.count", NODE, FAIL, 0, "at least 1", "policy", "hold", "NVML counts no GPU. %s" % (LOOK,))
-        ]
-    return [model.check("gpu.count", NODE, PASS, now.value, "at least 1", "policy")]
+        return [checks.fail(0, "at least 1", "NVML counts no GPU. %s" % (LOOK,))]
+    return [checks.good(now.value, "at least 1")]
 
 
 def on_the_bus(ctx):
     """Every NVIDIA GPU on the PCI bus is one that NVML opens, and the other way round."""
+    checks = Checks("gpu.on_bus", source="hardware")
     devices = model.item(ctx.audit, "pci")
     bus = (
         set(model.pci_address(model.item(device, "address")) for device in devices)
@@ -75,28 +59,16 @@ def on_the_bus(ctx):
     )
     if not bus or None in bus:
         return [
-            model.check(
-                "gpu.on_bus",
-                NODE,
-                UNKNOWN,
-                None,
-                None,
-                "hardware",
-                "hold",
-                "No NVIDIA GPU could be listed on the PCI bus. Look at lspci -d 10de: on the node.",
+            checks.unknown(
+                None, None, "No NVIDIA GPU could be listed on the PCI bus. Look at lspci -d 10de: on the node."
             )
         ]
     seen = set(model.address(gpu) for gpu in model.gpus(ctx.snapshot) if model.opened(gpu)) - set([None])
     if model.item(ctx.snapshot, "status") != "ok":
         return [
-            model.check(
-                "gpu.on_bus",
-                NODE,
-                UNKNOWN,
+            checks.unknown(
                 sorted(seen),
                 sorted(bus),
-                "hardware",
-                "hold",
                 "%d GPUs are on the PCI bus; which of them work is not known. See nvml.answers." % (len(bus),),
             )
         ]
@@ -106,14 +78,9 @@ def on_the_bus(ctx):
     ]
     if nameless and len(silent) <= len(nameless) and not strange:
         return [
-            model.check(
-                "gpu.on_bus",
-                NODE,
-                UNKNOWN,
+            checks.unknown(
                 sorted(seen),
                 sorted(bus),
-                "hardware",
-                "hold",
                 "NVML opens %s and does not tell where it is; on the PCI bus are also %s. Read the node "
                 "again as root. %s" % (", ".join(nameless), ", ".join(silent) or "no others", LOOK),
             )
@@ -124,42 +91,21 @@ def on_the_bus(ctx):
             parts.append("on the PCI bus, but not opened by NVML: %s" % (", ".join(silent),))
         if strange:
             parts.append("known to NVML, but not on the PCI bus: %s" % (", ".join(strange),))
-        return [
-            model.check(
-                "gpu.on_bus",
-                NODE,
-                FAIL,
-                sorted(seen),
-                sorted(bus),
-                "hardware",
-                "hold",
-                "GPUs %s. %s" % ("; ".join(parts), LOOK),
-            )
-        ]
-    return [model.check("gpu.on_bus", NODE, PASS, sorted(seen), sorted(bus), "hardware")]
+        return [checks.fail(sorted(seen), sorted(bus), "GPUs %s. %s" % ("; ".join(parts), LOOK))]
+    return [checks.good(sorted(seen), sorted(bus))]
 
 
 def handles(ctx):
     """NVML opens each GPU, which is what initialises it."""
     result = []
     for gpu in model.gpus(ctx.snapshot):
-        now = model.reading(gpu, "handle")
+        checks, now = Checks("gpu.handle", model.entity(gpu), "hardware"), model.reading(gpu, "handle")
         if now.known:
-            result.append(model.check("gpu.handle", model.entity(gpu), PASS, "opened", "opened", "hardware"))
+            result.append(checks.good("opened", "opened"))
             continue
-        status, action, step = codes.meaning(now.rc)
-        result.append(
-            model.check(
-                "gpu.handle",
-                model.entity(gpu),
-                status,
-                model.shown(now),
-                "opened",
-                "hardware",
-                action,
-                "NVML does not open %s: %s. %s" % (model.named(gpu), model.shown(now), step),
-            )
-        )
+        status, action, step = model.code_meaning(now.rc)
+        text = "NVML does not open %s: %s. %s" % (model.named(gpu), model.shown(now), step)
+        result.append(checks.make(status, model.shown(now), "opened", action, text))
     return result
 
 
@@ -215,81 +161,91 @@ def compared(now, ctx):
     before = model.by_uuid(ctx.baseline["snapshot"])
     where = diff.places(ctx.baseline["snapshot"], ctx.snapshot)
     for ident, old in before.items():
+        checks = Checks("gpu.present", ident, source="baseline")
         place = model.address(old)
         if ident in where["replaced"]:
             other = where["replaced"][ident][1]
             result.append(
-                model.check(
-                    "gpu.present",
-                    ident,
-                    FAIL,
+                checks.fail(
                     other,
                     ident,
-                    "baseline",
-                    "hold",
                     "GPU %s of the baseline is gone, and GPU %s is in its place, at %s. If it was replaced, "
                     "take a new baseline." % (ident, other, place),
                 )
             )
         elif ident not in now and model.item(ctx.snapshot, "status") != "ok":
             result.append(
-                model.check(
-                    "gpu.present",
-                    ident,
-                    FAIL,
+                checks.fail(
                     None,
                     place,
-                    "baseline",
-                    "hold",
                     "GPU %s of the baseline, at %s, cannot be seen, as NVML shows no GPU at all. See nvml.answers."
                     % (ident, place),
                 )
             )
         elif ident not in now:
             result.append(
-                model.check(
-                    "gpu.present",
-                    ident,
-                    FAIL,
-                    None,
-                    place,
-                    "baseline",
-                    "hold",
-                    "GPU %s of the baseline, at %s, is missing. %s" % (ident, place, LOOK),
-                )
+                checks.fail(None, place, "GPU %s of the baseline, at %s, is missing. %s" % (ident, place, LOOK))
             )
         elif model.address(now[ident]) != place:
             result.append(
-                model.check(
-                    "gpu.present",
-                    ident,
-                    FAIL,
+                checks.fail(
                     model.address(now[ident]),
                     place,
-                    "baseline",
-                    "hold",
                     "GPU %s is at %s; expected %s as in the baseline. Check whether hardware was moved."
                     % (ident, model.address(now[ident]), place),
                 )
             )
         else:
-            result.append(model.check("gpu.present", ident, PASS, place, place, "baseline"))
+            result.append(checks.good(place, place))
     for ident in now:
         if ident not in before:
             result.append(
-                model.check(
-                    "gpu.present",
-                    ident,
-                    FAIL,
+                Checks("gpu.present", ident, source="baseline").fail(
                     model.address(now[ident]),
                     None,
-                    "baseline",
-                    "hold",
                     "GPU %s at %s is not in the baseline. If it was replaced, take a new baseline."
                     % (ident, model.address(now[ident])),
                 )
             )
     return result
+
+
+# Name and action of each advice. A number that is not here is newer than this table; 5 changed its meaning between
+# drivers.
+ADVICE = {
+    1: ("reset the GPU", "reset_gpu"),
+    2: ("reboot the node", "reboot"),
+    3: ("drain peer-to-peer traffic", "hold"),
+    4: ("drain the GPU and reset it", "reset_gpu"),
+    5: ("reset the bus, or with newer drivers recover the IMEX domain", "hold"),
+    6: ("reset the bus", "reboot"),
+    7: ("reboot the system", "reboot"),
+}
+SINCE_BRANCH = 570
+
+
+def recovery_action(ctx, gpu):
+    ident, key = "gpu.recovery_action", "recovery_action"
+    now = model.number(gpu, key)
+    if not now.known:
+        # Older drivers answer a field that they do not know with one of these two.
+        if now.rc in (model.NOT_SUPPORTED, model.INVALID_ARGUMENT):
+            old_driver = compare.too_old(ctx, ident, gpu, now, SINCE_BRANCH)
+            if old_driver:
+                return old_driver
+        return signals.absent(ctx, ident, gpu, key, now)
+    finding = None
+    if now.value != 0:
+        name, action = ADVICE.get(
+            now.value,
+            ("an action newer than this collection knows: look it up in NVML's documentation of the driver", "hold"),
+        )
+        finding = compare.fails(
+            action,
+            "The driver asks to recover %s: %s (found %s, expected 0). Drain the node and do that."
+            % (model.named(gpu), name, now.value),
+        )
+    return compare.result(ident, gpu, finding, now.value, 0, "hardware")
 
 
 ROWS = (
@@ -328,5 +284,14 @@ ROWS = (
         ("snapshot.gpus[].uuid", "snapshot.gpus[].pci_bus_id"),
         "NVML nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3",
         (2,),
+    ),
+    model.Row(
+        "gpu.recovery_action",
+        "gpu",
+        recovery_action,
+        "The driver advises no recovery action; one that is not known fails",
+        ("gpu.recovery_action", "snapshot.system.driver_version"),
+        "nvml.h, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION",
+        (18,),
     ),
 )

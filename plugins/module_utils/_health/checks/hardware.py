@@ -15,7 +15,7 @@ from __future__ import annotations
 import collections
 import fnmatch
 
-from .. import codes, model, nodefacts, tables
+from .. import model, nodefacts, tables
 from ..nodefacts import Checks
 
 SAY = "If the node is built so, say so in expect.hardware (gpu_health_expect)."
@@ -312,7 +312,7 @@ def _memory(one):
 
 def _ecc(one):
     mode = model.number(one, "ecc_mode_current")
-    return mode.value == ON if mode.known else False if mode.rc == codes.NOT_SUPPORTED else None
+    return mode.value == ON if mode.known else False if mode.rc == model.NOT_SUPPORTED else None
 
 
 def _links(one):
@@ -321,7 +321,7 @@ def _links(one):
         links.value.count(True)
         if links.known and isinstance(links.value, list)
         else 0
-        if links.rc == codes.NOT_SUPPORTED
+        if links.rc == model.NOT_SUPPORTED
         else None
     )
 

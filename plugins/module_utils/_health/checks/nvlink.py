@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .. import compare, counters, model, policy, signals
+from .. import compare, model, policy, signals
 from ..model import PASS
 
 LOOK = "Look for NVRM: Xid 74 in the kernel log and at the fabric manager."
@@ -162,7 +162,7 @@ def recoveries(ctx, gpu):
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
     old = compare.before(ctx, gpu, key, list)
-    same = counters.same_load(ctx) is True and old is not None and old.known
+    same = compare.is_same_load(ctx) is True and old is not None and old.known
     found, limits, told, problems = {}, {}, [], []
     for name, limit_key, did in RECOVERIES:
         problems.append(unread(ctx, gpu, now.value, name))
@@ -222,8 +222,10 @@ def errors(ctx, gpu):
             if old is not None and old.known:
                 earlier = errors_of(old.value, name)[0]
                 before = model.Reading(True, sum(earlier.values()), 0, None) if earlier else model.NOTHING
-            state, text = counters.judged(ctx, gpu, shown[name], before, rate_key, count_key)
-            finding = counters.finding(state, "NVLink %s (%s) of %s: %s" % (what, name, model.named(gpu), text), LOOK)
+            state, text = compare.judge_counter(ctx, gpu, shown[name], before, rate_key, count_key)
+            finding = compare.counter_finding(
+                state, "NVLink %s (%s) of %s: %s" % (what, name, model.named(gpu), text), LOOK
+            )
             if finding is not None and (worst is None or worst.status == PASS):
                 worst = finding
     if not shown and worst is None:
@@ -231,7 +233,7 @@ def errors(ctx, gpu):
     return compare.result(ident, gpu, worst, shown, None, "policy")
 
 
-COUNTER_SIGNALS = ("gpu.nvlinks",) + counters.SIGNALS
+COUNTER_SIGNALS = ("gpu.nvlinks",) + compare.COUNTER_SIGNALS
 ROWS = (
     model.Row(
         "gpu.nvlink",

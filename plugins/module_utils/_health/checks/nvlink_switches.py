@@ -8,7 +8,7 @@ the NVLink Subnet Manager.
 
 from __future__ import annotations
 
-from .. import codes, compare, model, nodefacts
+from .. import compare, model, nodefacts
 from ..nodefacts import Checks
 
 GUIDE = "NVIDIA Fabric Manager User Guide"
@@ -41,7 +41,7 @@ def without_fabric(ctx):
 
 def _without(gpu):
     now = compare.typed(gpu, "fabric", dict)
-    return compare.part(now.value, "state", int) == NOT_SUPPORTED if now.known else now.rc in codes.ABSENT
+    return compare.part(now.value, "state", int) == NOT_SUPPORTED if now.known else now.rc in model.ABSENT
 
 
 def needed(ctx, checks):

@@ -10,9 +10,10 @@ always count.
 
 from __future__ import annotations
 
-from .. import compare, counters, model, policy, signals
+from .. import compare, model, policy, signals
 from ..compare import NUMBER
-from ..model import NOT_APPLICABLE, PASS, UNKNOWN
+from ..model import NOT_APPLICABLE, PASS
+from ..nodefacts import Checks
 from . import clocks
 
 RESEAT = (
@@ -173,10 +174,10 @@ def replays(ctx, gpu):
     now = compare.typed(gpu, key, NUMBER)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
-    state, text = counters.judged(
+    state, text = compare.judge_counter(
         ctx, gpu, now.value, compare.before(ctx, gpu, key, NUMBER), "pcie_replays_per_minute", "pcie_replays_since_load"
     )
-    finding = counters.finding(state, "PCIe replays of %s: %s" % (model.named(gpu), text), RESEAT)
+    finding = compare.counter_finding(state, "PCIe replays of %s: %s" % (model.named(gpu), text), RESEAT)
     return compare.result(ident, gpu, finding, now.value, policy.limit(ctx, "pcie_replays_since_load", gpu), "policy")
 
 
@@ -208,14 +209,9 @@ def reported(ctx, gpu):
     ident = "gpu.pcie_aer"
     now = aer_of(ctx.system, model.address(gpu))
     if now is None:
-        return model.check(
-            ident,
-            model.entity(gpu),
-            UNKNOWN,
+        return Checks(ident, model.entity(gpu), source="hardware").unknown(
             None,
             None,
-            "hardware",
-            "hold",
             (
                 "The PCIe errors of %s were not read; expected them of every GPU. Read the node again as root, and "
                 "look at aer_dev_correctable in its directory below /sys/bus/pci/devices."
@@ -237,10 +233,10 @@ def reported(ctx, gpu):
         old = before
         if before is not None and before.known:
             old = model.Reading(True, before.value.get(name, 0), 0, None)
-        state, text = counters.judged(
-            ctx, gpu, now[name], old, *limits[name], same=counters.same_boot, began="since the node booted"
+        state, text = compare.judge_counter(
+            ctx, gpu, now[name], old, *limits[name], same=compare.is_same_boot, began="since the node booted"
         )
-        finding = counters.finding(
+        finding = compare.counter_finding(
             state, "%s PCIe errors of %s: %s" % (name.capitalize(), model.named(gpu), text), RESEAT
         )
         if finding is not None and (worst is None or worst.status == PASS):
@@ -282,7 +278,7 @@ ROWS = (
         "gpu",
         replays,
         "The PCIe link repeats few packets (a notice if many)",
-        ("gpu.pcie_replay_count",) + counters.SIGNALS,
+        ("gpu.pcie_replay_count",) + compare.COUNTER_SIGNALS,
         "DCGM: 8 replays a minute are the most that NVIDIA recommends",
         (25,),
     ),
@@ -291,7 +287,7 @@ ROWS = (
         "gpu",
         reported,
         "The PCIe bus reports few corrected errors and no others, for the GPU and its port (a notice if it does)",
-        ("system.pci", "gpu.pci_bus_id") + counters.SIGNALS[:2],
+        ("system.pci", "gpu.pci_bus_id") + compare.COUNTER_SIGNALS[:2],
         "Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats",
         (25,),
     ),

@@ -2,7 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Power limits: the one that is set, the one that holds, and the default."""
+"""Power limits, and the modes that the driver forgets when it deinitialises: persistence and compute mode."""
 
 from __future__ import annotations
 
@@ -39,6 +39,9 @@ def enforced(ctx, gpu):
     return compare.result(ident, gpu, finding, now.value, wanted.value, "hardware")
 
 
+FORGOTTEN = "NVIDIA driver persistence guide: lost when the driver deinitialises"
+
+
 ROWS = (
     model.Row(
         "gpu.power_limit",
@@ -73,5 +76,31 @@ ROWS = (
         ("gpu.power_limit_default_mw",),
         "nvml.h, nvmlDeviceGetPowerManagementDefaultLimit",
         (22,),
+    ),
+    model.Row(
+        "gpu.persistence",
+        "gpu",
+        compare.unchanged(
+            "gpu.persistence",
+            "persistence_mode",
+            "Persistence mode",
+            "Start nvidia-persistenced.",
+            action="restart_service",
+        ),
+        "The persistence mode is that of the baseline",
+        ("gpu.persistence_mode",),
+        FORGOTTEN,
+        (35,),
+    ),
+    model.Row(
+        "gpu.compute_mode",
+        "gpu",
+        compare.unchanged(
+            "gpu.compute_mode", "compute_mode", "Compute mode", "Set it again.", action="restore_setting"
+        ),
+        "The compute mode is that of the baseline",
+        ("gpu.compute_mode",),
+        FORGOTTEN,
+        (36,),
     ),
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 
 from .. import compare, model, policy, signals
-from ..model import UNKNOWN
+from ..nodefacts import Checks
 
 REPAIR_SINCE_BRANCH = 580
 RESET = "Reset the GPU with nothing running on it, then read again."
@@ -25,14 +25,9 @@ def rows_of(ctx, gpu, ident):
     if now.known:
         return now.value, None
     if compare.under_mig(gpu, now):
-        return None, model.check(
-            ident,
-            model.entity(gpu),
-            UNKNOWN,
+        return None, Checks(ident, model.entity(gpu), source="hardware").unknown(
             model.shown(now),
             None,
-            "hardware",
-            "hold",
             "Remapped rows of %s cannot be read while MIG instances exist. Read them while the instances are destroyed."
             % (model.named(gpu),),
         )
@@ -111,14 +106,9 @@ def availability(ctx, gpu):
     now = compare.typed(gpu, key, dict)
     if not now.known:
         if compare.under_mig(gpu, now):
-            return model.check(
-                ident,
-                model.entity(gpu),
-                UNKNOWN,
+            return Checks(ident, model.entity(gpu), source="hardware").unknown(
                 model.shown(now),
                 None,
-                "hardware",
-                "hold",
                 "Spare rows of %s cannot be read while MIG instances exist. Read them while the "
                 "instances are destroyed." % (model.named(gpu),),
             )

@@ -11,7 +11,7 @@ rates that the caller measured.
 from __future__ import annotations
 
 from .. import model
-from . import smoke_dcgm, smoke_results, smoke_speed
+from . import smoke_results, smoke_speed
 
 
 def _rate(ident, name):
@@ -82,7 +82,7 @@ ROWS = (
         model.Row(
             "smoke.dcgm",
             "node",
-            smoke_dcgm.dcgm,
+            smoke_results.dcgm,
             "NVIDIA's own diagnostic",
             ("gpu_smoke: dcgmi diag -j at level t3 (DCGM 3 and 4)",),
             "NVIDIA DCGM",

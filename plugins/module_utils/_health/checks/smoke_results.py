@@ -2,13 +2,14 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The results of GPUs at work: that they were tested, and compute right (row 43)."""
+"""The results of GPUs at work: that they were tested, and compute right, and NVIDIA's own diagnostic."""
 
 from __future__ import annotations
 
 from .. import model, signals
-from ..model import FAIL, NODE, PASS, UNKNOWN
-from . import smoke_document, smoke_errors, smoke_rates
+from ..model import FAIL, NODE
+from ..nodefacts import Checks
+from . import smoke_document, smoke_rates
 
 # What must be right; the product is part of the longer levels only.
 RIGHT = ("memory_pattern", "vector_add", "matrix_product")
@@ -17,6 +18,7 @@ RIGHT = ("memory_pattern", "vector_add", "matrix_product")
 def ran(ctx):
     """Check that there is a result, with GPUs in it."""
     judge, ident = smoke_document.Judge(ctx), "smoke.ran"
+    checks = Checks(ident)
     check = judge.unusable(ident, NODE)
     if check:
         return check
@@ -39,104 +41,72 @@ def ran(ctx):
             if model.item(entry, "state") == "tested" and model.item(entry, "uuid") not in there
         ]
     if lost:
-        return model.check(
-            ident,
-            NODE,
-            UNKNOWN,
-            lost,
-            [],
-            "policy",
-            "hold",
-            "These GPUs were not tested: %s. Look at the GPUs' own checks." % ("; ".join(lost),),
+        return checks.unknown(
+            lost, [], "These GPUs were not tested: %s. Look at the GPUs' own checks." % ("; ".join(lost),)
         )
     if "tested" in states:
-        return model.check(
-            ident,
-            NODE,
-            PASS,
-            "%d of %d GPUs, level %s" % (states.count("tested"), len(states), judge.document["level"]),
-            None,
-            "policy",
-        )
+        return checks.good("%d of %d GPUs, level %s" % (states.count("tested"), len(states), judge.document["level"]))
     if states and set(states) == {"not_applicable"}:
         return judge.nothing(
             ident, NODE, "No GPU of this node can be tested: %s." % (model.item(entries[0], "reason"),)
         )
-    return model.check(
-        ident,
-        NODE,
-        UNKNOWN,
-        len(states),
-        "tested GPUs",
-        "policy",
-        "hold",
-        "No GPU was tested. Look at the GPUs' own checks and run it again.",
+    return checks.unknown(
+        len(states), "tested GPUs", "No GPU was tested. Look at the GPUs' own checks and run it again."
     )
 
 
 def compute(ctx, gpu):
     """Row 43: memory holds what was written, sums and products are exact, and no CUDA call fails."""
     judge, ident, who = smoke_document.Judge(ctx), "smoke.compute", model.entity(gpu)
+    checks = Checks(ident, who, source="hardware")
     entry, check = judge.entry(ident, gpu)
     if entry is None:
         if check["observed"] == "hung":
             return dict(check, status=FAIL, action="reboot", source="hardware")
         return check
-    problem = smoke_errors.error_of(entry.get("error"))
+    problem = smoke_document.error_of(entry.get("error"))
     if problem:
-        return smoke_errors.judged(ident, gpu, "CUDA", problem)
+        return smoke_document.judged(ident, gpu, "CUDA", problem)
     tests = entry.get("tests") if isinstance(entry.get("tests"), dict) else {}
     wanted = [name for name in RIGHT if name != "matrix_product" or judge.document["level"] != "t0"]
     open_questions = []
     for name in sorted(set(wanted) | set(tests)):
         test = tests.get(name)
-        problem = smoke_errors.error_of(model.item(test, "error"))
+        problem = smoke_document.error_of(model.item(test, "error"))
         if problem and problem["name"] != "NOT_RUN":
-            found = smoke_errors.judged(ident, gpu, name, problem)
+            found = smoke_document.judged(ident, gpu, name, problem)
             if found["status"] == FAIL:
                 return found
             open_questions.append(found)
         elif wrong(test) or any(wrong(attempt) for attempt in model.item(test, "attempts") or []):
-            return model.check(
-                ident,
-                who,
-                FAIL,
+            return checks.fail(
                 "%s: %s" % (name, test.get("detail") or "wrong"),
                 "exact results",
-                "hardware",
-                "field_diag",
                 "%s computes or remembers wrongly (%s). Take it out of service and run the field diagnostic."
                 % (model.named(gpu), name),
+                "field_diag",
             )
         elif name in wanted and len(smoke_rates.numbers(test)) < judge.limit("smoke_repetitions_min", gpu):
             open_questions.append(
-                model.check(
-                    ident,
-                    who,
-                    UNKNOWN,
+                checks.unknown(
                     "%s: %d" % (name, len(smoke_rates.numbers(test))),
                     judge.limit("smoke_repetitions_min", gpu),
-                    "policy",
-                    "hold",
                     "%s of %s was repeated too few times, or not done. Run the test again." % (name, model.named(gpu)),
+                    source="policy",
                 )
             )
         elif name in wanted and model.item(test, "ok") is not True:
             open_questions.append(
-                model.check(
-                    ident,
-                    who,
-                    UNKNOWN,
+                checks.unknown(
                     "%s: %s" % (name, model.item(test, "ok")),
                     True,
-                    "policy",
-                    "hold",
                     "Whether %s of %s was right is not known. Run the test again." % (name, model.named(gpu)),
+                    source="policy",
                 )
             )
     if open_questions:
         return open_questions[0]
-    return model.check(ident, who, PASS, "exact", "exact", "hardware")
+    return checks.good("exact", "exact")
 
 
 def wrong(test):
@@ -146,3 +116,63 @@ def wrong(test):
     return model.item(test, "ok") is False or (
         model.item(test, "unit") == "errors" and any(value != 0 for value in smoke_rates.numbers(test))
     )
+
+
+def dcgm(ctx):
+    """Row 49: NVIDIA's own diagnostic, where level t3 ran it."""
+    judge, ident = smoke_document.Judge(ctx), "smoke.dcgm"
+    checks = Checks(ident, source="hardware")
+    check = judge.unusable(ident, NODE)
+    if check:
+        return check
+    report = judge.document.get("dcgm")
+    if report is None and judge.document["level"] != "t3":
+        return checks.none("Level %s does not run NVIDIA's diagnostic." % (judge.document["level"],), source="policy")
+    status, tests = model.item(report, "status"), model.item(report, "tests")
+    if status == "missing":
+        return judge.nothing(ident, NODE, "NVIDIA's diagnostic cannot run: %s." % (model.item(report, "message"),))
+    if status != "ok" or not isinstance(tests, list) or not tests:
+        return checks.unknown(
+            status,
+            "ok",
+            "NVIDIA's diagnostic gave no result: %s. Run it again (%s)."
+            % (model.item(report, "message"), model.item(report, "command")),
+            source="policy",
+        )
+    found = dict(
+        (word, [str(model.item(test, "name")) for test in tests if model.item(test, "status") == word])
+        for word in ("fail", "warn", "pass", "skip")
+    )
+    others = [str(model.item(test, "name")) for test in tests if model.item(test, "status") not in found]
+    if found["fail"]:
+        return checks.fail(
+            found["fail"],
+            [],
+            "NVIDIA's diagnostic failed: %s (%s). Drain the node and read "
+            "what it says about each test: %s."
+            % (", ".join(found["fail"]), "; ".join(texts(tests)), model.item(report, "command")),
+            "field_diag",
+        )
+    if others:
+        return checks.unknown(
+            others,
+            [],
+            "NVIDIA's diagnostic did not finish these tests: %s. Run it again (%s)."
+            % (", ".join(others), model.item(report, "command")),
+        )
+    if found["warn"]:
+        return checks.notice(found["warn"], [], "NVIDIA's diagnostic warns: %s" % ("; ".join(texts(tests)),))
+    if not found["pass"]:
+        return checks.none("NVIDIA's diagnostic skipped all of its tests.", found["skip"])
+    return checks.good("%d passed, %d skipped" % (len(found["pass"]), len(found["skip"])))
+
+
+def texts(tests):
+    """The warnings of the tests, each once."""
+    result = []
+    for test in tests:
+        for entry in model.item(test, "results") or []:
+            for text in model.item(entry, "warnings") or []:
+                if text not in result:
+                    result.append(str(text))
+    return result[:8]

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from .. import model
 from ..model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
-from . import smoke_document, smoke_errors, smoke_rates
+from ..nodefacts import Checks
+from . import smoke_document, smoke_rates
 
 # Check id by the test whose rate it compares.
 RATES = (
@@ -25,6 +26,7 @@ RATES = (
 def rate(ctx, gpu, ident, name):
     """Rows 44 to 46: the rate of a test against the same GPU in the baseline."""
     judge, who = smoke_document.Judge(ctx), model.entity(gpu)
+    checks = Checks(ident, who, source="baseline")
     old = before(ctx, gpu, name)
     entry, check = judge.entry(ident, gpu)
     if entry is None:
@@ -44,39 +46,21 @@ def rate(ctx, gpu, ident, name):
         and not entry.get("error")
         and (name == "matrix_product" and judge.document["level"] == "t0")
     ):
-        return model.check(
-            ident,
-            who,
-            NOT_APPLICABLE,
-            None,
-            None,
-            "policy",
-            message="%s is not part of level %s." % (name, judge.document["level"]),
-        )
+        return checks.none("%s is not part of level %s." % (name, judge.document["level"]), source="policy")
     if not smoke_rates.measured(test, judge.limit("smoke_repetitions_min", gpu)):
-        problem = smoke_errors.error_of(model.item(test, "error") or entry.get("error"))
-        return model.check(
-            ident,
-            who,
-            UNKNOWN,
+        problem = smoke_document.error_of(model.item(test, "error") or entry.get("error"))
+        return checks.unknown(
             problem["name"] if problem else None,
             None if old is None else smoke_rates.middle(old),
-            "baseline",
-            "hold",
             "%s of %s was not measured%s. Run the test again, at the level of the baseline."
             % (name, model.named(gpu), ": %s in %s" % (problem["name"], problem["call"]) if problem else ""),
         )
     if old is None:
         return judge_without(judge, ident, gpu, test)
     if bool(model.item(ctx.baseline, "smoke", "simulated")) != bool(judge.document.get("simulated")):
-        return model.check(
-            ident,
-            who,
-            UNKNOWN,
+        return checks.unknown(
             bool(judge.document.get("simulated")),
             not judge.document.get("simulated"),
-            "baseline",
-            "hold",
             "One of baseline and test is simulated and the other is not. Take a new baseline.",
         )
     return against(judge, ident, gpu, name, test, old)
@@ -84,33 +68,23 @@ def rate(ctx, gpu, ident, name):
 
 def judge_without(judge, ident, gpu, test):
     who, seen = model.entity(gpu), "%g %s" % (smoke_rates.middle(test), test.get("unit"))
+    checks = Checks(ident, who, source="baseline")
     if judge.ctx.baseline is not None and judge.required:
-        return model.check(
-            ident,
-            who,
-            UNKNOWN,
+        return checks.unknown(
             seen,
             None,
-            "baseline",
-            "hold",
             "The baseline has no such measurement of %s. Take a new baseline with gpu_smoke." % (model.named(gpu),),
         )
-    return model.check(
-        ident, who, NOT_APPLICABLE, seen, None, "baseline", message="There is no earlier measurement to compare with."
-    )
+    return checks.none("There is no earlier measurement to compare with.", seen)
 
 
 def against(judge, ident, gpu, name, test, old):
     who, unit = model.entity(gpu), test.get("unit")
+    checks = Checks(ident, who, source="baseline")
     if old.get("parameters") != test.get("parameters") or old.get("unit") != unit:
-        return model.check(
-            ident,
-            who,
-            UNKNOWN,
+        return checks.unknown(
             test.get("parameters"),
             old.get("parameters"),
-            "baseline",
-            "hold",
             "%s of %s was measured in another way than in the baseline. Take a new baseline on a healthy node."
             % (name, model.named(gpu)),
         )
@@ -131,14 +105,9 @@ def against(judge, ident, gpu, name, test, old):
     more = (" " + " ".join(differences)) if differences else ""
     times = len(model.item(test, "attempts") or []) + 1
     if result["verdict"] == "slower":
-        return model.check(
-            ident,
-            who,
-            FAIL,
+        return checks.fail(
             seen,
             wanted,
-            "baseline",
-            "hold",
             "%s of %s is %.1f %% lower than in the baseline (%g %s), measured %d time%s; "
             "%.1f %% are accepted.%s Compare clocks, power limit, PCIe link and NUMA node with the baseline."
             % (
@@ -154,19 +123,14 @@ def against(judge, ident, gpu, name, test, old):
             ),
         )
     if result["verdict"] == "noisy":
-        return model.check(
-            ident,
-            who,
-            UNKNOWN,
+        return checks.unknown(
             seen,
             wanted,
-            "baseline",
-            "hold",
             "%s of %s varies too much to be compared (spread %.1f %%, accepted %g %%).%s "
             "Look for other work on the node and run the test again."
             % (name, model.named(gpu), result["spread_percent"], judge.limit("smoke_noise_max_percent", gpu), more),
         )
-    return model.check(ident, who, PASS, seen, wanted, "baseline", message=more.strip(), notice=bool(differences))
+    return checks.make(PASS, seen, wanted, None, more.strip(), notice=bool(differences))
 
 
 def before(ctx, gpu, name):
@@ -184,6 +148,7 @@ def peers(ctx, gpu):
     "peers".
     """
     judge, ident, who = smoke_document.Judge(ctx), "smoke.peers", model.entity(gpu)
+    checks = Checks(ident, who, source="hardware")
     entry, check = judge.entry(ident, gpu)
     if entry is None:
         return check
@@ -206,27 +171,17 @@ def peers(ctx, gpu):
         elif result["verdict"] == "noisy":
             noisy.append(name)
     if not seen:
-        return model.check(
-            ident,
-            who,
-            NOT_APPLICABLE,
-            None,
-            None,
-            "policy",
-            message="Fewer than %d GPUs of the same model were measured in the same way."
+        return checks.none(
+            "Fewer than %d GPUs of the same model were measured in the same way."
             % (judge.limit("smoke_peers_min", gpu),),
+            source="policy",
         )
     observed = dict((name, result["now"]) for name, result in seen.items())
     expected = dict((name, result["least"]) for name, result in seen.items())
     if low:
-        return model.check(
-            ident,
-            who,
-            FAIL,
+        return checks.fail(
             observed,
             expected,
-            "hardware",
-            "hold",
             "%s of %s is lower than that of its peers: %s. Compare PCIe link, clocks, "
             "power limit and cooling with theirs."
             % (
@@ -236,63 +191,40 @@ def peers(ctx, gpu):
             ),
         )
     if noisy:
-        return model.check(
-            ident,
-            who,
-            UNKNOWN,
+        return checks.unknown(
             observed,
             expected,
-            "hardware",
-            "hold",
             "The peers of %s differ too much among themselves to be compared with "
             "(%s). Run the test on a quiet node." % (model.named(gpu), ", ".join(noisy)),
         )
-    return model.check(ident, who, PASS, observed, expected, "hardware")
+    return checks.good(observed, expected)
 
 
 def nccl(ctx, ident, key):
     """Rows 47 and 48: the bus bandwidth of a collective that the caller measured, against the baseline's."""
+    checks = Checks(ident, source="baseline")
     judge = smoke_document.Judge(ctx)
     old = model.item(ctx.baseline, "smoke", "nccl", key)
     test = model.item(judge.document, "nccl", key)
     if test is None:
         if smoke_rates.measured(old, 1) and judge.document is not None:
-            return model.check(
-                ident,
-                NODE,
-                UNKNOWN,
+            return checks.unknown(
                 None,
                 smoke_rates.middle(old),
-                "baseline",
-                "hold",
                 "The baseline has a result of NCCL (%s) and there is none now. Measure it again, in the same way."
                 % (key,),
             )
-        return model.check(
-            ident, NODE, NOT_APPLICABLE, None, None, "policy", message="No result of NCCL (%s) was given." % (key,)
-        )
+        return checks.none("No result of NCCL (%s) was given." % (key,), source="policy")
     least = judge.limit("smoke_repetitions_min")
     if not smoke_rates.measured(test, least):
-        return model.check(
-            ident,
-            NODE,
-            UNKNOWN,
+        return checks.unknown(
             len(smoke_rates.numbers(test)),
             least,
-            "policy",
-            "hold",
             "The result of NCCL (%s) has too few numbers above 0. Measure it %d times." % (key, least),
+            source="policy",
         )
     if not smoke_rates.measured(old, 1):
-        return model.check(
-            ident,
-            NODE,
-            NOT_APPLICABLE,
-            smoke_rates.middle(test),
-            None,
-            "baseline",
-            message="There is no earlier measurement to compare with.",
-        )
+        return checks.none("There is no earlier measurement to compare with.", smoke_rates.middle(test))
     result = smoke_rates.compare(
         test,
         old,

@@ -11,7 +11,8 @@ The exceptions are codes whose repair is the same whatever the word: NVIDIA's gu
 from __future__ import annotations
 
 from .. import kernel_events, model, policy, tables
-from ..model import FAIL, NODE, PASS, UNKNOWN
+from ..model import FAIL, NODE, PASS
+from ..nodefacts import Checks
 
 ACTIONS = {"warn": "hold", "service": "restart_service", "reset": "reset_gpu", "reboot": "reboot", "hold": "hold"}
 FABRIC = "Reset all GPUs and NVSwitches of the node together, with the fabric manager stopped, or reboot it."
@@ -39,6 +40,7 @@ def decide(codes, code, events):
 
 def sxids(ctx):
     ident = "node.sxid"
+    checks = Checks(ident, source="hardware")
     log = kernel_events.log(ctx)
     found = kernel_events.of_kind(log, "sxid")
     result, quiet = [], {}
@@ -47,16 +49,12 @@ def sxids(ctx):
             codes = tables.sxid(model.item(ctx.tables, "sxid"))
         except tables.TableError as exc:
             return [
-                model.check(
-                    ident,
-                    NODE,
-                    UNKNOWN,
+                checks.unknown(
                     len(found),
                     0,
-                    "policy",
-                    "hold",
                     "SXids cannot be judged, the collection's table of them is not usable: %s. Install the "
                     "collection again." % (exc,),
+                    source="policy",
                 )
             ]
         groups = {}
@@ -73,9 +71,9 @@ def sxids(ctx):
             else:
                 result.append(one)
     if log.problem:
-        result.append(model.check(ident, NODE, UNKNOWN, None, 0, "hardware", "hold", log.problem))
+        result.append(checks.unknown(None, 0, log.problem))
     elif not any(check["status"] != PASS for check in result):
-        result.append(model.check(ident, NODE, PASS, quiet or 0, 0, "hardware"))
+        result.append(checks.good(quiet or 0, 0))
     return result
 
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .. import codes, compare, model, policy, signals
+from .. import compare, model, policy, signals
 from ..compare import NUMBER
 from . import clocks
 
@@ -14,7 +14,7 @@ LIMITS = "temperature_limits_c"
 MARGIN_SINCE_BRANCH = 575
 COOL = "Look at fans, airflow or coolant, and drain the node."
 # Newer drivers answer so for limits that they tell as a margin instead.
-NO_LIMITS = (codes.NOT_SUPPORTED, codes.INVALID_ARGUMENT, clocks.DEPRECATED)
+NO_LIMITS = (model.NOT_SUPPORTED, model.INVALID_ARGUMENT, clocks.DEPRECATED)
 
 
 def limit_of(now, old, names):

@@ -11,7 +11,8 @@ import functools
 
 from ..._kernel.modules import made_for
 from .. import model
-from ..model import FAIL, NODE, NOT_APPLICABLE, PASS, UNKNOWN
+from ..model import FAIL
+from ..nodefacts import Checks, upstream
 from . import driver_files
 
 # place: (what it is, action and what to do if it is another version; title, what is read, numbers of the check)
@@ -59,13 +60,6 @@ PLACES = {
 }
 
 
-def upstream(version):
-    """The driver's own version out of a package version: 535.261.03-1~deb12u1 gives 535.261.03."""
-    if not isinstance(version, str) or not version:
-        return None
-    return version.rpartition(":")[2].partition("-")[0]
-
-
 def seen(snapshot, audit):
     """The version in every place; None where it is not known."""
     modules = model.item(audit, "versions", "modules")
@@ -87,44 +81,29 @@ def place(ctx, where):
     wanted = upstream(ctx.expected_driver)
     expected = wanted or versions["loaded"]
     ident = "driver." + where
+    checks = Checks(ident)
     wrong = absent(ctx, where)
     if wrong:
-        return model.check(ident, NODE, FAIL, version, expected, "hardware", action, "%s %s" % (wrong, step))
+        return checks.fail(version, expected, "%s %s" % (wrong, step), action, source="hardware")
     if version is None:
-        return model.check(
-            ident,
-            NODE,
-            UNKNOWN,
-            None,
-            expected,
-            "policy",
-            "hold",
-            "The version of %s is not known: it is not there, or cannot be read. %s" % (what, step),
+        return checks.unknown(
+            None, expected, "The version of %s is not known: it is not there, or cannot be read. %s" % (what, step)
         )
     if expected is None:
-        return model.check(
-            ident,
-            NODE,
-            UNKNOWN,
+        return checks.unknown(
             version,
             None,
-            "policy",
-            "hold",
             "Which driver is loaded is not known, so %s %s cannot be compared. Load the driver." % (what, version),
         )
     if version != expected:
         why = "wanted" if wanted else "loaded"
-        return model.check(
-            ident,
-            NODE,
-            FAIL,
+        return checks.fail(
             version,
             expected,
-            "policy",
-            action,
             "%s is %s; expected %s, the %s version. %s" % (what[0].upper() + what[1:], version, expected, why, step),
+            action,
         )
-    return model.check(ident, NODE, PASS, version, expected, "policy")
+    return checks.good(version, expected)
 
 
 def absent(ctx, where):
@@ -158,64 +137,43 @@ def absent(ctx, where):
 def packages(ctx):
     """Every installed package of the driver is of its version."""
     ident = "driver.packages"
+    checks = Checks(ident)
     found = model.item(ctx.audit, "versions", "driver_packages")
     expected = upstream(ctx.expected_driver) or seen(ctx.snapshot, ctx.audit)["loaded"]
     old = model.item(ctx.baseline, "audit", "versions", "driver_packages")
     if not isinstance(found, dict):
-        return model.check(
-            ident,
-            NODE,
-            UNKNOWN,
-            None,
-            expected,
-            "policy",
-            "hold",
-            "The installed packages of the driver cannot be listed. Run dpkg -l '*nvidia*' on the node.",
+        return checks.unknown(
+            None, expected, "The installed packages of the driver cannot be listed. Run dpkg -l '*nvidia*' on the node."
         )
     if not found:
         if isinstance(old, dict) and old:
-            return model.check(
-                ident,
-                NODE,
-                FAIL,
+            return checks.fail(
                 {},
                 sorted(old),
-                "baseline",
-                "hold",
                 "The driver was installed from packages in the baseline, and none is "
                 "there now. Install the driver's packages.",
+                source="baseline",
             )
-        return model.check(ident, NODE, NOT_APPLICABLE, {}, None, message="The driver was not installed from packages.")
+        return checks.none("The driver was not installed from packages.", {})
     if expected is None:
-        return model.check(
-            ident,
-            NODE,
-            UNKNOWN,
-            found,
-            None,
-            "policy",
-            "hold",
-            "Which driver is loaded is not known, so its packages cannot be compared. Load it.",
+        return checks.unknown(
+            found, None, "Which driver is loaded is not known, so its packages cannot be compared. Load it."
         )
     odd = sorted("%s %s" % (name, version) for name, version in found.items() if upstream(version) != expected)
     if odd:
-        return model.check(
-            ident,
-            NODE,
-            FAIL,
+        return checks.fail(
             odd,
             expected,
-            "policy",
-            "hold",
             "Packages of the driver are not %s: %s. Install one coherent set, then reload "
             "the driver or reboot." % (expected, ", ".join(odd[:10])),
         )
-    return model.check(ident, NODE, PASS, len(found), expected, "policy")
+    return checks.good(len(found), expected)
 
 
 def agree(ctx):
     """Everything that carries the driver's version carries the same one; the message names the odd ones."""
     ident = "driver.versions_agree"
+    checks = Checks(ident)
     found = dict((PLACES[where][0], version) for where, version in seen(ctx.snapshot, ctx.audit).items())
     found["libcuda"] = upstream(model.item(ctx.system, "libcuda", "version"))
     if model.item(ctx.system, "fabricmanager", "present"):
@@ -225,31 +183,21 @@ def agree(ctx):
     common = wanted or (collections.Counter(sorted(known.values())).most_common(1)[0][0] if known else None)
     odd = sorted("%s is %s" % (what, version) for what, version in known.items() if version != common)
     if odd:
-        return model.check(
-            ident,
-            NODE,
-            FAIL,
+        return checks.fail(
             known,
             common,
-            "policy",
-            "hold",
             "Not every part of the driver is %s: %s. Install one coherent set, then reload "
             "the driver or reboot." % (common, "; ".join(odd)),
         )
     unread = sorted(set(found) - set(known))
     if unread:
-        return model.check(
-            ident,
-            NODE,
-            UNKNOWN,
+        return checks.unknown(
             known,
             common,
-            "policy",
-            "hold",
             "These versions are not known: %s. Install "
             "what is missing, then read the node again as root." % ("; ".join(unread),),
         )
-    return model.check(ident, NODE, PASS, known, common, "policy")
+    return checks.good(known, common)
 
 
 ROWS = tuple(

@@ -10,6 +10,7 @@ import collections
 
 from .. import kernel_events, model, policy, tables
 from ..model import FAIL, NODE, PASS, UNKNOWN
+from ..nodefacts import Checks
 from . import versions, xid_rules
 
 ACTIONS = {
@@ -239,16 +240,12 @@ def silent(ctx, ident, kinds, meanings):
             for entry in log.suppressed
             if entry["kind"] == kind and (kernel_events.place(ctx, {"pci": entry.get("pci")}) == where)
         )
-        check = model.check(
-            ident,
-            kernel_events.entity(ctx, where),
-            FAIL,
+        check = Checks(ident, kernel_events.entity(ctx, where), source="hardware").fail(
             {"event": kind, "count": count},
             0,
-            "hardware",
-            action,
             "%s %s, %s: \"%s\". %s"
             % (kernel_events.named(ctx, where), what, times(count, 1), kernel_events.first_text(events), step),
+            action,
         )
         check["driver_suspect"] = True
         result.append(check)

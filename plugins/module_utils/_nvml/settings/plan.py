@@ -12,8 +12,26 @@ from __future__ import annotations
 from .. import codes
 from ..selection import value
 from . import table as settings
-from .rows import CHANGED, FAILED, NOT_SUPPORTED, PENDING, SAME, UNPROVEN, advice, blank, failed
-from .values import DEFAULT, UNLOCKED, in_force, lacks, reached, read, sane, shown, text
+from .rows import (
+    CHANGED,
+    DEFAULT,
+    FAILED,
+    NOT_SUPPORTED,
+    PENDING,
+    SAME,
+    UNLOCKED,
+    UNPROVEN,
+    advice,
+    blank,
+    failed,
+    in_force,
+    lacks,
+    reached,
+    read,
+    sane,
+    shown,
+    text,
+)
 
 
 def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from .. import binding as binding_module
 from .. import selection, session, snapshot
-from . import answer, conclusion, plan, state, wanted
+from . import conclusion, plan, state, wanted
 from . import table as settings
 from .rows import FAILED, PENDING
 
@@ -73,7 +73,7 @@ def run(
         if after["status"] != "ok":
             warned.append("what was set could not be read back: %s" % (after["message"],))
         rows = _remember(rows, kept, mark, state_directory)
-    return _result(rows, blocked, before, warned + answer.warnings(rows, now))
+    return _result(rows, blocked, before, warned + conclusion.make_warnings(rows, now))
 
 
 def _work(taken, load):
@@ -141,8 +141,8 @@ def _remember(rows, kept, mark, directory):
 
 
 def _result(rows, blocked, before, warned):
-    failures = answer.failures(rows)
-    shown = [answer.present(row) for row in rows]
+    failures = conclusion.list_failures(rows)
+    shown = [conclusion.present_row(row) for row in rows]
     result = {
         "changed": any(row["changed"] for row in shown),
         "reset_required": any(row["status"] == PENDING for row in shown),

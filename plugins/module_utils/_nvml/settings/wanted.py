@@ -13,7 +13,7 @@ from __future__ import annotations
 from .. import codes
 from ..selection import value
 from . import table as settings
-from .values import COMPUTE_MODES, DEFAULT, UNLOCKED, lacks, read, sane
+from .rows import COMPUTE_MODES, DEFAULT, UNLOCKED, lacks, read, sane
 
 NEW_BASELINE = "take a new baseline with gpu_health on a healthy node, or leave this setting out of the option settings"
 

@@ -10,7 +10,7 @@ import copy
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import attribution, diff
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import diff, verdict
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import subsets
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import failed, value
@@ -329,7 +329,7 @@ def test_since_as_a_table(was, status, expected):
     def check(state, ident="x.y"):
         return {"id": ident, "entity": "node", "status": state, "since": None}
 
-    (told,) = attribution.attribute([check(status)], [check(was)] if was else [])
+    (told,) = verdict.attribute([check(status)], [check(was)] if was else [])
     assert told["since"] == expected
-    assert attribution.attribute([check(status)], None) == [check(status)]
-    assert attribution.attribute([check("fail", "baseline.usable")], [])[0]["since"] is None
+    assert verdict.attribute([check(status)], None) == [check(status)]
+    assert verdict.attribute([check("fail", "baseline.usable")], [])[0]["since"] is None

@@ -11,7 +11,7 @@ import os
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import hung, session, snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import session, snapshot
 
 pytestmark = pytest.mark.pythons
 
@@ -23,11 +23,11 @@ NOTE = {"driver": DRIVER, "waited_s": 60, "at": 1000.0}
     ("note", "wanted_s", "driver", "now", "patience_s"),
     [
         (None, 60, DRIVER, 1001.0, 60),
-        (NOTE, 60, DRIVER, 1001.0, hung.AGAIN_S),
+        (NOTE, 60, DRIVER, 1001.0, snapshot.AGAIN_S),
         (NOTE, 5, DRIVER, 1001.0, 5),
         (NOTE, 61, DRIVER, 1001.0, 61),
-        (NOTE, 60, DRIVER, 1000.0 + hung.HOLDS_S, hung.AGAIN_S),
-        (NOTE, 60, DRIVER, 1001.0 + hung.HOLDS_S, 60),
+        (NOTE, 60, DRIVER, 1000.0 + snapshot.HOLDS_S, snapshot.AGAIN_S),
+        (NOTE, 60, DRIVER, 1001.0 + snapshot.HOLDS_S, 60),
         (NOTE, 60, DRIVER, 999.0, 60),
         (NOTE, 60, ["boot-2", 4711], 1001.0, 60),
         (NOTE, 60, ["boot-1", 4712], 1001.0, 60),
@@ -39,7 +39,7 @@ NOTE = {"driver": DRIVER, "waited_s": 60, "at": 1000.0}
     ],
 )
 def test_how_long_it_is_waited_for(note, wanted_s, driver, now, patience_s):
-    assert hung.patience(note, wanted_s, driver, now) == patience_s
+    assert snapshot.choose_deadline(note, wanted_s, driver, now) == patience_s
 
 
 class Driver:
@@ -62,7 +62,7 @@ def test_a_driver_that_hangs_costs_one_deadline_and_the_first_answer_ends_that(t
     stuck_file = str(tmp_path / "stuck")
     driver = Driver("timeout", "timeout", "timeout", "ok", "ok")
     assert [take(driver, stuck_file) for _number in range(5)] == ["timeout", "timeout", "timeout", "ok", "ok"]
-    assert driver.waits == [60, hung.AGAIN_S, hung.AGAIN_S, hung.AGAIN_S, 60]
+    assert driver.waits == [60, snapshot.AGAIN_S, snapshot.AGAIN_S, snapshot.AGAIN_S, 60]
     assert os.listdir(str(tmp_path)) == []
 
 
@@ -77,9 +77,9 @@ def test_a_short_wait_in_vain_does_not_make_the_note_last(tmp_path):
     stuck_file = str(tmp_path / "stuck")
     driver = Driver("timeout", "timeout")
     take(driver, stuck_file)
-    before = hung.recall(stuck_file)
+    before = snapshot.recall_hang(stuck_file)
     take(driver, stuck_file)
-    assert hung.recall(stuck_file) == before
+    assert snapshot.recall_hang(stuck_file) == before
 
 
 def test_without_a_place_for_the_note_every_wait_is_whole(tmp_path):
@@ -92,26 +92,26 @@ def test_without_a_place_for_the_note_every_wait_is_whole(tmp_path):
 @pytest.mark.parametrize("put", ["text", "link", "directory", "fifo"])
 def test_a_note_that_is_none_is_not_believed(tmp_path, put):
     stuck_file = str(tmp_path / "stuck")
-    place = hung.path(stuck_file)
+    place = snapshot.note_path(stuck_file)
     if put == "text":
         with open(place, "w") as stream:
             stream.write("{")
     elif put == "link":
-        hung.remember(str(tmp_path / "other"), 60, DRIVER, 1000.0)
-        os.symlink(hung.path(str(tmp_path / "other")), place)
+        snapshot.remember_hang(str(tmp_path / "other"), 60, DRIVER, 1000.0)
+        os.symlink(snapshot.note_path(str(tmp_path / "other")), place)
     elif put == "directory":
         os.mkdir(place)
     else:
         os.mkfifo(place)
-    assert hung.recall(stuck_file) is None
+    assert snapshot.recall_hang(stuck_file) is None
 
 
 def test_a_module_that_is_loaded_anew_is_another_driver(tmp_path):
-    assert hung.loaded_driver(str(tmp_path)) == [None, None]
+    assert snapshot.loaded_driver(str(tmp_path)) == [None, None]
     module = tmp_path / "sys" / "module" / "nvidia"
     module.mkdir(parents=True)
-    first = hung.loaded_driver(str(tmp_path))
-    assert first == hung.loaded_driver(str(tmp_path)) and first[1] is not None
+    first = snapshot.loaded_driver(str(tmp_path))
+    assert first == snapshot.loaded_driver(str(tmp_path)) and first[1] is not None
     module.rename(tmp_path / "gone")
     module.mkdir()
-    assert hung.loaded_driver(str(tmp_path)) != first
+    assert snapshot.loaded_driver(str(tmp_path)) != first

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, runtime
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import archives, fake_nvml, wheels
 
 pytestmark = pytest.mark.pythons
@@ -47,23 +47,23 @@ def cache(tmp_path):
 @pytest.fixture
 def compiled(monkeypatch):
     """The archives that were compiled."""
-    real = runtime.compile_all
+    real = node.compile_all
     seen = []
 
     def counted(archive):
         seen.append(archive)
         return real(archive)
 
-    monkeypatch.setattr(runtime, "compile_all", counted)
+    monkeypatch.setattr(node, "compile_all", counted)
     return seen
 
 
 def code(cache):
-    return os.path.join(cache, runtime.code_name(DIGEST))
+    return os.path.join(cache, node.code_name(DIGEST))
 
 
 def works(cache, warning=None):
-    started, told = runtime.start(DIGEST, SMALL, cache)
+    started, told = node.start_runtime(DIGEST, SMALL, cache)
     assert started.module("_nvml.left").answer == 7
     assert started.load_binding()[0].answer == 42
     assert (told is None) if warning is None else (warning in told)
@@ -73,12 +73,12 @@ def test_code_is_compiled_once_and_kept_beside_the_archive(cache, compiled):
     works(cache)
     works(cache)
     assert compiled == [SMALL]
-    assert sorted(os.listdir(cache)) == sorted([binding.cache_name(DIGEST), runtime.code_name(DIGEST)])
+    assert sorted(os.listdir(cache)) == sorted([binding.cache_name(DIGEST), node.code_name(DIGEST)])
     assert stat.S_IMODE(os.stat(code(cache)).st_mode) == 0o600
 
 
 def test_without_a_cache_nothing_is_kept(cache, compiled):
-    started, warning = runtime.start(DIGEST, SMALL)
+    started, warning = node.start_runtime(DIGEST, SMALL)
     assert started.module("_nvml.left").answer == 7 and warning is None
     assert os.listdir(cache) == [binding.cache_name(DIGEST)] and len(compiled) == 1
 
@@ -90,7 +90,7 @@ def test_without_a_cache_nothing_is_kept(cache, compiled):
         lambda data: data[:-1],
         lambda data: data + b"x",
         lambda data: data[:60] + b"\0" + data[61:],
-        lambda data: data.replace(runtime.MARK, b"gpufleet-code/2\n"),
+        lambda data: data.replace(node.MARK, b"gpufleet-code/2\n"),
     ],
 )
 def test_damaged_code_is_told_and_made_anew(cache, compiled, damage):
@@ -107,12 +107,12 @@ def test_damaged_code_is_told_and_made_anew(cache, compiled, damage):
 
 def test_code_of_another_archive_or_interpreter_is_not_taken(cache, compiled, monkeypatch):
     other = archives.archive(source="answer = 13\n", code={"__init__.py": "", "left.py": "answer = 13\n"})
-    runtime.start(binding.digest_of(other), other, cache)
-    os.rename(os.path.join(cache, runtime.code_name(binding.digest_of(other))), code(cache))
+    node.start_runtime(binding.digest_of(other), other, cache)
+    os.rename(os.path.join(cache, node.code_name(binding.digest_of(other))), code(cache))
     works(cache, "is damaged; it is made again")
-    before = runtime.code_name(DIGEST)
-    monkeypatch.setattr(runtime.importlib.util, "MAGIC_NUMBER", b"other")
-    assert runtime.code_name(DIGEST) != before
+    before = node.code_name(DIGEST)
+    monkeypatch.setattr(node.importlib.util, "MAGIC_NUMBER", b"other")
+    assert node.code_name(DIGEST) != before
     del compiled[:]
     works(cache)
     assert compiled == [SMALL]
@@ -163,7 +163,7 @@ def test_code_of_long_ago_goes_with_its_archive(cache):
 @pytest.mark.parametrize("version", wheels.VERSIONS)
 def test_the_binding_is_imported_from_the_bytes(version):
     data = archives.archive((wheels.path(version) / "pynvml.py").read_text(), version)
-    nvml, described = runtime.start(binding.digest_of(data), data)[0].load_binding()
+    nvml, described = node.start_runtime(binding.digest_of(data), data)[0].load_binding()
     assert described == {"version": version, "source": "shipped"}
     fake_nvml.install(nvml, fake_nvml.FakeNvml())
     nvml.nvmlInit()
@@ -176,7 +176,7 @@ def test_the_binding_is_imported_from_the_bytes(version):
 def test_a_binding_that_fails_leaves_no_half_module():
     data = archives.archive("1 / 0\n")
     with pytest.raises(ZeroDivisionError):
-        runtime.start(binding.digest_of(data), data)[0].load_binding()
+        node.start_runtime(binding.digest_of(data), data)[0].load_binding()
     assert "pynvml" not in sys.modules
 
 
@@ -184,14 +184,14 @@ def test_an_archive_without_a_binding_leaves_the_nodes_own(tmp_path, monkeypatch
     (tmp_path / "pynvml.py").write_text("answer = 43\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     data = archives.archive(None, None)
-    nvml, described = runtime.start(binding.digest_of(data), data)[0].load_binding()
+    nvml, described = node.start_runtime(binding.digest_of(data), data)[0].load_binding()
     assert nvml.answer == 43 and described["source"] == "node"
 
 
 def test_two_archives_do_not_mix():
     other = archives.archive(code={"__init__.py": "", "left.py": "answer = 1\n"})
-    first = runtime.start(DIGEST, SMALL)[0]
-    second = runtime.start(binding.digest_of(other), other)[0]
+    first = node.start_runtime(DIGEST, SMALL)[0]
+    second = node.start_runtime(binding.digest_of(other), other)[0]
     assert (
         first.module("_nvml.left").answer,
         second.module("_nvml.left").answer,

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import library
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import cuda
 
 pytestmark = pytest.mark.pythons
 
@@ -27,8 +27,8 @@ CACHE = """1234 libs found in cache `/etc/ld.so.cache'
     "machine, path", [("x86_64", "/usr/local/lib/libcuda.so.1"), ("aarch64", "/usr/lib/aarch64-linux-gnu/libcuda.so.1")]
 )
 def test_the_loaders_first_of_this_word_length(machine, path):
-    assert library.cached(CACHE, machine) == path
-    assert library.cached("", machine) is None
+    assert cuda.find_cached(CACHE, machine) == path
+    assert cuda.find_cached("", machine) is None
 
 
 def place(root, name):
@@ -39,22 +39,25 @@ def place(root, name):
 
 
 def test_without_a_cache_the_usual_directories_and_without_a_file_nothing(tmp_path):
-    assert library.find(str(tmp_path), lambda argv, timeout: (127, "", "")) is None
+    assert cuda.find_library(str(tmp_path), lambda argv, timeout: (127, "", "")) is None
     place(tmp_path, "/usr/lib64/libcuda.so.1")
-    assert library.find(str(tmp_path), lambda argv, timeout: (1, CACHE, "")) == "/usr/lib64/libcuda.so.1"
+    assert cuda.find_library(str(tmp_path), lambda argv, timeout: (1, CACHE, "")) == "/usr/lib64/libcuda.so.1"
     # What the cache names and is gone is not taken.
-    assert library.find(str(tmp_path), lambda argv, timeout: (0, CACHE, ""), "x86_64") == "/usr/lib64/libcuda.so.1"
+    assert cuda.find_library(str(tmp_path), lambda argv, timeout: (0, CACHE, ""), "x86_64") == "/usr/lib64/libcuda.so.1"
     place(tmp_path, "/usr/local/lib/libcuda.so.1")
-    assert library.find(str(tmp_path), lambda argv, timeout: (0, CACHE, ""), "x86_64") == "/usr/local/lib/libcuda.so.1"
+    assert (
+        cuda.find_library(str(tmp_path), lambda argv, timeout: (0, CACHE, ""), "x86_64")
+        == "/usr/local/lib/libcuda.so.1"
+    )
 
 
 def test_a_link_to_a_file_of_root_is_followed_to_its_version(tmp_path):
     real = place(tmp_path, "libcuda.so.535.216.03")
     link = tmp_path / "libcuda.so.1"
     link.symlink_to(real.name)
-    assert library.trusted(str(link)) == str(real.resolve())
-    assert library.version(str(real)) == "535.216.03"
-    assert library.version("/x/libcuda.so.1") is None
+    assert cuda.require_trusted(str(link)) == str(real.resolve())
+    assert cuda.library_version(str(real)) == "535.216.03"
+    assert cuda.library_version("/x/libcuda.so.1") is None
 
 
 @pytest.mark.parametrize("what, mode", [("file", 0o666), ("file", 0o664), ("directory", 0o777), ("directory", 0o775)])
@@ -62,10 +65,10 @@ def test_what_others_can_change_is_refused(tmp_path, what, mode):
     directory = tmp_path / "lib"
     directory.mkdir()
     path = place(directory, "libcuda.so.1")
-    assert library.trusted(str(path))
+    assert cuda.require_trusted(str(path))
     os.chmod(str(path if what == "file" else directory), mode)
-    with pytest.raises(library.Untrusted, match="can be changed by other users"):
-        library.trusted(str(path))
+    with pytest.raises(cuda.Untrusted, match="can be changed by other users"):
+        cuda.require_trusted(str(path))
 
 
 def test_a_file_of_another_user_is_refused(tmp_path):
@@ -74,24 +77,22 @@ def test_a_file_of_another_user_is_refused(tmp_path):
     if os.geteuid() == 0:
         os.chown(str(path), 12345, 12345)
         other = 0
-    with pytest.raises(library.Untrusted, match="belongs to uid"):
-        library.trusted(str(path), other)
+    with pytest.raises(cuda.Untrusted, match="belongs to uid"):
+        cuda.require_trusted(str(path), other)
 
 
 def test_what_is_no_file_is_refused(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(library.Untrusted):
-            library.trusted(str(path))
+        with pytest.raises(cuda.Untrusted):
+            cuda.require_trusted(str(path))
 
 
 def test_the_loaders_variables_may_name_paths_of_root_only(tmp_path):
-    assert library.loader_problem({}) is None
-    assert library.loader_problem({"LD_LIBRARY_PATH": "/usr/lib:%s" % tmp_path}) is None
+    assert cuda.loader_problem({}) is None
+    assert cuda.loader_problem({"LD_LIBRARY_PATH": "/usr/lib:%s" % tmp_path}) is None
     os.chmod(str(tmp_path), 0o777)
-    assert "LD_LIBRARY_PATH is set for this task" in library.loader_problem(
-        {"LD_LIBRARY_PATH": "/usr/lib:%s" % tmp_path}
-    )
-    assert "no absolute path" in library.loader_problem({"LD_PRELOAD": "evil.so"})
+    assert "LD_LIBRARY_PATH is set for this task" in cuda.loader_problem({"LD_LIBRARY_PATH": "/usr/lib:%s" % tmp_path})
+    assert "no absolute path" in cuda.loader_problem({"LD_PRELOAD": "evil.so"})
 
 
 def test_nothing_of_the_environment_steers_the_test():
@@ -106,7 +107,7 @@ def test_nothing_of_the_environment_steers_the_test():
         "PATH": "/bin",
         "LDAP": "kept",
     }
-    library.sanitise(environment, "GPU-1")
+    cuda.clean_environment(environment, "GPU-1")
     assert environment == {
         "CUDA_VISIBLE_DEVICES": "GPU-1",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",

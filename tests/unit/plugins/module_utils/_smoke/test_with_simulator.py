@@ -11,11 +11,14 @@ import ctypes
 import json
 import pathlib
 import re
+import subprocess
+import sys
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks.smoke_errors import BROKEN, OPEN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks.smoke_document import BROKEN, OPEN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import cuda, tests
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._smoke import smokenode
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
@@ -271,3 +274,37 @@ def test_a_driver_that_is_not_loaded_is_told_by_nvml(node):
     node.library(simnode.NEW)
     document = smokenode.test(node)[0]
     assert (document["status"], document["gpus"]) == ("nvml", []) and "LIB_RM_VERSION_MISMATCH" in document["message"]
+
+
+def record(node, out, *arguments):
+    environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
+    return subprocess.run(
+        [sys.executable, "-m", "tests.sim.record_smoke", str(out), *arguments],
+        env=environment,
+        cwd=str(simnode.SIM.parents[1]),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        universal_newlines=True,
+        timeout=simnode.LIMIT_S,
+        check=False,
+    )
+
+
+def test_a_recording_holds_the_measurements_and_no_identity(node, tmp_path):
+    done = record(node, tmp_path / "out.json", "t0", smokenode.library(node))
+    assert done.returncode == 0, done.stderr
+    text = (tmp_path / "out.json").read_text()
+    recorded = json.loads(text)["smoke"]
+    assert (
+        recorded["boot_id"] is None
+        and [gpu["uuid"] for gpu in recorded["gpus"]] == ["GPU-00000000-0000-0000-0000-000000000000"] * 2
+    )
+    assert all(len(test["samples"]) == 5 for gpu in recorded["gpus"] for test in gpu["tests"].values())
+
+
+def test_a_machine_that_cannot_be_tested_leaves_no_recording(node, tmp_path):
+    node.library(None)
+    done = record(node, tmp_path / "out.json", "t0", smokenode.library(node))
+    assert done.returncode == 1 and "nothing was recorded" in done.stderr
+    assert not (tmp_path / "out.json").exists()

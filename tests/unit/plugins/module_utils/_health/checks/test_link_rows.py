@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import counters
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import compare
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import fabric
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import cases, readings
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.cases import (
@@ -530,6 +530,6 @@ def test_counters_go_on_only_within_one_load_of_the_driver(boots, drivers, expec
         snapshot = {"system": {"driver_version": readings.value(drivers[0])}}
         baseline = {"boot_id": boots[1], "snapshot": {"system": {"driver_version": readings.value(drivers[1])}}}
 
-    assert counters.same_load(Context) is expected
+    assert compare.is_same_load(Context) is expected
     Context.baseline = None
-    assert counters.same_load(Context) is False
+    assert compare.is_same_load(Context) is False

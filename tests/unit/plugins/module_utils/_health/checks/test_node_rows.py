@@ -14,11 +14,9 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, policy
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import (
     containers,
-    cuda,
     devices,
     driver_files,
     fabric_services,
-    host_log,
     network,
     node,
     nvlink_switches,
@@ -40,11 +38,9 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 
 FAMILIES = (
     containers,
-    cuda,
     devices,
     driver_files,
     fabric_services,
-    host_log,
     network,
     node,
     nvlink_switches,
@@ -812,7 +808,7 @@ def test_toolkits_and_the_baseline():
     [("12.2", (12, 2)), (12020, (12, 2)), (13000, (13, 0)), ("12", None), (True, None), (None, None), (0, None)],
 )
 def test_forms_of_the_cuda_version(content, expected):
-    assert cuda.cuda_version(content) == expected
+    assert driver_files.cuda_version(content) == expected
 
 
 # ---- device files ----
@@ -1140,7 +1136,7 @@ def test_what_the_kernel_logged_of_network_and_disks(ident, log, expected):
 
 
 def test_every_thing_that_a_line_can_say_has_a_meaning():
-    for kind, meanings in (("network", dict(host_log.NETWORK, link_down="counted")), ("storage", host_log.STORAGE)):
+    for kind, meanings in (("network", dict(node.NETWORK, link_down="counted")), ("storage", node.STORAGE)):
         assert {what for what, pattern in dict(host_lines.KINDS)[kind]} == set(meanings)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import answer as settings_answer
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import conclusion as settings_conclusion
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import plan as settings_plan
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settings_gpu import (
@@ -55,7 +54,7 @@ def test_conclusion(name, wanted, answer, after, status, changed):
         plan, taken, None if answer is None else [answer] if taken else [], [gpu(**after)], "it hangs; reboot"
     )
     assert (rows[0]["status"], rows[0]["changed"]) == (status, changed)
-    assert bool(settings_answer.failures(rows)) is (status == "failed")
+    assert bool(settings_conclusion.list_failures(rows)) is (status == "failed")
     if answer is None:
         assert "it hangs; reboot" in rows[0]["failure"]["message"]
 
@@ -67,7 +66,7 @@ def test_a_gpu_that_is_gone_when_it_is_read_back():
         row["status"] == "failed"
         and "it cannot be read back: NVML does not find this GPU any more" in row["failure"]["message"]
     )
-    assert settings_answer.present(row)["after"] is None
+    assert settings_conclusion.present_row(row)["after"] is None
 
 
 def test_a_message_names_gpu_setting_found_expected_code_and_next_step():
@@ -77,7 +76,7 @@ def test_a_message_names_gpu_setting_found_expected_code_and_next_step():
         "power_limit_w of GPU-1: found 700, expected 500: NVML refuses nvmlDeviceSetPowerManagementLimit: the task may "
         "not change the GPU; run it with become: true, on the host and not in a container [NVML 4, NO_PERMISSION]"
     )
-    assert settings_answer.failures([row]) == [
+    assert settings_conclusion.list_failures([row]) == [
         {
             "gpu": UUID,
             "setting": "power_limit_w",
@@ -109,7 +108,7 @@ def test_one_gpu_that_cannot_be_used_stops_all(lost, who):
         ("failed", False, 700000),
         ("failed", False, None),
     ]
-    assert len(settings_answer.failures(rows)) == 1
+    assert len(settings_conclusion.list_failures(rows)) == 1
 
 
 def test_what_is_remembered():
@@ -140,10 +139,10 @@ def test_warnings():
         decide("power_limit_w", 500000),
     ]
     assert (
-        len(settings_answer.warnings(rows, [gpu()])) == 1
-        and "this driver no longer has the setting" in settings_answer.warnings(rows, [gpu()])[0]
+        len(settings_conclusion.make_warnings(rows, [gpu()])) == 1
+        and "this driver no longer has the setting" in settings_conclusion.make_warnings(rows, [gpu()])[0]
     )
-    assert "persistence mode is off on GPU-1" in settings_answer.warnings(rows, [gpu(persistence_mode=0)])[1]
+    assert "persistence mode is off on GPU-1" in settings_conclusion.make_warnings(rows, [gpu(persistence_mode=0)])[1]
     default = [
         decide(
             "application_clocks_mhz",
@@ -151,5 +150,5 @@ def test_warnings():
             applications_clocks_mhz=(26,),
         )
     ]
-    assert settings_answer.warnings(default, [gpu()]) == []
-    assert settings_answer.warnings([decide("ecc_mode", 0)], [gpu(persistence_mode=0)]) == []
+    assert settings_conclusion.make_warnings(default, [gpu()]) == []
+    assert settings_conclusion.make_warnings([decide("ecc_mode", 0)], [gpu(persistence_mode=0)]) == []

@@ -35,9 +35,8 @@ def do_layer(lab, arguments) -> int:
 
 
 def do_up(lab, arguments) -> int:
-    without = [name for name in arguments.without.split(",") if name]
     lab.temporary.unlink(missing_ok=True)
-    found = machines.up(lab, Path(arguments.inventory).resolve(), arguments.nodes, without)
+    found = machines.up(lab, Path(arguments.inventory).resolve(), arguments.nodes)
     say(f"up: {', '.join(f'{machine.name} ({lab.address(machine.host_number)})' for machine in found)}")
     return 0
 
@@ -139,9 +138,6 @@ def parser() -> argparse.ArgumentParser:
         "--inventory",
         default=str(machines.DEFAULT_INVENTORY),
         help="whose GPU hosts to make machines for (default: inventories/lab)",
-    )
-    command.add_argument(
-        "--without", default="", metavar="NODE,...", help="not these hosts, where the inventory has them"
     )
     command.add_argument("nodes", nargs="*", metavar="NODE", help="only these hosts")
     command.set_defaults(run=do_up)

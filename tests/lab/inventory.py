@@ -175,14 +175,14 @@ def connection(lab: Lab) -> dict[str, object]:
     }
 
 
-def selected(found: list[Machine], source: Path, names: Sequence[str], without: Sequence[str]) -> list[Machine]:
-    """Of the machines of an inventory, SOURCE, those with these names, or all; but not those that are left out."""
+def selected(found: list[Machine], source: Path, names: Sequence[str]) -> list[Machine]:
+    """Return the machines of the inventory SOURCE that have these names, or all if none is given."""
     unknown = [name for name in names if name not in {machine.name for machine in found}]
     if unknown:
         raise LabError(
             f"{source} has no GPU host {', '.join(unknown)}; it has: {', '.join(machine.name for machine in found)}"
         )
-    return [machine for machine in found if (not names or machine.name in names) and machine.name not in without]
+    return [machine for machine in found if not names or machine.name in names]
 
 
 def tool(name: str) -> str:

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from . import image, layers, network, processes, supervisor
@@ -158,11 +157,11 @@ def images(lab: Lab, wanted: list[Machine]) -> dict[str, list[str]]:
     return {suite: [str(path) for path in layers.roots(image.ensure(lab, suite), lab.images)] for suite in suites}
 
 
-def up(lab: Lab, inventory: Path, names: list[str], without: Sequence[str] = ()) -> list[Machine]:
-    """Make and start the machines of an inventory, or some of them, that are not running yet; none of WITHOUT."""
+def up(lab: Lab, inventory: Path, names: list[str]) -> list[Machine]:
+    """Make and start the machines of an inventory, or those with these names, that are not running yet."""
     need_root()
     wanted = machines(read(inventory), {name: machine.host_number for name, machine in existing(lab).items()})
-    wanted = selected(wanted, inventory, names, without)
+    wanted = selected(wanted, inventory, names)
     parts = images(lab, wanted)
     with locked(lab.state / "lock", "starts or stops machines"):
         have = existing(lab)

@@ -204,7 +204,7 @@ def main() -> int:
     except MutantError as error:
         parser.error(str(error))
     if options.list:
-        print("\n".join(f"{mutant.subject:11} {mutant.name}: {mutant.harm}" for mutant in mutants))
+        print("\n".join(f"{mutant.subject:10} {mutant.name}: {mutant.harm}" for mutant in mutants))
         return 0
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     LOGS.mkdir(parents=True, exist_ok=True)

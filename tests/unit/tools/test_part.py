@@ -39,6 +39,16 @@ def test_part_that_passes_is_counted(part):
     assert summary.stdout.splitlines()[-1] == "3 passed, 0 failed"
 
 
+@pytest.mark.parametrize(
+    "line", ["Python interpreter 3.99 not found.", "Session x skipped: Python interpreters 3.98, 3.99 not found."]
+)
+def test_part_that_passes_prints_which_sessions_nox_left_out(part, line):
+    passed = part("pythons", "10", "bash", "-c", "echo before; echo '%s' >&2; echo after" % line)
+    assert passed.returncode == 0
+    assert [text.strip() for text in passed.stdout.splitlines() if "not run:" in text] == ["not run: " + line]
+    assert "not run:" not in part("good", "10", "echo", "interpreter found").stdout
+
+
 def test_part_that_fails_names_its_tests_on_the_last_lines(part):
     part("good", "10", "true")
     failed = part("bad", "10", "bash", "-c", "echo '%s'; exit 1" % PYTEST_OUTPUT)

@@ -97,7 +97,9 @@ def test_panels_have_description_unit_and_the_chosen_datasource():
         for panel in panels(document):
             if panel["type"] != "row":
                 assert panel["description"] and panel["fieldConfig"]["defaults"]["unit"], (name, panel["title"])
-                assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}, name
+                # A target without a datasource of its own has that of its panel.
+                chosen = {target.get("datasource", panel["datasource"])["uid"] for target in panel["targets"]}
+                assert chosen == {"${datasource}"}, name
 
 
 def test_capacity_dashboard_compares_with_the_target_of_the_thresholds():

@@ -25,6 +25,7 @@ options:
       - V(counters) is the collection's counters file, by O(profiling).
       - V(counters_check) tells what is wrong with the counters file O(text).
       - V(image) tells what stands against the image O(image) beside the engine in O(version).
+      - V(image_reference) tells what is wrong with the image O(image) itself.
       - V(port) tells what stands against the port O(port), by O(sockets) and O(active).
       - V(exporter) tells whether the series in O(first) and O(second) are whole and fresh, by O(snapshot) and O(text).
       - V(job_table) is the text that says which file of the job mapping is whose, by O(snapshot) and O(discovery).
@@ -82,7 +83,7 @@ options:
     type: str
     default: ''
   image:
-    description: The image of the exporter.
+    description: The image of the exporter, with a tag, and with a digest after it where it is pinned.
     type: str
     default: ''
   port:
@@ -153,6 +154,7 @@ QUESTIONS = (
     "counters",
     "counters_check",
     "image",
+    "image_reference",
     "port",
     "exporter",
     "job_table",
@@ -199,6 +201,10 @@ class LookupModule(LookupBase):
 
     def _image(self):
         found = versions.client(self.get_option("image"), versions.upstream(self.get_option("version")))
+        return {"refusals": found, "refusal": catalog.sentence(found)}
+
+    def _image_reference(self):
+        found = versions.split_image(self.get_option("image"))[2]
         return {"refusals": found, "refusal": catalog.sentence(found)}
 
     def _port(self):

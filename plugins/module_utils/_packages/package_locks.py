@@ -14,6 +14,7 @@ import os
 import struct
 import time
 
+from .._node import proc_tasks
 from .._node.lock import read_comm
 from .package_refusal import refusal
 
@@ -28,30 +29,49 @@ FLOCK = "hhqqi"
 POLL_S = 1.0
 
 
-def holder(path):
-    """The number of the process that has the lock on a file: 0 where it is of another container, None where it is
-    free.
+def holder(path, kind):
+    """Return the number of a process that has a lock against one of KIND on a file: 0 where it cannot be told, of
+    another container or a lock of an open file; None where there is none.
     """
     try:
         stream = open(path, "rb")
     except FileNotFoundError:
         return None
     with stream:
-        answer = fcntl.fcntl(stream, fcntl.F_GETLK, struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        answer = fcntl.fcntl(stream, fcntl.F_GETLK, struct.pack(FLOCK, kind, os.SEEK_SET, 0, 0, 0))
     kind, dummy, dummy, dummy, pid = struct.unpack(FLOCK, answer)
     return None if kind == fcntl.F_UNLCK else max(0, pid)
 
 
+def read(manager, root="/", proc="/proc"):
+    """Return the locks of a package manager that are held, in two lists: by package managers, and by others.
+
+    A package manager locks for writing, which takes a descriptor that only root can open. Any user can open the lock of
+    rpm, lock it for reading, and run a setuid program with that lock.
+    """
+    found = [], []
+    for path in PATHS[manager]:
+        real = os.path.join(root, path.lstrip("/"))
+        writer = holder(real, fcntl.F_RDLCK)
+        pid = writer if writer is not None else holder(real, fcntl.F_WRLCK)
+        if pid is None:
+            continue
+        users = proc_tasks.users(proc, pid) if pid else set()
+        item = {"path": path, "pid": pid, "comm": read_comm(proc, pid) if pid else None, "uids": sorted(users)}
+        found[writer is None or bool(users) and 0 not in users].append(item)
+    return found
+
+
 def held(manager, root="/", proc="/proc"):
-    """``[{"path", "pid", "comm"}]`` of the locks of a package manager that are held; ``comm`` is None where that
+    """``[{"path", "pid", "comm", "uids"}]`` of the locks that package managers have; ``comm`` is None where that
     process cannot be seen.
     """
-    found = []
-    for path in PATHS[manager]:
-        pid = holder(os.path.join(root, path.lstrip("/")))
-        if pid is not None:
-            found.append({"path": path, "pid": pid, "comm": read_comm(proc, pid) if pid else None})
-    return found
+    return read(manager, root, proc)[0]
+
+
+def held_by_users(manager, root="/", proc="/proc"):
+    """The same of locks that are no package manager's. rpm waits for them, and nothing else is decided by them."""
+    return read(manager, root, proc)[1]
 
 
 def wait(look, timeout_s, clock=time.monotonic, sleep=time.sleep):
@@ -67,19 +87,32 @@ def wait(look, timeout_s, clock=time.monotonic, sleep=time.sleep):
     return found, waited
 
 
+def name(item):
+    """Return the process of a lock for an operator."""
+    if not item["pid"]:
+        return "a process of another container"
+    return "%s (pid %d)" % (item["comm"] or "a process", item["pid"])
+
+
+def warnings(found):
+    """Return a sentence for each lock that is no package manager's."""
+    return [
+        "%s is locked by a process that is no package manager: %s. The package manager waits for it before it changes "
+        "anything. Next step: find it with fuser -v %s, and end it."
+        % (
+            item["path"],
+            "%s of user %d" % (name(item), item["uids"][-1]) if item["uids"] else "one that cannot be seen",
+            item["path"],
+        )
+        for item in found
+    ]
+
+
 def refusals(found, timeout_s):
     """Return why nothing is changed while the locks are held; nothing where they are free."""
     if not found:
         return []
-    who = dict(
-        (
-            item["pid"],
-            "%s (pid %d)" % (item["comm"] or "a process", item["pid"])
-            if item["pid"]
-            else "a process of another container",
-        )
-        for item in found
-    )
+    who = dict((item["pid"], name(item)) for item in found)
     names, paths = ", ".join(who[pid] for pid in sorted(who)), ", ".join(item["path"] for item in found)
     return [
         refusal(

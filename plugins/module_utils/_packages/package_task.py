@@ -34,11 +34,13 @@ def make(manager: Manager, wish: Wish) -> Plan:
     return package_plan.settle(plan)
 
 
-def make_unlocked(manager: Manager, wish: Wish, timeout_s: int) -> Plan:
+def make_unlocked(module: Any, manager: Manager, wish: Wish, timeout_s: int) -> Plan:
     """Return the plan, made while the package manager's locks are free; refuse while they are held."""
     plan = make(manager, wish)
     if wish.state == "resolved" or not (plan.refusals or plan.changes):
         return plan
+    for text in package_locks.warnings(package_locks.held_by_users(manager.name, manager.root)):
+        module.warn(text)
     found, waited = package_locks.wait(lambda: package_locks.held(manager.name, manager.root), timeout_s)
     if waited and not found:
         return make(manager, wish)  # the first one was of what that other run was changing
@@ -78,7 +80,9 @@ def run(module: Any, actor: Actor, acting: bool) -> Dict[str, Any]:
     """Plan, then act unless told not to; answers the result."""
     manager, wish = actor.manager, Wish.of(module.params)
     timeout_s = manager.lock_timeout_s
-    plan = make_unlocked(manager, wish, timeout_s if acting else min(module.params["apt_lock_look_s"], timeout_s))
+    plan = make_unlocked(
+        module, manager, wish, timeout_s if acting else min(module.params["apt_lock_look_s"], timeout_s)
+    )
     repaired = plan.state.interrupted
     if repaired and acting and wish.state != "downloaded" and not plan.lacking:
         actor.repair(plan.state)

@@ -14,6 +14,8 @@ import typing as t
 
 import yaml
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import versions
+
 NAME, PORT, FILE = "dcgm-exporter", "metrics", "/etc/dcgm-exporter/default-counters.csv"
 LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/managed-by": "gpufleet"}
 RESOURCES = "/var/lib/kubelet/pod-resources"
@@ -38,7 +40,7 @@ def security(profiling: bool) -> t.Dict[str, t.Any]:
 
 def values(options: t.Mapping[str, t.Any]) -> str:
     """Return values for the chart gpu-helm-charts/dcgm-exporter."""
-    repository, dummy, tag = options["image"].rpartition(":")
+    repository, tag, dummy = versions.split_image(options["image"])
     return _text(
         {
             "image": {"repository": repository, "tag": tag},

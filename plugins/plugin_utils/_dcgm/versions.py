@@ -12,6 +12,11 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import ca
 
 NUMBERS = re.compile(r"(?:^|[\s:])(\d+(?:\.\d+)+)")
 Numbers = t.Tuple[int, ...]
+# An image's reference, by the OCI distribution specification, and the digests that the image specification registers.
+HOST = r"(?:[a-zA-Z0-9][a-zA-Z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+REPOSITORY = re.compile(r"(?:%s/)?[a-z0-9][a-z0-9._/-]*" % HOST)
+TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 
 
 def upstream(version: t.Any) -> str:
@@ -229,16 +234,26 @@ def _install(
     return answer
 
 
-def client(image: str, engine: str) -> t.List[t.Dict[str, t.Any]]:
-    """Return what stands against an exporter of this image beside an engine of this version.
+def split_image(image: str) -> t.Tuple[str, str, t.List[t.Dict[str, t.Any]]]:
+    """Return the repository of an exporter's image, its tag with its digest if it has one, and what is wrong with it.
 
-    Its tag begins with the version of DCGM that it was built with. A client may be older than the engine in minor
-    version, not newer.
+    The tag begins with the version of DCGM that the exporter was built with.
     """
-    path, dummy, tag = image.partition("@")[0].rpartition(":")
-    built, runs = numbers(tag), numbers(engine)
-    if not path or "/" in tag or len(built) < 3:
-        return [
+    reference, pinned, digest = image.partition("@")
+    repository, dummy, tag = reference.rpartition(":")
+    refusals = []
+    if pinned and not DIGEST.fullmatch(digest):
+        refusals.append(
+            catalog.refusal(
+                "image_digest",
+                "The image of the exporter has something after its tag that is no digest.",
+                image,
+                "sha256: with 64, or sha512: with 128 digits of 0-9a-f after the @",
+                "give the digest that the registry names, or leave it out, in nvidia_dcgm_exporter_image",
+            )
+        )
+    elif not REPOSITORY.fullmatch(repository) or not TAG.fullmatch(tag) or len(numbers(tag)) < 3:
+        refusals.append(
             catalog.refusal(
                 "image_version",
                 "The image of the exporter does not tell its version.",
@@ -246,7 +261,19 @@ def client(image: str, engine: str) -> t.List[t.Dict[str, t.Any]]:
                 "a tag such as 4.5.3-4.8.2-distroless",
                 "name the tag in nvidia_dcgm_exporter_image",
             )
-        ]
+        )
+    return repository, tag + pinned + digest, refusals
+
+
+def client(image: str, engine: str) -> t.List[t.Dict[str, t.Any]]:
+    """Return what stands against an exporter of this image beside an engine of this version.
+
+    A client may be older than the engine in minor version, not newer.
+    """
+    dummy, tag, refusals = split_image(image)
+    if refusals:
+        return refusals
+    built, runs = numbers(tag), numbers(engine)
     if len(runs) < 2:
         return [
             catalog.refusal(

@@ -133,6 +133,15 @@ def test_what_is_refused_changes_nothing(node):
             node.case(exporter, nvidia_dcgm_exporter_form="kubernetes"),
             ["nvidia_dcgm_exporter_manifest_dir"],
         ),
+        "digest": (
+            node.case(
+                exporter,
+                nvidia_dcgm_exporter_form="kubernetes",
+                nvidia_dcgm_exporter_manifest_dir=str(node.file("manifests")),
+                nvidia_dcgm_exporter_image=image + "4.4.1-4.5.0@sha256:ab",
+            ),
+            ["sha256:ab"],
+        ),
     }
     node.program("podman", 'echo "podman version $(cat "%s/podman")"' % node.root)
     said, result = node.cases(*(case for case, dummy in cases.values()))

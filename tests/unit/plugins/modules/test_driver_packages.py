@@ -298,6 +298,15 @@ def test_nothing_is_begun_while_another_run_has_the_package_managers_lock(bench,
     assert not bench.run(version="535.261.03", state="resolved").get("failed")
 
 
+def test_lock_of_a_user_is_named_and_refuses_nothing(bench, monkeypatch):
+    bench.make(version=OLD)
+    found = {"path": "/var/lib/rpm/.rpm.lock", "pid": 4711, "comm": "sleep", "uids": [1000]}
+    monkeypatch.setattr(package_locks, "held_by_users", lambda manager, root: [found])
+    result = bench.run(version="535.261.03")
+    assert result["changed"] and not result.get("failed")
+    assert [found["path"] in str(text) and "4711" in str(text) for text in result["warnings"]] == [True]
+
+
 def test_apt_without_a_solution_is_a_refusal(bench):
     machine = bench.make(version=OLD)
     machine.fail["simulate"] = (100, "", "E: Unable to correct problems, you have held broken packages.")

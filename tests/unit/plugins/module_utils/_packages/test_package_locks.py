@@ -18,21 +18,33 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages impor
 
 pytestmark = pytest.mark.pythons
 
-HOLD = (
-    "import fcntl, sys; stream = open(sys.argv[1], 'w'); fcntl.lockf(stream, fcntl.LOCK_EX); print('held', "
-    "flush=True); sys.stdin.read()"
-)
+# A lock of a process for writing, of a process for reading, and of an open file for reading (F_OFD_SETLK).
+HOLD = """
+import fcntl, struct, sys
+open(sys.argv[1], "a").close()
+stream = open(sys.argv[1], "r+" if sys.argv[2] == "write" else "r")
+if sys.argv[2] == "write":
+    fcntl.lockf(stream, fcntl.LOCK_EX)
+elif sys.argv[2] == "read":
+    fcntl.lockf(stream, fcntl.LOCK_SH)
+else:
+    fcntl.fcntl(stream, 37, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 0, 0))
+print("held", flush=True)
+sys.stdin.read()
+"""
 
 
 @pytest.fixture
 def taken(tmp_path):
-    """taken(path): a process that has the lock on that file of the tree; it gives it up when its input is closed."""
+    """taken(path, kind): a process that has a lock on that file of the tree until its input is closed."""
     processes = []
 
-    def take(path):
+    def take(path, kind="write"):
         real = os.path.join(str(tmp_path), path.lstrip("/"))
         os.makedirs(os.path.dirname(real), exist_ok=True)
-        process = subprocess.Popen([sys.executable, "-c", HOLD, real], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, real, kind], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         processes.append(process)
         assert process.stdout.readline() == b"held\n"
         return process
@@ -57,6 +69,42 @@ def test_who_has_a_lock_is_named_and_nothing_is_taken(tmp_path, taken, manager, 
     process.stdin.close()
     process.wait()
     assert package_locks.held(manager, str(tmp_path)) == [], "the file is there, and nobody has it"
+
+
+@pytest.mark.parametrize("kind", ["read", "open file"])
+def test_lock_that_any_user_can_take_decides_nothing_and_is_named(tmp_path, taken, kind):
+    path = package_locks.PATHS["dnf"][0]
+    process = taken(path, kind)
+    assert package_locks.held("dnf", str(tmp_path)) == []
+    (found,) = package_locks.held_by_users("dnf", str(tmp_path))
+    assert found["path"] == path and found["pid"] == (process.pid if kind == "read" else 0)
+    (text,) = package_locks.warnings([found])
+    assert path in text and (kind != "read" or str(process.pid) in text)
+    process.stdin.close()
+    process.wait()
+    assert package_locks.held_by_users("dnf", str(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+    "status, counts",
+    [
+        ("Uid:\t0\t0\t0\t0\n", True),
+        ("Uid:\t1000\t0\t0\t0\n", True),
+        ("Uid:\t1000\t1000\t1000\t1000\n", False),
+        ("", True),
+    ],
+)
+def test_lock_for_writing_counts_unless_a_user_without_root_has_it(tmp_path, taken, status, counts):
+    path = package_locks.PATHS["dnf"][0]
+    process = taken(path)
+    (tmp_path / "proc" / str(process.pid)).mkdir(parents=True)
+    (tmp_path / "proc" / str(process.pid) / "status").write_text(status)
+    (tmp_path / "proc" / str(process.pid) / "comm").write_text("rpm\n")
+    looks = (package_locks.held, package_locks.held_by_users)
+    found = [look("dnf", str(tmp_path), str(tmp_path / "proc")) for look in looks]
+    assert [[(item["path"], item["pid"], item["comm"]) for item in items] for items in found] == [
+        [(path, process.pid, "rpm")] if here else [] for here in (counts, not counts)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -115,9 +115,11 @@ OPTIONS = {
 }
 
 
-def test_values_for_the_chart():
-    found = yaml.safe_load(manifests.values(OPTIONS))
-    assert found["image"] == {"repository": "r:5000/dcgm-exporter", "tag": "4.5.3-4.8.2"}
+@pytest.mark.parametrize("digest", ["", "@sha256:" + "ab" * 32])
+def test_values_for_the_chart(digest):
+    """The chart joins repository and tag by a colon (deployment/templates/daemonset.yaml of dcgm-exporter)."""
+    found = yaml.safe_load(manifests.values(dict(OPTIONS, image=OPTIONS["image"] + digest)))
+    assert found["image"] == {"repository": "r:5000/dcgm-exporter", "tag": "4.5.3-4.8.2" + digest}
     assert found["arguments"] == ["-f", manifests.FILE, "-a", ":9401", "-c", "15000", "-r", "localhost:5555"]
     assert (
         found["hostNetwork"] is True and found["customMetrics"] == "# c\n" and found["nodeSelector"] == {"gpu": "yes"}

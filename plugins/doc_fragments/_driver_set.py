@@ -89,6 +89,15 @@ options:
       - Where the package manager is dnf nothing is kept.
     type: bool
     default: false
+  repair:
+    description:
+      - Finish what an interrupted run of the package manager left half done. Without it such a node is refused.
+      - With apt, packages of the driver that need a reinstallation are unpacked again from the node's own archives, and
+        C(dpkg --configure -a) does the rest.
+      - With dnf, the older one of each package of the driver that lies there twice is erased, unless something depends
+        on it. A node with others than the driver's packages in that state is refused in any case.
+    type: bool
+    default: false
   require:
     description:
       - What the node has to have for the driver to work on it. Without it the node is refused, and nothing on it is

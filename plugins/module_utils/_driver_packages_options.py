@@ -36,6 +36,7 @@ ARGUMENT_SPEC = dict(
     dkms_build=dict(type="str", choices=["postinst", "deferred"], default="postinst"),
     allow_removal=dict(type="list", elements="str", default=[]),
     keep=dict(type="bool", default=False),
+    repair=dict(type="bool", default=False),
     min_free_mib=dict(type="int", default=512),
     min_free_boot_mib=dict(type="int", default=32),
     min_free_var_mib=dict(type="int"),

@@ -13,7 +13,7 @@ from ._finding import FAIL, PASS, UNKNOWN, finding
 
 REPAIR = {
     "dpkg": "Run dpkg --configure -a, then apt-get -f install if it asks for it.",
-    "rpm": "Remove the older version of each (rpm -e --nodeps).",
+    "rpm": "See dnf check, then remove the older version of each with rpm -e, which refuses what others depend on.",
 }
 
 

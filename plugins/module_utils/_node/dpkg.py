@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from . import files, versions
 from .runner import missing
@@ -22,6 +23,7 @@ OWN_VERSION = re.compile(
     r"^(nvidia-(persistenced|settings|modprobe|xconfig|installer-cleanup|support|cuda-.*|container.*)|"
     r"libnvidia-container.*)$"
 )
+ANY_ARCHITECTURE = ("all", "noarch", "(none)", "")
 INTERRUPTED = {"H": "half-installed", "U": "unpacked", "F": "half-configured"}
 
 
@@ -53,17 +55,23 @@ def read(root, runner):
     return answer
 
 
+def native_architecture(architectures):
+    """Return the architecture that most packages have; a 32-bit x86 one only where there is no other."""
+    counted = Counter(arch for arch in architectures if arch not in ANY_ARCHITECTURE)
+    return max(counted, key=lambda arch: (not re.match("i[3-6]86$", arch), counted[arch]), default=None)
+
+
+def key_of(name, arch, native):
+    """Return what tells an installed package apart: its name, with the architecture where that is a foreign one."""
+    return name if arch in ANY_ARCHITECTURE or native in (None, arch) else "%s:%s" % (name, arch)
+
+
 def parse(out):
     packages = {}
-    for line in out.splitlines():
-        fields = line.split("\t")
-        if len(fields) != 5:
-            continue
-        name, arch, version, status, source = fields
-        previous = packages.get(name)
-        if previous and previous["status"][1:2] == "i" and status[1:2] != "i" and not state_of(status):
-            continue  # another architecture of an installed package, known but not installed
-        packages[name] = {"version": version, "arch": arch, "status": status, "source": source}
+    rows = [fields for fields in (line.split("\t") for line in out.splitlines()) if len(fields) == 5]
+    native = native_architecture(row[1] for row in rows)
+    for name, arch, version, status, source in rows:
+        packages[key_of(name, arch, native)] = {"version": version, "arch": arch, "status": status, "source": source}
     return packages
 
 
@@ -78,7 +86,7 @@ def is_driver_package(name, item):
     """True for packages that must be of the driver's version."""
     if "driver" in item:
         return item["driver"]  # rpm's reader knows
-    upstream = versions.upstream(item["version"])
+    name, upstream = name.split(":", 1)[0], versions.upstream(item["version"])
     if OWN_VERSION.match(name) or not versions.is_driver_version(upstream):
         return False
     if DRIVER_SOURCES.match(item["source"]):

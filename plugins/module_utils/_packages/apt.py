@@ -11,6 +11,7 @@ import os
 import re
 
 from .._dkms.digests import sha256_of
+from .._node.dpkg import key_of, native_architecture
 from .._node.files import write_atomically
 from .._node.versions import compare
 from . import apt_mirrors
@@ -116,12 +117,11 @@ def parse_query(text):
         parts = line.split("|")
         if len(parts) == 6 and parts[0].strip():
             rows.append(parts)
-    native = next((row[2] for row in rows if row[1] == "dpkg"), None)
+    native = native_architecture(row[2] for row in rows)
     installed = {}
     for status, name, arch, version, source, size in rows:
-        key = name if arch in (native, "all", "") or native is None else "%s:%s" % (name, arch)
         state = status[1:2]
-        installed[key] = {
+        installed[key_of(name, arch, native)] = {
             "version": version,
             "source": source,
             "status": status.strip(),
@@ -355,8 +355,20 @@ class Apt(Manager):
 
     # acting
 
-    def configure(self):
-        """Finish what an interrupted dpkg left; answers the error, if one, instead of raising it."""
+    def configure(self, names=()):
+        """Finish what an interrupted dpkg left; return the error, if any.
+
+        Of ``names``, those that dpkg calls in need of a reinstallation are unpacked again first, from the node's own
+        archives: nothing else helps them, and apt refuses every other step before it (dpkg(1), reinst-required).
+        """
+        installed, kept = self.installed(), self.store.index()
+        due = dict((name, installed[name]["version"]) for name in names if installed[name]["status"].endswith("R"))
+        archives = dict((name, path) for (name, dummy), path in self.cached(due, {}).items())
+        archives.update((name, kept[item]["path"]) for name, item in zip(due, due.items()) if item in kept)
+        if archives:
+            self.runner(
+                ["dpkg", "--force-confdef", "--force-confold", "--unpack"] + sorted(archives.values()), self.timeout_s
+            )
         rc, out, err = self.runner(["dpkg", "--force-confdef", "--force-confold", "--configure", "-a"], self.timeout_s)
         return None if rc == 0 else AptError("dpkg --configure -a", rc, out, err)
 

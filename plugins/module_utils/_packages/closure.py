@@ -102,7 +102,7 @@ class Closure:
         """
         have = self.installed.get(name)
         fitting = []
-        for record in self.index.get(name, []):
+        for record in self.index.get(name.split(":", 1)[0], []):  # the index is not told apart by architecture
             if not (record["downloadable"] or (have and have["version"] == record["version"])):
                 continue
             if prebuilt(self.table, name):

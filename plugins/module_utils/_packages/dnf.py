@@ -59,6 +59,12 @@ class DnfError(ManagerError):
         return unmet(out + "\n" + err)
 
 
+def word(name, version):
+    """Return what dnf and rpm call one package: a foreign architecture follows, see ``dpkg.key_of``."""
+    plain, dummy, arch = name.partition(":")
+    return "%s-%s%s" % (plain, version, "." + arch if arch else "")
+
+
 class Dnf(Manager):
     """dnf and rpm of one machine."""
 
@@ -147,7 +153,7 @@ class Dnf(Manager):
     def arguments(wanted, obsolete=(), stream=None):
         return (
             ([STREAM + stream] if stream else [])
-            + ["%s-%s" % item for item in sorted(wanted.items())]
+            + [word(*item) for item in sorted(wanted.items())]
             + [REMOVE + name for name in obsolete]
         )
 
@@ -160,7 +166,7 @@ class Dnf(Manager):
 
     def parts(self, words):
         """``[(action, words)]`` whose archives have to be fetched: of what is installed already too, for a way back."""
-        have = set("%s-%s" % (name, item["version"]) for name, item in self.installed().items())
+        have = set(word(name, item["version"]) for name, item in self.installed().items())
         wanted = [word for word in words if not word.startswith(REMOVE)]
         new, there = [word for word in wanted if word not in have], [word for word in wanted if word in have]
         return [(action, part) for action, part in (("install", new), ("reinstall", there)) if part]
@@ -241,19 +247,19 @@ class Dnf(Manager):
 
     # acting
 
-    def configure(self):
-        """Remove the older one of what an interrupted run left twice, as that run would have; answers the error, if
-        one.
+    def configure(self, names=()):
+        """Erase the older one of each of these packages that an interrupted run left twice; return the error, if any.
 
-        It is rpm's to do: dnf remove --duplicates would upgrade every package that the newer one needs.
+        rpm refuses what something else depends on. dnf remove --duplicates would upgrade whatever the newer one needs.
         """
+        installed = self.installed()
         older = [
-            "%s-%s" % (name, version.split(":", 1)[-1])
-            for name, have in sorted(self.installed().items())
-            if not have["ok"]
-            for version in have["more"]
+            "%s.%s" % (word(name.split(":", 1)[0], version.split(":", 1)[-1]), installed[name]["architecture"])
+            for name in sorted(names)
+            if not installed[name]["ok"]
+            for version in installed[name]["more"]
         ]
-        rc, out, err = self.runner(["rpm", "-e", "--nodeps"] + older, self.timeout_s) if older else (0, "", "")
+        rc, out, err = self.runner(["rpm", "-e"] + older, self.timeout_s) if older else (0, "", "")
         return None if rc == 0 else DnfError("rpm -e", rc, out, err)
 
     def change(self, arguments, action="install", options=()):
@@ -298,17 +304,17 @@ class Dnf(Manager):
                 raise DnfError("dnf %s --downloadonly" % action, rc, out, err)
 
     def mark(self, action, names):
-        """Lock packages at the version they have, or lift their locks."""
+        """Lock packages at the version they have, or lift their locks. A line of the list is for every architecture."""
         if not names:
             return
-        installed = self.installed()
-        path = self.lock_file()
-        text = files.read_text(path) or ""
-        hold = (
-            dict((name, installed[name]["version"]) for name in names if name in installed) if action == "hold" else {}
+        path, plain = self.lock_file(), set(name.split(":", 1)[0] for name in names)
+        hold = dict(
+            (name, have["version"])
+            for name, have in self.installed().items()
+            if name.split(":", 1)[0] in plain and (action == "hold" if name in names else have["hold"])
         )
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        write_atomically(path, render_locks(text, hold, [] if action == "hold" else list(names)))
+        write_atomically(path, render_locks(files.read_text(path) or "", hold, plain))
 
     def forget(self, names):
         """Take out the locks of packages that are gone, which would keep them from coming back."""

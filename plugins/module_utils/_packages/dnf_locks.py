@@ -31,10 +31,12 @@ def is_locked(locks, name, version, arch):
 
 
 def render_locks(text, hold, unhold):
-    """The lock list with the versions of ``hold`` (``{name: version}``) and without any lock of ``unhold``; other lines
-    stay.
+    """The lock list with the versions of ``hold`` (``{name: version}``, a foreign architecture behind the name) and
+    without any lock of ``unhold``; other lines stay.
     """
-    kept = [line for line in text.splitlines() if lock_name(line) not in hold and lock_name(line) not in unhold]
+    gone = set(name.split(":", 1)[0] for name in hold) | set(unhold)
+    kept = [line for line in text.splitlines() if lock_name(line) not in gone]
     for name, version in sorted(hold.items()):
-        kept.append("%s-%s.*" % (name, version if ":" in version else "0:%s" % version))
+        plain, dummy, arch = name.partition(":")
+        kept.append("%s-%s.%s" % (plain, version if ":" in version else "0:%s" % version, arch or "*"))
     return "".join("%s\n" % line for line in kept)

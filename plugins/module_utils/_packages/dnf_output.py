@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import re
 
+from .._node.dpkg import key_of, native_architecture
 from .._node.versions import compare_rpm
 from .dnf_locks import is_locked
 from .transaction import nothing
 
-QUERY_FORMAT = "%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SIZE}\\n"
+QUERY_FORMAT = "%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SIZE}|[%{PROVIDENAME} ]\\n"
 INDEX_FORMAT = (
     "\\n=P=%{name}|%{epoch}|%{version}|%{release}|%{arch}|%{repoid}|%{downloadsize}|%{installsize}|"
     "%{sourcerpm}\\n=R=%{requires}\\n=V=%{provides}\\n"
 )
-ARCHITECTURES = r"(?:noarch|x86_64|i686|aarch64|ppc64le|s390x|src)"
+ARCHITECTURES = r"(noarch|x86_64|i686|aarch64|ppc64le|s390x|src)"
 KINDS = (
     (r"^Installing(?! group| module| Env)", "install"),
     (r"^Upgrading(?! Env| Gr)", "upgrade"),
@@ -29,8 +30,10 @@ KINDS = (
     (r"^Removing(?! Env| Gr)", "remove"),
 )
 UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
-# rpm keeps several of these side by side on purpose
-INSTALL_ONLY = re.compile(r"^(kernel|kernel-(rt|64k|debug)?-?(core|modules.*|devel.*)|gpg-pubkey|kmod-nvidia-[0-9].*)$")
+# Versions of these lie side by side: whatever provides one of dnf's marks (dnf.conf(5), installonlypkgs), keys, and what
+# belongs to one kernel by its name and does not say so.
+INSTALL_ONLY_MARK = re.compile(r"(^|\s)(installonlypkg|multiversion)\(")
+INSTALL_ONLY_NAME = re.compile(r"^(gpg-pubkey|kmod-nvidia-[0-9].*|kernel(-(?!headers|tools|srpm-|rpm-|doc|abi-).*)?)$")
 
 
 def evr(epoch, version, release):
@@ -43,34 +46,36 @@ def source_name(source_rpm):
 
 
 def parse_query(text, locks=()):
-    """Output of rpm in :data:`QUERY_FORMAT` -> ``{name: {...}}``; of several versions of a package the newest, others
-    in ``more``.
+    """Parse the output of rpm in :data:`QUERY_FORMAT`.
+
+    Returns:
+        ``{key_of: {...}}``; of several versions the newest, the others are in ``more``. Two versions of one name and
+        architecture are the trace of an interrupted rpm, but for packages that are installed side by side.
     """
     installed = {}
-    for line in text.splitlines():
-        parts = line.split("|")
-        if len(parts) != 7:
-            continue
-        name, epoch, version, release, arch, source, size = parts
-        full = evr(epoch, version, release)
-        have = installed.get(name)
+    rows = [parts for parts in (line.split("|", 7) for line in text.splitlines()) if len(parts) >= 7]
+    native = native_architecture(row[4] for row in rows)
+    for name, epoch, version, release, arch, source, size, *provides in rows:
+        full, key = evr(epoch, version, release), key_of(name, arch, native)
+        have = installed.get(key)
         if have and compare_rpm(have["version"], full) >= 0:
             have["more"].append(full)
             continue
-        installed[name] = {
+        installed[key] = {
             "version": full,
             "source": source_name(source),
             "status": "installed",
             "hold": is_locked(locks, name, full, arch),
             "size_kib": int(size or 0) // 1024,
             "installed": True,
-            "ok": True,
+            "ok": bool(INSTALL_ONLY_NAME.match(name) or any(map(INSTALL_ONLY_MARK.search, provides))),
             "architecture": arch,
             "more": have["more"] + [have["version"]] if have else [],
         }
-    for name, have in installed.items():
-        if have["more"] and not INSTALL_ONLY.match(name):
-            have.update(ok=False, status="installed twice: %s" % ", ".join([have["version"]] + have["more"]))
+    for have in installed.values():
+        if have["more"] and not have["ok"]:
+            have["status"] = "installed twice: %s" % ", ".join([have["version"]] + have["more"])
+        have["ok"] = have["status"] == "installed"
     return installed
 
 
@@ -128,7 +133,8 @@ def parse_transaction(text, installed=None):
 
     Long names push the rest to the next line.
     """
-    transaction = nothing()
+    transaction, installed = nothing(), installed or {}
+    native = native_architecture(have["architecture"] for have in installed.values())
     kind, pending = None, ""
     for line in text.splitlines():
         if re.match(r"^\S.*:$", line):
@@ -138,7 +144,7 @@ def parse_transaction(text, installed=None):
             break
         replaced = re.match(r"^\s+replacing\s+(\S+)\.%s\s+(\S+)" % ARCHITECTURES, line)
         if replaced:
-            transaction["remove"].append({"name": replaced.group(1), "version": replaced.group(2)})
+            transaction["remove"].append({"name": key_of(*replaced.group(1, 2), native), "version": replaced.group(3)})
             continue
         if kind is None or not line.startswith(" "):
             kind = None if not line.strip() else kind
@@ -146,7 +152,7 @@ def parse_transaction(text, installed=None):
         pending += " " + line
         row = re.match(r"^\s*(\S+)\s+%s\s+(\S+)\s+(@?\S+)\s+[0-9.]+( [kMGT])?\s*$" % ARCHITECTURES, pending)
         if row:
-            add(transaction, kind, row.group(1), row.group(2), installed or {})
+            add(transaction, kind, key_of(*row.group(1, 2), native), row.group(3), installed)
             pending = ""
     for items in transaction.values():
         items.sort(key=lambda item: item["name"])

@@ -48,6 +48,7 @@ def is_driver_package(name, version, source=None, table=None):
 
 def member(table, name, source, version):
     """Return whether a package is one of the driver's: by where it was built from, or by its name and version."""
+    name = name.split(":", 1)[0]
     if source is not None and any(re.match("^%s$" % pattern, source) for pattern in table["sources"]):
         return True
     if not any(re.match(pattern, name) for pattern in table["members"]) or any(

@@ -16,6 +16,7 @@ from . import hold_reading, holds, kernel_set, pins
 from .apt import Apt
 from .dnf import Dnf
 from .manager import NO_NAMES, parse_os_release
+from .transaction import WORDS
 
 PIN = "/etc/apt/preferences.d/gpufleet-kernel.pref"
 UNATTENDED = "/etc/apt/apt.conf.d/52gpufleet-kernel-hold"
@@ -54,11 +55,12 @@ class KernelPackages:
     def run(self, acting):
         installed = self.manager.installed()
         journal, broken = self.manager.interrupted(installed)
+        if self.params["state"] in ("held", "free"):  # no transaction: the others do not matter
+            broken = [name for name in broken if kernel_set.is_kernel(name, self.patterns)]
         if journal or broken:
             raise Refused(
-                "an interrupted run of the package manager left these half done: %s. Next step: finish it (dpkg "
-                "--configure -a, apt-get --fix-broken install; on dnf systems dnf remove --duplicates), then run again"
-                % ", ".join(broken or journal)
+                "an interrupted run of the package manager left these half done: %s. Next step: %s, then run again"
+                % (", ".join(broken or journal), WORDS[self.manager.name]["by_hand"])
             )
         states = {
             "held": self.hold,

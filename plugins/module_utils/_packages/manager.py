@@ -23,8 +23,9 @@ Beside what :class:`Manager` has, a manager answers:
 ``silent_mirrors(arguments, options)``
     ``[{"mirror", "package", "version", "why"}]``, the mirrors of these downloads from which nothing comes; [] where the
     manager cannot ask one without a change of the machine
-``change(arguments, action, options)``, ``download(arguments, options)``, ``configure()``, ``mark(action, names)``
-    act: a transaction, its downloads, finishing an interrupted run, ``hold`` and ``unhold``
+``change(arguments, action, options)``, ``download(arguments, options)``, ``configure(names)``, ``mark(action, names)``
+    act: a transaction, its downloads, finishing an interrupted run (of
+    these of the driver's packages), ``hold`` and ``unhold``
 ``fix_options(broken)``, ``download_options(broken)``, ``deferred_dkms_options()``
     options of these commands
 ``unattended_file``

@@ -39,7 +39,7 @@ class Actor:
     def repair(self, state: State) -> None:
         """Finish an interrupted run of the package manager. What it cannot finish is left to the transaction."""
         self.done.append(package_answer.finished(state))
-        error = self.manager.configure()
+        error = self.manager.configure(package_plan.own_broken(state))
         if error:
             self.done.append("%s did not finish: %s" % (transaction.WORDS[state.manager]["finish"], error))
 
@@ -83,6 +83,8 @@ class Actor:
             step = "read the output, repair its cause, run again"
             raise ChangeFailed("%s. Next step: %s." % (exc, step), output=exc.output, **self.build_log(plan)) from exc
         self.done += transaction.action_sentences(plan.transaction)
+        if plan.wish.repair and plan.state.broken:  # what other packages needed before is free now
+            self.manager.configure(package_plan.own_broken(plan.state))
 
     def build_log(self, plan: Plan) -> Dict[str, Any]:
         """The end of make.log when a DKMS build of this run failed."""

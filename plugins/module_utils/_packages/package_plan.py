@@ -85,8 +85,38 @@ def choose(state: State, wish: Wish) -> Plan:
     words = transaction.WORDS[state.manager]
     owned = needs.decide_owner(state.operator) if wish.state != "resolved" else []
     lacking = owned + needs.decide(list(wish.require), state.gpus, state.headers, words["headers"])
+    lacking += decide_interrupted(state, wish)
     plan = Plan(state, wish, tuple(lacking), lacking=bool(lacking), removable=wish.allow_removal)
     return choose_removal(plan) if wish.state == "absent" else choose_presence(plan)
+
+
+def own_broken(state: State) -> Names:
+    """Return the packages of the driver that an interrupted run left half done."""
+    table, have = state.table, state.installed
+    return tuple(
+        name
+        for name in state.broken
+        if driver_family.is_driver_package(name, have[name]["version"], have[name]["source"], table)
+    )
+
+
+def decide_interrupted(state: State, wish: Wish) -> list:
+    """Refuse a node that an interrupted run left half done, unless its repair is asked for and possible.
+
+    rpm has nothing to finish by itself, so there the repair is for the driver's own packages alone.
+    """
+    if not state.interrupted or wish.state == "resolved":
+        return []
+    words, own = transaction.WORDS[state.manager], own_broken(state)
+    others = [name for name in state.broken if name not in own]
+    if wish.repair and not (others and state.manager == "dnf"):
+        return []
+    half_done = ", ".join("%s (%s)" % (name, state.installed[name]["status"]) for name in state.broken)
+    found = half_done or "journal: %s" % ", ".join(state.journal)
+    message = "An interrupted %s run left these half done: %s." % (words["repair"], found)
+    by_hand = words["by_hand"] + ", then run again"
+    step = by_hand if others else "ask for its repair (option repair, nvidia_driver_repair: true), or %s" % by_hand
+    return [package_refusal.refusal("interrupted", state.broken, found, "no package half done", message, step)]
 
 
 def choose_removal(plan: Plan) -> Plan:

@@ -37,6 +37,7 @@ class Wish:
     dkms_build: str = "postinst"
     allow_removal: Tuple[str, ...] = ()
     keep: bool = False
+    repair: bool = False
     min_free_mib: int = 512
     min_free_boot_mib: int = 32
     min_free_var_mib: Optional[int] = None  # None: min_free_mib

@@ -33,6 +33,7 @@ WORDS = {
         "holds": "apt-mark showhold and apt-cache policy",
         "repair": "dpkg",
         "finish": "dpkg --configure -a",
+        "by_hand": "run dpkg --configure -a, and install what it calls half-installed again",
         "hold": "apt-mark",
     },
     "dnf": {
@@ -44,6 +45,7 @@ WORDS = {
         "holds": "dnf versionlock list and dnf repoquery --showduplicates",
         "repair": "rpm",
         "finish": "rpm -e of the older version",
+        "by_hand": "see dnf check, remove the older version of each with rpm -e, which refuses what others depend on",
         "hold": "the version lock list",
     },
 }
@@ -58,10 +60,12 @@ def is_empty(transaction: dict) -> bool:
 
 
 def final_state(installed, transaction):
-    """``{name: version}`` as it would be after the transaction."""
-    state = dict((name, have["version"]) for name, have in installed.items() if have["installed"])
-    for item in transaction["remove"]:
-        state.pop(item["name"], None)
+    """``{name: version}`` as it would be after the transaction; of what lies there twice, what is not removed stays."""
+    state, removed = {}, set((item["name"], item["version"]) for item in transaction["remove"])
+    for name, have in installed.items():
+        left = [version for version in [have["version"]] + have.get("more", []) if (name, version) not in removed]
+        if have["installed"] and left and (name, "") not in removed:
+            state[name] = left[0]
     for kind in CHANGES:
         for item in transaction[kind]:
             state[item["name"]] = item["version"]

@@ -99,6 +99,7 @@ OPTIONS = dict(
     min_free_var_mib=None,
     require=[],
     keep=False,
+    repair=False,
     exclude_unattended=None,
 )
 

@@ -237,6 +237,28 @@ def test_interrupted(tmp_path):
     assert subject.interrupted(subject.installed()) == (["0001"], ["nvidia-smi"])
 
 
+def test_a_half_installed_driver_package_is_unpacked_again_from_the_nodes_own_archives(tmp_path):
+    cache, told = tmp_path / "var/cache/apt/archives", []
+    cache.mkdir(parents=True)
+    (cache / "nvidia-smi_1%3a2-1_amd64.deb").touch()
+    states = {"nvidia-smi": "iHR", "libcuda1": "iHR", "nvidia-alternative": "iF ", "bash": "iHR"}
+
+    def runner(argv, timeout):
+        told.append(argv)
+        return 0, "".join("%s|%s|amd64|1:2-1|x|1\n" % item[::-1] for item in states.items()), ""
+
+    subject = apt.Apt(runner, root=str(tmp_path))
+    assert subject.configure(["nvidia-smi", "libcuda1", "nvidia-alternative"]) is None
+    unpack, configure = [argv for argv in told if argv[0] == "dpkg"]
+    assert unpack[-2:] == ["--unpack", str(cache / "nvidia-smi_1%3a2-1_amd64.deb")] and configure[-2:] == [
+        "--configure",
+        "-a",
+    ]
+    told.clear()
+    subject.configure([])
+    assert not [argv for argv in told if "--unpack" in argv]
+
+
 def test_filesystems_take_the_nearest_directory(tmp_path):
     found = apt.Apt(None, root=str(tmp_path)).filesystems(["/var/lib/dkms", "/"])
     assert found["/var/lib/dkms"]["device"] == found["/"]["device"] == tmp_path.stat().st_dev

@@ -60,3 +60,5 @@ def test_locks_are_rewritten_and_others_stay():
         dnf_locks.render_locks(text, {}, ["libnvidia-ml", "nvidia-imex"]) == "# mine\nother-0:1-1.*\n!blocked-0:1-1.*\n"
     )
     assert dnf_locks.render_locks("", {}, []) == ""
+    both = dnf_locks.render_locks(text, {"libnvidia-ml": NEW, "libnvidia-ml:i686": "1:1-1"}, [])
+    assert both.splitlines()[-2:] == ["libnvidia-ml-3:580.95.05-1.el9.*", "libnvidia-ml-1:1-1.i686"]

@@ -11,7 +11,7 @@ import pathlib
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, dnf_locks, dnf_output
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.transaction import nothing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.transaction import final_state, nothing
 
 pytestmark = pytest.mark.pythons
 
@@ -56,12 +56,47 @@ def test_a_package_that_an_interrupted_run_left_twice_is_not_ok():
     assert (reverse["version"], reverse["ok"]) == ("2-1", False)
 
 
+ROW = "%s|0|%s|1|%s|x-1-1.src.rpm|0|%s\n"
+
+
 @pytest.mark.parametrize(
-    "name", ["kernel", "kernel-core", "kernel-modules-extra", "gpg-pubkey", "kmod-nvidia-580.95.05-5.14.0-503.22.1"]
+    "name,provides,ok",
+    [
+        ("kernel-core", "installonlypkg(kernel) kernel-core", True),
+        ("kmod-nvidia-open", "kmod-nvidia-open installonlypkg(kernel-module) ", True),
+        ("guest-image", "multiversion(kernel)", True),
+        ("kmod-nvidia-open", "kmod-nvidia-open", False),
+        ("nvidia-driver", "notinstallonlypkg(kernel)", False),
+        ("kernel-64k-debug-modules-core", "", True),
+        ("kernel-uki-virt", "", True),
+        ("kernel-rt-core", "", True),
+        ("kernel", "", True),
+        ("gpg-pubkey", "", True),
+        ("kmod-nvidia-580.95.05-5.14.0-503.22.1", "", True),
+        ("kmod-nvidia-latest-dkms", "", False),
+        ("kernel-headers", "", False),
+        ("kernel-tools-libs", "", False),
+    ],
 )
-def test_packages_that_are_installed_side_by_side_on_purpose(name):
-    row = "%s|0|%d|1|x86_64|x-1-1.src.rpm|0\n"
-    assert dnf_output.parse_query(row % (name, 1) + row % (name, 2))[name]["ok"]
+def test_two_versions_side_by_side(name, provides, ok):
+    found = dnf_output.parse_query(ROW % (name, 1, "x86_64", provides) + ROW % (name, 2, "x86_64", provides))
+    assert (found[name]["ok"], found[name]["version"], found[name]["more"]) == (ok, "2-1", ["1-1"])
+
+
+@pytest.mark.parametrize("archs", [("x86_64", "i686"), ("i686", "x86_64"), ("aarch64", "armv7hl")])
+def test_architectures_of_one_name_are_packages_of_their_own(archs):
+    rows = [("zlib", 1, archs[0]), ("zlib", 2, archs[1]), ("bash", 1, "aarch64" if "aarch64" in archs else "x86_64")]
+    found = dnf_output.parse_query("".join(ROW % (row + ("",)) for row in rows))
+    assert all(have["ok"] and not have["more"] for have in found.values())
+    assert sorted(found) == ["bash", "zlib", "zlib:%s" % next(arch for arch in archs if arch in ("i686", "armv7hl"))]
+
+
+def test_what_is_removed_of_one_architecture_leaves_the_other():
+    installed = dnf_output.parse_query(ROW % ("zlib", 1, "x86_64", "") + ROW % ("zlib", 1, "i686", ""))
+    told = "Removing:\n zlib          i686     1-1     @base   2.0 k\n\nTransaction Summary\n"
+    found = dnf_output.parse_transaction(told, installed)
+    assert found["remove"] == [{"name": "zlib:i686", "version": "1-1"}]
+    assert final_state(installed, found) == {"zlib": "1-1"}
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ class Stub(Manager):
     def deferred_dkms_options(self):
         return ["deferred"]
 
-    def configure(self):
-        self.log.append(("configure",))
+    def configure(self, names):
+        self.log.append(("configure",) + tuple(names))
         return "E: still" if "configure" in self.failing else None
 
     def change(self, arguments, action="install", options=()):
@@ -206,8 +206,9 @@ def test_the_log_of_a_build_that_failed_in_this_run(manager, age_s, told):
 def test_an_interrupted_run_is_finished_and_told(manager, fails, lines):
     manager.failing = {"configure"} if fails else set()
     actor = Actor(manager)
-    actor.repair(State("apt", journal=("0001",), broken=("a",)))
-    assert manager.log == [("configure",)] and len(actor.done) == lines
+    known = {"nvidia-smi": have(), "a": dict(have(), source="a")}
+    actor.repair(State("apt", DEBIAN, known, journal=("0001",), broken=("a", "nvidia-smi")))
+    assert manager.log == [("configure", "nvidia-smi")] and len(actor.done) == lines
     assert "0001" in actor.done[0] and (not fails or "E: still" in actor.done[1])
 
 

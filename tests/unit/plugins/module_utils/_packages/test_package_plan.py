@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages impor
     transaction,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_redhat import REDHAT9_CUDA
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import fake_apt
 
@@ -49,6 +50,40 @@ def node(have=None, held=(), **facts):
         unattended_file=UNATTENDED,
     )
     return State("apt", **dict(known, **facts))
+
+
+def interrupted(state, *names, **more):
+    packages = copy.deepcopy(state.installed)
+    for name in names:
+        packages.setdefault(name, dict(version="1-1", source=name, installed=True, hold=False, ok=True))
+        packages[name].update(ok=False, status="iF")
+    return dataclasses.replace(state, installed=packages, broken=names, **more)
+
+
+@pytest.mark.parametrize(
+    "state,options,refused",
+    [
+        (node(NEW), {}, []),
+        (interrupted(node(NEW), "nvidia-smi"), {}, ["interrupted"]),
+        (interrupted(node(NEW), "nvidia-smi"), {"state": "downloaded"}, ["interrupted"]),
+        (interrupted(node(NEW), "nvidia-smi"), {"state": "absent"}, ["interrupted"]),
+        (interrupted(node(NEW), journal=("0001",)), {}, ["interrupted"]),
+        (interrupted(node(NEW), "nvidia-smi"), {"state": "resolved"}, []),
+        (interrupted(node(NEW), "nvidia-smi"), {"repair": True}, []),
+        (interrupted(node(NEW), "nvidia-smi", "bash"), {"repair": True}, []),
+        (interrupted(node(NEW, table=REDHAT9_CUDA), "nvidia-smi", "bash", manager="dnf"), {"repair": True}, ["interrupted"]),
+        (interrupted(node(NEW, table=REDHAT9_CUDA), "nvidia-driver", manager="dnf"), {}, ["interrupted"]),
+    ],
+)
+def test_a_node_that_is_half_done_is_refused_unless_its_repair_is_asked_for(state, options, refused):
+    made = package_plan.choose(state, wish(**options))
+    assert [item["id"] for item in made.refusals if item["id"] == "interrupted"] == refused
+    assert made.lacking is bool(refused)
+
+
+def test_the_repair_is_of_the_drivers_packages_alone():
+    state = interrupted(node(NEW), "bash", "libcuda1", "nvidia-smi", "zlib1g")
+    assert package_plan.own_broken(state) == ("libcuda1", "nvidia-smi")
 
 
 def wish(base=TO_NEW, **options):

@@ -76,8 +76,15 @@ def test_an_interrupted_rpm():
     assert (
         item["status"] == "fail"
         and "rpm was interrupted: libnvidia-ml (installed twice" in item["message"]
-        and "rpm -e" in item["next_step"]
+        and "nodeps" not in item["next_step"]
     )
+
+
+def test_two_architectures_are_no_interrupted_rpm():
+    found = rpm.read("/", Recorded({"rpm": TWICE % "580.95.05" + (TWICE % "575.57.08").replace("x86_64", "i686")}))
+    assert judged(found)["status"] == "pass"
+    versions = findings_versions.driver_packages({"dpkg": found})
+    assert versions == {"libnvidia-ml": "580.95.05", "libnvidia-ml:i686": "575.57.08"}
 
 
 def test_an_rpm_that_does_not_answer():

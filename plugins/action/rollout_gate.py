@@ -77,7 +77,8 @@ class ActionModule(RolloutAction):
         if answer["answer"] == "go" and answer.get("begun"):
             self.say(answer.pop("begun"))
         if answer["resume"]:
-            answer["documents"] = {name: ledger.load(node, name) for name in ("baseline", "services", "mig-free")}
+            names = ("baseline", "services", "mig-free", "schedulers")
+            answer["documents"] = {name: ledger.load(node, name) for name in names}
         return dict(answer, turn=turn, waited=waited)
 
     def patiently(self, ledger, arguments, node, present, turn):

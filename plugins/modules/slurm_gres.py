@@ -186,6 +186,8 @@ def main():
         trouble, failure = {"trouble": exc.kind}, "%s: %s" % (params["node_name"], exc)
     except gres.GresError as exc:
         failure = str(exc)
+    for notice in slurm.notices:
+        module.warn(notice)
     if not module._diff:
         work.result.pop("diff", None)
     if failure:

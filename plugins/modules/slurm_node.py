@@ -13,7 +13,7 @@ description:
   - Runs where Slurm's commands are, so that it is delegated to a login host or to the host of slurmctld.
   - A drain carries O(token) at the beginning of its reason, C(gpufleet:TOKEN words), and only a drain with that token
     is ever lifted. A node that was drained by others before stays drained; a drain whose reason was changed
-    meanwhile counts as theirs.
+    meanwhile counts as theirs. A reason that Slurm itself replaced is told by O(owner).
   - No job is ever ended. Jobs that hold the node when the time is over are named.
   - Reads scontrol's JSON where it has it (23.02 and newer) and its text elsewhere.
 extends_documentation_fragment:
@@ -53,6 +53,14 @@ options:
     description:
       - Whose drain it is, such as the name of a rollout. Required unless O(state=read).
     type: str
+  owner:
+    description:
+      - Who drained the node, as RV(mark.owner) was after the drain. From 23.02.7 on Slurm replaces the reason of a
+        drained node that registers with fewer GPUs than it has configured, and this alone tells then. Such a node is
+        resumed with V(ours), is left with V(operator) and V(none), and fails to resume with V(unknown).
+    type: str
+    default: unknown
+    choices: [ours, operator, none, unknown]
   reason:
     description:
       - Written behind the token, for people.
@@ -142,6 +150,7 @@ options:
 notes:
   - Draining and resuming needs root, the SlurmUser, or AdminLevel Operator in Slurm's accounting. For others
     O(state=read) is all.
+  - A command of Slurm that succeeds is believed whatever it prints on stderr, which is passed on as warnings.
   - Tested with Slurm 22.05. The JSON of 23.02 and newer was tested on documents of its format.
 seealso:
   - module: gpufleet.lifecycle.gpu_info
@@ -202,7 +211,8 @@ mark:
   type: dict
   contains:
     owner:
-      description: V(ours) with this O(token), V(operator) of anybody else, V(none) if it is not kept out of service.
+      description: V(ours) with this O(token), V(operator) of anybody else, V(none) if it is not kept out of service,
+        V(unknown) if Slurm replaced the reason and O(owner) does not tell.
       type: str
     token:
       description: The token in the reason, if it has one.
@@ -290,6 +300,7 @@ ARGUMENT_SPEC = {
     "node_names": {"type": "list", "elements": "str", "default": []},
     "state": {"type": "str", "default": "read", "choices": ["read", "drained", "resumed", "rebooting"]},
     "token": {"type": "str", "no_log": False},
+    "owner": {"type": "str", "default": "unknown", "choices": ["ours", "operator", "none", "unknown"]},
     "reason": {"type": "str", "default": "maintenance"},
     "timeout_s": {"type": "int", "default": 0},
     "slice_s": {"type": "int"},
@@ -327,6 +338,8 @@ def main():
         trouble, failure = {"trouble": exc.kind}, "%s: %s" % (params["node_name"] or "Slurm", exc)
     except slurm_node.NodeError as exc:
         failure = str(exc)
+    for notice in slurm.notices:
+        module.warn(notice)
     if not module._diff:
         work.result.pop("diff", None)
     if failure:

@@ -14,6 +14,10 @@ from . import records
 
 TIMEOUT_S = 60
 UNKNOWN_NODE = re.compile(r"(?m)^Node \S+ not found")
+NUMBER = re.compile(r"\d+\Z")
+MOST_NOTICES = 10
+# A line by which a client ends. Other lines, such as about an option of slurm.conf, are notices beside it.
+ENDS = re.compile(r"(?im)^(?!(?:\[\S+\] )?(?:\S+: )?(?:error|warning|info|debug\d?|verbose): ).*\S.*$")
 # What Slurm says, what it means, and whether it may be different in a moment. The first that fits counts.
 TROUBLES = (
     (
@@ -97,14 +101,23 @@ class Slurm:
             env["PATH"] = bin_dir + ":" + processes.SEARCH_PATH
         self.run = run or processes.Runner(env=env)
         self.user, self.host = user, host or socket.gethostname()
-        self.json = True  # until scontrol says that it does not know it
+        self.json = True  # until scontrol fails to write it
+        self.notices = []  # what the commands printed beside a usable answer
 
     def call(self, words, node=""):
+        """Return the output of a command. Only its return code says that it failed: clients print notices beside it."""
         code, out, err = self.run(words, TIMEOUT_S)
-        # scontrol has a return code of 0 for some things that it did not find.
-        if code == 0 and not err.strip():
+        if code == 0:
+            self.note(words[0], err)
             return out
-        raise self.trouble(words, code, (err + out).strip(), node)
+        raise self.trouble(words, code, (err + "\n" + out).strip(), node)
+
+    def note(self, program, text):
+        """Keep what a command printed on stderr, each line once."""
+        for line in filter(None, (" ".join(line.split())[:300] for line in text.splitlines())):
+            told = line if line.startswith(program + ":") else "%s: %s" % (program, line)
+            if told not in self.notices and len(self.notices) < MOST_NOTICES:
+                self.notices.append(told)
 
     def trouble(self, words, code, said, node=""):
         if processes.missing(code):
@@ -114,8 +127,9 @@ class Slurm:
                 "(bin_dir), or delegate the task to a host that has them (in the roles gpu_scheduler_slurm_host)."
                 % (words[0], self.host),
             )
+        causes = "\n".join(ENDS.findall(said) or said.splitlines()[-1:] * bool(code))
         for kind, passing, signs, meaning in TROUBLES:
-            if any(sign in said for sign in signs):
+            if any(sign in causes for sign in signs):
                 like = self.like(node) if kind == "node" else ""
                 message = meaning.format(host=self.host, node=node, user=self.user, like=like)
                 return SlurmError(kind, "%s (%s: %s)" % (message, words[0], " ".join(said.split())[:300]), passing)
@@ -150,19 +164,28 @@ class Slurm:
         words = ["scontrol", "show", "node", names]
         if self.json:
             code, out, err = self.run(words + ["--json"], TIMEOUT_S)
-            if code == 0 or UNKNOWN_NODE.search(err + out):
-                try:
-                    return records.from_json(out)
-                except records.NotJson:
-                    self.json = False
-            elif "option" in err and "json" in err:
-                self.json = False
-            else:
-                raise self.trouble(words, code, (err + out).strip(), names)
+            try:
+                return self.usable(words, code, out, err, names, records.from_json)
+            except (SlurmError, records.NotJson) as exc:
+                # A scontrol that knows no --json, or lacks its plugin, says so in many ways: its text decides.
+                if getattr(exc, "passing", False) or getattr(exc, "kind", "") == "command":
+                    raise
         code, out, err = self.run(words, TIMEOUT_S)
-        if (code == 0 and not err.strip()) or UNKNOWN_NODE.search(err + out):
-            return records.from_text(out)
-        raise self.trouble(words, code, (err + out).strip(), names)
+        found = self.usable(words, code, out, err, names, records.from_text)
+        self.json = False
+        return found
+
+    def usable(self, words, code, out, err, names, parse):
+        """The nodes of an answer, without those that Slurm does not know."""
+        unknown = UNKNOWN_NODE.search(err + "\n" + out)
+        if code and not unknown:
+            raise self.trouble(words, code, (err + "\n" + out).strip(), names)
+        found = parse(out)
+        if not found and not unknown:
+            raise self.trouble(words, code, (err + "\n" + out).strip(), names)
+        if not unknown:
+            self.note(words[0], err)
+        return found
 
     def all_nodes(self):
         """The text of scontrol on every node, those in hidden partitions too."""
@@ -173,11 +196,15 @@ class Slurm:
         return set(self.call(["sinfo", "--all", "--noheader", "--Node", "--format=%N"]).split())
 
     def jobs(self, name):
-        return records.jobs(
-            self.call(
-                ["squeue", "--noheader", "--nodelist=" + name, "--states=all", "--format=" + records.JOB_FORMAT], name
-            )
-        )
+        words = ["squeue", "--noheader", "--nodelist=" + name, "--states=all", "--format=" + records.JOB_FORMAT]
+        return records.jobs(self.rows(words, name))
+
+    def rows(self, words, node=""):
+        """The output of a command in a format of ours. A line of another form may hide a job, and is refused."""
+        out = self.call(words, node)
+        if any(line.strip() and "|" not in line for line in out.splitlines()):
+            raise self.trouble(words, 0, out.strip(), node)
+        return out
 
     def update(self, name, **fields):
         """Change the node; the words are those of scontrol."""
@@ -217,10 +244,11 @@ class Slurm:
     def reservation(self, name):
         """Tell if there is a reservation of that name."""
         code, out, err = self.run(["scontrol", "show", "reservation", name], TIMEOUT_S)
-        if "not found" in out + err or "No reservations in the system" in out:
+        if re.search(r"(?m)^Reservation \S+ not found", err + "\n" + out) or "No reservations in the system" in out:
             return False
         if code or not out.strip():
-            raise self.trouble(["scontrol", "show", "reservation"], code, (err + out).strip())
+            raise self.trouble(["scontrol", "show", "reservation"], code, (err + "\n" + out).strip())
+        self.note("scontrol", err)
         return True
 
     def reserve(self, name, node, start, minutes):
@@ -259,19 +287,15 @@ class Slurm:
             ],
             node,
         )
-        return out.strip().split(";")[0]
+        number = out.strip().split("\n")[-1].split(";")[0]
+        if not NUMBER.match(number):
+            raise self.trouble(["sbatch"], 0, out.strip(), node)
+        return number
 
     def own_jobs(self, name):
         """{number: state} of the jobs with this name."""
-        out = self.call(
-            [
-                "squeue",
-                "--noheader",
-                "--name=" + name,
-                "--states=PENDING,RUNNING,CONFIGURING,SUSPENDED",
-                "--format=%i|%T",
-            ]
-        )
+        states = "--states=PENDING,RUNNING,CONFIGURING,SUSPENDED"
+        out = self.rows(["squeue", "--noheader", "--name=" + name, states, "--format=%i|%T"])
         return dict(line.strip().split("|", 1) for line in out.splitlines() if "|" in line)
 
     def cancel(self, number):

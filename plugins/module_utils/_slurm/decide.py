@@ -13,9 +13,9 @@ Decision = collections.namedtuple("Decision", ["action", "reason"])
 DO, NOTHING, LEAVE, WAIT, REFUSE = "do", "nothing", "leave", "wait", "refuse"
 
 
-def drain(record, token):
+def drain(record, token, recorded=marks.OPERATOR):
     """Place our drain, or find that the node is drained already, by us or by others."""
-    state, mark = record["state"], marks.mark(record, token)
+    state, mark = record["state"], marks.mark(record, token, recorded)
     if states.rebooting(state):
         return Decision(
             REFUSE,
@@ -54,9 +54,9 @@ def drained(record, jobs):
     return states.closed(record["state"]) and empty(record, jobs)[0] == "yes"
 
 
-def resume(record, token, expected_gpus=None, expected_gres=None):
+def resume(record, token, expected_gpus=None, expected_gres=None, recorded=marks.UNKNOWN):
     """Lift our drain, and no other; and only when Slurm's GPUs are those of the node."""
-    state, mark = record["state"], marks.mark(record, token)
+    state, mark = record["state"], marks.mark(record, token, recorded)
     if mark["owner"] == marks.OPERATOR:
         return Decision(LEAVE, "is kept out of service by another user (%s): it stays so" % quoted(record))
     if mark["owner"] == marks.NONE:
@@ -72,6 +72,13 @@ def resume(record, token, expected_gpus=None, expected_gres=None):
     differs = gres(record, expected_gpus, expected_gres)
     if differs:
         return Decision(REFUSE, differs)
+    if mark["owner"] == marks.UNKNOWN:
+        return Decision(
+            REFUSE,
+            "Slurm replaced the reason of its drain (%s), and no record tells whether %s%s drained it. If it did, run "
+            "again with owner=ours, or resume it by hand (scontrol update nodename=%s state=resume)"
+            % (quoted(record), marks.PREFIX, token, record["name"]),
+        )
     if "NOT_RESPONDING" in state.flags:
         return Decision(WAIT, "its slurmd does not answer (%s)" % states.text(state))
     return Decision(DO, "")
@@ -80,7 +87,7 @@ def resume(record, token, expected_gpus=None, expected_gres=None):
 def gres(record, expected_gpus=None, expected_gres=None):
     """Return how the GPUs that Slurm has configured differ from those of the node; empty if they do not."""
     found = records.gres_counts(record["gres"])
-    if expected_gres is not None and found != expected_gres:
+    if expected_gres is not None and not records.same(found, expected_gres):
         return (
             "Slurm has %s for it (Gres=%s), and the node has %s: change slurm.conf and gres.conf, and reconfigure "
             "(scontrol reconfigure)" % (listed(found), record["gres"] or "none", listed(expected_gres))
@@ -105,9 +112,9 @@ def gpus(counts):
     return "%d GPU%s" % (number, "" if number == 1 else "s")
 
 
-def reboot(record, jobs, token):
+def reboot(record, jobs, token, recorded=marks.UNKNOWN):
     """Only a node that we drained, and that is empty, may be rebooted through Slurm."""
-    mark = marks.mark(record, token)
+    mark = marks.mark(record, token, recorded)
     if mark["owner"] != marks.OURS:
         return Decision(
             REFUSE, "it is not drained by %s%s (%s): drain it first" % (marks.PREFIX, token, quoted(record))

@@ -13,6 +13,8 @@ from __future__ import annotations
 import collections
 import re
 
+from .._mig import names
+
 Device = collections.namedtuple("Device", ["type", "files"])  # the type in Slurm; its device files, the GPU's first
 Gpu = collections.namedtuple(
     "Gpu", ["uuid", "type", "devices"]
@@ -22,7 +24,6 @@ SUCCESS = 0
 # NVML's answers that say that there is no MIG: INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND.
 WITHOUT_MIG = (2, 3, 13)
 _MINOR = re.compile(r"gpu(\d+)/gi(\d+)/(?:ci(\d+)/)?access\s+(\d+)\s*$")
-_PROFILE = re.compile(r"(?:\d+c\.)?\d+g\.\d+gb(?:[+.][a-z.]+)?")
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _TYPE = re.compile(r"[A-Za-z0-9_.-]*")
 
@@ -133,10 +134,10 @@ def _read(gpu, key):
 def profile_of(name, index):
     """1g.10gb of "NVIDIA H100 80GB HBM3 MIG 1g.10gb"."""
     profile = str(name).rsplit(" ", 1)[-1]
-    if not _PROFILE.fullmatch(profile):
-        raise GresError(
-            "a MIG device of GPU %s is called %r, which ends with no profile such as 1g.10gb" % (index, name)
-        )
+    try:
+        names.parse(profile)
+    except names.NameProblem as exc:
+        raise GresError("a MIG device of GPU %s is called %r: %s" % (index, name, exc)) from exc
     return profile
 
 

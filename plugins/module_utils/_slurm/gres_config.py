@@ -22,8 +22,63 @@ KEPT = "NodeName line, of which Gres is set,"
 LINES = "lines of gres.conf"
 CHECKED, REDUCED, PRESENT = "checked", "reduced", "present"
 RECONFIGURES_GRES = (23, 11)  # scontrol reconfigure restarts the daemons (tried: 22.05 does not)
-_GRES = re.compile(r"(?i)(?<!\S)Gres=(\S+)")
-_INCLUDE = re.compile(r"(?i)^\s*Include\s+(\S+)")
+# parse_config.c: a comment begins at a # without a backslash, whatever quotes there are, and ends with its line; an odd
+# number of backslashes at the end of what is left continues the line; blanks may stand around the equals sign.
+_COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)(#[^\n]*)")
+_CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*(\\)\s*\Z")
+_OPTION = re.compile(r"(?<!\S)([\w.]+)\s*[-*+/]?=\s*(?:\"([^\"]*)\"|(\S+))")
+_INCLUDE = re.compile(r"(?i)\s*Include\s+(\S+)")
+_HOSTS = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
+_MIG_TYPE = re.compile(r"_((?:\d+c\.)?\d+g\.\d+gb\S*)\Z")
+
+
+def logical_lines(text):
+    """(place, code) of each line as Slurm joins them. CODE is as long as the text there, with blanks for comments and
+    for what continues a line.
+    """
+    place, code = 0, ""
+    for line in re.findall(r"[^\n]*\n|[^\n]+", text or ""):
+        line = _COMMENT.sub(lambda found: found.group(1) + " " * len(found.group(2)), line)
+        goes_on = _CONTINUED.search(line)
+        code += line[: goes_on.start(1)] + " " * (len(line) - goes_on.start(1)) if goes_on else line
+        if not goes_on:
+            yield place, code
+            place, code = place + len(code), ""
+    if code:
+        yield place, code
+
+
+def options(code):
+    """{name in lower case: (value, place of the option, place behind it)} of a line; the last one of a name counts."""
+    return {
+        found.group(1).lower(): (
+            found.group(2) if found.group(3) is None else found.group(3),
+            found.start(),
+            found.end(),
+        )
+        for found in _OPTION.finditer(code)
+    }
+
+
+def covers(hosts, node):
+    """Tell if a list of hosts such as C(n[01-16,20]),m1 has the node in it."""
+    for word in _HOSTS.findall(hosts):
+        parts = re.split(r"\[([^\]]*)\]", word)
+        pattern = "".join(r"(\d+)" if number % 2 else re.escape(part) for number, part in enumerate(parts))
+        found = re.fullmatch(pattern, node)
+        if found and all(_in_range(each, given) for each, given in zip(found.groups(), parts[1::2])):
+            return True
+    return False
+
+
+def _in_range(number, ranges):
+    for each in ranges.split(","):
+        first, dummy, last = each.partition("-")
+        # Leading zeros are part of a name.
+        if first.isdigit() and (last or first).isdigit() and int(first) <= int(number) <= int(last or first):
+            if number == str(int(number)).zfill(len(first)):
+                return True
+    return False
 
 
 def paths(directory, node):
@@ -35,16 +90,36 @@ def included(text, base):
     """The files that a configuration includes, in its order. BASE: its directory, from which relative names count."""
     return [
         os.path.normpath(os.path.join(base, match.group(1)))
-        for match in map(_INCLUDE.match, (text or "").splitlines())
+        for match in (_INCLUDE.match(code) for dummy, code in logical_lines(text))
         if match
     ]
 
 
-def same(counts, other):
-    """Tell if both are the same devices; a type with none of them is ignored."""
-    return {kind: number for kind, number in counts.items() if number} == {
-        kind: number for kind, number in other.items() if number
-    }
+def names(configured, counts):
+    """{detected type: the type that jobs ask for} of GPUs whose type in Slurm is a part of the detected one.
+
+    Where Slurm has other GPUs so far, the type of a MIG device has to have its profile.
+    """
+    found, agrees = {}, records.same(configured, counts)
+    for kind in set(counts) - set(configured):
+        profile = _MIG_TYPE.search(kind)
+        fitting = [
+            name
+            for name in configured
+            if name and name.lower() in kind.lower() and (agrees or profile is None or name.endswith(profile.group(1)))
+        ]
+        if fitting:
+            found[kind] = max(fitting, key=len)
+    return found
+
+
+def renamed(counts, names_in_slurm):
+    """{type: number} with the types that jobs ask for."""
+    found = {}
+    for kind, number in counts.items():
+        name = names_in_slurm.get(kind, kind)
+        found[name] = found.get(name, 0) + number
+    return found
 
 
 def exceeds(configured, found):
@@ -53,8 +128,7 @@ def exceeds(configured, found):
 
     A number without a type is of any type.
     """
-    more = any(number > found.get(kind, 0) for kind, number in configured.items() if kind)
-    return more or sum(configured.values()) > sum(found.values())
+    return not records.fits(configured, found)
 
 
 def controller_first(configured, kept):
@@ -73,33 +147,33 @@ def needs_restart(version, configured, counts):
     """
     match = re.match(r"(\d+)\.(\d+)", version or "")
     old = match is None or (int(match.group(1)), int(match.group(2))) < RECONFIGURES_GRES
-    return old and any(configured.values()) and not same(configured, counts)
+    return old and any(configured.values()) and not records.same(configured, counts)
 
 
 def with_gres(line, counts):
-    """A NodeName line with these GPUs; its other generic resources stay."""
-    match = _GRES.search(line)
-    others = (
-        [item for item in re.split(r",(?![^(]*\))", match.group(1)) if item and item.split(":")[0] != "gpu"]
-        if match
-        else []
-    )
+    """A NodeName line with these GPUs. Its comments, other generic resources, and a Gres that says the same stay."""
+    code = "".join(code for dummy, code in logical_lines(line))
+    found = options(code)
+    text, start, end = found.get("gres", ("", 0, 0))
+    if records.same(records.gres_counts(text), counts):
+        return line
+    others = [item for item in re.split(r",(?![^(]*\))", text) if item and item.split(":")[0] != "gpu"]
     wanted = ",".join(filter(None, [value(counts)] + others))
-    if match:
-        line = line[: match.start()] + ("Gres=" + wanted if wanted else "") + line[match.end() :]
-    elif wanted:
-        line = "%s Gres=%s" % (line.rstrip(), wanted)
-    return re.sub(r" {2,}", " ", line).rstrip()
+    if not end:
+        start = end = max(place for dummy, dummy2, place in found.values())
+        return line[:start] + " Gres=" + wanted + line[end:]
+    if not wanted:
+        start = len(code[:start].rstrip())
+    return line[:start] + ("Gres=" + wanted if wanted else "") + line[end:]
 
 
 def node_lines(text, node):
-    """The lines that define the node, each with its place."""
-    pattern = re.compile(r"(?i)^\s*NodeName=%s(\s|$)" % re.escape(node))
-    return [(number, line) for number, line in enumerate(_joined(text)) if pattern.match(line)]
-
-
-def _joined(text):
-    return re.sub(r"\\\n\s*", " ", text or "").splitlines()
+    """(place, code) of the lines that define the node."""
+    return [
+        entry
+        for entry in logical_lines(text)
+        if re.match(r"(?i)\s*NodeName\s*=", entry[1]) and options(entry[1]).get("nodename", ("",))[0] == node
+    ]
 
 
 def node_text(text, node, counts):
@@ -107,11 +181,17 @@ def node_text(text, node, counts):
 
     It has exactly one line of the node (``problems`` says so when it does not).
     """
-    lines = _joined(text)
-    place, line = node_lines(text, node)[0]
-    lines[place] = with_gres(line, counts)
+    place, code = node_lines(text, node)[0]
+    end = place + len(code)
     header = HEADER % (KEPT, node)
-    return "\n".join(([] if header in lines else [header]) + lines) + "\n"
+    text = text[:place] + with_gres(text[place:end], counts) + text[end:]
+    return ("" if header in text.splitlines() else header + "\n") + text + ("" if text.endswith("\n") else "\n")
+
+
+def defines(text, node):
+    """Tell if a file of Slurm has a line of the node, by itself or in a list of hosts."""
+    found = [options(code) for dummy, code in logical_lines(text) if re.match(r"(?i)\s*NodeName\s*=", code)]
+    return any(covers(each["nodename"][0], node) for each in found if "nodename" in each)
 
 
 def gres_text(node, lines):
@@ -125,8 +205,8 @@ def problems(seen, node, restart=False):
     SEEN: ``directory`` (as given, "" for none), ``writable`` (None where it is not there), ``slurm_conf`` and
     ``gres_conf`` (paths), ``includes`` (those of the node's files that are included, each by its own configuration;
     None where these cannot be read), ``node_file`` and ``gres_file`` (texts, None where not there), ``reconfigure``
-    (whether scontrol reconfigure is permitted), ``restart`` (whether that of slurmctld is). RESTART: whether one is
-    needed.
+    (whether scontrol reconfigure is permitted), ``restart`` (whether that of slurmctld is), ``elsewhere`` (other files
+    of Slurm with lines of the node). RESTART: whether one is needed.
     """
     if not seen["directory"]:
         return [
@@ -147,6 +227,7 @@ def problems(seen, node, restart=False):
                 "%s does not include its file: add the line Include %s"
                 % (conf or "the configuration of Slurm", path[len(base) :] if conf and path.startswith(base) else path)
             )
+    found += ["%s has lines of it as well: take it out of them" % path for path in seen.get("elsewhere") or []]
     number = len(node_lines(seen["node_file"], node))
     if number != 1:
         found.append(
@@ -176,14 +257,15 @@ def decide(state, record, counts, lines, seen):
     with V(present) what it has.
     """
     node, configured = record["name"], records.gres_counts(record["gres"])
-    agrees = same(configured, counts)
+    agrees = records.same(configured, counts)
     stale = lines_of(seen["gres_file"]) if seen["directory"] else []
     if state == REDUCED:
         # A line of a device that goes would keep slurmd from starting; one that is missing harms no node that is
         # drained.
         if not controller_first(configured, counts) and not set(stale) - set(lines):
             return Decision(NOTHING, "Slurm has no GPU for it that goes away")
-    elif agrees and (not seen["directory"] or stale == list(lines)):
+    # Lines with other types than jobs ask for would take these away.
+    elif agrees and (not seen["directory"] or stale == list(lines) or names(configured, counts)):
         return Decision(NOTHING, "Slurm has the GPUs of the node")
     wrong = problems(seen, node, needs_restart(seen["version"], configured, counts))
     if wrong:
@@ -226,5 +308,5 @@ def by_hand(state, node, counts, lines):
 
 
 def lines_of(text):
-    """The lines of a file that are not comments."""
-    return [line.strip() for line in (text or "").splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    """The lines of a file without its comments."""
+    return [" ".join(code.split()) for dummy, code in logical_lines(text) if code.strip()]

@@ -1,7 +1,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Identify the owner of a drain: the node's reason begins with our token. Slurm itself appends to it."""
+"""Identify the owner of a drain: the node's reason begins with our token.
+
+Slurm itself appends to it, and from 23.02.7 on replaces it when a node registers with less than is configured. Who
+drained the node is then known by what the caller recorded alone.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,12 @@ import re
 PREFIX = "gpufleet:"
 TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
 LONGEST = 200
-OURS, OPERATOR, NONE = "ours", "operator", "none"
+OURS, OPERATOR, NONE, UNKNOWN = "ours", "operator", "none", "unknown"
+# How the reasons begin that slurmctld gives a node which registers (node_mgr.c, validate_node_specs).
+REGISTRATION = re.compile(
+    r"(?:gres/\S+ (?:count|cores|core specification)|Low (?:socket|CPUs|RealMemory|TmpDisk)|Invalid gres|Parameters)\b",
+    re.IGNORECASE,
+)
 
 
 def valid(token):
@@ -35,13 +44,19 @@ def by_slurm(record):
     )
 
 
-def mark(record, token):
-    """Return {owner, token, previous}: the owner of the drain, and the reason given by others."""
+def mark(record, token, recorded=UNKNOWN):
+    """Return {owner, token, previous}: the owner of the drain, and the reason given by others.
+
+    RECORDED: the owner as the caller knows it from before, for a reason that Slurm replaced.
+    """
     flags, text = record["state"].flags, record["reason"]
     held = bool(flags & {"DRAIN", "FAIL"})
     found = token_of(text)
+    replaced = held and found is None and bool(REGISTRATION.match(text))
     if (held or record["state"].base == "DOWN") and found is not None and found == token:
         return {"owner": OURS, "token": found, "previous": None}
+    if replaced and recorded in (OURS, UNKNOWN):
+        return {"owner": recorded, "token": token if recorded == OURS else None, "previous": text}
     if held or (record["state"].base == "DOWN" and text and not by_slurm(record)):
         return {"owner": OPERATOR, "token": found, "previous": text}
     return {"owner": NONE, "token": None, "previous": text or None}

@@ -9,6 +9,7 @@ always describes the whole cluster, so jobs are read in a format of our own, whi
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 
@@ -50,13 +51,31 @@ def gres_counts(listing):
     """
     counts = {}
     for item in re.split(r",(?![^(]*\))", "" if listing in NOTHING else listing or ""):
-        words = re.sub(r"\(.*$", "", item.strip()).split(":")
+        words = [word for word in re.sub(r"\(.*$", "", item.strip()).split(":") if word != "no_consume"]
         if words[0] != "gpu":
             continue
         number = re.match(r"(\d+)$", words[-1]) if len(words) > 1 else None
         kind = ":".join(words[1:-1] if number else words[1:])
         counts[kind] = counts.get(kind, 0) + (int(number.group(1)) if number else 1)
     return counts
+
+
+def fits(configured, found):
+    """Tell if each configured GPU has one of its own among those of the node, as Slurm compares: a type may be a part
+    of the type that is detected, and none is any (gres.conf(5), Type).
+    """
+    types = [kind for kind, number in configured.items() if number]
+    return all(
+        sum(configured[kind] for kind in some)
+        <= sum(number for name, number in found.items() if any(kind.lower() in name.lower() for kind in some))
+        for size in range(len(types) + 1)
+        for some in itertools.combinations(types, size)
+    )
+
+
+def same(configured, found):
+    """Tell if Slurm has the GPUs of the node, all of them and no other."""
+    return sum(configured.values()) == sum(found.values()) and fits(configured, found)
 
 
 def node(
@@ -91,19 +110,17 @@ def node(
 
 
 def from_text(text):
-    """The nodes of C(scontrol show node)."""
+    """The nodes of C(scontrol show node), with or without C(--oneliner)."""
     return [_from_text(part) for part in re.split(r"(?m)^(?=NodeName=)", text) if part.startswith("NodeName=")]
 
 
 def _from_text(text):
-    found, reason, user = {}, "", ""
-    for line in text.splitlines():
-        told = re.match(r"\s*Reason=(.*?)(?:\s\[([^\s\]]*)@([^\]]*)\])?$", line)
-        if told:
-            reason, user = told.group(1), told.group(2) or ""
-        elif not re.match(r"\s*(OS|Comment|Extra)=", line):
-            for key, value in re.findall(r"(\w+)=(\S*)", line):
-                found.setdefault(key, "" if value in NOTHING else value)
+    # Values with blanks: that of OS ends before RealMemory or with its line, the others stand behind all fields.
+    head, *tail = re.split(r"\s(?=(?:Extra|Comment|Reason)=)", text, maxsplit=1)
+    found = {}
+    for key, value in re.findall(r"(\w+)=(\S*)", re.sub(r"\sOS=.*?(?=\sRealMemory=|\n|$)", "", head)):
+        found.setdefault(key, "" if value in NOTHING else value)
+    reason, user = _reason(" " + "".join(tail).rstrip())
     partitions = [name for name in found.get("Partitions", "").split(",") if name]
     return node(
         found["NodeName"],
@@ -119,6 +136,13 @@ def _from_text(text):
         partitions,
         found.get("Version"),
     )
+
+
+def _reason(text):
+    """The reason and who set it, of what stands behind the fields of a node."""
+    told = re.search(r"(?m)^\s+Reason=(.*)$", text) or re.search(r"(?s).*\sReason=(.*)$", text)
+    by = re.match(r"(.*?)\s\[([^\s\]]*)@([^\]]*)\](?:\s{2,}.*)?\s*$", told.group(1)) if told else None
+    return (by.group(1), by.group(2)) if by else (told.group(1).strip() if told else "", "")
 
 
 def from_json(text):

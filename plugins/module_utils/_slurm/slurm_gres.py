@@ -21,7 +21,7 @@ class SlurmGres:
         self.slurm, self.params, self.check = slurm, params, check_mode
         self.sleep, self.clock = sleep, clock
         self.node = params["node_name"]
-        self.counts = params_counts(params["gres"])
+        self.counts, self.lines = params_counts(params["gres"]), list(params["lines"])
         self.result = {
             "changed": False,
             "node": self.node,
@@ -30,7 +30,7 @@ class SlurmGres:
             "restarted": False,
             "files": [],
             "gres": {"configured": "", "wanted": gres.value(self.counts)},
-            "lines": list(params["lines"]),
+            "lines": self.lines,
         }
 
     def run(self):
@@ -38,16 +38,25 @@ class SlurmGres:
         if problem:
             raise gres.GresError(problem)
         record = self.look()
+        configured = records.gres_counts(record["gres"])
+        self.rename(gres_config.names(configured, self.counts))
         seen = self.see()
         kept = params_counts(self.params["kept"]) if self.params["kept"] is not None else self.counts
-        self.result["controller_first"] = gres_config.controller_first(records.gres_counts(record["gres"]), kept)
-        decision = gres_config.decide(self.params["state"], record, self.counts, self.params["lines"], seen)
+        self.result["controller_first"] = gres_config.controller_first(configured, kept)
+        decision = gres_config.decide(self.params["state"], record, self.counts, self.lines, seen)
         if decision.action == decide.REFUSE:
             raise gres.GresError("%s: %s." % (self.node, decision.reason))
         if decision.action == decide.DO and self.params["state"] != gres_config.CHECKED:
-            configured = records.gres_counts(record["gres"])
             self.write(seen, gres_config.needs_restart(seen["version"], configured, self.counts))
         return self.result
+
+    def rename(self, names):
+        """Keep the types that jobs ask for."""
+        self.counts = gres_config.renamed(self.counts, names)
+        for kind, name in names.items():
+            self.lines = [re.sub(r"(?<= Type=)%s(?= )" % re.escape(kind), name, line) for line in self.lines]
+        self.result["gres"]["wanted"] = gres.value(self.counts)
+        self.result["lines"] = self.lines
 
     def look(self):
         record = self.slurm.node(self.node)
@@ -84,6 +93,8 @@ class SlurmGres:
         # with.
         wanted = gres_config.paths(directory, self.node)
         seen["includes"] = [path for path, found in zip(wanted, read) if path in found]
+        texts = {path: text for found in read for path, text in found.items() if path not in wanted}
+        seen["elsewhere"] = sorted(path for path, text in texts.items() if gres_config.defines(text, self.node))
         return seen
 
     # Writing
@@ -91,7 +102,7 @@ class SlurmGres:
     def write(self, seen, restart):
         texts = (
             gres_config.node_text(seen["node_file"], self.node, self.counts),
-            gres_config.gres_text(self.node, self.params["lines"]),
+            gres_config.gres_text(self.node, self.lines),
         )
         before = (seen["node_file"], seen["gres_file"])
         changes = [
@@ -149,7 +160,7 @@ class SlurmGres:
         until = self.clock() + self.params["timeout_s"]
         while True:
             record = self.look()
-            if gres_config.same(records.gres_counts(record["gres"]), self.counts):
+            if records.same(records.gres_counts(record["gres"]), self.counts):
                 return
             if self.clock() >= until:
                 raise gres.GresError(
@@ -175,13 +186,13 @@ def params_counts(given):
 
 
 def included(path):
-    """Every file that a configuration includes, and those that these include."""
-    base, waiting, found = os.path.dirname(path), [path], []
+    """{path: text} of a configuration and every file that it includes, and those that these include."""
+    base, waiting, found = os.path.dirname(path), [path], {}
     while waiting and len(found) < MOST_FILES:
-        for name in gres_config.included(files.read_text(waiting.pop(0)), base):
-            if name not in found:
-                found.append(name)
-                waiting.append(name)
+        name = waiting.pop(0)
+        if name not in found:
+            found[name] = files.read_text(name)
+            waiting += gres_config.included(found[name], base)
     return found
 
 

@@ -27,6 +27,10 @@ class SlurmNode:
         self.sleep, self.clock = sleep, clock
         self.name, self.token = params["node_name"], params["token"]
         self.part = dict(WHOLE, **params.get("part") or {})
+        # Who drained the node, for a reason that Slurm replaced. A node that is closed before its drain is not ours.
+        default = marks.OPERATOR if params["state"] == "drained" else marks.UNKNOWN
+        given = [params.get("owner") or marks.UNKNOWN, default]
+        self.owner = given[given[0] == marks.UNKNOWN] if self.part["owner"] == marks.NONE else self.part["owner"]
         self.began = clock()
         self.result = {
             "changed": False,
@@ -54,14 +58,17 @@ class SlurmNode:
         self.tell(record, found)
         return record, found
 
-    def tell(self, record, jobs, mark=None):
+    def tell(self, record, jobs):
+        mark = marks.mark(record, self.token, self.owner)
+        if mark["owner"] == marks.OURS:
+            self.owner = marks.OURS
         self.result.update(
             state=states.text(record["state"]),
             hostname=record["hostname"],
             reason=record["reason"],
             work=decide.empty(record, jobs)[0],
             drained=decide.drained(record, jobs),
-            mark=mark or marks.mark(record, self.token),
+            mark=mark,
             blockers=jobs,
             gres={
                 "configured": record["gres"],
@@ -142,7 +149,7 @@ class SlurmNode:
     def close(self):
         """See that no job starts there any more, by us or by others. Return True if so."""
         record, jobs = self.look()
-        decision = decide.drain(record, self.token)
+        decision = decide.drain(record, self.token, self.owner)
         if decision.action == decide.REFUSE:
             raise NodeError("%s was not drained: %s." % (self.name, decision.reason))
         if decision.action == decide.LEAVE:
@@ -178,10 +185,10 @@ class SlurmNode:
     def place(self):
         words = marks.reason(self.token, self.params["reason"])
         self.slurm.update(self.name, state="drain", reason=words)
+        self.owner = marks.OURS
         self.result.update(changed=True, mark={"owner": marks.OURS, "token": self.token, "previous": None})
         record = self.patiently(lambda: self.look(jobs=False))[0]
-        mark = marks.mark(record, self.token)
-        if not states.closed(record["state"]) or mark["owner"] != marks.OURS:
+        if not states.closed(record["state"]) or self.result["mark"]["owner"] != marks.OURS:
             raise NodeError(
                 "%s was drained with the reason \"%s\", and Slurm says %s: another user changed it at the same time. "
                 "Ask who works on it, and run again." % (self.name, words, decide.quoted(record))
@@ -277,7 +284,9 @@ class SlurmNode:
     def resumed(self):
         while True:
             record, dummy = self.patiently(self.look)
-            decision = decide.resume(record, self.token, self.params["expected_gpus"], self.params["expected_gres"])
+            decision = decide.resume(
+                record, self.token, self.params["expected_gpus"], self.params["expected_gres"], self.owner
+            )
             if decision.action != decide.WAIT or self.over() or self.check:
                 break
             self.pause()
@@ -321,6 +330,8 @@ class SlurmNode:
         kept = "another user keeps it out of service"
         if not foreign:
             kept = "the drain was put back"
+            if marks.token_of(reason) != self.token:
+                reason = marks.reason(self.token, self.params["reason"])
             self.slurm.update(self.name, state="drain", reason=reason)
             self.look()
         raise NodeError(
@@ -332,7 +343,7 @@ class SlurmNode:
 
     def rebooting(self):
         record, jobs = self.look()
-        decision = decide.reboot(record, jobs, self.token)
+        decision = decide.reboot(record, jobs, self.token, self.owner)
         if decision.action == decide.REFUSE:
             raise NodeError("%s was not rebooted: %s." % (self.name, decision.reason))
         booted, reason = record["boot_time"], record["reason"]

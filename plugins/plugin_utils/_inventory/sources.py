@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redacti
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory import slurm
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory.hosts import InventoryProblem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
 
 LARGEST = 256 << 20  # 10,000 nodes are some 40 MiB of slurmrestd's JSON
 SSH_CONNECT_S = 15
@@ -66,6 +67,8 @@ def by_commands(
         slurm.whole(found, cluster.members(), asked)
     except commands.SlurmError as exc:
         raise InventoryProblem("%s gave no nodes. %s%s" % (asked, exc, "" if ssh_host else " " + HERE)) from exc
+    for notice in cluster.notices:
+        display.warning("%s printed a notice: %s" % (asked, redaction.redact(notice)))
     return found, asked
 
 

@@ -28,7 +28,7 @@ ARROWS = {
     "_mig": ("_nvml",),
     "_reset": ("_node", "_kernel", "_driver", "_nvml"),
     "_smoke": ("_nvml",),
-    "_slurm": ("_node",),
+    "_slurm": ("_mig", "_node"),
     "_containers": ("_node",),
     "_health": ("_node", "_kernel"),
     "_program": ("_node", "_kernel", "_packages", "_driver", "_nvml", "_mig", "_health"),

@@ -58,7 +58,7 @@ class Site(Cluster):
         self.calls.append("reconfigure")
         line = gres_config.node_lines(self.node_file.read_text(), "n1")[0][1]
         if self.takes:
-            self.gres = line.partition("Gres=")[2].split(" ")[0] or "(null)"
+            self.gres = gres_config.options(line).get("gres", ("(null)",))[0]
         return 0, "", ""
 
     def texts(self):

@@ -13,6 +13,11 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slu
 pytestmark = pytest.mark.pythons
 
 
+# What clients print about slurm.conf (read_config.c), whatever they are asked.
+NOTICE = "scontrol: error: Ignoring obsolete CacheGroups=0 option in slurm.conf.\n"
+FORBIDDEN = answers.FORBIDDEN[2]
+
+
 def slurm(*found, **known):
     """A cluster that answers the same to everything, unless known says otherwise of a command."""
 
@@ -58,7 +63,10 @@ def slurm(*found, **known):
             False,
             "scontrol update nodename=nope answered 1: slurm_update error: Inv",
         ),
-        ((0, "", "scontrol: error: something\n"), "other", False, "something"),
+        # A notice beside the cause is none.
+        ((1, "", NOTICE + FORBIDDEN), "permission", False, "kim may not change nodes in Slurm"),
+        ((1, "", NOTICE + "slurm_update error: Invalid node state specified\n"), "other", False, "Invalid node state"),
+        ((1, "", NOTICE + "scontrol: error: Unspecified error\n"), "other", False, "Unspecified error"),
     ],
 )
 def test_what_went_wrong(answer, kind, passing, words):
@@ -86,6 +94,34 @@ def test_the_node_that_may_have_been_meant(known, meant):
     assert meant in str(caught.value) if meant else "it knows" not in str(caught.value)
 
 
+def test_notice_beside_usable_answer_is_no_failure():
+    printed = {
+        "scontrol": (0, answers.DRAINING, NOTICE),
+        "squeue": (0, answers.JOBS, "squeue: error: Munge encode failed: retrying\n"),
+        "sinfo": (0, "n1\n", "Warning: Permanently added 'login' to the list of known hosts.\n"),
+        "sbatch": (0, "77;cluster\n", "sbatch: error: Unable to open slurm.conf.d\n"),
+    }
+    it = slurm(**printed)
+    assert it.node("n1")["name"] == "n1" and len(it.jobs("n1")) == 3 and it.members() == {"n1"}
+    it.update("n1", state="resume")
+    assert it.submit("x", "n1", 1) == "77" and [line.split(":")[0] for line in it.notices] == [
+        "scontrol",
+        "squeue",
+        "sinfo",
+        "sbatch",
+    ]
+
+
+@pytest.mark.parametrize(("out", "unusable"), [("", ("node", "submit")), ("welcome\n", ("node", "submit", "jobs"))])
+def test_return_code_0_without_usable_answer_is_failure(out, unusable):
+    it = slurm((0, out, NOTICE))
+    ask = {"node": lambda: it.node("n1"), "submit": lambda: it.submit("x", "n1", 1), "jobs": lambda: it.jobs("n1")}
+    for name in unusable:
+        with pytest.raises(commands.SlurmError) as caught:
+            ask[name]()
+        assert caught.value.kind == "other"
+
+
 def test_json_where_there_is_any():
     asked = []
 
@@ -99,12 +135,24 @@ def test_json_where_there_is_any():
         it.node("n2")
 
 
-def test_text_where_there_is_no_json_and_that_is_asked_once():
+@pytest.mark.parametrize(
+    "no_json",
+    [
+        answers.NO_JSON,
+        (1, "", "scontrol: fatal: serializer_required: could not find plugin for application/json\n"),
+        (1, "", "scontrol: fatal: Unable to find plugin: serializer/json\n"),
+        (1, "", "scontrol: error: cannot find serializer plugin for application/json: not found\n"),
+        (134, "", ""),
+        (0, "", "scontrol: error: serializer/json is missing\n"),
+        (0, '{"nodes": [], "errors": [{"error": "Unspecified error"}]}', ""),
+    ],
+)
+def test_text_where_there_is_no_json_and_that_is_asked_once(no_json):
     asked = []
 
     def run(words, timeout):
-        asked.append("--json" in words)
-        return answers.NO_JSON if "--json" in words else (0, answers.DRAINING, "")
+        asked.extend(["--json" in words] if words[0] == "scontrol" else [])
+        return no_json if "--json" in words else (0, answers.DRAINING, "")
 
     it = commands.Slurm(run=run)
     assert it.node("n1")["name"] == it.node("n1")["name"] == "n1"

@@ -13,6 +13,9 @@ OURS = "gpufleet:tok-1 driver upgrade"
 JOB = {"id": "1", "user": "kim", "partition": "batch", "state": "RUNNING", "time_left": "1:00"}
 
 
+SHORT = "gres/gpu count reported lower than configured (0 < 4)"
+
+
 def record(state, reason="", user="root", gres="gpu:a100:4", alloc=0, boot="t0"):
     return records.node(
         "n1",
@@ -56,6 +59,11 @@ MARKS = [
     ("IDLE+DRAIN+INVALID_REG", OURS, "root", "ours", "nothing", "refuse"),
     ("IDLE+DRAIN+NOT_RESPONDING", OURS, "root", "ours", "nothing", "wait"),
     ("IDLE", OURS, "root", "none", "do", "nothing"),
+    # Since 23.02.7 Slurm replaces the reason of a drained node that registers short.
+    ("IDLE+DRAIN", SHORT, "slurm", "unknown", "leave", "refuse"),
+    ("IDLE+DRAIN", "Low RealMemory (reported:1 < 100.00% of configured:2)", "root", "unknown", "leave", "refuse"),
+    ("IDLE+DRAIN", "kim: " + SHORT, "kim", "operator", "leave", "leave"),
+    ("IDLE", SHORT, "slurm", "none", "do", "nothing"),
 ]
 
 
@@ -68,6 +76,24 @@ def test_whose_it_is_and_what_is_done(state, reason, user, owner, drains, resume
     assert mark["owner"] == owner
     assert mark["previous"] == (reason or ("" if owner == "operator" else None) if owner != "ours" else None)
     assert (decide.drain(node, "tok-1").action, decide.resume(node, "tok-1").action) == (drains, resumes)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "owner", "drains", "resumes"),
+    [
+        ("ours", "ours", "nothing", "do"),
+        ("operator", "operator", "leave", "leave"),
+        ("none", "operator", "leave", "leave"),
+        ("unknown", "unknown", "leave", "refuse"),
+    ],
+)
+def test_record_tells_whose_drain_it_is_when_slurm_replaced_its_reason(recorded, owner, drains, resumes):
+    node = record("IDLE+DRAIN", SHORT, "slurm")
+    assert marks.mark(node, "tok-1", recorded)["owner"] == owner
+    assert decide.drain(node, "tok-1", recorded).action == drains
+    assert decide.resume(node, "tok-1", recorded=recorded).action == resumes
+    other = record("IDLE+DRAIN", "bad fan", "kim")
+    assert decide.resume(other, "tok-1", recorded=recorded).action == "leave", "a user's reason is a user's"
 
 
 @pytest.mark.parametrize(
@@ -100,6 +126,11 @@ def test_when_a_node_is_empty(state, jobs, alloc, empty, drained):
         ("gpu:a100:1", 0, None, "Slurm has 1 GPU for it"),
         ("(null)", 8, None, ""),
         ("gpu:1g.10gb:14", None, {"1g.10gb": 14}, ""),
+        ("gpu:A100:4", None, {"nvidia_a100-sxm4-80gb": 4}, ""),
+        ("gpu:4", None, {"nvidia_a100-sxm4-80gb": 4}, ""),
+        ("gpu:a100:2,gpu:2", None, {"nvidia_a100-sxm4-80gb": 2, "nvidia_h100": 2}, ""),
+        ("gpu:a100:3,gpu:1", None, {"nvidia_a100-sxm4-80gb": 2, "nvidia_h100": 2}, "Slurm has 1 of no type, 3 a100"),
+        ("gpu:h100:4", None, {"nvidia_a100-sxm4-80gb": 4}, "Slurm has 4 h100"),
         (
             "gpu:1g.10gb:7,gpu:2g.20gb:3",
             None,

@@ -200,6 +200,21 @@ def test_slurm_never_has_more_than_the_node(configured, kept, gained):
         ("NodeName=n1 Gres=nvme:1", {}, "NodeName=n1 Gres=nvme:1"),
         ("NodeName=n1 CPUs=8", {"a": 1}, "NodeName=n1 CPUs=8 Gres=gpu:a:1"),
         ("NodeName=n1 CPUs=8", {}, "NodeName=n1 CPUs=8"),
+        # The grammar of slurm.conf: comments, quotes, blanks around the equals sign, escapes, continued lines.
+        ("NodeName=n1 CPUs=8 # two PSUs", {"a": 1}, "NodeName=n1 CPUs=8 Gres=gpu:a:1 # two PSUs"),
+        ("NodeName=n1 #Gres=gpu:a:4", {"a": 8}, "NodeName=n1 Gres=gpu:a:8 #Gres=gpu:a:4"),
+        ("NodeName=n1 Gres=gpu:a:1 # Gres=gpu:a:4", {}, "NodeName=n1 # Gres=gpu:a:4"),
+        ('NodeName = n1 Gres = "gpu:a:1,nvme:1" CPUs=2', {"b": 1}, "NodeName = n1 Gres=gpu:b:1,nvme:1 CPUs=2"),
+        ('NodeName=n1 Reason="Gres=gpu:a:9" CPUs=2', {"b": 1}, 'NodeName=n1 Reason="Gres=gpu:a:9" CPUs=2 Gres=gpu:b:1'),
+        ("NodeName=n1 Reason=a\\#b Gres=gpu:1", {"b": 2}, "NodeName=n1 Reason=a\\#b Gres=gpu:b:2"),
+        (
+            "NodeName=n1 \\ # why\n CPUs=2 \\ \n Weight=1",
+            {"b": 2},
+            "NodeName=n1 \\ # why\n CPUs=2 \\ \n Weight=1 Gres=gpu:b:2",
+        ),
+        # Types are compared as Slurm compares them, and stay.
+        ("NodeName=n1 Gres=gpu:a100:8", {"nvidia_a100-sxm4-80gb": 8}, "NodeName=n1 Gres=gpu:a100:8"),
+        ("NodeName=n1 Gres=gpu:8(S:0-1)", {"nvidia_a100-sxm4-80gb": 8}, "NodeName=n1 Gres=gpu:8(S:0-1)"),
     ],
 )
 def test_the_gpus_of_a_line_are_set_and_the_rest_of_it_stays(line, counts, after):
@@ -211,7 +226,8 @@ def test_the_file_of_the_node_keeps_what_else_stands_there():
     new = gres_config.node_text(text, "n1", {"b": 2})
     assert new.splitlines()[1:] == [
         "# ours",
-        "NodeName=n1 CPUs=8 Gres=gpu:b:2",
+        "NodeName=n1 CPUs=8 \\",
+        "   Gres=gpu:b:2",
         "PartitionName=p Nodes=n1",
     ] and new.startswith("# Kept by gpufleet")
     assert gres_config.node_text(new, "n1", {"b": 2}) == new, "the header stands there once"
@@ -227,10 +243,58 @@ def test_the_file_of_the_node_keeps_what_else_stands_there():
         ("# NodeName=n1\n", 0),
         (None, 0),
         ("NodeName=n1 CPUs=8\nNodeName=n1 CPUs=4\n", 2),
+        ("NodeName=DEFAULT CPUs=8\n NodeName = \"n1\"\n", 1),
+        ("NodeName=\\\n n1\n", 1),
+        ("# a comment goes on \\\nNodeName=n1\n", 1),
+        ("PartitionName=p \\\nNodeName=n1\n", 0),
     ],
 )
 def test_the_line_of_a_node(text, number):
     assert len(gres_config.node_lines(text, "n1")) == number
+
+
+@pytest.mark.parametrize(
+    ("hosts", "found"),
+    [
+        ("n1", True),
+        ("n[1-3]", True),
+        ("n[2-3],n1", True),
+        ("n[2,4-6,1]", True),
+        ("n[01-03]", False),
+        ("n[2-3]", False),
+        ("[l-n]1", False),
+        ("n10,n[10-11]", False),
+        ("DEFAULT", False),
+    ],
+)
+def test_a_list_of_hosts_has_the_node(hosts, found):
+    assert gres_config.covers(hosts, "n1") is found
+    assert gres_config.defines("nodename=%s # n1\n" % hosts, "n1") is found
+
+
+def test_a_list_of_hosts_may_have_several_ranges():
+    assert gres_config.covers("r[1-2]-n[01-10]x", "r2-n07x") and not gres_config.covers("r[1-2]-n[01-10]x", "r2-n7x")
+
+
+@pytest.mark.parametrize(
+    ("configured", "counts", "names"),
+    [
+        ({"a100": 8}, {"nvidia_a100-sxm4-80gb": 8}, {"nvidia_a100-sxm4-80gb": "a100"}),
+        ({"A100": 8}, {"nvidia_a100-sxm4-80gb": 7}, {"nvidia_a100-sxm4-80gb": "A100"}),
+        ({"": 8}, {"nvidia_a100-sxm4-80gb": 8}, {}),
+        ({"a100": 8}, {"a100": 8}, {}),
+        ({"h100": 8}, {"nvidia_a100-sxm4-80gb": 8}, {}),
+        ({"a100": 8}, {"x_a100": 7, "x_a100_1g.10gb": 7}, {"x_a100": "a100"}),
+        (
+            {"a100": 7, "1g.10gb": 7},
+            {"x_a100": 7, "x_a100_1g.10gb": 7},
+            {"x_a100": "a100", "x_a100_1g.10gb": "1g.10gb"},
+        ),
+    ],
+)
+def test_types_that_jobs_ask_for_stay(configured, counts, names):
+    assert gres_config.names(configured, counts) == names
+    assert gres_config.renamed(counts, names) == {names.get(kind, kind): number for kind, number in counts.items()}
 
 
 def test_includes_are_read_as_slurm_reads_them():
@@ -271,6 +335,7 @@ NOWHERE = {"directory": "", "writable": None, "includes": None, "node_file": Non
         ({"includes": ["/d/n1.gres.conf"]}, 1),
         ({"node_file": None}, 1),
         ({"node_file": "NodeName=n2\n"}, 1),
+        ({"elsewhere": ["/etc/slurm/slurm.conf"]}, 1),
         ({"reconfigure": False}, 1),
         ({"gres_file": None}, 0),
         ({"slurm_conf": "/d/n1.conf"}, 1),
@@ -321,6 +386,9 @@ FILE = {"gres_file": LINE[0] + "\n"}
         ("present", "gpu:a:1", CLOSED, {"a": 1}, {"gres_file": OTHER[0]}, "do"),
         ("present", "gpu:a:1", CLOSED, {"b": 7}, {}, "do"),
         ("present", "gpu:a:1", CLOSED, {}, {}, "do"),
+        ("present", "gpu:a:1", OPEN, {"nvidia_a": 1}, {}, "nothing"),
+        ("present", "gpu:1", OPEN, {"nvidia_a": 1}, FILE, "nothing"),
+        ("present", "gpu:b:1", CLOSED, {"nvidia_a": 1}, FILE, "do"),
         ("present", "gpu:a:1", OPEN, {"b": 7}, {}, "refuse"),
         ("present", "gpu:a:1", CLOSED, {"b": 7}, NOWHERE, "refuse"),
         ("present", "gpu:a:1", CLOSED, {"b": 7}, {"node_file": ""}, "refuse"),

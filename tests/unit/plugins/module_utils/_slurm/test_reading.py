@@ -99,6 +99,25 @@ def test_the_text_of_scontrol():
     assert records.from_text("Node nope not found\n") == []
 
 
+def test_one_line_for_a_node_says_the_same():
+    for text in (answers.DRAINING, answers.INVALID, answers.REBOOTING):
+        (line,) = records.from_text(" ".join(text.split()) + " \n")
+        assert line == records.from_text(text)[0]
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_values_with_blanks_are_no_fields(joined):
+    text = answers.DRAINING.replace(
+        "   Reason=", "   Extra=a State=IDLE\n   Comment=b Gres=gpu:9 State=DOWN\n   Reason="
+    )
+    text = text.replace("PREEMPT_DYNAMIC", "State=DOWN Gres=gpu:9").replace(
+        "driver upgrade a=b Reason=x", "State=DOWN c"
+    )
+    (found,) = records.from_text(" ".join(text.split()) + "\n" if joined else text)
+    assert (states.text(found["state"]), found["gres"]) == ("MIXED+DRAIN", "gpu:a100:4")
+    assert (found["reason"], found["reason_user"]) == ("gpufleet:tok-1 State=DOWN c", "root")
+
+
 def test_both_kinds_of_json_and_text_say_the_same():
     text, old = records.from_text(answers.INVALID)[0], records.from_json(answers.JSON_22)[0]
     for key in ("name", "hostname", "state", "reason", "reason_user", "gres", "alloc_cpus", "partitions", "version"):
@@ -147,6 +166,7 @@ def test_jobs_that_hold_a_node():
         ("", {}),
         (None, {}),
         ("mps:100", {}),
+        ("gpu:a100:no_consume:4", {"a100": 4}),
     ],
 )
 def test_generic_resources(listing, counts):

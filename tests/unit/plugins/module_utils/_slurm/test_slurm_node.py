@@ -270,6 +270,41 @@ def test_a_node_of_which_slurmd_reports_less_is_not_resumed():
     )
 
 
+SHORT = "gres/gpu count reported lower than configured (0 < 4)"
+
+
+@pytest.mark.parametrize(
+    ("owner", "calls", "fails", "left"),
+    [("ours", [DRAINS, RESUMES], False, 0), ("operator", [DRAINS], False, 1), ("unknown", [DRAINS], True, 0)],
+)
+def test_drain_whose_reason_slurm_replaced_is_resumed_by_the_record_or_fails(owner, calls, fails, left):
+    cluster = Cluster()
+    cluster.do("drained")
+    cluster.reason, cluster.user = SHORT, "slurm"
+    result = cluster.do("resumed", owner=owner, expected_gpus=4)
+    assert (cluster.calls, bool(cluster.failure), len(result["left"])) == (calls, fails, left)
+
+
+def test_reason_that_slurm_replaces_while_jobs_end_is_no_other_users():
+    cluster = Cluster(jobs=[KIM])
+    cluster.later = [(60, lambda it: vars(it).update(reason=SHORT, user="slurm"))]
+    result = cluster.do("drained", timeout_s=600)
+    assert cluster.failure is None and result["drained"] and result["mark"]["owner"] == "ours" and not result["left"]
+
+
+def test_node_that_slurm_drains_again_after_its_resume_is_under_our_mark():
+    cluster = Cluster("IDLE+DRAIN", OURS)
+    cluster.answers["state=resume"] = lambda it: vars(it).update(reason=SHORT, user="slurm") or (0, "", "")
+    result = cluster.do("resumed", expected_gpus=4)
+    assert cluster.failure and cluster.reason.startswith("gpufleet:tok-1 ") and result["mark"]["owner"] == "ours"
+
+
+def test_node_that_slurm_itself_had_drained_stays_so():
+    cluster = Cluster("IDLE+DRAIN", SHORT, "slurm")
+    result = cluster.do("drained", owner="unknown")
+    assert (cluster.calls, result["mark"]["owner"], len(result["left"])) == ([], "operator", 1)
+
+
 def test_slurmd_is_waited_for():
     cluster = Cluster("IDLE+DRAIN+NOT_RESPONDING", OURS)
     cluster.later = [(50, lambda it: setattr(it, "state", "IDLE+DRAIN"))]

@@ -88,7 +88,7 @@ NOT_WHOLE = {
     "cut before the last empty line": TEXT.rstrip("\n") + "\n",
     "no state": answers.DRAINING.replace("State=MIXED+DRAIN", ""),
     "no name": answers.DRAINING.replace("NodeName=n1", "NodeName="),
-    "one line for a node": " ".join(answers.DRAINING.split()) + "\n",
+    "one line for a node, cut": " ".join(answers.DRAINING.split()),
     "cut JSON": answers.JSON_23[:-30],
     "an empty object": "{}",
     "a list": "[]",
@@ -109,6 +109,11 @@ NOT_WHOLE = {
 def test_what_is_not_whole_is_refused_and_says_who_was_asked(text):
     with pytest.raises(hosts.InventoryProblem, match="^it "):
         slurm.parse(text, "it")
+
+
+def test_one_line_for_a_node_is_whole():
+    lines = "".join(" ".join(text.split()) + " \n" for text in (answers.DRAINING, answers.REBOOTING))
+    assert made(lines) == made(answers.DRAINING + answers.REBOOTING)
 
 
 def test_an_answer_with_an_empty_list_has_no_host_to_give():

@@ -58,12 +58,19 @@ def test_ssh_asks_no_question_and_the_remote_shell_gets_quoted_words():
     assert words[-1].endswith("scontrol --all show node") and "PATH=/opt/slurm/bin:" in words[-1]
 
 
+def test_notice_beside_the_nodes_is_a_warning(monkeypatch):
+    told = []
+    monkeypatch.setattr(sources.display, "warning", told.append)
+    notice = "scontrol: error: Ignoring ControlMachine since SlurmctldHost is set.\n"
+    assert names(sources.by_commands("login", run=Login(scontrol=(0, TEXT, notice)))) == ["n1", "n2"]
+    assert len(told) == 1 and notice.strip() in told[0]
+
+
 SILENT = {
     "no scontrol": {"scontrol": (127, "", "scontrol: command not found")},
     "slurmctld is away": {"scontrol": answers.AWAY},
     "munge": {"scontrol": answers.NO_MUNGE},
     "no configuration": {"scontrol": answers.NO_CONFIG},
-    "an error that ends well": {"scontrol": (0, TEXT, "scontrol: error: something\n")},
     "nothing": {"scontrol": (0, "", "")},
     "no nodes": {"scontrol": (0, "No nodes in the system\n", "")},
     "half": {"scontrol": (0, TEXT[:-20], "")},

@@ -37,7 +37,8 @@ def located(text):
 
     ValueError with a line for what is neither, or says a thing twice.
     """
-    loader = _Plain(text)
+    # YAML allows tabs in JSON, and PyYAML does not. In a text of JSON they are written \\t.
+    loader = _Plain(text.replace("\t", " ") if text.lstrip()[:1] in ("{", "[") else text)
     lines = {}
     try:
         node = loader.get_single_node()

@@ -4,11 +4,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The configuration of MIG layouts, in the format of nvidia-mig-parted (version v1), and which GPU gets which layout.
 
-Accepted and refused is what nvidia-mig-parted's own parser accepts and refuses (api/spec/v1 of its release 0.15.0),
-except that
+Accepted and refused is what nvidia-mig-parted's own parser accepts and refuses (api/spec/v1 of its release 0.15.0, and
+parseMigProfile of go-nvlib). A null where a number is expected is 0, as encoding/json of Go reads it. Differences:
 
 - a key that stands twice is refused (the controller's YAML reader sees it; a parsed document no longer shows it);
 - an empty document, and one with a version and no configurations, is refused when a configuration is asked of it;
+- a name with no compute slice, or with more than its GPU instance has, is refused before a GPU is asked;
 - every GPU has to be matched by an entry, also when a layout is applied.
 """
 
@@ -22,7 +23,8 @@ from . import names
 VERSION = "v1"
 ALL = "all"
 FIELDS = ("device-filter", "devices", "mig-enabled", "mig-devices")
-DEVICE_ID = re.compile(r"^0x([0-9a-fA-F]{4})([0-9a-fA-F]{4})(?::0x([0-9a-fA-F]{4})([0-9a-fA-F]{4}))?$")
+# A number of 32 bits as Go's ParseUint reads it with base 0.
+NUMBER = re.compile(r"0[xX]_?[0-9a-fA-F]+(?:_[0-9a-fA-F]+)*|[1-9][0-9]*(?:_[0-9]+)*|0")
 
 
 class ConfigError(ValueError):
@@ -110,23 +112,30 @@ def _enabled(where: str, value: Any) -> bool:
 
 
 def _positions(where: str, devices: Any) -> Any:
-    numbers = isinstance(devices, list) and all(
-        isinstance(item, int) and not isinstance(item, bool) for item in devices
-    )
-    if devices != ALL and not numbers:
+    if devices == ALL:
+        return devices
+    numbers = [_integer(item) for item in devices] if isinstance(devices, list) else [None]
+    if None in numbers:
         raise ConfigError("%s.devices is %r; expected all, or a list of positions such as [0, 1]" % (where, devices))
-    return devices if devices == ALL else tuple(devices)
+    return tuple(numbers)
+
+
+def _integer(value: Any) -> Optional[int]:
+    """VALUE as encoding/json of Go reads it into an integer: null is 0; None for what it refuses."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, type(None))):
+        return None
+    return int(value or 0) if (value or 0) == int(value or 0) else None
 
 
 def _filters(where: str, given: Any) -> Optional[Tuple[str, ...]]:
     if given in (None, "", []):
         return None
     listed = [given] if isinstance(given, str) else given
-    if not isinstance(listed, list) or not all(isinstance(item, str) for item in listed):
+    if not isinstance(listed, list) or not all(isinstance(item, (str, type(None))) for item in listed):
         raise ConfigError(
             "%s.device-filter is %r; expected a text such as 0x233010DE, or a list of them" % (where, given)
         )
-    return tuple(listed)
+    return tuple(item or "" for item in listed)
 
 
 def wanted(where: str, enabled: bool, devices: Any) -> Dict[str, int]:
@@ -139,18 +148,19 @@ def wanted(where: str, enabled: bool, devices: Any) -> Dict[str, int]:
         raise ConfigError(
             "%s.mig-devices is %s; expected counts by name, such as {1g.10gb: 7}" % (where, _kind(devices))
         )
-    for name, count in devices.items():
+    counts = dict((name, _integer(count)) for name, count in devices.items())
+    for name, count in counts.items():
         try:
             names.parse(name)
         except names.NameProblem as exc:
             raise ConfigError("%s.mig-devices: %s" % (where, exc)) from exc
-        if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise ConfigError("%s.mig-devices has %r of %s; expected a number from 0 on" % (where, count, name))
-    if devices and not any(devices.values()):
+        if count is None or count < 0:
+            raise ConfigError("%s.mig-devices has %r of %s; expected a number from 0 on" % (where, devices[name], name))
+    if devices and not any(counts.values()):
         raise ConfigError("%s.mig-devices has 0 of everything; expected at least one device, or {}" % (where,))
     if devices and not enabled:
         raise ConfigError("%s has mig-devices and MIG off; expected mig-enabled: true, or no devices" % (where,))
-    return dict((name, count) for name, count in devices.items() if count)
+    return dict((name, count) for name, count in counts.items() if count)
 
 
 def choose(configs: Dict[str, Tuple[Entry, ...]], name: str) -> Tuple[Entry, ...]:
@@ -200,17 +210,15 @@ def matches(entry: Entry, target: Target) -> bool:
 
 
 def _passes(text: str, target: Target) -> bool:
-    """A filter is a device id, with or without that of the subsystem.
+    """A filter is a device id, with or without that of the subsystem, as DeviceID of nvidia-mig-parted reads it.
 
-    Another text matches nothing, as in nvidia-mig-parted.
+    Another text matches nothing, as there.
     """
-    found = DEVICE_ID.match(text)
-    if not found:
+    parts = text.split(":")
+    if len(parts) > 2 or not all(NUMBER.fullmatch(part) for part in parts):
         return False
-    device, vendor, subsystem, subvendor = (part.lower() if part else None for part in found.groups())
-    if target.device_id.lower() != "0x%s%s" % (device, vendor):
-        return False
-    return subsystem is None or target.subsystem_id.lower() == "0x%s%s" % (subsystem, subvendor)
+    ids = [int(part, 0) for part in (target.device_id, target.subsystem_id)[: len(parts)] if NUMBER.fullmatch(part)]
+    return [int(part, 0) for part in parts] == ids
 
 
 def layout_of(entries: Tuple[Entry, ...], target: Target) -> Optional[Layout]:

@@ -41,25 +41,27 @@ def placements(profile: Profile, profiles: Sequence[Profile]) -> List[Tuple[int,
     """Return where instances of PROFILE may start: as the driver reports it, or, where it does not while MIG is off, as
     computed from the sizes of all PROFILES.
 
-    An instance takes the share of the memory slices (8, or 4 on a board with four compute slices) that its memory has
-    of the whole, rounded to a power of two; it starts at a multiple of that, and has to leave room for its compute
-    slices.
+    A board has as many memory slices as the power of two from its compute slices on (7: 8, 4: 4, 2: 2). An instance
+    takes the share of them that its memory has of the whole, or its compute slices where the GPU has no memory of its
+    own, as a power of two; it starts at a multiple of that, and has to leave room for its compute slices.
     """
     if profile["placements"] is not None:
         return [tuple(place) for place in profile["placements"]]
     whole = max(profiles, key=lambda item: (item["slices"], item["memory_mib"]))
-    units = 8 if whole["slices"] > 4 else 4
-    share = max(1.0, profile["memory_mib"] * units / float(whole["memory_mib"]))
-    size = min((1, 2, 4, 8), key=lambda power: abs(power - share))
+    units = 1 << (whole["slices"] - 1).bit_length()
+    share = 1 << (profile["slices"] - 1).bit_length()
+    if whole["memory_mib"]:
+        share = profile["memory_mib"] * units / float(whole["memory_mib"])
+    size = min((1, 2, 4, 8), key=lambda power: abs(power - max(1.0, share)))
     return [(start, size) for start in range(0, units, size) if start + profile["slices"] <= whole["slices"]]
 
 
 def capacity(profiles: Sequence[Profile]) -> Dict[str, int]:
-    """The engines of the whole GPU, by name: those of its largest instance."""
+    """The engines of the whole GPU, by name: at least those of as many instances of a profile as there can be."""
     most: Dict[str, int] = {}
     for profile in profiles:
         for name, number in profile["engines"].items():
-            most[name] = max(most.get(name, 0), number)
+            most[name] = max(most.get(name, 0), number * profile["count"])
     return most
 
 

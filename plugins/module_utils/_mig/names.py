@@ -2,11 +2,12 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Names of MIG devices, such as 3g.40gb, 1c.3g.40gb and 1g.10gb+me, and the profile of a GPU that each means.
+"""Names of MIG devices, such as 3g.40gb, 1c.3g.40gb, 1g.10gb+me and 1g.24gb-me, and the profile of a GPU that each
+means.
 
-The size in a name is rounded by the driver that makes it, so that one profile is 3g.93gb with one driver and 3g.95gb
-with another. A name therefore means the profile of that exact name, and where there is none the only profile with the
-same slices and attributes whose size differs by the driver's rounding alone.
+The grammar is that of go-nvlib (parseMigProfile), which nvidia-mig-parted uses. The size in a name is rounded by the
+driver that makes it, so that drivers know some boards by two sizes. A name therefore means the profile of that exact
+name, and where there is none the profile that another driver calls so on the same board.
 """
 
 from __future__ import annotations
@@ -14,15 +15,16 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, List, NamedTuple, Optional
 
-NAME = re.compile(r"^(?:([1-9][0-9]*)c\.)?([0-9]+)g\.([0-9]+)gb([+-][a-z]+(?:[.,][a-z]+)*)?$")
-# Two spellings of one profile that drivers are known to use: 93 and 95, 186 and 189 GB. Neighboring sizes of other
-# boards differ by more.
-ROUNDING = 0.023
+ATTRIBUTE = r"[A-Za-z](?:[A-Za-z0-9.]*[A-Za-z0-9])?"
+NAME = re.compile(r"(?:([0-9]+)c\.)?([0-9]+)g\.([0-9]+)gb([+-]%s(?:,%s)*)?" % (ATTRIBUTE, ATTRIBUTE))
+# The sizes of the whole board and its parts, as different drivers round them. GB200: nvidia-mig-parted 227, 1590 and
+# gpu-operator 1303.
+ROUNDINGS = (((186, 93, 47, 23), (189, 95, 47, 24)),)
 
 
 class Name(NamedTuple):
-    """The parts of a name: compute slices, None for all of the instance; GPU slices; size in GB; attributes as they are
-    written.
+    """The parts of a name: compute slices, None for all of the instance; GPU slices; size in GB, 0 on an integrated
+    GPU; attributes as they are written.
     """
 
     compute: Optional[int]
@@ -37,18 +39,17 @@ class NameProblem(ValueError):
 
 def parse(text: Any) -> Name:
     """The parts of the name TEXT."""
-    found = NAME.match(text) if isinstance(text, str) else None
-    if not found:
+    found = NAME.fullmatch(text) if isinstance(text, str) else None
+    attributes = (found.group(4) or "")[1:].split(",") if found else []
+    if not found or len(set(attributes)) != len(attributes):
         raise NameProblem(
-            "%r is not the name of a MIG device; expected one like 1g.10gb, 1c.3g.40gb or 1g.10gb+me" % (text,)
+            "%r is not the name of a MIG device; expected one like 1g.10gb, 1c.3g.40gb, 1g.10gb+me or 1g.24gb-me"
+            % (text,)
         )
-    compute, slices, size, attributes = found.groups()
-    name = Name(int(compute) if compute else None, int(slices), int(size), attributes or "")
-    if name.compute and name.compute > name.slices:
-        raise NameProblem(
-            "%r has more compute slices (%d) than its GPU instance (%d)" % (text, name.compute, name.slices)
-        )
-    return name
+    compute, slices, size = (int(part) if part else None for part in found.groups()[:3])
+    if compute is not None and not 0 < compute <= slices:
+        raise NameProblem("%r has %d compute slices; expected 1 to %d, as its GPU instance" % (text, compute, slices))
+    return Name(compute, slices, size, found.group(4) or "")
 
 
 def write(name: Name) -> str:
@@ -59,25 +60,20 @@ def write(name: Name) -> str:
 
 def resolve(name: Name, profiles: List[Dict[str, Any]]) -> Dict[str, Any]:
     """The profile of PROFILES (as read.py has them) that NAME means."""
-    whole = write(name._replace(compute=None))
-    for profile in profiles:
-        if profile["name"] == whole:
-            return profile
-    near = []
-    for profile in profiles:
-        try:
-            other = parse(profile["name"])
-        except NameProblem:
-            continue
-        same = (other.slices, other.attributes) == (name.slices, name.attributes)
-        if same and abs(other.size_gb - name.size_gb) <= ROUNDING * other.size_gb:
-            near.append(profile)
-    if len(near) != 1:
-        raise NameProblem(
-            "the GPU has no profile %s; it has %s"
-            % (whole, ", ".join(profile["name"] for profile in profiles) or "none")
-        )
-    return near[0]
+    known = {profile["name"]: profile for profile in profiles}
+    whole_gb = max([parse(text).size_gb for text in known if NAME.fullmatch(text)] or [0])
+    sizes = [name.size_gb]
+    for board in ROUNDINGS:
+        for ours in board:
+            if ours[0] == whole_gb:
+                sizes += [ours[theirs.index(name.size_gb)] for theirs in board if name.size_gb in theirs]
+    for size in sizes:
+        found = known.get(write(name._replace(compute=None, size_gb=size)))
+        if found:
+            return found
+    raise NameProblem(
+        "the GPU has no profile %s; it has %s" % (write(name._replace(compute=None)), ", ".join(known) or "none")
+    )
 
 
 def device_name(profile: Dict[str, Any], compute: int) -> str:

@@ -52,6 +52,11 @@ def document(*entries, **more):
         document(dict(OFF, devices=[])),
         document(OFF, ON),
         document(dict(ON, **{"device-filter": "0x20B510DE:0x153310DE"})),
+        document(dict(ON, **{"device-filter": [None]})),
+        document(dict(OFF, **{"mig-enabled": None})),
+        document(dict(OFF, devices=[None, 2.0])),
+        document(dict(ON, **{"mig-devices": {"1g.5gb": None, "2g.10gb": 1.0}})),
+        document(dict(ON, **{"mig-devices": {"1g.5gb+ME": 1, "01g.5gb": 1, "1g.5gb+me,gfx2": 1, "1g.0gb": 1}})),
     ],
 )
 def test_accepted(accepted):
@@ -90,6 +95,9 @@ def test_accepted(accepted):
         document(dict(ON, **{"mig-devices": {"1g.5gb": -1}})),
         document(dict(ON, **{"mig-devices": {"1g.5gb": "2"}})),
         document(dict(ON, **{"mig-devices": {"1g.5gb": True}})),
+        document(dict(ON, **{"mig-devices": {"1g.5gb": None}})),
+        document(dict(ON, **{"mig-devices": {"1g.5gb": 1.5}})),
+        document(dict(OFF, devices=[0.5])),
         document(dict(ON, **{"mig-devices": {"1g.5gb+me-me": 1}})),
         document(dict(ON, **{"mig-devices": {" 1g.5gb": 1}})),
         document(dict(ON, **{"mig-devices": {"1G.5GB": 1}})),
@@ -128,6 +136,13 @@ TARGET = config.Target(
         ({"device-filter": "0x20B010DE:0x134F10DE"}, True),
         ({"device-filter": "0x20B010DE:0x153310DE"}, False),
         ({"device-filter": "A100-SXM4-40GB"}, False),
+        ({"device-filter": "0X20b010de"}, True),
+        ({"device-filter": "0x020B010DE"}, True),
+        ({"device-filter": "548409566"}, True),
+        ({"device-filter": "0x20B0_10DE:0X134F10DE"}, True),
+        ({"device-filter": "20B010DE"}, False),
+        ({"device-filter": "0x20B010DE:0x134F10DE:0"}, False),
+        ({"device-filter": [None, " 0x20B010DE"]}, False),
         ({"device-filter": ""}, True),
         ({"device-filter": "0x20B010DE", "devices": [0]}, False),
     ],
@@ -175,6 +190,13 @@ def test_gpus_that_the_node_does_not_have_are_found():
         ("2g.48gb-me", (None, 2, 48, "-me")),
         ("1g.24gb+me.all", (None, 1, 24, "+me.all")),
         ("2c.7g.80gb", (2, 7, 80, "")),
+        ("1c.2g.20gb", (1, 2, 20, "")),
+        ("1g.24gb-me", (None, 1, 24, "-me")),
+        ("4g.96gb+gfx", (None, 4, 96, "+gfx")),
+        ("1g.10gb+ME", (None, 1, 10, "+ME")),
+        ("2g.0gb+gfx", (None, 2, 0, "+gfx")),
+        ("1c.2g.48gb-me", (1, 2, 48, "-me")),
+        ("1g.24gb+gfx,me.all", (None, 1, 24, "+gfx,me.all")),
     ],
 )
 def test_names_are_read_and_written(text, parts):
@@ -186,28 +208,38 @@ def test_all_compute_slices_are_not_written():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "1g", "10gb", "4c.3g.40gb", "0c.3g.40gb", "1g.10gb+", "1g.10gb+ME", "1g.10gb+me+me", None, 7]
+    "text",
+    ["", "1g", "10gb", "4c.3g.40gb", "0c.3g.40gb", "1g.10gb+", "1g.10gb-", "1g.10gb+me+me", "1g.10gb+me,me", None, 7]
+    + ["1g.10gb+me-me", "1g.10gb+.me", "1g.10gb+me.", "1g.10gb+2me", "1g.10gb ", "1g.10gb\n", "1g.10gb.me"],
 )
 def test_what_is_no_name_is_refused(text):
     with pytest.raises(names.NameProblem):
         names.parse(text)
 
 
-GB200 = [
-    boards.profile(9, "3g.93gb", 2, 95000, None),
-    boards.profile(0, "7g.186gb", 1, 189000, None),
-    boards.profile(20, "1g.23gb+me", 1, 23000, None),
-]
+def named(text):
+    return [boards.profile(number, name, 1, 1000, None) for number, name in enumerate(text.split())]
+
+
+GB200 = "1g.%dgb 1g.%dgb+me 1g.47gb 2g.47gb 3g.%dgb 4g.%dgb 7g.%dgb"
+OLD, NEW = named(GB200 % (24, 24, 95, 95, 189)), named(GB200 % (23, 23, 93, 93, 186))
+GH200 = named("1g.18gb 1g.36gb 2g.36gb 3g.72gb 4g.72gb 7g.144gb")
+H200 = named("1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb")
+B200 = named("1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb")
+
+
+@pytest.mark.parametrize(("ours", "theirs"), list(zip(OLD, NEW)))
+def test_a_name_of_another_driver_means_the_same_profile_of_the_board(ours, theirs):
+    for profiles, name in ((OLD, theirs["name"]), (NEW, ours["name"]), (OLD, ours["name"]), (NEW, theirs["name"])):
+        assert names.resolve(names.parse(name), profiles)["id"] == ours["id"]
+    assert names.resolve(names.parse("1c.3g.95gb"), NEW)["name"] == "3g.93gb"
 
 
 @pytest.mark.parametrize(
-    ("text", "ident"), [("3g.93gb", 9), ("3g.95gb", 9), ("7g.189gb", 0), ("1g.23gb+me", 20), ("1c.3g.95gb", 9)]
+    ("text", "profiles"),
+    [("3g.72gb", H200), ("2g.36gb", H200), ("3g.71gb", GH200), ("1g.24gb", B200), ("2g.47gb", B200), ("3g.95gb", B200)]
+    + [("7g.186gb", B200), ("3g.90gb", NEW), ("1g.23gb+gfx", NEW), ("7g.186gb+me", NEW), ("1g.23gb+ME", NEW)],
 )
-def test_a_name_of_another_driver_means_the_same_profile(text, ident):
-    assert names.resolve(names.parse(text), GB200)["id"] == ident
-
-
-@pytest.mark.parametrize("text", ["3g.90gb", "3g.40gb", "1g.23gb", "7g.186gb+me", "4g.93gb"])
-def test_a_name_of_another_board_means_none(text):
-    with pytest.raises(names.NameProblem, match="3g.93gb"):
-        names.resolve(names.parse(text), GB200)
+def test_a_name_of_another_board_means_none(text, profiles):
+    with pytest.raises(names.NameProblem):
+        names.resolve(names.parse(text), profiles)

@@ -101,6 +101,7 @@ VALUES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="the roles write files of root")
 def test_a_chosen_directory_keeps_its_mode_and_a_new_one_gets_one(tmp_path):
     """As the roles run it, on this machine."""

@@ -75,12 +75,7 @@ if settings is not None:
     # more. `make search` looks for others.
     for name, examples in (("quick", 25), ("full", 100), ("search", 5000)):
         settings.register_profile(
-            name,
-            deadline=None,
-            print_blob=True,
-            database=None,
-            max_examples=examples,
-            derandomize=name != "search",
+            name, deadline=None, print_blob=True, database=None, max_examples=examples, derandomize=name != "search"
         )
     settings.load_profile("quick")
 

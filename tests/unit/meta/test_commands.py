@@ -75,13 +75,14 @@ def test_every_variable_of_the_playbooks_is_in_a_head():
     assert {*_variable_names.PLAYBOOKS, *_variable_names.CONTROL, "gpufleet_artifact_dir"} - documented == set()
 
 
-def test_every_playbook_is_on_the_page_of_the_playbooks_and_in_the_readme():
-    page, readme = (
-        (ROOT / name).read_text(encoding="utf-8") for name in ("docs/reference/playbook-variables.md", "README.md")
+def test_every_playbook_is_on_the_page_of_the_playbooks_and_on_that_of_the_commands():
+    page, commands = (
+        (ROOT / name).read_text(encoding="utf-8")
+        for name in ("docs/reference/playbook-variables.md", "docs/commands.md")
     )
     playbooks = {path.stem for path in (ROOT / "playbooks").glob("*.yml")}
     assert set(re.findall(r"\]\(\.\./\.\./playbooks/(\w+)\.yml\)", page)) == playbooks
-    assert playbooks - set(re.findall(r"gpufleet\.lifecycle\.(\w+)", readme)) == set()
+    assert playbooks - set(re.findall(r"gpufleet\.lifecycle\.(\w+)", commands)) == set()
 
 
 @pytest.mark.parametrize("role", ROLES)

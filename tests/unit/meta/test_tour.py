@@ -32,6 +32,18 @@ def said():
             yield "".join(re.escape(part.value) if isinstance(part, ast.Constant) else ".+" for part in parts)
 
 
+def test_output_in_readme_is_of_the_same_run():
+    (shown,) = re.findall(
+        r"^```text\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    lines = [line for line in shown.splitlines() if line]
+    assert len(lines) == 11 and set(lines) <= set(TEXT.splitlines())
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
+
+
 def test_the_page_is_read():
     assert len(STEPS) > 15 and len(TIMED) > len(STEPS) + 8
 

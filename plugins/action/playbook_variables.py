@@ -79,9 +79,9 @@ class ActionModule(ActionBase):
         _variables.refuse_failed_inventory(failed)
         _variables.refuse_lost_words(lost)
         _variables.refuse_misspelt(given, arguments["prefix"])
-        for mine in arguments["patterns"]:
+        for mine, pattern in arguments["patterns"].items():
             _variables.refuse_common(given, mine)
-            _variables.refuse_other_playbook(given, mine)
+            _variables.refuse_other_playbook(given, mine, pattern)
             _variables.refuse_undo(undo, mine)
         _variables.refuse_unknown_hosts(arguments["patterns"], task_vars.get("groups") or {})
         single = task_vars.get(_variable_names.SINGLE_HOST, False)

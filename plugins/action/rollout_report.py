@@ -59,6 +59,7 @@ class ActionModule(RolloutAction):
             "directory": ledger.directory,
             "files": sorted(publish.NAMES.values()),
             "several": several,
+            "plan": ledger.look(lambda view: view.sha256) or "",
         }
         if arguments["end"]:
             hosts = task_vars.get("ansible_play_hosts") or []

@@ -105,6 +105,10 @@ several:
   description: Whether the plan was made for several controllers. The end of one of them then does not end the rollout.
   returned: when a report was made
   type: bool
+plan:
+  description: The digest of the plan that was carried out.
+  returned: when a report was made
+  type: str
 table:
   description: The summary as it was printed.
   returned: without O(end=true)

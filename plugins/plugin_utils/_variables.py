@@ -327,11 +327,12 @@ def refuse_nobody(nodes, patterns, limit):
         )
 
 
-def refuse_other_playbook(given, mine):
+def refuse_other_playbook(given, mine, pattern=None):
     """Refuse what the command line says to another playbook than the one whose nodes the variable MINE names: this one
     would take others instead.
 
-    GIVEN: the variables of the command line.
+    GIVEN: the variables of the command line. PATTERN: the value of MINE, wherever it comes from: a job of a workflow in
+    AWX takes the nodes by which the first one goes.
     """
     others = [
         name
@@ -353,7 +354,7 @@ def refuse_other_playbook(given, mine):
                 "%s is on the command line (-e), and this is the playbook upgrade. To take nodes back to the driver "
                 "that they had, run gpufleet.lifecycle.rollback. %s" % (name, END)
             )
-    if others and not _is_given(given, mine):
+    if others and not _is_given(given, mine) and pattern in (None, "", []):
         raise VariableError(
             "%s is on the command line (-e), and this playbook goes by %s, which is not: it would take all that %s is "
             "by default. Give it %s. %s" % (others[0], mine, mine, mine, END)

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
+import jinja2
 import pytest
 import yaml
 
 pytest.importorskip("ansible", reason="the variables of the playbooks are known to action plugins")
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_control, rollout_plan
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names
+from ansible_collections.gpufleet.lifecycle.plugins.action import playbook_variables, rollout_control, rollout_plan
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
 from tests.unit.awx import data
 from tests.unit.plugins.plugin_utils._runbooks import test_relief
@@ -94,8 +96,9 @@ def complaints(question):
         found.append("type %s, not %s" % (question["type"], types))
     if question.get("choices") != choices:
         found.append("choices %s, not %s" % (question.get("choices"), choices))
-    if question["default"] != default or type(question["default"]) is not type(default):
-        found.append("default %r, not %r" % (question["default"], default))
+    given = question.get("default", "")
+    if given != default or type(given) is not type(default):
+        found.append("default %r, not %r" % (given, default))
     if most is not None and question["max"] > most:
         found.append("max %s, more than %s" % (question["max"], most))
     if types[0] in ("integer", "float") and question.get("min", -1) < 0:
@@ -144,13 +147,17 @@ def test_a_question_for_a_variable_that_does_not_exist_is_found():
         wanted("rollout_versoin")
 
 
+def wrapper(playbook):
+    return yaml.safe_load((data.AWX / "project" / (playbook + ".yml")).read_text())
+
+
 def test_every_playbook_has_a_template_and_a_wrapper_and_every_wrapper_a_playbook():
     wrappers = sorted(path.stem for path in (data.AWX / "project").glob("*.yml"))
     assert wrappers == data.playbooks()
     assert {entry["playbook"] for entry in TEMPLATES.values()} == {name + ".yml" for name in wrappers}
     for name in wrappers:
-        (only,) = yaml.safe_load((data.AWX / "project" / (name + ".yml")).read_text())
-        assert set(only) == {"name", "ansible.builtin.import_playbook"}
+        (only,) = wrapper(name)
+        assert set(only) - {"vars"} == {"name", "ansible.builtin.import_playbook"}
         assert only["ansible.builtin.import_playbook"] == "gpufleet.lifecycle." + name
 
 
@@ -237,14 +244,120 @@ def paths(nodes, identifier):
 )
 def test_nothing_is_upgraded_before_the_plan_is_approved_and_the_report_comes_always(name, jobs):
     nodes = WORKFLOWS[name]["simplified_workflow_nodes"]
-    before = "precheck"
-    for following in ["plan", "approval"] + jobs[:1]:
+    assert paths(nodes, "precheck") == ([], ["plan"]), "the plan leaves out nodes that are sick"
+    before = "plan"
+    for following in ["approval"] + jobs[:1]:
         assert paths(nodes, before) == ([following], []), "denied, failed or timed out, nothing comes after %s" % before
         before = following
     for job, following in zip(jobs, jobs[1:]):
         assert paths(nodes, job) == ([following], ["report"])
     assert paths(nodes, jobs[-1]) == ([], ["report"])
     assert next(one for one in nodes if one["identifier"] == "approval")["approval_node"]["timeout"] > 0
+
+
+def run_workflow(nodes, succeeds):
+    """Play AWX's rules (awx/main/scheduler/dag_workflow.py): which nodes run, and whether the workflow is successful.
+
+    Args:
+        nodes: The nodes of a workflow.
+        succeeds: {identifier: bool}, what becomes of each node that runs.
+    """
+    children = {
+        node["identifier"]: {kind: node.get(kind + "_nodes", []) for kind in ("success", "failure", "always")}
+        for node in nodes
+    }
+    ran, waiting = (
+        [],
+        sorted(set(children) - {one for links in children.values() for kind in links.values() for one in kind}),
+    )
+    while waiting:
+        node = waiting.pop(0)
+        ran.append(node)
+        links = children[node]
+        waiting += [
+            one for one in links["success" if succeeds[node] else "failure"] + links["always"] if one not in ran
+        ]
+    handled = [node for node in ran if children[node]["failure"] or children[node]["always"]]
+    return ran, all(succeeds[node] or node in handled for node in ran)
+
+
+# Workflow -> the jobs that have to succeed for it to be successful. Job report does if the approved plan is complete.
+DECIDED_BY = {
+    "gpufleet driver upgrade": {"plan", "approval", "report"},
+    "gpufleet driver upgrade in slices": {"plan", "approval", "report"},
+    "gpufleet new node": {"bringup", "precheck"},
+    "gpufleet before a maintenance": {"precheck", "holds"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(WORKFLOWS))
+def test_status_of_a_workflow_is_that_of_what_it_was_started_for(name):
+    nodes = WORKFLOWS[name]["simplified_workflow_nodes"]
+    names = [node["identifier"] for node in nodes]
+    for outcome in itertools.product([True, False], repeat=len(names)):
+        succeeds = dict(zip(names, outcome))
+        ran, successful = run_workflow(nodes, succeeds)
+        assert successful == all(succeeds[job] for job in DECIDED_BY[name]), succeeds
+        assert len(ran) == len(set(ran)) and (not successful or DECIDED_BY[name] <= set(ran)), succeeds
+    assert run_workflow(nodes, dict.fromkeys(names, True))[0] == names or set(names) == DECIDED_BY[name]
+
+
+def test_workflow_whose_failed_job_is_followed_by_one_that_only_looks_is_found():
+    nodes = [{"identifier": "precheck", "always_nodes": ["holds"]}, {"identifier": "holds"}]
+    assert run_workflow(nodes, {"precheck": False, "holds": True}) == (["precheck", "holds"], True)
+
+
+ANSWERED = sorted(
+    (name, node["unified_job_template"])
+    for name, entry in WORKFLOWS.items()
+    for node in entry["simplified_workflow_nodes"]
+    if "unified_job_template" in node
+)
+# What a job of a rollout gets from job plan beside the answers (set_stats).
+HANDED_ON = {"rollout_id": "upgrade-535.261.03", "rollout_approve": "0123456789ab", "rollout_table": ["a line"]}
+
+
+def extra_variables(template, answers):
+    """Return the extra variables of a job as AWX has them: the template's, the survey's defaults, the answers."""
+    found = {name: value for name, value in template.get("extra_vars", {}).items() if "{{" not in str(value)}
+    found.update(
+        {name: one["default"] for name, one in data.survey(template).items() if one.get("default") is not None}
+    )
+    return {**found, **answers}
+
+
+@pytest.mark.parametrize("nodes", ["gpu-a-1", ""], ids=["named", "all"])
+@pytest.mark.parametrize("name, job", ANSWERED)
+def test_every_job_of_a_workflow_takes_its_answers_and_its_nodes(name, job, nodes):
+    questions, template = data.survey(WORKFLOWS[name]), TEMPLATES[job]
+    answers = {
+        variable: nodes if variable.endswith("_hosts") else question["default"] or "535.261.03"
+        for variable, question in questions.items()
+    }
+    given = extra_variables(template, {**answers, **(HANDED_ON if "rollout_version" in answers else {})})
+    playbook = template["playbook"].partition(".")[0]
+    mine = {"plan": "upgrade_hosts", "report": None}.get(playbook, playbook + "_hosts")
+    (only,) = wrapper(playbook)
+    defaults = {key: jinja2.Template(text).render(given) for key, text in only.get("vars", {}).items()}
+    pattern = given.get(mine, defaults.get(mine))
+    assert mine is None or pattern == nodes
+    arguments = {
+        "nodes": ["gpu-a-1"],
+        "patterns": {mine: pattern} if mine and not given.get("rollout_join") else {},
+        "prefix": "",
+        "control": False,
+        "values": False,
+        "rollout": False,
+    }
+    inventory = {"groups": {"all": ["gpu-a-1"], "gpu_nodes": ["gpu-a-1"]}, "hostvars": {"gpu-a-1": given}}
+    assert playbook_variables.ActionModule.check(arguments, inventory, given) == []
+
+
+def test_nodes_of_another_playbook_are_refused_where_its_own_are_not_named():
+    for pattern in (None, ""):
+        with pytest.raises(_variables.VariableError, match="upgrade_hosts"):
+            _variables.refuse_other_playbook({"upgrade_hosts": "gpu-a-1"}, "precheck_hosts", pattern)
+    _variables.refuse_other_playbook({"upgrade_hosts": "gpu-a-1"}, "precheck_hosts", "gpu-a-1")
 
 
 @pytest.mark.parametrize("name", sorted(WORKFLOWS))
@@ -266,7 +379,7 @@ def test_a_workflow_runs_templates_that_are_there_and_asks_what_they_ask(name):
             needed = {
                 variable
                 for variable, question in template.items()
-                if question["required"] and question["default"] == ""
+                if question["required"] and question.get("default", "") == ""
             }
             assert needed <= set(asked), "%s is asked of nobody" % needed
     assert set(asked) <= taken and WORKFLOWS[name]["allow_simultaneous"] is False
@@ -301,6 +414,6 @@ def test_schedules_run_what_only_looks():
     }
     for entry in schedules.values():
         asked = data.survey(TEMPLATES[entry["unified_job_template"]])
-        open_questions = {name for name, one in asked.items() if one["required"] and one["default"] == ""}
+        open_questions = {name for name, one in asked.items() if one["required"] and one.get("default", "") == ""}
         assert open_questions <= set(entry.get("extra_data", {})) <= set(asked), "AWX would not take it"
     assert all(re.search(r"^DTSTART;TZID=\S.*RRULE:FREQ=", entry["rrule"]) for entry in schedules.values())

@@ -80,6 +80,20 @@ def test_the_report_comes_when_every_node_of_a_limit_is_unreachable(fleet):
     assert "report.html" in output.partition("PLAY RECAP")[2], "who is left says it"
 
 
+def test_report_fails_in_a_workflow_unless_the_approved_plan_is_complete(fleet):
+    fleet.add("a1", sick_with=[NEW])
+    assert fleet.run("upgrade").rc == 2
+    rollout = {"rollout_id": "upgrade-" + NEW}
+    assert fleet.run("report", **rollout).rc == 0
+    assert fleet.run("report", awx_workflow_job_id=7, **rollout).rc == 2
+    fleet.change("a1", sick_with=[])
+    assert fleet.run("upgrade").rc == 0
+    digest = fleet.view().sha256[:12]
+    assert fleet.run("report", awx_workflow_job_id=7, rollout_approve=digest, **rollout).rc == 0
+    other = fleet.run("report", awx_workflow_job_id=7, rollout_approve="0123456789ab", **rollout)
+    assert other.rc == 2 and "0123456789ab was approved" in " ".join(other.output.split())
+
+
 def test_an_interruption_says_which_command_goes_on(fleet):
     fleet.add("a1", waits_in_install=True)
     fleet.add("a2")

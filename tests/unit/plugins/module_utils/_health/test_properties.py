@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import registry
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import TABLES
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import TABLES
 
 hypothesis = pytest.importorskip(
     "hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these"

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import tables
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import xid_rules
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import (
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import (
     GPU0,
     GPU1,
     STRANGER,

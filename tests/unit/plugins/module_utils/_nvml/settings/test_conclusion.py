@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import conclusion as settings_conclusion
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import plan as settings_plan
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settings_gpu import (
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settingsnode import (
     LOAD,
     LOCK,
     OK,

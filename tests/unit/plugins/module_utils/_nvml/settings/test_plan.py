@@ -12,7 +12,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import co
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import plan as settings_plan
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table as settings
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import wanted as settings_wanted
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settings_gpu import (
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settingsnode import (
     BUSY,
     LOAD,
     LOCK,

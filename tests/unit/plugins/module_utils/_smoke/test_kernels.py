@@ -240,7 +240,7 @@ def test_add_adds_in_single_precision():
     assert list(struct.unpack("<%df" % count, memory[THIRD])) == [one + other for one, other in zip(left, right)]
 
 
-@pytest.mark.parametrize("edge", [kernels.TILE, 3 * kernels.TILE])
+@pytest.mark.parametrize("edge", [kernels.TILE, 2 * kernels.TILE])
 def test_product_multiplies_and_its_expectation_is_the_product(edge):
     left, right, expected = tests.matrices(edge)
     rows = [struct.unpack_from("<%df" % edge, left, row * edge * 4) for row in range(edge)]

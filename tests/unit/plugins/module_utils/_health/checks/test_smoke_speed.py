@@ -12,7 +12,6 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import smoke_rates, smoke_speed
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import (
-    NAME,
     NOISY,
     RATE_IDENTS,
     RATES,
@@ -238,51 +237,3 @@ def test_a_gpu_that_cannot_be_measured_again_is_not_what_it_was():
     second["gpus"][0].update(state="hung", reason="CUDA did not answer", tests={})
     result = smoke_rates.merged(document(), second)
     assert statuses(judge(result), "smoke.compute") == ["fail", "pass"]
-
-
-def fleet(*factors):
-    return dict(("node-%d" % number, document(2, factor)) for number, factor in enumerate(factors))
-
-
-def test_a_shift_that_all_nodes_share_is_the_drivers():
-    findings = smoke_rates.shifts(fleet(1, 1, 1, 1), fleet(0.9, 0.91, 0.9, 0.89), 5, 3)
-    assert set((found["finding"], found["test"]) for found in findings) == set(
-        ("driver_regression", name) for name in RATES
-    )
-    assert findings[0]["nodes"] == ["node-0", "node-1", "node-2", "node-3"] and findings[0]["model"] == NAME
-    assert (
-        findings[0]["change_percent"] == pytest.approx(-10, abs=0.6)
-        and "the driver is slower, not a node" in findings[0]["message"]
-    )
-
-
-@pytest.mark.parametrize(
-    "before, after, expected",
-    [
-        (fleet(1, 1, 1, 1), fleet(1, 1, 1, 1), set()),
-        (fleet(1, 1, 1, 1), fleet(0.97, 0.97, 0.97, 0.97), set()),
-        (fleet(1, 1, 1, 1), fleet(1.1, 1.1, 1.1, 1.1), set()),
-        (fleet(1, 1, 1, 1), fleet(1, 1, 1, 0.8), {("outliers", "node-3")}),
-        (fleet(1, 1, 1, 1), fleet(0.9, 0.9, 0.9, 0.6), {("outliers", "node-3")}),
-        (fleet(1, 1), fleet(0.8, 0.8), set()),
-        (fleet(1, 1, 1), dict(fleet(0.8, 0.8), other=document(2, 0.8)), set()),
-        ({}, {}, set()),
-    ],
-)
-def test_what_one_node_alone_does_is_not_the_drivers(before, after, expected):
-    assert (
-        set((found["finding"], node) for found in smoke_rates.shifts(before, after, 5, 3) for node in found["nodes"])
-        == expected
-    )
-
-
-def test_nodes_that_cannot_be_compared_say_nothing_about_a_driver():
-    after = fleet(0.8, 0.8, 0.8)
-    for node in after.values():
-        node["simulated"] = False
-    assert smoke_rates.shifts(fleet(1, 1, 1), after, 5, 3) == []
-    after = fleet(0.8, 0.8, 0.8)
-    for node in after.values():
-        for gpu in node["gpus"]:
-            gpu["tests"] = "damaged"
-    assert smoke_rates.shifts(fleet(1, 1, 1), after, 5, 3) == []

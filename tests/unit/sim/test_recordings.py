@@ -255,9 +255,8 @@ def test_recorder_asks_for_mig_profiles_and_clocks_by_earlier_answers(pair, tmp_
     for name in ("ProfileInfoById", "RemainingCapacity", "PossiblePlacements"):
         assert [one["args"] for one in calls["nvmlDeviceGetGpuInstance" + name]] == [[number] for number in numbers]
     clocks = calls["nvmlDeviceGetSupportedMemoryClocks"]["value"]
-    assert clocks and [one["args"] for one in calls["nvmlDeviceGetSupportedGraphicsClocks"]] == [
-        [mhz] for mhz in clocks
-    ]
+    assert clocks
+    assert [one["args"] for one in calls["nvmlDeviceGetSupportedGraphicsClocks"]] == [[mhz] for mhz in clocks]
     assert all(one["rc"] == 0 and one["value"] for one in calls["nvmlDeviceGetSupportedGraphicsClocks"])
     assert sorted(map(int, device["fields"])) == list(range(1, 300))
 

@@ -134,9 +134,8 @@ def test_a_subset_that_does_not_exist_is_named(monkeypatch):
         subsets.choose(gather)
 
     result = run(monkeypatch, gpu_info, read, gather_subset=["clocks", "!clock"])
-    assert (
-        result["failed"] is True and "gather_subset has '!clock'; expected one of all, min, identity" in result["msg"]
-    )
+    assert result["failed"] is True
+    assert "gather_subset has '!clock'; expected one of all, min, identity" in result["msg"]
 
 
 def test_every_subset_and_every_key_is_documented():
@@ -194,9 +193,8 @@ def test_nothing_else_is_read_before_the_binding_is_there(monkeypatch):
 def test_the_options_of_the_action_alone_are_not_for_playbooks():
     assert _health_options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
     assert _health_options.ARGUMENT_SPEC["phase"]["choices"] == list(model.PHASES)
-    assert set(_health_options.INTERNAL_SPEC) == set(_nvml_action.INTERNAL) and not set(
-        _health_options.INTERNAL_SPEC
-    ) & set(_health_options.ARGUMENT_SPEC)
+    assert set(_health_options.INTERNAL_SPEC) == set(_nvml_action.INTERNAL)
+    assert not set(_health_options.INTERNAL_SPEC) & set(_health_options.ARGUMENT_SPEC)
 
 
 # ---- gpu_smoke ----

@@ -25,10 +25,10 @@ LETTERS = {
 }
 
 
-def _read(path: pathlib.Path) -> configparser.ConfigParser:
+def _read(*paths: pathlib.Path) -> configparser.ConfigParser:
     parser = configparser.ConfigParser(interpolation=None, delimiters=("=",))
     parser.optionxform = str
-    parser.read(str(path), encoding="utf-8")
+    parser.read([str(path) for path in paths], encoding="utf-8")
     return parser
 
 
@@ -36,8 +36,10 @@ def profiles() -> dict[str, dict[str, str]]:
     """Model -> key -> value, of the node and of its GPUs."""
     found = {}
     for path in sorted(PROFILES.glob("*.ini")):
-        parser = _read(path)
-        found[path.stem] = {key: value for section in ("node", "gpu") for key, value in parser[section].items()}
+        like = _read(path)["node"].get("like", path.stem)
+        parser = _read(path.with_name(like + ".ini"), path)
+        values = {key: value for section in ("node", "gpu") for key, value in parser[section].items()}
+        found[path.stem] = {key: value for key, value in values.items() if value and key != "like"}
     return found
 
 

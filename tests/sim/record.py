@@ -7,7 +7,8 @@ Read-only: calls only NVML getters (``nvmlSystemGet*``, ``nvmlDeviceGet*`` with 
 arguments). Serial numbers and UUIDs are replaced by values of the same shape; nothing else identifies the machine.
 
 Usage: ``python3 -m tests.sim.record OUT.json [short]`` (needs nvidia-ml-py and a loaded driver). SHORT leaves out times
-and messages, and writes a line for each call, as in tests/unit/sim/fixtures/recordings.
+and messages, and writes a line for each call and for each answer that fields gave, as in
+tests/unit/sim/fixtures/recordings.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def masked(text):
 
 
 def fixture(document):
-    """A recording as text, without times and messages, a line for each call."""
+    """A recording as text, without times and messages: a line for each call, and one for each answer to fields."""
 
     def kept(answers):
         if isinstance(answers, list):
@@ -202,11 +203,17 @@ def fixture(document):
             "%s: %s" % (json.dumps(name), json.dumps(kept(calls[name]), sort_keys=True)) for name in calls
         )
 
+    def groups(fields):
+        found = {}
+        for number in sorted(fields, key=int):
+            found.setdefault(json.dumps(fields[number], sort_keys=True), []).append(int(number))
+        return ",\n".join('{"fields": %s, %s' % (numbers, answer[1:]) for answer, numbers in found.items())
+
     return '{"schema": "%s", "system": %s, "devices": [%s]}\n' % (
         document["schema"],
         block(document["system"]),
         ", ".join(
-            '{"calls": %s, "fields": %s}' % (block(device["calls"]), block(device["fields"]))
+            '{"calls": %s, "fields": [\n%s\n]}' % (block(device["calls"]), groups(device["fields"]))
             for device in document["devices"]
         ),
     )

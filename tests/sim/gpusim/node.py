@@ -19,12 +19,23 @@ def profiles() -> list[str]:
     return sorted(name[:-4] for name in os.listdir(PROFILES) if name.endswith(".ini"))
 
 
+def read_profile(model: str):
+    """The values of a model: its own, and those of the board that it is like. An empty one takes that board's away."""
+    own, profile = state.ini(), state.ini()
+    path = os.path.join(PROFILES, model + ".ini")
+    own.read(path, encoding="utf-8")
+    profile.read([os.path.join(PROFILES, own["node"].get("like", model) + ".ini"), path], encoding="utf-8")
+    profile.remove_option("node", "like")
+    for key in [key for key, value in profile["gpu"].items() if not value]:
+        profile.remove_option("gpu", key)
+    return profile
+
+
 def describe(model: str, gpus: int | None, node: str):
     """The node's description: the model's values, and for each GPU what is its own, the same for the same node name."""
     if model not in profiles():
         raise state.SimError("unknown model '%s': known are %s" % (model, ", ".join(profiles())))
-    profile = state.ini()
-    profile.read(os.path.join(PROFILES, model + ".ini"), encoding="utf-8")
+    profile = read_profile(model)
     base = profile["node"]
     buses = base["pci_buses"].split()
     count = base.getint("gpus") if gpus is None else gpus

@@ -296,7 +296,7 @@ CAPABILITIES = {"config": 1, "monitor": 2}
 
 def write_capabilities() -> None:
     """The capability files that are there without any instance; those of instances come and go with them in the library
-    (src/mig_caps.c).
+    (src/mig_layout.c).
     """
     lines = ["%s %d" % item for item in CAPABILITIES.items()]
     minor = 3

@@ -497,20 +497,23 @@ API int nvmlDeviceGetHandleByPciBusId_v2(const char *address, nvmlDevice_t *devi
 
 /* ---- identity ---- */
 
-/* What a MIG device answers otherwise than its GPU. */
-#define MIG_OR_GPU(answer_of_mig, answer_of_gpu)         \
-    struct mig_device mig;                               \
-    int gpu = gpu_of(device);                            \
-    ENTER(gpu, 1);                                       \
-    int of_mig = gpu < 0 && mig_device_of(device, &mig); \
-    int board = of_mig ? mig.gpu : gpu;                  \
-    if (board < 0)                                       \
-        return RC_INVALID_ARGUMENT;                      \
-    if (state_int(board, "lost", 0))                     \
-        return RC_GPU_IS_LOST;                           \
-    if (state_int(board, "reset_required", 0))           \
-        return RC_RESET_REQUIRED;                        \
-    return of_mig ? (answer_of_mig) : (answer_of_gpu)
+/* A call that a MIG device answers otherwise than its GPU. */
+#define MIG_OR_GPU(function, answer_of_mig, answer_of_gpu, ...) \
+    API int function(nvmlDevice_t device, __VA_ARGS__)          \
+    {                                                           \
+        struct mig_device mig;                                  \
+        int gpu = gpu_of(device);                               \
+        ENTER(gpu, 1);                                          \
+        int of_mig = gpu < 0 && mig_device_of(device, &mig);    \
+        int board = of_mig ? mig.gpu : gpu;                     \
+        if (board < 0)                                          \
+            return RC_INVALID_ARGUMENT;                         \
+        if (state_int(board, "lost", 0))                        \
+            return RC_GPU_IS_LOST;                              \
+        if (state_int(board, "reset_required", 0))              \
+            return RC_RESET_REQUIRED;                           \
+        return of_mig ? (answer_of_mig) : (answer_of_gpu);      \
+    }
 
 static int gpu_index(int gpu, u32 *index)
 {
@@ -519,10 +522,7 @@ static int gpu_index(int gpu, u32 *index)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetIndex(nvmlDevice_t device, u32 *index)
-{
-    MIG_OR_GPU(mig_index(&mig, index), gpu_index(gpu, index));
-}
+MIG_OR_GPU(nvmlDeviceGetIndex, mig_index(&mig, index), gpu_index(gpu, index), u32 *index)
 
 #define TEXT(function, key)                                              \
     API int function(nvmlDevice_t device, char *out, u32 length)         \
@@ -531,15 +531,11 @@ API int nvmlDeviceGetIndex(nvmlDevice_t device, u32 *index)
         return text(out, length, state_get(gpu, key));                   \
     }
 
-API int nvmlDeviceGetName(nvmlDevice_t device, char *out, u32 length)
-{
-    MIG_OR_GPU(mig_name(&mig, out, length), text(out, length, state_get(gpu, "name")));
-}
+MIG_OR_GPU(nvmlDeviceGetName, mig_name(&mig, out, length),
+           text(out, length, state_get(gpu, "name")), char *out, u32 length)
 
-API int nvmlDeviceGetUUID(nvmlDevice_t device, char *out, u32 length)
-{
-    MIG_OR_GPU(mig_uuid(&mig, out, length), text(out, length, state_get(gpu, "uuid")));
-}
+MIG_OR_GPU(nvmlDeviceGetUUID, mig_uuid(&mig, out, length),
+           text(out, length, state_get(gpu, "uuid")), char *out, u32 length)
 
 TEXT(nvmlDeviceGetSerial, "serial")
 TEXT(nvmlDeviceGetBoardPartNumber, "board_part_number")
@@ -603,11 +599,7 @@ static int pci_info(int gpu, nvmlPciInfo_t *pci)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *pci)
-{
-    DEVICE();
-    return pci_info(gpu, pci);
-}
+ANSWER(nvmlDeviceGetPciInfo_v3, pci_info(gpu, pci), nvmlPciInfo_t *pci)
 
 static int pci_info_v2(int gpu, nvmlPciInfo_v2_t *pci)
 {
@@ -626,17 +618,8 @@ static int pci_info_v2(int gpu, nvmlPciInfo_v2_t *pci)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t *pci)
-{
-    DEVICE();
-    return pci_info_v2(gpu, pci);
-}
-
-API int nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v2_t *pci)
-{
-    DEVICE();
-    return pci_info_v2(gpu, pci);
-}
+ANSWER(nvmlDeviceGetPciInfo_v2, pci_info_v2(gpu, pci), nvmlPciInfo_v2_t *pci)
+ANSWER(nvmlDeviceGetPciInfo, pci_info_v2(gpu, pci), nvmlPciInfo_v2_t *pci)
 
 API int nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_v1_t *pci)
 {
@@ -700,10 +683,7 @@ static int memory_v1(int gpu, const struct mig_device *mig, nvmlMemory_t *memory
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory)
-{
-    MIG_OR_GPU(memory_v1(-1, &mig, memory), memory_v1(gpu, NULL, memory));
-}
+MIG_OR_GPU(nvmlDeviceGetMemoryInfo, memory_v1(-1, &mig, memory), memory_v1(gpu, NULL, memory), nvmlMemory_t *memory)
 
 static int memory_v2(int gpu, const struct mig_device *mig, nvmlMemory_v2_t *memory)
 {
@@ -725,10 +705,8 @@ static int memory_v2(int gpu, const struct mig_device *mig, nvmlMemory_v2_t *mem
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *memory)
-{
-    MIG_OR_GPU(memory_v2(-1, &mig, memory), memory_v2(gpu, NULL, memory));
-}
+MIG_OR_GPU(nvmlDeviceGetMemoryInfo_v2, memory_v2(-1, &mig, memory),
+           memory_v2(gpu, NULL, memory), nvmlMemory_v2_t *memory)
 
 static int bar1(int gpu, const struct mig_device *mig, nvmlBAR1Memory_t *memory)
 {
@@ -743,10 +721,7 @@ static int bar1(int gpu, const struct mig_device *mig, nvmlBAR1Memory_t *memory)
     return rc;
 }
 
-API int nvmlDeviceGetBAR1MemoryInfo(nvmlDevice_t device, nvmlBAR1Memory_t *memory)
-{
-    MIG_OR_GPU(bar1(-1, &mig, memory), bar1(gpu, NULL, memory));
-}
+MIG_OR_GPU(nvmlDeviceGetBAR1MemoryInfo, bar1(-1, &mig, memory), bar1(gpu, NULL, memory), nvmlBAR1Memory_t *memory)
 
 /* ---- ECC, row remapping, retired pages ---- */
 
@@ -759,10 +734,8 @@ static int ecc_mode(int gpu, u32 *current, u32 *pending)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetEccMode(nvmlDevice_t device, u32 *current, u32 *pending)
-{
-    MIG_OR_GPU(ecc_mode(mig.gpu, current, pending), ecc_mode(gpu, current, pending));
-}
+MIG_OR_GPU(nvmlDeviceGetEccMode, ecc_mode(mig.gpu, current, pending),
+           ecc_mode(gpu, current, pending), u32 *current, u32 *pending)
 
 API int nvmlDeviceGetDefaultEccMode(nvmlDevice_t device, u32 *mode)
 {
@@ -808,10 +781,8 @@ static int mig_ecc(const struct mig_device *mig, u32 type, u32 counter, u64 *cou
     return rc;
 }
 
-API int nvmlDeviceGetTotalEccErrors(nvmlDevice_t device, u32 type, u32 counter, u64 *count)
-{
-    MIG_OR_GPU(mig_ecc(&mig, type, counter, count), gpu_ecc_total(gpu, type, counter, count));
-}
+MIG_OR_GPU(nvmlDeviceGetTotalEccErrors, mig_ecc(&mig, type, counter, count),
+           gpu_ecc_total(gpu, type, counter, count), u32 type, u32 counter, u64 *count)
 
 /* The total is of all memories; what is not in SRAM is in the device memory. */
 static int ecc_parts(int gpu, u32 type, u32 counter, u64 *sram, u64 *dram)
@@ -851,10 +822,8 @@ static int ecc_of(int gpu, const struct mig_device *mig, u32 type, u32 counter, 
     return rc;
 }
 
-API int nvmlDeviceGetMemoryErrorCounter(nvmlDevice_t device, u32 type, u32 counter, u32 location, u64 *count)
-{
-    MIG_OR_GPU(ecc_of(mig.gpu, &mig, type, counter, location, count), ecc_of(gpu, NULL, type, counter, location, count));
-}
+MIG_OR_GPU(nvmlDeviceGetMemoryErrorCounter, ecc_of(mig.gpu, &mig, type, counter, location, count),
+           ecc_of(gpu, NULL, type, counter, location, count), u32 type, u32 counter, u32 location, u64 *count)
 
 API int nvmlDeviceGetDetailedEccErrors(nvmlDevice_t device, u32 type, u32 counter, nvmlEccErrorCounts_t *counts)
 {
@@ -956,17 +925,10 @@ static int retired_pages(int gpu, u32 cause, u32 *count, u64 *addresses, u64 *ti
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetRetiredPages(nvmlDevice_t device, u32 cause, u32 *count, u64 *addresses)
-{
-    DEVICE();
-    return retired_pages(gpu, cause, count, addresses, NULL);
-}
-
-API int nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, u32 cause, u32 *count, u64 *addresses, u64 *times)
-{
-    DEVICE();
-    return retired_pages(gpu, cause, count, addresses, times);
-}
+ANSWER(nvmlDeviceGetRetiredPages, retired_pages(gpu, cause, count, addresses, NULL), u32 cause, u32 *count,
+        u64 *addresses)
+ANSWER(nvmlDeviceGetRetiredPages_v2, retired_pages(gpu, cause, count, addresses, times), u32 cause, u32 *count,
+        u64 *addresses, u64 *times)
 
 API int nvmlDeviceGetRetiredPagesPendingStatus(nvmlDevice_t device, u32 *pending)
 {
@@ -1025,11 +987,7 @@ API int nvmlDeviceGetTemperatureThreshold(nvmlDevice_t device, u32 threshold, u3
 }
 
 /* Every board here is cooled by its host. */
-API int nvmlDeviceGetFanSpeed(nvmlDevice_t device, u32 *speed)
-{
-    DEVICE();
-    return number(gpu, "fan_speed", speed);
-}
+ANSWER(nvmlDeviceGetFanSpeed, number(gpu, "fan_speed", speed), u32 *speed)
 
 API int nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, u32 fan, u32 *speed)
 {
@@ -1038,13 +996,7 @@ API int nvmlDeviceGetFanSpeed_v2(nvmlDevice_t device, u32 fan, u32 *speed)
     return number(gpu, "fan_speed", speed);
 }
 
-API int nvmlDeviceGetNumFans(nvmlDevice_t device, u32 *count)
-{
-    DEVICE();
-    NEEDS(count);
-    *count = (u32)state_int(gpu, "fans", 0);
-    return RC_SUCCESS;
-}
+VALUE(nvmlDeviceGetNumFans, u32, (u32)state_int(gpu, "fans", 0))
 
 NUMBER(nvmlDeviceGetPerformanceState, "pstate")
 NUMBER(nvmlDeviceGetPowerState, "pstate")
@@ -1065,21 +1017,8 @@ API int nvmlDeviceGetPowerManagementMode(nvmlDevice_t device, u32 *mode)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, u32 *limit)
-{
-    DEVICE();
-    NEEDS(limit);
-    *limit = (u32)power_limit(gpu);
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, u32 *limit)
-{
-    DEVICE();
-    NEEDS(limit);
-    *limit = (u32)power_limit(gpu);
-    return RC_SUCCESS;
-}
+VALUE(nvmlDeviceGetPowerManagementLimit, u32, (u32)power_limit(gpu))
+VALUE(nvmlDeviceGetEnforcedPowerLimit, u32, (u32)power_limit(gpu))
 
 API int nvmlDeviceGetPowerManagementLimitConstraints(nvmlDevice_t device, u32 *low, u32 *high)
 {
@@ -1141,17 +1080,8 @@ static int running_clock(int gpu, u32 type, u32 *clock)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetClockInfo(nvmlDevice_t device, u32 type, u32 *clock)
-{
-    DEVICE();
-    return running_clock(gpu, type, clock);
-}
-
-API int nvmlDeviceGetMaxClockInfo(nvmlDevice_t device, u32 type, u32 *clock)
-{
-    DEVICE();
-    return clock_key(gpu, "clock_max", type, clock);
-}
+ANSWER(nvmlDeviceGetClockInfo, running_clock(gpu, type, clock), u32 type, u32 *clock)
+ANSWER(nvmlDeviceGetMaxClockInfo, clock_key(gpu, "clock_max", type, clock), u32 type, u32 *clock)
 
 API int nvmlDeviceGetApplicationsClock(nvmlDevice_t device, u32 type, u32 *clock)
 {
@@ -1189,43 +1119,10 @@ API int nvmlDeviceGetClock(nvmlDevice_t device, u32 type, u32 id, u32 *clock)
     return id ? clock_key(gpu, prefixes[id], type, clock) : running_clock(gpu, type, clock);
 }
 
-static int event_reasons(int gpu, u64 *reasons)
-{
-    NEEDS(reasons);
-    *reasons = (u64)state_int(gpu, "clocks_event_reasons", 0);
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetCurrentClocksThrottleReasons(nvmlDevice_t device, u64 *reasons)
-{
-    DEVICE();
-    return event_reasons(gpu, reasons);
-}
-
-API int nvmlDeviceGetCurrentClocksEventReasons(nvmlDevice_t device, u64 *reasons)
-{
-    DEVICE();
-    return event_reasons(gpu, reasons);
-}
-
-static int supported_reasons(u64 *reasons)
-{
-    NEEDS(reasons);
-    *reasons = 0x1ff;
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetSupportedClocksThrottleReasons(nvmlDevice_t device, u64 *reasons)
-{
-    DEVICE();
-    return supported_reasons(reasons);
-}
-
-API int nvmlDeviceGetSupportedClocksEventReasons(nvmlDevice_t device, u64 *reasons)
-{
-    DEVICE();
-    return supported_reasons(reasons);
-}
+VALUE(nvmlDeviceGetCurrentClocksThrottleReasons, u64, (u64)state_int(gpu, "clocks_event_reasons", 0))
+VALUE(nvmlDeviceGetCurrentClocksEventReasons, u64, (u64)state_int(gpu, "clocks_event_reasons", 0))
+VALUE(nvmlDeviceGetSupportedClocksThrottleReasons, u64, 0x1ff)
+VALUE(nvmlDeviceGetSupportedClocksEventReasons, u64, 0x1ff)
 
 /* Policies: 0 power, 1 thermal, 2 sync boost, 3 board limit, 4 low utilization, 5 reliability, 10 and 11 the sums. */
 static const char *const violation_keys[] = { "violation_power_ns", "violation_thermal_ns", "violation_sync_boost_ns", "violation_board_limit_ns",
@@ -1326,22 +1223,10 @@ static u32 pcie_speed(u32 generation)
     return generation < sizeof(speeds) / sizeof(*speeds) ? speeds[generation] : 0;
 }
 
-API int nvmlDeviceGetPcieSpeed(nvmlDevice_t device, u32 *speed)
-{
-    DEVICE();
-    NEEDS(speed);
-    *speed = pcie_speed((u32)state_int(gpu, "pcie_gen_current", 0));
-    return RC_SUCCESS;
-}
+VALUE(nvmlDeviceGetPcieSpeed, u32, pcie_speed((u32)state_int(gpu, "pcie_gen_current", 0)))
 
 /* Counted, not measured: 1 stands for 2.5 GT/s, 2 for 5, 3 for 8 and so on, as the generations do. */
-API int nvmlDeviceGetPcieLinkMaxSpeed(nvmlDevice_t device, u32 *speed)
-{
-    DEVICE();
-    NEEDS(speed);
-    *speed = (u32)state_int(gpu, "pcie_gen_max", 0);
-    return RC_SUCCESS;
-}
+VALUE(nvmlDeviceGetPcieLinkMaxSpeed, u32, (u32)state_int(gpu, "pcie_gen_max", 0))
 
 API int nvmlDeviceGetPcieThroughput(nvmlDevice_t device, u32 counter, u32 *value)
 {
@@ -1602,11 +1487,7 @@ static int affinity(int gpu, u32 size, unsigned long *set)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetCpuAffinity(nvmlDevice_t device, u32 size, unsigned long *set)
-{
-    DEVICE();
-    return affinity(gpu, size, set);
-}
+ANSWER(nvmlDeviceGetCpuAffinity, affinity(gpu, size, set), u32 size, unsigned long *set)
 
 API int nvmlDeviceGetCpuAffinityWithinScope(nvmlDevice_t device, u32 size, unsigned long *set, u32 scope_kind)
 {
@@ -1682,13 +1563,8 @@ API int nvmlDeviceGetGpuFabricInfoV(nvmlDevice_t device, nvmlGpuFabricInfo_v3_t 
 
 /* ---- modes ---- */
 
-API int nvmlDeviceGetPersistenceMode(nvmlDevice_t device, u32 *mode)
-{
-    DEVICE();
-    NEEDS(mode);
-    *mode = state_get(gpu, "persistence") ? (u32)state_int(gpu, "persistence", 0) : (u32)state_persistenced_mode();
-    return RC_SUCCESS;
-}
+VALUE(nvmlDeviceGetPersistenceMode, u32,
+      state_get(gpu, "persistence") ? (u32)state_int(gpu, "persistence", 0) : (u32)state_persistenced_mode())
 
 /* A mode that was set before MIG mode came on does not hold in its instances. */
 static int compute_mode(int gpu, const struct mig_device *mig, u32 *mode)
@@ -1698,10 +1574,7 @@ static int compute_mode(int gpu, const struct mig_device *mig, u32 *mode)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetComputeMode(nvmlDevice_t device, u32 *mode)
-{
-    MIG_OR_GPU(compute_mode(-1, &mig, mode), compute_mode(gpu, NULL, mode));
-}
+MIG_OR_GPU(nvmlDeviceGetComputeMode, compute_mode(-1, &mig, mode), compute_mode(gpu, NULL, mode), u32 *mode)
 
 API int nvmlDeviceGetDisplayMode(nvmlDevice_t device, u32 *mode)
 {
@@ -1712,37 +1585,10 @@ API int nvmlDeviceGetDisplayMode(nvmlDevice_t device, u32 *mode)
     return RC_SUCCESS;
 }
 
-API int nvmlDeviceGetDisplayActive(nvmlDevice_t device, u32 *mode)
-{
-    DEVICE();
-    NEEDS(mode);
-    *mode = 0;
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetAccountingMode(nvmlDevice_t device, u32 *mode)
-{
-    DEVICE();
-    NEEDS(mode);
-    *mode = 0;
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetAccountingBufferSize(nvmlDevice_t device, u32 *size)
-{
-    DEVICE();
-    NEEDS(size);
-    *size = 4000;
-    return RC_SUCCESS;
-}
-
-API int nvmlDeviceGetVirtualizationMode(nvmlDevice_t device, u32 *mode)
-{
-    DEVICE();
-    NEEDS(mode);
-    *mode = (u32)state_int(gpu, "virtualization_mode", 0);
-    return RC_SUCCESS;
-}
+VALUE(nvmlDeviceGetDisplayActive, u32, 0)
+VALUE(nvmlDeviceGetAccountingMode, u32, 0)
+VALUE(nvmlDeviceGetAccountingBufferSize, u32, 4000)
+VALUE(nvmlDeviceGetVirtualizationMode, u32, (u32)state_int(gpu, "virtualization_mode", 0))
 
 API int nvmlDeviceGetGpuOperationMode(nvmlDevice_t device, u32 *current, u32 *pending)
 {
@@ -1847,12 +1693,9 @@ static int processes(int gpu, const struct mig_device *mig, char type, u32 *coun
     return RC_SUCCESS;
 }
 
-#define PROCESSES(function, type, structure)                                   \
-    API int function(nvmlDevice_t device, u32 *count, structure *infos)        \
-    {                                                                          \
-        MIG_OR_GPU(processes(mig.gpu, &mig, type, count, infos, sizeof(structure)), \
-                   processes(gpu, NULL, type, count, infos, sizeof(structure)));   \
-    }
+#define PROCESSES(function, type, structure)                                              \
+    MIG_OR_GPU(function, processes(mig.gpu, &mig, type, count, infos, sizeof(structure)), \
+               processes(gpu, NULL, type, count, infos, sizeof(structure)), u32 *count, structure *infos)
 
 PROCESSES(nvmlDeviceGetComputeRunningProcesses, 'C', nvmlProcessInfo_v1_t)
 PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, 'C', nvmlProcessInfo_v2_t)

@@ -99,4 +99,22 @@ nvmlDevice_t mig_with_uuid(const char *uuid);
         return number(gpu, key, out);                    \
     }
 
+/* A call of a GPU that one expression answers; after it come the arguments that follow the handle. */
+#define ANSWER(function, expression, ...)         \
+    API int function(nvmlDevice_t device, __VA_ARGS__) \
+    {                                             \
+        DEVICE();                                 \
+        return expression;                        \
+    }
+
+/* A call of a GPU that gives one value of a type. */
+#define VALUE(function, type, value)                \
+    API int function(nvmlDevice_t device, type *out) \
+    {                                               \
+        DEVICE();                                   \
+        NEEDS(out);                                 \
+        *out = value;                               \
+        return RC_SUCCESS;                          \
+    }
+
 #endif

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_log, kmsg
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 
 XID = 8
@@ -131,3 +133,120 @@ answers = [lib.nvmlEventSetWait(created, data, 1000), lib.nvmlDeviceGetIndex(cty
 ctypes.byref(index)), index.value]
 print(json.dumps(answers + list(data)[1:]))
 """) == [0, 0, 3, XID, 119, 7]
+
+
+# ---- the kernel log, read by the collection's own reader, too ----
+
+RECORD = re.compile(r"^(\d+),(\d+),(\d+),-;(.*)$")
+
+
+def records(node):
+    return [RECORD.match(line).groups() for line in node.read("dev/kmsg").splitlines()]
+
+
+def reading(node, watermark=None):
+    return kernel_log.read(str(node.root), watermark=watermark)
+
+
+@pytest.mark.pythons
+def test_a_boot_begins_a_log(booted):
+    found = records(booted)
+    assert [int(sequence) for _level, sequence, _moment, _text in found] == list(range(len(found)))
+    moments = [int(moment) for _level, _sequence, moment, _text in found]
+    assert moments == sorted(moments)
+    assert "Linux version 6.1.0-50-amd64" in found[0][3]
+    assert any(
+        "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.216.03" in text
+        for _level, _sequence, _moment, text in found
+    )
+    assert not (booted.root / "run/gpusim/kmsg").exists()
+
+
+@pytest.mark.pythons
+def test_the_next_boot_begins_another(booted):
+    first = booted.read("proc/sys/kernel/random/boot_id")
+    booted.sim("log", "something to forget")
+    booted.sim("boot")
+    assert "something to forget" not in booted.read("dev/kmsg")
+    assert records(booted)[0][1] == "0"
+    assert booted.read("proc/sys/kernel/random/boot_id") != first
+
+
+@pytest.mark.pythons
+def test_loads_and_faults_append(booted):
+    before = len(records(booted))
+    booted.sim("inject", "xid", "94", "--gpu", "0")
+    booted.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
+    booted.tool("modprobe", "nvidia")
+    texts = [text for _level, _sequence, _moment, text in records(booted)[before:]]
+    assert "Xid (PCI:0000:1b:00): 94" in texts[0]
+    assert "unloading" in texts[1]
+    assert "loading NVIDIA UNIX" in texts[-1]
+    assert records(booted)[before][0] == "3" and records(booted)[-1][0] == "6"
+
+
+@pytest.mark.pythons
+def test_any_line_can_be_written(booted):
+    booted.sim(
+        "log", "--gpu", "1", "--level", "4", "NVRM: GPU at PCI:{pci}: odd \x1b bytes \\ and \u00e9", "two\nlines"
+    )
+    assert [(level, text) for level, _sequence, _moment, text in records(booted)[-3:]] == [
+        ("4", "NVRM: GPU at PCI:0000:43:00: odd \\x1b bytes \\x5c and \u00e9"),
+        ("4", "two"),
+        ("4", "lines"),
+    ]
+    assert booted.sim("kmsg").stdout.endswith(
+        "] NVRM: GPU at PCI:0000:43:00: odd \x1b bytes \\ and \u00e9\n"
+        + "".join(
+            "[%5d.%06d] %s\n" % (int(moment) // 1000000, int(moment) % 1000000, text)
+            for _level, _sequence, moment, text in records(booted)[-2:]
+        )
+    )
+    ring = kmsg.read(str(booted.root / "dev/kmsg"))
+    assert ring.state == "ok"
+    assert ring.records[-3].text == "NVRM: GPU at PCI:0000:43:00: odd \x1b bytes \\ and \u00e9"
+
+
+@pytest.mark.pythons
+def test_the_collections_reader_understands_it(booted):
+    before = reading(booted)
+    assert (before["source"], before["complete"], before["events"]) == ("kmsg", True, before["events"])
+    booted.sim("inject", "xid", "79", "--gpu", "2")
+    after = reading(booted, before["position"])
+    assert after["complete"] is True
+    assert [(event["kind"], event["xid"], event["pci"]) for event in after["events"] if event["kind"] == "xid"] == [
+        ("xid", 79, "0000:52:00.0")
+    ]
+    assert reading(booted, after["position"])["events"] == []
+
+
+@pytest.mark.pythons
+def test_a_ring_that_wrapped(booted):
+    position = reading(booted)["position"]
+    booted.sim("log", *["filler %d" % number for number in range(5)])
+    left = int(booted.sim("log", "--forget", str(position["seq"] + 3)).stdout.split()[0])
+    assert left == len(records(booted)) == 3
+    assert reading(booted, position)["complete"] is not True
+    booted.sim("log", "the numbers go on")
+    assert int(records(booted)[-1][1]) == position["seq"] + 6
+
+
+@pytest.mark.pythons
+@pytest.mark.parametrize(
+    "arguments, message",
+    [(["log", "--level", "8", "x"], "invalid choice"), (["log", "--forget", "many"], "invalid int")],
+)
+def test_bad_input(booted, arguments, message):
+    before = booted.read("dev/kmsg")
+    done = booted.sim(*arguments, check=False)
+    assert done.returncode == 2 and message in done.stderr
+    assert booted.read("dev/kmsg") == before
+
+
+@pytest.mark.pythons
+def test_a_device_is_not_written_over(node):
+    node.kernel()
+    (node.root / "dev").mkdir()
+    (node.root / "dev/kmsg").symlink_to("/dev/null")
+    done = node.sim("boot", check=False)
+    assert done.returncode == 2 and "no regular file" in done.stderr

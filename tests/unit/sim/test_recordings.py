@@ -113,7 +113,9 @@ def answers(document):
     for name, answer in [*document["system"].items(), *device["calls"].items()]:
         for one in answer if isinstance(answer, list) else [answer]:
             found["%s%s" % (name, json.dumps(one["args"]) if "args" in one else "")] = one
-    found.update(("field.%s" % number, answer) for number, answer in device["fields"].items())
+    for group in device["fields"]:
+        answer = {key: part for key, part in group.items() if key != "fields"}
+        found.update(("field.%d" % number, answer) for number in group["fields"])
     return found
 
 
@@ -146,8 +148,8 @@ def differences(real, simulated):
 def load_recording(card):
     """The recording of a card; that of the H200 holds only the calls and fields that differ from the H100's."""
     document, own = [json.loads((RECORDINGS / (name + ".json")).read_text()) for name in ("h100-580", card)]
-    for part in ("calls", "fields"):
-        document["devices"][0][part].update(own["devices"][0][part])
+    document["devices"][0]["calls"].update(own["devices"][0]["calls"])
+    document["devices"][0]["fields"] += own["devices"][0]["fields"]
     return document
 
 
@@ -253,9 +255,8 @@ def test_recorder_asks_for_mig_profiles_and_clocks_by_earlier_answers(pair, tmp_
     for name in ("ProfileInfoById", "RemainingCapacity", "PossiblePlacements"):
         assert [one["args"] for one in calls["nvmlDeviceGetGpuInstance" + name]] == [[number] for number in numbers]
     clocks = calls["nvmlDeviceGetSupportedMemoryClocks"]["value"]
-    assert clocks and [one["args"] for one in calls["nvmlDeviceGetSupportedGraphicsClocks"]] == [
-        [mhz] for mhz in clocks
-    ]
+    assert clocks
+    assert [one["args"] for one in calls["nvmlDeviceGetSupportedGraphicsClocks"]] == [[mhz] for mhz in clocks]
     assert all(one["rc"] == 0 and one["value"] for one in calls["nvmlDeviceGetSupportedGraphicsClocks"])
     assert sorted(map(int, device["fields"])) == list(range(1, 300))
 

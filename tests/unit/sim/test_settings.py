@@ -177,3 +177,144 @@ def test_memory_clocks_are_locked_from_ampere_on(make_node):
     )
     assert make_node("v100-sxm", 1).booted().ask(question) == [3, 0]
     assert make_node("a100-sxm", 1).booted().ask(question) == [0, 0]
+
+
+ECC = "[n.nvmlDeviceGetEccMode(handle(i)) for i in range(n.nvmlDeviceGetCount())]"
+
+
+def reset(node, *arguments, status=0):
+    done = node.tool("nvidia-smi", "--gpu-reset", *arguments, check=False)
+    assert done.returncode == status, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def small(make_node):
+    """Two A100, which can be reset one by one."""
+    return make_node("a100-sxm", 2).booted()
+
+
+def test_pending_modes_take_effect_on_that_gpu_alone(small):
+    small.ask("[n.nvmlDeviceSetEccMode(handle(i), 0) for i in (0, 1)]")
+    assert small.ask(ECC) == [[1, 0], [1, 0]]
+    assert reset(small, "-i", "1") == "GPU 00000000:41:00.0 was successfully reset.\n"
+    assert small.ask(ECC) == [[1, 0], [0, 0]]
+    assert reset(small).count("was successfully reset") == 2 and small.ask(ECC) == [[0, 0], [0, 0]]
+
+
+def test_settings_counters_and_repairs_do_not_survive(small):
+    small.ask("[n.nvmlDeviceSetPowerManagementLimit(handle(i), 300000) for i in (0, 1)]")
+    for fault in ("remap-pending", "ecc-correctable", "channel-repair-pending", "reset-required"):
+        small.sim("inject", fault, "--gpu", "1")
+    assert small.ask("text(n.nvmlDeviceGetUUID, handle(1))") == "rc 16"
+    reset(small, "-i", "00000000:41:00.0")
+    assert small.ask("[n.nvmlDeviceGetPowerManagementLimit(handle(i)) for i in (0, 1)]") == [300000, 400000]
+    assert small.ask("n.nvmlDeviceGetRemappedRows(handle(1))[2]") == 0
+    assert small.ask("n.nvmlDeviceGetTotalEccErrors(handle(1), 0, 0)") == 0
+    assert small.ask("n.nvmlDeviceGetTotalEccErrors(handle(1), 0, 1)") == 1000000
+
+
+@pytest.mark.parametrize("model, profile", [("a100-sxm", "3g.20gb"), ("h100-sxm", "3g.40gb")])
+def test_mig_instances_go_and_the_mode_stays(make_node, model, profile):
+    node = make_node(model, 2).booted()
+    node.sim("mig", "--gpu", "0", profile)
+    devices = (
+        "[n.nvmlDeviceGetMigMode(handle(0)), value(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(0), 0) == 'rc 6']"
+    )
+    assert node.ask(devices)[1] is False
+    capabilities = node.root / "run/gpusim/proc-driver/nvidia/capabilities/gpu0"
+    assert capabilities.is_dir() and list((node.root / "dev/nvidia-caps").glob("nvidia-cap*"))
+    reset(node, "-i", "0")
+    assert node.ask(devices) == [[1, 1], True]
+    assert not capabilities.exists() and not list((node.root / "dev/nvidia-caps").glob("nvidia-cap[3-9]*"))
+
+
+@pytest.mark.parametrize("fault", ["ecc-pending", "mig-pending"])
+def test_modes_that_a_fault_left_waiting(small, fault):
+    mode = "n.nvmlDeviceGetEccMode(handle(0))" if fault == "ecc-pending" else "n.nvmlDeviceGetMigMode(handle(0))"
+    small.sim("inject", fault, "--gpu", "0")
+    before = small.ask(mode)
+    reset(small, "-i", "0")
+    assert before[0] != before[1] and small.ask(mode) == [before[1], before[1]]
+
+
+def test_a_recovery_that_was_asked_for_is_over_and_the_log_says_so(make_node):
+    node = make_node("h100-sxm", 2).booted("575.57.08")
+    node.sim("inject", "recovery-action", "--gpu", "1", "--value", "1")
+    assert node.ask("field(230, 1)") == 1
+    reset(node, "-i", "1")
+    assert node.ask("field(230, 1)") == 0
+    log = node.sim("kmsg").stdout
+    assert "Xid (PCI:0000:43:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)" in log
+
+
+def test_in_use_by_a_process(small):
+    small.sim("inject", "stray-process", "--gpu", "1")
+    said = reset(small, "-i", "1", status=255)
+    assert said.startswith("The following GPUs could not be reset:\n  GPU 00000000:41:00.0: In use by another client\n")
+    assert "\n1 device is currently being used" in said
+    reset(small, "-i", "0")
+    assert "2 devices are" not in reset(small, status=255)
+
+
+def test_in_use_by_persistence_mode(small):
+    small.persistenced()
+    assert "In use by another client" in reset(small, "-i", "0", status=255)
+    small.tool("nvidia-smi", "-pm", "0", "-i", "0")
+    reset(small, "-i", "0")
+
+
+def test_in_use_by_the_display_module(small):
+    small.write("run/gpusim/sys/module/nvidia_drm/parameters/modeset", "Y\n")
+    assert "In use by another client" in reset(small, "-i", "0", status=255)
+
+
+@pytest.mark.parametrize(
+    "model, manager, alone",
+    [
+        ("v100-sxm", "1", False),
+        ("a100-sxm", "0", True),
+        ("h100-sxm", "1", True),
+        ("h100-sxm", "0", False),
+        ("l4", "1", True),
+    ],
+)
+def test_gpus_joined_by_nvlink(make_node, model, manager, alone):
+    node = make_node(model, 2).booted()
+    node.sim("inject", "set", "fabric_manager", manager)
+    said = reset(node, "-i", "0", status=0 if alone else 255)
+    assert ("Missing: " + node.ask("text(lambda: n.nvmlDeviceGetPciInfo(handle(1)).busId)") in said) is not alone
+    reset(node, "-i", "0,1")
+
+
+@pytest.mark.parametrize(
+    "fault, status, words",
+    [
+        (["reset-unsupported"], 3, "Not Supported"),
+        (["reset-outcome", "fails"], 255, "Unknown Error"),
+        (["gpu-lost"], 15, "GPU is lost"),
+    ],
+)
+def test_a_reset_that_fails(small, fault, status, words):
+    small.sim("inject", *fault, "--gpu", "0")
+    small.ask("n.nvmlDeviceSetEccMode(handle(1), 0)")
+    assert words in reset(small, status=status)
+    assert small.ask("n.nvmlDeviceGetEccMode(handle(1))") == [1, 0], "none of them is reset when one cannot be"
+
+
+def test_a_reset_that_says_yes(small):
+    small.ask("n.nvmlDeviceSetEccMode(handle(0), 0)")
+    small.sim("inject", "reset-outcome", "ignored", "--gpu", "0")
+    assert "successfully" in reset(small, "-i", "0") and small.ask("n.nvmlDeviceGetEccMode(handle(0))") == [1, 0]
+    small.sim("inject", "reset-outcome", "xid", "--gpu", "1")
+    reset(small, "-i", "1")
+    assert "119" in small.sim("kmsg").stdout
+    small.sim("inject", "reset-outcome", "loses", "--gpu", "1")
+    reset(small, "-i", "1")
+    assert small.ask("n.nvmlDeviceGetCount()") == 1
+
+
+def test_bad_arguments(small):
+    reset(small, "-i", "9", status=6)
+    reset(small, "-i", status=2)
+    reset(small, "--all", status=2)

@@ -71,11 +71,8 @@ def test_check_mode_then_the_change_then_nothing(bench):
     foretold = bench.run(check=True, version=NEW)
     assert foretold["changed"] and bench.held == [] and not os.path.exists(bench.lock_path)
     done = bench.run(version=NEW, rollout_id="r-7", step="install")
-    assert (
-        done["changed"]
-        and done["kernels"] == foretold["kernels"]
-        and done["diff"]["after"] == foretold["diff"]["after"]
-    )
+    assert done["changed"] and done["kernels"] == foretold["kernels"]
+    assert done["diff"]["after"] == foretold["diff"]["after"]
     assert bench.held == [(True, True)], "the build must run under the lock and carry it"
     assert (bench.owner["module"], bench.owner["rollout_id"], bench.owner["step"], bench.owner["pid"]) == (
         "dkms_module",
@@ -144,12 +141,8 @@ def test_a_dkms_of_somebody_else_fails_and_starts_nothing(bench):
 def test_a_failed_build_is_a_result(bench):
     bench.node.fail["build"] = (10, "", "Error!")
     result = bench.run(version=NEW)
-    assert (
-        result["failed"]
-        and result["rc"] == 10
-        and result["kernel"] == KERNEL
-        and result["make_log"][-1].endswith("Error 2")
-    )
+    assert result["failed"] and result["rc"] == 10 and result["kernel"] == KERNEL
+    assert result["make_log"][-1].endswith("Error 2")
     assert result["rc_meaning"] == "the compilation failed" and is_held(bench.lock_path) is False
 
 
@@ -180,11 +173,8 @@ def test_export_and_import_between_nodes(bench, tmp_path):
     bench.node = FakeNode(tmp_path / "second")
     bench.held.clear()
     result = bench.run(version=NEW, state="imported", import_files=[exported["path"]])
-    assert (
-        result["changed"]
-        and result["kernels"][KERNEL]["after"] == "installed, module on disk: %s" % NEW
-        and bench.held == []
-    )
+    assert result["changed"] and result["kernels"][KERNEL]["after"] == "installed, module on disk: %s" % NEW
+    assert bench.held == []
     with open(exported["path"], "ab") as handle:
         handle.write(b"x")
     broken = bench.run(version=NEW, state="imported", import_files=[exported["path"]])
@@ -197,20 +187,15 @@ def test_a_full_disk_is_a_clear_error(bench, monkeypatch):
 
     monkeypatch.setattr(FakeNode, "do_build", full)
     result = bench.run(version=NEW)
-    assert (
-        result["failed"]
-        and "No space left on device" in result["msg"]
-        and "/var/lib/dkms" in result["msg"]
-        and is_held(bench.lock_path) is False
-    )
+    assert result["failed"] and "No space left on device" in result["msg"] and "/var/lib/dkms" in result["msg"]
+    assert is_held(bench.lock_path) is False
 
 
 def test_a_node_asks_for_the_archives_that_it_would_compile_before_it_starts_anything(bench):
     name = "nvidia-current_%s_%s_%s_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL, ARCH)
     asked = bench.run(version=NEW, archives_offered=[name, "nvidia-current_1_x_y_z.dkms.tar.gz"])
-    assert (asked["needs_archives"], asked["changed"], bench.held) == ([name], False, []) and not os.path.exists(
-        bench.lock_path
-    )
+    assert (asked["needs_archives"], asked["changed"], bench.held) == ([name], False, [])
+    assert not os.path.exists(bench.lock_path)
     foretold = bench.run(check=True, version=NEW, archives_offered=[name])
     assert foretold["changed"] and [item["action"] for item in foretold["steps"]] == ["load", "install"]
     assert bench.run(version=NEW)["changed"] and bench.held == [(True, True)]
@@ -219,8 +204,5 @@ def test_a_node_asks_for_the_archives_that_it_would_compile_before_it_starts_any
 
 def test_a_directory_of_the_controller_is_not_looked_for_on_the_node(bench):
     result = bench.run(version=NEW, archive_dir="/somewhere")
-    assert (
-        result["failed"]
-        and "archive_dir is a directory on the controller" in result["msg"]
-        and "gpufleet.lifecycle.dkms_module" in result["msg"]
-    )
+    assert result["failed"] and "archive_dir is a directory on the controller" in result["msg"]
+    assert "gpufleet.lifecycle.dkms_module" in result["msg"]

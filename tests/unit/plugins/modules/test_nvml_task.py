@@ -1,13 +1,14 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The frame of the modules that change GPUs: the lock around the work, who asks for the archive, and how a task
-ends.
+"""The modules that change GPUs: the frame that they share (_nvml_task), and what the work of gpu_settings, gpu_mig and
+gpu_reset is given. They run without a node: a lock below a directory, and what the archive would answer.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import types
 
@@ -15,12 +16,114 @@ import pytest
 
 pytest.importorskip("ansible.module_utils.basic", reason="modules need Ansible; what they call is tested without it")
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _mig_options, _nvml_task
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import (
+    _mig_options,
+    _nvml_task,
+    _reset_options,
+    _settings_options,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import task as mig_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders, lock
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.modules import framed
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table as settings
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import task as settings_task
+from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_mig, gpu_reset, gpu_settings
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 
 pytestmark = pytest.mark.cores
+
+
+class Done(Exception):
+    pass
+
+
+class FakeModule:
+    """What the frame needs of AnsibleModule."""
+
+    def __init__(self, options, given, check_mode, diff):
+        spec = dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC)
+        self.params = dict((name, option.get("default")) for name, option in spec.items())
+        self.params.update({"binding_digest": "d" * 64}, **given)
+        self.check_mode, self._diff = check_mode, diff
+        self.warnings = []
+        self._remote_tmp = "/tmp/x"
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+    def exit_json(self, **result):
+        self.result = result
+        raise Done()
+
+    def fail_json(self, **result):
+        self.exit_json(**dict(result, failed=True))
+
+
+class Frame:
+    """Runs the modules of a test; the last AnsibleModule is in module."""
+
+    def __init__(self, monkeypatch, path):
+        self.monkeypatch, self.path, self.real = monkeypatch, path, lock.NodeLock
+        self.module = None
+        monkeypatch.setattr(
+            lock, "NodeLock", lambda owner, timeout_s: self.real(path=path, owner=owner, timeout_s=timeout_s)
+        )
+        monkeypatch.setattr(lock, "ignore_hangup", lambda: None)
+
+    def taken(self, **owner):
+        """The lock, taken by another."""
+        return self.real(path=self.path, owner=owner)
+
+    def holder(self):
+        """Who holds the lock; None where it is free."""
+        return lock.read_json(self.path) if lock.is_held(self.path) else None
+
+    def run(self, main, options, runtime, check_mode=False, diff=True, ready=None, **given):
+        """The result of MAIN, the main function of a module with OPTIONS; RUNTIME is what node.ready answers."""
+        self.module = FakeModule(options, given, check_mode, diff)
+        self.monkeypatch.setattr(_nvml_task, "AnsibleModule", lambda **spec: self.module)
+        self.monkeypatch.setattr(_nvml_task.node, "ready", ready or (lambda *args: (runtime, ["cache"])))
+        with pytest.raises(Done):
+            main()
+        return self.module.result
+
+
+def answer(**more):
+    """A result of the work of a module."""
+    return dict({"changed": True, "warnings": ["careful"], "diff": {"before": {}, "after": {}}, "msg": "done"}, **more)
+
+
+class Runtime:
+    """What node.ready answers for a module whose work is PACKAGE of the archive.
+
+    It notes each call, and answers RESULT or raises it. What it is called has to be in the archive that the controller
+    sends.
+    """
+
+    def __init__(self, frame, package, result, **names):
+        assert package.replace(".", "/") + ".py" in _binding.code_files(), package
+        self.frame, self.package, self.result, self.seen = frame, package, result, []
+        for name, value in names.items():
+            setattr(self, name, value)
+
+    def module(self, name):
+        assert name == self.package
+        return self
+
+    def load_binding(self):
+        raise AssertionError("only the child loads the binding")
+
+    def run(self, *arguments):
+        self.seen.append((arguments, self.frame.holder()))
+        if isinstance(self.result, Exception):
+            raise self.result
+        return dict(self.result)
+
+
+@pytest.fixture
+def frame(monkeypatch, tmp_path):
+    return Frame(monkeypatch, str(tmp_path / "gpufleet.lock"))
+
 
 OPTIONS = types.SimpleNamespace(
     ARGUMENT_SPEC=dict(lock.ARGUMENTS, wrong={"type": "str"}),
@@ -30,9 +133,8 @@ OPTIONS = types.SimpleNamespace(
 
 
 @pytest.fixture
-def play(monkeypatch, tmp_path):
+def play(frame):
     """play(result): (result of a module whose work answers or raises that, the locks that its work held)."""
-    frame = framed.Frame(monkeypatch, str(tmp_path / "gpufleet.lock"))
 
     def run(result, **given):
         seen = []
@@ -51,31 +153,29 @@ def play(monkeypatch, tmp_path):
 
         return frame.run(lambda: Task().main(), OPTIONS, object(), **given), seen
 
-    run.frame = frame
     return run
 
 
-def test_it_works_under_the_lock(play):
-    result, ((held, holder),) = play(framed.answer(), rollout_id="r1", step="mig")
+def test_it_works_under_the_lock(play, frame):
+    result, ((held, holder),) = play(answer(), rollout_id="r1", step="mig")
     assert (result["changed"], result["msg"], "failed" in result, "warnings" in result) == (True, "done", False, False)
-    assert play.frame.module.warnings == ["cache", "careful"] and result["lock_waited_s"] >= 0 and "diff" in result
+    assert frame.module.warnings == ["cache", "careful"] and result["lock_waited_s"] >= 0 and "diff" in result
     assert held and (holder["module"], holder["rollout_id"], holder["step"]) == ("gpu_example", "r1", "mig")
-    assert play.frame.holder() is None
-    assert play(framed.answer())[1][0][1]["step"] == "its own step"
+    assert frame.holder() is None
+    assert play(answer())[1][0][1]["step"] == "its own step"
 
 
-def test_check_mode_needs_no_lock(play):
-    with play.frame.taken(module="dkms_module"):
-        result, seen = play(framed.answer(), check_mode=True)
+def test_check_mode_needs_no_lock(play, frame):
+    with frame.taken(module="dkms_module"):
+        result, seen = play(answer(), check_mode=True)
     assert result["lock_waited_s"] is None and seen[0][0] is False
 
 
-def test_a_lock_that_is_held_stops_it_and_names_the_holder(play):
-    with play.frame.taken(module="dkms_module", step="build"):
-        result, seen = play(framed.answer(), lock_timeout_s=0)
-    assert (
-        result["failed"] is True and result["lock"]["step"] == "build" and "dkms_module" in result["msg"] and seen == []
-    )
+def test_a_lock_that_is_held_stops_it_and_names_the_holder(play, frame):
+    with frame.taken(module="dkms_module", step="build"):
+        result, seen = play(answer(), lock_timeout_s=0)
+    assert result["failed"] is True and result["lock"]["step"] == "build" and "dkms_module" in result["msg"]
+    assert seen == []
 
 
 def test_who_is_not_root_is_told_so(play, monkeypatch):
@@ -86,33 +186,33 @@ def test_who_is_not_root_is_told_so(play, monkeypatch):
         yield
 
     monkeypatch.setattr(lock, "NodeLock", denied)
-    result, seen = play(framed.answer())
+    result, seen = play(answer())
     assert result["failed"] is True and "an example needs root (become: true)" in result["msg"] and seen == []
 
 
 @pytest.mark.parametrize(("snapshot", "more"), [(None, {}), ({"status": "stuck"}, {"snapshot": {"status": "stuck"}})])
-def test_work_that_was_not_done_fails(play, snapshot, more):
+def test_work_that_was_not_done_fails(play, frame, snapshot, more):
     assert play(_nvml_task.Undone("no such GPU", snapshot))[0] == dict({"failed": True, "msg": "no such GPU"}, **more)
-    assert play.frame.holder() is None
+    assert frame.holder() is None
 
 
 def test_a_failure_has_all_rows(play):
-    result, dummy = play(framed.answer(failed=True, gpus=[{"status": "refused"}]), diff=False)
+    result, dummy = play(answer(failed=True, gpus=[{"status": "refused"}]), diff=False)
     assert result["failed"] is True and result["changed"] is True and result["gpus"] == [{"status": "refused"}]
     assert "diff" not in result
 
 
-def test_the_node_asks_for_the_archive(play):
-    result, seen = play(framed.answer(), ready=lambda *args: (None, ["tampered"]))
+def test_the_node_asks_for_the_archive(play, frame):
+    result, seen = play(answer(), ready=lambda *args: (None, ["tampered"]))
     assert result == {"changed": False, "needs_binding": True} and seen == []
-    assert play.frame.module.warnings == ["tampered"]
+    assert frame.module.warnings == ["tampered"]
 
 
 def test_an_archive_that_is_wrong_fails(play):
     def ready(*args):
         raise binding.CacheError("no match")
 
-    result, seen = play(framed.answer(), ready=ready)
+    result, seen = play(answer(), ready=ready)
     assert result["failed"] is True and result["msg"] == "nothing was done: no match" and seen == []
 
 
@@ -120,7 +220,7 @@ def test_an_archive_that_is_wrong_fails(play):
     ("given", "text"), [({"wrong": "no setting"}, "no setting"), ({"binding_digest": None}, "action")]
 )
 def test_options_that_do_not_do(play, given, text):
-    result, seen = play(framed.answer(), **given)
+    result, seen = play(answer(), **given)
     assert result["failed"] is True and text in result["msg"] and seen == []
 
 
@@ -128,3 +228,187 @@ def test_the_frame_brings_no_code_that_lies_in_the_archive():
     with open(_nvml_task.__file__, encoding="utf-8") as stream:
         imported = re.findall(r"^from ansible_collections\S*\._nvml import (.*)$", stream.read(), re.MULTILINE)
     assert imported == ["binding, node"]
+
+
+def test_the_archive_stays_out_of_the_logs():
+    for options in (_mig_options, _reset_options, _settings_options):
+        assert options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
+
+
+# ---- gpu_settings ----
+
+
+@pytest.fixture
+def play_settings(frame):
+    """play_settings(result): (result of the module, the calls of its work, the runtime)."""
+
+    def run(result, **given):
+        runtime = Runtime(frame, "_nvml.settings.task", result, TaskError=settings_task.TaskError)
+        found = frame.run(gpu_settings.main, _settings_options, runtime, **dict({"power_limit_w": "500"}, **given))
+        return found, runtime.seen, runtime
+
+    return run
+
+
+def test_settings_get_options_binding_and_lock(play_settings):
+    result, (((params, check_mode, load, stuck_file), holder),), runtime = play_settings(answer(settings=[]))
+    assert (result["settings"], params["power_limit_w"], check_mode) == ([], "500", False)
+    assert load == runtime.load_binding and stuck_file
+    assert (holder["module"], holder["step"]) == ("gpu_settings", "settings present")
+
+
+def test_settings_fail_without_a_setting(play_settings):
+    result, seen, dummy = play_settings(answer(), power_limit_w=None)
+    assert result["failed"] is True and "no setting is named" in result["msg"] and seen == []
+
+
+def test_every_setting_is_documented():
+    choices = re.search(r"\n  settings:.*?choices: \[(.*?)\]", gpu_settings.DOCUMENTATION, re.DOTALL).group(1)
+    assert re.split(r",\s+", choices) == sorted(settings.NAMES)
+
+
+# ---- gpu_mig ----
+
+
+@pytest.fixture
+def play_mig(frame):
+    """play_mig(result): (result of the module, the calls of its work)."""
+
+    def run(result, **given):
+        names = {
+            "TaskError": mig_task.TaskError,
+            "Tools": lambda timeout_s, load, stuck_file: (timeout_s, bool(stuck_file)),
+        }
+        runtime = Runtime(frame, "_mig.task", result, **names)
+        wanted = dict({"config": {"version": "v1"}, "config_name": "wanted"}, **given)
+        return frame.run(gpu_mig.main, _mig_options, runtime, **wanted), runtime.seen
+
+    return run
+
+
+def test_mig_gets_options_tools_and_lock(play_mig):
+    result, (((params, check_mode, tools, name_processes), holder),) = play_mig(answer(gpus=[]))
+    assert (result["gpus"], params["config_name"], check_mode, tools) == ([], "wanted", False, (120, True))
+    assert name_processes == holders.named
+    assert (holder["module"], holder["step"]) == ("gpu_mig", "MIG present")
+
+
+@pytest.mark.parametrize(
+    ("check_mode", "given"),
+    [
+        (True, {}),
+        (False, {"state": "exported", "config": None}),
+        (False, {"state": "generated", "config": None, "config_name": None}),
+    ],
+)
+def test_mig_that_changes_nothing_needs_no_lock(play_mig, frame, check_mode, given):
+    with frame.taken(module="dkms_module"):
+        result, seen = play_mig(answer(), check_mode=check_mode, **given)
+    assert result["lock_waited_s"] is None and len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "right"),
+    [
+        ({}, True),
+        ({"binding_digest": None}, False),
+        ({"config_name": None}, False),
+        ({"config": None}, False),
+        ({"timeout_s": 0}, False),
+        ({"lock_timeout_s": -1}, False),
+        ({"state": "cleared"}, False),
+        ({"state": "cleared", "config": None, "config_name": None}, True),
+        ({"state": "exported", "config": None}, True),
+        ({"state": "exported"}, False),
+        ({"state": "generated", "config": None}, False),
+        ({"config": None, "config_name": None, "layout": []}, False),
+        ({"config": None, "config_name": None, "layout": [{"mig_enabled": False}]}, True),
+        ({"config": None, "layout": [{"mig_enabled": False}]}, False),
+        ({"baseline": {}}, False),
+        ({"state": "restored", "config": None, "config_name": None}, False),
+    ],
+)
+def test_mig_options_that_go_together(play_mig, given, right):
+    result, seen = play_mig(answer(), **given)
+    assert (result.get("failed") is None, len(seen)) == (right, int(right))
+
+
+# ---- gpu_reset ----
+
+
+class Snapshot(Runtime):
+    """What node.ready answers: its snapshot notes how it is taken."""
+
+    def take(self, **options):
+        self.seen.append(options)
+        return {"status": "ok"}
+
+
+@pytest.fixture
+def play_reset(monkeypatch, frame):
+    """play_reset(result): (result of the module, [(run or preview, whether it calls commands, who held the lock)])."""
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+
+    def run(result, **given):
+        worked = []
+
+        class GpuReset:
+            def __init__(self, params, take, command=None, run=None):
+                self.take, self.given = take, command is not None and run is not None
+
+            def carry_out(self, way):
+                self.take(["ecc"])
+                worked.append((way, self.given, frame.holder()))
+                if isinstance(result, Exception):
+                    raise result
+                return dict(result)
+
+            def run(self):
+                return self.carry_out("run")
+
+            def preview(self):
+                return self.carry_out("preview")
+
+        monkeypatch.setattr(gpu_reset.gpu_reset, "GpuReset", GpuReset)
+        run.runtime = Snapshot(frame, "_nvml.snapshot", None)
+        return frame.run(gpu_reset.main, _reset_options, run.runtime, **dict({"gpus": ["all"]}, **given)), worked
+
+    return run
+
+
+def test_reset_gets_options_snapshot_and_lock(play_reset):
+    result, ((way, given, holder),) = play_reset(answer(gpus=[]), rollout_id="r1", step="mig", timeout_s=7)
+    assert result["gpus"] == [] and (way, given) == ("run", True)
+    assert (holder["module"], holder["rollout_id"], holder["step"]) == ("gpu_reset", "r1", "mig")
+    (taken,) = play_reset.runtime.seen
+    assert (taken["deadline_s"], taken["gather"], taken["load"]) == (7, ["ecc"], play_reset.runtime.load_binding)
+    assert taken["stuck_file"]
+
+
+def test_reset_in_check_mode_previews(play_reset, frame):
+    with frame.taken(module="dkms_module"):
+        result, worked = play_reset(answer(), check_mode=True)
+    assert result["lock_waited_s"] is None and worked[0][:2] == ("preview", False)
+
+
+def test_reset_without_root_fails_before_anything_is_read(play_reset, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    result, worked = play_reset(answer(), check_mode=True)
+    assert result["failed"] is True and "become: true" in result["msg"] and worked == []
+
+
+@pytest.mark.parametrize(
+    "module, error",
+    [("settings", settings_task.TaskError), ("mig", mig_task.TaskError), ("reset", gpu_reset.gpu_reset.ResetError)],
+)
+def test_a_node_that_cannot_be_judged_fails_with_its_snapshot(request, module, error):
+    result = request.getfixturevalue("play_" + module)(error("no such GPU", {"status": "stuck"}))[0]
+    assert result == {"failed": True, "msg": "no such GPU", "snapshot": {"status": "stuck"}}
+
+
+@pytest.mark.parametrize(
+    "given", [{"gpus": []}, {"gpus": [" "]}, {"timeout_s": 0}, {"reset_timeout_s": 0}, {"lock_timeout_s": -1}]
+)
+def test_reset_options_that_do_not_do(play_reset, given):
+    result, worked = play_reset(answer(), **given)
+    assert result["failed"] is True and worked == []

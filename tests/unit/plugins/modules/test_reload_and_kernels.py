@@ -138,10 +138,8 @@ def test_problems_fail_and_before_a_reboot_they_are_told(run, task, monkeypatch)
     monkeypatch.setattr(basic.AnsibleModule, "warn", lambda module, text, **more: told.append(text))
     task["answer"] = outcome("refuse", problems=["could not start x"], actions=["unload nvidia"])
     result = run(driver_reload)
-    assert (
-        result["failed"]
-        and "could not start x. Done: unload nvidia. Next step: look at the kernel log" in result["msg"]
-    )
+    assert result["failed"]
+    assert "could not start x. Done: unload nvidia. Next step: look at the kernel log" in result["msg"]
     task["answer"] = outcome("reboot", problems=["could not start x"])
     result = run(driver_reload)
     assert not result.get("failed") and told == ["Before the reboot that is due: could not start x"]

@@ -56,9 +56,8 @@ def test_a_proven_key_is_written_once(run, signers, tmp_path, form):
     foreseen = run(check=True, **options)
     assert foreseen["changed"] and foreseen["fingerprints"] == [signers[0].fingerprint] and not place.parent.exists()
     first = run(**options)
-    assert first["changed"] and keyring.fingerprints(place.read_bytes()) == first["fingerprints"] == [
-        signers[0].fingerprint
-    ]
+    assert first["changed"]
+    assert keyring.fingerprints(place.read_bytes()) == first["fingerprints"] == [signers[0].fingerprint]
     assert keyring.armored(place.read_bytes()) is (form == "armored") and place.stat().st_mode & 0o7777 == 0o644
     assert first["diff"]["before"] == "" and signers[0].fingerprint in first["diff"]["after"]
     assert not run(**options)["changed"] and not run(check=True, **options)["changed"]
@@ -86,9 +85,8 @@ def test_a_wrong_key_is_refused_and_leaves_nothing(run, signers, tmp_path):
 def test_the_content_of_the_task_and_its_digest(run, signers, tmp_path):
     text = signers[0].key().decode("ascii")
     place, digest = tmp_path / "a.gpg", hashlib.sha256(text.encode("ascii")).hexdigest()
-    assert (
-        "found sha256 %s" % digest in run(path=str(place), content=text, sha256="0" * 64)["msg"] and not place.exists()
-    )
+    assert "found sha256 %s" % digest in run(path=str(place), content=text, sha256="0" * 64)["msg"]
+    assert not place.exists()
     assert run(path=str(place), content=text, sha256=digest)["fingerprints"] == [signers[0].fingerprint]
 
 

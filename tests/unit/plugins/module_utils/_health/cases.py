@@ -30,8 +30,25 @@ MISSING = []
 Case = collections.namedtuple("Case", ["ident", "now", "then", "outcome", "action", "words", "options"])
 
 
-def case(ident, now, then, outcome, action="none", words="", **options):
-    return Case(ident, now, then, outcome, action, words, options)
+class Row(tuple):
+    """A row of absences()."""
+
+
+def table(rows):
+    """The cases of {ident: [(now, then, outcome, action, words, options), ...]}.
+
+    From the action on all may be left out; then it is none, with any words.
+    """
+    found = []
+    for ident, group in rows.items():
+        for row in group:
+            now, then, outcome, *rest = row
+            options = rest.pop() if rest and isinstance(rest[-1], dict) else {}
+            action, words = [*rest, *("none", "")[len(rest) :]]
+            found.append(Case(ident, now, then, outcome, action, words, options))
+            if isinstance(row, Row):
+                MISSING.append(found[-1])
+    return found
 
 
 def changed(snapshot, change):
@@ -117,23 +134,22 @@ def same_load(uptime=3000.0):
     return {"baseline": {"boot_id": "x", "system": dict(readings.system(), uptime_s=uptime)}}
 
 
-def absences(ident, key, fail_action="hold", both=True):
+def absences(key, fail_action="hold", both=True):
     """What every signal does that is not there. The baseline's healthy GPU has it."""
     rows = [
-        case(ident, {key: GONE}, NO_BASELINE, UNKNOWN, "hold"),
-        case(ident, {key: readings.failed(999)}, NO_BASELINE, FAIL, "reboot"),
-        case(ident, {key: readings.failed(4)}, NO_BASELINE, UNKNOWN, "hold", "root"),
-        case(ident, {key: ABSENT}, NO_BASELINE, UNKNOWN, "hold", "other GPUs of the same model"),
-        case(ident, {key: ABSENT}, NO_BASELINE, SKIP, peers={key: ABSENT}),
-        case(ident, {key: ABSENT}, {key: ABSENT}, SKIP),
+        ({key: GONE}, NO_BASELINE, UNKNOWN, "hold"),
+        ({key: readings.failed(999)}, NO_BASELINE, FAIL, "reboot"),
+        ({key: readings.failed(4)}, NO_BASELINE, UNKNOWN, "hold", "root"),
+        ({key: ABSENT}, NO_BASELINE, UNKNOWN, "hold", "other GPUs of the same model"),
+        ({key: ABSENT}, NO_BASELINE, SKIP, {"peers": {key: ABSENT}}),
+        ({key: ABSENT}, {key: ABSENT}, SKIP),
     ]
     if both:
         rows += [
-            case(ident, {key: ABSENT}, {}, FAIL, fail_action, "answered in the baseline"),
-            case(ident, {key: GONE}, {}, FAIL, fail_action),
+            ({key: ABSENT}, {}, FAIL, fail_action, "answered in the baseline"),
+            ({key: GONE}, {}, FAIL, fail_action),
         ]
-    MISSING.extend(rows)
-    return rows
+    return [Row(row) for row in rows]
 
 
 def outcomes(cases):

@@ -286,15 +286,11 @@ def since(health, ident="gpu.ecc_volatile"):
 
 def test_sick_before_is_told_from_broke_during():
     health = evaluate(sick(readings.reading()), sick(readings.baseline()))
-    assert since(health) == ["before"] and health["attribution"] == {
-        "sick_before": ["gpu.ecc_volatile"],
-        "broke_during": [],
-    }
+    assert since(health) == ["before"]
+    assert health["attribution"] == {"sick_before": ["gpu.ecc_volatile"], "broke_during": []}
     health = evaluate(sick(readings.reading()))
-    assert since(health) == ["during"] and health["attribution"] == {
-        "sick_before": [],
-        "broke_during": ["gpu.ecc_volatile"],
-    }
+    assert since(health) == ["during"]
+    assert health["attribution"] == {"sick_before": [], "broke_during": ["gpu.ecc_volatile"]}
     health = evaluate(sick(readings.reading(), 0), sick(readings.baseline(), 1))
     assert since(health) == ["during"]
 

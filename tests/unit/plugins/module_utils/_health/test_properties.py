@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import registry
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import TABLES
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import TABLES
 
 hypothesis = pytest.importorskip(
     "hypothesis", reason="ansible-test's environment has no hypothesis; plain pytest runs these"
@@ -280,9 +280,8 @@ def evaluate(document, old=None, **options):
 @pytest.mark.parametrize("old", [None, readings.baseline()], ids=["alone", "compared"])
 def test_the_reading_that_is_broken_below_is_healthy(old):
     health = evaluate(whole(), old)
-    assert [check for check in health["checks"] if check["status"] in ("fail", "unknown")] == [] and health[
-        "verdict"
-    ] == "pass"
+    assert [check for check in health["checks"] if check["status"] in ("fail", "unknown")] == []
+    assert health["verdict"] == "pass"
 
 
 # Limits that the hardware tells are no signal: one that is gone is taken from the baseline or the policy.

@@ -10,7 +10,7 @@ import copy
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import tables
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import TABLES
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import TABLES
 
 
 def test_the_collections_own_tables_are_sound():

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, registry
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import TABLES
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import TABLES
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import failed, value
 
 
@@ -709,10 +709,8 @@ def test_a_section_that_could_not_be_read_is_unknown_and_says_why(section):
     document[section] = None
     health = _health.evaluate(document, phase="adhoc", node=readings.NODE, now=readings.NOW)
     (check,) = found(health, "reading.complete")
-    assert (check["status"], check["observed"]) == (
-        "unknown",
-        [section],
-    ) and "%s (OSError: no such luck)" % section in check["message"]
+    assert (check["status"], check["observed"]) == ("unknown", [section])
+    assert "%s (OSError: no such luck)" % section in check["message"]
 
 
 @pytest.mark.parametrize("document", [None, [], "x", {}, {"snapshot": []}])
@@ -794,9 +792,8 @@ def test_every_row_of_the_table_is_whole_and_judges_by_its_own_name():
     assert len(registry.IDENTS) == len(registry.TABLE)
     for entry in registry.TABLE:
         assert entry.scope in model.SCOPES and entry.title and entry.signals and entry.source
-        assert isinstance(entry.row, tuple) and all(
-            isinstance(number, int) and 1 <= number <= 60 for number in entry.row
-        )
+        assert isinstance(entry.row, tuple)
+        assert all(isinstance(number, int) and 1 <= number <= 60 for number in entry.row)
         assert callable(entry.judge)
     assert all("could not judge" not in check["message"] for check in judge()["checks"] + judge({}, {})["checks"])
 

@@ -72,9 +72,8 @@ def test_files_are_written_and_a_second_run_writes_none(tmp_path):
     assert perform(tmp_path, a="1\n", b="2\n") == {"changed": False, "written": [], "diff": []}
     (tmp_path / "etc" / "b").chmod(0o666)
     again = perform(tmp_path, a="3\n", b="2\n")
-    assert [one["before"] for one in again["diff"]] == ["1\n", "2\n"] and (
-        tmp_path / "etc" / "b"
-    ).stat().st_mode & 0o777 == 0o644
+    assert [one["before"] for one in again["diff"]] == ["1\n", "2\n"]
+    assert (tmp_path / "etc" / "b").stat().st_mode & 0o777 == 0o644
     assert sorted(path.name for path in (tmp_path / "etc").iterdir()) == ["a", "b"]
 
 
@@ -93,10 +92,8 @@ def test_it_works_under_the_lock_and_for_the_attempt_that_the_node_belongs_to(tm
     with lock.NodeLock(path=str(tmp_path / "lock")), pytest.raises(lock.LockTimeout):
         perform(tmp_path, a="1\n")
     assert perform(tmp_path, a="1\n")["changed"]
-    assert (
-        lock.read_json(str(tmp_path / "lock"))["module"] == "node_files"
-        and lock.read_json(str(tmp_path / "lock"))["step"] == "mig"
-    )
+    assert lock.read_json(str(tmp_path / "lock"))["module"] == "node_files"
+    assert lock.read_json(str(tmp_path / "lock"))["step"] == "mig"
     for then in (dict(MINE, attempt=2, run="two"), None):
         if then:
             claim.write(str(tmp_path), then)

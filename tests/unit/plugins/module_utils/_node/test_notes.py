@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, lock, notes
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, identity, lock, notes, runner
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import write
 
 pytestmark = pytest.mark.pythons
 
@@ -108,3 +111,105 @@ def test_what_is_left_of_an_earlier_attempt_leaves_no_note(tmp_path, monkeypatch
     assert perform(tmp_path, check=True, name="recovery", state=state, note={"reason": "late"})["changed"], (
         "check mode changes nothing"
     )
+
+
+MACHINE = "0f3c5e6a7b8c4d9e8f7a6b5c4d3e2f1a"
+ONE, OTHER = "GPU-5d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10", "GPU-6d2f3c1a-0b8e-4f6a-9a53-2f1d8f5f7c10"
+TOLD = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 16\nGPU UUID: \t %s\nVideo BIOS: \t 96.00.89.00.01\n"
+
+
+def test_what_a_node_tells(tmp_path):
+    write(tmp_path, "/etc/machine-id", MACHINE + "\n")
+    write(tmp_path, "/sys/class/dmi/id/board_serial", " QTFCOU1234  5678 \n")
+    write(tmp_path, "/proc/driver/nvidia/gpus/0000:c1:00.0/information", TOLD % OTHER)
+    write(tmp_path, "/proc/driver/nvidia/gpus/0000:1b:00.0/information", TOLD % ONE.upper().replace("GPU", "GPU"))
+    assert identity.read(str(tmp_path)) == {
+        "machine_id": MACHINE,
+        "board_serial": "QTFCOU1234 5678",
+        "gpus": [ONE, OTHER],
+    }
+
+
+@pytest.mark.parametrize(
+    "path, text, key",
+    [
+        ("/etc/machine-id", "", "machine_id"),
+        ("/etc/machine-id", "uninitialized\n", "machine_id"),
+        ("/etc/machine-id", "0" * 32, "machine_id"),
+        *(
+            ("/sys/class/dmi/id/board_serial", text, "board_serial")
+            for text in (
+                "",
+                " ",
+                "None",
+                "To Be Filled By O.E.M.",
+                "Default string",
+                "0",
+                "0000000000",
+                "123456789",
+                "0123456789",
+                "Not Specified",
+                "....",
+            )
+        ),
+        (
+            "/proc/driver/nvidia/gpus/0000:1b:00.0/information",
+            TOLD % "GPU-????????-????-????-????-????????????",
+            "gpus",
+        ),
+        ("/proc/driver/nvidia/gpus/0000:1b:00.0/information", "Model: x\n", "gpus"),
+    ],
+)
+def test_what_says_nothing_is_not_known(tmp_path, path, text, key):
+    write(tmp_path, path, text)
+    assert identity.read(str(tmp_path))[key] is None
+
+
+def test_gpus_are_known_only_when_all_are(tmp_path):
+    assert identity.read(str(tmp_path)) == {"machine_id": None, "board_serial": None, "gpus": None}
+    write(tmp_path, "/proc/driver/nvidia/gpus/0000:1b:00.0/information", TOLD % ONE)
+    write(tmp_path, "/proc/driver/nvidia/gpus/0000:c1:00.0/registry", "Binary: \"\"\n")
+    assert identity.read(str(tmp_path))["gpus"] is None
+
+
+def test_answer_and_locale(monkeypatch):
+    monkeypatch.setenv("LC_MESSAGES", "de_DE.UTF-8")
+    rc, out, err = runner.Runner()(["sh", "-c", "echo $LC_ALL-$LC_MESSAGES-$DEBIAN_FRONTEND; echo problem >&2; exit 3"])
+    assert (rc, out, err) == (3, "C--noninteractive\n", "problem\n")
+
+
+def test_a_missing_command_is_an_answer():
+    rc, out, err = runner.Runner()(["no-such-command-here"])
+    assert runner.missing(rc) and out == "" and "no-such-command-here" in err
+
+
+def test_a_command_that_cannot_be_started_is_an_answer(tmp_path):
+    assert runner.Runner()([str(tmp_path)])[0] == 126
+
+
+def test_a_command_past_its_deadline_is_killed_with_its_children(tmp_path, monkeypatch):
+    mark = tmp_path / "pid"
+    communicate = subprocess.Popen.communicate
+
+    def communicate_then(process, *more, **options):
+        """Its time runs once it has begun."""
+        until = time.monotonic() + 600
+        while not (mark.exists() and mark.read_text().endswith("\n")):
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        return communicate(process, *more, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", communicate_then)
+    rc, out, err = runner.Runner()(["sh", "-c", "echo begun; sleep 1200 & echo $! > %s; wait" % mark], timeout=1)
+    assert rc == runner.RC_TIMEOUT and out == "begun\n" and "still running after 1 s" in err
+    pid = int(mark.read_text())
+    for dummy in range(3000):
+        if not os.path.exists("/proc/%d" % pid) or "Z" in open("/proc/%d/stat" % pid).read().split(")")[1][:3]:
+            break
+        time.sleep(0.1)
+    else:
+        raise AssertionError("the grandchild still runs")
+
+
+def test_output_that_is_not_text():
+    assert runner.Runner()(["printf", "a\\377b"])[1] == "a\ufffdb"

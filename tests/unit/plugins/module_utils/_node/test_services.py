@@ -168,15 +168,10 @@ def run(systemd, *names, check=False, **more):
 def test_each_has_its_turn_and_a_second_run_changes_nothing():
     systemd = Systemd(a=unit(), b=unit())
     first = run(systemd, "b", A)
-    assert systemd.told == [("stop", B, 60), ("stop", A, 60)] and first["actions"] == [
-        "stop b.service",
-        "stop a.service",
-    ]
-    assert (
-        first["changed"]
-        and first["failures"] == []
-        and [row["active"] for row in first["services"]] == ["inactive"] * 2
-    )
+    assert systemd.told == [("stop", B, 60), ("stop", A, 60)]
+    assert first["actions"] == ["stop b.service", "stop a.service"]
+    assert first["changed"] and first["failures"] == []
+    assert [row["active"] for row in first["services"]] == ["inactive"] * 2
     assert run(systemd, B, A) == {
         "changed": False,
         "services": [dict(row, action="", changed=False) for row in first["services"]],
@@ -209,14 +204,10 @@ def test_what_fails_keeps_no_other_from_its_turn_and_is_named():
         ("gone.service", "unknown_unit"),
         (A, "not_started"),
     ]
-    assert [word[:2] for word in systemd.told] == [("start", A), ("start", B)] and result["services"][2][
-        "active"
-    ] == "active"
-    assert (
-        "Job for a.service failed." in result["msg"]
-        and "exit-code" in result["msg"]
-        and "gone.service" in result["msg"]
-    )
+    assert [word[:2] for word in systemd.told] == [("start", A), ("start", B)]
+    assert result["services"][2]["active"] == "active"
+    assert "Job for a.service failed." in result["msg"] and "exit-code" in result["msg"]
+    assert "gone.service" in result["msg"]
 
 
 @pytest.mark.parametrize(

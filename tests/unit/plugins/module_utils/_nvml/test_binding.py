@@ -13,11 +13,11 @@ import sys
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import archives
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 
 pytestmark = pytest.mark.pythons
 
-DATA = archives.archive()
+DATA = wheels.archive()
 DIGEST = binding.digest_of(DATA)
 
 
@@ -200,7 +200,7 @@ def test_only_a_digest_names_a_file(cache, digest):
 def test_archives_of_long_ago_are_removed(cache):
     binding.store(cache, DIGEST, DATA)
     os.utime(cached(cache), (1, 1))
-    other = archives.archive(version="2")
+    other = wheels.archive(version="2")
     binding.store(cache, binding.digest_of(other), other)
     assert os.listdir(cache) == [binding.cache_name(binding.digest_of(other))]
 

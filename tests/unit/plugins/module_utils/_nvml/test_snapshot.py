@@ -460,10 +460,8 @@ def test_a_field_of_an_unknown_type_is_not_guessed(binding):
         ctypes.memset(ctypes.addressof(values._obj) + 24, 7, 1) and 0
     )
     taken = snapshot.read_pass(fake_nvml.install(binding, library), {}, gather=["repair"])
-    assert (
-        taken["gpus"][0]["recovery_action"]["rc"] == -1
-        and "unknown value type 7" in taken["gpus"][0]["recovery_action"]["detail"]
-    )
+    assert taken["gpus"][0]["recovery_action"]["rc"] == -1
+    assert "unknown value type 7" in taken["gpus"][0]["recovery_action"]["detail"]
 
 
 @pytest.mark.parametrize("number", [1, 4, 5, 7, 99])
@@ -495,10 +493,8 @@ def test_a_version_that_the_driver_does_not_know_is_told(binding, symbol, key):
 def test_memory_of_a_driver_that_does_not_know_the_newer_structure(binding):
     taken, dummy = read(binding, fail={"nvmlDeviceGetMemoryInfo_v2": 25})
     gpu = taken["gpus"][0]
-    assert gpu["memory_used_bytes"] == {"value": 520809984, "rc": 0} and gpu["memory_free_bytes"] == {
-        "value": 85000000000,
-        "rc": 0,
-    }
+    assert gpu["memory_used_bytes"] == {"value": 520809984, "rc": 0}
+    assert gpu["memory_free_bytes"] == {"value": 85000000000, "rc": 0}
     assert gpu["memory_reserved_bytes"] == {"value": None, "rc": 13, "error": "FUNCTION_NOT_FOUND"}
 
 

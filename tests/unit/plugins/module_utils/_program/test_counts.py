@@ -170,10 +170,8 @@ def test_where_it_was_logged(pci, uuid, gpus, place, told):
 def test_places_that_are_no_gpu_are_told_apart_up_to_a_number():
     many = log(*[xid(13, number, "0000:%02x:00.0" % (number + 16)) for number in range(20)])
     state = after(counts.fresh("b1"), many)
-    assert (
-        len(state["xids"]) == counts.MOST_STRANGERS + 1
-        and sum(found["classes"]["app"] for found in state["xids"].values()) == 20
-    )
+    assert len(state["xids"]) == counts.MOST_STRANGERS + 1
+    assert sum(found["classes"]["app"] for found in state["xids"].values()) == 20
     assert len(after(state, log(xid(13, 30, "0000:ff:00.0")))["xids"]) == counts.MOST_STRANGERS + 1
 
 
@@ -208,10 +206,8 @@ def test_a_new_boot_begins_again_and_keeps_what_has_nothing_to_do_with_it():
 )
 def test_a_document_that_is_damaged_is_as_if_there_were_none(change):
     state = after(counts.fresh("b1"), log(xid(79, 1)))
-    assert (
-        counts.of_boot(dict(state, **change), "b1")["xids"] is None
-        and counts.of_boot(dict(state, **change), "b1")["position"] is None
-    )
+    assert counts.of_boot(dict(state, **change), "b1")["xids"] is None
+    assert counts.of_boot(dict(state, **change), "b1")["position"] is None
     assert counts.of_boot(["x"], "b1") == counts.of_boot(None, "b1") == counts.fresh("b1")
 
 

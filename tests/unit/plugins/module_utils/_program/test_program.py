@@ -105,10 +105,8 @@ def test_a_layout_gpu_by_gpu_is_made_too(program, node, tmp_path):
         for number in range(2)
     ]
     (tmp_path / "gpus.json").write_text(json.dumps({"layout": gpus}))
-    assert (
-        program("mig", "assert", config=tmp_path / "gpus.json")[0] == 1
-        and program("mig", "apply", config=tmp_path / "gpus.json")[0] == 0
-    )
+    assert program("mig", "assert", config=tmp_path / "gpus.json")[0] == 1
+    assert program("mig", "apply", config=tmp_path / "gpus.json")[0] == 0
     found = mig(node, check=True, layout=gpus)
     assert [row["before"]["enabled"] for row in found["gpus"]] == [False, True] and found["changed"] is False
 
@@ -162,10 +160,8 @@ def test_a_configuration_that_others_can_change_is_not_used(program, tmp_path):
     assert program("mig", "assert")[0] == 2
     os.chmod(str(tmp_path / "mig.json"), 0o644)
     os.symlink(str(tmp_path / "mig.json"), str(tmp_path / "link.json"))
-    assert (
-        program("mig", "assert", config=tmp_path / "link.json")[0] == 2
-        and program("mig", "assert", config=tmp_path / "none.json")[0] == 2
-    )
+    assert program("mig", "assert", config=tmp_path / "link.json")[0] == 2
+    assert program("mig", "assert", config=tmp_path / "none.json")[0] == 2
 
 
 @pytest.fixture(name="boot_check")

@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._reset import gpus as gpu_facts
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._reset import plan
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._reset.samples import (
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._reset.resetnode import (
     GPU,
     MIG,
     facts,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._reset import proof
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._reset.samples import GPU, MIG, gpu, rc
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._reset.resetnode import GPU, MIG, gpu, rc
 
 pytestmark = pytest.mark.pythons
 

@@ -54,9 +54,8 @@ def test_a_drivers_own_library_has_these_functions_and_the_simulator_its_words(n
     """Recorded from NVIDIA's library, without a GPU."""
     recorded = json.loads((pathlib.Path(__file__).parent / "fixtures" / "libcuda-535.216.03.json").read_text())
     assert set(cuda.CALLS) <= set(recorded["functions"])
-    assert set(BROKEN) <= set(int(rc) for rc in recorded["errors"]) and set(OPEN) <= set(
-        int(rc) for rc in recorded["errors"]
-    )
+    assert set(BROKEN) <= set(int(rc) for rc in recorded["errors"])
+    assert set(OPEN) <= set(int(rc) for rc in recorded["errors"])
     driver = cuda.Driver(smokenode.library(node))
     known = 0
     for rc, (name, text) in recorded["errors"].items():
@@ -150,9 +149,8 @@ def test_seven_percent_slower_is_measured_as_that(node):
     node.sim("inject", "cuda-slow", "--gpu", "0")
     after = smokenode.test(node, wanted=["0"])[0]["gpus"][0]["tests"]
     for name in ("device_copy", "host_to_device", "device_to_host"):
-        assert after[name]["ok"] is True and after[name]["median"] / before[name]["median"] == pytest.approx(
-            0.93, abs=0.005
-        )
+        assert after[name]["ok"] is True
+        assert after[name]["median"] / before[name]["median"] == pytest.approx(0.93, abs=0.005)
 
 
 def test_noise_shows_in_the_spread(node):
@@ -296,10 +294,8 @@ def test_a_recording_holds_the_measurements_and_no_identity(node, tmp_path):
     assert done.returncode == 0, done.stderr
     text = (tmp_path / "out.json").read_text()
     recorded = json.loads(text)["smoke"]
-    assert (
-        recorded["boot_id"] is None
-        and [gpu["uuid"] for gpu in recorded["gpus"]] == ["GPU-00000000-0000-0000-0000-000000000000"] * 2
-    )
+    assert recorded["boot_id"] is None
+    assert [gpu["uuid"] for gpu in recorded["gpus"]] == ["GPU-00000000-0000-0000-0000-000000000000"] * 2
     assert all(len(test["samples"]) == 5 for gpu in recorded["gpus"] for test in gpu["tests"].values())
 
 

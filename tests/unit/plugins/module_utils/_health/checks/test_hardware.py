@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import tables
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import TABLES
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import TABLES
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.readings import (
     NOT_SUPPORTED,
     failed,

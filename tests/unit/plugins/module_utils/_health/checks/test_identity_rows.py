@@ -37,7 +37,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
     SKIP,
     UNKNOWN,
     absences,
-    case,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.checks import (
     test_link_rows,
@@ -63,125 +62,118 @@ def instance(number, profile="1g.10gb", slices=1, uuid=None):
     }
 
 
-def hardware(ident, key, other):
+def hardware(key, other):
     """A number that belongs to the hardware."""
     return [
-        case(ident, {}, {}, PASS),
-        case(ident, {key: other}, {}, FAIL, "hold", "is %s; expected" % (other,)),
-        case(ident, {key: other}, NO_BASELINE, SKIP),
-        case(ident, {}, {key: GONE}, UNKNOWN, "hold"),
-        case(ident, {}, {key: ABSENT}, SKIP),
-    ] + absences(ident, key)
+        ({}, {}, PASS),
+        ({key: other}, {}, FAIL, "hold", "is %s; expected" % (other,)),
+        ({key: other}, NO_BASELINE, SKIP),
+        ({}, {key: GONE}, UNKNOWN, "hold"),
+        ({}, {key: ABSENT}, SKIP),
+        *absences(key),
+    ]
 
 
-def firmware(ident, key, other):
+def firmware(key, other):
     """A version that may change, and that somebody should know of."""
     return [
-        case(ident, {}, {}, PASS),
-        case(ident, {key: other}, {}, NOTICE, "none", "flashed"),
-        case(ident, {key: other}, NO_BASELINE, SKIP),
-        case(ident, {}, {key: GONE}, UNKNOWN, "hold"),
-    ] + absences(ident, key)
+        ({}, {}, PASS),
+        ({key: other}, {}, NOTICE, "none", "flashed"),
+        ({key: other}, NO_BASELINE, SKIP),
+        ({}, {key: GONE}, UNKNOWN, "hold"),
+        *absences(key),
+    ]
 
 
-CASES = [
-    *hardware("gpu.serial", "serial", "9"),
-    *hardware("gpu.board_part_number", "board_part_number", "x"),
-    *hardware("gpu.pci_device", "pci_device_id", "10de:0000"),
-    *hardware("gpu.pci_subsystem", "pci_subsystem_id", "10de:0000"),
-    case("gpu.serial", {"serial": 9}, {}, FAIL, "hold", "answered in the baseline"),
-    case("gpu.gsp_version", {}, {}, PASS),
-    case("gpu.gsp_version", {}, NO_BASELINE, PASS),
-    case("gpu.gsp_version", {GSP: "535.261.03"}, NO_BASELINE, FAIL, "reboot", "is 535.261.03; expected 535.216.03"),
-    case(
-        "gpu.gsp_version",
-        {GSP: ABSENT, MODE: {"enabled": False, "default": False}},
-        {},
-        SKIP,
-        "none",
-        "without GSP firmware",
-    ),
-    case("gpu.gsp_version", {GSP: failed(13)}, NO_BASELINE, SKIP, "none", "before 510", driver="470.57.02"),
-    case("gpu.gsp_version", {GSP: failed(13)}, NO_BASELINE, UNKNOWN, "hold"),
-    *absences("gpu.gsp_version", GSP, "reboot"),
-    case("gpu.gsp_mode", {}, {}, PASS),
-    case("gpu.gsp_mode", {MODE: {"enabled": False, "default": True}}, {}, FAIL, "hold", "NVreg_EnableGpuFirmware"),
-    case("gpu.gsp_mode", {}, {MODE: {"enabled": False, "default": False}}, NOTICE, "none", "is on; expected off"),
-    case("gpu.gsp_mode", {MODE: {}}, {}, UNKNOWN, "hold"),
-    case("gpu.gsp_mode", {}, {MODE: {"enabled": None}}, UNKNOWN, "hold"),
-    case("gpu.gsp_mode", {}, NO_BASELINE, SKIP),
-    *absences("gpu.gsp_mode", MODE),
-    case("gpu.inforom", {}, {}, PASS),
-    case("gpu.inforom", {"inforom_valid": failed(14)}, NO_BASELINE, FAIL, "field_diag"),
-    case("gpu.inforom", {"inforom_valid": failed(14)}, {"inforom_valid": failed(14)}, FAIL, "field_diag"),
-    case("gpu.inforom", {"inforom_valid": False}, {}, FAIL, "field_diag", "not valid"),
-    case("gpu.inforom", {"inforom_valid": 1}, NO_BASELINE, UNKNOWN, "hold"),
-    *absences("gpu.inforom", "inforom_valid", "field_diag"),
-    *firmware("gpu.inforom_checksum", "inforom_config_checksum", 1),
-    *firmware("gpu.inforom_version", "inforom_image_version", "G520.0200.00.06"),
-    *firmware("gpu.vbios", "vbios_version", "96.00.99.00.01"),
-    case("gpu.mig_pending", {}, {}, PASS),
-    case(
-        "gpu.mig_pending",
-        {"mig_mode_pending": 1},
-        NO_BASELINE,
-        FAIL,
-        "reset_gpu",
-        "MIG mode of GPU-00000001 at 0000:1b:00.0 is 0 and becomes 1",
-    ),
-    *absences("gpu.mig_pending", "mig_mode_pending"),
-    *absences("gpu.mig_pending", "mig_mode_current"),
-    case("gpu.mig_mode", {}, {}, PASS),
-    case("gpu.mig_mode", {"mig_mode_current": 0}, ON, FAIL, "restore_setting", "is 0; expected 1"),
-    case("gpu.mig_mode", ON, NO_BASELINE, SKIP),
-    case("gpu.mig_mode", {}, {"mig_mode_current": GONE}, UNKNOWN, "hold"),
-    *absences("gpu.mig_mode", "mig_mode_current", "restore_setting"),
-    case("gpu.mig_layout", {}, {}, PASS),
-    case(
-        "gpu.mig_layout",
-        {"mig_instances": [instance(7), instance(8)]},
-        {"mig_instances": [instance(8), instance(7)]},
-        PASS,
-    ),
-    case(
-        "gpu.mig_layout",
-        {"mig_instances": []},
-        {"mig_instances": [instance(7)]},
-        FAIL,
-        "restore_setting",
-        "are none; expected 1g.10gb (1 slices",
-    ),
-    case("gpu.mig_layout", {"mig_instances": [instance(7)]}, {}, FAIL, "restore_setting", "expected none"),
-    case(
-        "gpu.mig_layout",
-        {"mig_instances": [instance(7)]},
-        {"mig_instances": [instance(7), instance(8)]},
-        FAIL,
-        "restore_setting",
-    ),
-    case(
-        "gpu.mig_layout",
-        {"mig_instances": [instance(7, "2g.20gb", 2)]},
-        {"mig_instances": [instance(7)]},
-        FAIL,
-        "restore_setting",
-        "2g.20gb",
-    ),
-    case(
-        "gpu.mig_layout",
-        {"mig_instances": [instance(7, uuid="MIG-x")]},
-        {"mig_instances": [instance(7)]},
-        NOTICE,
-        "none",
-        "found MIG-x; expected MIG-7",
-    ),
-    case("gpu.mig_layout", {"mig_instances": [{}]}, {}, UNKNOWN, "hold"),
-    case("gpu.mig_layout", {"mig_instances": [None]}, NO_BASELINE, UNKNOWN, "hold"),
-    case("gpu.mig_layout", {}, {"mig_instances": [{}]}, UNKNOWN, "hold"),
-    case("gpu.mig_layout", {}, {"mig_instances": GONE}, UNKNOWN, "hold"),
-    case("gpu.mig_layout", {}, NO_BASELINE, SKIP),
-    *absences("gpu.mig_layout", "mig_instances", "restore_setting"),
-]
+CASES = cases.table(
+    {
+        "gpu.serial": [*hardware("serial", "9"), ({"serial": 9}, {}, FAIL, "hold", "answered in the baseline")],
+        "gpu.board_part_number": [*hardware("board_part_number", "x")],
+        "gpu.pci_device": [*hardware("pci_device_id", "10de:0000")],
+        "gpu.pci_subsystem": [*hardware("pci_subsystem_id", "10de:0000")],
+        "gpu.gsp_version": [
+            ({}, {}, PASS),
+            ({}, NO_BASELINE, PASS),
+            ({GSP: "535.261.03"}, NO_BASELINE, FAIL, "reboot", "is 535.261.03; expected 535.216.03"),
+            ({GSP: ABSENT, MODE: {"enabled": False, "default": False}}, {}, SKIP, "none", "without GSP firmware"),
+            ({GSP: failed(13)}, NO_BASELINE, SKIP, "none", "before 510", dict(driver="470.57.02")),
+            ({GSP: failed(13)}, NO_BASELINE, UNKNOWN, "hold"),
+            *absences(GSP, "reboot"),
+        ],
+        "gpu.gsp_mode": [
+            ({}, {}, PASS),
+            ({MODE: {"enabled": False, "default": True}}, {}, FAIL, "hold", "NVreg_EnableGpuFirmware"),
+            ({}, {MODE: {"enabled": False, "default": False}}, NOTICE, "none", "is on; expected off"),
+            ({MODE: {}}, {}, UNKNOWN, "hold"),
+            ({}, {MODE: {"enabled": None}}, UNKNOWN, "hold"),
+            ({}, NO_BASELINE, SKIP),
+            *absences(MODE),
+        ],
+        "gpu.inforom": [
+            ({}, {}, PASS),
+            ({"inforom_valid": failed(14)}, NO_BASELINE, FAIL, "field_diag"),
+            ({"inforom_valid": failed(14)}, {"inforom_valid": failed(14)}, FAIL, "field_diag"),
+            ({"inforom_valid": False}, {}, FAIL, "field_diag", "not valid"),
+            ({"inforom_valid": 1}, NO_BASELINE, UNKNOWN, "hold"),
+            *absences("inforom_valid", "field_diag"),
+        ],
+        "gpu.inforom_checksum": [*firmware("inforom_config_checksum", 1)],
+        "gpu.inforom_version": [*firmware("inforom_image_version", "G520.0200.00.06")],
+        "gpu.vbios": [*firmware("vbios_version", "96.00.99.00.01")],
+        "gpu.mig_pending": [
+            ({}, {}, PASS),
+            (
+                {"mig_mode_pending": 1},
+                NO_BASELINE,
+                FAIL,
+                "reset_gpu",
+                "MIG mode of GPU-00000001 at 0000:1b:00.0 is 0 and becomes 1",
+            ),
+            *absences("mig_mode_pending"),
+            *absences("mig_mode_current"),
+        ],
+        "gpu.mig_mode": [
+            ({}, {}, PASS),
+            ({"mig_mode_current": 0}, ON, FAIL, "restore_setting", "is 0; expected 1"),
+            (ON, NO_BASELINE, SKIP),
+            ({}, {"mig_mode_current": GONE}, UNKNOWN, "hold"),
+            *absences("mig_mode_current", "restore_setting"),
+        ],
+        "gpu.mig_layout": [
+            ({}, {}, PASS),
+            ({"mig_instances": [instance(7), instance(8)]}, {"mig_instances": [instance(8), instance(7)]}, PASS),
+            (
+                {"mig_instances": []},
+                {"mig_instances": [instance(7)]},
+                FAIL,
+                "restore_setting",
+                "are none; expected 1g.10gb (1 slices",
+            ),
+            ({"mig_instances": [instance(7)]}, {}, FAIL, "restore_setting", "expected none"),
+            ({"mig_instances": [instance(7)]}, {"mig_instances": [instance(7), instance(8)]}, FAIL, "restore_setting"),
+            (
+                {"mig_instances": [instance(7, "2g.20gb", 2)]},
+                {"mig_instances": [instance(7)]},
+                FAIL,
+                "restore_setting",
+                "2g.20gb",
+            ),
+            (
+                {"mig_instances": [instance(7, uuid="MIG-x")]},
+                {"mig_instances": [instance(7)]},
+                NOTICE,
+                "none",
+                "found MIG-x; expected MIG-7",
+            ),
+            ({"mig_instances": [{}]}, {}, UNKNOWN, "hold"),
+            ({"mig_instances": [None]}, NO_BASELINE, UNKNOWN, "hold"),
+            ({}, {"mig_instances": [{}]}, UNKNOWN, "hold"),
+            ({}, {"mig_instances": GONE}, UNKNOWN, "hold"),
+            ({}, NO_BASELINE, SKIP),
+            *absences("mig_instances", "restore_setting"),
+        ],
+    }
+)
 
 
 @pytest.mark.parametrize("one", CASES, ids=cases.name)

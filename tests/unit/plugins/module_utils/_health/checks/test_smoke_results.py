@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import registry
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.smoke_documents import (
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import (
     RATE_IDENTS,
     document,
     judge,
@@ -92,9 +92,8 @@ def test_mig_mode_is_never_a_pass(policy, status):
     now = document()
     now["gpus"][0].update(state="not_applicable", reason="it is in MIG mode", tests={})
     checks = judge(now, **policy)
-    assert (
-        statuses(checks, "smoke.compute") == [status, "pass"] and "MIG mode" in one(checks, "smoke.compute")["message"]
-    )
+    assert statuses(checks, "smoke.compute") == [status, "pass"]
+    assert "MIG mode" in one(checks, "smoke.compute")["message"]
     assert one(checks, "smoke.ran")["status"] == "pass"
     for gpu in now["gpus"]:
         gpu.update(state="not_applicable", reason="it is in MIG mode", tests={})
@@ -137,11 +136,8 @@ def test_a_wrong_result_fails(name, change):
     now = document()
     now["gpus"][0]["tests"][name].update(change, detail="1 values differ")
     check = one(judge(now), "smoke.compute")
-    assert (check["status"], check["action"], check["source"]) == (
-        "fail",
-        "field_diag",
-        "hardware",
-    ) and "1 values differ" in check["observed"]
+    assert (check["status"], check["action"], check["source"]) == ("fail", "field_diag", "hardware")
+    assert "1 values differ" in check["observed"]
 
 
 def test_counted_errors_fail_whatever_ok_says_and_also_those_of_an_earlier_attempt():
@@ -168,10 +164,8 @@ def test_the_product_is_part_of_the_longer_levels_only():
     for gpu in now["gpus"]:
         del gpu["tests"]["matrix_product"]
     checks = judge(now, now)
-    assert (
-        statuses(checks, "smoke.compute") == ["pass", "pass"]
-        and statuses(checks, "smoke.matrix_product") == ["not_applicable"] * 2
-    )
+    assert statuses(checks, "smoke.compute") == ["pass", "pass"]
+    assert statuses(checks, "smoke.matrix_product") == ["not_applicable"] * 2
     assert statuses(judge(dict(now, level="t1")), "smoke.compute") == ["unknown", "unknown"]
     # The baseline has it: a shorter level does not make it go away.
     assert statuses(judge(now, document()), "smoke.matrix_product") == ["unknown", "unknown"]
@@ -219,3 +213,60 @@ def test_cuda_that_does_not_start(rc, status, action):
     assert (one(checks, "smoke.compute")["status"], one(checks, "smoke.compute")["action"]) == (status, action)
     for ident in RATE_IDENTS:
         assert one(checks, ident)["status"] == "unknown", ident
+
+
+def report(*words, **changes):
+    return dict(
+        {
+            "status": "ok",
+            "command": "dcgmi diag",
+            "message": "",
+            "tests": [
+                {
+                    "category": "c",
+                    "name": "test-%s" % word,
+                    "status": word,
+                    "results": [{"entities": ["GPU 0"], "status": word, "warnings": ["why " + word]}],
+                }
+                for word in words
+            ],
+        },
+        **changes,
+    )
+
+
+@pytest.mark.parametrize(
+    "dcgm, status",
+    [
+        (report("pass"), "pass"),
+        (report("pass", "skip"), "pass"),
+        (report("pass", "warn"), "pass"),
+        (report("pass", "fail"), "fail"),
+        (report("fail", "unknown"), "fail"),
+        (report("pass", "unknown"), "unknown"),
+        (report("pass", "not_run"), "unknown"),
+        (report("skip"), "not_applicable"),
+        (report(), "unknown"),
+        (report(status="timeout"), "unknown"),
+        (report("pass", status="unreadable"), "unknown"),
+        (report(status="not_run"), "unknown"),
+        (report(status="missing"), "not_applicable"),
+        (None, "unknown"),
+        ("x", "unknown"),
+        (report(tests="x"), "unknown"),
+        (report(tests=[None]), "unknown"),
+    ],
+)
+def test_nvidias_diagnostic(dcgm, status):
+    check = one(judge(document(level="t3", dcgm=dcgm)), "smoke.dcgm")
+    assert check["status"] == status
+    if status == "fail":
+        assert check["action"] == "field_diag" and "why fail" in check["message"]
+
+
+def test_a_missing_diagnostic_is_unknown_where_it_is_required_and_a_warning_is_a_notice():
+    assert (
+        one(judge(document(level="t3", dcgm=report(status="missing")), smoke_required=1), "smoke.dcgm")["status"]
+        == "unknown"
+    )
+    assert one(judge(document(level="t3", dcgm=report("pass", "warn"))), "smoke.dcgm")["notice"] is True

@@ -9,10 +9,12 @@ import copy
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import smoke_speed
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.smoke_documents import (
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import smoke_rates, smoke_speed
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import (
     NOISY,
     RATE_IDENTS,
+    RATES,
     WOBBLE,
     document,
     entry,
@@ -43,11 +45,8 @@ def test_the_gate_is_at_the_tolerance(ident, name, factor, status):
     assert set(status for other in RATE_IDENTS if other != ident for status in statuses(checks, other)) == {"pass"}
     if status == "fail":
         check = one(checks, ident, 1)
-        assert (
-            check["source"] == "baseline"
-            and "lower than in the baseline" in check["message"]
-            and "measured 1 time;" in check["message"]
-        )
+        assert check["source"] == "baseline" and "lower than in the baseline" in check["message"]
+        assert "measured 1 time;" in check["message"]
 
 
 def test_the_tolerance_is_the_policys_and_may_be_that_of_a_model():
@@ -123,11 +122,8 @@ def test_other_temperatures_and_clocks_are_noted():
     now = document()
     now["gpus"][0]["tests"]["device_copy"].update(temperature_c=[70] * 5, clock_sm_mhz=[1200] * 5)
     check = one(judge(now, document()), "smoke.memory_bandwidth")
-    assert (
-        (check["status"], check["notice"]) == ("pass", True)
-        and "70 degrees" in check["message"]
-        and "1200 MHz" in check["message"]
-    )
+    assert (check["status"], check["notice"]) == ("pass", True) and "70 degrees" in check["message"]
+    assert "1200 MHz" in check["message"]
     now["gpus"][0]["tests"]["device_copy"].update(rate("device_copy", 0.9), temperature_c=[70] * 5)
     assert "70 degrees" in one(judge(now, document()), "smoke.memory_bandwidth")["message"]
     now["gpus"][0]["tests"]["device_copy"].update(rate("device_copy"), temperature_c=[None] * 5, clock_sm_mhz=None)
@@ -187,3 +183,48 @@ def test_results_of_nccl_are_compared_where_they_are_given(key, ident):
     noisy = given(1.0)
     noisy["nccl"][key]["samples"] = [470.0 * one for one in NOISY]
     assert one(judge(noisy, given(1.0)), ident)["status"] == "unknown"
+
+
+def limits(_name):
+    return {"baseline": (5, 5, 10), "peers": (10, 5, 40), "peers_min": 3}
+
+
+def test_what_is_measured_again():
+    now = document()
+    now["gpus"][0]["tests"]["device_copy"] = rate("device_copy", 0.9)
+    now["gpus"][1]["tests"]["host_to_device"] = rate("host_to_device", 1.0, NOISY)
+    assert smoke_rates.unsettled(now, document(), limits) == {
+        readings.uuid(0): ["device_copy"],
+        readings.uuid(1): ["host_to_device"],
+    }
+    assert smoke_rates.unsettled(document(), document(), limits) == {}
+    assert smoke_rates.unsettled(now, None, limits) == {}
+    # Wrong results are not: they do not become right.
+    now["gpus"][0] = entry(0)
+    now["gpus"][0]["tests"]["vector_add"].update(ok=False, samples=[1] * 5)
+    assert readings.uuid(0) not in smoke_rates.unsettled(now, document(), limits)
+    crowd = document(4)
+    crowd["gpus"][3] = entry(3, 0.8)
+    assert smoke_rates.unsettled(crowd, None, limits) == {readings.uuid(3): sorted(RATES)}
+
+
+def test_both_measurements_are_kept_and_the_last_one_counts():
+    first, second = document(factor=0.9), document(1)
+    second["gpus"][0]["tests"] = {"device_copy": rate("device_copy")}
+    result = smoke_rates.merged(first, second)
+    test = result["gpus"][0]["tests"]["device_copy"]
+    assert smoke_rates.middle(test) == RATES["device_copy"]
+    assert [smoke_rates.middle(old) for old in test["attempts"]] == [0.9 * RATES["device_copy"]]
+    assert result["gpus"][1] == first["gpus"][1]
+    assert result["gpus"][0]["tests"]["host_to_device"] == first["gpus"][0]["tests"]["host_to_device"]
+    again = smoke_rates.merged(result, second)["gpus"][0]["tests"]["device_copy"]
+    assert len(again["attempts"]) == 2 and all("attempts" not in old for old in again["attempts"])
+    checks = judge(dict(first, gpus=[smoke_rates.merged(first, document(factor=0.9))["gpus"][0], entry(1)]), document())
+    assert "measured 2 times;" in one(checks, "smoke.memory_bandwidth")["message"]
+
+
+def test_a_gpu_that_cannot_be_measured_again_is_not_what_it_was():
+    second = document(1)
+    second["gpus"][0].update(state="hung", reason="CUDA did not answer", tests={})
+    result = smoke_rates.merged(document(), second)
+    assert statuses(judge(result), "smoke.compute") == ["fail", "pass"]

@@ -10,7 +10,7 @@ import copy
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import tables
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import (
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import (
     TABLES,
     ask,
     log,
@@ -114,10 +114,8 @@ def test_the_form_of_the_fabric_manager():
 def test_a_check_says_all_a_person_needs():
     lines = [(1, sxid(20034, "Fatal")), (2, sxid(20034, "Fatal", link="Link 33 ")), (2000, sxid(20034, "Fatal"))]
     (check,) = ask("node.sxid", log(*lines))
-    assert (
-        check["observed"] == {"sxid": 20034, "count": 3, "links": [32, 33], "gate": "reset"}
-        and check["driver_suspect"] is True
-    )
+    assert check["observed"] == {"sxid": 20034, "count": 3, "links": [32, 33], "gate": "reset"}
+    assert check["driver_suspect"] is True
     for words in (
         "SXid 20034",
         "LTSSM fault up",

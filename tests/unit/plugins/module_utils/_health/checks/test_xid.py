@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import tables
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import xid_rules
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.kernel_logs import (
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health.documents import (
     GPU0,
     GPU1,
     STRANGER,
@@ -534,11 +534,8 @@ def test_lines_that_were_left_out_are_counted():
         ],
     )
     (check,) = [check for check in ask("gpu.xid", kernel_log) if check["entity"] == ZERO]
-    assert (
-        check["observed"]["count"] == 481
-        and check["observed"]["bursts"] == 2
-        and "481 lines in 2 bursts" in check["message"]
-    )
+    assert check["observed"]["count"] == 481 and check["observed"]["bursts"] == 2
+    assert "481 lines in 2 bursts" in check["message"]
 
 
 def test_silence_is_a_pass_and_so_is_what_means_nothing():

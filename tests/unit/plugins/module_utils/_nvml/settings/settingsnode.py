@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The settings of a simulated node, set as on a node: in a process of its own."""
+"""GPUs of a snapshot with rows that are planned for them, and a simulated node whose settings are set as on a node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import subprocess
 import sys
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes, snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import plan as settings_plan
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import cutoff, wheels
 
 UTILS = pathlib.Path(snapshot.__file__).resolve().parents[1]
@@ -79,3 +80,55 @@ def baseline(node, wheel=wheels.VERSIONS[-1]):
 def rows(result, *keys):
     """The given keys of each row of a result."""
     return [tuple(row[key] for key in keys) for row in result["settings"]]
+
+
+UUID = "GPU-1"
+LOAD = "boot/1"
+VALUES = {
+    "handle": True,
+    "uuid": UUID,
+    "pci_bus_id": "00000000:1b:00.0",
+    "persistence_mode": 1,
+    "compute_mode": 0,
+    "power_limit_mw": 700000,
+    "power_limit_default_mw": 700000,
+    "power_limit_min_mw": 200000,
+    "power_limit_max_mw": 700000,
+    "applications_clocks_mhz": {"graphics": 1980, "mem": 2619},
+    "applications_clocks_default_mhz": {"graphics": 1980, "mem": 2619},
+    "clocks_max_mhz": {"graphics": 1980, "sm": 1980, "mem": 2619, "video": 1545},
+    "ecc_mode_current": 1,
+    "ecc_mode_pending": 1,
+    "mig_mode_current": 0,
+    "compute_processes": [],
+    "graphics_processes": [],
+}
+BUSY = [{"pid": 4711, "used_bytes": 1}]
+LOCK = {"min": 1000, "max": 1500}
+
+
+def gpu(index=0, **changed):
+    """A GPU of a snapshot; a value that is an integer code in a tuple stands in the value's place: (15,)."""
+    result = {"index": index}
+    for key, content in dict(VALUES, **changed).items():
+        result[key] = codes.missing(content[0]) if isinstance(content, tuple) else codes.value(content)
+    return result
+
+
+def wish(value, explicit=True, **more):
+    return dict({"value": value, "explicit": explicit}, **more)
+
+
+def decide(name, wanted, kept=None, daemon=False, processes_ok=False, load=LOAD, **changed):
+    """The one row that is planned."""
+    wanted = wanted if isinstance(wanted, dict) and ("explicit" in wanted or "problem" in wanted) else wish(wanted)
+    entries = {UUID: {name: kept}} if kept else {}
+    plan = settings_plan.decide([gpu(**changed)], {UUID: {name: wanted}}, entries, load, daemon, processes_ok)
+    return plan[0] if plan else None
+
+
+OK = {"rc": 0, "error": "SUCCESS", "detail": None, "tried": True}
+
+
+def refused(rc, tried=True):
+    return {"rc": rc, "error": codes.name(rc), "detail": None, "tried": tried}

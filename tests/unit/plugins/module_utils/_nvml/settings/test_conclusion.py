@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import conclusion as settings_conclusion
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import plan as settings_plan
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settings_gpu import (
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settingsnode import (
     LOAD,
     LOCK,
     OK,
@@ -62,10 +62,8 @@ def test_conclusion(name, wanted, answer, after, status, changed):
 def test_a_gpu_that_is_gone_when_it_is_read_back():
     plan = [decide("power_limit_w", 500000)]
     row = settings_conclusion.conclude(plan, settings_plan.steps(plan), [OK], [])[0]
-    assert (
-        row["status"] == "failed"
-        and "it cannot be read back: NVML does not find this GPU any more" in row["failure"]["message"]
-    )
+    assert row["status"] == "failed"
+    assert "it cannot be read back: NVML does not find this GPU any more" in row["failure"]["message"]
     assert settings_conclusion.present_row(row)["after"] is None
 
 
@@ -138,10 +136,8 @@ def test_warnings():
         decide("application_clocks_mhz", wish({"graphics": 1410, "mem": 2619}, False), applications_clocks_mhz=(26,)),
         decide("power_limit_w", 500000),
     ]
-    assert (
-        len(settings_conclusion.make_warnings(rows, [gpu()])) == 1
-        and "this driver no longer has the setting" in settings_conclusion.make_warnings(rows, [gpu()])[0]
-    )
+    assert len(settings_conclusion.make_warnings(rows, [gpu()])) == 1
+    assert "this driver no longer has the setting" in settings_conclusion.make_warnings(rows, [gpu()])[0]
     assert "persistence mode is off on GPU-1" in settings_conclusion.make_warnings(rows, [gpu(persistence_mode=0)])[1]
     default = [
         decide(

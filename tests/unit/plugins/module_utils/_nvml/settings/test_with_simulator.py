@@ -131,14 +131,11 @@ def test_values_are_shown_as_the_options_have_them(node):
         ("ecc_mode", {"current": True, "pending": True}, False, {"current": True, "pending": False}, True),
     ]
     uuid = uuids(node)[0]
-    assert (
-        result["diff"]["before"][uuid]["power_limit_w"] == 400.0
-        and result["diff"]["after"][uuid]["power_limit_w"] == 300.0
-    )
+    assert result["diff"]["before"][uuid]["power_limit_w"] == 400.0
+    assert result["diff"]["after"][uuid]["power_limit_w"] == 300.0
     assert list(result["diff"]["after"]) == [uuid]
-    assert [row["lost_at"] for row in result["settings"]][-1].startswith("never") and result["settings"][-1][
-        "pending_until"
-    ] == "GPU reset or reboot"
+    assert [row["lost_at"] for row in result["settings"]][-1].startswith("never")
+    assert result["settings"][-1]["pending_until"] == "GPU reset or reboot"
     assert result["simulated"] is True and result["driver_version"] == simnode.OLD
     assert result["msg"] == "GPU settings: 4 changed, 1 pending, 2 unproven; a GPU reset or reboot is required"
 
@@ -149,11 +146,8 @@ def test_gpus_are_chosen_by_uuid_address_and_index(node):
         assert settings(node, gpus=[name], power_limit_w=expected // 1000)["changed"] is True
         assert node.ask(LIMITS) == [400000, expected]
     refused = settings(node, gpus=["7"], power_limit_w=300)
-    assert (
-        refused["failed"] is True
-        and "gpus has '7', and that is no GPU of this node" in refused["msg"]
-        and "nothing was set" in refused["msg"]
-    )
+    assert refused["failed"] is True and "gpus has '7', and that is no GPU of this node" in refused["msg"]
+    assert "nothing was set" in refused["msg"]
 
 
 def test_default_and_unlocked_go_back(node):
@@ -244,9 +238,8 @@ def test_only_what_is_asked_for_is_restored(node):
     before = baseline(node)
     reload(node)
     result = settings(node, state="restored", baseline=before, settings=["power_limit_w"])
-    assert (
-        set(rows(result, "setting")) == {("power_limit_w",)} and node.ask("n.nvmlDeviceGetComputeMode(handle())") == 0
-    )
+    assert set(rows(result, "setting")) == {("power_limit_w",)}
+    assert node.ask("n.nvmlDeviceGetComputeMode(handle())") == 0
 
 
 def test_a_board_without_application_clocks_is_no_failure_unless_asked(make):
@@ -260,11 +253,8 @@ def test_a_board_without_application_clocks_is_no_failure_unless_asked(make):
     result = settings(node, state="restored", baseline=baseline(node))
     assert ("application_clocks_mhz", "not_supported") in rows(result, "setting", "status") and "failed" not in result
     refused = settings(node, application_clocks_mhz={"graphics": 1000, "memory": 1000}, power_limit_w=400)
-    assert (
-        refused["failed"] is True
-        and "it is not supported here" in refused["msg"]
-        and "[NVML 3, NOT_SUPPORTED]" in refused["msg"]
-    )
+    assert refused["failed"] is True and "it is not supported here" in refused["msg"]
+    assert "[NVML 3, NOT_SUPPORTED]" in refused["msg"]
     # Nothing else was set either.
     assert node.ask(LIMITS) == [700000]
     assert rows(refused, "setting", "status") == [("power_limit_w", "failed"), ("application_clocks_mhz", "failed")]
@@ -399,10 +389,8 @@ def test_persistence_mode_is_the_daemon_s_business_where_it_runs(node):
     assert node.persistenced().returncode == 0
     assert set(rows(settings(node, persistence_mode=True), "status")) == {("same",)}
     refused = settings(node, persistence_mode=False)
-    assert (
-        refused["failed"] is True
-        and "nvidia-persistenced runs and decides on the mode; stop and disable its unit" in refused["msg"]
-    )
+    assert refused["failed"] is True
+    assert "nvidia-persistenced runs and decides on the mode; stop and disable its unit" in refused["msg"]
     node.sim("inject", "persistence-lost")
     refused = settings(node, persistence_mode=True)
     assert refused["failed"] is True and "start it without --no-persistence-mode" in refused["msg"]
@@ -440,11 +428,8 @@ def test_a_damaged_file_of_kept_clocks(node):
     before = baseline(node)
     node.write("var/lib/gpufleet/settings.json", "{")
     refused = settings(node, state="restored", baseline=before)
-    assert (
-        refused["failed"] is True
-        and "var/lib/gpufleet/settings.json is damaged" in refused["msg"]
-        and "Next step: remove the file" in refused["msg"]
-    )
+    assert refused["failed"] is True and "var/lib/gpufleet/settings.json is damaged" in refused["msg"]
+    assert "Next step: remove the file" in refused["msg"]
     assert "failed" not in settings(node, state="restored", baseline=before, settings=["power_limit_w"])
     result = settings(node, locked_graphics_clocks_mhz={"min": 1000, "max": 1200})
     assert "failed" not in result and "is damaged" in result["warnings"][0]
@@ -481,38 +466,26 @@ def test_a_setter_that_is_refused(node, name, code, word, step):
     symbol = table.BY_NAME[name].setter
     node.sim("inject", "error", symbol, str(code), "--gpu", "0")
     result = settings(node, **{name: SETTERS[name]})
-    assert result["failed"] is True and result["msg"].startswith(
-        "1 of 2 settings failed: %s of %s: found " % (name, uuids(node)[0])
-    )
-    assert (
-        "NVML refuses %s: " % (symbol,) in result["msg"]
-        and "[NVML %d, %s]" % (code, word) in result["msg"]
-        and step in result["msg"]
-    )
+    assert result["failed"] is True
+    assert result["msg"].startswith("1 of 2 settings failed: %s of %s: found " % (name, uuids(node)[0]))
+    assert "NVML refuses %s: " % (symbol,) in result["msg"] and "[NVML %d, %s]" % (code, word) in result["msg"]
+    assert step in result["msg"]
     # The other GPU was set, and the result says so.
-    assert [row["status"] for row in result["settings"]][0] == "failed" and result["settings"][1]["status"] in (
-        "changed",
-        "unproven",
-        "pending",
-    )
+    assert [row["status"] for row in result["settings"]][0] == "failed"
+    assert result["settings"][1]["status"] in ("changed", "unproven", "pending")
     assert result["changed"] is True
     failure = result["failures"][0]
     assert (failure["gpu"], failure["setting"], failure["code"], failure["error"]) == (uuids(node)[0], name, code, word)
-    assert (
-        failure["expected"] == result["settings"][0]["wanted"] and failure["found"] == result["settings"][0]["before"]
-    )
+    assert failure["expected"] == result["settings"][0]["wanted"]
+    assert failure["found"] == result["settings"][0]["before"]
 
 
 @pytest.mark.parametrize("code, word, step", CODES[3:])
 def test_other_refusals_have_their_own_next_step(node, code, word, step):
     node.sim("inject", "error", "nvmlDeviceSetPowerManagementLimit", str(code))
     result = settings(node, power_limit_w=300)
-    assert (
-        result["failed"] is True
-        and result["changed"] is False
-        and step in result["msg"]
-        and "[NVML %d, %s]" % (code, word) in result["msg"]
-    )
+    assert result["failed"] is True and result["changed"] is False and step in result["msg"]
+    assert "[NVML %d, %s]" % (code, word) in result["msg"]
 
 
 def test_who_is_not_root_is_told(node):
@@ -605,8 +578,5 @@ def test_a_call_that_hangs(node, symbol, seconds, text):
 def test_nvml_that_does_not_start(node, prepare, text):
     prepare(node)
     result = settings(node, power_limit_w=300)
-    assert (
-        result["failed"] is True
-        and "NVML cannot be read (nvml_error), and nothing was set: " in result["msg"]
-        and text in result["msg"]
-    )
+    assert result["failed"] is True and "NVML cannot be read (nvml_error), and nothing was set: " in result["msg"]
+    assert text in result["msg"]

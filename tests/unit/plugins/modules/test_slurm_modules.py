@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""slurm_gres as a task calls it, on real files and a cluster whose slurmctld reads them when it is reconfigured."""
+"""slurm_gres and slurm_node as tasks call them: real files, and a cluster whose slurmctld reads them again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import gres, gres_config
-from ansible_collections.gpufleet.lifecycle.plugins.modules import slurm_gres
+from ansible_collections.gpufleet.lifecycle.plugins.modules import slurm_gres, slurm_node
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slurm.fake_slurm import Cluster
 
 pytestmark = pytest.mark.cores
@@ -70,34 +70,37 @@ def site_(tmp_path):
     return Site(tmp_path)
 
 
-@pytest.fixture(name="run")
-def run_module(monkeypatch, capsys, tmp_path):
-    def run(site, counts, lines, **options):
-        arguments = dict(
-            {"directory": str(site.directory), "reconfigure": True, "node_name": "n1"},
-            gres=counts,
-            lines=lines,
-            **options,
-        )
-        arguments = {name: value for name, value in arguments.items() if value is not None}
-        monkeypatch.setattr(
-            basic,
-            "_ANSIBLE_ARGS",
-            json.dumps({"ANSIBLE_MODULE_ARGS": dict(arguments, _ansible_remote_tmp=str(tmp_path))}).encode("utf-8"),
-        )
+@pytest.fixture
+def call(monkeypatch, capsys, tmp_path):
+    """call(module, cluster, options): the result of a module, run as Ansible runs it."""
+
+    def run(module, cluster, options):
+        arguments = {"ANSIBLE_MODULE_ARGS": dict(options, _ansible_remote_tmp=str(tmp_path))}
+        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode("utf-8"))
         monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
         monkeypatch.setattr(sys, "stdin", io.StringIO())
-        own = site.slurm()
-        work = slurm_gres.slurm_gres.SlurmGres
+        own = cluster.slurm()
         with monkeypatch.context() as patched, pytest.raises(SystemExit):
-            patched.setattr(slurm_gres.commands, "Slurm", lambda **dummy: own)
+            patched.setattr(module.commands, "Slurm", lambda **dummy: own)
+            module.main()
+        return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+
+    return run
+
+
+@pytest.fixture
+def run(monkeypatch, call):
+    def run(site, counts, lines, **options):
+        given = {"directory": str(site.directory), "reconfigure": True, "node_name": "n1", **options}
+        given.update(gres=counts, lines=lines)
+        work = slurm_gres.slurm_gres.SlurmGres
+        with monkeypatch.context() as patched:
             patched.setattr(
                 slurm_gres.slurm_gres,
                 "SlurmGres",
                 lambda *words: work(*words, sleep=site.sleep, clock=lambda: site.now),
             )
-            slurm_gres.main()
-        return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+            return call(slurm_gres, site, {name: value for name, value in given.items() if value is not None})
 
     return run
 
@@ -202,13 +205,8 @@ def test_a_file_that_cannot_be_written_leaves_the_other_as_it_was(run, site, mon
 def test_what_slurm_tells_afterwards_counts(run, site):
     site.takes = False
     result = run(site, {"b": 1}, B, timeout_s=20)
-    assert (
-        result["failed"]
-        and "gpu:a:2" in result["msg"]
-        and "gpu:b:1" in result["msg"]
-        and result["reconfigured"]
-        and site.now >= 20
-    )
+    assert result["failed"] and "gpu:a:2" in result["msg"] and "gpu:b:1" in result["msg"] and result["reconfigured"]
+    assert site.now >= 20
     site.takes = True
     site.calls.clear()
     assert run(site, {"b": 1}, B)["reconfigured"] and site.calls == ["reconfigure"], (
@@ -304,3 +302,57 @@ def test_a_problem_of_the_name_is_the_modules_own(site):
         slurm_gres.slurm_gres.SlurmGres(
             site.slurm(), {"node_name": "../n1", "gres": {}, "lines": [], "kept": None}
         ).run()
+
+
+# ---- slurm_node ----
+
+
+@pytest.fixture
+def drain(call):
+    """drain(cluster): the result of slurm_node that drains n1."""
+
+    def run(cluster, **options):
+        given = dict({"node_name": "n1", "state": "drained", "token": "tok-1"}, **options)
+        return call(slurm_node, cluster, {name: value for name, value in given.items() if value is not None})
+
+    return run
+
+
+def test_a_drain_with_its_difference(drain):
+    cluster = Cluster()
+    result = drain(cluster, _ansible_diff=True)
+    assert result["changed"] and result["drained"] and result["mark"]["owner"] == "ours" and not result.get("failed")
+    assert result["diff"]["after"] == {"state": "IDLE+DRAIN", "reason": "gpufleet:tok-1 maintenance"}
+    again = drain(cluster)
+    assert not again["changed"] and "diff" not in again and "trouble" not in again
+
+
+def test_check_mode_changes_nothing(drain):
+    cluster = Cluster()
+    assert drain(cluster, _ansible_check_mode=True)["changed"] and cluster.calls == []
+
+
+def test_a_refusal_says_how_the_node_is(drain):
+    result = drain(Cluster(), expected_gpus=8)
+    assert result["failed"] and "and the node has 8" in result["msg"]
+    assert (result["state"], result["gres"]["gpus"]) == ("IDLE", 4)
+
+
+def test_what_slurm_does_not_do_is_named(drain):
+    result = drain(Cluster(), node_name="n2")
+    assert result["failed"] and result["trouble"] == "node" and result["msg"].startswith("n2: Slurm knows no node n2")
+
+
+def test_a_drain_without_a_token_is_refused(drain):
+    cluster = Cluster()
+    result = drain(cluster, token=None)
+    assert result["failed"] and "needs a token" in result["msg"] and cluster.calls == []
+
+
+def test_the_documentation_says_what_the_options_are():
+    yaml = pytest.importorskip("yaml")
+    documented = yaml.safe_load(slurm_node.DOCUMENTATION)["options"]
+    assert sorted(documented) == sorted(slurm_node.ARGUMENT_SPEC)
+    for name, spec in slurm_node.ARGUMENT_SPEC.items():
+        assert documented[name]["type"] == spec["type"] and documented[name].get("default") == spec.get("default"), name
+        assert sorted(documented[name].get("choices", [])) == sorted(spec.get("choices", [])), name

@@ -1,0 +1,342 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The modules that read a node and change nothing: gpu_info, gpu_health, gpu_smoke and driver_audit."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+
+import pytest
+
+pytest.importorskip("ansible.module_utils.basic", reason="modules need Ansible; what they call is tested without it")
+
+from ansible.module_utils import basic
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health_options, _smoke_options
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, codes, snapshot, subsets
+from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_audit, gpu_health, gpu_info, gpu_smoke
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _nvml_action
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.test_audit import (
+    NEW,
+    OLD,
+    changed,
+    empty,
+    good,
+)
+
+pytestmark = pytest.mark.cores
+
+
+class Done(Exception):
+    pass
+
+
+class FakeModule:
+    """What a module needs of AnsibleModule; the last one made is in LAST."""
+
+    last = None
+
+    def __init__(self, params, argument_spec, supports_check_mode, **dummy_rules):
+        self.params = dict((name, option.get("default")) for name, option in argument_spec.items())
+        self.params.update(params)
+        self.supports_check_mode = supports_check_mode
+        self.warnings = []
+        self._remote_tmp = "/tmp/x"
+        FakeModule.last = self
+
+    def warn(self, text):
+        self.warnings.append(text)
+
+    def exit_json(self, **result):
+        self.result = result
+        raise Done()
+
+    def fail_json(self, **result):
+        self.exit_json(failed=True, **result)
+
+
+def run(monkeypatch, module, read, **params):
+    """The result of a module whose reader of NVML is READ."""
+    monkeypatch.setattr(module, "AnsibleModule", lambda **options: FakeModule(params, **options))
+    monkeypatch.setattr(module.node, "read", read)
+    with pytest.raises(Done):
+        module.main()
+    return FakeModule.last.result
+
+
+def answer(taken, warnings=()):
+    return lambda *args: {"snapshot": taken, "warnings": list(warnings)}
+
+
+def healthy():
+    taken = snapshot.blank("ok", "", 0)
+    taken["count"] = codes.value(8)
+    return taken
+
+
+def test_a_reading(monkeypatch):
+    result = run(monkeypatch, gpu_info, answer(healthy(), ["careful"]))
+    assert result == {
+        "changed": False,
+        "nvml_available": True,
+        "driver_loaded": True,
+        "gpu_count": 8,
+        "snapshot": healthy(),
+    }
+    assert FakeModule.last.warnings == ["careful"] and FakeModule.last.supports_check_mode is True
+
+
+@pytest.mark.parametrize("rc, loaded", [(9, False), (18, True), (12, None), (999, None), (None, None)])
+def test_no_reading_is_no_failure_unless_it_shall_be(monkeypatch, rc, loaded):
+    taken = snapshot.blank("nvml_error", "why", rc)
+    result = run(monkeypatch, gpu_info, answer(taken))
+    assert "failed" not in result
+    assert (result["nvml_available"], result["driver_loaded"], result["gpu_count"]) == (False, loaded, None)
+    failed = run(monkeypatch, gpu_info, answer(taken), fail_if_unavailable=True)
+    assert failed["failed"] is True and failed["msg"] == "NVML cannot be read (nvml_error): why"
+    assert failed["nvml_available"] is False and failed["snapshot"] == taken
+
+
+def test_it_passes_on_what_the_action_sent(monkeypatch):
+    seen = []
+
+    def read(*args):
+        seen.append(args)
+        return {"needs_binding": True, "warnings": []}
+
+    result = run(monkeypatch, gpu_info, read, binding_digest="d", binding_archive="a", timeout_s=7)
+    assert result == {"changed": False, "needs_binding": True}
+    assert seen == [("/tmp/x", "d", "a", 7, ["all"])]
+
+
+def test_an_archive_that_is_wrong_fails(monkeypatch):
+    def read(*args):
+        raise binding.CacheError("no match")
+
+    assert run(monkeypatch, gpu_info, read)["msg"] == "NVML was not read: no match"
+
+
+@pytest.mark.parametrize("module", [gpu_info, gpu_health])
+@pytest.mark.parametrize("timeout_s", [0, -1])
+def test_a_timeout_that_is_none_is_refused(monkeypatch, module, timeout_s):
+    result = run(monkeypatch, module, lambda *args: pytest.fail("read"), timeout_s=timeout_s)
+    assert result["failed"] is True and "expected at least 1 second" in result["msg"]
+
+
+def test_a_subset_that_does_not_exist_is_named(monkeypatch):
+    def read(remote_tmp, digest, archive, timeout_s, gather):
+        subsets.choose(gather)
+
+    result = run(monkeypatch, gpu_info, read, gather_subset=["clocks", "!clock"])
+    assert result["failed"] is True
+    assert "gather_subset has '!clock'; expected one of all, min, identity" in result["msg"]
+
+
+def test_every_subset_and_every_key_is_documented():
+    documented = gpu_info.DOCUMENTATION
+    for subset in subsets.TABLE:
+        text = re.search(
+            r"\n      - V\(%s\) is (.*?)(\n      - |\n    type)" % (subset.name,), documented, re.DOTALL
+        ).group(1)
+        assert sorted(re.findall(r"C\((\w+)\)", text)) == sorted(subset.keys), subset.name
+
+
+def test_who_has_the_device_files_open_is_told_to_those_who_ask(monkeypatch):
+    found = [{"pid": 7, "user": "root", "comm": "x", "unit": None, "devices": ["/dev/nvidia0"]}]
+    monkeypatch.setattr(holders, "read", lambda: found)
+    assert run(monkeypatch, gpu_info, answer(healthy()), holders=True)["holders"] == found
+    assert "holders" not in run(monkeypatch, gpu_info, answer(healthy()))
+
+
+def test_the_module_brings_no_code_that_lies_in_the_archive():
+    """What it imports is sent and compiled with every task."""
+    with open(gpu_info.__file__, encoding="utf-8") as stream:
+        imported = re.findall(r"^from ansible_collections\S* import (.*)$", stream.read(), re.MULTILINE)
+    assert imported == ["binding, node"]
+
+
+def test_the_archive_stays_out_of_the_logs():
+    assert gpu_info.ARGUMENT_SPEC["binding_archive"]["no_log"] is True
+
+
+# ---- gpu_health ----
+
+
+def test_everything_is_read_in_one_process(monkeypatch):
+    taken = snapshot.blank("nvml_error", "why", 9)
+    seen = []
+    monkeypatch.setattr(
+        gpu_health.reading, "gather", lambda *args, **options: seen.append(args + (options,)) or {"a": "reading"}
+    )
+    result = run(monkeypatch, gpu_health, lambda *args: {"snapshot": taken, "warnings": []})
+    assert result == {"changed": False, "facts": {"a": "reading"}}
+    assert seen == [(taken, {"watermark": None})]
+    since = {"boot_id": "b", "seq": 7}
+    run(monkeypatch, gpu_health, lambda *args: {"snapshot": taken, "warnings": []}, since=since)
+    assert seen[-1] == (taken, {"watermark": since})
+
+
+def test_nothing_else_is_read_before_the_binding_is_there(monkeypatch):
+    monkeypatch.setattr(gpu_health.reading, "gather", lambda *args: pytest.fail("read too early"))
+    assert run(monkeypatch, gpu_health, lambda *args: {"needs_binding": True, "warnings": []}) == {
+        "changed": False,
+        "needs_binding": True,
+    }
+
+
+def test_the_options_of_the_action_alone_are_not_for_playbooks():
+    assert _health_options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
+    assert _health_options.ARGUMENT_SPEC["phase"]["choices"] == list(model.PHASES)
+    assert set(_health_options.INTERNAL_SPEC) == set(_nvml_action.INTERNAL)
+    assert not set(_health_options.INTERNAL_SPEC) & set(_health_options.ARGUMENT_SPEC)
+
+
+# ---- gpu_smoke ----
+
+
+def reader(remote_tmp, digest, archive, timeout_s, take):
+    return {"snapshot": take(deadline_s=timeout_s, stuck_file="/x", gather=None, load="load"), "warnings": ["careful"]}
+
+
+def test_what_was_asked_reaches_the_test(monkeypatch):
+    seen = {}
+    monkeypatch.setattr(
+        gpu_smoke.run, "take", lambda **keywords: seen.update(keywords) or ({"level": "t1"}, {"status": "ok"})
+    )
+    result = run(
+        monkeypatch, gpu_smoke, reader, level="t1", gpus=["0"], together=True, dcgm_level=3, tests=["device_copy"]
+    )
+    assert result == {"changed": False, "facts": {"smoke": {"level": "t1"}, "snapshot": {"status": "ok"}}}
+    assert FakeModule.last.warnings == ["careful"]
+    assert type(seen.pop("runner")).__name__ == "Runner"
+    assert seen == {
+        "level": "t1",
+        "wanted": ["0"],
+        "together": True,
+        "library_path": None,
+        "dcgm_level": 3,
+        "only": ["device_copy"],
+        "load": "load",
+        "deadline_s": 300,
+        "dcgm_deadline_s": 3600,
+        "stuck_file": "/x",
+    }
+
+
+@pytest.mark.parametrize("level, seconds", [("t0", 90), ("t1", 300), ("t2", 1200), ("t3", 1200)])
+def test_the_deadline_follows_from_the_level_unless_it_is_said(monkeypatch, level, seconds):
+    seen = []
+    monkeypatch.setattr(gpu_smoke.run, "take", lambda **keywords: seen.append(keywords["deadline_s"]) or ({}, {}))
+    run(monkeypatch, gpu_smoke, reader, level=level)
+    run(monkeypatch, gpu_smoke, reader, level=level, timeout_s=7)
+    assert seen == [seconds, 7]
+
+
+def test_nothing_is_tested_before_the_binding_is_there(monkeypatch):
+    monkeypatch.setattr(gpu_smoke.run, "take", lambda **keywords: pytest.fail("tested too early"))
+    assert (
+        run(monkeypatch, gpu_smoke, lambda *args, **keywords: {"needs_binding": True, "warnings": []})["needs_binding"]
+        is True
+    )
+
+
+def test_a_gpu_that_is_not_there_and_a_test_that_does_not_exist_are_refused(monkeypatch):
+    def refuse(**keywords):
+        raise gpu_smoke.run.Choice("gpus has '9', and that is no GPU of this node")
+
+    monkeypatch.setattr(gpu_smoke.run, "take", refuse)
+    assert run(monkeypatch, gpu_smoke, reader, gpus=["9"])["msg"].startswith("gpus has '9'")
+    assert "tests has x; known: memory_pattern" in run(monkeypatch, gpu_smoke, reader, tests=["x"])["msg"]
+
+
+def test_the_module_takes_all_options_and_the_node_only_its_own():
+    assert set(_smoke_options.NODE_OPTIONS) < set(_smoke_options.ARGUMENT_SPEC)
+    assert not set(_smoke_options.INTERNAL_SPEC) & set(_smoke_options.ARGUMENT_SPEC)
+    assert _smoke_options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
+
+
+# ---- driver_audit ----
+
+
+@pytest.fixture
+def run_audit(monkeypatch, capsys, tmp_path):
+    def run(facts, **options):
+        arguments = {"ANSIBLE_MODULE_ARGS": dict(options, _ansible_remote_tmp=str(tmp_path))}
+        monkeypatch.setattr(basic, "_ANSIBLE_ARGS", json.dumps(arguments).encode("utf-8"))
+        monkeypatch.setattr(basic, "_ANSIBLE_PROFILE", "legacy", raising=False)
+        monkeypatch.setattr(sys, "stdin", io.StringIO())
+        monkeypatch.setattr(driver_audit.audit, "read", lambda root: facts)
+        with pytest.raises(SystemExit):
+            driver_audit.main()
+        return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
+
+    return run
+
+
+def test_a_report_never_fails_and_never_changes(run_audit):
+    result = run_audit(empty(), _ansible_check_mode=True)
+    assert result["changed"] is False and not result.get("failed") and result["audit"]["verdict"] == "fail"
+
+
+def test_a_proof_of_a_good_node(run_audit):
+    result = run_audit(good(), wanted_version=NEW, fail_on=["fail", "unknown"], require_reboot_safe=True)
+    assert not result.get("failed") and result["audit"]["verdict"] == "pass"
+
+
+def test_a_proof_that_fails_lists_every_finding_with_found_expected_and_next_step(run_audit):
+    facts = changed(("library", "version"), OLD)
+    facts["loaded"]["nouveau"] = True
+    result = run_audit(facts, wanted_version=NEW, fail_on=["fail"])
+    assert result["failed"] and result["audit"]["verdict"] == "fail"
+    lines = result["msg"].splitlines()
+    assert [line.split()[1] for line in lines[1:]] == ["versions_agree", "nouveau"]
+    for text in ("library libnvidia-ml = 535.216.03", "Expected: 535.261.03.", "Next step: Install one coherent set"):
+        assert text in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "failed"), [([], False), (["fail"], False), (["unknown"], True), (["fail", "unknown"], True)]
+)
+def test_unknown_fails_where_it_is_asked_to(run_audit, fail_on, failed):
+    result = run_audit(changed(("pci",), None), wanted_version=NEW, fail_on=fail_on)
+    assert bool(result.get("failed")) is failed
+    assert not failed or "pci_device (node) is unknown" in result["msg"]
+
+
+def test_an_unknown_finding_is_named_beside_a_failed_one_only_where_both_count(run_audit):
+    facts = changed(("pci",), None)
+    facts["loaded"]["nouveau"] = True
+    assert "pci_device" not in run_audit(facts, fail_on=["fail"])["msg"]
+    assert "pci_device" in run_audit(facts, fail_on=["fail", "unknown"])["msg"]
+
+
+def test_only_the_named_findings_count(run_audit):
+    facts = changed(("library", "version"), OLD)
+    assert not run_audit(facts, findings=["dpkg_interrupted", "dkms_leftover"], fail_on=["fail", "unknown"]).get(
+        "failed"
+    )
+    assert run_audit(facts, findings=["versions_agree"], fail_on=["fail"])["failed"]
+
+
+@pytest.mark.parametrize("findings", [["no_such"], ["no_such", "nouveau"]])
+def test_a_finding_that_does_not_exist_is_not_a_pass(run_audit, findings):
+    result = run_audit(good(), findings=findings, fail_on=["fail", "unknown"])
+    assert result["failed"] and "no_such: nothing of this name was judged" in result["msg"]
+
+
+def test_a_reboot_that_is_not_safe_is_refused(run_audit):
+    result = run_audit(changed(("kernel", "next_boot"), None), wanted_version=NEW, require_reboot_safe=True)
+    assert result["failed"] and "not safe to reboot" in result["msg"] and "not known" in result["msg"]
+
+
+def test_between_installation_and_reboot(run_audit):
+    facts = changed(("loaded", "version"), OLD)
+    assert run_audit(facts, wanted_version=NEW, fail_on=["fail", "unknown"])["failed"]
+    result = run_audit(facts, wanted_version=NEW, fail_on=["fail", "unknown"], expect_loaded=False)
+    assert not result.get("failed") and result["audit"]["reboot_required"] is True

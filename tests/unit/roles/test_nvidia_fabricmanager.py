@@ -26,26 +26,6 @@ LOG_LEVEL=4
 """
 
 
-@pytest.fixture(name="base", scope="module")
-def _base(tmp_path_factory):
-    return tmp_path_factory.mktemp("fabric")
-
-
-@pytest.fixture(name="healthy", scope="module")
-def _healthy(base):
-    """Makes nodes in health, once for each model."""
-    known = {}
-
-    def make(model):
-        if model not in known:
-            known[model] = w.World(base / model, w.simnode.built(), base, model, gpus=2).build()
-        return known[model]
-
-    yield make
-    for world in known.values():
-        world.close()
-
-
 @pytest.fixture(name="node")
 def _node(healthy, tmp_path):
     """Makes a node whose fabric manager was never started: its GPUs have joined nothing until it is."""

@@ -12,8 +12,8 @@ import functools
 import pytest
 
 from tests.lab import scenario
-from tests.lab.disk import unchanged_but
 from tests.lab.play import play
+from tests.lab.scenario import unchanged_but
 
 
 @pytest.fixture(scope="session")

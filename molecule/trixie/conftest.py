@@ -9,8 +9,8 @@ import pytest
 
 from tests.lab import scenario
 from tests.lab.config import DRIVER_VERSIONS
-from tests.lab.disk import unchanged_but
 from tests.lab.play import play
+from tests.lab.scenario import unchanged_but
 
 # Compiled modules of the two revisions of the packages: their names are the same, and their sources are not.
 OLD, NEW = DRIVER_VERSIONS["trixie"]

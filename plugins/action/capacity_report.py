@@ -16,7 +16,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity impor
     charts,
     client,
     document,
-    fetch,
     page,
     tables,
 )
@@ -71,7 +70,7 @@ class ActionModule(ActionBase):
         dest = os.path.abspath(args["dest"])
         self.refuse_unwritable(dest)
         prometheus = client.Prometheus(asked.url, asked.timeout, args["headers"])
-        history = fetch.history(prometheus, asked, Window.until(now.timestamp(), asked.days))
+        history = client.history(prometheus, asked, Window.until(now.timestamp(), asked.days))
         doc = document.document(asked, history, prometheus.place, now.strftime(TIME))
         contents, changed = page.contents(doc), True
         if not self._task.check_mode:

@@ -20,9 +20,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import 
     files,
     fleet,
     precheck,
-    precheck_junit,
-    precheck_markdown,
-    precheck_page,
+    precheck_formats,
     text,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
@@ -118,10 +116,10 @@ class ActionModule(ActionBase):
     @staticmethod
     def render(name, doc, results):
         if name == "html":
-            return precheck_page.html_text(doc)
+            return precheck_formats.html_text(doc)
         if name == "junit":
-            return precheck_junit.junit_text(doc, results)
-        return precheck_markdown.markdown_text(doc) if name == "markdown" else files.json_text(doc)
+            return precheck_formats.junit_text(doc, results)
+        return precheck_formats.markdown_text(doc) if name == "markdown" else files.json_text(doc)
 
     @staticmethod
     def registered(names, variable, task_vars):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from plugins.module_utils._dkms import digests, dkms
 
-from . import aptconf, image, layers, overlay
+from . import aptconf, image, layers
 from .common import LabError, elapsed, locked, run, run_logged, say, write_whole
 from .config import CHECKOUT, DRIVER_VERSIONS, SUITE, Lab
 
@@ -97,7 +97,7 @@ def ensure(lab: Lab, wanted: list[str], suite: str = SUITE) -> list[Path]:
                 say(f"driver {chosen} for kernel {kernel}: already compiled, {trees / name}")
             else:
                 image.check_host()
-                if overlay.isolated("_driver", suite, chosen, kernel, nice=19) != 0:
+                if layers.isolated("_driver", suite, chosen, kernel, nice=19) != 0:
                     raise LabError(f"driver {chosen} could not be compiled for kernel {kernel}")
             found.append(trees / name)
     for trees in sorted({path.parent for path in found}):
@@ -152,7 +152,7 @@ def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
         work = lab.cache / "build" / f"{version}-{kernel}"
         shutil.rmtree(work, ignore_errors=True)
         root = work / "root"
-        overlay.mount(
+        layers.mount(
             [layer.root(lab.images) for layer in layers.stack(image.packages_layer(suite))],
             work / "upper",
             work / "work",
@@ -161,7 +161,7 @@ def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
         log = trees / f"{name.removesuffix('.dkms.tar.gz')}.log"
         log.unlink(missing_ok=True)
         try:
-            with overlay.chroot_mounts(root):
+            with layers.chroot_mounts(root):
                 package = stored_versions(os.listdir(_archives(lab, suite))).get(version)
                 path = f"/{image.ARCHIVES}/{package}" if package else _fetch(suite, root, version, log)
                 say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")

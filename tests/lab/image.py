@@ -9,7 +9,7 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from . import aptconf, layers, overlay
+from . import aptconf, layers
 from .common import LabError, list_file, need_root, read_json, run, run_logged, say, write_whole
 from .config import CHECKOUT, DRIVER_VERSIONS, REGISTRY, SUITE, SUITES, USER, Lab
 
@@ -258,7 +258,7 @@ def ensure(lab: Lab, suite: str = SUITE, wanted: layers.Layer | None = None) -> 
     for layer in reversed(layers.stack(wanted)):
         if not layer.ready(lab.images):
             check_host()
-            if overlay.isolated("_layer", suite, layer.kind) != 0:
+            if layers.isolated("_layer", suite, layer.kind) != 0:
                 raise LabError(f"{layer.title} could not be made")
     return wanted
 

@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import image, network, overlay
+from . import image, layers, network
 from . import machine as build
 from .common import LabError, environment, read_json, run, write_json
 from .config import Lab
@@ -143,7 +143,7 @@ def identify(lab: Lab, machine: Machine, others: list[Machine], root: Path) -> N
         target.chmod(file.mode)
         os.chown(target, uid, gid)
     image.use_host_network_settings(root, machine.suite)
-    with overlay.chroot_mounts(root):
+    with layers.chroot_mounts(root):
         run("chroot", root, SIMULATOR, "init", *build.simulator_settings(machine))
 
 
@@ -161,7 +161,7 @@ def supervise(lab: Lab, name: str) -> int:
             shutil.rmtree(directory / part, ignore_errors=True)
     root = directory / "root"
     lower = [Path(path) for path in spec["layers"]]
-    overlay.mount(lower, directory / "upper", directory / "work", root)
+    layers.mount(lower, directory / "upper", directory / "work", root)
     if fresh:
         identify(lab, machine, [Machine(**other["machine"]) for other in specs(lab)], root)
         (directory / "identified").touch()

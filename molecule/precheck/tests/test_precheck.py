@@ -13,9 +13,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.lab.disk import unchanged_but
 from tests.lab.play import play
-from tests.lab.scenario import INVENTORY, machine
+from tests.lab.scenario import INVENTORY, machine, unchanged_but
 
 DRIVER = "535.216.03"
 # Looked at with a driver, without any, and not there at all: an address of the lab's own network that no machine has.

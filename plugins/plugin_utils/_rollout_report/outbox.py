@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 import uuid
 
@@ -21,7 +23,55 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import dump, timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import background, notices
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import notices
+
+# Only the command-line programs of Ansible set up the import hook for collections, so these lines create the packages
+# above the module.
+BOOT = """
+import importlib, json, sys, types
+asked = json.load(sys.stdin)
+sys.path[:] = asked["path"]
+for name, path in asked["packages"]:
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = path
+importlib.import_module(asked["module"]).main(asked)
+"""
+
+
+def start_process(module, asked, keep=()):
+    """Start MODULE.main(ASKED) in a new session, and do not wait for it.
+
+    ASKED is sent through a pipe, so that it is not visible in the arguments. KEEP: file descriptors that it inherits.
+    """
+    package = module.partition(".plugins.")[0]
+    root = os.path.abspath(__file__)
+    for dummy in range(4):
+        root = os.path.dirname(root)
+    parts = package.split(".")
+    packages = [(".".join(parts[:end]), [root] if end == len(parts) else []) for end in range(1, len(parts) + 1)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", BOOT],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,
+        close_fds=True,
+        pass_fds=keep,
+    )
+    with process.stdin as pipe:
+        pipe.write(
+            json.dumps(
+                dict(
+                    asked,
+                    path=[os.path.abspath(entry) for entry in sys.path if entry],
+                    packages=packages,
+                    module=module,
+                )
+            ).encode()
+        )
+    return process
+
 
 NAME = "webhook"
 LOOK_S = 2.0
@@ -242,7 +292,7 @@ def main(asked):
 
 def start(ledger, webhook, give_up_s=GIVE_UP_S, pause_s=FIRST_PAUSE_S):
     """Start a sender in the background."""
-    return background.start(
+    return start_process(
         __name__,
         {
             "webhook": webhook,

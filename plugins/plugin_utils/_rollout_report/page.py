@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import order
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline, words
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.time_scale import TimeScale
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.timeline import TimeScale
 
 WIDTH, LEFT, RIGHT = 1130.0, 210.0, 1000.0
 ROW, HEAD, CHART = 18.0, 24.0, 58.0

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _upgrade_state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import hardware, marker, recovery
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import marker, recovery
 
 Answer = Mapping[str, Any]
 SPELLED_OUT = 5
@@ -229,7 +229,7 @@ def _no_way_back(facts: Facts, lies: Answer, baseline: Answer | None, problem: s
             "(return_to_service_baseline_dir), or take a new one on purpose: %s. Nothing was changed."
             % (problem.rstrip("."), NEW_BASELINE)
         )
-    now = hardware.known(_of(facts, "info").get("snapshot"))
+    now = marker.known_gpus(_of(facts, "info").get("snapshot"))
     if not now or any(not gpu["uuid"] for gpu in now):
         return (
             "which GPUs the node has cannot be told (%s); expected all of them to answer. "
@@ -237,13 +237,13 @@ def _no_way_back(facts: Facts, lies: Answer, baseline: Answer | None, problem: s
             % (_said(_of(facts, "info"), "a GPU does not tell its UUID" if now else "NVML shows none"))
         )
     for what, before in (
-        ("the baseline", hardware.known(_mapping(baseline).get("snapshot"))),
+        ("the baseline", marker.known_gpus(_mapping(baseline).get("snapshot"))),
         ("the quarantine record", lies["gpus"]),
     ):
-        found = hardware.exchange(before, now)
+        found = marker.exchange(before, now)
         if found["gone"] or found["new"]:
             said = [
-                words + ", ".join(map(hardware.labelled, found[key]))
+                words + ", ".join(map(marker.labelled, found[key]))
                 for key, words in (("gone", "missing is "), ("new", "new is "))
                 if found[key]
             ]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import hardware, marker
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import marker
 
 Answer = Mapping[str, Any]
 SCHEMA = "gpufleet.rma/1"
@@ -85,7 +85,7 @@ def build(about: Answer, health: Any, reading: Any, baseline: Any, table: Any) -
 
 def _gpus(reading: Answer, baseline: Any, missing: list[dict[str, str]]) -> Iterator[dict[str, Any]]:
     """The GPUs that were read, and those of the baseline that were not; what they did not tell goes to MISSING."""
-    before = {gpu["pci"]: gpu for gpu in hardware.known(model.item(baseline, "snapshot")) if gpu["pci"]}
+    before = {gpu["pci"]: gpu for gpu in marker.known_gpus(model.item(baseline, "snapshot")) if gpu["pci"]}
     seen = set()
     for gpu in model.gpus(model.item(reading, "snapshot")):
         place = model.address(gpu)
@@ -101,14 +101,14 @@ def _gpus(reading: Answer, baseline: Any, missing: list[dict[str, str]]) -> Iter
         _fill(row, before.get(place) if row["uuid"] is None else None)
         seen.add(row["uuid"])
         yield row
-    for gpu in hardware.known(model.item(baseline, "snapshot")):
+    for gpu in marker.known_gpus(model.item(baseline, "snapshot")):
         if gpu["uuid"] and gpu["uuid"] not in seen:
             row = dict.fromkeys(VALUES)
             row.update(index=None, pci=None, from_baseline=[])
             _fill(row, gpu)
             missing.append(
                 {
-                    "part": hardware.labelled(gpu),
+                    "part": marker.labelled(gpu),
                     "reason": "NVML shows this GPU of the baseline no more" if reading else "the node was not read",
                 }
             )

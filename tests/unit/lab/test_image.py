@@ -74,7 +74,7 @@ def test_the_driver_package_is_the_collections(suite, system):
 def test_an_image_is_built_in_its_suite(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(image, "check_host", lambda: None)
-    monkeypatch.setattr(image.overlay, "isolated", lambda *words, **_more: made.append(words) or 0)
+    monkeypatch.setattr(image.layers, "isolated", lambda *words, **_more: made.append(words) or 0)
     image.ensure(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), "trixie")
     assert made == [("_layer", "trixie", kind) for kind in ("base", "packages", "sim")]
 
@@ -265,7 +265,7 @@ def test_all_that_a_suites_image_keeps_is_compiled_when_nothing_is_named(tmp_pat
     monkeypatch.setattr(image, "kernels", lambda _root: ["6.12.1+deb13-amd64"])
     monkeypatch.setattr(drivers, "_archives", lambda _lab, _suite: tmp_path)
     monkeypatch.setattr(drivers, "tree_name", lambda _root, version, kernel: f"{version}_{kernel}")
-    monkeypatch.setattr(drivers.overlay, "isolated", lambda *words, **_more: compiled.append(words) or 0)
+    monkeypatch.setattr(drivers.layers, "isolated", lambda *words, **_more: compiled.append(words) or 0)
     drivers.ensure(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), [], "trixie")
     assert compiled == [
         ("_driver", "trixie", version, "6.12.1+deb13-amd64") for version in ("550.163.01-2", "550.163.01-4~bpo13+1")

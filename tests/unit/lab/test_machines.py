@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which machines are removed at the end of a run, and how a machine's process is found."""
+"""The machines of the lab: what each is made of, how a process of one is found, and which are removed at the end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,173 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from tests.lab import cli, demo, machines, processes
+from tests.lab import cli, demo, layers, machines, network, processes, supervisor
+from tests.lab import machine as build
 from tests.lab.config import Lab
 from tests.lab.inventory import Machine
+
+LAB = Lab(checkout=Path("/checkout"), cache=Path("/cache"), number=0)
+SECOND = Lab(checkout=Path("/checkout"), cache=Path("/cache"), number=3)
+ONE = Machine("gpu-r1-1", 11)
+TWO = Machine("gpu-r2-1.dc.example", 21, "a100-sxm", 4)
+
+
+def test_machines_of_two_labs_share_no_name_on_the_host():
+    assert len({build.unit_name(lab, machine) for lab in (LAB, SECOND) for machine in (ONE, TWO)}) == 4
+    last = Lab(checkout=Path("/checkout"), cache=Path("/cache"), number=99)
+    # Linux takes 15 characters; beyond them systemd-nspawn makes names up, which nobody could remove.
+    assert build.port(last, Machine("a-node-with-a-long-name", 254)) == "vb-gf99-254"
+    assert len({build.machine_id(LAB, "n1"), build.machine_id(LAB, "n2"), build.machine_id(SECOND, "n1")}) == 3
+    assert LAB.bridge != SECOND.bridge
+    assert LAB.table != SECOND.table
+    assert LAB.subnet != SECOND.subnet
+
+
+def test_foreign_hosts_keep_a_mirror_and_drop_what_is_only_the_hosts():
+    text = (
+        "127.0.0.1 localhost\n127.0.1.1 builder\n::1 ip6-localhost\n192.0.2.9 mirror.example mirror # cache\n"
+        "192.0.2.2 builder\n192.0.2.3 builder alias\n"
+    )
+    assert build.foreign_hosts(text, {"builder"}) == ["192.0.2.9 mirror.example mirror", "192.0.2.3 alias"]
+
+
+def test_hosts_file_knows_itself_and_the_others():
+    text = build.hosts_file(LAB, TWO, [ONE, TWO], ["192.0.2.9 mirror.example"])
+    assert text.splitlines() == [
+        "127.0.0.1 localhost",
+        "127.0.1.1 gpu-r2-1.dc.example gpu-r2-1",
+        "10.213.77.11 gpu-r1-1",
+        "192.0.2.9 mirror.example",
+    ]
+
+
+def test_name_servers_that_a_machine_can_reach_are_taken():
+    assert build.resolv_conf("nameserver 192.0.2.53\nsearch example\n") == "nameserver 192.0.2.53\nsearch example\n"
+
+
+def test_a_stub_on_loopback_is_replaced_by_what_is_behind_it():
+    stub = "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch example\n"
+    assert (
+        build.resolv_conf(stub, "nameserver 192.0.2.53\nnameserver 127.0.0.1\n")
+        == "nameserver 192.0.2.53\nsearch example\n"
+    )
+
+
+def test_identity_is_complete_and_private_keys_are_private():
+    keys = {"host_private": "P", "host_public": "Q", "user_public": "U"}
+    files = {
+        file.path: file for file in build.identity(LAB, TWO, [ONE, TWO], [], "nameserver 192.0.2.53\n", 1400, keys)
+    }
+    assert files["etc/hostname"].text == "gpu-r2-1\n"
+    assert files["etc/ssh/ssh_host_ed25519_key"].mode == 0o600
+    assert files["home/fleet/.ssh/authorized_keys"].owner == "fleet"
+    assert "Address=10.213.77.21/24\n" in files["etc/systemd/network/10-lab.network"].text
+    assert "MTUBytes=1400\n" in files["etc/systemd/network/10-lab.network"].text
+    assert len(files["etc/machine-id"].text.strip()) == 32
+
+
+def test_nspawn_boots_on_the_labs_bridge_and_hands_reboots_to_the_supervisor():
+    words = build.nspawn(LAB, ONE, Path("/r"))
+    assert words[:3] == ["setpriv", "--pdeathsig=KILL", "systemd-nspawn"]
+    for word in ("--boot", "--keep-unit", "--register=no", "--network-bridge=gflab0", "--hostname=gpu-r1-1"):
+        assert word in words
+    assert words[words.index("-D") + 1] == "/r"
+
+
+def test_ssh_trusts_known_keys_only():
+    words = build.ssh(LAB, ONE, ["true"])
+    assert "StrictHostKeyChecking=yes" in words
+    assert "UserKnownHostsFile=/checkout/.lab/ssh/known_hosts" in words
+    assert words[-2:] == ["fleet@10.213.77.11", "true"]
+
+
+def test_known_hosts_name_the_address_and_the_host():
+    text = build.known_hosts(LAB, {TWO: "ssh-ed25519 BBBB two\n", ONE: "ssh-ed25519 AAAA one\n"})
+    assert text == "10.213.77.11,gpu-r1-1 ssh-ed25519 AAAA\n10.213.77.21,gpu-r2-1.dc.example ssh-ed25519 BBBB\n"
+
+
+def test_ssh_configuration_reaches_each_machine_by_name():
+    text = build.ssh_config(SECOND, [TWO, ONE])
+    assert text.index("Host gpu-r1-1\n  HostName 10.213.80.11\n") < text.index(
+        "Host gpu-r2-1.dc.example\n  HostName 10.213.80.21\n"
+    )
+    assert text.count("StrictHostKeyChecking yes") == 2
+
+
+def test_a_second_lab_keeps_its_state_apart():
+    assert LAB.state == Path("/checkout/.lab")
+    assert SECOND.state == SECOND.state_link == Path("/checkout/.lab/lab3")
+
+
+def test_simulated_hardware_is_the_machines():
+    assert build.simulator_settings(TWO) == ["--model", "a100-sxm", "--gpus", "4", "--node", "gpu-r2-1.dc.example"]
+
+
+def test_a_command_in_a_machine_does_not_see_the_hosts_environment():
+    words = build.enter(42, ["id", "-u"])
+    assert words[:2] == ["nsenter", "--target=42"]
+    assert words[-2:] == ["id", "-u"]
+    inside = words[words.index("--") + 1 :]
+    assert inside[:2] == ["/usr/bin/env", "-i"]
+
+
+def test_firewall_masquerades_the_labs_subnet_alone():
+    rules = network.ruleset(SECOND)
+    assert "table ip gpufleet_lab3" in rules
+    assert 'ip saddr 10.213.80.0/24 oifname != "gflab3" masquerade' in rules
+    assert "policy drop" not in rules
+
+
+def test_mtu_is_that_of_the_way_out():
+    links = [{"ifname": "lo", "mtu": 65536}, {"ifname": "eth0", "mtu": 1400}]
+    assert network.route_mtu([{"dst": "default", "dev": "eth0"}], links) == 1400
+    assert network.route_mtu([], links) == 1500
+
+
+def test_a_device_in_the_labs_subnet_is_found_but_not_its_own_bridge():
+    own = {"ifname": "gflab0", "addr_info": [{"family": "inet", "local": "10.213.77.1"}]}
+    other = {
+        "ifname": "vpn0",
+        "addr_info": [{"family": "inet6", "local": "fe80::1"}, {"family": "inet", "local": "10.213.77.9"}],
+    }
+    assert network.clash(LAB, [own]) is None
+    assert network.clash(LAB, [own, other]) == "vpn0"
+    assert network.clash(SECOND, [own, other]) is None
+
+
+def test_overlay_options_put_the_topmost_layer_first():
+    words = layers.options([Path("/sim"), Path("/base")], Path("/u"), Path("/w"), volatile=True).split(",")
+    assert words[:3] == ["lowerdir=/sim:/base", "upperdir=/u", "workdir=/w"]
+    assert "volatile" in words
+    assert "volatile" not in layers.options([Path("/base")], Path("/u"), Path("/w"), volatile=False)
+
+
+MOUNTS_V1 = (
+    "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
+    "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
+    "40 31 0:37 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd\n"
+    "41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+)
+
+
+def test_control_groups_on_both_kinds_of_host():
+    found = supervisor.cgroup_dirs(LAB, MOUNTS_V1, "9:name=systemd:/\n1:cpu:/\n0::/")
+    assert found == [Path("/sys/fs/cgroup/systemd/gpufleet-lab0"), Path("/sys/fs/cgroup/unified/gpufleet-lab0")]
+    unified = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
+    assert supervisor.cgroup_dirs(LAB, unified, "0::/box") == [Path("/sys/fs/cgroup/box/gpufleet-lab0")]
+
+
+def test_descendants_are_all_below_and_nothing_beside():
+    assert processes.descendants([10], {11: 10, 12: 11, 13: 1, 14: 12}) == {11, 12, 14}
+
+
+def test_process_one_of_a_machine_is_known_by_its_inner_number():
+    assert processes.inner_pid("Name:\tsystemd\nNSpid:\t4242\t1\n") == 1
+    assert processes.inner_pid("Name:\tbash\nNSpid:\t4242\n") is None
 
 
 @pytest.fixture

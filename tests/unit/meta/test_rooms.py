@@ -1,10 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The packages of shared code, and which of them may import which.
-
-An import that is not in the table is a decision: make it here, or move the code.
-"""
+"""The packages of shared code and which may import which, and which modules take the lock of a node."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 OURS = "ansible_collections.gpufleet.lifecycle."
 PLACES = ("plugins/module_utils", "plugins/plugin_utils")
-
 # Package: those it imports. Every row stands below the rows that it names, so that no two packages import each other.
 ARROWS = {
     "_node": (),
@@ -127,3 +123,63 @@ def test_contributing_says_what_goes_into_each():
         .partition("\n## ")[0]
     )
     assert [name for name, path in packages().items() if "`%s/`" % path.relative_to(ROOT) not in table] == []
+
+
+LOCK = "plugins/module_utils/_node/lock.py"
+CONTROLLER = "it runs on the controller, where the ledger decides"
+READS = "it reads alone"
+WITHOUT = {
+    "artifact_store": CONTROLLER,
+    "capacity_report": CONTROLLER,
+    "dkms_archives": CONTROLLER,
+    "health_report": CONTROLLER,
+    "kube_node": CONTROLLER + "; its own marks on the node in Kubernetes say whose they are",
+    "playbook_variables": CONTROLLER,
+    "quarantine_record": CONTROLLER,
+    "rollout_control": CONTROLLER,
+    "rollout_gate": CONTROLLER,
+    "rollout_node": CONTROLLER,
+    "rollout_plan": CONTROLLER,
+    "rollout_report": CONTROLLER,
+    "rollout_step": CONTROLLER,
+    "slurm_gres": "it changes a service host and no node",
+    "slurm_node": "it asks Slurm; its reason there says whose drain it is",
+    "driver_audit": READS,
+    "gpu_evidence": READS,
+    "gpu_info": READS,
+    "gpu_smoke": "its programs end with it, and leave nothing",
+    "hold_info": READS,
+    "node_program": "its action asks the node for its claim before the file takes its place",
+    "repository_key": "the key that is wanted is the same for every controller; the file is checked and replaced whole",
+}
+
+
+def modules():
+    return sorted(path.stem for path in (ROOT / "plugins" / "modules").glob("*.py") if path.stem != "__init__")
+
+
+def locked(name):
+    """Whether the module, or something of the project that it imports, takes the lock."""
+    files, ahead = set(), [ROOT / "plugins" / "modules" / (name + ".py")]
+    while ahead:
+        file = ahead.pop()
+        if file not in files:
+            files.add(file)
+            ahead += [path for module in imported(file) for path in files_of(module)]
+    return any("NodeLock(" in file.read_text(encoding="utf-8") for file in files - {ROOT / LOCK})
+
+
+def files_of(module):
+    """Return the file of an imported module, or of the module that an imported name stands in."""
+    path = ROOT / module.replace(".", "/")
+    found = (path.with_suffix(".py"), path / "__init__.py", path.parent.with_suffix(".py"))
+    return [file for file in found if file.is_file()]
+
+
+@pytest.mark.parametrize("name", modules())
+def test_a_module_takes_the_lock_of_the_node_or_says_why_not(name):
+    assert name in WITHOUT or locked(name)
+
+
+def test_no_reason_outlives_its_module():
+    assert set(WITHOUT) <= set(modules())

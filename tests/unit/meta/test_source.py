@@ -12,6 +12,8 @@ import sys
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 UTILS = ROOT / "plugins" / "module_utils"
 NODE_PACKAGES = ("_nvml", "_node", "_kernel", "_dkms", "_packages", "_driver", "_reset", "_health")
@@ -173,3 +175,18 @@ def test_a_line_of_an_ignore_file_is_found(tmp_path):
     for name, text in zip(names, ("plugins/modules/gpu_info.py validate-modules:x\n", "\n", "a line\n")):
         (tmp_path / name).write_text(text)
     assert ignored(tmp_path, names) == [names[0] + ": plugins/modules/gpu_info.py validate-modules:x"]
+
+
+NAME = "roles/nvidia_fabricmanager/tasks/main.yml"
+
+
+def test_a_file_that_is_put_in_the_place_of_a_link_leaves_the_checkouts_alone(tmp_path):
+    kept = (collection.STUB / NAME).read_text()
+    collection.make(tmp_path)
+    assert (tmp_path / NAME).is_symlink()
+    try:
+        collection.put(tmp_path / NAME, "another")
+        assert (collection.STUB / NAME).read_text() == kept and (tmp_path / NAME).read_text() == "another"
+    finally:
+        if (collection.STUB / NAME).read_text() != kept:
+            (collection.STUB / NAME).write_text(kept)

@@ -83,20 +83,7 @@ class DcgmNode(simulated_node.SimulatedNode):
 
     def case(self, role, *before, tasks_from="main", **variables):
         """A role with what is done before it."""
-        include = {"name": "gpufleet.lifecycle." + role, "tasks_from": tasks_from}
-        return [*before, {"ansible.builtin.include_role": include, "vars": dict(self.variables(), **variables)}]
-
-    def cases(self, *cases):
-        """All cases in one run; why each of them failed, or an empty text, in their order, and the whole output."""
-        tasks = []
-        for number, case in enumerate(cases):
-            said = "CASE %d {{ ansible_failed_result.msg }} END" % number
-            done = {"ansible.builtin.debug": {"msg": "CASE %d END" % number}}
-            tasks.append({"block": [*case, done], "rescue": [{"ansible.builtin.debug": {"msg": said}}]})
-        result = self.run(tasks)
-        assert result.rc == 0, result.output
-        parts = [result.words.partition("CASE %d " % number)[2].partition("END")[0] for number in range(len(cases))]
-        return [part.strip() for part in parts], result
+        return [*before, self.include(role, tasks_from, **dict(self.variables(), **variables))]
 
     def close(self):
         self.exporter.close()

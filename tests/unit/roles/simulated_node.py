@@ -28,6 +28,11 @@ ROOT = HERE.parents[2]
 READER = "ansible_collections.gpufleet.lifecycle.tests.unit.roles.simulated_health"
 AS_ROOT = [] if os.geteuid() == 0 else ["unshare", "--map-root-user"]
 LIMIT_S = 900
+# The messages of a failed task, or of the failed items of a loop.
+FAILURES = (
+    "ansible_failed_result.results | default([ansible_failed_result]) | selectattr('failed', 'defined') "
+    "| selectattr('failed') | map(attribute='msg') | join(' ')"
+)
 KEPT = ("plugins/module_utils/kept_packages.py", "plugins/module_utils/python_of_nodes.py")
 OWN = ("plugins/callback/kept.py", "plugins/connection/simulated.py")
 # The one Python of all nodes (connection plugin `simulated`) is outside the namespace of a user who is not root.
@@ -200,6 +205,28 @@ class SimulatedNode:
                 stdin=subprocess.DEVNULL,
             )
         )
+
+    def include(self, role, tasks_from="main", **variables):
+        """Return the task that runs a role with these variables."""
+        return {
+            "ansible.builtin.include_role": {"name": "gpufleet.lifecycle." + role, "tasks_from": tasks_from},
+            "vars": variables,
+        }
+
+    def cases(self, *cases):
+        """Run cases, which are lists of tasks, in one play.
+
+        Returns: why each of them failed, in their order, empty if it did not, and the result of the play.
+        """
+        tasks = []
+        for number, case in enumerate(cases):
+            said = "CASE %d {{ %s }} END" % (number, FAILURES)
+            done = {"ansible.builtin.debug": {"msg": "CASE %d END" % number}}
+            tasks.append({"block": [*case, done], "rescue": [{"ansible.builtin.debug": {"msg": said}}]})
+        result = self.run(tasks)
+        assert result.rc == 0, result.output
+        parts = [result.words.partition("CASE %d " % number)[2].partition("END")[0] for number in range(len(cases))]
+        return [part.strip() for part in parts], result
 
     def close(self):
         self.world.close()

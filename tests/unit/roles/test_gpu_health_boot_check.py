@@ -26,18 +26,10 @@ PROGRAM = [
 WANTED = {"gpu_health_expected_driver_version": w.DRIVER, "gpu_health_expect": {"hardware": {"gpus": 2}}}
 
 
-@pytest.fixture(name="healthy", scope="module")
-def _healthy(tmp_path_factory):
-    base = tmp_path_factory.mktemp("boot")
-    world = w.World(base / "h100", w.simnode.built(), base, "h100-sxm", gpus=2).build()
-    yield world
-    world.close()
-
-
 @pytest.fixture(name="node")
 def _node(healthy, tmp_path):
     """A node whose program answers that it passes."""
-    node = simulated_node.SimulatedNode(tmp_path / "node", healthy.copy(tmp_path / "root"), ["gpu_health"], PROGRAM)
+    node = simulated_node.SimulatedNode(tmp_path / "node", healthy().copy(tmp_path / "root"), ["gpu_health"], PROGRAM)
     node.program("python-of-boot", 'echo "$@" >> "%s/ran"' % node.root)
     node.unit(UNIT, "loaded", "inactive", "dead", "success", "disabled")  # as systemd has it once the file is there
     yield node

@@ -18,7 +18,6 @@ pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
-from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 
 SERVICE, TIMER = "gpufleet-textfile.service", "gpufleet-textfile.timer"
 PROGRAM = [
@@ -29,17 +28,9 @@ PROGRAM = [
 ]
 
 
-@pytest.fixture(name="healthy", scope="module")
-def _healthy(tmp_path_factory):
-    base = tmp_path_factory.mktemp("textfile")
-    world = w.World(base / "h100", w.simnode.built(), base, "h100-sxm", gpus=2).build()
-    yield world
-    world.close()
-
-
 @pytest.fixture(name="node")
 def _node(healthy, tmp_path):
-    node = simulated_node.SimulatedNode(tmp_path / "node", healthy.copy(tmp_path / "root"), ["gpu_health"], PROGRAM)
+    node = simulated_node.SimulatedNode(tmp_path / "node", healthy().copy(tmp_path / "root"), ["gpu_health"], PROGRAM)
     units(node).mkdir()
     for unit in (SERVICE, TIMER):
         node.unit(

@@ -16,18 +16,9 @@ pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cdi
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._containers import containernode
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
-from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 
 SERVICE, WATCH, OWN = "nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "gpufleet-cdi-refresh.service"
 THERE = ("loaded", "inactive", "dead", "success", "disabled")
-
-
-@pytest.fixture(name="healthy", scope="module")
-def _healthy(tmp_path_factory):
-    base = tmp_path_factory.mktemp("toolkit")
-    world = w.World(base / "h100", w.simnode.built(), base, "h100-sxm", gpus=2).build()
-    yield world
-    world.close()
 
 
 @pytest.fixture(name="node")
@@ -35,7 +26,7 @@ def _node(healthy, tmp_path):
     """A node with podman and a toolkit that has the unit."""
     node = simulated_node.SimulatedNode(
         tmp_path / "node",
-        healthy.copy(tmp_path / "root"),
+        healthy().copy(tmp_path / "root"),
         ["nvidia_container_toolkit"],
         ["plugins/module_utils/_containers"],
     )

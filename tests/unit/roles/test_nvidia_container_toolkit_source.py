@@ -8,11 +8,6 @@ Nothing is installed.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 
 pytest.importorskip("ansible.template", reason="a role is run by Ansible")
@@ -42,61 +37,15 @@ class Node(course.Node):
     """The node of the course of nvidia_repository, on which the first half of the role runs."""
 
     def play(self, *options, tasks=("repository", "packages"), **variables):
-        playbook = [
-            {
-                "hosts": "all",
-                "gather_facts": False,
-                "tasks": [
-                    {"ansible.builtin.set_fact": dict(course.FACTS[self.system], architecture="x86_64", cacheable=True)}
-                ]
-                + [
-                    {
-                        "ansible.builtin.include_role": {
-                            "name": "gpufleet.lifecycle.nvidia_container_toolkit",
-                            "tasks_from": name,
-                        }
-                    }
-                    for name in tasks
-                ],
-            }
-        ]
-        (self.base / "play.yml").write_text(json.dumps(playbook), encoding="utf-8")
-        places = [place for place in course.PLACES if os.path.isdir(place)]
-        script = "".join('mount --bind "%s" %s && ' % (self.path(place), place) for place in places) + 'exec "$@"'
-        ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        command = course.NAMESPACE + [
-            "sh",
-            "-c",
-            script,
-            "sh",
-            sys.executable,
-            ansible,
-            "-i",
-            "gpu-1,",
-            "-c",
-            "local",
-            str(self.base / "play.yml"),
-        ]
-        variables["ansible_python_interpreter"] = "/usr/bin/python3"  # apt's module needs the system's binding
-        environment = dict(
-            os.environ,
-            ANSIBLE_LOCALHOST_WARNING="0",
-            ANSIBLE_NOCOLOR="1",
-            ANSIBLE_LOCAL_TEMP=str(self.base / "local"),
-            ANSIBLE_REMOTE_TEMP=str(self.base / "remote"),
-            ANSIBLE_HOME=str(self.base / "home"),
-        )
-        return course.Result(
-            subprocess.run(
-                command + list(options) + ["-e", json.dumps(variables)],
-                cwd=str(course.ROOT),
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=900,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
+        role = "nvidia_container_toolkit"
+        includes = [{"name": "gpufleet.lifecycle." + role, "tasks_from": name} for name in tasks]
+        # The module of apt needs the binding of the system's Python.
+        return self.run_tasks(
+            [{"ansible.builtin.include_role": include} for include in includes],
+            *options,
+            role=role,
+            python="/usr/bin/python3",
+            **variables,
         )
 
 
@@ -142,7 +91,7 @@ def test_the_source_and_its_proven_key(base, mirror, signers):
     refused = node.play("--check", **options(mirror, signers[0], nvidia_container_toolkit_version="1.19.0"))
     assert refused.rc != 0
     for words in ("1.19.0-1", "1.18.1-1", "1.17.8-1", "nvidia_container_toolkit_version"):
-        assert words in refused.words()
+        assert words in refused.words
     known = node.play("--check", **options(mirror, signers[0], nvidia_container_toolkit_version="1.17.8"))
     assert (known.rc, known.changed) == (0, 2), known.output
     assert node.files() == after
@@ -154,7 +103,7 @@ def test_another_key_than_the_expected_is_refused_and_nothing_is_left(base, mirr
     result = node.play(tasks=["repository"], **options(mirror, signers[1]))
     assert result.rc != 0 and node.files() == before
     for words in ("is not the expected key", signers[0].fingerprint, signers[1].fingerprint):
-        assert words in result.words()
+        assert words in result.words
 
 
 def test_other_files_for_the_same_packages(base, mirror, signers):
@@ -166,14 +115,14 @@ def test_other_files_for_the_same_packages(base, mirror, signers):
     refused = node.play(tasks=["repository"], **options(mirror, signers[0]))
     assert refused.rc != 0 and node.files() == before
     assert (
-        "/etc/apt/sources.list.d/nvidia-container-toolkit.list" in refused.words()
-        and "nvidia_container_toolkit_disable_others" in refused.words()
+        "/etc/apt/sources.list.d/nvidia-container-toolkit.list" in refused.words
+        and "nvidia_container_toolkit_disable_others" in refused.words
     )
     (mirror / "InRelease").rename(mirror / "gone")
     failed = node.play(
         tasks=["repository"], **options(mirror, signers[0], nvidia_container_toolkit_disable_others=True)
     )
-    assert failed.rc != 0 and node.files() == before and "was removed again" in failed.words(), failed.output
+    assert failed.rc != 0 and node.files() == before and "was removed again" in failed.words, failed.output
 
 
 @pytest.mark.parametrize("machine,architecture", [("x86_64", "amd64"), ("aarch64", "arm64")])

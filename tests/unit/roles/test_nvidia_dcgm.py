@@ -19,7 +19,6 @@ pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import dcgm_node, simulated_node, stand_in_dcgm
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import Role
-from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 
 ENGINE, EXPORTER = dcgm_node.ENGINE, dcgm_node.EXPORTER
 UNITS = "etc/systemd/system"
@@ -31,17 +30,9 @@ SERVICE = "%s/%s" % (UNITS, EXPORTER)
 CHANGES = 6
 
 
-@pytest.fixture(name="healthy", scope="module")
-def _healthy(tmp_path_factory):
-    base = tmp_path_factory.mktemp("dcgm")
-    world = w.World(base / "h100", w.simnode.built(), base, "h100-sxm", gpus=2).build()
-    yield world
-    world.close()
-
-
 @pytest.fixture(name="node")
 def _node(healthy, tmp_path):
-    node = dcgm_node.DcgmNode(tmp_path / "node", healthy.copy(tmp_path / "root"))
+    node = dcgm_node.DcgmNode(tmp_path / "node", healthy().copy(tmp_path / "root"))
     yield node
     node.close()
 

@@ -8,11 +8,7 @@ NVIDIA's packages are not there: those of a mirror in files have their names and
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
@@ -20,7 +16,6 @@ pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
-from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import test_nvidia_repository_course as course
 
 pytestmark = pytest.mark.slow
@@ -55,38 +50,9 @@ class Node(course.Node):
         (self.path("/etc/apt/sources.list.d") / "mirror.list").write_text(source)
 
     def play(self, tasks, *options):
-        tasks = [{"ansible.builtin.set_fact": dict(course.FACTS["debian"], cacheable=True)}, *tasks]
-        (self.base / "play.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]))
-        places = [*(place for place in course.PLACES if os.path.isdir(place)), "/var/lib/dpkg"]
-        script = "".join('mount --bind "%s" %s && ' % (self.path(place), place) for place in places)
-        ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        variables = {"ansible_python_interpreter": "/usr/bin/python3", "__nvidia_dcgm_mark": str(self.base / "mark")}
-        command = [
-            *course.NAMESPACE,
-            "sh",
-            "-c",
-            script + 'exec "$@"',
-            "sh",
-            sys.executable,
-            ansible,
-            "-i",
-            "gpu-1,",
-            "-c",
-            "local",
-        ]
-        command += [str(self.base / "play.yml"), "-e", json.dumps(variables), *options]
-        return course.Result(
-            subprocess.run(
-                command,
-                cwd=str(course.ROOT),
-                env=simulated_node.environment(self.base, simulated_node.kept("nvidia_dcgm")),
-                capture_output=True,
-                text=True,
-                timeout=900,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        )
+        places, variables = [*course.PLACES, "/var/lib/dpkg"], {"__nvidia_dcgm_mark": str(self.base / "mark")}
+        python = "/usr/bin/python3"
+        return self.run_tasks(tasks, *options, role="nvidia_dcgm", places=places, python=python, **variables)
 
     def packages(self):
         """What is installed, with versions, and what is held."""
@@ -156,7 +122,7 @@ def test_dcgm_4_in_the_place_of_dcgm_3(node):
     ]
     again = node.play([case(number, task) for number, task in enumerate(cases)])
     assert (again.rc, again.changed) == (0, 0), again.output
-    said = [again.words().partition("CASE %d " % number)[2].partition("END")[0].strip() for number in range(len(cases))]
+    said = [again.words.partition("CASE %d " % number)[2].partition("END")[0].strip() for number in range(len(cases))]
     same, absent, three, drags, no_exporter, exporter_again = said
     assert same == exporter_again == ""
     assert "4.9.9" in absent and OLD in absent and NEW in absent and "Nothing was changed" in absent

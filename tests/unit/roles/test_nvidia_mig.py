@@ -42,29 +42,29 @@ def _node(tmp_path):
     node.close()
 
 
-def play(node, *options, tasks_from="main", **variables):
+def variables_of(node, **given):
     root = pathlib.Path(str(node.root))
-    paths = dict(
+    known = dict(
         __nvidia_mig_units=str(root / "units"),
         __nvidia_mig_program=str(root / "lib/program"),
         __nvidia_mig_file=str(root / "mig.json"),
+        nvidia_mig_boot=False,
     )
-    return node.play(
-        "nvidia_mig", *options, tasks_from=tasks_from, **dict(dict(paths, nvidia_mig_boot=False), **variables)
-    )
+    return dict(known, **given)
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [
+def play(node, *options, tasks_from="main", **given):
+    return node.play("nvidia_mig", *options, tasks_from=tasks_from, **variables_of(node, **given))
+
+
+def test_a_layout_that_is_named_in_no_way_or_in_two(node):
+    wrong = [
         {"nvidia_mig_config": "", "nvidia_mig_configs": CONFIGS},
         {"nvidia_mig_config": "sevenths"},
         dict(NAMED, nvidia_mig_config_file="/x/mig.yml"),
-    ],
-)
-def test_a_layout_that_is_named_in_no_way_or_in_two(node, variables):
-    result = play(node, **variables)
-    assert result.rc != 0 and "nvidia_mig_config_file" in result.words and "gpu-1" in result.words, result.output
+    ]
+    reasons, result = node.cases(*([node.include("nvidia_mig", **variables_of(node, **given))] for given in wrong))
+    assert all("nvidia_mig_config_file" in reason and "gpu-1" in reason for reason in reasons), result.output
     assert node.asked("gpu_mig") == node.asked("gpu_mig", check=True) == [] and node.log == []
 
 

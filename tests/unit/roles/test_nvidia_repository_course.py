@@ -14,7 +14,6 @@ import http.server
 import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -59,17 +58,6 @@ PLACES = (
     "/usr/share/keyrings",
 )
 SOURCES, KEY = "etc/apt/sources.list.d/gpufleet-nvidia.sources", "etc/apt/keyrings/gpufleet-nvidia-cuda.gpg"
-
-
-class Result:
-    def __init__(self, process):
-        self.rc, self.output = process.returncode, process.stdout + process.stderr
-        recap = re.search(r"ok=\d+\s+changed=(\d+).*failed=(\d+)", self.output)
-        assert recap, self.output
-        self.changed, self.failed = int(recap.group(1)), int(recap.group(2))
-
-    def words(self):
-        return re.sub(r"\s+", " ", self.output)
 
 
 class Node:
@@ -123,46 +111,24 @@ class Node:
         )
 
     def run(self, *options, **variables):
-        playbook = [
-            {
-                "hosts": "all",
-                "gather_facts": False,
-                "tasks": [
-                    {"ansible.builtin.set_fact": dict(FACTS[self.system], architecture="x86_64", cacheable=True)},
-                    {"ansible.builtin.include_role": {"name": "gpufleet.lifecycle.nvidia_repository"}},
-                ],
-            }
-        ]
+        role = {"ansible.builtin.include_role": {"name": "gpufleet.lifecycle.nvidia_repository"}}
+        return self.run_tasks([role], *options, **variables)
+
+    def run_tasks(self, tasks, *options, role="nvidia_repository", places=PLACES, python=sys.executable, **variables):
+        """Run tasks of a role on the node, whose own PLACES are bound over those of this machine."""
+        facts = {"ansible.builtin.set_fact": dict(FACTS[self.system], architecture="x86_64", cacheable=True)}
+        playbook = [{"hosts": "all", "gather_facts": False, "tasks": [facts, *tasks]}]
         (self.base / "play.yml").write_text(json.dumps(playbook), encoding="utf-8")
-        script = (
-            "".join('mount --bind "%s" %s && ' % (self.path(place), place) for place in PLACES if os.path.isdir(place))
-            + 'exec "$@"'
-        )
+        mounts = ['mount --bind "%s" %s && ' % (self.path(place), place) for place in places if os.path.isdir(place)]
         ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        command = (
-            NAMESPACE
-            + [
-                "sh",
-                "-c",
-                script,
-                "sh",
-                sys.executable,
-                ansible,
-                "-i",
-                "gpu-1,",
-                "-c",
-                "local",
-                str(self.base / "play.yml"),
-            ]
-            + list(options)
-        )
-        variables["ansible_python_interpreter"] = sys.executable
-        command += ["-e", json.dumps(variables)]
-        return Result(
+        command = [*NAMESPACE, "sh", "-c", "".join(mounts) + 'exec "$@"', "sh", sys.executable, ansible]
+        command += ["-i", "gpu-1,", "-c", "local", str(self.base / "play.yml"), *options]
+        command += ["-e", json.dumps(dict(variables, ansible_python_interpreter=python))]
+        return simulated_node.Result(
             subprocess.run(
                 command,
                 cwd=str(ROOT),
-                env=simulated_node.environment(self.base, simulated_node.kept("nvidia_repository")),
+                env=simulated_node.environment(self.base, simulated_node.kept(role)),
                 capture_output=True,
                 text=True,
                 timeout=900,
@@ -254,7 +220,7 @@ def test_another_key_than_the_expected_is_refused_and_nothing_is_left(base, mirr
         signers[1].fingerprint,
         "Next step",
     ):
-        assert words in result.words()
+        assert words in result.words
 
 
 USER, PASSWORD = "mirror-user", "s3cr3t@pw:1/x"
@@ -348,14 +314,14 @@ def test_other_files_for_the_same_repository(base, mirror, signers):
     before = node.files()
     refused = node.run(**cuda(mirror, signers[0]))
     assert refused.rc != 0 and node.files() == before
-    assert "configured by /etc/apt/sources.list.d/cuda-debian12-x86_64.list already" in refused.words()
-    assert "nvidia_repository_disable_others" in refused.words()
+    assert "configured by /etc/apt/sources.list.d/cuda-debian12-x86_64.list already" in refused.words
+    assert "nvidia_repository_disable_others" in refused.words
 
     (mirror / "InRelease").rename(mirror / "gone")
     failed = node.run(**cuda(mirror, signers[0], nvidia_repository_disable_others=True))
     assert failed.rc != 0 and node.files() == before, failed.output
     for words in ("file:%s" % mirror, "was removed again", "nvidia_repository_cuda_uri"):
-        assert words in failed.words()
+        assert words in failed.words
 
     (mirror / "gone").rename(mirror / "InRelease")
     assert node.run(**cuda(mirror, signers[0], nvidia_repository_disable_others=True)).rc == 0
@@ -385,7 +351,7 @@ def test_a_mirror_in_files_on_an_empty_rocky(base, signers):
         "nvidia_repository_epel",
         "as crb is not enabled",
     ):
-        assert words in lacking.words()
+        assert words in lacking.words
     after = node.files()
     assert set(after) - set(before) == {
         "etc/yum.repos.d/gpufleet-nvidia.repo",

@@ -114,7 +114,7 @@ def watched(request, monkeypatch):
     """
     found = []
     if request.node.path.parent.name in ROOMS and request.node.path.name not in (
-        "test_closer.py",
+        "test_watcher.py",
         "test_controller.py",
     ):
         monkeypatch.setattr(

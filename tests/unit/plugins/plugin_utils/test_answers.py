@@ -15,18 +15,11 @@ pytest.importorskip("hypothesis", reason="the plain pytest run has it")
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.gpufleet.lifecycle.plugins.filter import hold_lines
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import audit
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _peers
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
-    files,
-    fleet,
-    held,
-    precheck,
-    precheck_junit,
-    precheck_markdown,
-    precheck_page,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, fleet, precheck, precheck_formats
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import layouts, probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import preview
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import test_audit
@@ -127,7 +120,7 @@ def outcome(module, answers):
     if module == "node_claim":
         return {name: probes.probe(name, {"audit": AUDIT}, one, {}) for name, one in found.items()}
     if module == "hold_info":
-        lines = [line.split() for line in held.lines(found)]  # whatever the widths of its columns
+        lines = [line.split() for line in hold_lines.render_lines(found)]  # whatever the widths of its columns
         return {name: [line for line in lines if any(word.strip(":,") == name for word in line)] for name in found}
     if module == "driver_packages":
         return {name: [line for line in preview.lines({name: one})] for name, one in found.items()}
@@ -137,9 +130,9 @@ def outcome(module, answers):
     document = fleet.document(list(found), found)
     json.loads(files.json_text(document)), precheck.table(document)
     for text in (
-        precheck_page.html_text(document),
-        precheck_markdown.markdown_text(document),
-        precheck_junit.junit_text(document, found),
+        precheck_formats.html_text(document),
+        precheck_formats.markdown_text(document),
+        precheck_formats.junit_text(document, found),
     ):
         text.encode("utf-8")
     return {name: (entry["verdict"], entry["state"], entry["message"]) for name, entry in document["nodes"].items()}

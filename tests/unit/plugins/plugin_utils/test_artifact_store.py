@@ -10,18 +10,17 @@ from __future__ import annotations
 import json
 import os
 import stat
-from unittest import mock
 
 import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import artifact_store as action_plugin
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.modules import artifact_store as module
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytestmark = pytest.mark.cores
 
@@ -63,27 +62,14 @@ def there(monkeypatch, params, check_mode=False):
 @pytest.fixture
 def store(monkeypatch):
     def act(src, path, answer=None, check_mode=False, **args):
-        task = mock.Mock(
-            args=dict(args, src=str(src), path=str(path)),
-            async_val=0,
-            check_mode=check_mode,
-            diff=False,
-            action="x",
-            environment=None,
-            delegate_to="keeper",
-        )
-        action = action_plugin.ActionModule(
-            task, mock.Mock(), mock.Mock(check_mode=check_mode), DataLoader(), mock.Mock(), None
-        )
-        action._load_name = "x"
-
         def execute(module_name, module_args, task_vars):
             assert module_name == "gpufleet.lifecycle.artifact_store"
             if isinstance(answer, Exception):
                 raise answer
             return there(monkeypatch, module_args, check_mode) if answer is None else answer
 
-        action._execute_module = execute
+        given = dict(args, src=str(src), path=str(path))
+        action = actions.make_action(action_plugin, given, execute, check_mode, delegate_to="keeper")
         return action.run(task_vars={"inventory_hostname": "gpu-1"})
 
     return act

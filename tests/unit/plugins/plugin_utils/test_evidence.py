@@ -17,19 +17,18 @@ import os
 import resource
 import stat
 import zlib
-from unittest import mock
 
 import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
 from ansible.errors import AnsibleActionFail
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_evidence
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _evidence_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_evidence as module
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _host_answers
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytestmark = pytest.mark.cores
 
@@ -71,19 +70,13 @@ def shipped(monkeypatch):
 
 
 def act(given, check_mode=False, node=NODE, calls=None, **args):
-    task = mock.Mock(args=args, async_val=0, check_mode=check_mode, diff=False, action="x", environment=None)
-    action = gpu_evidence.ActionModule(
-        task, mock.Mock(), mock.Mock(check_mode=check_mode), DataLoader(), mock.Mock(), None
-    )
-    action._load_name = "x"
-
     def execute(module_name, module_args, task_vars):
         assert module_name == "gpufleet.lifecycle.gpu_evidence"
         if calls is not None:
             calls.append(dict(module_args))
         return copy.deepcopy(given)
 
-    action._execute_module = execute
+    action = actions.make_action(gpu_evidence, args, execute, check_mode)
     return action.run(task_vars={"inventory_hostname": node})
 
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the controller prints by itself, and what it returns for Ansible to print."""
+"""What the controller prints and keeps: no secret, and nothing that steers a terminal."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ import pathlib
 import pytest
 
 pytest.importorskip("ansible", reason="the screen is Ansible's")
+import base64
+import http.client
+import time
+import urllib.parse
 
 from ansible.utils.display import Display
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _screen
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import serving
 
 pytestmark = pytest.mark.cores
-
 PLUGINS = pathlib.Path(__file__).resolve().parents[4] / "plugins"
 EVIL = "boom \x1b[2K\x1b[1A\x9b2K\u202eall done"
 
@@ -51,3 +57,121 @@ def test_every_plugin_prints_through_the_screen():
             ):
                 others.append("%s:%d" % (path.relative_to(PLUGINS), node.lineno))
     assert others == []
+
+
+SECRET = "s3cr3t/t0ken+x="
+PIECES = ("s3cr3t", "t0ken")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "refused: %s" % SECRET,
+        "refused: %r" % ("Bearer %s\n" % SECRET).encode(),
+        "refused: %s" % urllib.parse.quote(SECRET, safe=""),
+        "refused: %s" % urllib.parse.quote_plus(SECRET),
+        "refused: %s" % base64.b64encode(SECRET.encode()).decode(),
+        "%s%s" % (SECRET, SECRET),
+    ],
+    ids=["plain", "repr", "quoted", "quoted-plus", "base64", "twice"],
+)
+@pytest.mark.parametrize("given", [SECRET, "Bearer %s\n" % SECRET, "Bearer %s\nX: y" % SECRET, "Token\t" + SECRET])
+def test_known_secret_is_removed_in_each_form(text, given):
+    found = redaction.redact(text, [given])
+    assert not [piece for piece in PIECES if piece in found] and "***" in found
+    assert base64.b64encode(SECRET.encode()).decode() not in found
+
+
+def test_scheme_of_a_header_is_no_secret():
+    assert redaction.redact("Basic realm, Bearer expected", ["Bearer abcdefgh"]) == "Basic realm, Bearer expected"
+
+
+def test_short_secret_is_removed_as_a_word_alone():
+    assert redaction.redact("tenant 1 has 12 series", ["1"]) == "tenant *** has 12 series"
+
+
+def test_empty_secret_changes_nothing():
+    assert redaction.redact("as it was", ["", " ", None]) == "as it was"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cannot open https://user:s3cr3t@host.example/x",
+        "cannot open https://user:s3cr3t@t0ken@host.example/x",
+        "cannot open https://user:a/s3cr3t@host.example/x",
+        "cannot open https://s3cr3t@host.example/x",
+        "GET /x?password=s3cr3t&a=b",
+        "GET https://h/x?a=b&sslpassword=s3cr3t",
+        "GET https://h/x?access_token=s3cr3t",
+        "GET https://h/x?X-Amz-Signature=s3cr3t",
+        "GET https://h/x?sig=s3cr3t",
+        "connection string: host=h password=s3cr3t user=u",
+        "connection string: host=h password='s3cr3t t0ken' user=u",
+    ],
+)
+def test_credentials_that_nobody_named_are_removed(text):
+    found = redaction.redact(text)
+    assert not [piece for piece in PIECES if piece in found] and "***" in found
+
+
+@pytest.mark.parametrize("text", ["https://host.example/a/b?c=d", "a@b.example", "token: none", "http://h:1/x failed"])
+def test_text_without_credentials_stays(text):
+    assert redaction.redact(text) == text
+
+
+def test_control_characters_do_not_reach_the_terminal():
+    found = redaction.redact("a\x1b[2Kb\x9bc\r\nd\u202ee")
+    assert found == "a\\x1b[2Kb\\x9bc d\\x202ee"
+
+
+def test_text_is_bounded_and_no_part_of_a_secret_is_left_at_its_end():
+    found = redaction.redact(("x" * 7 + SECRET) * 5000, [SECRET], 100)
+    assert len(found) <= 100 and not [piece for piece in PIECES if piece in found]
+    for length in range(redaction.MOST - 40, redaction.MOST + 40):
+        found = redaction.redact("s3cr3t-t0ken " * 20 + "y" * length + SECRET, [SECRET, "s3cr3t-t0ken"], 1 << 20)
+        assert "s3cr" not in found
+
+
+def test_hostile_text_takes_no_time():
+    began = time.monotonic()
+    redaction.redact("://" * 400000, [SECRET])
+    redaction.redact(" password=" * 400000, [SECRET])
+    assert time.monotonic() - began < 10
+
+
+def test_exception_without_text_is_named_by_its_type():
+    assert redaction.describe(http.client.BadStatusLine(""), [SECRET])
+    assert redaction.describe(ValueError(""), [SECRET]) == "ValueError"
+    assert redaction.describe(ValueError("bad %s" % SECRET), [SECRET]) == "bad ***"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fine"),
+    [
+        ("Authorization", "Bearer x", True),
+        ("X-Scope-OrgID", "team a", True),
+        ("Authorization", "Bearer x\n", False),
+        ("Authorization", "Bearer x\r\nX: y", False),
+        ("Authorization", "Bearer \x00", False),
+        ("Authorization", "Bearer \u2026", False),
+        ("Authorization", "Bearer \x7f", False),
+        ("X y", "z", False),
+        ("", "z", False),
+        ("X:", "z", False),
+        ("X\n", "z", False),
+    ],
+)
+def test_which_header_can_be_sent(name, value, fine):
+    problem = web.header_problem({name: value})
+    assert (problem == "") == fine
+    assert value not in problem
+
+
+@pytest.mark.parametrize("value", ["Bearer %s\n", "Bearer %s\nX: y", "%s\x00", "\u2026%s"])
+def test_header_that_cannot_be_sent_is_refused_unsent_and_unseen(value):
+    with serving() as server, pytest.raises(web.WebError) as caught:
+        web.request(server.url, 600, headers={"Authorization": value % SECRET})
+    assert not server.requests and not caught.value.sent and "Authorization" in str(caught.value)
+    assert not [piece for piece in PIECES if piece in str(caught.value)]
+    assert caught.value.__cause__ is None

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import copy
 import json
-from unittest import mock
 
 import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
 
 from ansible.errors import AnsibleActionFail
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_smoke
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _smoke_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._smoke import smokenode
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 # On other ansible-cores runs what Ansible has a part in: that an action calls its module, and calls it again. What it
 # makes of the figures is the same on all.
@@ -55,10 +54,11 @@ def shipped(monkeypatch):
 
 def act(execute, **args):
     """The action's result; EXECUTE(module arguments) answers for the node."""
-    task = mock.Mock(args=args, async_val=0, check_mode=False, diff=False, action="x", environment=None)
-    action = gpu_smoke.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
-    action._load_name = "x"
-    action._execute_module = lambda module_name, module_args, task_vars: execute(dict(module_args))
+
+    def answer(module_name, module_args, task_vars):
+        return execute(dict(module_args))
+
+    action = actions.make_action(gpu_smoke, args, answer)
     return action.run(task_vars={"inventory_hostname": NODE})
 
 

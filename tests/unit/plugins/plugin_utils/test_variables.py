@@ -19,12 +19,12 @@ pytest.importorskip("ansible", reason="action plugins need Ansible")
 from ansible import constants
 from ansible.config import manager
 from ansible.errors import AnsibleError
-from ansible.parsing.dataloader import DataLoader
 from ansible.vars import reserved
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import playbook_variables
 from ansible_collections.gpufleet.lifecycle.plugins.filter import host_pattern
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _variable_names, _variables
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytestmark = pytest.mark.cores
 
@@ -43,12 +43,7 @@ def act(hostvars, nodes=None, **task_vars):
         "prefix": task_vars.pop("prefix", ""),
         "keeps": task_vars.pop("keeps", ""),
     }
-    task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
-    action = playbook_variables.ActionModule(
-        task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None
-    )
-    action._load_name = "x"
-    action._shared_loader_obj = mock.Mock()
+    action = actions.make_action(playbook_variables, arguments, loader=mock.Mock())
     return action.run(
         task_vars=dict({"ansible_run_tags": ["all"], "ansible_skip_tags": [], "hostvars": hostvars}, **task_vars)
     )

@@ -11,14 +11,13 @@ import json
 import os
 import stat
 import sys
-from unittest import mock
 
 import pytest
 from ansible.errors import AnsibleError
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import capacity_report
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import charts, fetch
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import charts, client
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._capacity import standin
 
 TABLES = ("fleet", "trends", "node", "model", "class", "team", "drift", "xids", "out_of_service", "holds")
@@ -28,16 +27,11 @@ TABLES = ("fleet", "trends", "node", "model", "class", "team", "drift", "xids", 
 def in_one_part(monkeypatch, request):
     """A request costs more here than what it answers."""
     if request.node.name != "test_an_environment_is_in_every_query_and_parts_are_small":
-        monkeypatch.setattr(fetch, "CHUNK_MAX", 30)
+        monkeypatch.setattr(client, "CHUNK_MAX", 30)
 
 
 def run(check=False, **arguments):
-    task = mock.Mock(
-        args=arguments, check_mode=check, async_val=0, action="gpufleet.lifecycle.capacity_report", diff=False
-    )
-    action = capacity_report.ActionModule(task, mock.Mock(), mock.Mock(), DataLoader(), mock.Mock(), None)
-    action._load_name = "capacity_report"
-    return action.run(task_vars={})
+    return actions.make_action(capacity_report, arguments, check=check).run(task_vars={})
 
 
 def report(dest, api, **arguments):

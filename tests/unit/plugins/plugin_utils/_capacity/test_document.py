@@ -15,9 +15,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import (
     catalog,
     charts,
+    client,
     document,
-    fetch,
-    fleet,
     page,
     tables,
     trend,
@@ -52,7 +51,7 @@ class Direct:
 
 def made(given=None, days=20, **options):
     asked = catalog.asked(dict({"url": "http://p", "days": days, "groups": GROUPS}, **options))
-    found = fetch.history(Direct(given or standin.Fleet()), asked, Window(standin.END, days))
+    found = client.history(Direct(given or standin.Fleet()), asked, Window(standin.END, days))
     return document.document(asked, found, "p", standin.TIME)
 
 
@@ -181,7 +180,7 @@ def test_nodes_that_differ_are_named():
 
 
 def test_failures_are_counted_by_class_and_model():
-    assert fleet.failures({}) == {"xids": [], "out_of_service": []}
+    assert document.failures({}) == {"xids": [], "out_of_service": []}
     assert made()["failures"] == {
         "xids": [{"class": "train", "model": "h100", "xid_class": "reset", "count": 20}],
         "out_of_service": [{"class": "infer", "model": "a30", "reason": "quarantine", "node_hours": 240.0}],

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import catalog, client, document, fetch
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import catalog, client, document
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity.history import Window
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog as monitoring
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import promql
@@ -115,7 +115,7 @@ def doc(tmp_path_factory):
     try:
         with servers.prometheus(base / "prometheus.yml", base) as url:
             asked = catalog.asked(dict(ASKED, url=url))
-            found = fetch.history(client.Prometheus(url, 60), asked, Window(END, DAYS))
+            found = client.history(client.Prometheus(url, 60), asked, Window(END, DAYS))
             yield document.document(asked, found, "p", "2026-11-01T00:00:00Z")
     finally:
         shutil.rmtree(str(base / "data"))

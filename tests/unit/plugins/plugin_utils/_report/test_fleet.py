@@ -16,9 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import 
     fleet,
     peers,
     precheck,
-    precheck_junit,
-    precheck_markdown,
-    precheck_page,
+    precheck_formats,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report import samples
 
@@ -136,9 +134,9 @@ def test_the_verdict_is_the_first_field_and_the_same_input_gives_the_same_bytes(
     two = fleet.document(["f", "f", "gone", "p", "u"], shuffled, time=samples.TIME)
     assert files.json_text(one) == files.json_text(two)
     assert files.json_text(one).startswith('{\n  "verdict": "fail",\n  "schema": "gpufleet.precheck/1"')
-    for render in (precheck_markdown.markdown_text, precheck_page.html_text, precheck.table):
+    for render in (precheck_formats.markdown_text, precheck_formats.html_text, precheck.table):
         assert render(one) == render(two)
-    assert precheck_junit.junit_text(one, results) == precheck_junit.junit_text(two, shuffled)
+    assert precheck_formats.junit_text(one, results) == precheck_formats.junit_text(two, shuffled)
 
 
 def test_what_passes_is_counted_and_the_rest_is_there_in_full():
@@ -183,7 +181,7 @@ def test_a_check_of_an_unknown_kind_does_not_stop_the_report():
     )
     doc = fleet.document(["n"], {"n": result})
     assert doc["nodes"]["n"]["worst"]["action"] == "hold"
-    for render in (precheck_markdown.markdown_text, precheck_page.html_text, precheck.table, files.json_text):
+    for render in (precheck_formats.markdown_text, precheck_formats.html_text, precheck.table, files.json_text):
         assert render(doc)
 
 
@@ -202,7 +200,7 @@ def test_a_damaged_reading_does_not_stop_the_report(snapshot):
     result["baseline"]["snapshot"] = snapshot
     doc = fleet.document(["n"], {"n": result})
     assert doc["nodes"]["n"]["verdict"] == "pass", "the verdict is gpu_health's; only the inventory is missing"
-    for render in (precheck_markdown.markdown_text, precheck_page.html_text, precheck.table):
+    for render in (precheck_formats.markdown_text, precheck_formats.html_text, precheck.table):
         assert render(doc)
 
 
@@ -294,8 +292,8 @@ def test_one_machine_under_two_names_fails_whatever_its_verdict():
     assert doc["twins"].startswith("a and b are one machine under two names of the inventory: both have GPU GPU-x-0.")
     assert any(
         doc["twins"] in line for line in precheck.table(doc)
-    ) and "a and b are one machine" in precheck_markdown.markdown_text(doc)
-    assert "a and b are one machine" in precheck_page.html_text(doc)
+    ) and "a and b are one machine" in precheck_formats.markdown_text(doc)
+    assert "a and b are one machine" in precheck_formats.html_text(doc)
     apart = fleet.document(["a", "c"], nodes)
     assert (apart["verdict"], apart["twins"]) == ("pass", "")
 

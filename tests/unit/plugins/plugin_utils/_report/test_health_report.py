@@ -8,13 +8,12 @@ from __future__ import annotations
 import json
 import os
 import stat
-from unittest import mock
 
 import pytest
 from ansible.errors import AnsibleError
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import health_report
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report import samples
 
 pytestmark = pytest.mark.cores
@@ -33,11 +32,7 @@ class HostVars(dict):
 
 
 def run(check=False, hostvars=None, **arguments):
-    task = mock.Mock(
-        args=arguments, check_mode=check, async_val=0, action="gpufleet.lifecycle.health_report", diff=False
-    )
-    action = health_report.ActionModule(task, mock.Mock(), mock.Mock(), DataLoader(), mock.Mock(), None)
-    action._load_name = "health_report"
+    action = actions.make_action(health_report, arguments, check=check)
     return action.run(task_vars={"hostvars": HostVars(hostvars or {})})
 
 

@@ -29,7 +29,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
     reasons,
     report,
     summary,
-    time_scale,
     timeline,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.words import (
@@ -565,11 +564,11 @@ class TestTimeline:
 
 class TestAxis:
     def test_time_runs_from_left_to_right(self):
-        made = time_scale.TimeScale([(0, 100), (50, 200)], 10.0, 210.0)
+        made = timeline.TimeScale([(0, 100), (50, 200)], 10.0, 210.0)
         assert [made.x(time_) for time_ in (0, 100, 200, 900)] == [10.0, 110.0, 210.0, 210.0] and made.breaks() == []
 
     def test_a_night_between_two_runs_is_cut_out(self):
-        made = time_scale.TimeScale([(0, 3600), (90000, 93600)], 0.0, 1000.0)
+        made = timeline.TimeScale([(0, 3600), (90000, 93600)], 0.0, 1000.0)
         ((where, length),) = made.breaks()
         assert length == 86400 and made.x(3600) < where < made.x(90000) and made.x(93600) == 1000.0
         assert made.x(40000) == made.x(90000), "what lies in the pause stands at its end"
@@ -577,13 +576,13 @@ class TestAxis:
 
     @pytest.mark.parametrize("length", [0.5, 3, 47, 500, 4000, 50000, 10**6, 10**8])
     def test_ticks_are_readable_whatever_the_length(self, length):
-        made = time_scale.TimeScale([(1000000007.25, 1000000007.25 + length)], 0.0, 790.0)
+        made = timeline.TimeScale([(1000000007.25, 1000000007.25 + length)], 0.0, 790.0)
         ticks = made.ticks()
         assert 1 <= len(ticks) <= 13 and all(0 <= where <= 790.001 for where, dummy in ticks)
         assert all(second[0] - first[0] >= 62 for first, second in zip(ticks, ticks[1:]))
 
     def test_one_moment_is_no_division_by_nothing(self):
-        assert time_scale.TimeScale([(5.0, 5.0)], 0.0, 100.0).x(5.0) == 0.0
+        assert timeline.TimeScale([(5.0, 5.0)], 0.0, 100.0).x(5.0) == 0.0
 
 
 class TestPage:
@@ -687,7 +686,7 @@ class TestPage:
         assert pages(Story("a1", states={"a1": "skipped"}).end())[0].all("h1")
 
     def test_a_step_line_keeps_its_peaks_however_many_points_it_has(self):
-        scale = time_scale.TimeScale([(0, 100)], 0.0, 100.0)
+        scale = timeline.TimeScale([(0, 100)], 0.0, 100.0)
         changes = [(number / 1000.0, 9 if number == 55555 else number % 2) for number in range(100000)]
         path = page.steps(scale, changes, 100, 58, 10)
         assert len(path) < 20000 and " V%.1f" % (58 - 50 * 0.9) in path

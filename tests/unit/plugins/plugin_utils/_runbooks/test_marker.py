@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import flight, hardware, marker
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import flight, marker
 
 GIVEN = {"node": "a1", "time": "2026-01-31T12:00:00Z", "reason": "XID 79"}
 # As a rollout writes it, without the record for the vendor.
@@ -112,7 +112,7 @@ def test_of_a_marker_that_cannot_be_read_nothing_is_known(note):
     ],
 )
 def test_which_gpus_were_exchanged(before, now, gone, new):
-    found = hardware.exchange(hardware.known(snapshot(*before)), hardware.known(snapshot(*now)))
+    found = marker.exchange(marker.known_gpus(snapshot(*before)), marker.known_gpus(snapshot(*now)))
     assert ([gpu["uuid"] for gpu in found["gone"]], [gpu["uuid"] for gpu in found["new"]]) == (gone, new)
 
 

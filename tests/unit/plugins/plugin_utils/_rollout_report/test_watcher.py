@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import closer, watcher
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import watcher
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import wait_for
 
@@ -65,7 +65,7 @@ def end(playbook):
 
 
 def close(ledger, playbook):
-    return closer.close(ledger, "run1", ledger.owner()["owner"])
+    return watcher.close(ledger, "run1", ledger.owner()["owner"])
 
 
 def test_a_run_whose_playbook_is_gone_is_told_to_be_incomplete_and_nothing_is_made_of_its_nodes(ledger, playbook):
@@ -106,11 +106,11 @@ def test_a_run_that_was_closed_or_taken_over_is_none_of_its_business(ledger, pla
     }
     ledger.transact(lambda transaction: transaction.hold(found[change]))
     end(playbook)
-    assert closer.close(ledger, "run1", controller) == [] and not os.path.exists(ledger.path("report.json"))
+    assert watcher.close(ledger, "run1", controller) == [] and not os.path.exists(ledger.path("report.json"))
 
 
 def test_without_a_ledger_nothing_is_made(tmp_path, playbook):
-    assert closer.close(Ledger(str(tmp_path / "none"), "r1"), "run1", owner.identify(playbook.pid)) == []
+    assert watcher.close(Ledger(str(tmp_path / "none"), "r1"), "run1", owner.identify(playbook.pid)) == []
     assert not (tmp_path / "none").exists()
 
 
@@ -175,7 +175,7 @@ def test_a_reader_of_the_whole_output_finds_the_report_closed(ledger, begin):
 def test_a_playbook_that_ended_before_is_not_waited_for(ledger, playbook, begin):
     controller = owner.identify(playbook.pid)
     end(playbook)
-    assert closer.output_of(playbook.pid) is None
+    assert watcher.output_of(playbook.pid) is None
     assert os.waitid(os.P_PID, begin(ledger, controller), os.WEXITED | os.WNOWAIT).si_status == 0
     assert verdict(ledger) == "incomplete"
 
@@ -183,7 +183,7 @@ def test_a_playbook_that_ended_before_is_not_waited_for(ledger, playbook, begin)
 def test_without_a_reader_nothing_is_raised():
     read, write = os.pipe()
     os.close(read)
-    closer.speak(write, ["x"])
+    watcher.speak(write, ["x"])
     os.close(write)
 
 
@@ -199,14 +199,14 @@ def test_the_part_of_a_job_that_was_killed_ends_and_the_rollout_of_the_others_go
 
     ledger.transact(several)
     end(playbook)
-    lines = closer.close(ledger, "run1", here)
+    lines = watcher.close(ledger, "run1", here)
     assert verdict(ledger) == "running" and any("run the same command again" in line for line in lines)
     found = ledger.rehearse(lambda transaction: {one.member: one.ended for one in transaction.members()})
     assert found["m1"] and not found["m2"]
     assert ledger.view().finished is None and ledger.view().nodes.get("a1").state == "down"
-    assert closer.close(ledger, "run1", here) == [], "once"
+    assert watcher.close(ledger, "run1", here) == [], "once"
     ledger.transact(lambda transaction: members.release(transaction, other))
     ledger.transact(several)
     ledger.transact(lambda transaction: members.release(transaction, other))
-    closer.close(ledger, "run1", here)
+    watcher.close(ledger, "run1", here)
     assert verdict(ledger) == "incomplete"

@@ -1,13 +1,18 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A node that was given another MIG layout passes against its baseline with that layout, and against nothing else."""
+"""Nodes whose GPUs are cut into MIG instances: what passes against their baseline, and what Slurm is given of them."""
 
 from __future__ import annotations
 
-import pytest
+import pathlib
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _upgrade_state
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import gres
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use, _upgrade_state
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 
 SEVENTHS, PARTS = ("1g.10gb",) * 7, ("3g.40gb", "2g.20gb", "1g.10gb")
@@ -51,3 +56,29 @@ def test_the_reference_of_a_node_with_another_layout(healthy, tmp_path, before, 
     assert w.judge(taken, blind, expect={"mig_free": free})["verdict"] != "pass", (
         "a layout that was not read back proves nothing"
     )
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def test_the_devices_of_a_node_with_instances_are_those_that_nvml_has(healthy, tmp_path):
+    world = healthy("h100-sxm").world.copy(tmp_path / "root")
+    try:
+        world.node.sim("mig", "--gpu", "1", "3g.40gb", "1g.10gb+me", "1g.10gb")
+        # The subsets that the role reads.
+        tasks = yaml.safe_load((ROOT / "roles/gpu_scheduler/tasks/slurm/gres.yml").read_text())
+        subsets = tasks[0]["gpufleet.lifecycle.gpu_info"]["gather_subset"]
+        load = w.binding(world.library)
+        with world.environment():
+            taken = snapshot.take(world.deadline_s, world.stuck_file, gather=subsets, load=load)
+        minors = (world.root / "proc/driver/nvidia-caps/mig-minors").read_text()
+        gpus = gres.of_snapshot(taken, minors)
+        board = gres.type_name(taken["gpus"][0]["name"]["value"])
+        slices = {board + "_" + profile: 1 for profile in ("3g.40gb", "1g.10gb.me", "1g.10gb")}
+        assert gres.counts(gpus) == {board: len(gpus) - 1, **slices}
+        assert sum(gres.counts(gpus).values()) == _gpu_use.schedulable(taken)
+        files = {path for gpu in gpus for device in gpu.devices for path in device.files}
+        assert len(files) == len(gpus) + 6, "each instance has two files of its own"
+        assert [path for path in sorted(files) if not (world.root / path.lstrip("/")).exists()] == []
+    finally:
+        world.close()

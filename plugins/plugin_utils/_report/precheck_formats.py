@@ -1,18 +1,26 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fleet's document as an HTML page. Pure."""
+"""The fleet's document as JUnit XML, as Markdown and as an HTML page. Pure."""
 
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import fleet, html, peers, text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
+    fleet,
+    html,
+    junit,
+    markdown,
+    peers,
+    text,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report.precheck import (
     GROUPS,
     TITLE,
     by_check,
     driver_version,
     entity_label,
+    gpu_label,
     group,
     headline,
     how,
@@ -20,7 +28,157 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report.prechec
     matrix,
     model_name,
     moment,
+    ordered,
+    tally,
 )
+
+
+def suites(doc, results):
+    """A suite for each node and a case for each check that does not pass; what passes is counted, a case for each kind
+    of check.
+    """
+    return [_suite(name, node, results.get(name), doc["time"]) for name, node in doc["nodes"].items()]
+
+
+def _suite(name, node, result, time):
+    checks = fleet.checks_of(result) if node["state"] == fleet.JUDGED else []
+    quiet = (model.PASS, model.NOT_APPLICABLE)
+    cases = [
+        _case(name, check, title) for check, title in _counted(check for check in checks if check["status"] in quiet)
+    ]
+    cases += [
+        _case(name, check, "%s [%s]" % (check["id"], _place(check)), gpu_label(node, _place(check)))
+        for check in checks
+        if check["status"] not in quiet
+    ]
+    troubled = [case for case in cases if case.outcome in ("failure", "error")]
+    if node["verdict"] != "pass" and not troubled:
+        # Whatever else keeps a node from passing is a case of its own: no suite may look better than its node.
+        cases.append(
+            junit.Case(
+                "verdict",
+                "gpufleet.%s.node" % name,
+                "failure" if node["verdict"] == "fail" else "error",
+                node["state"],
+                headline(node),
+                "\n".join(part for part in (node["message"], node["next_step"]) if part),
+            )
+        )
+    properties = [
+        ("verdict", node["verdict"]),
+        ("state", node["state"]),
+        ("driver", driver_version(node)),
+        ("gpus", model_name(node)),
+        ("kernel", node["kernel"]),
+    ]
+    said = [
+        "notice: %s %s: %s" % (entry["id"], entity_label(node, entry), entry["message"])
+        for entry in node["findings"]
+        if entry.get("notice")
+    ]
+    return junit.Suite(name, "gpufleet.precheck", node["time"] or time, properties, cases, said)
+
+
+def _place(check):
+    return "node" if check["entity"] == model.NODE else check["entity"]
+
+
+def _counted(checks):
+    """(check, title) for each kind of check that passed, or that does not apply; the check is the first of its kind."""
+    found = {}
+    for check in checks:
+        found.setdefault((check["status"], check["id"]), []).append(check)
+    return [
+        (same[0], "%s [%d %s]" % (ident, len(same), "passed" if status == model.PASS else "not applicable"))
+        for (status, ident), same in found.items()
+    ]
+
+
+def _case(name, check, title, label=""):
+    classname = "gpufleet.%s.%s" % (name, check["id"].split(".")[0])
+    message = "" if check.get("message") is None else str(check["message"])
+    if check["status"] == model.PASS:
+        return junit.Case(title, classname, "passed", "", "", "")
+    if check["status"] in (model.WAIVED, model.NOT_APPLICABLE):
+        return junit.Case(title, classname, "skipped", "", "%s: %s" % (check["status"].replace("_", " "), message), "")
+    found = "of: %s\nfound: %s\nexpected: %s\naction: %s\n%s" % (
+        label,
+        text.shown(check.get("observed")),
+        text.shown(check.get("expected")),
+        check.get("action"),
+        message,
+    )
+    outcome = "failure" if check["status"] == model.FAIL else "error"
+    return junit.Case(
+        title, classname, outcome, check["status"], message or "%s: %s" % (check["id"], check["status"]), found
+    )
+
+
+def junit_text(doc, results):
+    return junit.render(suites(doc, results))
+
+
+def markdown_text(doc):
+    lines = [
+        "# %s: %s" % (TITLE, doc["verdict"]),
+        "",
+        "%s. Made %s UTC." % (markdown.escape(tally(doc)), markdown.escape(moment(doc["time"]))),
+    ]
+    if doc["simulated"]:
+        lines += ["", "**Simulated:** at least one node showed the project's simulator and no hardware."]
+    lines += [
+        "",
+        *markdown.table(
+            ("node", "verdict", "driver", "GPUs", "worst finding"),
+            (
+                (name, group(node), driver_version(node) or "-", model_name(node) or "-", headline(node))
+                for name, node in ordered(doc)
+            ),
+        ),
+    ]
+    for name, node in ordered(doc):
+        if node["verdict"] != "pass":
+            lines += markdown.section("%s: %s" % (name, group(node)), _markdown_node(node))
+    lines += markdown.section("One machine twice", ["- " + markdown.escape(doc["twins"])] if doc["twins"] else [])
+    lines += markdown.section(
+        "Odd ones out", ["- " + markdown.escape(peers.sentence(notice)) for notice in doc["peers"]]
+    )
+    for part in listings(doc):
+        lines += markdown.section(part["title"], part["rows"] and markdown.table(part["head"], part["rows"]))
+    versions = matrix(doc)
+    lines += markdown.section(
+        "Versions",
+        versions["rows"]
+        and markdown.table(
+            [*versions["head"], "nodes"],
+            ([*(cell["text"] for cell in row["cells"]), ", ".join(row["nodes"])] for row in versions["rows"]),
+        ),
+    )
+    lines += markdown.section(
+        "How it was run", ["- %s: %s" % (markdown.escape(key), markdown.escape(value)) for key, value in how(doc)]
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _markdown_node(node):
+    if node["state"] != fleet.JUDGED:
+        return [markdown.escape(node["message"] or node["state"]), "", "Next: " + markdown.escape(node["next_step"])]
+    rows = [entry for entry in node["findings"] if entry["status"] in fleet.BARS]
+    return markdown.table(
+        ("check", "of", "status", "found", "expected", "what to do"),
+        (
+            (
+                entry["id"],
+                entity_label(node, entry),
+                entry["status"],
+                text.shown(entry["observed"]),
+                text.shown(entry["expected"]),
+                entry["message"],
+            )
+            for entry in rows
+        ),
+    )
+
 
 # With more nodes that need attention, their details are closed at first.
 OPEN_NODES = 12

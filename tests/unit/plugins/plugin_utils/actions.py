@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, gpufleet contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Action plugins whose nodes answer what a test says."""
+
+from __future__ import annotations
+
+import copy
+from unittest import mock
+
+from ansible.parsing.dataloader import DataLoader
+
+
+def make_action(plugin, args, execute=None, check=False, connection=None, loader=None, **task):
+    """Return an action with the arguments ARGS.
+
+    EXECUTE(module_name, module_args, task_vars) answers in the place of its node. TASK: other fields of its task.
+    """
+    fields = {"args": args, "async_val": 0, "check_mode": check, "diff": False, "action": "x", "environment": None}
+    action = plugin.ActionModule(
+        mock.Mock(**dict(fields, **task)),
+        connection or mock.Mock(),
+        mock.Mock(check_mode=check),
+        DataLoader(),
+        mock.Mock(),
+        loader,
+    )
+    action._load_name = "x"
+    action._execute_module = execute
+    return action
+
+
+def answer_in_turn(*answers):
+    """Return a node that gives these answers one after the other, and the list of the calls that it gets."""
+    calls, left = [], list(copy.deepcopy(answers))
+
+    def execute(module_name, module_args, task_vars):
+        calls.append((module_name, dict(module_args)))
+        return left.pop(0)
+
+    return execute, calls
+
+
+def run_in_turn(plugin, host, args, *answers):
+    """Return (result, calls) of the action whose node gives ANSWERS one after the other."""
+    execute, calls = answer_in_turn(*answers)
+    return make_action(plugin, args, execute).run(task_vars={"inventory_hostname": host}), calls

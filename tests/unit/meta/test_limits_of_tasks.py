@@ -81,6 +81,16 @@ def test_each_play_limits_what_waits_for_a_node(play):
     assert unlimited == []
 
 
+def test_the_artifact_host_has_a_limit_for_each_task():
+    found = [
+        (path.name, task["name"], limited)
+        for path in sorted((ROOT / "playbooks").rglob("*.yml"))
+        for task, limited in tasks_of(load(path))
+        if "artifact_host" in str(task.get("delegate_to"))
+    ]
+    assert len(found) > 4 and [entry for entry in found if not entry[2]] == []
+
+
 def role_tasks():
     for path in sorted(ROOT.glob("roles/*/tasks/**/*.yml")):
         for task, dummy in tasks_of(load(path)):

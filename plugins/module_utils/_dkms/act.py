@@ -119,9 +119,9 @@ class Tree:
             dkms.meaning(rc),
         )
         if rc in (1, 21) and kernel and not kernels.headers_present(self.root, kernel):
-            text += " The headers of kernel %s are not installed. Next step: install linux-headers-%s." % (
+            text += " The headers of kernel %s are not installed. Next step: install %s." % (
                 kernel,
-                kernel,
+                kernels.headers_package(kernel),
             )
         elif dkms.excluded(rc):
             text += (

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from .._kernel import modules
+from .._kernel.kernels import headers_package
 
 
 def step(action: str, kernel: str | None = None, **details: object) -> dict[str, object]:
@@ -89,7 +90,7 @@ def built(
         if compiles and not view["headers"].get(kernel):
             problems.append(
                 "The headers of kernel %s are not installed, so no module can be built for it. Install "
-                "linux-headers-%s, or leave that kernel out." % (kernel, kernel)
+                "%s, or leave that kernel out." % (kernel, headers_package(kernel))
             )
         if missing and state in ("incomplete", "built", "installed", "differs"):
             steps.append(step("unbuild", kernel))
@@ -123,8 +124,8 @@ def prepared(kernels: list[str], view: dict[str, dict], fitting: list[str]) -> t
     """(steps, problems) that have an archive ready for every kernel, ``fitting`` being those that have one."""
     due = [kernel for kernel in kernels if kernel not in fitting]
     problems = [
-        "The headers of kernel %s are not installed, so no module can be compiled for it. Install linux-headers-%s, or "
-        "leave that kernel out." % (kernel, kernel)
+        "The headers of kernel %s are not installed, so no module can be compiled for it. Install %s, or leave that kernel "
+        "out." % (kernel, headers_package(kernel))
         for kernel in due
         if not view["headers"].get(kernel)
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .._dkms import dkms
 from .._kernel import modules
+from .._kernel.kernels import headers_package
 from ._finding import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, finding
 
 
@@ -175,8 +176,7 @@ def kernel_headers(facts, target, expect_loaded):
                 False,
                 True,
                 "The headers of kernel %s are not installed, so no module can be built for it." % kernel,
-                "Install %s-%s, or remove the kernel."
-                % ("kernel-devel" if facts["dpkg"].get("manager") == "rpm" else "linux-headers", kernel),
+                "Install %s, or remove the kernel." % headers_package(kernel),
             )
 
 

@@ -205,5 +205,25 @@ def headers_present(root, kernel):
     return files.resolve(root, "/lib/modules/%s/build/include" % kernel) is not None
 
 
+def split_el_release(release: str) -> tuple[str, str] | None:
+    """``(version-release of its packages, flavour)`` of a kernel of RHEL's family; None for another one.
+
+    The flavour follows a plus sign, or is a part of the release where there is none (RHEL 8's rt, Oracle's uek).
+    """
+    plain, dummy, flavour = release.partition("+")
+    if not re.search(r"\.(el|fc)\d", plain):
+        return None
+    inner = re.search(r"\.(rt)\d|(uek)(?:\.|$)", plain)
+    return plain.rsplit(".", 1)[0], flavour or (inner.group(1) or inner.group(2) if inner else "")
+
+
+def headers_package(release: str) -> str:
+    """Return the package of a kernel's headers, as it is asked for on the system that this kernel is of."""
+    found = split_el_release(release)
+    if found is None:
+        return "linux-headers-%s" % release
+    return "kernel-%sdevel-%s" % (found[1] and found[1] + "-", release.partition("+")[0])
+
+
 def architecture(uname=os.uname):
     return uname().machine

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 from .._kernel import boot_default, kernels
@@ -62,6 +63,8 @@ class KernelPackages:
                 "an interrupted run of the package manager left these half done: %s. Next step: %s, then run again"
                 % (", ".join(broken or journal), WORDS[self.manager.name]["by_hand"])
             )
+        if self.params["state"] in ("held", "staged", "followed"):
+            self.refuse_unheld(installed)
         states = {
             "held": self.hold,
             "free": self.free,
@@ -73,6 +76,18 @@ class KernelPackages:
         states[self.params["state"]](installed, acting)
         return self.answer(self.manager.installed() if acting else installed)
 
+    def refuse_unheld(self, installed):
+        """Refuse where a hold would not hold the kernel that runs."""
+        names, running = kernel_set.installed_names(installed, self.patterns), self.uname().release
+        # Packages that are named cannot be told to be the running kernel's; those that are found have to be.
+        found = names if self.params["patterns"] else kernel_set.packages_with(installed, running, self.manager.name)
+        if not found or not self.params["patterns"] and not kernel_set.has_image(found):
+            raise Refused(
+                "the hold would not hold the kernel that runs, %s: its image belongs to none of the packages that "
+                "would be held (%s). Next step: name its packages in patterns (kernel_hold_patterns), or boot a kernel "
+                "of the distribution" % (running, ", ".join(sorted(names)) or "none")
+            )
+
     # states
 
     def hold(self, installed, acting):
@@ -80,11 +95,6 @@ class KernelPackages:
         if problem:
             raise Refused("the kernel cannot be held: %s. Next step: %s" % problem)
         names = kernel_set.installed_names(installed, self.patterns)
-        if not names:
-            raise Refused(
-                "no kernel package is installed (names that begin with %s). Next step: name its packages in patterns"
-                % ", ".join(self.patterns)
-            )
         loose = sorted(name for name in names if not installed[name]["hold"])
         if loose:
             self.do("hold %s" % ", ".join(loose), lambda: self.manager.mark("hold", loose), acting)
@@ -144,7 +154,7 @@ class KernelPackages:
         them.
         """
         release = self.params["kernel"]
-        must, may = kernel_set.packages_of(release, self.manager.name)
+        must, may = kernel_set.packages_of(release, self.manager.name, installed, self.uname().release)
         names = list(must) + list(may)
         index = self.manager.index(NO_NAMES, names)
         while self.manager.name == "apt":
@@ -156,7 +166,9 @@ class KernelPackages:
             index.update(self.manager.index(NO_NAMES, more))
         if self.manager.name == "dnf":
             wanted = dict(
-                (name, version) for name, version in must.items() if version not in self.versions(installed.get(name))
+                (name, version)
+                for name, version in must.items()
+                if version not in kernel_set.versions_of(installed.get(name))
             )
             lacking = [
                 name
@@ -179,12 +191,6 @@ class KernelPackages:
                 % (release, ", ".join(sorted(lacking)), command)
             )
         return wanted, self.manager.arguments(wanted)
-
-    @staticmethod
-    def versions(have):
-        return (
-            [version.split(":", 1)[-1] for version in [have["version"]] + list(have.get("more") or [])] if have else []
-        )
 
     def follow(self, installed, acting):
         """Let the metapackages stand for the kernel that boots next; one that nothing stands for leaves them as they
@@ -228,15 +234,10 @@ class KernelPackages:
                 "(module boot_kernel)"
                 % (release, found["running"], found["next_boot"] or "an unknown one", found["next_boot_source"])
             )
-        must, may = kernel_set.packages_of(release, self.manager.name)
+        names = kernel_set.packages_with(installed, release, self.manager.name)
         if self.manager.name == "dnf":
-            names = [
-                "%s-%s" % (name, version)
-                for name, version in must.items()
-                if version in self.versions(installed.get(name))
-            ]
-        else:
-            names = sorted(name for name in list(must) + list(may) if installed.get(name, {}).get("installed"))
+            version = (kernels.split_el_release(release) or (release, ""))[0]
+            names = ["%s-%s" % (name, version) for name in names]
         index, metas = self.metapackages(installed)
         bound = kernel_set.standing_for(index, installed, metas, release) if names else []
         if bound:
@@ -301,7 +302,7 @@ class KernelPackages:
         """``[(path, content)]`` of the files beside the holds."""
         if self.manager.name == "apt":
             return [
-                (PIN, kernel_set.render_pin(held) if held and self.params["pin"] else None),
+                (PIN, kernel_set.render_pin(held, self.releases()) if held and self.params["pin"] else None),
                 (
                     UNATTENDED,
                     kernel_set.render_unattended(self.patterns) if held and self.params["exclude_unattended"] else None,
@@ -314,6 +315,9 @@ class KernelPackages:
             if text is not None
             else []
         )
+
+    def releases(self):
+        return [release for release in kernels.find_installed(self.root) if re.match(r"\d", release)]
 
     def write(self, name, content, acting):
         path = self.path(name)

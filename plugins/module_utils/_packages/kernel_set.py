@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 
+from .._kernel import kernels
 from .._node.versions import KEYS
 from .transaction import CHANGES
 
@@ -22,7 +23,7 @@ PATTERNS = {
         "linux-modules-(?!nvidia)",
         "linux-(generic|virtual|lowlatency|aws|azure|gcp|oem)",
     ),
-    "dnf": (r"kernel(-core|-modules(-core|-extra)?|-devel(-matched)?|-headers)?$",),
+    "dnf": (r"kernel(-(?!tools|srpm-|rpm-|doc|abi-).*)?$",),
 }
 # What else comes with a kernel's headers.
 TOOLS = {"apt": r"linux-(kbuild|compiler|base|libc-dev|bpf)", "dnf": r"kernel-(tools|srpm-macros)"}
@@ -31,6 +32,9 @@ DRIVER = (
     r"(lib|firmware-|xserver-xorg-video-|kmod-)?nvidia-(?!container)|libcuda|cuda-drivers|linux-(modules|objects|"
     r"signatures)-nvidia-"
 )
+DNF_PARTS = ("core", "modules", "devel")
+# dnf: the flavour, such as 64k or rt-debug, stands before the part.
+PART = re.compile(r"^kernel(?:-(?P<flavour>.+?))??(?:-(?P<part>core|modules.*|devel.*|uki-.*|headers))?$")
 BLOCKED = ("linux-image-*", "linux-headers-*", "linux-modules-[0-9]*")
 
 
@@ -39,21 +43,60 @@ def is_kernel(name, patterns):
 
 
 def installed_names(installed, patterns):
-    """``{name: version}`` of the kernel's packages that are installed."""
+    """``{name: version}`` of the kernel's packages that are installed, and of what stands for an image that is."""
     return dict(
         (name, item["version"])
         for name, item in sorted(installed.items())
-        if item["installed"] and is_kernel(name, patterns)
+        if item["installed"]
+        and (is_kernel(name, patterns) or name[:6] == "linux-" and "linux-image-" + name[6:] in installed)
     )
 
 
-def packages_of(release, manager):
+def versions_of(have):
+    """Every version of an installed package, without the epoch."""
+    return [version.split(":", 1)[-1] for version in [have["version"]] + list(have.get("more") or [])] if have else []
+
+
+def packages_with(installed, release, manager):
+    """Return the names of the installed packages that make one kernel; the headers that all share are not among
+    them.
+    """
+    if manager == "apt":
+        return sorted(
+            name
+            for name in installed
+            if re.match(r"linux-[a-z-]+-%s$" % re.escape(release), name)
+            and installed[name]["installed"]
+            and is_kernel(name, PATTERNS["apt"])
+        )
+    version, flavour = kernels.split_el_release(release) or (release, "")
+    found = []
+    for name in sorted(name for name in installed if is_kernel(name, PATTERNS["dnf"])):
+        part = PART.match(name)
+        # A flavour of another vendor is in no release.
+        same = (part.group("flavour") or "") == flavour or (not flavour and "+" not in release)
+        if same and part.group("part") != "headers" and version in versions_of(installed[name]):
+            found.append(name)
+    return found
+
+
+def has_image(names):
+    return any(re.match(r"linux-image-|kernel(?!.*-(modules|devel))", name) for name in names)
+
+
+def packages_of(release, manager, installed=None, running=""):
     """The packages of one kernel to ask for: its image and the headers that DKMS needs; those that the archive may lack
     come second.
+
+    With dnf, a kernel of the running one's flavour gets the packages that the running one has.
     """
     if manager == "dnf":
-        version = release.rsplit(".", 1)[0]
-        return dict((name, version) for name in ("kernel-core", "kernel-modules", "kernel-devel")), {}
+        version, flavour = kernels.split_el_release(release) or (release.rsplit(".", 1)[0], "")
+        now = packages_with(installed or {}, running, manager)
+        now = now if has_image(now) and (kernels.split_el_release(running) or ("", ""))[1] == flavour else []
+        base = "kernel-" + (flavour and flavour + "-")
+        names = set(now + [base + "modules", base + "devel"] if now else [base + part for part in DNF_PARTS])
+        return dict.fromkeys(sorted(names), version), {}
     names = ["linux-image-%s" % release, "linux-headers-%s" % release]
     return dict.fromkeys(names), dict.fromkeys(["linux-modules-%s" % release, "linux-modules-extra-%s" % release])
 
@@ -133,9 +176,9 @@ def following_refusals(transaction, wanted):
     return ["the transaction would %s: %s" % (what, ", ".join(sorted(names))) for what, names in rows if names]
 
 
-def render_pin(held):
+def render_pin(held, releases=()):
     """An apt preferences file under which the installed kernel packages stay at their versions, and no other kernel
-    comes.
+    comes. What belongs to ``releases``, the kernels of the node, may come, such as their headers.
     """
     lines = ["Explanation: written by gpufleet.lifecycle (kernel_packages); changes are overwritten."]
     for version in sorted(set(held.values())):
@@ -146,21 +189,19 @@ def render_pin(held):
             "Pin-Priority: 1001",
             "",
         ]
-    own = sorted(
-        set(
-            found.group(1) for found in (re.match(r"linux-image-(?:unsigned-)?(\d.*)$", name) for name in held) if found
-        )
+    own = set(
+        found.group(1) for found in (re.match(r"linux-image-(?:unsigned-)?(\d.*)$", name) for name in held) if found
     )
+    own = sorted(own.union(releases))
     if own:
-        # The headers that a kernel shares with its other flavours have no flavour in their name.
-        common = sorted(
-            set("linux-headers-%s%s" % (release.rsplit("-", 1)[0], end) for release in own for end in ("", "-common"))
-        )
+        # The headers that a kernel shares with its other flavours: 6.1.0-50-common, 6.1.0-50-common-rt, 6.8.0-60.
+        common = sorted(set(re.match(r"[0-9.]+(-[0-9]+)?(\+[a-z0-9.]+)?", release).group(0) for release in own))
         lines += [
             "Explanation: what belongs to these kernels may come, such as headers that are not installed yet.",
             "Package: %s"
             % " ".join(
-                ["linux-%s-%s*" % (kind, release) for release in own for kind in ("headers", "modules")] + common
+                ["linux-%s-%s*" % (kind, release) for release in own for kind in ("headers", "modules")]
+                + ["linux-headers-%s%s" % (version, end) for version in common for end in ("", "-common*")]
             ),
             "Pin: version *",
             "Pin-Priority: 500",

@@ -6,15 +6,16 @@
 
 from __future__ import annotations
 
+from .._kernel.kernels import headers_package
 from .._node.gpu_operator import NEXT_STEP
 from .package_refusal import refusal
 
 
-def decide(wanted: list[str], gpus: list[dict] | None, headers: dict[str, bool], header_package: str) -> list[dict]:
+def decide(wanted: list[str], gpus: list[dict] | None, headers: dict[str, bool]) -> list[dict]:
     """Refusals of a node without what is WANTED (``gpu``, ``headers``).
 
     ``gpus`` are those on the bus, None when it cannot be read; ``headers`` tells by kernel that can boot whether they
-    are there; ``header_package`` is what their package is called, with ``%s`` for the kernel.
+    are there.
     """
     refusals = []
     if "gpu" in wanted and not gpus:
@@ -42,7 +43,7 @@ def decide(wanted: list[str], gpus: list[dict] | None, headers: dict[str, bool],
         )
     missing = [kernel for kernel in headers if not headers[kernel]] if "headers" in wanted else []
     if missing:
-        packages = [header_package % kernel for kernel in missing]
+        packages = [headers_package(kernel) for kernel in missing]
         refusals.append(
             refusal(
                 "no_headers",

@@ -82,9 +82,8 @@ def refused(plan: Plan, refusals: Iterable[Refusal]) -> Plan:
 
 def choose(state: State, wish: Wish) -> Plan:
     """The packages that are wanted on the node, or why they cannot be. They are not compared with a transaction yet."""
-    words = transaction.WORDS[state.manager]
     owned = needs.decide_owner(state.operator) if wish.state != "resolved" else []
-    lacking = owned + needs.decide(list(wish.require), state.gpus, state.headers, words["headers"])
+    lacking = owned + needs.decide(list(wish.require), state.gpus, state.headers)
     lacking += decide_interrupted(state, wish)
     plan = Plan(state, wish, tuple(lacking), lacking=bool(lacking), removable=wish.allow_removal)
     return choose_removal(plan) if wish.state == "absent" else choose_presence(plan)

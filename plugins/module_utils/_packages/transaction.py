@@ -25,7 +25,6 @@ KINDS = CHANGES + ("remove",)
 # What the package managers call their own ways to look deeper.
 WORDS = {
     "apt": {
-        "headers": "linux-headers-%s",
         "conflict": "apt-get -s install with the resolved set",
         "policy": "apt-cache policy",
         "clean": "apt-get clean",
@@ -37,7 +36,6 @@ WORDS = {
         "hold": "apt-mark",
     },
     "dnf": {
-        "headers": "kernel-devel-%s",
         "conflict": "dnf --assumeno install with the resolved set",
         "policy": "dnf repoquery --showduplicates",
         "clean": "dnf clean packages",

@@ -162,3 +162,20 @@ def test_the_sources_of_a_kernel_without_its_build_tree_are_no_headers(tmp_path)
     kernel(tmp_path, KERNEL, headers=False)
     link(tmp_path, "/lib/modules/%s/source" % KERNEL, "/usr/src/linux-source-%s" % KERNEL)
     assert kernels.headers_present(str(tmp_path), KERNEL) is False
+
+
+@pytest.mark.parametrize(
+    "release,package",
+    [
+        ("6.8.0-60-generic", "linux-headers-6.8.0-60-generic"),
+        ("6.12.48+deb13-amd64", "linux-headers-6.12.48+deb13-amd64"),
+        ("5.14.0-570.12.1.el9_6.x86_64", "kernel-devel-5.14.0-570.12.1.el9_6.x86_64"),
+        ("5.14.0-570.12.1.el9_6.aarch64+64k", "kernel-64k-devel-5.14.0-570.12.1.el9_6.aarch64"),
+        ("6.12.0-55.9.1.el10_0.x86_64+rt-debug", "kernel-rt-debug-devel-6.12.0-55.9.1.el10_0.x86_64"),
+        ("4.18.0-553.rt7.342.el8_10.x86_64", "kernel-rt-devel-4.18.0-553.rt7.342.el8_10.x86_64"),
+        ("5.15.0-209.161.7.2.el9uek.x86_64", "kernel-uek-devel-5.15.0-209.161.7.2.el9uek.x86_64"),
+        ("6.14.5-300.fc42.x86_64", "kernel-devel-6.14.5-300.fc42.x86_64"),
+    ],
+)
+def test_the_package_of_a_kernels_headers(release, package):
+    assert kernels.headers_package(release) == package

@@ -7,6 +7,7 @@ manager by hand.
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 
@@ -178,7 +179,7 @@ def test_a_kernel_is_held_pinned_and_told_of(node, tmp_path):
         "Package: linux-image-* linux-headers-* linux-modules-[0-9]* linux-image-amd64\nPin: version *\n"
         "Pin-Priority: -1"
     )
-    own = "linux-headers-%s* linux-modules-%s* linux-headers-6.1.0-50 linux-headers-6.1.0-50-common" % (OLD, OLD)
+    own = "linux-headers-%s* linux-modules-%s* linux-headers-6.1.0-50 linux-headers-6.1.0-50-common*" % (OLD, OLD)
     assert "Package: %s\nPin: version *\nPin-Priority: 500" % own in pin
     assert '"^linux-image-";' in (tmp_path / kernel_packages.UNATTENDED.lstrip("/")).read_text()
     node.now += 40 * 24 * 3600
@@ -206,7 +207,7 @@ def test_a_kernel_without_its_pin_or_exclusion(node, tmp_path):
 
 
 def test_nothing_to_hold_or_no_way_to(node):
-    with pytest.raises(kernel_packages.Refused, match="no kernel package is installed"):
+    with pytest.raises(kernel_packages.Refused, match="would not hold the kernel that runs"):
         node.run("held", patterns=["vmlinux-"])
     node.hold_problem = lambda: ("the plugin is off", "switch it on")
     with pytest.raises(kernel_packages.Refused, match="the plugin is off. Next step: switch it on"):
@@ -379,7 +380,7 @@ def test_metapackages_of_metapackages_follow_too():
 
 
 def test_dnf_has_no_metapackages_that_follow(node):
-    node.name, node.unattended_file = "dnf", "/etc/dnf/automatic.conf"
+    node.name, node.unattended_file, node.uname = "dnf", "/etc/dnf/automatic.conf", "5.14.0-427.el9.x86_64"
     node.packages = {"kernel": have("5.14.0-427.el9"), "kernel-core": have("5.14.0-427.el9")}
     node.run("followed", kernel=OLD)
     assert node.log == ["hold kernel kernel-core"]
@@ -447,7 +448,7 @@ def test_security_updates_need_apt(node):
 
 def test_a_kernel_is_held_with_dnf(node, tmp_path):
     """Version locks are dnf's own; dnf-automatic is kept out where it is installed."""
-    node.name, node.unattended_file = "dnf", "/etc/dnf/automatic.conf"
+    node.name, node.unattended_file, node.uname = "dnf", "/etc/dnf/automatic.conf", "5.14.0-427.el9.x86_64"
     node.packages = {"kernel-core": have("5.14.0-427.el9"), "kernel-tools": have("5.14.0-427.el9")}
     write(tmp_path, "/etc/dnf/automatic.conf", "[base]\nexcludepkgs = nvidia-driver*\n")
     node.run("held", pin=True)
@@ -471,7 +472,15 @@ def test_a_kernel_is_held_with_dnf(node, tmp_path):
         ("kernel-core", "dnf", True),
         ("kernel", "dnf", True),
         ("kernel-devel-matched", "dnf", True),
+        ("kernel-64k-debug-modules-core", "dnf", True),
+        ("kernel-rt-core", "dnf", True),
+        ("kernel-uki-virt", "dnf", True),
+        ("kernel-automotive-core", "dnf", True),
+        ("kernel-uek-core", "dnf", True),
+        ("kernel-headers", "dnf", True),
         ("kernel-tools", "dnf", False),
+        ("kernel-tools-libs", "dnf", False),
+        ("kernel-srpm-macros", "dnf", False),
         ("kernelshark", "dnf", False),
     ],
 )
@@ -493,8 +502,80 @@ def test_the_package_manager_of_a_system(tmp_path, text, kind):
     assert isinstance(kernel_packages.manager_of(None, str(tmp_path)), kind)
 
 
-def test_packages_of_a_kernel_with_dnf():
-    names = ("kernel-core", "kernel-modules", "kernel-devel")
-    assert kernel_set.packages_of("5.14.0-427.13.1.el9_4.x86_64", "dnf")[0] == dict.fromkeys(
-        names, "5.14.0-427.13.1.el9_4"
+EL, NEWER = "5.14.0-427.13.1.el9_4", "5.14.0-570.1.1.el9_6"
+
+
+@pytest.mark.parametrize(
+    ("running", "wanted", "installed", "parts"),
+    [
+        ("", ".x86_64", [], ["core", "modules", "devel"]),
+        ("", ".aarch64+64k", [], ["64k-core", "64k-modules", "64k-devel"]),
+        ("", ".x86_64+rt-debug", [], ["rt-debug-core", "rt-debug-modules", "rt-debug-devel"]),
+        (".x86_64", ".x86_64", ["uki-virt", "modules-core"], ["uki-virt", "modules-core", "modules", "devel"]),
+        (".x86_64", ".x86_64", ["core", "modules-extra"], ["core", "modules-extra", "modules", "devel"]),
+        (".x86_64+rt", ".x86_64+rt", ["core", "rt-core"], ["rt-core", "rt-modules", "rt-devel"]),
+        (".aarch64", ".aarch64+64k", ["core", "modules-extra"], ["64k-core", "64k-modules", "64k-devel"]),
+    ],
+)
+def test_packages_of_a_kernel_with_dnf(running, wanted, installed, parts):
+    there = {"kernel-" + name: have(EL) for name in installed}
+    found = kernel_set.packages_of(NEWER + wanted, "dnf", there, EL + running)[0]
+    assert found == dict.fromkeys(("kernel-" + part for part in parts), NEWER)
+
+
+@pytest.mark.parametrize(
+    ("manager", "running", "installed", "held"),
+    [
+        ("dnf", EL + ".aarch64+64k", ["kernel-64k-core", "kernel-64k-modules-core"], True),
+        ("dnf", EL + ".aarch64+64k", ["kernel-headers", "kernel-core", "kernel-64k-devel"], False),
+        ("dnf", EL + ".x86_64+rt", ["kernel-rt-core", "kernel-core"], True),
+        ("dnf", EL + ".x86_64+debug", ["kernel-core"], False),
+        ("dnf", EL + ".x86_64", ["kernel-uki-virt"], True),
+        ("dnf", EL + ".x86_64", ["kernel-modules", "kernel-devel"], False),
+        ("dnf", "4.18.0-553.rt7.342.el8_10.x86_64", ["kernel-core"], False),
+        ("dnf", "6.99.0-mine", ["kernel-core"], False),
+        ("apt", "6.8.0-60-generic", ["linux-image-6.8.0-60-generic"], True),
+        ("apt", "6.8.0-60-lowlatency", ["linux-image-unsigned-6.8.0-60-lowlatency"], True),
+        ("apt", "6.8.0-1020-nvidia-64k", ["linux-image-6.8.0-1020-nvidia-64k"], True),
+        ("apt", "6.8.0-60-generic", ["linux-image-6.8.0-59-generic", "linux-headers-6.8.0-60-generic"], False),
+    ],
+)
+def test_what_is_held_is_compared_with_the_kernel_that_runs(node, manager, running, installed, held):
+    node.name, node.uname, node.unattended_file = manager, running, "/etc/dnf/automatic.conf"
+    node.packages = {name: have(EL) for name in installed}
+    if held:
+        node.run("held")
+        assert all(item["hold"] for item in node.packages.values())
+    else:
+        with pytest.raises(kernel_packages.Refused):
+            node.run("held")
+        assert node.log == []
+    node.run("held", patterns=["kernel", "linux-"])  # named packages are the operator's to know
+
+
+def test_what_stands_for_an_installed_image_is_held_under_any_name(node):
+    for name in ("linux-nvidia-hwe-22.04", "linux-image-nvidia-hwe-22.04", "linux-oracle"):
+        node.packages[name] = have(RELEASED)
+    node.run("held")
+    assert node.packages["linux-nvidia-hwe-22.04"]["hold"] and not node.packages["linux-oracle"]["hold"]
+
+
+@pytest.mark.parametrize(
+    ("release", "package"),
+    [
+        ("6.1.0-50-cloud-amd64", "linux-headers-6.1.0-50-common"),
+        ("6.1.0-50-rt-amd64", "linux-headers-6.1.0-50-common-rt"),
+        ("6.12.48+deb13.1-amd64", "linux-headers-6.12.48+deb13.1-common"),
+        ("6.8.0-60-generic-64k", "linux-headers-6.8.0-60"),
+        ("6.8.0-60-generic", "linux-headers-6.8.0-60-generic"),
+    ],
+)
+def test_the_pin_lets_the_headers_of_every_kernel_of_the_node_come(release, package):
+    stanzas = kernel_set.render_pin({"linux-image-amd64": "1"}, [release]).split("\n\n")
+    first = next(
+        stanza
+        for stanza in stanzas
+        for pattern in stanza.split("Package: ", 1)[-1].splitlines()[0].split()
+        if fnmatch.fnmatchcase(package, pattern)
     )
+    assert "Pin-Priority: 500" in first

@@ -71,7 +71,11 @@ def interrupted(state, *names, **more):
         (interrupted(node(NEW), "nvidia-smi"), {"state": "resolved"}, []),
         (interrupted(node(NEW), "nvidia-smi"), {"repair": True}, []),
         (interrupted(node(NEW), "nvidia-smi", "bash"), {"repair": True}, []),
-        (interrupted(node(NEW, table=REDHAT9_CUDA), "nvidia-smi", "bash", manager="dnf"), {"repair": True}, ["interrupted"]),
+        (
+            interrupted(node(NEW, table=REDHAT9_CUDA), "nvidia-smi", "bash", manager="dnf"),
+            {"repair": True},
+            ["interrupted"],
+        ),
         (interrupted(node(NEW, table=REDHAT9_CUDA), "nvidia-driver", manager="dnf"), {}, ["interrupted"]),
     ],
 )

@@ -105,7 +105,7 @@ def _number(node: Node, gpus: t.Dict[str, int]) -> int:
     labels = meta.get("labels") or {}
     register = " ".join(str((meta.get("annotations") or {}).get(key) or "") for key in HAMI)
     for resource, offered in gpus.items():
-        shared = replicas(labels, resource)
+        shared = replicas(labels, resource, gpus)
         base = resource.removesuffix(SHARED)
         count = str(labels.get(base + ".count") or base == GPU_RESOURCE and len(set(GPU_UUID.findall(register))))
         if shared == 1 and re.fullmatch(r"[0-9]{1,6}", count) and int(count) and not offered % int(count):

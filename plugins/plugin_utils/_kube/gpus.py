@@ -69,16 +69,32 @@ def known(node):
     return bool(resources(node) or resources(node, "capacity"))
 
 
-def replicas(labels, resource):
-    """Return how often each GPU is advertised; 1 if no label says that pods share it."""
+def replicas(labels, resource, offered=()):
+    """Return how often each GPU is advertised; 1 if no label says that pods share it, or those that they share have a
+    resource of their own among OFFERED."""
+    if resource + SHARED in offered and offered[resource + SHARED]:
+        return 1
     texts = [str(labels.get(key) or "1") for key in (resource.removesuffix(SHARED) + ".replicas", GKE_CLIENTS)]
     return max([int(text) for text in texts if re.fullmatch(r"\d{1,6}", text)] + [1])
 
 
+def number(node, kind="allocatable"):
+    """Return the number of GPUs and MIG devices that pods can get; None if it cannot be determined."""
+    labels, offered, total = labels_of(node), resources(node, kind), 0
+    for resource, amount in offered.items():
+        shared_by = replicas(labels, resource, offered)
+        if amount is None or amount % shared_by:
+            return None
+        total += amount // shared_by
+    return total
+
+
 def shared(node, want):
-    """Return [how many the cluster has, of how many GPUs] if it has each GPU several times and no label says so."""
-    total = number(node, "capacity") or 0
-    return [total, want.expected] if want.compare != NEVER and total >= 2 * (want.expected or total) > 0 else None
+    """Return [how many the cluster has, of how many GPUs] if it has each several times and the labels do not say so."""
+    total = _offered(node, "capacity")
+    if want.compare == NEVER or not 2 * (want.expected or total) <= total or number(node, "capacity") == want.expected:
+        return None
+    return [total, want.expected] if is_shared([total, want.expected]) else None
 
 
 def is_shared(found):
@@ -86,23 +102,18 @@ def is_shared(found):
     return isinstance(found, list) and len(found) == 2 and all(type(each) is int and each > 0 for each in found)
 
 
-def _times(want):
-    """Return how often the cluster has each GPU without a label for it."""
-    if not want.shared or not want.expected:
-        return 1
-    # GPUs that were missing before the drain may be back.
-    total, gpus = want.shared[0], max(want.shared[1], want.expected)
-    return 1 if total % gpus else total // gpus
+def _offered(node, kind="allocatable"):
+    return sum(amount or 0 for amount in resources(node, kind).values())
 
 
-def number(node, kind="allocatable"):
-    """Return the number of GPUs and MIG devices that pods can get; None if it cannot be determined."""
-    labels, total = labels_of(node), 0
-    for resource, amount in resources(node, kind).items():
-        if amount is None or amount % replicas(labels, resource):
-            return None
-        total += amount // replicas(labels, resource)
-    return total
+def _is_as_before(node, want):
+    """Tell if the cluster has as many for the node as before the drain, or for each GPU if their number changed."""
+    if not want.shared or want.expected <= 0:
+        return False
+    (total, gpus), now = want.shared, _offered(node)
+    # GPUs that were missing before may be back.
+    most = max(gpus, want.expected)
+    return (now, want.expected) == (total, gpus) or total % most == 0 and now * most == total * want.expected
 
 
 def mig_devices(node):
@@ -162,7 +173,7 @@ def judge(node, want):
         )
     if not _ready(node):
         return Verdict(WAIT, "its kubelet is not ready, expected GPUs: %d" % (want.expected,))
-    if number(node) in (want.expected, want.expected * _times(want)):
+    if number(node) == want.expected or _is_as_before(node, want):
         others = other_profiles(node, want)
         if not others:
             return Verdict(SAME)

@@ -14,7 +14,8 @@ import re
 GPU_RESOURCES = re.compile(
     "|".join(
         (
-            r"nvidia\.com/(?:v?gpu|pgpu|mig-|[A-Z])",
+            r"nvidia\.com/(?:.*gpu|mig-|[A-Z])",
+            r"(?:alpha\.kubernetes\.io/nvidia-gpu|deviceclass\.resource\.kubernetes\.io/)",
             r"volcano\.sh/v?gpu",
             r"(?:aliyun|alibabacloud)\.com/(?:gpu|cgpu)",
             r"koordinator\.sh/gpu",

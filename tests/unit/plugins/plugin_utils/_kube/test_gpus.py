@@ -55,6 +55,7 @@ TABLE = [
     (node(gpus={SLICE: 14, GPU: 6}, labels={"nvidia.com/mig-1g.10gb.replicas": "2"}), 13, "same", "same"),
     (node(gpus=31, labels={"nvidia.com/gpu.replicas": "4"}), 8, "wait", "wait"),
     (node(gpus=32), 8, "wait", "wait"),
+    (node(gpus={GPU: 4, GPU + ".shared": 16}, labels={"nvidia.com/gpu.replicas": "4"}), 8, "same", "same"),
     (node(gpus=16, labels={"cloud.google.com/gke-max-shared-clients-per-gpu": "2"}), 8, "same", "same"),
     (node(gpus=8, labels={"nvidia.com/gpu.replicas": "0"}), 8, "same", "same"),
     (node(gpus=8, labels={"nvidia.com/gpu.replicas": "x"}), 8, "same", "same"),
@@ -304,8 +305,12 @@ def test_an_account_that_may_not_evict_is_told():
         (80, 8, 70, 8, False),
         (80, 8, 70, 7, True),
         (80, 8, 8, 8, True),  # they are not shared any more
-        (80, 7, 80, 7, False),  # 80 is no multiple
+        (80, 7, 80, 7, True),  # no multiple, and as before
+        (80, 7, 70, 7, False),
+        (80, 8, 80, 7, False),
         (8, 8, 80, 8, False),
+        (8, 7, 8, 7, False),  # less than twice: a plugin that has not seen that one is missing
+        ({GPU: 4, GPU + ".shared": 20}, 8, {GPU: 4, GPU + ".shared": 20}, 8, True),
         (8, 3, 8, 8, True),  # most were missing
         (8, 8, 4, 4, True),
         (8, 8, 8, 4, False),

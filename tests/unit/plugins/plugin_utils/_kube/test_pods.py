@@ -38,6 +38,8 @@ def with_spec(name, owner="ReplicaSet", **spec):
             for name in (
                 "nvidia.com/gpumem",
                 "nvidia.com/pgpu",
+                "nvidia.com/shared-gpu",
+                "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
                 "nvidia.com/GA102GL_A10",
                 "nvidia.com/mig-1g.24gb-me",
                 "volcano.sh/vgpu-number",

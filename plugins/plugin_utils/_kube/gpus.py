@@ -91,10 +91,12 @@ def number(node, kind="allocatable"):
 
 def shared(node, want):
     """Return [how many the cluster has, of how many GPUs] if it has each several times and the labels do not say so."""
-    total = _offered(node, "capacity")
-    if want.compare == NEVER or not 2 * (want.expected or total) <= total or number(node, "capacity") == want.expected:
+    total, labelled = _offered(node, "capacity"), number(node, "capacity")
+    found = [total, want.expected]
+    if want.compare == NEVER or not is_shared(found) or labelled == want.expected or total <= want.expected:
         return None
-    return [total, want.expected] if is_shared([total, want.expected]) else None
+    # One more than there are is rather a GPU that is missing, which the plugin has not seen yet.
+    return found if labelled != total or total >= 2 * want.expected else None
 
 
 def is_shared(found):

@@ -327,6 +327,14 @@ def test_gpus_that_are_shared_without_a_label_are_compared_with_what_was_before(
         refused(api, expected)
 
 
+def test_gpus_of_which_some_are_shared_are_compared_with_what_was_before():
+    """Four GPUs alone and four with two replicas, under one resource and one label."""
+    api = FakeApi(node(gpus=12, labels={GPU + ".replicas": "2"}), [plugin()])
+    options = {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}
+    course(api).drain(options, change.Change(), Policy(), gpus.Want(8))
+    assert resume(api, 8)["mark"]["owner"] == "none"
+
+
 @pytest.mark.parametrize("found", ["x", [80], [80, 0], [True, 8], [80, 8, 1], {"a": 1}, [80, "8"]])
 def test_number_of_a_forged_mark_is_none(found):
     api = drained(8)

@@ -18,8 +18,9 @@ description:
     the cluster.
   - With O(state=drained) the node is made unschedulable and marked as ours by the annotation
     C(gpufleet.lifecycle/mark), in one write. Then its pods are evicted, those that hold GPUs first, and it is looked
-    again until none is left. A pod that a disruption budget keeps is tried again until O(timeout_s) is over. Then the
-    task fails and names the pods and budgets. The node stays unschedulable.
+    again until none is left. A pod that a disruption budget or an admission webhook keeps is tried again until
+    O(timeout_s) is over. Then the task fails and names the pods and budgets. The node stays unschedulable.
+  - An API server that is away once the node was read is asked again until O(timeout_s) is over.
   - With O(state=resumed) a mark with our O(token) is lifted and what was found before is put back. A node that was
     unschedulable before it was drained stays so. A node without our mark is left as it is. It is lifted once the
     cluster has the GPUs of the node (O(expected_gpus)).
@@ -85,8 +86,10 @@ options:
     default: 600
   scope:
     description:
-      - V(gpu) evicts the pods that asked for C(nvidia.com/gpu), one of its variants, C(nvidia.com/mig-*) or a claim of
-        dynamic resource allocation. V(all) evicts the others too, after them.
+      - V(gpu) evicts the pods that get GPUs, by C(nvidia.com/gpu), one of its variants, C(nvidia.com/mig-*), the
+        resource of another device plugin such as C(volcano.sh/vgpu-number), a claim of dynamic resource allocation, or
+        without any by C(NVIDIA_VISIBLE_DEVICES), a runtime class or a device file. V(all) evicts the others too, after
+        them.
       - Pods that have finished are left alone.
     type: str
     choices: [gpu, all]
@@ -117,8 +120,8 @@ options:
     description:
       - What to do when NVIDIA's GPU Operator or NVSentinel looks after the node.
       - V(pause) tells them to keep off by their own labels, and V(resumed) puts back what those labels were. The parts
-        of the GPU Operator are taken off the node once it is empty, since they hold the GPUs open. If the operator owns
-        the node's driver, or one of them is changing the node, the drain is refused.
+        of the GPU Operator are taken off the node once it is empty, since they hold the GPUs open. If the operator runs
+        a pod of the driver on the node, or one of them is changing the node, the drain is refused.
       - V(refuse) does not drain such a node. V(ignore) takes no notice.
     type: str
     choices: [pause, refuse, ignore]
@@ -145,7 +148,8 @@ options:
         type: str
         required: true
       value:
-        description: The value. It does not matter for O(taints[].state=absent).
+        description: The value. A taint with this key and effect and another value is another owner's, and stays with a
+          warning.
         type: str
         default: ''
       effect:

@@ -140,17 +140,10 @@ class Slurm:
     def like(self, node):
         """Return the node that may have been meant: the one with that host name, or similar names."""
         code, out, dummy = self.run(["sinfo", "--noheader", "--Node", "--format=%N %n"], TIMEOUT_S)
-        known = dict(line.split(None, 1)[:2] for line in out.splitlines() if len(line.split()) > 1) if code == 0 else {}
-        same = [
-            name
-            for name, hostname in sorted(known.items())
-            if node in (hostname.strip(), hostname.split(".")[0].strip())
-        ]
-        close = (
-            same
-            or difflib.get_close_matches(node, sorted(known), 3)
-            or [name for name in sorted(known) if node in name or name in node][:3]
-        )
+        known = dict(line.split()[:2] for line in out.splitlines() if len(line.split()) > 1) if code == 0 else {}
+        same = [name for name, hostname in sorted(known.items()) if node in (hostname, hostname.split(".")[0])]
+        close = same or difflib.get_close_matches(node, sorted(known), 3)
+        close = close or [name for name in sorted(known) if node in name or name in node][:3]
         return "; it knows %s" % ", ".join(close) if close else ""
 
     def node(self, name):
@@ -252,41 +245,23 @@ class Slurm:
         return True
 
     def reserve(self, name, node, start, minutes):
-        self.call(
-            [
-                "scontrol",
-                "create",
-                "reservation",
-                "ReservationName=" + name,
-                "StartTime=" + start,
-                "Duration=%d" % minutes,
-                "Users=root",
-                "Nodes=" + node,
-                "Flags=MAINT,IGNORE_JOBS",
-            ],
-            node,
-        )
+        words = [
+            "ReservationName=" + name,
+            "StartTime=" + start,
+            "Duration=%d" % minutes,
+            "Users=root",
+            "Nodes=" + node,
+        ]
+        self.call(["scontrol", "create", "reservation", *words, "Flags=MAINT,IGNORE_JOBS"], node)
 
     def release(self, name):
         self.call(["scontrol", "delete", "ReservationName=" + name])
 
     def submit(self, name, node, minutes):
         """A job of our own that takes the whole node when it is free; its number."""
-        out = self.call(
-            [
-                "sbatch",
-                "--parsable",
-                "--exclusive",
-                "--nodes=1",
-                "--nodelist=" + node,
-                "--job-name=" + name,
-                "--time=%d" % minutes,
-                "--output=/dev/null",
-                "--chdir=/",
-                "--wrap=sleep %d" % (minutes * 60),
-            ],
-            node,
-        )
+        words = "sbatch --parsable --output=/dev/null --chdir=/ --exclusive --nodes=1".split()
+        words += ["--nodelist=" + node, "--job-name=" + name, "--time=%d" % minutes]
+        out = self.call([*words, "--wrap=sleep %d" % (minutes * 60)], node)
         number = out.strip().split("\n")[-1].split(";")[0]
         if not NUMBER.match(number):
             raise self.trouble(["sbatch"], 0, out.strip(), node)

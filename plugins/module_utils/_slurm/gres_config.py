@@ -86,10 +86,16 @@ def paths(directory, node):
     return os.path.join(directory, node + ".conf"), os.path.join(directory, node + ".gres.conf")
 
 
-def included(text, base):
+def cluster_of(text):
+    """The name of the cluster, which %c stands for in names of files."""
+    found = [options(code) for dummy, code in logical_lines(text) if re.match(r"(?i)\s*ClusterName\s*=", code)]
+    return found[-1]["clustername"][0] if found else "%c"
+
+
+def included(text, base, cluster="%c"):
     """The files that a configuration includes, in its order. BASE: its directory, from which relative names count."""
     return [
-        os.path.normpath(os.path.join(base, match.group(1)))
+        os.path.normpath(os.path.join(base, match.group(1).replace("%c", cluster)))
         for match in (_INCLUDE.match(code) for dummy, code in logical_lines(text))
         if match
     ]

@@ -15,11 +15,9 @@ PREFIX = "gpufleet:"
 TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,99}")
 LONGEST = 200
 OURS, OPERATOR, NONE, UNKNOWN = "ours", "operator", "none", "unknown"
-# How the reasons begin that slurmctld gives a node which registers (node_mgr.c, validate_node_specs).
-REGISTRATION = re.compile(
-    r"(?:gres/\S+ (?:count|cores|core specification)|Low (?:socket|CPUs|RealMemory|TmpDisk)|Invalid gres|Parameters)\b",
-    re.IGNORECASE,
-)
+# How the reasons begin that slurmctld gives a node which registers, drained or not (node_mgr.c, validate_node_specs).
+REGISTRATION = re.compile(r"gres/\S+ |Low (?:socket|core|cpu|RealMemory|TmpDisk)", re.IGNORECASE)
+LOST = ("Not responding", "Node unexpectedly rebooted")
 
 
 def valid(token):
@@ -39,9 +37,7 @@ def token_of(text):
 
 def by_slurm(record):
     """Tell if Slurm itself set the node DOWN because it did not respond."""
-    return record["reason_user"] == "slurm" or record["reason"].startswith(
-        ("Not responding", "Node unexpectedly rebooted")
-    )
+    return record["reason_user"] == "slurm" or record["reason"].startswith(LOST)
 
 
 def mark(record, token, recorded=UNKNOWN):
@@ -52,7 +48,7 @@ def mark(record, token, recorded=UNKNOWN):
     flags, text = record["state"].flags, record["reason"]
     held = bool(flags & {"DRAIN", "FAIL"})
     found = token_of(text)
-    replaced = held and found is None and bool(REGISTRATION.match(text))
+    replaced = held and bool(REGISTRATION.match(text) or text.startswith(LOST))
     if (held or record["state"].base == "DOWN") and found is not None and found == token:
         return {"owner": OURS, "token": found, "previous": None}
     if replaced and recorded in (OURS, UNKNOWN):

@@ -15,6 +15,8 @@ import re
 
 from . import states
 
+FIELDS = ("name", "hostname", "state", "reason", "reason_user", "gres", "gres_used", "alloc_cpus", "boot_time")
+FIELDS += ("slurmd_start_time", "partitions", "version")
 JOB_FORMAT = "%i|%u|%P|%T|%L"
 JOB_FIELDS = ("id", "user", "partition", "state", "time_left")
 # In these a job holds no node, or not any more. Whatever else Slurm says holds it.
@@ -78,35 +80,9 @@ def same(configured, found):
     return sum(configured.values()) == sum(found.values()) and fits(configured, found)
 
 
-def node(
-    name,
-    hostname,
-    state,
-    reason,
-    reason_user,
-    gres,
-    gres_used,
-    alloc_cpus,
-    boot_time,
-    slurmd_start_time,
-    partitions,
-    version,
-):
-    """One node as the rest of this package knows it."""
-    return {
-        "name": name,
-        "hostname": hostname,
-        "state": state,
-        "reason": reason or "",
-        "reason_user": reason_user or "",
-        "gres": gres or "",
-        "gres_used": gres_used or "",
-        "alloc_cpus": alloc_cpus,
-        "boot_time": boot_time,
-        "slurmd_start_time": slurmd_start_time,
-        "partitions": partitions,
-        "version": version or "",
-    }
+def node(*values):
+    """One node as the rest of this package knows it, of its FIELDS in order."""
+    return {name: "" if value is None else value for name, value in zip(FIELDS, values)}
 
 
 def from_text(text):

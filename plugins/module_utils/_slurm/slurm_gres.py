@@ -88,7 +88,8 @@ class SlurmGres:
         seen["slurm_conf"] = self.params["config_file"] or self.slurm.config_file()
         seen["gres_conf"] = os.path.join(os.path.dirname(seen["slurm_conf"]), "gres.conf")
         seen["version"] = self.slurm.configured("SLURM_VERSION")
-        read = [included(seen[name]) for name in ("slurm_conf", "gres_conf")]
+        cluster = gres_config.cluster_of(files.read_text(seen["slurm_conf"]))
+        read = [included(seen[name], cluster) for name in ("slurm_conf", "gres_conf")]
         # Each has to include its own file: one that stood in the other would be a mistake that slurmctld does not start
         # with.
         wanted = gres_config.paths(directory, self.node)
@@ -185,14 +186,14 @@ def params_counts(given):
     return dict((kind, int(number)) for kind, number in given.items())
 
 
-def included(path):
+def included(path, cluster):
     """{path: text} of a configuration and every file that it includes, and those that these include."""
     base, waiting, found = os.path.dirname(path), [path], {}
     while waiting and len(found) < MOST_FILES:
         name = waiting.pop(0)
         if name not in found:
             found[name] = files.read_text(name)
-            waiting += gres_config.included(found[name], base)
+            waiting += gres_config.included(found[name], base, cluster)
     return found
 
 

@@ -17,6 +17,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory.host
     place,
     usable,
 )
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.gpus import GPU as GPU_RESOURCE
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.gpus import SHARED, replicas
 
 Node = t.Dict[str, t.Any]
 ROLE = "node-role.kubernetes.io/"
@@ -30,6 +32,8 @@ ADDRESSES = {
 }
 READY = {"True": "ready", "False": "not_ready"}
 GPU = re.compile(r"(nvidia\.com/(gpu|mig-.+))(\.shared)?$")
+HAMI = ("hami.io/node-nvidia-register", "4pd.io/node-nvidia-register")  # the node's GPUs, one by one
+GPU_UUID = re.compile(r"GPU-[0-9a-f-]{8,}")
 VERSIONS = {
     "kubelet": "kubeletVersion",
     "kernel": "kernelVersion",
@@ -95,6 +99,21 @@ def _gpus(node: Node) -> t.Dict[str, int]:
     }
 
 
+def _number(node: Node, gpus: t.Dict[str, int]) -> int:
+    """The number of GPUs and MIG devices, however often the kubelet offers each."""
+    meta, total = node["metadata"], 0
+    labels = meta.get("labels") or {}
+    register = " ".join(str((meta.get("annotations") or {}).get(key) or "") for key in HAMI)
+    for resource, offered in gpus.items():
+        shared = replicas(labels, resource, gpus)
+        base = resource.removesuffix(SHARED)
+        count = str(labels.get(base + ".count") or base == GPU_RESOURCE and len(set(GPU_UUID.findall(register))))
+        if shared == 1 and re.fullmatch(r"[0-9]{1,6}", count) and int(count) and not offered % int(count):
+            shared = max(1, offered // int(count))
+        total += offered // shared
+    return total
+
+
 def _taints(node: Node) -> t.List[t.Dict[str, str]]:
     return [
         {key: str(each.get(key) or "") for key in ("key", "value", "effect")}
@@ -122,7 +141,7 @@ def _variables(name: str, node: Node, gpus: t.Dict[str, int]) -> t.Dict[str, t.A
         "kubernetes_taints": _taints(node),
         "kubernetes_roles": _roles(labels),
         "kubernetes_addresses": addresses,
-        "kubernetes_gpus": sum(gpus.values()),
+        "kubernetes_gpus": _number(node, gpus),
         "kubernetes_gpu_resources": gpus,
         "kubernetes_provider_id": node["spec"].get("providerID") or "",
         "kubernetes_versions": {key: str(info.get(word) or "") for key, word in VERSIONS.items()},

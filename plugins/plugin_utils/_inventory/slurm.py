@@ -46,8 +46,7 @@ def _from_text(text: str, asked: str) -> t.List[Record]:
     found = []
     for part in parts[1:]:
         name = re.match(r"NodeName=(\S*)", part).group(1)
-        # scontrol ends every node with an empty line, or with the line itself (--oneliner); a text that was cut off does
-        # not.
+        # scontrol ends a node with an empty line, or with its only line (--oneliner); a text that was cut off does not.
         ends = r"\n[ \t\r]*\n\s*\Z" if re.search(r"\n[ \t]+\S", part) else r"\n\Z"
         if not name or not re.search(r"(?m)^\s*(.*\s)?State=\S", part) or not re.search(ends, part):
             raise InventoryProblem(

@@ -83,26 +83,35 @@ def _texts(pairs):
     return dict((str(key), None if value is None else str(value)) for key, value in pairs.items())
 
 
+def _stands_for(each, taint):
+    """Tell if a taint of the node takes the place of one that is wanted: a node has one for each key and effect."""
+    return each.get("key") == taint["key"] and taint["effect"] in ("", each.get("effect"))
+
+
 def _with_taints(found, changes):
-    """The taints of a node after the changes: one of the same key and effect is replaced where it stands."""
+    """The taints of a node after the changes. One with another value is of another owner, and stays."""
     result = copy.deepcopy(found)
     for taint in changes:
-
-        def same(each, taint=taint):
-            return each.get("key") == taint["key"] and (taint["effect"] in ("", each.get("effect")))
-
         if taint["state"] == "absent":
-            result = [each for each in result if not same(each)]
-            continue
-        new = {"key": taint["key"], "effect": taint["effect"]}
-        if taint["value"]:
-            new["value"] = taint["value"]
-        place = [number for number, each in enumerate(result) if same(each)]
-        if not place:
-            result.append(new)
-        elif result[place[0]].get("value", "") != taint["value"]:
-            result[place[0]] = new
+            result = [
+                each
+                for each in result
+                if not _stands_for(each, taint) or (each.get("value") or "") != (taint["value"] or "")
+            ]
+        elif not any(_stands_for(each, taint) for each in result):
+            result.append({key: taint[key] for key in ("key", "value", "effect") if taint[key]})
     return result
+
+
+def foreign_taints(node, change):
+    """Return the taints of other owners that keep the node from having a wanted one, as sentences."""
+    return [
+        "the taint %s=%s:%s stays as it is, expected the value %r: another owner placed it"
+        % (each["key"], each.get("value") or "", each.get("effect"), taint["value"] or "")
+        for taint in change.taints
+        for each in taints_of(node)
+        if taint["state"] == "present" and _stands_for(each, taint) and (each.get("value") or "") != taint["value"]
+    ]
 
 
 def patch(node, change):

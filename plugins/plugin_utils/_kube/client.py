@@ -17,7 +17,7 @@ import urllib.parse
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import ApiError, KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import ApiError, Away, KubeError
 
 CONNECT_S = 10
 TRIES = 3  # of a request that may be repeated
@@ -68,10 +68,6 @@ def _configuration(kubeconfig, context):
         # Whatever a malformed file does to the parsers below: its contents must not reach the result.
         raise KubeError("The %s cannot be read (%s)." % (shown, type(exc).__name__)) from None
     return found, shown
-
-
-class Unsendable(KubeError):
-    """The request is not one that HTTP can carry, so that another try is of no use."""
 
 
 class Cluster:
@@ -139,16 +135,14 @@ class Cluster:
         for attempt in range(1, tries + 1):
             try:
                 status, answer, wait = self._send(verb, method, url, what, data, kind)
-            except Unsendable:
-                raise
-            except KubeError:
-                if attempt == tries:
+            except KubeError as exc:
+                if attempt == tries or not exc.passing:
                     raise
                 self._sleep(attempt)
                 continue
             if status < 300:
                 return answer
-            if attempt == tries or status not in (429, 500, 502, 503, 504):
+            if attempt == tries or not (status == 429 or status >= 500):
                 break
             self._sleep(min(wait or attempt, 10))
         raise self._refusal(verb, what, status, answer)
@@ -165,13 +159,13 @@ class Cluster:
             own = self._headers()
         except Exception as exc:  # noqa: BLE001 (a credential plugin is a program of others)
             # A credential plugin that fails while it renews a token says so with the token's file, or worse.
-            raise KubeError(
+            raise Away(
                 "The credentials for %s cannot be had (%s). Look at the kubeconfig." % (self.shown, type(exc).__name__)
             ) from None
         secrets = web.header_secrets(own)
         wrong = web.header_problem(own)
         if wrong:
-            raise Unsendable("The request to %s cannot be sent: %s." % (self.shown, wrong))
+            raise KubeError("The request to %s cannot be sent: %s." % (self.shown, wrong))
         headers.update(own)
         try:
             reply = self._pool.request(
@@ -185,7 +179,7 @@ class Cluster:
             )
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as exc:
             why = exc.reason if getattr(exc, "reason", None) else exc
-            raise KubeError(
+            raise Away(
                 "The API server %s does not answer (%s: %s). Look at the address, the certificate authority and the "
                 "network from the controller."
                 % (self.shown, type(why).__name__, redaction.redact(str(why).rsplit(": ", 1)[-1], secrets))
@@ -193,7 +187,10 @@ class Cluster:
         try:
             answer = json.loads(reply.data.decode("utf-8"))
         except ValueError:
-            answer = {}
+            answer = None
+        if reply.status < 300 and not isinstance(answer, dict):
+            # A proxy's page, or another server at that address.
+            raise Away("%s was asked to %s %s and answered no JSON object." % (self.shown, verb, what))
         if isinstance(answer, dict) and "message" in answer and reply.status >= 300:
             answer["message"] = redaction.redact(answer["message"], secrets)
         wait = str(reply.headers.get("Retry-After") or "")

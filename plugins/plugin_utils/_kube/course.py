@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import random
 import re
@@ -26,10 +27,10 @@ LONGEST_LOOK_S = 10
 SETTLE_S = 15  # a kubelet tells what it has every ten seconds
 PATIENCE = 4  # the device plugin gets this part of the time by itself, as after a boot, before it is restarted
 NOT_COMPARED = gpus.Want()
-NEEDED = (  # what a drain needs beside reading, which it has done by then
-    {"verb": "patch", "resource": "nodes"},
-    {"verb": "create", "resource": "pods", "subresource": "eviction"},
-)
+DENIED_S = 5  # until a pod is tried again that an admission webhook or policy keeps
+EVICTS = {"verb": "create", "resource": "pods", "subresource": "eviction"}
+NEEDED = ({"verb": "patch", "resource": "nodes"}, EVICTS)  # beside reading, which a drain has done by then
+_DENIED = re.compile(r"denied (?:the )?request")  # of admission webhooks and of ValidatingAdmissionPolicy
 _BUDGET = re.compile(r"disruption budget (\S+)")
 _TERMINATED_NAMESPACE = "NamespaceTerminating"
 
@@ -53,6 +54,7 @@ class Course:
         self.date = date
         self.before = None
         self.after = None
+        self.until = None  # for how long a server that is away is asked again
         self.began = None  # when it began to wait
         self.waits = {}  # step: how long to wait before its next look
         self.tried = {}  # uid: (when to try again, how long the wait was)
@@ -69,13 +71,23 @@ class Course:
             "restarted": [],
         }
 
+    def ask(self, request, *words):
+        """Return the answer to a request that may be repeated; the server may be away until the time is over."""
+        while True:
+            try:
+                return request(*words)
+            except KubeError as exc:
+                if not exc.passing or self.until is None or self.clock() >= self.until:
+                    raise
+            self.pace("away", self.until)
+
     def wait(self, step, deadline):
         """Before the next look of a step, a little longer each time; refuses to go on when the node was put back
         meanwhile.
         """
         self.pace(step, deadline)
         # What others write to the node is no part of our diff: AFTER stays as it is.
-        self.see_closed(self.api.node(self.name))
+        self.see_closed(self.ask(self.api.node, self.name))
 
     def pace(self, step, deadline):
         """Sleep before the next look of a step, a little longer each time."""
@@ -117,7 +129,7 @@ class Course:
 
     def look(self, policy):
         """The pods of the node, and what becomes of them."""
-        listed = self.api.pods(self.name)
+        listed = self.ask(self.api.pods, self.name)
         decision = pods.decide(listed, policy)
         self.result["left"] = decision.left
         return listed, decision
@@ -132,10 +144,12 @@ class Course:
         for attempt in range(CONFLICTS):
             node = self.after
             if attempt:
-                node = self.api.node(self.name)
+                node = self.ask(self.api.node, self.name)
                 if not self.result["changed"]:
                     self.before = node  # what others wrote is no part of our diff
             wanted = decide(node)
+            for each in change.foreign_taints(node, wanted):
+                self.result.setdefault("warnings", []).append("%s: %s." % (self.name, each))
             self.keys["labels"] |= set(wanted.labels)
             self.keys["annotations"] |= set(wanted.annotations)
             body = change.patch(node, wanted)
@@ -147,7 +161,7 @@ class Course:
                 self.result["changed"] = True
                 return True
             try:
-                self.after = self.api.patch_node(self.name, body)
+                self.after = self.ask(self.api.patch_node, self.name, body)
             except ApiError as exc:
                 if exc.status != 409:
                     raise
@@ -166,7 +180,7 @@ class Course:
         """Refuse when the account may not do all of it: a node is not cordoned for a drain that cannot happen."""
         missing = []
         for attributes in NEEDED:
-            if not self.api.allowed(attributes):
+            if not self.ask(self.api.allowed, attributes):
                 missing.append(
                     "%s %s"
                     % (
@@ -190,7 +204,7 @@ class Course:
             why = ["%s on this node, and operators is refuse" % (" and ".join(self.result["operators"]),)]
         elif wish == "pause":
             why = operators.at_work(self.after, listed, held)
-        if options["lays_out"] and operators.makes_layout(self.after):
+        if options.get("lays_out") and operators.makes_layout(self.after):
             why.append(operators.makes_layout(self.after))
         self.result["blockers"] = decision.blockers
         if decision.blockers:
@@ -211,11 +225,12 @@ class Course:
             "state=resumed and token=%s." % (self.token,)
         )
 
-    def close(self, options, wanted, listed):
+    def close(self, options, wanted, listed, want=NOT_COMPARED):
         """Our mark and the cordon, in one write."""
         off = {} if options["operators"] != "pause" else operators.keep_off(self.after, listed)
         now = self.date()  # once: a conflict with another writer does not make the mark younger
-        self.write(lambda node: mark.place(node, self.token, options["reason"], now, off).merged(wanted))
+        shared = gpus.shared(self.after, want)
+        self.write(lambda node: mark.place(node, self.token, options["reason"], now, off, shared).merged(wanted))
 
     def cordon(self, options, wanted, policy):
         """No new work, and what runs there goes on."""
@@ -229,11 +244,12 @@ class Course:
         unfit = gpus.unfit(self.after, want)
         if unfit and mark.ours(self.after, self.token) is None:
             raise Refused("%s: not drained, because %s." % (self.name, unfit), self.stands())
+        self.until = self.clock() + options["timeout_s"]
         listed, decision = self.look(policy)
-        self.api.discover_eviction()
+        self.ask(self.api.discover_eviction)
         self.permitted()
         self.refuse(listed, decision, options)
-        self.close(options, wanted, listed)
+        self.close(options, wanted, listed, want)
         if self.check:
             self.foretell(decision, options)
             self.result["drained"] = not self.result["blockers"]
@@ -250,7 +266,7 @@ class Course:
             )
 
     def wait_until_empty(self, options, policy):
-        deadline = self.began + options["timeout_s"]
+        deadline = self.until = self.began + options["timeout_s"]
         self.empty(options, policy, deadline)
         if options["operators"] == "pause":
             self.pause(policy, deadline)
@@ -300,25 +316,33 @@ class Course:
         """
         try:
             self.api.evict(entry["namespace"], entry["pod"], entry["uid"], grace_period_s, dry_run=self.check)
-        except ApiError as exc:
-            if exc.status in (404, 409):  # gone, or another pod of that name: this one is gone
-                return None, 0
-            if exc.status == 429:
-                return self.kept(entry, exc)
-            # its namespace is being removed, and the pod with it
-            if exc.status == 403 and _TERMINATED_NAMESPACE in exc.reasons:
-                return None, 0
-            if exc.status == 500:
-                return pods.blocker(
-                    entry, "server_error", str(exc.answer.get("message") or "the server gave no reason")
-                ), 5
-            raise
+        except KubeError as exc:
+            return self.refused(entry, exc)
         if entry["uid"] not in [each["uid"] for each in self.result["evicted"]]:
             self.result["evicted"].append(
                 {"namespace": entry["namespace"], "pod": entry["pod"], "uid": entry["uid"], "gpu": entry["gpu"]}
             )
             self.result["changed"] = True
         return None, 0
+
+    def refused(self, entry, exc):
+        """Return what keeps a pod (None if it is gone) and the seconds until the next try; raise what is no pod's."""
+        answered = isinstance(exc, ApiError)
+        said = str(exc.answer.get("message") or "the server gave no reason") if answered else exc.why
+        status = exc.status if answered else 0
+        if status == 429:
+            return self.kept(entry, exc)
+        # The code of a denial is the webhook's own.
+        if _DENIED.search(said):
+            return pods.blocker(entry, "denied", said), DENIED_S
+        # Gone, or another pod of that name: this one is gone. Or its namespace is being removed, and the pod with it.
+        if status in (404, 409) or status == 403 and _TERMINATED_NAMESPACE in exc.reasons:
+            return None, 0
+        if exc.passing:
+            return pods.blocker(entry, "server_error", said), 5
+        if status == 403 and self.ask(self.api.allowed, EVICTS):
+            return pods.blocker(entry, "denied", said), DENIED_S
+        raise exc
 
     @staticmethod
     def kept(entry, exc):
@@ -368,7 +392,7 @@ class Course:
             if pair[1] == operators.PAUSED
         )
         while keys:
-            there = operators.operands(self.api.pods(self.name), keys)
+            there = operators.operands(self.ask(self.api.pods, self.name), keys)
             if not there:
                 return
             if self.clock() >= deadline:
@@ -389,8 +413,10 @@ class Course:
         stays.
         """
         self.read()
-        if mark.ours(self.after, self.token) is not None:
-            self.have_gpus(want, wanted)
+        self.until = self.clock() + want.timeout_s
+        ours = mark.ours(self.after, self.token)
+        if ours is not None:
+            self.have_gpus(dataclasses.replace(want, shared=ours["shared"] or ()), wanted)
         self.write(lambda node: mark.lift(node, self.token).merged(wanted))
 
     def have_gpus(self, want, wanted):
@@ -408,10 +434,8 @@ class Course:
             lambda node: mark.release(node, self.token, operators.PAUSED).merged(change.Change(taints=wanted.taints))
         )
         self.began = self.clock()
-        deadline, restart_at = (
-            self.began + want.timeout_s,
-            self.began + (0 if want.restart else want.timeout_s / PATIENCE),
-        )
+        deadline = self.until = self.began + want.timeout_s
+        restart_at = self.began + (0 if want.restart else want.timeout_s / PATIENCE)
         settled_at = None if want.restart else self.began
         node = self.after
         while True:
@@ -431,7 +455,7 @@ class Course:
             elif settled_at is None and self.plugin_is_back(want):
                 settled_at = self.clock() + SETTLE_S
             self.pace("gpus", deadline)
-            node = self.api.node(self.name)
+            node = self.ask(self.api.node, self.name)
             if mark.ours(node, self.token) is None:
                 raise KubeError(
                     "%s: no longer under the mark of %s during the wait for its GPUs: another user returned it to "
@@ -453,12 +477,11 @@ class Course:
         """Have the DaemonSet make the device plugin's pod of the node again: it does not see that a MIG layout has
         changed.
         """
-        for entry in gpus.plugins(self.api.pods(self.name), want):
+        for entry in gpus.plugins(self.ask(self.api.pods, self.name), want):
             try:
                 self.api.evict(entry["namespace"], entry["pod"], entry["uid"])
-            except ApiError as exc:
-                if exc.status not in (404, 409, 429, 500):  # gone, or kept for a while
-                    raise
+            except KubeError as exc:
+                self.refused(entry, exc)
                 continue
             self.result["restarted"].append({"namespace": entry["namespace"], "pod": entry["pod"], "uid": entry["uid"]})
             self.result["changed"] = True
@@ -468,7 +491,8 @@ class Course:
 
         Until then the numbers are those of the old pods.
         """
-        evicted, listed = [entry["uid"] for entry in self.result["restarted"]], self.api.pods(self.name)
+        evicted = [entry["uid"] for entry in self.result["restarted"]]
+        listed = self.ask(self.api.pods, self.name)
         there = [pods.describe(pod)["uid"] for pod in listed]
         return (
             bool(evicted)

@@ -5,7 +5,8 @@
 
 NVIDIA's device plugin advertises whole GPUs as nvidia.com/gpu and MIG devices as that (strategy single) or as
 nvidia.com/mig-PROFILE (mixed). If pods share GPUs, it advertises each one several times, and GPU feature discovery
-gives the number in a label of the node, RESOURCE.replicas.
+gives the number in a label of the node, RESOURCE.replicas. HAMi and others advertise a GPU several times without a
+label: what the cluster had before the drain tells how often.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ AUTO, ALWAYS, NEVER = "auto", "always", "never"
 SAME, WAIT, REFUSE, SKIP = "same", "wait", "refuse", "skip"
 SHARED = ".shared"
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-"
+GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 # Others give resources such as nvidia.com/gpumem: they are no GPUs.
-_PROFILE = re.compile(r"nvidia\.com/mig-(\d+c\.)?\d+g\.\d+gb(\.[a-z.]+)?")
-_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-[a-z0-9.]+?)(\.shared)?")
+_PROFILE = re.compile(r"nvidia\.com/mig-(\d+c\.)?\d+g\.\d+gb([.-][a-z.]+)?")
+_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-[a-z0-9.-]+?)(\.shared)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Want:
         False  # whether the layout has changed, so that what the plugin gives is of the old one, whatever its number
     )
     timeout_s: int = 300
+    shared: tuple = ()  # of shared(), before the drain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,20 +69,53 @@ def known(node):
     return bool(resources(node) or resources(node, "capacity"))
 
 
-def replicas(labels, resource):
-    """Return how often each GPU is advertised; 1 if no label says that pods share it."""
-    text = str(labels.get(resource.removesuffix(SHARED) + ".replicas") or "1")
-    return max(int(text), 1) if re.fullmatch(r"\d{1,6}", text) else 1
+def replicas(labels, resource, offered=()):
+    """Return how often each GPU is advertised; 1 if no label says that pods share it, or those that they share have a
+    resource of their own among OFFERED."""
+    if resource + SHARED in offered and offered[resource + SHARED]:
+        return 1
+    texts = [str(labels.get(key) or "1") for key in (resource.removesuffix(SHARED) + ".replicas", GKE_CLIENTS)]
+    return max([int(text) for text in texts if re.fullmatch(r"\d{1,6}", text)] + [1])
 
 
-def number(node):
+def number(node, kind="allocatable"):
     """Return the number of GPUs and MIG devices that pods can get; None if it cannot be determined."""
-    labels, total = labels_of(node), 0
-    for resource, amount in resources(node).items():
-        if amount is None or amount % replicas(labels, resource):
+    labels, offered, total = labels_of(node), resources(node, kind), 0
+    for resource, amount in offered.items():
+        shared_by = replicas(labels, resource, offered)
+        if amount is None or amount % shared_by:
             return None
-        total += amount // replicas(labels, resource)
+        total += amount // shared_by
     return total
+
+
+def shared(node, want):
+    """Return [how many the cluster has, of how many GPUs] if it has each several times and the labels do not say so."""
+    total, labelled = _offered(node, "capacity"), number(node, "capacity")
+    found = [total, want.expected]
+    if want.compare == NEVER or not is_shared(found) or labelled == want.expected or total <= want.expected:
+        return None
+    # One more than there are is rather a GPU that is missing, which the plugin has not seen yet.
+    return found if labelled != total or total >= 2 * want.expected else None
+
+
+def is_shared(found):
+    """Tell if this can be an answer of shared(), which a node keeps."""
+    return isinstance(found, list) and len(found) == 2 and all(type(each) is int and each > 0 for each in found)
+
+
+def _offered(node, kind="allocatable"):
+    return sum(amount or 0 for amount in resources(node, kind).values())
+
+
+def _is_as_before(node, want):
+    """Tell if the cluster has as many for the node as before the drain, or for each GPU if their number changed."""
+    if not want.shared or want.expected <= 0:
+        return False
+    (total, gpus), now = want.shared, _offered(node)
+    # GPUs that were missing before may be back.
+    most = max(gpus, want.expected)
+    return (now, want.expected) == (total, gpus) or total % most == 0 and now * most == total * want.expected
 
 
 def mig_devices(node):
@@ -139,7 +175,7 @@ def judge(node, want):
         )
     if not _ready(node):
         return Verdict(WAIT, "its kubelet is not ready, expected GPUs: %d" % (want.expected,))
-    if number(node) == want.expected:
+    if number(node) == want.expected or _is_as_before(node, want):
         others = other_profiles(node, want)
         if not others:
             return Verdict(SAME)
@@ -151,10 +187,9 @@ def judge(node, want):
 
 
 def unfit(node, want):
-    """Return why a node should not be drained: it could not be resumed, since the cluster has never had a GPU for it.
-
-    Empty if that is not so.
-    """
+    """Return why a node should not be drained: its resume is sure to be refused. Empty if it is not."""
+    if want.compare == ALWAYS and want.expected is None:
+        return judge(node, want).why
     if want.compare == NEVER or (want.expected or 0) <= 0 or known(node):
         return ""
     return (

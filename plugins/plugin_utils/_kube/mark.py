@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import operators
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import gpus, operators
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import (
     Change,
     annotations_of,
@@ -52,6 +52,7 @@ def read(node):
         "unschedulable": found.get("unschedulable") is True,
         "labels": dict((key, pair) for key, pair in labels.items() if operators.is_kept(key, pair)),
         "earlier": found.get("earlier") if isinstance(found.get("earlier"), str) else None,
+        "shared": found.get("shared") if gpus.is_shared(found.get("shared")) else None,
     }
 
 
@@ -88,11 +89,12 @@ def standing(node, token):
 
 
 def _text(mark):
-    return json.dumps(mark, sort_keys=True, separators=(",", ":"))
+    kept = {key: value for key, value in mark.items() if key != "shared" or value}
+    return json.dumps(kept, sort_keys=True, separators=(",", ":"))
 
 
-def place(node, token, reason, now, labels=None):
-    """Make the node unschedulable under our mark, with labels of operators set besides."""
+def place(node, token, reason, now, labels=None, shared=None):
+    """Make the node unschedulable under our mark, with labels of operators set besides. SHARED: of gpus.shared()."""
     mark = ours(node, token)
     if mark is None:
         mark = {
@@ -102,6 +104,7 @@ def place(node, token, reason, now, labels=None):
             "unschedulable": unschedulable(node),
             "labels": {},
             "earlier": annotations_of(node).get(MARK),
+            "shared": shared,
         }
     else:
         mark["reason"] = reason or mark["reason"]

@@ -22,7 +22,12 @@ MIG_CONFIG, MIG_STATE = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 # What the MIG manager says of its work; success and failed are its ends.
 MIG_BUSY = ("pending", "rebooting")
 UPGRADE_QUIET = ("", "upgrade-done")
-DRIVER_PODS = (("app", "nvidia-driver-daemonset"), ("app.kubernetes.io/component", "nvidia-driver"))
+DRIVER_PODS = (
+    ("app", "nvidia-driver-daemonset"),
+    ("app", "nvidia-vgpu-manager-daemonset"),
+    ("app.kubernetes.io/component", "nvidia-driver"),
+    ("k8s-app", "nvidia-driver-installer"),  # GKE
+)
 
 SENTINEL_STATE = "dgxc.nvidia.com/nvsentinel-state"
 SENTINEL_PREFIX = "nvsentinel.dgxc.nvidia.com/"
@@ -61,10 +66,13 @@ def at_work(node, listed, held=()):
     set ourselves."""
     labels = labels_of(node)
     why = []
-    if labels.get(DRIVER) == "true" or any(_is_driver(pod) for pod in listed):
+    # The operator sets the label DRIVER=true also where the driver is the host's (driver.enabled=false).
+    drivers = [pods.describe(pod) for pod in listed if _is_driver(pod)]
+    if drivers:
         why.append(
-            "the GPU Operator owns the driver of this node (label %s=%s): change the driver in its ClusterPolicy. If "
-            "the driver is the host's own, label the node %s=pre-installed" % (DRIVER, labels.get(DRIVER, ""), DRIVER)
+            "the GPU Operator owns the driver of this node (pod %s): change the driver in its ClusterPolicy. If "
+            "the driver is the host's own, set driver.enabled=false there, or label the node %s=pre-installed"
+            % (pods.names(drivers[:1]), DRIVER)
         )
     state = labels.get(UPGRADE_STATE, "")
     if state not in UPGRADE_QUIET:

@@ -7,9 +7,29 @@ out."""
 from __future__ import annotations
 
 import dataclasses
+import re
 
-# how the names begin: nvidia.com/gpu.shared and all MIG profiles too
-GPU_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
+# How the names of resources begin by which pods get GPUs: of NVIDIA's device plugin, KubeVirt, HAMi, volcano, gpushare,
+# and of clouds. Others below nvidia.com/ are of networks.
+GPU_RESOURCES = re.compile(
+    "|".join(
+        (
+            r"nvidia\.com/(?:.*gpu|mig-|[A-Z])",
+            r"(?:alpha\.kubernetes\.io/nvidia-gpu|deviceclass\.resource\.kubernetes\.io/)",
+            r"volcano\.sh/v?gpu",
+            r"(?:aliyun|alibabacloud)\.com/(?:gpu|cgpu)",
+            r"koordinator\.sh/gpu",
+            r"(?:tke\.cloud\.)?tencent\.com/(?:vcuda|qgpu|gpu)",
+            r"elasticgpu\.(?:io|com)/",
+            r"(?:vke\.)?volcengine\.com/m?gpu",
+            r"(?:[a-z0-9-]+\.)?baidu(?:bce)?\.com/.*gpu",
+            r"4pd\.io/v?gpu",
+            r"k8s\.amazonaws\.com/vgpu",
+        )
+    )
+)
+# Annotations of schedulers that share GPUs without a resource (KAI and Run:ai, KubeShare), and of CDI.
+GPU_ANNOTATIONS = re.compile(r"(?:gpu-fraction|gpu-memory|sharedgpu/gpu_request|cdi\.k8s\.io/.*)\Z")
 MIRROR = "kubernetes.io/config.mirror"
 FINISHED = ("Succeeded", "Failed")
 SHOWN = 10  # pods named in one message
@@ -46,22 +66,43 @@ class Decision:
 def _holds(resources):
     for kind in ("requests", "limits"):
         for name, amount in ((resources or {}).get(kind) or {}).items():
-            if name.startswith(GPU_RESOURCES) and str(amount) not in ("", "0"):
+            if GPU_RESOURCES.match(name) and str(amount) not in ("", "0"):
                 return True
     return False
 
 
 def holds_gpu(pod):
-    """Tell if the pod requests GPUs: as an extended resource in any container, or by a claim of dynamic resource
-    allocation.
+    """Tell if the pod gets GPUs: by an extended resource of any container, a claim of dynamic resource allocation, an
+    annotation, or past the scheduler.
 
     The device of a claim is in another object, which may not be readable: any claim counts.
     """
     spec = pod.get("spec") or {}
-    if spec.get("resourceClaims"):
+    annotations = (pod.get("metadata") or {}).get("annotations") or {}
+    if spec.get("resourceClaims") or any(GPU_ANNOTATIONS.match(key) and value for key, value in annotations.items()):
         return True
     containers = (spec.get("containers") or []) + (spec.get("initContainers") or [])
-    return any(_holds(each.get("resources")) or (each.get("resources") or {}).get("claims") for each in containers)
+    if any(_holds(each.get("resources")) or (each.get("resources") or {}).get("claims") for each in containers):
+        return True
+    # The parts of GPU operators and monitors see all GPUs and compute on none: they are pods of DaemonSets.
+    return controller(pod) != "DaemonSet" and _sees_gpus(spec, containers)
+
+
+def _sees_gpus(spec, containers):
+    """Tell if the container runtime gives the pod GPUs without a scheduler that counts them."""
+    values = [
+        str(entry.get("value") or "void")
+        for each in containers
+        for entry in each.get("env") or []
+        if entry.get("name") == "NVIDIA_VISIBLE_DEVICES"
+    ]
+    paths = [str((each.get("hostPath") or {}).get("path") or "") for each in spec.get("volumes") or []]
+    return (
+        any(value not in ("void", "none") for value in values)
+        or not values
+        and "nvidia" in str(spec.get("runtimeClassName") or "")
+        or any(path.startswith("/dev/nvidia") for path in paths)
+    )
 
 
 def controller(pod):

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words imp
 STRATEGIES = {"none": None, "time_slicing": "timeSlicing", "mps": "mps"}
 MIG_STRATEGIES = ("none", "single", "mixed")
 MPS_CLIENTS = 48  # what one GPU serves, from Volta on
-_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-\d+g\.\d+gb(\.[a-z0-9.]+)?)")
+_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-\d+g\.\d+gb([.-][a-z0-9.]+)?)")
 _NAME = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 FIELDS = {"strategy", "mig_strategy", "rename", "fail_requests_greater_than_one", "resources"}
 

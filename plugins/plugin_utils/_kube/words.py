@@ -18,9 +18,17 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 class KubeError(Exception):
     """An error for the operator, in whole sentences: WHY, and the state in which the node is left."""
 
+    passing = False  # whether it may be different in a moment
+
     def __init__(self, why, stands=""):
         super().__init__(" ".join(filter(None, (why, stands))))
         self.why = why
+
+
+class Away(KubeError):
+    """The API server did not answer."""
+
+    passing = True
 
 
 class Refused(KubeError):
@@ -37,6 +45,7 @@ class ApiError(KubeError):
     def __init__(self, message, status, answer=None):
         super().__init__(message)
         self.status = status
+        self.passing = status == 429 or status >= 500
         self.answer = answer if isinstance(answer, dict) else {}
 
     @property

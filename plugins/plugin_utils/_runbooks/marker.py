@@ -81,6 +81,7 @@ FIELDS: dict[str, Any] = {
     "version": "",  # the driver that a rollout wanted, and the one before it
     "previous_version": "",
     "token": "",  # whose drain keeps it out of its schedulers
+    "schedulers": [],  # those that this token drained it in
 }
 BY_HAND = "by-hand"
 UNSAFE = ("\n", "\r")

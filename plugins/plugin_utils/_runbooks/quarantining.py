@@ -123,6 +123,7 @@ def _marker(facts: Facts, state: Mapping[str, Any]) -> dict[str, Any]:
         "evidence": about["evidence"],
         "record": record.get("path") or "",
         "token": facts.get("token") or marker.BY_HAND,
+        "schedulers": state["owned"],
         "gpus": record.get("gpus") or [],
         "checks": record.get("checks") or [],
         "snapshot": _of(_of(facts, "health"), "baseline").get("snapshot"),

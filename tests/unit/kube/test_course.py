@@ -229,7 +229,7 @@ def test_taints_labels_and_annotations(world):
     assert not world.ok("present", **wanted)["changed"]
     gone = world.ok(
         "present",
-        taints=[{"key": "nvidia.com/gpu", "state": "absent"}],
+        taints=[{"key": "nvidia.com/gpu", "value": "present", "state": "absent"}],
         labels={"gpufleet.lifecycle/gpu-model": None},
         annotations={"example.org/note": None},
     )
@@ -294,6 +294,7 @@ def test_operators_are_paused_and_put_back_as_they_were(world):
 
 def test_a_node_whose_driver_is_the_operators_is_refused(world):
     world.patch({"metadata": {"labels": dict(DEPLOY, **{"nvidia.com/gpu.deploy.driver": "true"})}})
+    world.add_pod("nvidia-driver-daemonset", owner="DaemonSet")
     found = world.fails("drained")
     assert "owns the driver" in found["msg"] and not found["changed"] and "unschedulable" not in world.read()["spec"]
 

@@ -29,7 +29,7 @@ ARROWS = {
     "_health": ("_node", "_kernel"),
     "_program": ("_node", "_kernel", "_packages", "_driver", "_nvml", "_mig", "_health"),
     "_kube": (),
-    "_inventory": ("_node", "_slurm"),
+    "_inventory": ("_kube", "_node", "_slurm"),
     "_report": ("_health",),
     "_ledger": (),
     "_rollout": ("_node", "_mig", "_report", "_ledger"),

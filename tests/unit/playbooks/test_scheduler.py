@@ -26,7 +26,8 @@ def wait_for(condition, seconds=1800):
 
 @pytest.mark.promise
 def test_a_node_is_drained_upgraded_and_resumed(fleet):
-    fleet.add("a1", slurm={"gres": "gpu:h100:2"})
+    # Slurm replaces the reason of a1 once it registers without its GPUs.
+    fleet.add("a1", slurm={"gres": "gpu:h100:2"}, after_drain={"registers_short": True})
     fleet.add("a2", slurm={"state": "IDLE+DRAIN", "reason": "bad fan", "gres": "gpu:1g.10gb:14"}, mig_devices=7)
     fleet.add("b1")
     arguments, variables = fleet.use_slurm()

@@ -76,7 +76,11 @@ def main():
         )
         print("   State=%s\n   BootTime=2026-11-21T08:00:00" % slurm.get("state", "IDLE"))
         if slurm.get("reason"):
-            print("   Reason=%s [root@2026-11-21T22:47:07]" % slurm["reason"])
+            short = "gres/gpu count reported lower than configured (0 < 8) [slurm@2026-11-21T22:47:07]"
+            print(
+                "   Reason=%s"
+                % (short if node.get("registers_short") else slurm["reason"] + " [root@2026-11-21T22:47:07]")
+            )
     else:
         drains = fields["state"] == "drain"
         slurm.update(state="IDLE+DRAIN" if drains else "IDLE", reason=fields.get("reason", ""))

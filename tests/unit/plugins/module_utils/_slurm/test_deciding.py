@@ -62,6 +62,17 @@ MARKS = [
     # Since 23.02.7 Slurm replaces the reason of a drained node that registers short.
     ("IDLE+DRAIN", SHORT, "slurm", "unknown", "leave", "refuse"),
     ("IDLE+DRAIN", "Low RealMemory (reported:1 < 100.00% of configured:2)", "root", "unknown", "leave", "refuse"),
+    ("IDLE+DRAIN", "Low socket*core*thread count, Low CPUs", "slurm", "unknown", "leave", "refuse"),
+    (
+        "IDLE+DRAIN",
+        "gres/gpu GRES core specification 0-9 for node n1 doesn't match",
+        "slurm",
+        "unknown",
+        "leave",
+        "refuse",
+    ),
+    ("DOWN+DRAIN", "Node unexpectedly rebooted", "slurm", "unknown", "leave", "refuse"),
+    ("IDLE+DRAIN", "Low on coolant", "kim", "operator", "leave", "leave"),
     ("IDLE+DRAIN", "kim: " + SHORT, "kim", "operator", "leave", "leave"),
     ("IDLE", SHORT, "slurm", "none", "do", "nothing"),
 ]

@@ -300,6 +300,9 @@ def test_types_that_jobs_ask_for_stay(configured, counts, names):
 def test_includes_are_read_as_slurm_reads_them():
     text = "Include a.conf\n  include /x/../y/b.conf # why\n#Include c.conf\nIncludes d\nNodeName=n1\n"
     assert gres_config.included(text, "/etc/slurm") == ["/etc/slurm/a.conf", "/y/b.conf"]
+    assert gres_config.included("INCLUDE \\\n %c.conf", "/e", gres_config.cluster_of("clustername = hpc # x")) == [
+        "/e/hpc.conf"
+    ]
 
 
 def seen(**more):

@@ -110,6 +110,25 @@ def test_gpus_are_what_the_kubelet_offers(offered, count):
     assert bool(made(node, gpus_only=True)) is bool(count)
 
 
+@pytest.mark.parametrize(
+    ("offered", "labels", "annotations", "count"),
+    [
+        ({"nvidia.com/gpu.shared": "32", "nvidia.com/gpu": "0"}, {"nvidia.com/gpu.replicas": "4"}, {}, 8),
+        ({"nvidia.com/gpu": "32"}, {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.count": "8"}, {}, 8),
+        ({"nvidia.com/gpu": "80"}, {"nvidia.com/gpu.replicas": "1", "nvidia.com/gpu.count": "8"}, {}, 8),
+        ({"nvidia.com/gpu": "16"}, {"cloud.google.com/gke-max-shared-clients-per-gpu": "2"}, {}, 8),
+        ({"nvidia.com/gpu": "7"}, {"nvidia.com/gpu.count": "8"}, {}, 7),
+        ({"nvidia.com/gpu": "6", "nvidia.com/mig-1g.10gb": "14"}, {"nvidia.com/mig-1g.10gb.count": "14"}, {}, 20),
+        ({"nvidia.com/gpu": "20"}, {}, {"hami.io/node-nvidia-register": "GPU-00000001,10,81:GPU-00000002,10,81:"}, 2),
+        ({"nvidia.com/gpu": "40"}, {}, {}, 40),
+    ],
+)
+def test_shared_gpus_are_counted_once(offered, labels, annotations, count):
+    node = changed(("status", "allocatable"), offered)
+    node["metadata"].update(labels=labels, annotations=annotations)
+    assert made(node)["gpu-1"]["variables"]["kubernetes_gpus"] == count
+
+
 NOT_WHOLE = {
     "null": None,
     "a text": "gpu-1",

@@ -23,9 +23,14 @@ def taint(key="nvidia.com/gpu", value="present", effect="NoSchedule", state="pre
         ([], [taint()], [GPU]),
         ([OTHER], [taint()], [OTHER, GPU]),
         ([GPU], [taint()], None),
-        ([dict(GPU, value="old"), OTHER], [taint()], [GPU, OTHER]),
+        # The value of another owner stays, which pods may tolerate by it.
+        ([dict(GPU, value="true"), OTHER], [taint()], None),
+        ([{"key": GPU["key"], "effect": "NoSchedule"}], [taint()], None),
+        ([GPU], [taint(value="")], None),
+        ([dict(GPU, value="true")], [taint(state="absent")], None),
+        ([GPU], [taint(state="absent", value="")], None),
         ([dict(GPU, effect="NoExecute")], [taint()], [dict(GPU, effect="NoExecute"), GPU]),
-        ([GPU, OTHER], [taint(state="absent", value="", effect="")], [OTHER]),
+        ([GPU, OTHER], [taint(state="absent", effect="")], [OTHER]),
         ([GPU, dict(GPU, effect="NoExecute")], [taint(state="absent", effect="NoExecute")], [GPU]),
         ([GPU], [taint(state="absent")], []),
         ([OTHER], [taint(state="absent")], None),
@@ -41,6 +46,21 @@ def test_taints(found, wanted, after):
     else:
         assert body["spec"] == {"taints": after or None}
         assert change.taints_of(change.applied(one, body)) == after
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "number"),
+    [
+        ([GPU], taint(), 0),
+        ([], taint(), 0),
+        ([dict(GPU, value="true")], taint(), 1),
+        ([dict(GPU, value="true")], taint(value=""), 1),
+        ([dict(GPU, value="true")], taint(state="absent"), 0),
+        ([dict(GPU, effect="NoExecute")], taint(), 0),
+    ],
+)
+def test_taint_of_another_owner_is_named(found, wanted, number):
+    assert len(change.foreign_taints(node(taints=found), change.Change(taints=[wanted]))) == number
 
 
 def test_only_what_differs_is_written_and_the_version_goes_along():

@@ -233,13 +233,30 @@ def test_an_answer_that_is_no_json(api, server):
     assert api.requests == client.TRIES
 
 
+@pytest.mark.parametrize("answer", ["<html>maintenance</html>", "[]", '{"kind": "No', ""])
+def test_success_that_is_no_object_is_a_server_that_is_away(api, server, answer):
+    server.answers = [(200, answer)]
+    with pytest.raises(KubeError) as caught:
+        api.node("gpu-1")
+    assert caught.value.passing and api.requests == client.TRIES
+
+
+@pytest.mark.parametrize(("status", "passing"), [(401, False), (403, False), (422, False), (429, True), (503, True)])
+def test_refusal_that_may_be_different_in_a_moment(api, server, status, passing):
+    server.answers = [(status, {"message": "no"})]
+    with pytest.raises(ApiError) as caught:
+        api.node("gpu-1")
+    assert caught.value.passing is passing
+
+
 def test_no_answer(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     cluster = client.Cluster.connect(config(tmp_path / "k", "http://127.0.0.1:%d" % port), timeout_s=600)
     cluster._sleep = lambda dummy: None
-    with pytest.raises(KubeError, match="does not answer.*refused"):
+    with pytest.raises(KubeError, match="does not answer.*refused") as caught:
         client.Api(cluster).node("gpu-1")
+    assert caught.value.passing
     assert cluster.requests == client.TRIES
 
 

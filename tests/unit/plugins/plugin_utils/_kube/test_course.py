@@ -367,7 +367,6 @@ def test_parts_that_do_not_go_fail_the_drain():
 @pytest.mark.parametrize(
     ("labels", "wish", "word"),
     [
-        (dict(DEPLOY, **{"nvidia.com/gpu.deploy.driver": "true"}), "pause", "owns the driver"),
         (dict(DEPLOY, **{"nvidia.com/gpu-driver-upgrade-state": "drain-required"}), "pause", "under way"),
         ({"dgxc.nvidia.com/nvsentinel-state": "remediating"}, "pause", "NVSentinel"),
         (DEPLOY, "refuse", "operators is refuse"),
@@ -377,6 +376,24 @@ def test_an_operator_at_work_is_not_interrupted(labels, wish, word):
     api = FakeApi(node(labels=labels))
     text, found = fails(api, Refused, operators=wish)
     assert word in text and "Nothing was changed" in text and api.stored == node(labels=labels) and found["operators"]
+
+
+def test_node_whose_driver_is_a_pod_is_refused_and_one_with_the_hosts_driver_is_drained():
+    labels = dict(DEPLOY, **{"nvidia.com/gpu.deploy.driver": "true"})
+    driver = pod("driver", owner="DaemonSet", labels={"app": "nvidia-driver-daemonset"})
+    text, found = fails(FakeApi(node(labels=labels), [driver]), Refused)
+    assert "Nothing was changed" in text and not found["changed"]
+    assert drain(FakeApi(node(labels=labels)))["drained"]
+
+
+def test_taint_of_another_owner_stays_with_a_warning():
+    taint = {"key": "nvidia.com/gpu", "value": "true", "effect": "NoSchedule"}
+    wanted = dict(taint, value="present")
+    api = FakeApi(node(taints=[taint]))
+    found = drain(api, wanted=change.Change(taints=[dict(wanted, state="present")]))
+    assert api.stored["spec"]["taints"] == [taint] and len(found["warnings"]) == 1
+    course(api).resume(change.Change(taints=[dict(wanted, state="absent")]))
+    assert api.stored["spec"]["taints"] == [taint]
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, gpus
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import Course
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.pods import Policy
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget
-from tests.lab.kube.objects import node, pod
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import Away, KubeError
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget, refusal
+from tests.lab.kube.objects import gpu_status, node, pod
 
 OPTIONS = {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None}
 DEPLOY = {"nvidia.com/gpu.deploy.dcgm": "true"}
@@ -117,3 +117,82 @@ def test_a_cluster_that_does_not_answer_any_more_is_told_with_what_was_done():
         and [each["pod"] for each in found["evicted"]] == ["b"]
         and not found["drained"]
     )
+
+
+def away(api, since, until, names=("node", "pods", "patch_node", "evict", "allowed", "discover_eviction"), error=None):
+    """Have the requests fail from SINCE to UNTIL, in seconds after the beginning."""
+
+    def wrapped(request):
+        def ask(*words, **more):
+            if 1000 + since <= api.clock.now < 1000 + until:
+                raise error or Away("refused")
+            return request(*words, **more)
+
+        return ask
+
+    for name in names:
+        setattr(api, name, wrapped(getattr(api, name)))
+    return api
+
+
+@pytest.mark.parametrize("error", [None, refusal(429), refusal(500), refusal(502), refusal(503), refusal(504)])
+def test_drain_outlives_a_server_that_is_away(error):
+    api = away(
+        cluster([pod("a", gpus=1), OPERAND], {"a": [budget("train")] * 4 + [None]}, labels=DEPLOY), 1, 50, error=error
+    )
+    api.on_sleep = [lambda each: each.clock.now > 1060 and each.there.clear()]
+    found = drain(api, timeout_s=120)
+    assert found["drained"] and "msg" not in found and 50 < found["waited_s"] < 100
+
+
+def test_server_that_stays_away_ends_the_drain_at_its_timeout():
+    found = drain(away(cluster([pod("a", gpus=1)], {"a": [budget("train")]}), 5, 9999), timeout_s=120)
+    assert not found["drained"] and "msg" in found and 120 <= found["waited_s"] < 135
+
+
+def test_server_that_is_away_at_first_is_told_at_once():
+    api = away(cluster([pod("a", gpus=1)]), 0, 9999)
+    assert "msg" in drain(api) and api.clock.now == 1000
+
+
+def test_eviction_without_an_answer_is_tried_again():
+    api = away(cluster([pod("a", gpus=1), pod("b", gpus=1)]), 0, 20, names=["evict"])
+    found = drain(api)
+    assert found["drained"] and sorted(each["pod"] for each in found["evicted"]) == ["a", "b"]
+
+
+def test_resume_outlives_a_server_that_is_away():
+    api = cluster([])
+    drain(api)
+    one = Course(away(api, 5, 60), "gpu-1", "r7", False, api.clock, api.sleep)
+    api.stored["status"] = gpu_status(7)
+    api.on_sleep = [after(90, lambda each: each.stored.update(status=gpu_status(8)))]
+    one.resume(change.Change(), gpus.Want(8, timeout_s=300))
+    assert one.answer()["mark"]["owner"] == "none"
+
+
+WEBHOOK = 'admission webhook "evictions.example.org" denied the request: come again'
+POLICY = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [refusal(code, WEBHOOK) for code in (400, 403, 404, 409, 422, 500)]
+    + [refusal(403, POLICY), refusal(422, POLICY), refusal(403, 'pods "a" is forbidden: kept by a plugin')],
+)
+def test_denial_of_an_admission_webhook_keeps_that_pod_alone(answer):
+    api = cluster([pod("a", gpus=1), pod("b", gpus=1)], {"a": [answer]})
+    found = drain(api)
+    assert [each["pod"] for each in found["evicted"]] == ["b"] and not found["drained"]
+    assert [(each["pod"], each["reason"]) for each in found["blockers"]] == [("a", "denied")]
+    api.answers["a"] = [answer, None]
+    assert drain(api)["drained"]
+
+
+@pytest.mark.parametrize("answer", [refusal(401), refusal(403, "cannot create resource"), refusal(400), refusal(422)])
+def test_refusal_that_is_no_pods_ends_the_drain(answer):
+    api = cluster([pod("a", gpus=1)], {"a": [answer]}, [])
+    allowed = api.allowed
+    api.allowed = lambda attributes: allowed(attributes) and not api.evictions()
+    found = drain(api)
+    assert "msg" in found and found["blockers"] == [] and found["waited_s"] == 0

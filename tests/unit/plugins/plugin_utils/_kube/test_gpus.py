@@ -55,6 +55,8 @@ TABLE = [
     (node(gpus={SLICE: 14, GPU: 6}, labels={"nvidia.com/mig-1g.10gb.replicas": "2"}), 13, "same", "same"),
     (node(gpus=31, labels={"nvidia.com/gpu.replicas": "4"}), 8, "wait", "wait"),
     (node(gpus=32), 8, "wait", "wait"),
+    (node(gpus={GPU: 4, GPU + ".shared": 16}, labels={"nvidia.com/gpu.replicas": "4"}), 8, "same", "same"),
+    (node(gpus=16, labels={"cloud.google.com/gke-max-shared-clients-per-gpu": "2"}), 8, "same", "same"),
     (node(gpus=8, labels={"nvidia.com/gpu.replicas": "0"}), 8, "same", "same"),
     (node(gpus=8, labels={"nvidia.com/gpu.replicas": "x"}), 8, "same", "same"),
     # A kubelet that does not report tells yesterday's.
@@ -119,6 +121,8 @@ def test_mig_devices_are_compared_by_profile(given, expected, mig, action):
         (node(), None, "auto", False),
         (node(), -2, "auto", False),
         (node(), 0, "auto", False),
+        (node(gpus=8), None, "always", True),
+        (node(gpus=80), 8, "always", False),
     ],
 )
 def test_a_node_without_any_such_resource_is_not_drained_in_vain(one, expected, compare, unfit):
@@ -149,12 +153,13 @@ def plugin(name="plugin-1"):
     return pod(name, owner="DaemonSet", labels=PLUGIN, namespace="nvidia-device-plugin", uid="uid-" + name)
 
 
-def drained(gpus_there=8, listed=None, **labels):
+def drained(gpus_there=8, listed=None, expected=None, **labels):
     api = FakeApi(node(gpus=gpus_there, labels=labels or None), [plugin()] if listed is None else listed)
     course(api).drain(
         {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None},
         change.Change(),
         Policy(),
+        gpus.Want(expected),
     )
     api.said.clear()
     return api
@@ -285,10 +290,57 @@ def test_a_plugin_that_may_not_go_yet_is_tried_again(answer):
 def test_an_account_that_may_not_evict_is_told():
     api = drained(8)
     api.answers["plugin-1"] = [refusal(403)]
+    api.denied.add(("create", "pods"))
     one = course(api)
     with pytest.raises(KubeError) as caught:
         one.resume(change.Change(), gpus.Want(56, plugin=LABELS))
     assert caught.value.status == 403 and one.answer()["mark"]["owner"] == "ours"
+
+
+@pytest.mark.parametrize(
+    ("before", "of", "after", "expected", "resumes"),
+    [
+        (80, 8, 80, 8, True),  # HAMi and others have no label for it
+        (80, 7, 80, 8, True),  # a GPU that was missing is back
+        (80, 8, 70, 8, False),
+        (80, 8, 70, 7, True),
+        (80, 8, 8, 8, True),  # they are not shared any more
+        (80, 7, 80, 7, True),  # no multiple, and as before
+        (80, 7, 70, 7, False),
+        (80, 8, 80, 7, False),
+        (8, 8, 80, 8, False),
+        (8, 7, 8, 7, False),  # less than twice: a plugin that has not seen that one is missing
+        ({GPU: 4, GPU + ".shared": 20}, 8, {GPU: 4, GPU + ".shared": 20}, 8, True),
+        (8, 3, 8, 8, True),  # most were missing
+        (8, 8, 4, 4, True),
+        (8, 8, 8, 4, False),
+        (8, 8, {GPU: 0, SLICE: 14}, 14, True),
+        (56, 56, 8, 8, True),
+    ],
+)
+def test_gpus_that_are_shared_without_a_label_are_compared_with_what_was_before(before, of, after, expected, resumes):
+    api = drained(before, expected=of)
+    api.stored["status"] = gpu_status(after)
+    if resumes:
+        assert resume(api, expected)["mark"]["owner"] == "none"
+    else:
+        refused(api, expected)
+
+
+def test_gpus_of_which_some_are_shared_are_compared_with_what_was_before():
+    """Four GPUs alone and four with two replicas, under one resource and one label."""
+    api = FakeApi(node(gpus=12, labels={GPU + ".replicas": "2"}), [plugin()])
+    options = {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}
+    course(api).drain(options, change.Change(), Policy(), gpus.Want(8))
+    assert resume(api, 8)["mark"]["owner"] == "none"
+
+
+@pytest.mark.parametrize("found", ["x", [80], [80, 0], [True, 8], [80, 8, 1], {"a": 1}, [80, "8"]])
+def test_number_of_a_forged_mark_is_none(found):
+    api = drained(8)
+    notes = api.stored["metadata"]["annotations"]
+    notes[MARK] = json.dumps(dict(json.loads(notes[MARK]), shared=found))
+    assert resume(api, 8)["mark"]["owner"] == "none"
 
 
 def test_a_layout_that_changed_is_told_anew_whatever_the_number():

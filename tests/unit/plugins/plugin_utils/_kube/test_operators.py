@@ -52,7 +52,9 @@ UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
     [
         (node(), [], (), ""),
         (labelled(), [], (), ""),
-        (node(labels=dict(HOST, **{"nvidia.com/gpu.deploy.driver": "true"})), [], (), "owns the driver"),
+        # Also where the driver is the host's own (driver.enabled=false).
+        (node(labels=dict(HOST, **{"nvidia.com/gpu.deploy.driver": "true"})), [], (), ""),
+        (node(), [pod("d", owner="DaemonSet", labels={"k8s-app": "nvidia-driver-installer"})], (), "owns the driver"),
         (labelled(), [DRIVER_POD], (), "owns the driver"),
         (node(labels={UPGRADE: "upgrade-done"}), [], (), ""),
         (node(labels={UPGRADE: ""}), [], (), ""),

@@ -12,6 +12,12 @@ EMPTYDIR = [{"name": "scratch", "emptyDir": {}}]
 MIRROR = {"kubernetes.io/config.mirror": "abc"}
 
 
+def with_spec(name, owner="ReplicaSet", **spec):
+    one = pod(name, owner=owner)
+    one["spec"].update(spec)
+    return one
+
+
 @pytest.mark.parametrize(
     ("one", "holds"),
     [
@@ -25,6 +31,38 @@ MIRROR = {"kubernetes.io/config.mirror": "abc"}
         (pod("zero", containers=[{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "0"}}}]), False),
         (pod("other-vendor", containers=[container(1, "amd.com/gpu")]), False),
         (pod("network", containers=[container(1, "nvidia.com/hostdev")]), False),
+        (pod("rdma", containers=[container(1, "rdma/hca_shared_devices_a")]), False),
+        (pod("batch", containers=[container(1, "volcano.sh/job")]), False),
+        *(
+            (pod(name, containers=[container(1, name)]), True)
+            for name in (
+                "nvidia.com/gpumem",
+                "nvidia.com/pgpu",
+                "nvidia.com/shared-gpu",
+                "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+                "nvidia.com/GA102GL_A10",
+                "nvidia.com/mig-1g.24gb-me",
+                "volcano.sh/vgpu-number",
+                "volcano.sh/gpu-memory",
+                "aliyun.com/gpu-mem",
+                "koordinator.sh/gpu-core",
+                "tencent.com/vcuda-core",
+                "tke.cloud.tencent.com/qgpu-core",
+                "vke.volcengine.com/mgpu-core",
+                "k8s.amazonaws.com/vgpu",
+                "elasticgpu.io/gpu-memory",
+            )
+        ),
+        (pod("fraction", annotations={"gpu-fraction": "0.5"}), True),
+        (pod("cdi", annotations={"cdi.k8s.io/worker": "nvidia.com/gpu=0"}), True),
+        (pod("note", annotations={"example.org/gpu-fraction": "0.5"}), False),
+        # Past every scheduler that counts GPUs.
+        (pod("env", containers=[dict(container(), env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}])]), True),
+        (pod("void", containers=[dict(container(), env=[{"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}])]), False),
+        (with_spec("class", runtimeClassName="nvidia"), True),
+        (with_spec("other-class", runtimeClassName="gvisor"), False),
+        (pod("device", volumes=[{"name": "d", "hostPath": {"path": "/dev/nvidia0"}}]), True),
+        (with_spec("monitor", owner="DaemonSet", runtimeClassName="nvidia"), False),
         (pod("bare", containers=[{"name": "a"}]), False),
         # Dynamic resource allocation, which no server that tests can start has: written by hand after the API's
         # documentation.

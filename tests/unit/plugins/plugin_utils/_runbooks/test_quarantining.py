@@ -207,6 +207,7 @@ def test_a_scheduler_that_was_not_told_and_a_node_that_is_silent_are_both_said()
 def test_who_keeps_it_out():
     state = decide(ownership={"slurm": {"owner": "ours"}, "kubernetes": {"owner": "operator"}})
     assert (state["owned"], state["kept_by_others"]) == (["slurm"], ["kubernetes"])
+    assert state["marker"].get("schedulers", ["slurm"]) == ["slurm"]
 
 
 def mig_gpu(instances, uuid="GPU-a", mode=1):

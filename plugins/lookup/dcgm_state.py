@@ -82,6 +82,10 @@ options:
     description: A counters file.
     type: str
     default: ''
+  exporter:
+    description: The image of the exporter, or the version of its package, whose fields count.
+    type: str
+    default: ''
   image:
     description: The image of the exporter, with a tag, and with a digest after it where it is pinned.
     type: str
@@ -194,10 +198,11 @@ class LookupModule(LookupBase):
         )
 
     def _counters(self):
-        return counters.render(self.get_option("profiling"))
+        return counters.render(self.get_option("profiling"), versions.exporter(self.get_option("exporter")))
 
     def _counters_check(self):
-        return counters.check(self.get_option("text"), self.get_option("profiling"))
+        exporter = versions.exporter(self.get_option("exporter"))
+        return counters.check(self.get_option("text"), self.get_option("profiling"), exporter)
 
     def _image(self):
         found = versions.client(self.get_option("image"), versions.upstream(self.get_option("version")))

@@ -18,6 +18,8 @@ description:
     compared with what is there; C(nvidia-ctk) writes only where it differs, and the result is compared again.
   - A runtime that is wanted and not installed, one that does not know CDI, and a toolkit that is older than a runtime
     needs are refused before anything is changed.
+  - k3s, RKE2, k0s, MicroK8s and the Docker snap carry runtimes that they configure themselves. Where there is no other
+    runtime, the module reads whether theirs names NVIDIA's, and refuses otherwise with what has them do it.
   - A runtime whose files changed is restarted, also if an earlier run ended before it was.
   - Whether the CDI file has the devices that NVML has is told by the check C(node.cdi) of
     M(gpufleet.lifecycle.gpu_health).
@@ -85,6 +87,11 @@ runtimes:
   returned: always
   type: dict
   sample: {podman: {path: /usr/bin/podman, version: 4.3.1}}
+carried:
+  description: The programs that carry a runtime of their own, each with whether that names NVIDIA's runtime.
+  returned: always
+  type: dict
+  sample: {k3s: true}
 refusals:
   description: What stands against it, each with C(id), C(found), C(expected), C(message) and C(next_step). Empty if
     nothing does.
@@ -134,7 +141,7 @@ ROOT = "/"
 
 def run(module, task):
     """Compare, refuse or act; the result."""
-    answer = {"toolkit": task.found["toolkit"], "runtimes": task.found["runtimes"], "refusals": task.plan["refusals"]}
+    answer = dict(task.found, refusals=task.plan["refusals"])
     if answer["refusals"]:
         module.fail_json(msg="%s Nothing was changed." % decide.sentence(answer["refusals"]), **answer)
     due, changes = task.differences()

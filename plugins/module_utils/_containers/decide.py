@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from . import runtimes
+
 # What nvidia-ctk changes for a runtime: its files, how CDI is enabled, and the unit that reads them. Podman reads CDI's
 # files by itself.
 CONFIGURED = {
@@ -87,7 +89,8 @@ def decide(found, wanted):
     elif older(toolkit["version"], OLDEST_TOOLKIT):
         refusals.append(too_old(toolkit["version"], OLDEST_TOOLKIT, "the CDI files that are made here"))
     names = sorted(set(wanted)) or sorted(found["runtimes"])
-    if not names:
+    carried = found.get("carried") or {}
+    if not names and not carried:
         refusals.append(
             refusal(
                 "no_runtime",
@@ -97,6 +100,18 @@ def decide(found, wanted):
                 "install a container runtime first",
             )
         )
+    for name, is_ready in sorted(carried.items()) if not names else ():
+        if not is_ready:
+            configs, step = runtimes.CARRIED[name][1:]
+            refusals.append(
+                refusal(
+                    "runtime_carried",
+                    name,
+                    configs,
+                    "%s carries a runtime of its own, and %s does not name NVIDIA's." % (name, " or ".join(configs)),
+                    step,
+                )
+            )
     for name in names:
         refusals += of_runtime(name, found["runtimes"].get(name), toolkit)
     return {"runtimes": names, "refusals": refusals}

@@ -17,6 +17,37 @@ TOOLKIT = "nvidia-ctk"
 PROGRAMS = {"containerd": "containerd", "crio": "crio", "docker": "dockerd", "podman": "podman"}
 VERSION = re.compile(r"(?<![\w.])v?(\d+\.\d+(?:\.\d+)?)")
 ASK_S = 20
+# Runtimes that another program carries and configures: where it is, what it writes for its containerd or dockerd, and
+# what has it give GPUs to containers. Sources: the pages of k3s, RKE2, k0s and MicroK8s on NVIDIA's runtime, and the
+# README of the Docker snap.
+RESTARTED = "install the toolkit, and restart %s: it looks for nvidia-container-runtime whenever it starts"
+CARRIED = {
+    "k3s": (
+        ("/usr/local/bin/k3s", "/usr/bin/k3s", "/opt/bin/k3s"),
+        ("/var/lib/rancher/k3s/agent/etc/containerd/config.toml",),
+        RESTARTED % "k3s or k3s-agent",
+    ),
+    "RKE2": (
+        ("/usr/local/bin/rke2", "/usr/bin/rke2", "/opt/rke2/bin/rke2", "/var/lib/rancher/rke2/bin/containerd"),
+        ("/var/lib/rancher/rke2/agent/etc/containerd/config.toml",),
+        RESTARTED % "rke2-agent or rke2-server",
+    ),
+    "k0s": (
+        ("/usr/local/bin/k0s", "/usr/bin/k0s"),
+        ("/etc/k0s/containerd.d", "/etc/k0s/containerd.toml"),
+        "write /etc/k0s/containerd.d/nvidia.toml with nvidia-ctk runtime configure, and restart k0s",
+    ),
+    "MicroK8s": (
+        ("/snap/bin/microk8s", "/var/lib/snapd/snap/bin/microk8s"),
+        ("/var/snap/microk8s/current/args/containerd.toml", "/var/snap/microk8s/current/args/containerd-template.toml"),
+        "run microk8s enable nvidia, which configures its containerd",
+    ),
+    "the Docker snap": (
+        ("/snap/bin/docker", "/var/lib/snapd/snap/bin/docker"),
+        ("/var/snap/docker/current/config/daemon.json",),
+        "run snap restart docker once the driver is loaded: it configures NVIDIA's runtime whenever it starts",
+    ),
+}
 
 
 def program(root, name):
@@ -36,11 +67,27 @@ def version(root, runner, path):
 
 
 def read(root, runner):
-    """``{"toolkit": {"path", "version"}|None, "runtimes": {name: {"path", "version"}}}``."""
+    """``{"toolkit": {"path", "version"}|None, "runtimes": {name: {"path", "version"}}, "carried": {name: ready}}``."""
     found = {}
     for name, binary in PROGRAMS.items():
         path = program(root, binary)
         if path:
             found[name] = {"path": path, "version": version(root, runner, path)}
     path = program(root, TOOLKIT)
-    return {"toolkit": {"path": path, "version": version(root, runner, path)} if path else None, "runtimes": found}
+    return {
+        "toolkit": {"path": path, "version": version(root, runner, path)} if path else None,
+        "runtimes": found,
+        "carried": dict(
+            (name, any(map(lambda path: has_nvidia(root, path), configs)))
+            for name, (programs, configs, dummy) in CARRIED.items()
+            if any(os.path.lexists(files.under(root, path)) for path in programs)
+        ),
+    }
+
+
+def has_nvidia(root, path):
+    """Return whether the configuration that a runtime reads names NVIDIA's runtime; PATH may be a directory of them."""
+    there = files.under(root, path)
+    paths = [os.path.join(there, name) for name in files.listing(there) or []] if os.path.isdir(there) else [there]
+    lines = [line for item in paths for line in (files.read_text(item) or "").splitlines()]
+    return any("nvidia-container-runtime" in line for line in lines if not line.lstrip().startswith("#"))

@@ -234,6 +234,12 @@ def _install(
     return answer
 
 
+def exporter(text: str) -> str:
+    """Return the version of the exporter of an image, whose tag is such as 4.5.3-4.8.2-distroless, or of a package."""
+    tag = re.search(r":\d+\.\d+\.\d+-(\d+\.\d+\.\d+)(?:-|$)", text.partition("@")[0])
+    return tag.group(1) if tag else "" if "/" in text else upstream(text)
+
+
 def split_image(image: str) -> t.Tuple[str, str, t.List[t.Dict[str, t.Any]]]:
     """Return the repository of an exporter's image, its tag with its digest if it has one, and what is wrong with it.
 

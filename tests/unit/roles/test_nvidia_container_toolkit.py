@@ -124,7 +124,8 @@ def test_after_another_mig_layout(settled):
 
 def test_a_file_that_nvidia_ctk_wrote_and_nvml_does_not_confirm(settled):
     """An old file in another directory names a GPU that is not there: no run passes until it is gone."""
-    settled.world.write("etc/cdi/nvidia.yaml", "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: GPU-gone\n")
+    text = "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: GPU-gone\n  containerEdits: {env: [A=b]}\n"
+    settled.world.write("etc/cdi/nvidia.yaml", text)
     result = play(settled)
     assert (
         result.rc != 0

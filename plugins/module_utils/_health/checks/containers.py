@@ -15,6 +15,7 @@ KIND = "nvidia.com/gpu"
 # Names that nvidia-ctk gives: the UUID, 0 or 1:0, gpu0 or mig1:0; and one for all of them.
 UUIDS, INDEX, ALL = ("GPU-", "MIG-"), re.compile(r"^(gpu|mig)?\d+(:\d+)?$"), frozenset(("all",))
 AGAIN = "Run nvidia-ctk cdi generate again, with the driver loaded."
+MADE = "/run/cdi/nvidia.yaml"
 
 
 def cdi(ctx):
@@ -41,34 +42,55 @@ def cdi(ctx):
             "No file in /etc/cdi or /run/cdi describes NVIDIA's GPUs, so no container gets one. %s" % (AGAIN,),
             "restart_service",
         )
-    for spec in ours:
-        path, versions, missing, devices = (model.item(spec, key) for key in ("path", "versions", "missing", "devices"))
-        if not isinstance(versions, list) or not isinstance(missing, list) or not isinstance(devices, list):
-            return checks.unknown(path, KIND, "%s cannot be read. %s" % (path, AGAIN))
-        if not devices:
-            return checks.fail(path, KIND, "%s names no device. %s" % (path, AGAIN), "restart_service")
-        if missing:
-            return checks.fail(
-                missing[:10],
-                [],
-                "%s names files that are not there: %s. %s" % (path, ", ".join(map(str, missing[:3])), AGAIN),
-                "restart_service",
-            )
-        if driver is None:
-            return checks.unknown(
-                versions,
-                None,
-                "Which driver is loaded is not known, so %s cannot be compared. Load the driver." % (path,),
-            )
-        if [version for version in versions if version != driver]:
-            return checks.fail(
-                versions,
-                driver,
-                "%s hands over libraries of driver %s and the driver is %s. %s"
-                % (path, ", ".join(map(str, versions)), driver, AGAIN),
-                "restart_service",
-            )
-    return counted(ctx, checks, ours)
+    found = [problem(checks, spec, ours, driver) for spec in ours]
+    return next((item for item in found if item is not None), None) or counted(ctx, checks, ours)
+
+
+def problem(checks, spec, ours, driver):
+    """What is wrong with one file, SPEC of OURS; None if nothing is."""
+    path, versions, missing, devices = (model.item(spec, key) for key in ("path", "versions", "missing", "devices"))
+    conflicts, again = model.item(spec, "conflicts"), next_step([path], ours)
+    if not isinstance(versions, list) or not isinstance(missing, list) or not isinstance(devices, list):
+        return checks.unknown(path, KIND, "%s cannot be read. %s" % (path, again))
+    if conflicts:
+        return checks.fail(
+            [path] + conflicts,
+            [path],
+            "%s and %s name the same devices, so no container gets them. Remove one of the files."
+            % (path, ", ".join(map(str, conflicts))),
+            "hold",
+        )
+    if not devices and model.item(spec, "overridden"):
+        return None
+    if not devices:
+        return checks.fail(path, KIND, "%s names no device. %s" % (path, again), "restart_service")
+    if missing:
+        return checks.fail(
+            missing[:10],
+            [],
+            "%s names files that are not there: %s. %s" % (path, ", ".join(map(str, missing[:3])), again),
+            "restart_service",
+        )
+    if driver is None:
+        return checks.unknown(
+            versions, None, "Which driver is loaded is not known, so %s cannot be compared. Load the driver." % (path,)
+        )
+    if [version for version in versions if version != driver]:
+        return checks.fail(
+            versions,
+            driver,
+            "%s hands over libraries of driver %s and the driver is %s. %s"
+            % (path, ", ".join(map(str, versions)), driver, again),
+            "restart_service",
+        )
+    return None
+
+
+def next_step(paths, specs):
+    """What mends the files PATHS of SPECS: what nvidia-ctk makes again is one of them."""
+    if len(specs) == 1:
+        return AGAIN
+    return "Remove %s, or make it again with nvidia-ctk cdi generate --output." % (", ".join(map(str, paths)),)
 
 
 def counted(ctx, checks, specs):
@@ -87,6 +109,7 @@ def counted(ctx, checks, specs):
         if uuids == wanted:
             return checks.good(sorted(uuids), sorted(wanted))
         missing, stale = sorted(wanted - uuids), sorted(uuids - wanted)
+        old = [model.item(spec, "path") for spec in specs if set(stale) & set(spec["devices"])]
         return checks.fail(
             sorted(uuids),
             sorted(wanted),
@@ -98,7 +121,7 @@ def counted(ctx, checks, specs):
                     for word, found in (("not there is", missing), ("no longer valid is", stale))
                     if found
                 ),
-                AGAIN,
+                next_step(old, specs) if old else AGAIN,
             ),
             "restart_service",
         )

@@ -58,6 +58,36 @@ def test_what_is_configured_and_what_is_refused(facts, wanted, names, refused):
     assert all(item["next_step"] in words for item in answer["refusals"])
 
 
+K3S, RKE2 = "/usr/local/bin/k3s", "/var/lib/rancher/rke2/bin/containerd"
+NVIDIA = 'BinaryName = "/usr/bin/nvidia-container-runtime"\n'
+
+
+@pytest.mark.parametrize(
+    ("program", "config", "name"),
+    [
+        (K3S, "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "k3s"),
+        (RKE2, "/var/lib/rancher/rke2/agent/etc/containerd/config.toml", "RKE2"),
+        ("/usr/local/bin/k0s", "/etc/k0s/containerd.d/nvidia.toml", "k0s"),
+        ("/snap/bin/microk8s", "/var/snap/microk8s/current/args/containerd-template.toml", "MicroK8s"),
+        ("/snap/bin/docker", "/var/snap/docker/current/config/daemon.json", "the Docker snap"),
+    ],
+)
+@pytest.mark.parametrize("text", [None, "", "# " + NVIDIA, NVIDIA])
+def test_a_runtime_that_another_program_carries_is_judged_by_what_it_reads(tmp_path, program, config, name, text):
+    containernode.toolkit(tmp_path, "1.18.1")
+    for path, content in ((program, ""), (config, text)):
+        place = tmp_path / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if content is not None:
+            place.write_text(content)
+    read = runtimes.read(str(tmp_path), containernode.NodeRunner())
+    answer = decide.decide(read, [])
+    assert read["carried"] == {name: text == NVIDIA} and answer["runtimes"] == []
+    refused = [(item["id"], item["found"]) for item in answer["refusals"]]
+    assert refused == ([] if text == NVIDIA else [("runtime_carried", name)])
+    assert decide.decide(dict(read, runtimes=found(podman="4.3.1")["runtimes"]), [])["refusals"] == []
+
+
 def test_every_runtime_has_its_floors_and_its_program():
     assert set(decide.FLOORS) == set(runtimes.PROGRAMS) and set(decide.CONFIGURED) == set(decide.FLOORS) - {"podman"}
     for row in decide.FLOORS.values():
@@ -126,4 +156,5 @@ def test_a_program_that_says_nothing(tmp_path):
     assert read == {
         "toolkit": {"path": "/usr/bin/nvidia-ctk", "version": "1.18.1"},
         "runtimes": {"podman": {"path": "/usr/bin/podman", "version": None}},
+        "carried": {},
     }

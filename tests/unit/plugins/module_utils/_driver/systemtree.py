@@ -56,7 +56,10 @@ devices:
     deviceNodes:
     - path: /dev/nvidia0
   name: "0"
-- name: all
+- containerEdits:
+    env:
+    - ALL=1
+  name: all
 kind: nvidia.com/gpu
 """
 

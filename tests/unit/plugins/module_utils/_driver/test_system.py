@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 
@@ -541,6 +542,8 @@ def test_cdi(root, forbid):
         "path": "/etc/cdi/nvidia.yaml",
         "kind": "nvidia.com/gpu",
         "devices": ["0", "all"],
+        "conflicts": [],
+        "overridden": [],
         "versions": [tree.DRIVER],
         "missing": ["/dev/nvidia0"],
     }
@@ -548,3 +551,110 @@ def test_cdi(root, forbid):
     assert found["/etc/cdi/broken.yaml"]["kind"] is None and found["/etc/cdi/broken.yaml"]["devices"] is None
     forbid(root + "/etc/cdi")
     assert cdi.read(root) is None
+
+
+LIBRARY = "/usr/lib/libcuda.so.%s"
+
+
+def cdi_file(*names, driver="580.1", **more):
+    """A file of CDI as JSON: devices with a file of their own, and a library of all of them."""
+    return json.dumps(
+        dict(
+            {
+                "cdiVersion": "0.6.0",
+                "kind": "nvidia.com/gpu",
+                "devices": [
+                    {"name": name, "containerEdits": {"deviceNodes": [{"path": "/dev/" + name}]}} for name in names
+                ],
+                "containerEdits": {"mounts": [{"hostPath": LIBRARY % driver, "containerPath": "/x"}]},
+            },
+            **more,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        # A later directory overrides each device by itself, and a file without one hands over nothing.
+        ({"etc/a": cdi_file("g0", driver="550.90"), "run/a": cdi_file("g0")}, {"etc/a": "", "run/a": "g0 580.1"}),
+        (
+            {"etc/a": cdi_file("g0", "g1", driver="550.90"), "run/a": cdi_file("g0")},
+            {"etc/a": "g1 550.90", "run/a": "g0 580.1"},
+        ),
+        # Files of one directory conflict, also where a later directory has the device.
+        ({"run/a": cdi_file("g0"), "run/b": cdi_file("g0")}, {"run/a": "!run/b", "run/b": "!run/a"}),
+        ({"run/a": cdi_file("g0", "g1"), "run/b": cdi_file("g0")}, {"run/a": "g1 580.1 !run/b", "run/b": "!run/a"}),
+        (
+            {"etc/a": cdi_file("g0"), "etc/b": cdi_file("g0"), "run/a": cdi_file("g0")},
+            {"etc/a": "!etc/b", "etc/b": "!etc/a", "run/a": ""},
+        ),
+        # Devices of another kind are others.
+        (
+            {"run/a": cdi_file("g0"), "run/b": cdi_file("g0", kind="nvidia.com/gpu.coherent")},
+            {"run/a": "g0 580.1", "run/b": "g0 580.1"},
+        ),
+        # What CDI refuses has no device, and conflicts with nothing.
+        ({"run/a": cdi_file("g0", "g0"), "run/b": cdi_file("g0")}, {"run/a": "", "run/b": "g0 580.1"}),
+        (
+            {"run/a": cdi_file(devices=[{"name": "g0", "containerEdits": {"env": []}}]), "run/b": cdi_file("g0")},
+            {"run/a": "", "run/b": "g0 580.1"},
+        ),
+        # What is not read here is not known.
+        ({"run/a": "kind: nvidia.com/gpu\ndevices: &all\n- name: g0\n"}, {"run/a": None}),
+        ({"run/a": "kind: nvidia.com/gpu\ndevices:\n- name: |\n    g0\n"}, {"run/a": None}),
+        ({"run/a": "kind: nvidia.com/gpu\ndevices: [{name: g0,\n"}, {"run/a": None}),
+    ],
+)
+def test_which_file_of_cdi_gives_a_device(root, given, expected):
+    for name, text in given.items():
+        write(root, "/%s.json" % name.replace("/", "/cdi/"), text)
+    found = {}
+    for item in cdi.read(root)["specs"]:
+        name = item["path"].replace("/cdi/", "/").strip("/")[: -len(".json")]
+        told = [(item["devices"] or []) + item["versions"]] if item["devices"] is not None else None
+        conflicts = ["!" + path.replace("/cdi/", "/").strip("/")[: -len(".json")] for path in item["conflicts"]]
+        found[name] = told and " ".join(told[0] + conflicts)
+    assert found == expected
+
+
+EDITED = """---
+# Written by hand.
+cdiVersion: "0.5.0"
+kind: 'nvidia.com/gpu'   # the kind
+devices:
+  - containerEdits:
+      deviceNodes:
+        - {path: /dev/nvidia0, hostPath: /driver/dev/nvidia0}
+        -
+          path: /dev/nvidia1
+          type: c
+          major: 195
+          minor: 1
+    name: 0
+  - name: "it's: all"
+    containerEdits:
+      mounts: [{hostPath: /driver/lib/libcuda.so.580.95.05, containerPath: /lib/x, options: [ro, bind]}]
+containerEdits:
+  env:
+  - A=b c
+  hooks:
+  - hookName: createContainer
+    args: ["nvidia-ctk", "hook", --link, a::b]
+    path: /usr/bin/nvidia-ctk
+  mounts:
+  - containerPath: /tmp
+    hostPath: tmpfs
+"""
+
+
+@pytest.mark.parametrize("present", [(), ("/driver/dev/nvidia0", "/usr/bin/nvidia-ctk")])
+def test_the_paths_of_the_host_that_cdi_needs(root, present):
+    write(root, "/etc/cdi/mine.yaml", EDITED)
+    write(root, "/etc/cdi/mine.yml", EDITED)  # not an ending of CDI
+    for path in present:
+        write(root, path)
+    (spec,) = cdi.read(root)["specs"]
+    assert spec["devices"] == ["0", "it's: all"] and spec["versions"] == ["580.95.05"]
+    needed = {"/driver/dev/nvidia0", "/driver/lib/libcuda.so.580.95.05", "/usr/bin/nvidia-ctk"}
+    assert set(spec["missing"]) == needed - set(present)

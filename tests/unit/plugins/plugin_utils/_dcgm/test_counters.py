@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import counters, listeners, manifests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import counters, listeners, manifests, versions
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog as monitoring
 
 MOVING = "DCGM_FI_DEV_POWER_USAGE, gauge, Power\n"
@@ -37,7 +37,10 @@ def test_the_collections_own_file(profiling):
 def test_every_series_that_the_alerts_and_dashboards_read_is_served():
     """Without profiling the utilisation under MIG alone is missing."""
     read = set(monitoring.exporters()["dcgm-exporter"]["series"])
-    served = {profiling: set(counters.check(counters.render(profiling), True)["fields"]) for profiling in (False, True)}
+    served = {
+        profiling: set(counters.check(counters.render(profiling, "4.8.2"), True, "4.8.2")["fields"])
+        for profiling in (False, True)
+    }
     assert read - served[True] == set() and read - served[False] == {"DCGM_FI_PROF_GR_ENGINE_ACTIVE"}
 
 
@@ -56,12 +59,54 @@ def test_every_series_that_the_alerts_and_dashboards_read_is_served():
         ("DCGM_EXP_NO_SUCH_COUNT, counter, Unknown\n", "field", 1),
         ("DCGM_FI_DEV_GPU_TEMP, gauge, A\nDCGM_FI_DEV_GPU_TEMP, gauge, A\n", "twice", 2),
         ("DCGM_FI_PROF_SM_ACTIVE, gauge, Active\n", "profiling", 1),
+        ("DCGM_FI_DEV_GPU_TEMPERATUR, gauge, Misspelt\n", "field", 1),
+        ("\tDCGM_FI_DEV_GPU_TEMP, gauge, A tab\n", "field", 1),
+        (" \n", "fields", 1),
+        ('DCGM_FI_DEV_GPU_TEMP,gauge,"Temperature" of the GPU\n', "quote", 1),
+        ('DCGM_FI_DEV_GPU_TEMP,gauge,Temper"ature\n', "quote", 1),
     ],
 )
 def test_a_line_that_the_exporter_cannot_take(text, ident, line):
     found = counters.check(text + MOVING, False)
     assert [(one["id"], one["line"]) for one in found["errors"]] == [(ident, line)]
     assert "Line %d " % line in found["message"] and "expected" in found["message"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'DCGM_FI_DEV_GPU_TEMP,gauge,"Temperature, in C"\n',
+        'DCGM_FI_DEV_GPU_TEMP,gauge,"The ""hot"" spot"\n',
+        "  DCGM_FI_DEV_GPU_TEMP  ,   gauge , Temperature \r\n\r\n",
+        "#x\nDCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n",
+        "DCGM_EXP_P2P_STATUS, gauge, Links\n",
+    ],
+)
+def test_a_line_that_the_exporter_takes(text):
+    assert counters.check(text + MOVING, False)["errors"] == []
+
+
+@pytest.mark.parametrize(
+    ("exporter", "version", "has_threshold"),
+    [
+        ("nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3-4.1.3-ubuntu22.04", "4.1.3", False),
+        ("registry:5000/dcgm-exporter:4.3.1-4.4.0-ubi9", "4.4.0", False),
+        ("dcgm-exporter:4.4.0-4.5.0", "4.5.0", True),
+        ("r/dcgm-exporter:4.5.3-4.8.2-distroless@sha256:00", "4.8.2", True),
+        ("r/dcgm-exporter:latest", "", False),
+        ("r:5000/dcgm-exporter", "", False),
+        ("4.8.2-1", "4.8.2", True),
+        ("1:4.4.1-1", "4.4.1", False),
+        ("", "", False),
+    ],
+)
+def test_the_own_file_has_what_the_exporter_knows(exporter, version, has_threshold):
+    assert versions.exporter(exporter) == version
+    text = counters.render(True, version)
+    assert ("DCGM_FI_DEV_THRESHOLD_SRM" in text) is has_threshold
+    assert counters.check(text, True, version)["errors"] == []
+    newest = counters.check(counters.render(True, "4.8.2"), True, version)["errors"]
+    assert {one["id"] for one in newest} == (set() if has_threshold or not version else {"version"})
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\n"])

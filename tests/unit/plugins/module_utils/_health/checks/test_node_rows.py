@@ -945,6 +945,12 @@ def spec(**change):
         ([], "fail"),
         ([spec(kind=None, devices=None, versions=None, missing=None)], "unknown"),
         ([spec(versions=None)], "unknown"),
+        ([spec(conflicts=["/etc/cdi/other.yaml"], devices=BOTH)], "fail"),
+        ([spec(conflicts=["/etc/cdi/other.yaml"], devices=[])], "fail"),
+        ([spec(devices=[], overridden=["/run/cdi/nvidia.yaml"])], "unknown"),
+        ([spec(devices=[], versions=[OTHER], overridden=["/run/cdi/nvidia.yaml"]), spec()], "pass"),
+        ([spec(devices=[], overridden=[]), spec()], "fail"),
+        ([spec(devices=None, versions=None, missing=None), spec()], "unknown"),
         (None, "unknown"),
     ],
 )
@@ -1004,7 +1010,9 @@ def test_what_two_files_of_cdi_name_counts_together():
     assert said("node.cdi", {"system.cdi": {"specs": [spec(devices=[BOTH[0]]), other]}}, limits=asked) == "pass"
     stale = spec(path="/etc/cdi/old.yaml", devices=["GPU-gone"])
     (check,) = judge("node.cdi", {"system.cdi": {"specs": [spec(), stale]}}, limits=asked)
-    assert check["status"] == "fail" and "/etc/cdi/old.yaml" in check["message"] and "GPU-gone" in check["message"]
+    assert (
+        check["status"] == "fail" and "Remove /etc/cdi/old.yaml" in check["message"] and "GPU-gone" in check["message"]
+    )
 
 
 def test_cdi_without_a_driver_or_a_reading():

@@ -72,11 +72,6 @@ options:
     description: For each node by its name, the schedulers that it is drained in. The plan says which.
     type: dict
     default: {}
-  given_version:
-    description: C(nvidia_driver_version) of the command line (C(-e)). Refused where a node is to get another version,
-      since this one would be installed.
-    type: str
-    default: ''
   role_mode:
     description: The value of C(gpu_node_upgrade_rollout_mode). Only V(ledger) is accepted; others need no ticket.
     type: str
@@ -324,7 +319,6 @@ ARGUMENT_SPEC = dict(
     layout_looks=dict(type="dict", default={}),
     checked=dict(type="bool", default=True),
     schedulers=dict(type="dict", default={}),
-    given_version=dict(type="str", default=""),
     role_mode=dict(type="str", default="ledger"),
     job=dict(type="dict", default={}),
     undo=dict(type="str", default=""),

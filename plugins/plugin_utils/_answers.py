@@ -100,7 +100,7 @@ CHANGES = [ANY]
 SHAPES: dict[str, dict[str, t.Any]] = {
     "driver_audit": {"audit": AUDIT},
     "node_claim": {
-        "claim": Record(tuple(CLAIM), CLAIM),
+        "claim": Record(tuple(CLAIM), dict(CLAIM, node=WORD)),
         "problem": TEXT,
         "no_room": TEXT,
         "quarantine": MARKER,

@@ -13,6 +13,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names i
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
     domains,
+    holds,
+    limits,
+    options,
     plan,
     plan_text,
     probes,
@@ -20,20 +23,31 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     windows,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import watcher
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, watcher
+
+# What refuses a plan, and not the rollout itself.
+REFUSALS = (
+    domains.DomainError,
+    holds.HoldError,
+    limits.LimitError,
+    options.OptionError,
+    outbox.WebhookError,
+    owner.OwnerError,
+    plan.PlanError,
+    windows.WindowError,
+)
 
 
 def agree(given, made):
-    """Refuse a version of the command line that differs from the plan: the role would install it instead."""
+    """Refuse rollout_version of a controller that joins a plan with another version."""
     others = {
         name: node["to"] for name, node in made.nodes.items() if node["to"] != given and node.get("install", True)
     }
     if given and others:
         name = min(others)
         raise plan.PlanError(
-            "nvidia_driver_version is %s on the command line (-e), which overrides the plan's version of %s; expected "
-            "%s. Remove it there, and set the version of all nodes with rollout_version. Nothing was changed."
-            % (given, name, others[name])
+            "rollout_version is %s, and the plan has another version for %s; expected %s. Leave it out of the run that "
+            "joins the plan. Nothing was changed." % (given, name, others[name])
         )
 
 
@@ -73,9 +87,13 @@ class PlanningAction(RolloutAction):
         markers = arguments["markers"] or {}
         return {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
 
-    def looked(self, ledger, arguments, task_vars, found, peers, lacks, undo):
+    @staticmethod
+    def places(arguments, task_vars):
+        """Return the failure domains of each host by key."""
+        return domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
+
+    def looked(self, ledger, arguments, places, found, peers, lacks, undo):
         """Return the nodes of this run as they were found."""
-        places = domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
         markers = arguments["markers"] or {}
         unproven = dict(self.unproven(ledger, list(arguments["audits"])), **self.held_elsewhere(ledger, found))
         return [

@@ -42,6 +42,7 @@ def parse(text):
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         return None, "it is not of schema %s" % SCHEMA
     wrong = [key for key in TEXTS if not isinstance(found.get(key), str)]
+    wrong += [] if isinstance(found.get("node", ""), str) else ["node"]
     if not isinstance(found.get("attempt"), int) or isinstance(found.get("attempt"), bool):
         wrong.append("attempt")
     return (None, "it has no usable %s" % ", ".join(wrong)) if wrong else (found, "")
@@ -165,6 +166,11 @@ def refusal(found, problem, mine, over=None):
         return ""
     if not alike(found, mine, WHOSE):
         return "it is %s%s" % (described(found), ", of another ledger" if found["ledger"] != mine["ledger"] else "")
+    if found.get("node") and mine.get("node") and found["node"] != mine["node"]:
+        return "it is %s under the name %s, so both names of the inventory are one machine" % (
+            described(found),
+            found["node"],
+        )
     if found["attempt"] < mine["attempt"] or alike(found, mine):
         return ""
     return "it is %s: this is attempt %d, of an older copy of the ledger" % (described(found), mine["attempt"])

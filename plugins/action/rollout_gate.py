@@ -96,9 +96,9 @@ class ActionModule(RolloutAction):
         present = task_vars.get("ansible_play_hosts")
         _controller.require()
         answer, waited = self.patiently(ledger, arguments, node, present, turn)
-        mine = answer.pop("claim", None)
+        mine, other_ledger_s = answer.pop("claim", None), answer.pop("other_ledger_s", 0)
         if mine:
-            answer["fence"] = self.taken(ledger, arguments, node, mine, answer["resume"], task_vars)
+            answer["fence"] = self.taken(ledger, arguments, node, mine, answer["resume"], task_vars, other_ledger_s)
         if answer["answer"] == "wait" and turn >= arguments["max_turns"]:
             answer.update(answer="stop", reason="still waiting after %d calls: %s" % (turn, answer["reason"]))
         line = answer.pop("line")
@@ -178,10 +178,10 @@ class ActionModule(RolloutAction):
                 % (node, claim.described(marks["claim"]), os.path.join(arguments["claim_dir"], claim.NAME))
             )
 
-    def taken(self, ledger, arguments, node, mine, resume, task_vars):
+    def taken(self, ledger, arguments, node, mine, resume, task_vars, other_ledger_s):
         """Claim the node for this attempt, and return the token for tasks that change it.
 
-        If that fails, the node ends.
+        If that fails, the node ends. OTHER_LEDGER_S: how long a change by another ledger refuses the node.
         """
         deadline = time.monotonic() + arguments["claim_timeout_s"]
         while True:
@@ -194,6 +194,7 @@ class ActionModule(RolloutAction):
                     directory=arguments["claim_dir"],
                     claim=mine,
                     over=over,
+                    other_ledger_s=other_ledger_s,
                     lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S),
                 )
             except AnsibleConnectionFailure:
@@ -315,6 +316,7 @@ class ActionModule(RolloutAction):
                 told["claim"] = claims.mine(
                     node, transaction.name_ledger(), ledger.rollout_id, told["attempt"], view.run, view.sha256
                 )
+                told["other_ledger_s"] = view.policy.get("other_ledger_s", 0)
             if decision.answer == "wait":
                 told["ahead"] = waiting.ahead(view, node, members.present(transaction, controller, present))
             return dict(told, lost=lines, brakes=reasons.brakes(view), wrote=bool(transaction.added))

@@ -66,7 +66,11 @@ class ActionModule(RolloutAction):
         """Remove the claim on the node, or mark it as quarantined. The ledger already has the final state."""
         try:
             said = self.on_node(
-                task_vars, state=claims.after(arguments["state"]), directory=arguments["claim_dir"], claim=mine
+                task_vars,
+                state=claims.after(arguments["state"]),
+                directory=arguments["claim_dir"],
+                claim=mine,
+                changed=arguments["state"] in state.PROVEN,
             )
         except AnsibleError as exc:
             said = {"failed": True, "msg": redaction.describe(exc)}

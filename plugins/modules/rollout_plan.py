@@ -197,6 +197,12 @@ options:
     description: Seconds that a node takes from its first step to its last, for the estimate and for O(windows).
     type: int
     default: 900
+  other_ledger_s:
+    description:
+      - A node that a rollout of another ledger changed in the last so many seconds, by the node's clock, is refused by
+        name, unless O(abandon) names it. Two ledgers know nothing of each other's limits. V(0) refuses none.
+    type: int
+    default: 86400
   ticket_s:
     description: Seconds for which a C(go) of M(gpufleet.lifecycle.rollout_gate) lets a node begin steps.
     type: int
@@ -346,6 +352,7 @@ ARGUMENT_SPEC = dict(
     waves=dict(type="list", elements="raw", default=[1, "10%", "25%", "100%"]),
     windows=dict(type="list", elements="dict", default=[]),
     node_s=dict(type="int", default=900),
+    other_ledger_s=dict(type="int", default=86400),
     ticket_s=dict(type="int", default=14400),
     on_failure=dict(type="str", choices=["rollback", "quarantine", "stop"], default="rollback"),
     require_approval=dict(type="bool", default=False),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _peers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
@@ -240,14 +241,25 @@ class PlanningAction(RolloutAction):
         FOUND: {node: its claim}.
         """
         refused, over = {}, {}
+        ledger_id = transaction.ledger_id if transaction else None
         for name in made.order:
             one = found.get(name)
             if not one:
+                last = ((arguments["markers"] or {}).get(name) or {}).get("last_change")
+                why = claim.changed_elsewhere(last, ledger_id, made.policy.get("other_ledger_s", 0))
+                if why and name in arguments["abandon"]:
+                    over[name] = last
+                elif why:
+                    raise owner.OwnerError(
+                        "%s cannot be taken: %s. Use that ledger (rollout_ledger, gpufleet_artifact_dir), or take the "
+                        "node as it is, with rollout_abandon=%s in this run, or with another rollout_other_ledger_s. "
+                        "Nothing was changed." % (name, why, name)
+                    )
                 continue
             before = transaction.view.nodes.get(name) if transaction else None
             answer = claims.admits(
                 one,
-                transaction.ledger_id if transaction else None,
+                ledger_id,
                 ledger.rollout_id,
                 before.attempt if before else 0,
                 transaction.others.state_of(one["rollout_id"], name) if transaction else None,

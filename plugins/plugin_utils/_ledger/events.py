@@ -71,7 +71,6 @@ def _examined(name, planned, old, time, position):
     )
     if old is None:
         return node
-    node.machine = node.machine or old.machine
     node.attempt = old.attempt
     old.close(time, "interrupted")
     # The steps of a node that is not proven stay, whatever state it is found in now.

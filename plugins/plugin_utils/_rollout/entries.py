@@ -245,12 +245,25 @@ def entry_of(
 
     LAYOUT: the wanted MIG layout. Without DRIVER only the layout is wanted, and TO_VERSION is the version that stays.
     """
+    is_other = before is not None and before.state not in state.IN_FLIGHT and is_same_machine(before, probe) is False
+    entry = _entry(probe, to_version, None if is_other else before, going_on, layout, driver)
+    entry["machine"] = dict(before.machine if before is not None and not is_other else {}, **machine(probe))
+    if is_other and entry["state"] == "pending":
+        entry.setdefault("again", "another machine has its name now")
+    return entry
+
+
+def _entry(
+    probe: Probe,
+    to_version: t.Optional[str],
+    before: t.Optional[state.Node],
+    going_on: bool,
+    layout: t.Optional[t.Dict[str, t.Any]],
+    driver: bool,
+) -> t.Dict[str, t.Any]:
+    """Return the plan of a node that is the machine of BEFORE, as far as is known."""
     present = _present(probe, to_version or "")
-    is_replaced = before is not None and before.state not in state.IN_FLIGHT and is_same_machine(before, probe) is False
-    if is_replaced:
-        before = None  # of another machine
     entry = {
-        "machine": machine(probe),
         "from": present,
         "to": to_version,
         "from_kernel": probe.kernel,
@@ -282,8 +295,6 @@ def entry_of(
         entry.update(state=before.state, reason=before.reason, kept=True)
     elif mine or before is not None and state.held_by_schedulers(before):
         entry.update(again="%s, %s" % (before.state, before.reason))
-    if is_replaced and entry["state"] == "pending":
-        entry.setdefault("again", "another machine has its name now")
     if entry["state"] in state.FAILED:
         entry["failure"], entry["signature"] = _blame(entry["state"], before)
     if layout:

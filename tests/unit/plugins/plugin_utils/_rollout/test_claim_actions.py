@@ -544,3 +544,22 @@ def test_two_names_of_one_machine_do_not_go_at_once(one):
     refused = one.gate("b")
     assert refused["failed"] and "under the name a" in refused["msg"] and one.node("b").state == "failed"
     assert claim_of(one)["node"] == "a" and one.node().state == "draining"
+
+
+@pytest.mark.parametrize("ended, is_refused", [("done", True), ("rolled_back", True), ("failed", False)])
+def test_node_that_a_rollout_of_another_ledger_changed_is_refused_by_name(one, two, ended, is_refused):
+    early = two.plan(rollout_id="early")  # before the first ledger took the node
+    assert not early.get("failed")
+    one.plan()
+    one.gate()
+    assert not one.step(state=ended).get("failed") and claim_of(one) is None
+    refused = two.plan(rollout_id="r2")
+    assert bool(refused.get("failed")) == is_refused and ("rollout r1 of another ledger" in str(refused)) == is_refused
+    late = two.gate(rollout_id="early")
+    assert bool(late.get("failed")) == is_refused, "the node says so too"
+    if is_refused:
+        assert two.node(rollout_id="early").state == "failed"
+        assert not two.plan(rollout_id="r3", other_ledger_s=0).get("failed")
+        assert not two.plan(rollout_id="r4", abandon=["a"]).get("failed")
+        assert two.gate(rollout_id="r4")["answer"] == "go" and claim_of(two)["rollout_id"] == "r4"
+        assert not one.plan(rollout_id="r5", target="3.0", abandon=["a"]).get("failed"), "its own ledger knows"

@@ -74,6 +74,8 @@ class ActionModule(NvmlActionBase):
             expect=dict(args.get("expect") or {}, mig_free=args.get("mig_free_reading")),
             smoke=args.get("smoke"),
         )
+        if args["sequence"] is not None:
+            health["sequence"] = args["sequence"]
         result.update(answer)
         result.update(changed=False, health=health, baseline=_health.baseline_of(facts, node, now, args.get("smoke")))
         result["msg"] = _health.summary(health)

@@ -37,7 +37,6 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         dummy, arguments = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         try:
-            _variables.refuse_tags(task_vars.get("ansible_run_tags") or [], task_vars.get("ansible_skip_tags") or [])
             result["service_hosts"] = self.check(arguments, task_vars, load_extra_vars(self._loader))
             if arguments["binding"]:
                 _binding.find()
@@ -91,10 +90,11 @@ class ActionModule(ActionBase):
         reads = {_variable_names.COMMON.get(mine) for mine in arguments["patterns"]} | {arguments["prefix"]}
         _variables.refuse_near(given, roles, more, reads)
         _variables.refuse_kept(inner, roles)
+        if arguments["rollout"]:
+            _variables.refuse_of_plan(given)
         if arguments["values"]:
             refuse_values(arguments["nodes"], everything, "monitoring_textfile_hosts" in arguments["patterns"])
         if arguments["rollout"]:
-            _variables.refuse_of_plan({name: task_vars.get(name) for name in _variable_names.OF_PLAN})
             _variables.refuse_differing(values)
             _variables.refuse_other_outcome(values)
         return service_hosts(arguments, everything, task_vars) if arguments["values"] else []

@@ -13,10 +13,11 @@ import time
 import uuid
 
 from ansible.errors import AnsibleConnectionFailure
+from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import (
     members,
     owner,
@@ -41,11 +42,41 @@ LOCKED_S = 600  # seconds to wait for the lock of a node that is not orphaned
 REBOOTING_S = 5.0  # seconds between two attempts on a node that is about to reboot
 
 
+# An answer that no ledger gave.
+NOTHING = {
+    "resume": "",
+    "failure": "",
+    "documents": {},
+    "ticket": None,
+    "from_version": None,
+    "to_version": None,
+    "attempt": 0,
+    "position": None,
+    "total": 0,
+    "numbers": {},
+    "turn": 1,
+    "waited": False,
+    "soak_s": 0,
+    "sequence": 0,
+    "left_drained": False,
+    "fence": "",
+}
+
+
 class ActionModule(RolloutAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
 
     def act(self, arguments, task_vars):
         node = check_node(arguments["node"] or task_vars["inventory_hostname"])
+        if arguments["phase"] == steps.DRAIN:
+            self.refuse_overruling(task_vars, arguments["mode"] == "none")
+            if self._task.ignore_errors is True:
+                why = (
+                    "%s does not start: ignore_errors around the role would let the node go on after each refusal. "
+                    "Remove it. Nothing was changed." % node
+                )
+                # An answer, since the failure itself is ignored.
+                return dict(NOTHING, answer="stop", reason=why, phase=steps.DRAIN, failed=True, msg=why)
         if arguments["mode"] == "none":
             return self.by_hand(node, arguments, task_vars)
         ledger = self.ledger(arguments)
@@ -59,16 +90,15 @@ class ActionModule(RolloutAction):
                         ", ".join(name for name, (phase, dummy) in steps.STEPS.items() if phase == arguments["phase"]),
                     )
                 )
-        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
         turn = arguments["turn"] + 1
         # The list of live hosts is as old as this task. Each call is a separate task, so that the next one sees which
         # hosts have left the play.
         present = task_vars.get("ansible_play_hosts")
         _controller.require()
         answer, waited = self.patiently(ledger, arguments, node, present, turn)
-        mine = answer.pop("claim", None)
+        mine, other_ledger_s = answer.pop("claim", None), answer.pop("other_ledger_s", 0)
         if mine:
-            answer["fence"] = self.taken(ledger, arguments, node, mine, answer["resume"], task_vars)
+            answer["fence"] = self.taken(ledger, arguments, node, mine, answer["resume"], task_vars, other_ledger_s)
         if answer["answer"] == "wait" and turn >= arguments["max_turns"]:
             answer.update(answer="stop", reason="still waiting after %d calls: %s" % (turn, answer["reason"]))
         line = answer.pop("line")
@@ -80,6 +110,15 @@ class ActionModule(RolloutAction):
             names = ("baseline", "services", "mig-free", "schedulers")
             answer["documents"] = {name: ledger.load(node, name) for name in names}
         return dict(answer, turn=turn, waited=waited)
+
+    def refuse_overruling(self, task_vars, alone):
+        """Refuse variables that outrank what the role gives the roles that it includes.
+
+        The task hides those of the inventory by vars of its own, so that what is left is of the command line or a fact.
+        """
+        hidden = self._task.vars if isinstance(self._task.vars, dict) else {}
+        left = {name for name in hidden if task_vars.get(name) is not None}
+        _variables.refuse_of_plan(left.union(load_extra_vars(self._loader)), alone)
 
     def patiently(self, ledger, arguments, node, present, turn):
         """Return the answer, and True if the node waited, in this call or an earlier one."""
@@ -123,26 +162,7 @@ class ActionModule(RolloutAction):
             or "go",
         )
         self.say(line)
-        return {
-            "answer": "go",
-            "reason": "outside of any rollout",
-            "phase": arguments["phase"],
-            "resume": "",
-            "failure": "",
-            "documents": {},
-            "ticket": None,
-            "from_version": None,
-            "to_version": None,
-            "attempt": 0,
-            "position": None,
-            "total": 0,
-            "numbers": {},
-            "turn": 1,
-            "waited": False,
-            "soak_s": 0,
-            "left_drained": False,
-            "fence": "",
-        }
+        return dict(NOTHING, answer="go", reason="outside of any rollout", phase=arguments["phase"])
 
     def free(self, node, arguments, task_vars):
         """Refuse a node that belongs to a rollout, outside of that rollout."""
@@ -159,10 +179,10 @@ class ActionModule(RolloutAction):
                 % (node, claim.described(marks["claim"]), os.path.join(arguments["claim_dir"], claim.NAME))
             )
 
-    def taken(self, ledger, arguments, node, mine, resume, task_vars):
+    def taken(self, ledger, arguments, node, mine, resume, task_vars, other_ledger_s):
         """Claim the node for this attempt, and return the token for tasks that change it.
 
-        If that fails, the node ends.
+        If that fails, the node ends. OTHER_LEDGER_S: how long a change by another ledger refuses the node.
         """
         deadline = time.monotonic() + arguments["claim_timeout_s"]
         while True:
@@ -175,6 +195,7 @@ class ActionModule(RolloutAction):
                     directory=arguments["claim_dir"],
                     claim=mine,
                     over=over,
+                    other_ledger_s=other_ledger_s,
                     lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S),
                 )
             except AnsibleConnectionFailure:
@@ -272,10 +293,10 @@ class ActionModule(RolloutAction):
                 )
             lines = [progress(view, other.name, "lost (%s)" % other.reason) for other in lost]
             if view.nodes.get(node) is not None:
-                proof.require_as_planned(view.nodes.get(node), arguments)
-                proof.require_on_failure(view.nodes.get(node), view.policy, arguments["on_failure"])
+                proof.require_as_planned(view.nodes.get(node), view.policy, arguments)
             decision = self.decided(transaction, controller, phase, node, present, lock=True)
             decision = self.held(transaction, arguments, found, node, decision)
+            decision = self.proven(transaction, arguments, node, decision)
             taken_up = {}
             if decision.answer == "go":
                 taken_up = self.taken_up(view, phase, node)
@@ -285,7 +306,7 @@ class ActionModule(RolloutAction):
                 )
                 for name, document in arguments["documents"].items():
                     transaction.save(node, name, document)
-            told = dict(self.told(view, phase, node, decision), **taken_up)
+            told = dict(self.told(view, phase, node, decision), **taken_up, sequence=transaction.sequence)
             step = (arguments["resume_step"] if told["resume"] else None) or arguments["step"]
             if decision.answer == "go" and step:
                 transaction.append("step", run=view.run, node=node, step=step, detail=arguments["detail"])
@@ -294,8 +315,9 @@ class ActionModule(RolloutAction):
                 )
             if decision.answer == "go" and phase == steps.DRAIN and arguments["claim_dir"]:
                 told["claim"] = claims.mine(
-                    transaction.name_ledger(), ledger.rollout_id, told["attempt"], view.run, view.sha256
+                    node, transaction.name_ledger(), ledger.rollout_id, told["attempt"], view.run, view.sha256
                 )
+                told["other_ledger_s"] = view.policy.get("other_ledger_s", 0)
             if decision.answer == "wait":
                 told["ahead"] = waiting.ahead(view, node, members.present(transaction, controller, present))
             return dict(told, lost=lines, brakes=reasons.brakes(view), wrote=bool(transaction.added))
@@ -355,11 +377,10 @@ class ActionModule(RolloutAction):
     def held(transaction, arguments, found, node, decision):
         """Return the decision, or wait if a hold query keeps the node from starting; record changes of the hold."""
         view = transaction.view
-        if (
-            decision.answer != "go"
-            or not gate.starts(view, arguments["phase"], node)
-            or not (view.policy.get("holds") or view.held)
-        ):
+        if decision.answer != "go" or not gate.starts(view, arguments["phase"], node):
+            return decision
+        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
+        if not (view.policy.get("holds") or view.held):
             return decision
         names, why = holds.verdict(
             view.policy["holds"],
@@ -373,6 +394,23 @@ class ActionModule(RolloutAction):
         if names != view.held and (found is not None or not names):
             transaction.append("hold", run=view.run, names=names, reason=why)
         return gate.Decision("wait", "held by " + why) if names else decision
+
+    @staticmethod
+    def proven(transaction, arguments, node, decision):
+        """Return the decision, or stop if the ledger has no verdict that lets the node go down, or serve again."""
+        planned, why = transaction.view.nodes.get(node), ""
+        if decision.answer != "go":
+            return decision
+
+        def document(name):
+            """Return what this task brings, which is kept with the grant, or what the ledger has."""
+            return arguments["documents"].get(name) or transaction.load(node, name)
+
+        if arguments["phase"] == steps.DOWN and planned.state not in state.NOT_SERVING:
+            why = proof.unfit_to_go_down(planned, document(proof.BEFORE), document(proof.BASELINE))
+        elif arguments["phase"] == steps.RETURN:
+            why = proof.missing(planned, document(proof.DOCUMENT), planned.to_version)
+        return gate.Decision("stop", why) if why else decision
 
     @staticmethod
     def taken_up(view, phase, node):
@@ -409,6 +447,7 @@ class ActionModule(RolloutAction):
                 and not steps.reached([step.name for step in planned.steps])
             ),
             "fence": "",
+            "sequence": 0,
             "soak_s": view.policy["canary_soak_s"] if planned and planned.canary else 0,
             "ticket": dataclasses.asdict(planned.ticket) if went and planned and planned.ticket else None,
             "attempt": planned.attempt if planned else 0,

@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import (
+    REFUSALS,
     PlanningAction,
     agree,
     require_room,
@@ -27,6 +28,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_actio
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
     compatible,
+    domains,
     holds,
     joining,
     layouts,
@@ -84,7 +86,6 @@ class ActionModule(PlanningAction):
         undo="rollback_of",
         domain_group_prefix="rollout_domain_prefix",
         role_mode="gpu_node_upgrade_rollout_mode",
-        given_version="nvidia_driver_version",
     )
 
     def act(self, arguments, task_vars):
@@ -97,7 +98,6 @@ class ActionModule(PlanningAction):
         undo, broken_off = self.undone(arguments)
         targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
         wanted = self.layouts(arguments, undo)
-        layouts.refuse_unfit(arguments["layout_looks"])
         ledger = self.ledger(
             arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted)
         )
@@ -109,20 +109,17 @@ class ActionModule(PlanningAction):
         lacks = {} if undo else _peers.fewer(counts, told)
         peers = _peers.own(counts) if undo else _peers.expectation(counts)
         found = self.claims_found(arguments)
-        looked = self.looked(ledger, arguments, task_vars, found, peers, lacks, bool(undo))
-        holds.check(arguments["hold_queries"])
-        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
-        outbox.check(arguments["webhook"])
-        given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
-        policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), len(looked))
-        windows.check(policy["windows"])
+        try:
+            places = self.places(arguments, task_vars)
+        except domains.DomainError:
+            places = {}  # the plan refuses it, but not the nodes in flight
+        looked = self.looked(ledger, arguments, places, found, peers, lacks, bool(undo))
 
         def make(view, now):
-            compatible.refuse(view, _collection.version(), arguments["hand_over"])
             made = plan.build(
                 arguments["target"],
                 looked,
-                policy,
+                self.policy(arguments, task_vars, len(looked)),
                 view,
                 arguments["canaries"],
                 targets,
@@ -131,26 +128,49 @@ class ActionModule(PlanningAction):
                 kernels,
                 wanted,
             )
-            agree(arguments["given_version"], made)
             require_room(made, now)
             made.policy["approved"] = approval(arguments, made)
+            if not arguments["hand_over"]:
+                self.enough_forks(made.policy, len(looked), task_vars)
             return made
 
-        now = ledger.store.clock()
-        made, run, refused = ledger.look(lambda view: make(view, now)), None, ""
-        if not arguments["hand_over"]:
-            self.enough_forks(made.policy, len(looked), task_vars)
+        now, run, refused = ledger.store.clock(), None, ""
+        ledger.look(lambda view: compatible.refuse(view, _collection.version(), arguments["hand_over"]))
+        if self.check or not ledger.look(lambda view: plan.unfinished(view, looked)):
+            made = ledger.look(lambda view: make(view, now))
         if self.check:
             refused = self.refusal(ledger, arguments, made, found, undo)
         else:
-            # The plan is valid, so that it can be recorded from here on.
+            # The plan is valid, or nodes in flight are to be finished, so that it can be recorded from here on.
             run, identity = uuid.uuid4().hex, dict(self.controller(), **({"job": running} if running else {}))
             made = ledger.transact(
-                lambda transaction: self.record(transaction, ledger, run, make, identity, arguments, undo, found, peers)
+                lambda transaction: self.record(
+                    transaction, ledger, run, make, identity, arguments, undo, found, peers, looked
+                )
             )
+            refused = made.refused
             if not arguments["hand_over"]:
                 self.watch(ledger, identity, run, arguments["textfile_dir"])
             self.tell(ledger, arguments, now=True)
+        lines = self.lines(ledger, made, arguments, refused)
+        if running:
+            lines.append("  %s" % _awx.text(running))
+        return self.answer(ledger, made, run, peers, lines, "" if made.refused else refused)
+
+    def policy(self, arguments, task_vars, count):
+        """Return the limits of the plan for COUNT nodes; refuse options with which it cannot be carried out."""
+        self.places(arguments, task_vars)
+        layouts.refuse_unfit(arguments["layout_looks"])
+        holds.check(arguments["hold_queries"])
+        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
+        outbox.check(arguments["webhook"])
+        given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
+        policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), count)
+        windows.check(policy["windows"])
+        return policy
+
+    def lines(self, ledger, made, arguments, refused):
+        """Return the plan as lines to print, with the next step. REFUSED: why a real run would be refused."""
         lines = plan_text.describe(made, ledger.rollout_id, arguments["node_s"])
         lines[1:1] = [
             "  " + line
@@ -158,7 +178,9 @@ class ActionModule(PlanningAction):
         ]
         if made.policy["approved"] == "" and not arguments["hand_over"]:
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
-        if refused:
+        if made.refused:
+            lines.append("  only these nodes, which were in flight, are finished; refused: %s" % refused)
+        elif refused:
             lines.append("  refused: %s" % refused)
         elif arguments["hand_over"] and not self.check and made.order:
             lines.append(
@@ -167,9 +189,7 @@ class ActionModule(PlanningAction):
             )
         elif not self.check and made.order:
             lines.append("  if it is interrupted (Ctrl-C), the same command continues rollout %s" % ledger.rollout_id)
-        if running:
-            lines.append("  %s" % _awx.text(running))
-        return self.answer(ledger, made, run, peers, lines, refused)
+        return lines
 
     def join(self, arguments, task_vars, running):
         """Make this run a member of a rollout, with the nodes of its own inventory; return its part of the plan."""
@@ -192,7 +212,8 @@ class ActionModule(PlanningAction):
         joinable(view, members.shared(record))
         planned = ledger.planned(view.run)
         found = self.claims_found(arguments)
-        looked = self.looked(ledger, arguments, task_vars, found, planned["peers"], {}, False)
+        places = self.places(arguments, task_vars)
+        looked = self.looked(ledger, arguments, places, found, planned["peers"], {}, False)
         outbox.check(arguments["webhook"])
         foreseen = joining.part(view, planned, looked)[0]
         self.enough_forks(foreseen.policy, len(foreseen.order), task_vars)
@@ -209,11 +230,10 @@ class ActionModule(PlanningAction):
             transaction.block_new_rollouts()
             now = transaction.clock()
             names = [name for name in arguments["audits"] if transaction.view.nodes.get(name) is not None]
-            members.join(transaction, member, names, identity, now)
+            members.join(transaction, member, names, identity, now, arguments["break_lock"])
             owner.require_free(transaction, names, identity, now, arguments["break_lock"], abandon=arguments["abandon"])
             made, changed = joining.part(transaction.view, planned, looked)
-            for version in (arguments["given_version"], arguments["target"]):
-                agree(version, made)
+            agree(arguments["target"], made)
             over = self.claimed(transaction, ledger, made, arguments, None, found)
             for name, one in over.items():
                 transaction.save(name, claims.OVER, one)
@@ -281,35 +301,52 @@ class ActionModule(PlanningAction):
         found = orphans.find(transaction, list(arguments["audits"]), arguments["abandon"])
         counted = pools.rollouts(transaction, pools.of(made.policy))
         found = [(other_id, node) for other_id, node in found if other_id not in counted]
-        why = orphans.refusal(found, made.order, made.nodes, made.policy["domain_caps"])
+        why = orphans.refusal(found, made.order, made.nodes)
         if why:
             raise owner.OwnerError(why)
         made.notes.extend(orphans.described(found) if made.order else [])
 
     @classmethod
-    def record(cls, transaction, ledger, run, make, identity, arguments, undo, found, peers):
-        """Claim the rollout and record the plan."""
+    def record(cls, transaction, ledger, run, make, identity, arguments, undo, found, peers, looked):
+        """Claim the rollout and record the plan; where it is refused, one that only finishes the nodes in flight."""
         _controller.require()
+        compatible.refuse(transaction.view, _collection.version(), arguments["hand_over"])
         cls.require_alone(transaction, arguments)
-        owner.claim(
-            transaction,
-            ledger.rollout_id,
-            run,
-            list(arguments["audits"]),
-            identity,
-            arguments["break_lock"],
-            abandon=arguments["abandon"],
-        )
-        made = make(transaction.view, transaction.clock())
-        over = cls.claimed(transaction, ledger, made, arguments, undo, found)
-        cls.beside(transaction, made, arguments)
+        unfinished = [] if arguments["hand_over"] else plan.unfinished(transaction.view, looked)
+
+        def claim(names):
+            owner.claim(
+                transaction,
+                ledger.rollout_id,
+                run,
+                names,
+                identity,
+                arguments["break_lock"],
+                abandon=arguments["abandon"],
+            )
+
+        try:
+            claim(list(arguments["audits"]))
+            made = make(transaction.view, transaction.clock())
+            over = cls.claimed(transaction, ledger, made, arguments, undo, found)
+            cls.beside(transaction, made, arguments)
+        except REFUSALS as exc:
+            if not unfinished:
+                raise
+            claim(unfinished)
+            made = plan.finish(looked, transaction.view, str(exc))
+            if not made.order:
+                raise
+            over = cls.claimed(transaction, ledger, made, arguments, None, found)
+        for name in made.nodes:
+            made.nodes[name]["peers"] = _peers.of_node(peers, name)
         transaction.name_ledger()
         for name, one in over.items():
             transaction.save(name, claims.OVER, one)
         transaction.append(
             "plan",
             run=run,
-            undo=undo.rollout_id if undo else None,
+            undo=transaction.view.undo if made.refused else undo.rollout_id if undo else None,
             job=identity.get("job"),
             peers=peers,
             collection=_collection.version() or None,

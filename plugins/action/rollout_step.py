@@ -66,7 +66,11 @@ class ActionModule(RolloutAction):
         """Remove the claim on the node, or mark it as quarantined. The ledger already has the final state."""
         try:
             said = self.on_node(
-                task_vars, state=claims.after(arguments["state"]), directory=arguments["claim_dir"], claim=mine
+                task_vars,
+                state=claims.after(arguments["state"]),
+                directory=arguments["claim_dir"],
+                claim=mine,
+                changed=arguments["state"] in state.PROVEN,
             )
         except AnsibleError as exc:
             said = {"failed": True, "msg": redaction.describe(exc)}
@@ -154,9 +158,11 @@ class ActionModule(RolloutAction):
             view = owned_view(transaction, ledger, controller)
             found = tickets.require_in_flight(view, node)
             self.require(view, found, arguments, transaction.clock())
+            if arguments["previous"]:
+                proof.require_way_back(found, arguments["previous"], transaction.load(node, "baseline"))
             told_of = arguments["state"] and arguments["claim_dir"]
             mine = (
-                claims.mine(transaction.name_ledger(), ledger.rollout_id, found.attempt, view.run, view.sha256)
+                claims.mine(node, transaction.name_ledger(), ledger.rollout_id, found.attempt, view.run, view.sha256)
                 if told_of
                 else None
             )
@@ -181,6 +187,7 @@ class ActionModule(RolloutAction):
                 "brakes": reasons.brakes(view) if told and not over else None,
                 "progress": progress(view, node, words(arguments)),
                 "state": found.state,
+                "sequence": transaction.sequence,
                 "claim": mine,
                 "numbers": numbers(view) if told else {},
                 "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
@@ -198,7 +205,7 @@ class ActionModule(RolloutAction):
     @staticmethod
     def require(view, node, arguments, now):
         """Refuse another change than the plan's, a final state without its proof, and a step without a ticket."""
-        proof.require_as_planned(node, arguments)
+        proof.require_as_planned(node, view.policy, arguments)
         if arguments["state"]:
             proof.require_end(node, arguments["state"], arguments["documents"])
         if arguments["name"]:

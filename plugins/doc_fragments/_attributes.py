@@ -93,6 +93,16 @@ options:
         refused.
       - Not compared if not given.
     type: str
+  peers:
+    description:
+      - How many GPUs the role expects by what other nodes have. A value that differs from the plan is refused.
+      - Not compared if not given.
+    type: dict
+  on_failure:
+    description:
+      - What the role does with a node that fails. A reaction that differs from the plan's is refused.
+    type: str
+    default: ''
 """
 
     # Who is told what happens, beside the ledger.

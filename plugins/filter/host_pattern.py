@@ -14,6 +14,9 @@ author:
 description:
   - Takes a pattern, a list of hosts and groups, or a text with commas or lines as a survey gives it, with or without
     blanks after the commas. Null and the empty text are the default.
+  - Fails in a run with C(--tags), C(--skip-tags) or C(--start-at-task) that leaves out tasks. Ansible evaluates the
+    C(hosts) of a play in such a run too, and ends it with an error; where no task is left to run, it would end with
+    exit status 0 otherwise.
 options:
   _input:
     description: The value of the variable.
@@ -42,6 +45,7 @@ _value:
   type: str
 """
 
+from ansible import context
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variables
@@ -49,6 +53,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variabl
 
 def host_pattern(value, variable, default="gpu_nodes"):
     try:
+        _variables.refuse_partial_run(context.CLIARGS)
         return _variables.host_pattern(value, variable, default)
     except _variables.VariableError as exc:
         raise AnsibleFilterError(str(exc)) from exc

@@ -46,6 +46,7 @@ ARGUMENT_SPEC = {
     },
     "mig_free_reading": {"type": "dict"},
     "smoke": {"type": "dict"},
+    "sequence": {"type": "int"},
     "fail_on": {"type": "list", "elements": "str", "choices": ["fail", "unknown"], "default": ["fail", "unknown"]},
     "policy": {"type": "dict"},
     "policy_file": {"type": "path"},

@@ -10,7 +10,12 @@ WEBHOOK_EVENTS = ["started", "canary", "failed", "stopped", "operator", "held", 
 
 # What the role makes of a node, to be compared with the plan.
 PLANNED = dict(
-    version=dict(type="str", default=""), layout=dict(type="dict"), install=dict(type="bool"), kernel=dict(type="str")
+    version=dict(type="str", default=""),
+    layout=dict(type="dict"),
+    install=dict(type="bool"),
+    kernel=dict(type="str"),
+    peers=dict(type="dict"),
+    on_failure=dict(type="str", default=""),
 )
 
 # Who is told what happens, beside the ledger.

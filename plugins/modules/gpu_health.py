@@ -82,6 +82,11 @@ options:
       - The RV(gpufleet.lifecycle.gpu_smoke#module:smoke) of M(gpufleet.lifecycle.gpu_smoke), to be judged with the rest
         and kept in RV(baseline).
     type: dict
+  sequence:
+    description:
+      - RV(gpufleet.lifecycle.rollout_step#module:sequence) of the step of a rollout that the verdict belongs to. It is
+        kept in the verdict, and tells the ledger which changes it is later than.
+    type: int
   fail_on:
     description:
       - The verdicts that fail the task. An empty list never fails it for a verdict.
@@ -210,6 +215,9 @@ health:
     time:
       description: When it was judged, in UTC.
       type: str
+    sequence:
+      description: The O(sequence), if it was given.
+      type: int
     phase:
       description: The O(phase).
       type: str

@@ -53,6 +53,15 @@ options:
     description:
       - The claim of another rollout that may be taken over, with the same keys. Any other one is refused.
     type: dict
+  changed:
+    description: With V(released), whether the rollout changed the node. It is kept in C(last-change.json) then.
+    type: bool
+    default: false
+  other_ledger_s:
+    description: With V(held), refuse a node that a rollout of another ledger changed in the last so many seconds by
+      the node's clock, unless O(over) is its claim.
+    type: int
+    default: 0
   lock_timeout_s:
     description: Seconds to wait for the node's lock. The task fails after them and names the holder. To read takes no
       lock.
@@ -83,6 +92,11 @@ claim:
     controller: ctl1
     state: held
     time: "2026-01-31T12:00:00Z"
+last_change:
+  description: The claim of the rollout that changed the node last and is finished with it, with the C(time) of its end
+    and its C(age_s) in seconds; V(null) if there is none.
+  returned: success
+  type: dict
 problem:
   description: Why the claim cannot be read; empty when it can.
   returned: success

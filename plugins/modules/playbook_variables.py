@@ -17,8 +17,6 @@ description:
     one of the command line that all but has the name of one of them, whatever it begins with, and so are names that
     the collection keeps for itself.
   - Null for a variable of a role that has a default is refused, unless whatever reads it takes the default then.
-  - A run that leaves out tasks by C(--tags) or C(--skip-tags) is refused too. Give the task the tag C(always), so that
-    it runs then.
   - Runs once for all nodes, on the controller. The nodes are not contacted. The playbooks begin with it.
 attributes:
   check_mode:
@@ -101,7 +99,6 @@ EXAMPLES = r"""
     nodes: "{{ ansible_play_hosts_all }}"
   register: __gpufleet_checked
   run_once: true
-  tags: [always]
 """
 
 RETURN = r"""

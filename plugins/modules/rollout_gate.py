@@ -16,6 +16,10 @@ description:
     same transaction, so that two nodes never take one slot.
   - A node starts once in a run. Nodes that are down, lost, quarantined or orphaned hold a down slot. Failed, rolled
     back, lost and quarantined nodes count against the failure budget.
+  - V(down) is granted only if the ledger has a verdict of this attempt, C(health-before), that passed, and a
+    C(baseline) in which no process computes on the GPUs. V(return) is granted only if it has a verdict,
+    C(health-after), that passed after the last change. Both may be in O(documents). A task with C(ignore_errors) is
+    answered C(stop).
   - Waits for a while in one call, then answers C(wait). The playbook calls it again in a new task, since only a new
     task sees which hosts have become unreachable meanwhile. A node in flight that is no longer among
     C(ansible_play_hosts) is recorded as C(lost).
@@ -79,11 +83,6 @@ options:
     type: str
     choices: [ledger, none]
     default: ledger
-  on_failure:
-    description:
-      - What the role does with a node that fails. A reaction that differs from the plan's is refused.
-    type: str
-    default: ''
   turn:
     description:
       - RV(turn) of the previous call, V(0) for the first one.
@@ -151,6 +150,11 @@ reason:
   description: The reason in words.
   returned: success
   type: str
+sequence:
+  description: The number of the grant in the ledger. What happens later has a larger one, whatever the clocks say. 0 if
+    nothing was recorded.
+  returned: success
+  type: int
 turn:
   description: The number of calls for this node.
   returned: success
@@ -235,7 +239,6 @@ ARGUMENT_SPEC = dict(
     detail=dict(type="str", default=""),
     documents=dict(type="dict", default={}),
     mode=dict(type="str", choices=["ledger", "none"], default="ledger"),
-    on_failure=dict(type="str", default=""),
     turn=dict(type="int", default=0),
     max_turns=dict(type="int", default=250),
     patience_s=dict(type="float", default=15.0),

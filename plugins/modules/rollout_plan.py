@@ -72,11 +72,6 @@ options:
     description: For each node by its name, the schedulers that it is drained in. The plan says which.
     type: dict
     default: {}
-  given_version:
-    description: C(nvidia_driver_version) of the command line (C(-e)). Refused where a node is to get another version,
-      since this one would be installed.
-    type: str
-    default: ''
   role_mode:
     description: The value of C(gpu_node_upgrade_rollout_mode). Only V(ledger) is accepted; others need no ticket.
     type: str
@@ -202,6 +197,12 @@ options:
     description: Seconds that a node takes from its first step to its last, for the estimate and for O(windows).
     type: int
     default: 900
+  other_ledger_s:
+    description:
+      - A node that a rollout of another ledger changed in the last so many seconds, by the node's clock, is refused by
+        name, unless O(abandon) names it. Two ledgers know nothing of each other's limits. V(0) refuses none.
+    type: int
+    default: 86400
   ticket_s:
     description: Seconds for which a C(go) of M(gpufleet.lifecycle.rollout_gate) lets a node begin steps.
     type: int
@@ -324,7 +325,6 @@ ARGUMENT_SPEC = dict(
     layout_looks=dict(type="dict", default={}),
     checked=dict(type="bool", default=True),
     schedulers=dict(type="dict", default={}),
-    given_version=dict(type="str", default=""),
     role_mode=dict(type="str", default="ledger"),
     job=dict(type="dict", default={}),
     undo=dict(type="str", default=""),
@@ -352,6 +352,7 @@ ARGUMENT_SPEC = dict(
     waves=dict(type="list", elements="raw", default=[1, "10%", "25%", "100%"]),
     windows=dict(type="list", elements="dict", default=[]),
     node_s=dict(type="int", default=900),
+    other_ledger_s=dict(type="int", default=86400),
     ticket_s=dict(type="int", default=14400),
     on_failure=dict(type="str", choices=["rollback", "quarantine", "stop"], default="rollback"),
     require_approval=dict(type="bool", default=False),

@@ -75,6 +75,12 @@ options:
       - rollback_validate
       - rollback_start
       - quarantine
+  previous:
+    description:
+      - The version that a rollback is about to install. It has to be one that ran before the change, by the plan or by
+        the baseline in the ledger.
+    type: str
+    default: ''
   detail:
     description:
       - Text for the line of progress.
@@ -177,6 +183,11 @@ progress:
   returned: success
   type: str
   sample: '[3/4] gpu-r1-2: install (driver 535.216.03 -> 535.261.03)'
+sequence:
+  description: The number of the step in the ledger. What happens later has a larger one, whatever the clocks say. 0 if
+    nothing was recorded.
+  returned: success, with the ledger
+  type: int
 state:
   description: The state of the node after the step.
   returned: success, with the ledger
@@ -237,6 +248,7 @@ ARGUMENT_SPEC = dict(
     node_dir=dict(type="path"),
     node_documents=dict(type="list", elements="str"),
     claim_dir=dict(type="path"),
+    previous=dict(type="str", default=""),
     **PLANNED,
     **TELLING,
 )

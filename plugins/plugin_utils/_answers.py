@@ -100,7 +100,8 @@ CHANGES = [ANY]
 SHAPES: dict[str, dict[str, t.Any]] = {
     "driver_audit": {"audit": AUDIT},
     "node_claim": {
-        "claim": Record(tuple(CLAIM), CLAIM),
+        "claim": Record(tuple(CLAIM), dict(CLAIM, node=WORD)),
+        "last_change": Record((*CLAIM, "age_s"), dict(CLAIM, node=WORD, age_s=COUNT)),
         "problem": TEXT,
         "no_room": TEXT,
         "quarantine": MARKER,

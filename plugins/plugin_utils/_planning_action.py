@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import os
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _peers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
     domains,
+    holds,
+    limits,
+    options,
     plan,
     plan_text,
     probes,
@@ -20,20 +24,31 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     windows,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import watcher
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, watcher
+
+# What refuses a plan, and not the rollout itself.
+REFUSALS = (
+    domains.DomainError,
+    holds.HoldError,
+    limits.LimitError,
+    options.OptionError,
+    outbox.WebhookError,
+    owner.OwnerError,
+    plan.PlanError,
+    windows.WindowError,
+)
 
 
 def agree(given, made):
-    """Refuse a version of the command line that differs from the plan: the role would install it instead."""
+    """Refuse rollout_version of a controller that joins a plan with another version."""
     others = {
         name: node["to"] for name, node in made.nodes.items() if node["to"] != given and node.get("install", True)
     }
     if given and others:
         name = min(others)
         raise plan.PlanError(
-            "nvidia_driver_version is %s on the command line (-e), which overrides the plan's version of %s; expected "
-            "%s. Remove it there, and set the version of all nodes with rollout_version. Nothing was changed."
-            % (given, name, others[name])
+            "rollout_version is %s, and the plan has another version for %s; expected %s. Leave it out of the run that "
+            "joins the plan. Nothing was changed." % (given, name, others[name])
         )
 
 
@@ -73,9 +88,13 @@ class PlanningAction(RolloutAction):
         markers = arguments["markers"] or {}
         return {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
 
-    def looked(self, ledger, arguments, task_vars, found, peers, lacks, undo):
+    @staticmethod
+    def places(arguments, task_vars):
+        """Return the failure domains of each host by key."""
+        return domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
+
+    def looked(self, ledger, arguments, places, found, peers, lacks, undo):
         """Return the nodes of this run as they were found."""
-        places = domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
         markers = arguments["markers"] or {}
         unproven = dict(self.unproven(ledger, list(arguments["audits"])), **self.held_elsewhere(ledger, found))
         return [
@@ -222,14 +241,25 @@ class PlanningAction(RolloutAction):
         FOUND: {node: its claim}.
         """
         refused, over = {}, {}
+        ledger_id = transaction.ledger_id if transaction else None
         for name in made.order:
             one = found.get(name)
             if not one:
+                last = ((arguments["markers"] or {}).get(name) or {}).get("last_change")
+                why = claim.changed_elsewhere(last, ledger_id, made.policy.get("other_ledger_s", 0))
+                if why and name in arguments["abandon"]:
+                    over[name] = last
+                elif why:
+                    raise owner.OwnerError(
+                        "%s cannot be taken: %s. Use that ledger (rollout_ledger, gpufleet_artifact_dir), or take the "
+                        "node as it is, with rollout_abandon=%s in this run, or with another rollout_other_ledger_s. "
+                        "Nothing was changed." % (name, why, name)
+                    )
                 continue
             before = transaction.view.nodes.get(name) if transaction else None
             answer = claims.admits(
                 one,
-                transaction.ledger_id if transaction else None,
+                ledger_id,
                 ledger.rollout_id,
                 before.attempt if before else 0,
                 transaction.others.state_of(one["rollout_id"], name) if transaction else None,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, store, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
@@ -38,6 +38,7 @@ EXPECTED = (
     plan.PlanError,
     tickets.StateError,
     store.StoreError,
+    _variables.VariableError,
     windows.WindowError,
     OSError,
 )

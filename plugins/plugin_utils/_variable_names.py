@@ -26,7 +26,6 @@ OTHERWISE = (
     "domain_group_prefix",
     "checked",
     "schedulers",
-    "given_version",
     "role_mode",
     "expected",
     "job",
@@ -153,16 +152,33 @@ OF_ALL = (
     "gpufleet_artifact_host",
     "nvidia_driver_tree_dir",
 )
-# What the plan says to the role; the playbook hides them from the inventory, so that what is left comes from the
-# command line.
+# What a rollout sets itself, for its plan and for the roles that it includes, and what to do instead. On the command
+# line, and as a fact of the node, each would overrule the plan or the way back.
 OF_PLAN = {
-    "gpu_node_upgrade_version": "rollout_version",
-    "gpu_node_upgrade_kernel": "rollout_undo",
-    "gpu_node_upgrade_rollout_id": "rollout_id",
-    "gpu_node_upgrade_install": "rollout_version",
-    "gpu_node_upgrade_layout": "nvidia_mig_config",
-    "gpu_node_upgrade_peers": "gpu_health_expect",
-    "gpu_node_upgrade_builder": "rollout_canaries",
+    "gpu_node_upgrade_version": "rollout_version says which version all nodes get",
+    "gpu_node_upgrade_kernel": "a rollback finds the kernel of each node by itself",
+    "gpu_node_upgrade_rollout_id": "rollout_id names the rollout",
+    "gpu_node_upgrade_install": "rollout_version says which version all nodes get",
+    "gpu_node_upgrade_layout": "nvidia_mig_config says in the inventory which MIG layout a node gets",
+    "gpu_node_upgrade_peers": "gpu_health_expect says what a node has",
+    "gpu_node_upgrade_builder": "the first canary compiles for the others, see rollout_canaries",
+    "gpu_quarantine_marker": "the upgrade writes the marker of a node that failed",
+    "gpu_quarantine_origin": "the upgrade writes the marker of a node that failed",
+    "gpu_quarantine_reason": "the upgrade records the failure as the reason",
+    "gpu_quarantine_state_dir": "gpu_node_upgrade_state_dir names the directory in the inventory",
+    "gpu_quarantine_token": "the id of the rollout is the token",
+    "gpu_scheduler_expected_gpus": "the baseline of each node says how many GPUs it has",
+    "gpu_scheduler_look": "the upgrade decides when a node is read",
+    "gpu_scheduler_reason": "the upgrade gives the schedulers its reason",
+    "gpu_scheduler_services": "gpu_node_upgrade_services names the services in the inventory",
+    "gpu_scheduler_slurm_gres_layout": "the plan has the MIG layout of each node",
+    "gpu_scheduler_slurm_gres_step": "the upgrade decides when Slurm is told about MIG devices",
+    "gpu_scheduler_snapshot": "the upgrade reads the GPUs of each node",
+    "gpu_scheduler_token": "the id of the rollout is the token",
+    "kernel_hold_kernel": "a rollback finds the kernel of each node by itself",
+    "nvidia_driver_keep": "set it in the inventory",
+    "nvidia_driver_version": "rollout_version says which version all nodes get",
+    "rollout_undo": "run gpufleet.lifecycle.rollback with rollback_of",
 }
 # The role of whose texts none may be empty but those that are by default. Those of others may: where "" is no path, it
 # is that nothing is written there.

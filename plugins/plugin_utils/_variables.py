@@ -150,28 +150,18 @@ def refuse_kept(names, roles):
         )
 
 
-def refuse_of_plan(values):
-    """VALUES: by name what the command line says of something that the plan says."""
-    for name, value in sorted(values.items()):
-        if value is not None:
-            raise VariableError(
-                "%s is %r on the command line (-e), which goes before the plan of the rollout. Leave it "
-                "out there; %s. %s"
-                % (
-                    name,
-                    value,
-                    "rollout_version says which version all nodes get"
-                    if _variable_names.OF_PLAN[name] == "rollout_version"
-                    else "nvidia_mig_config says in the inventory which MIG layout a node gets"
-                    if _variable_names.OF_PLAN[name] == "nvidia_mig_config"
-                    else "rollout_id names the rollout"
-                    if _variable_names.OF_PLAN[name] == "rollout_id"
-                    else "the first canary compiles for the others, see rollout_canaries"
-                    if _variable_names.OF_PLAN[name] == "rollout_canaries"
-                    else "a rollback finds the kernel of each node by itself",
-                    END,
-                )
-            )
+def refuse_of_plan(names, alone=False):
+    """Refuse NAMES of variables that outrank what a rollout sets itself, whatever their values are.
+
+    ALONE: the role is used by itself, so its own options are the caller's.
+    """
+    for name in sorted(set(names) & set(_variable_names.OF_PLAN)):
+        if alone and name.startswith("gpu_node_upgrade_"):
+            continue
+        raise VariableError(
+            "%s is set on the command line (-e) or as a fact of the node, which overrules the plan of the rollout and "
+            "its way back. Leave it out there; %s. %s" % (name, _variable_names.OF_PLAN[name], END)
+        )
 
 
 def of_all(name):
@@ -216,18 +206,21 @@ def _shown(name, found):
     return repr(str(value)) if isinstance(value, str) else str(value)
 
 
-def refuse_tags(run, skip):
-    """No task of the playbooks has a tag: those that are run or skipped by one would leave out what makes the others
-    safe.
+def refuse_partial_run(options):
+    """Refuse a run that leaves out tasks: no task of the playbooks has a tag, and each relies on those before it.
+
+    OPTIONS: those of the command line (ansible.context.CLIARGS).
     """
-    for option, found, well in (
-        ("--tags", run, not run or set(run) & {"all", "untagged"}),
-        ("--skip-tags", skip, not set(skip) & {"all", "untagged"}),
+    run, skip, start = (options.get(name) or () for name in ("tags", "skip_tags", "start_at_task"))
+    for option, found, is_whole in (
+        ("--tags", ",".join(sorted(run)), not run or set(run) & {"all", "untagged"}),
+        ("--skip-tags", ",".join(sorted(skip)), not set(skip) & {"all", "always", "untagged"}),
+        ("--start-at-task", start, not start),
     ):
-        if not well:
+        if not is_whole:
             raise VariableError(
                 "%s %s leaves out tasks of this playbook, which has no tags and is run as a whole: run it without. %s"
-                % (option, ",".join(found), END)
+                % (option, found, END)
             )
 
 
@@ -342,10 +335,10 @@ def refuse_other_playbook(given, mine, pattern=None):
         and _is_given(given, name)
         and not {name, mine} <= set(_variable_names.COMMON)
     ]  # the playbook monitoring has several of them
-    if mine == "rollback_hosts" and "upgrade_hosts" in others:
+    if mine in ("rollback_hosts", "mig_hosts") and "upgrade_hosts" in others:
         raise VariableError(
-            "upgrade_hosts is on the command line (-e), and the playbook rollback goes by rollback_hosts. Leave "
-            "upgrade_hosts out. %s" % (END,)
+            "upgrade_hosts is on the command line (-e), and this playbook goes by %s. Leave upgrade_hosts out. %s"
+            % (mine, END)
         )
     for name in ("rollback_hosts", "rollback_of") if mine == "upgrade_hosts" else ():
         # An empty rollback_hosts is a list of nodes that came out empty, and this playbook would take all of them.
@@ -366,8 +359,9 @@ def _is_given(given, name):
 
 
 def refuse_undo(values, mine):
-    """VALUES: by node the variable with which the playbook rollback asks the plan for a rollback, and which would make
-    one of an upgrade.
+    """Refuse the variable with which the playbook rollback asks the plan for a rollback in another playbook.
+
+    VALUES: its value by node.
     """
     for node, value in sorted(values.items()):
         if mine != "rollback_hosts" and value not in (None, {}):

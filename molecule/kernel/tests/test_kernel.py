@@ -331,7 +331,13 @@ def test_a_node_that_fails_on_a_new_kernel_is_put_back_to_the_one_that_ran(host,
         outcome = play(
             "gpufleet.lifecycle.upgrade",
             INVENTORY,
-            dict(VARIABLES, upgrade_hosts=name, rollout_version=wanted + REVISION, gpufleet_artifact_dir=str(tmp_path)),
+            dict(
+                VARIABLES,
+                upgrade_hosts=name,
+                rollout_version=wanted + REVISION,
+                gpufleet_artifact_dir=str(tmp_path),
+                rollout_other_ledger_s=0,
+            ),
         )
     finally:
         host.check_output("gpusim clear gpu-not-brought-up")

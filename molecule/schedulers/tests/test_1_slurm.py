@@ -212,6 +212,7 @@ def upgrade(tmp_path):
     """The playbook and its variables, for both nodes at once."""
     return "gpufleet.lifecycle.upgrade", {
         "gpufleet_artifact_dir": str(tmp_path),
+        "rollout_other_ledger_s": 0,  # each test has a ledger of its own
         "nvidia_driver_tree_dir": "",
         "upgrade_hosts": "slurm-1:slurm-2",
         "rollout_version": NEW,

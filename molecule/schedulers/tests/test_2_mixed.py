@@ -130,6 +130,7 @@ def test_one_upgrade_of_a_fleet_of_slurm_kubernetes_and_both(host, space, jobs, 
     ours = "gpufleet:%s driver %s" % (ID, TARGET)
     variables = {
         "gpufleet_artifact_dir": str(tmp_path),
+        "rollout_other_ledger_s": 0,  # each test has a ledger of its own
         "nvidia_driver_tree_dir": "",
         "upgrade_hosts": ":".join(BACKENDS),
         "rollout_version": TARGET,

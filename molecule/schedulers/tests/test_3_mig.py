@@ -102,6 +102,7 @@ def run(artifacts):
     inventory.write_text(yaml.safe_dump({"gpu_nodes": {"hosts": known}}))
     common = {
         "gpufleet_artifact_dir": str(artifacts),
+        "rollout_other_ledger_s": 0,  # each test has a ledger of its own
         "gpu_scheduler_slurm_host": "slurm-c",
         "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
         "gpu_scheduler_slurm_gres_dir": "/etc/slurm",

@@ -12,12 +12,17 @@ be told.
 
 from __future__ import annotations
 
+import calendar
 import json
 import os
 import shlex
+import time
 
 NAME = "claim.json"
+# The claim of the rollout that changed the node last and is finished with it, with the time of its end.
+LAST = "last-change.json"
 SCHEMA = "gpufleet.claim/1"
+TIME = "%Y-%m-%dT%H:%M:%SZ"
 HELD, QUARANTINED = "held", "quarantined"
 # Which rollout it is: its name, and the ledger that it is in. A ledger that was made again is another one, whatever
 # its rollouts are called.
@@ -42,14 +47,15 @@ def parse(text):
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
         return None, "it is not of schema %s" % SCHEMA
     wrong = [key for key in TEXTS if not isinstance(found.get(key), str)]
+    wrong += [] if isinstance(found.get("node", ""), str) else ["node"]
     if not isinstance(found.get("attempt"), int) or isinstance(found.get("attempt"), bool):
         wrong.append("attempt")
     return (None, "it has no usable %s" % ", ".join(wrong)) if wrong else (found, "")
 
 
-def read(directory):
+def read(directory, name=NAME):
     """(claim, problem) of a node."""
-    path = os.path.join(directory, NAME)
+    path = os.path.join(directory, name)
     try:
         with open(path, encoding="utf-8") as stream:
             text = stream.read(65536)
@@ -59,6 +65,18 @@ def read(directory):
         return None, "its claim %s cannot be read: %s" % (path, exc)
     found, why = parse(text)
     return found, "its claim %s cannot be read: %s" % (path, why) if why else ""
+
+
+def read_last(directory, now):
+    """(claim, problem) of the rollout that changed the node last; its age_s is by the node's clock, at least 0."""
+    found, problem = read(directory, LAST)
+    if found is None:
+        return None, problem
+    try:
+        then = calendar.timegm(time.strptime(found["time"], TIME))
+    except ValueError:
+        return None, "its claim %s cannot be read: time is %r" % (os.path.join(directory, LAST), found["time"])
+    return dict(found, age_s=max(0, int(now - then))), ""
 
 
 def write(directory, claim):
@@ -87,6 +105,13 @@ def put(directory, name, text):
         os.unlink(new)
         raise
     settle(directory)
+
+
+def finish(directory, claim, now):
+    """Keep the claim of a rollout that changed the node as that of its last change, and remove it."""
+    text = json.dumps(dict(claim, time=time.strftime(TIME, time.gmtime(now))), indent=4, sort_keys=True) + "\n"
+    put(directory, LAST, text)
+    remove(directory)
 
 
 def remove(directory):
@@ -165,9 +190,29 @@ def refusal(found, problem, mine, over=None):
         return ""
     if not alike(found, mine, WHOSE):
         return "it is %s%s" % (described(found), ", of another ledger" if found["ledger"] != mine["ledger"] else "")
+    if found.get("node") and mine.get("node") and found["node"] != mine["node"]:
+        return "it is %s under the name %s, so both names of the inventory are one machine" % (
+            described(found),
+            found["node"],
+        )
     if found["attempt"] < mine["attempt"] or alike(found, mine):
         return ""
     return "it is %s: this is attempt %d, of an older copy of the ledger" % (described(found), mine["attempt"])
+
+
+def changed_elsewhere(last, ledger, seconds, over=None):
+    """Return which rollout of another ledger changed the node in the last SECONDS; empty if none did.
+
+    LAST: the answer of read_last(). C(over): a claim that was given up by name.
+    """
+    if last is None or last["ledger"] == ledger or alike(last, over) or last["age_s"] >= seconds:
+        return ""
+    return "rollout %s of another ledger (attempt %d, begun on %s) changed it %d min ago" % (
+        last["rollout_id"],
+        last["attempt"],
+        last["controller"],
+        last["age_s"] // 60,
+    )
 
 
 def fence(claim):

@@ -19,6 +19,8 @@ ARGUMENTS = {
     "directory": {"type": "path", "default": files.OWN},
     "claim": {"type": "dict"},
     "over": {"type": "dict"},
+    "changed": {"type": "bool", "default": False},
+    "other_ledger_s": {"type": "int", "default": 0},
     "lock_timeout_s": {"type": "int", "default": 600},
 }
 
@@ -47,11 +49,13 @@ def looked(params):
     except (FileNotFoundError, NotADirectoryError):
         marked = False
     found, problem = claim.read(params["directory"])
+    last, unread = claim.read_last(params["directory"], time.time())
     return {
         "changed": False,
         "quarantine": {"exists": marked, "path": path},
         "claim": found,
-        "problem": problem,
+        "last_change": last,
+        "problem": problem or unread,
         "no_room": claim.room(params["directory"]),
     }
 
@@ -86,6 +90,8 @@ def perform(params, check, run, lock_path=lock.DEFAULT_PATH, root="/"):
 def held(params, before, mine, leaving, root):
     answer = dict(before, going_down=leaving, boot_id=boot_id(root))
     why = claim.refusal(before["claim"], before["problem"], mine, params["over"])
+    if not why and before["claim"] is None:
+        why = claim.changed_elsewhere(before["last_change"], mine["ledger"], params["other_ledger_s"], params["over"])
     if why:
         raise TaskError(why)
     # An operator may have put it in quarantine since the rollout was planned: the caller is told by the marker, and
@@ -94,7 +100,7 @@ def held(params, before, mine, leaving, root):
         return answer
     if before["no_room"]:
         raise TaskError("its claim could not be kept: %s" % before["no_room"])
-    now = dict(mine, state=claim.HELD, time=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    now = dict(mine, state=claim.HELD, time=time.strftime(claim.TIME, time.gmtime()))
     claim.write(params["directory"], now)
     return dict(answer, changed=True, claim=dict(now, schema=claim.SCHEMA, fence=claim.fence(now)))
 
@@ -107,7 +113,10 @@ def settled(params, before, mine):
     if not claim.alike(found, mine):
         return before
     if params["state"] == RELEASED:
-        claim.remove(params["directory"])
+        if params["changed"]:
+            claim.finish(params["directory"], found, time.time())
+        else:
+            claim.remove(params["directory"])
         return dict(before, changed=True, claim=None)
     if found["state"] != claim.QUARANTINED:
         now = dict(found, state=claim.QUARANTINED)

@@ -32,6 +32,7 @@ def _plan(view, event):
     view.rollout_id, view.target, view.sha256 = event.get("rollout_id", ""), event["target"], event["sha256"]
     view.total, view.policy, view.went, view.undo = len(event["order"]), dict(event["policy"]), 0, event.get("undo")
     view.stopped = view.held_reason = ""
+    view.refused = event.get("refused") or ""
     view.collection = event.get("collection") or ""
     # The plan keeps these from an interrupted run.
     view.paused, view.changed = event.get("paused", ""), dict(event.get("changed") or {})
@@ -65,6 +66,8 @@ def _examined(name, planned, old, time, position):
         layout=dict(planned.get("layout") or {}),
         install=bool(planned.get("install", True)),
         to_kernel=planned.get("to_kernel") or "",
+        peers=dict(planned.get("peers") or {}),
+        machine=dict(planned.get("machine") or {}),
     )
     if old is None:
         return node
@@ -72,7 +75,7 @@ def _examined(name, planned, old, time, position):
     old.close(time, "interrupted")
     # The steps of a node that is not proven stay, whatever state it is found in now.
     if planned.get("orphaned") or planned.get("kept") or planned["state"] == "done" or unproven(old):
-        node.steps, node.began, node.proven = old.steps, old.began, old.proven
+        node.steps, node.began, node.granted, node.proven = old.steps, old.began, old.granted, old.proven
     if planned.get("kept"):
         node.ended = old.ended
     if planned.get("orphaned"):
@@ -100,7 +103,11 @@ def _join(view, event):
         if old is None:
             continue
         node = _examined(
-            name, dict(planned, canary=old.canary, to_kernel=old.to_kernel), old, event["time"], old.position
+            name,
+            dict(planned, canary=old.canary, to_kernel=old.to_kernel, peers=old.peers),
+            old,
+            event["time"],
+            old.position,
         )
         node.went = old.went
         view.nodes.put(node)
@@ -152,7 +159,8 @@ def _grant(view, node, event):
         again = node.orphaned and node.went is not None  # a member that died had started it, in this same run
         # An orphaned node that is down stays down.
         node.state = "down" if node.orphaned and node.state in NOT_SERVING else "draining"
-        node.orphaned, node.reason, node.began = False, "", event["time"]
+        node.orphaned, node.reason = False, ""
+        node.began, node.granted = event["time"], event.get("sequence", 0)
         node.attempt += 1
         if not again:
             view.went += 1
@@ -216,7 +224,9 @@ def apply(view, event):
         _grant(view, node, event)
     elif kind == "step":
         node.close(event["time"], "failed" if event["step"] == "quarantine" else "ok")
-        node.steps.append(Step(event["step"], event["time"], detail=event.get("detail", "")))
+        node.steps.append(
+            Step(event["step"], event["time"], detail=event.get("detail", ""), sequence=event.get("sequence", 0))
+        )
         node.proven = node.proven and event["step"] not in CHANGING
         phase, after = STEPS[event["step"]]
         if phase != DRAIN or node.state not in NOT_SERVING:  # an orphaned node that is down stays down in these steps

@@ -157,14 +157,10 @@ class Ledger:
 
 def last_id(database):
     """Return the id of the rollout that was planned last, or None."""
-    table = database.table["rollout"]
-    query = (
-        sa.select(table.c.rollout_id)
-        .where(table.c.planned.is_not(None))
-        .order_by(table.c.planned.desc(), table.c.rollout_id.desc())
-        .limit(1)
+    table = database.table["event"]
+    return _scalar(
+        database, sa.select(table.c.rollout_id).where(table.c.kind == "plan").order_by(table.c.id.desc()).limit(1)
     )
-    return _scalar(database, query)
 
 
 def standing(database, name):

@@ -132,7 +132,7 @@ def require(transaction, rollout_id, identity, now=None):
             "This run is no longer a member of rollout %s: %s. It may not continue with its nodes. Run the playbook "
             "again." % (rollout_id, member.why)
         )
-    if owners.age(member.heartbeat, now) >= owners.HEARTBEAT_S:
+    if owners.is_due(member.heartbeat, now):
         transaction.put_member(_extended(member, now))
     return member.run
 
@@ -175,17 +175,23 @@ def release(transaction, identity, now=None):
         end(transaction, member, "its playbook had ended", now)
 
 
-def join(transaction, member_id, names, identity, now):
+def join(transaction, member_id, names, identity, now, break_lock=False):
     """Make this controller a member with the hosts NAMES. Refuse hosts of a living member; end the parts of dead ones.
 
-    Returns the member.
+    BREAK_LOCK: end also the part of a member whose lease is from the future, as the clock of the ledger was set back,
+    and whose process cannot be seen. Returns the member.
     """
     text = timestamp(now)
     for other in transaction.members():
         common = sorted(set(other.hosts) & set(names))
         if other.ended or not common:
             continue
-        if lives(other, now):
+        is_broken = (
+            break_lock
+            and owners.is_ahead(other.heartbeat, now)
+            and owners.liveness(other.owner, heard=other.heartbeat, now=now) != "alive"
+        )
+        if lives(other, now) and not is_broken:
             raise owners.OwnerError(
                 "%s in rollout %s already, as %s of a job that is running: %s, since %s, with its last heartbeat %s "
                 "ago. Nothing was started. Wait for it, or end it first. A job that is gone gives its hosts free %d s "

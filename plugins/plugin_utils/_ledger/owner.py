@@ -170,6 +170,16 @@ def age(text, now):
     return max(0, int((now - _parsed(text)).total_seconds()))
 
 
+def is_ahead(text, now):
+    """Return True if a heartbeat is from the future: the ledger's clock was set back since, so its age is not known."""
+    return _parsed(text) > now + datetime.timedelta(seconds=HEARTBEAT_S)
+
+
+def is_due(text, now):
+    """Return True if a controller has to write its heartbeat again."""
+    return age(text, now) >= HEARTBEAT_S or is_ahead(text, now)
+
+
 def listed(names):
     """Return the first names of a list in a sentence, and the number of the others."""
     names = list(names)
@@ -196,19 +206,21 @@ def refusal(name, found, shared, own, now, break_lock=False, proc="/proc"):
     if found is None or found.get("ended") or (not own and not shared):
         return ""
     alive = liveness(found["owner"], proc, found["heartbeat"], now)
-    silent = age(found["heartbeat"], now)
+    silent, ahead = age(found["heartbeat"], now), is_ahead(found["heartbeat"], now)
     if alive == "dead":
         return ""
     beside = "" if own else " and shares %s with this one" % listed(shared)
-    who = "by %s since %s%s; its last heartbeat was %s ago. Nothing was started." % (
+    who = "by %s since %s%s; its last heartbeat %s. Nothing was started." % (
         describe(found["owner"]),
         found["time"],
         beside,
-        since(silent),
+        "is from the future, %s, since the ledger's clock was set back" % found["heartbeat"]
+        if ahead
+        else "was %s ago" % since(silent),
     )
     if alive == "alive":
         return "Rollout %s is being run %s Wait for it, or end it first." % (name, who)
-    if silent < FRESH_S:
+    if silent < FRESH_S and not ahead:
         return (
             "Rollout %s is being run %s Its process is not visible from this controller, but its heartbeat is recent. "
             "End it there. If it is gone, try again in %d s." % (name, who, FRESH_S - silent)
@@ -283,7 +295,7 @@ def require(transaction, rollout_id, owner, now=None):
             "the playbook again." % (rollout_id, record["broken"])
         )
     now = now or transaction.clock()
-    if age(record["heartbeat"], now) >= HEARTBEAT_S:
+    if is_due(record["heartbeat"], now):
         transaction.hold(dict(record, heartbeat=timestamp(now)))
     return record["run"]
 

@@ -52,6 +52,7 @@ class Step:
     finished: t.Optional[str] = None
     status: str = "running"
     detail: str = ""
+    sequence: int = 0  # the number of the transaction in which it began; a later one has a larger number
 
 
 @dataclasses.dataclass
@@ -84,11 +85,15 @@ class Node:
     diverted: bool = False  # orphaned on the way to another version or layout than the plan's
     proven: bool = False  # a verdict passed after the last step that changed it
     began: t.Optional[str] = None  # time of its last grant to drain
+    granted: int = 0  # the number of the transaction with that grant
     ticket: t.Optional[Ticket] = None
     order: str = ""  # an operator's request to leave it out
     layout: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # the wanted MIG layout; empty if none
     install: bool = True  # whether the driver is installed
     to_kernel: str = ""  # the kernel that boots next; empty if none is chosen
+    peers: t.Dict[str, t.Any] = dataclasses.field(default_factory=dict)  # option expect.peers of gpu_health
+    # What tells its machine from others, as entries.machine() has it; a proof is of this machine.
+    machine: t.Dict[str, str] = dataclasses.field(default_factory=dict)
     ended: t.Optional[str] = None
     steps: t.List[Step] = dataclasses.field(default_factory=list)
 
@@ -176,6 +181,7 @@ class Rollout:
     collection: str = ""  # the version of gpufleet.lifecycle that planned it; empty if it did not record it
     paused: str = ""  # the operator that paused it, and the reason; empty if it is not paused
     stopped: str = ""
+    refused: str = ""  # why the run only finishes nodes that were in flight
     held: t.List[str] = dataclasses.field(default_factory=list)  # queries that keep nodes from starting
     held_reason: str = ""
     nodes: t.Any = dataclasses.field(default_factory=Nodes)
@@ -211,6 +217,6 @@ def verdict(view, ended):
         return "running"
     if states & set(FAILED):
         return "failed"
-    if not states or states - {"done", "skipped"}:
+    if view.refused or not states or states - {"done", "skipped"}:
         return "incomplete"
     return "complete"

@@ -39,6 +39,7 @@ HEAD = (
     "collection",
     "paused",
     "stopped",
+    "refused",
     "held",
     "held_reason",
 )
@@ -63,6 +64,7 @@ class Transaction:
         self.view = _view(row[0] if row else None, StoredNodes(connection, database, rollout_id))
         self.others = Others(connection, database, rollout_id)
         self._planned = row[2] if row else None
+        self._sequence = None
         self.added = []
         self._documents = []
         self._held = False
@@ -77,6 +79,17 @@ class Transaction:
     def name_ledger(self):
         """Return the identity of the ledger; create it if there is none."""
         return self._database.identity(self._connection, make=True)
+
+    @property
+    def sequence(self):
+        """Return the number of this transaction, larger than that of every one that was committed before.
+
+        It orders what happened to a node, in this rollout and in others of the ledger, whatever the clocks say.
+        """
+        if self._sequence is None:
+            table = self._database.table["event"]
+            self._sequence = (self._connection.execute(sa.select(sa.func.max(table.c.id))).scalar() or 0) + 1
+        return self._sequence
 
     def hold(self, owner):
         """Set the record of the controller that owns the rollout."""
@@ -120,7 +133,7 @@ class Transaction:
 
     def append(self, event, **fields):
         """Add an event, and apply it to the view."""
-        self.added.append(dict(fields, event=event, time=timestamp(self.clock())))
+        self.added.append(dict(fields, event=event, time=timestamp(self.clock()), sequence=self.sequence))
         events.apply(self.view, self.added[-1])
         if event == "plan":
             self._planned = self.added[-1]["time"]
@@ -133,6 +146,17 @@ class Transaction:
         except _host_answers.AnswerError as exc:
             raise LedgerError("%s: %s. Nothing was recorded. Examine the node." % (node, exc)) from exc
         self._documents.append((check_node(node), check_node(name), body))
+
+    def load(self, node, name):
+        """Return a document of a node, also one that this transaction is about to store; None if there is none."""
+        for one, called, body in reversed(self._documents):
+            if (one, called) == (node, name):
+                return json.loads(body)
+        table = self._database.table["document"]
+        body = self._connection.execute(
+            sa.select(table.c.body).where(table.c.rollout_id == self._id, table.c.node == node, table.c.name == name)
+        ).scalar()
+        return json.loads(body) if body is not None else None
 
     def block_new_rollouts(self):
         """Keep every other rollout of this ledger from beginning until this transaction has ended."""

@@ -26,9 +26,10 @@ class Answer:
     over: bool = False  # True if its claim is of another rollout and may be replaced
 
 
-def mine(ledger_id, rollout_id, attempt, run, plan, controller=None):
-    """Return the claim that is written to a node."""
+def mine(node, ledger_id, rollout_id, attempt, run, plan, controller=None):
+    """Return the claim that is written to a node, with the name that the inventory has for it."""
     return {
+        "node": node,
         "ledger": ledger_id,
         "rollout_id": rollout_id,
         "attempt": attempt,

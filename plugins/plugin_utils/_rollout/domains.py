@@ -4,12 +4,13 @@
 """The failure domains of a node, such as its rack, from variables and from inventory groups. Pure.
 
 A node is in one or more domains of each key, and counts in each of them. They are recorded as text by key, with commas
-between several.
+between several. Each name has one form, so that the group rack_r1 and the variable {rack: R1} are one rack.
 """
 
 from __future__ import annotations
 
 import json
+import re
 
 VARIABLE = "gpufleet_domains"
 
@@ -37,10 +38,18 @@ def of_hosts(groups, prefix, given):
     found = {}
     for group in sorted(name for name in groups if key and name.startswith(prefix)):
         for host in groups[group]:
-            found.setdefault(host, []).append(group)
+            found.setdefault(host, []).append(canonical(key, group))
     for host, racks in found.items():
-        domains.setdefault(host, {}).setdefault(key, ", ".join(racks))
+        domains.setdefault(host, {}).setdefault(key, ", ".join(dict.fromkeys(racks)))
     return domains
+
+
+def canonical(key, name):
+    """Return the name of a domain in the form that groups of Ansible allow, in lower case and without its KEY before
+    it.
+    """
+    plain = re.sub(r"\W+", "_", name.casefold())
+    return re.sub(r"^%s_+(?=.)" % re.escape(re.sub(r"\W+", "_", key.casefold())), "", plain)
 
 
 def _of_host(host, given):
@@ -65,7 +74,7 @@ def _key(host, key):
 
 def _text(host, key, value):
     found = [
-        _name(part)
+        _name(key, part)
         for part in (value if isinstance(value, (list, tuple)) else names(value) if isinstance(value, str) else [value])
     ]
     if not found or not all(found):
@@ -76,11 +85,11 @@ def _text(host, key, value):
     return ", ".join(dict.fromkeys(found))
 
 
-def _name(value):
+def _name(key, value):
     """Return the name in a string or an integer; empty for any other value."""
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         return ""
-    return ", ".join(names(str(value)))
+    return ", ".join(canonical(key, name) for name in names(str(value)))
 
 
 def _shown(value):

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import typing as t
 
@@ -28,6 +29,26 @@ KERNEL_UNKNOWN = (
     "not list the kernels that can boot. The driver is rolled back, the kernel stays. To roll the kernel back too, "
     "find the cause (driver_audit on the node, /lib/modules and /boot) and plan again before the rollout starts"
 )
+
+
+def machine(probe: Probe) -> t.Dict[str, str]:
+    """Return what is known of a node that tells its machine from others: its system, its board and its GPUs."""
+    gpus = sorted(probe.identity.get("gpus") or ())
+    found = {key: probe.identity.get(key) for key in ("machine_id", "board_serial")}
+    found["gpus"] = hashlib.sha256("\n".join(gpus).encode()).hexdigest()[:16] if gpus else None
+    return {key: value for key, value in found.items() if value}
+
+
+def is_same_machine(before: state.Node, probe: Probe) -> t.Optional[bool]:
+    """Return True if the node is the machine that the ledger has under its name, with the same system and GPUs.
+
+    None if that is unknown, as of a node that does not answer, or that has lost a GPU.
+    """
+    now = machine(probe)
+    is_alike = {key: now[key] == before.machine[key] for key in now if key in before.machine}
+    if not (is_alike.get("machine_id", True) and is_alike.get("board_serial", True)):
+        return False
+    return True if is_alike.get("machine_id") and is_alike.get("gpus", True) else None
 
 
 def versions(target: str, targets: t.Optional[t.Mapping[str, str]], names: t.Iterable[str]) -> t.Dict[str, str]:
@@ -66,7 +87,9 @@ def _has_layout(probe, layout, before):
     """Return True if the node has the wanted layout. If it was not read, this rollout must have created it."""
     if not layout or probe.layout:
         return True
-    return probe.layout is None and before is not None and before.state == "done" and before.layout == layout
+    if probe.layout is not None or before is None:
+        return False
+    return before.state == "done" and before.layout == layout and bool(is_same_machine(before, probe))
 
 
 def _blame(found, before):
@@ -88,12 +111,13 @@ def _brought(before, to_version, layout):
 def _there(probe, to_version, before, layout, driver):
     """Return the plan of a node that is at its target: done if this rollout proved it, else by its verdict now.
 
-    An unknown verdict does not cancel an earlier proof, since not everything can be read on a node in use. A failed
-    verdict does, until one passes.
+    An unknown verdict does not cancel an earlier proof of the same machine, since not everything can be read on a node
+    in use. A failed verdict does, until one passes.
     """
     brought = _brought(before, to_version, layout)
     mine = {"from": before.from_version, "from_kernel": before.from_kernel} if brought else {}
-    if brought and (probe.verdict == "pass" or before.state == "done" and probe.verdict != "fail"):
+    stays = brought and before.state == "done" and probe.verdict != "fail" and is_same_machine(before, probe)
+    if brought and (probe.verdict == "pass" or stays):
         return dict(mine, state="done")
     if probe.verdict == "pass":
         return {"state": "skipped", "reason": "already at %s" % said(to_version, layout, driver)}
@@ -146,14 +170,18 @@ def set_kernels(
     ]
 
 
+def is_lost(node: state.Node) -> bool:
+    """Return True if an earlier run lost the node after a change: what runs on it is not proven."""
+    return node.state == "lost" and state.unproven(node)
+
+
 def _unfinished(before, present, to_version):
     """Return the plan of a node that an earlier run of this rollout left unfinished; None for any other node."""
     if before is None:
         return None
     if before.state in state.IN_FLIGHT:
         return {"orphaned": True}
-    if before.state == "lost" and state.unproven(before):
-        # What runs on it now is not proven.
+    if is_lost(before):
         return {"orphaned": True, "again": "lost, %s" % before.reason}
     if present == to_version and state.awaits_resume(before):
         return {"orphaned": True, "again": "the resume in its schedulers failed"}
@@ -217,6 +245,23 @@ def entry_of(
 
     LAYOUT: the wanted MIG layout. Without DRIVER only the layout is wanted, and TO_VERSION is the version that stays.
     """
+    is_other = before is not None and before.state not in state.IN_FLIGHT and is_same_machine(before, probe) is False
+    entry = _entry(probe, to_version, None if is_other else before, going_on, layout, driver)
+    entry["machine"] = dict(before.machine if before is not None and not is_other else {}, **machine(probe))
+    if is_other and entry["state"] == "pending":
+        entry.setdefault("again", "another machine has its name now")
+    return entry
+
+
+def _entry(
+    probe: Probe,
+    to_version: t.Optional[str],
+    before: t.Optional[state.Node],
+    going_on: bool,
+    layout: t.Optional[t.Dict[str, t.Any]],
+    driver: bool,
+) -> t.Dict[str, t.Any]:
+    """Return the plan of a node that is the machine of BEFORE, as far as is known."""
     present = _present(probe, to_version or "")
     entry = {
         "from": present,
@@ -258,6 +303,29 @@ def entry_of(
     return entry
 
 
+def kept_entry(node: state.Node) -> t.Dict[str, t.Any]:
+    """Return the entry of a node that stays as it is in the ledger."""
+    in_flight = node.state in state.IN_FLIGHT
+    return {
+        "from": node.from_version,
+        "to": node.to_version,
+        "from_kernel": node.from_kernel,
+        "domains": dict(node.domains),
+        "state": node.state,
+        "reason": node.reason,
+        "failure": node.failure,
+        "signature": node.signature,
+        "order": node.order,
+        "canary": node.canary,
+        "layout": dict(node.layout),
+        "install": node.install,
+        "to_kernel": node.to_kernel,
+        "machine": dict(node.machine),
+        "kept": True,
+        **({"orphaned": True} if in_flight else {}),
+    }
+
+
 def absent(
     previous: t.Any, names: t.Container[str], abandoned: t.Container[str], going_on: bool
 ) -> t.Dict[str, t.Dict[str, t.Any]]:
@@ -267,19 +335,10 @@ def absent(
     """
     entries = {}
     for node in previous.nodes.everything() if previous else []:
-        entry = {
-            "from": node.from_version,
-            "to": node.to_version,
-            "from_kernel": node.from_kernel,
-            "domains": dict(node.domains),
-            "state": node.state,
-            "reason": node.reason,
-            "failure": node.failure or state.SICK,
-            "signature": node.signature,
-            **({"layout": node.layout} if node.layout else {}),
-        }
         if node.name in names:
             continue
+        entry = dict(kept_entry(node), failure=node.failure or state.SICK, order="", canary=False, to_kernel="")
+        del entry["kept"]
         if node.state in state.OUT_OF_SERVICE:
             entries[node.name] = entry
         elif node.state in state.IN_FLIGHT and node.name not in abandoned:
@@ -291,6 +350,7 @@ def absent(
         elif node.state in state.IN_FLIGHT:
             entries[node.name] = dict(
                 entry,
+                orphaned=False,
                 state="lost",
                 reason="abandoned: it was %s when its controller died" % node.state,
                 failure=state.LOST,

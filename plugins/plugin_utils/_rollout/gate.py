@@ -178,6 +178,8 @@ def _closed(view, node, now):
     policy = view.policy
     if view.stopped:
         return Decision("stop", "stopped by " + view.stopped)
+    if view.refused:
+        return Decision("stop", "this run only finishes nodes that were in flight: " + view.refused)
     unapproved = _unapproved(view)
     if unapproved:
         return unapproved
@@ -399,7 +401,9 @@ def _held_for_good(view):
 
 def stops(view):
     """Return True if no further node starts, because the rollout was stopped or its failure budget is spent."""
-    return bool(view.stopped or limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted))
+    return bool(
+        view.stopped or view.refused or limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted)
+    )
 
 
 def vanished(view, present, mine=None):

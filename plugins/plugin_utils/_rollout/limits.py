@@ -32,6 +32,7 @@ DEFAULTS = {
     "windows": [],
     "waves": [],  # sizes of the waves; none: a window
     "node_s": 900,
+    "other_ledger_s": 86400,  # how long a change by another ledger keeps a node from this one
     "on_failure": "rollback",  # used by the role; part of the policy so that an approval covers it
     "holds": {},  # queries by name that must return no series before a node starts
     "approved": None,  # None: no approval needed
@@ -174,6 +175,7 @@ def complete(given, fleet):
         "broken_elsewhere",
         "ticket_s",
         "node_s",
+        "other_ledger_s",
     ):
         value = policy[key]
         if value is not None and (isinstance(value, bool) or not re.fullmatch(r"[0-9]+", str(value))):

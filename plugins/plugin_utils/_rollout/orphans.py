@@ -45,35 +45,22 @@ def described(found):
     return lines
 
 
-def refusal(found, order, nodes, caps):
-    """Return why the plan is refused beside them: they share a capped failure domain. Empty if they share none.
+def refusal(found, order, nodes):
+    """Return why the plan is refused beside them: they share a failure domain, capped or not. Empty if they share none.
 
-    ORDER: the names of the nodes that start. NODES: the entries of the plan by name. CAPS: the number of nodes of one
-    domain that may be out, by its key.
+    ORDER: the names of the nodes that start. NODES: the entries of the plan by name.
     """
     mine = {}
     for name in order:
         for place in domains.places(nodes[name]["domains"]):
             mine.setdefault(place, name)
     for rollout, node in found:
-        for key, domain in domains.places(node.domains):
-            if key in caps and (key, domain) in mine:
+        for place in domains.places(node.domains):
+            if place in mine:
                 return (
-                    "%s is %s in rollout %s, whose run was interrupted, and shares the %s %s with %s; expected at most "
-                    "%d of one %s to be out (rollout_domain_caps). Run that rollout again first (rollout_id=%s): it "
-                    "finishes the node or rolls it back. Or continue without it, with rollout_abandon=%s. Nothing was "
-                    "changed."
-                    % (
-                        node.name,
-                        node.state,
-                        rollout,
-                        key,
-                        domain,
-                        mine[key, domain],
-                        caps[key],
-                        key,
-                        rollout,
-                        node.name,
-                    )
+                    "%s is %s in rollout %s, whose run was interrupted, and shares the %s %s with %s. Run that rollout "
+                    "again first (rollout_id=%s): it finishes the node or rolls it back. Or continue without it, with "
+                    "rollout_abandon=%s. Nothing was changed."
+                    % (node.name, node.state, rollout, *place, mine[place], rollout, node.name)
                 )
     return ""

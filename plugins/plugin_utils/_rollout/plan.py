@@ -30,6 +30,7 @@ class Plan:
     # limits that an operator set in it
     changed: t.Dict[str, t.Dict[str, t.Any]] = dataclasses.field(default_factory=dict)
     notes: t.List[str] = dataclasses.field(default_factory=list)  # what this run keeps of it, in words
+    refused: str = ""  # why it only finishes the nodes in flight
 
     @property
     def orphaned(self):
@@ -158,6 +159,42 @@ def build(
     return Plan(shown, sequence, nodes, policy, order.digest(shown, planned, nodes, policy), paused, changed, notes)
 
 
+def unfinished(previous: t.Any, probes: t.Iterable[Probe]) -> t.List[str]:
+    """Return the nodes of this run that an earlier run left in flight, or lost after a change."""
+    names = {probe.name for probe in probes}
+    return [
+        node.name
+        for node in previous.nodes.having(*state.IN_FLIGHT, "lost")
+        if node.name in names and not node.diverted and (node.state != "lost" or entries.is_lost(node))
+    ]
+
+
+def finish(probes: t.Sequence[Probe], previous: t.Any, why: str) -> Plan:
+    """Return the plan of a run that only finishes its nodes in flight, to what they were on the way to.
+
+    WHY: what refuses the plan that was asked for. Its limits are those of the run before, and all other nodes stay as
+    they are in the ledger.
+    """
+    by_name, names = {probe.name: probe for probe in probes}, unfinished(previous, probes)
+    nodes: t.Dict[str, t.Dict[str, t.Any]] = {}
+    for node in previous.nodes.everything():
+        if node.name in names:
+            layout = dict(node.layout) or None
+            found = entries.entry_of(
+                by_name[node.name], node.to_version, node, True, layout, node.install if layout else True
+            )
+            nodes[node.name] = dict(found, canary=node.canary, to_kernel=node.to_kernel, domains=dict(node.domains))
+        else:
+            nodes[node.name] = entries.kept_entry(node)
+    for probe in probes:
+        new = {"from": probe.version, "to": "", "domains": dict(probe.domains), "state": "pending", "reason": ""}
+        nodes.setdefault(probe.name, new)
+    policy, paused, changed, notes = _taken_over(previous, previous.policy, {})
+    going = [name for name in sorted(names, key=order.natural) if nodes[name].get("orphaned")]
+    sha256 = order.digest(previous.target, going, nodes, policy)
+    return Plan(previous.target, going, nodes, policy, sha256, paused, changed, notes, why)
+
+
 def event(plan: Plan, rollout_id: str) -> t.Dict[str, t.Any]:
     """Return the fields of the plan's event in the ledger."""
     return {
@@ -169,4 +206,5 @@ def event(plan: Plan, rollout_id: str) -> t.Dict[str, t.Any]:
         "sha256": plan.sha256,
         "paused": plan.paused,
         "changed": plan.changed,
+        "refused": plan.refused,
     }

@@ -16,49 +16,55 @@ from __future__ import annotations
 import json
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import CHANGING, STOPPED, reached
 
 # The document that holds the verdict, and the phases of gpu_health in which a node is compared with its baseline.
 DOCUMENT = "health-after"
 PHASES = ("post", "soak")
+# The documents of the node before its change: the verdict that lets it go down, and what was read for it.
+BEFORE, BASELINE = "health-before", "baseline"
 # The document that holds the MIG layout that was made, the step that makes it, and the states in the result of gpu_mig
 # of a GPU that has it.
 LAYOUT_DOCUMENT, LAYOUT_STEP, LAID_OUT = "layout-after", "mig", ("same", "changed")
 
 
-def require_as_planned(node, given):
-    """Refuse another change than the plan's. GIVEN: the options of rollout_gate and rollout_step about it."""
-    require_version(node, given["version"])
-    require_change(node, given["layout"], given["install"], given["kernel"])
+def require_as_planned(node, policy, given):
+    """Refuse another change than the plan's.
 
-
-def require_version(node, version):
-    """Refuse another version than the plan's. VERSION: the version that the role was given; empty if none."""
-    if version and version != node.to_version:
-        raise tickets.StateError(
-            "gpu_node_upgrade_version of %s is %s; expected %s, the version of the plan. Leave that variable out, on "
-            "the command line (-e) too. Nothing was changed by this step." % (node.name, version, node.to_version)
-        )
-
-
-def require_change(node, layout=None, install=None, kernel=None):
-    """Refuse another change than the plan's. None: the role was not asked.
-
-    LAYOUT: the MIG layout that the role makes. INSTALL: whether it installs the driver. KERNEL: the kernel that it
-    chooses.
+    GIVEN: the options of rollout_gate and rollout_step about it. An option that is None, or an empty version or
+    on_failure, was not given by the role.
     """
     for name, value, expected, what in (
-        ("layout", layout, node.layout, _layout_name),
-        ("install", install, node.install, json.dumps),
-        ("kernel", kernel, node.to_kernel, lambda value: value or "empty"),
+        ("version", given["version"] or None, node.to_version, str),
+        ("on_failure", given["on_failure"] or None, policy.get("on_failure") or given["on_failure"], str),
+        ("layout", given["layout"], node.layout, _layout_name),
+        ("install", given["install"], node.install, json.dumps),
+        ("kernel", given["kernel"], node.to_kernel, lambda value: value or "empty"),
+        ("peers", given["peers"], node.peers, lambda value: json.dumps(value, sort_keys=True)),
     ):
         if value is not None and not _same(value, expected):
             raise tickets.StateError(
-                "gpu_node_upgrade_%s of %s is %s; expected %s, as in the plan. Give the role what the plan has for the "
-                "node, as gpufleet.lifecycle.upgrade does. Nothing was changed by this step."
+                "gpu_node_upgrade_%s of %s is %s; expected %s, as in the plan. Leave that variable out, on the command "
+                "line (-e) and in vars of import_playbook too. Nothing was changed by this step."
                 % (name, node.name, what(value), what(expected) + _apart(what, value, expected))
             )
+
+
+def require_way_back(node, previous, baseline):
+    """Refuse a rollback to another version than the one that ran before the change.
+
+    PREVIOUS: the version that the role is about to install; empty if it installs none. BASELINE: the node before the
+    change, as the ledger has it; None if it has none.
+    """
+    versions = ((baseline or {}).get("audit") or {}).get("versions") or {}
+    expected = {node.from_version, versions.get("loaded"), versions.get("package")} - {None, ""}
+    if previous and previous not in expected:
+        raise tickets.StateError(
+            "%s would be rolled back to driver %s; expected %s, which ran before the change. Nothing was changed by "
+            "this step." % (node.name, previous, " or ".join(sorted(expected)) or "none, since none is recorded")
+        )
 
 
 def _layout_name(layout):
@@ -72,17 +78,6 @@ def _apart(what, value, expected):
 def _same(one, other):
     """Return True if both are the same, whether they were read from a ledger or made by a template."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
-def require_on_failure(node, policy, value):
-    """Refuse another reaction to a failure than the plan's. VALUE: the one that the role was given; empty if none."""
-    expected = policy.get("on_failure") or value
-    if value and value != expected:
-        raise tickets.StateError(
-            "gpu_node_upgrade_on_failure of %s is %s; expected %s, which the plan says (rollout_on_failure). Leave "
-            "that variable out, on the command line (-e) too. Nothing was changed by this step."
-            % (node.name, value, expected)
-        )
 
 
 def require_end(node, ended, documents):
@@ -118,7 +113,7 @@ def unlike_layout(node, made):
     """
     if not node.layout:
         return ""
-    if not any(step.name == LAYOUT_STEP and step.started >= (node.began or "") for step in node.steps):
+    if not any(step.name == LAYOUT_STEP and step.sequence >= node.granted for step in node.steps):
         return "no MIG layout was made in this attempt"
     if not isinstance(made, dict) or not made.get("layout"):
         return "there is no result of a MIG layout"
@@ -131,27 +126,58 @@ def unlike_layout(node, made):
     return "GPU %s is %s" % (bad[0].get("gpu") or "unknown", bad[0].get("status") or "unknown") if bad else ""
 
 
+def unfit_to_go_down(node, health, baseline):
+    """Return why a node may not go down by its documents in the ledger; empty if it was found fit and idle.
+
+    HEALTH and BASELINE: the documents BEFORE and BASELINE; None if the ledger has none.
+    """
+    wrong = _no_verdict(node, health) or (
+        "the verdict is of phase %s" % (health.get("phase") or "unknown") if health.get("phase") != "baseline" else ""
+    )
+    wrong = wrong or _too_early(node, health, node.granted)
+    if wrong:
+        return "not found fit before the change: %s" % wrong
+    snapshot = baseline.get("snapshot") if isinstance(baseline, dict) else None
+    if not isinstance(snapshot, dict):
+        return "not found idle before the change: there is no baseline of it"
+    return _gpu_use.in_use(snapshot.get("gpus"))
+
+
+def _no_verdict(node, health):
+    """Return why HEALTH is no passed verdict on the node; empty if it is one."""
+    if not isinstance(health, dict) or not health:
+        return "there is no verdict on it"
+    if health.get("verdict") != "pass":
+        return "its verdict is %s" % (health.get("verdict") or "unknown")
+    return "" if health.get("node") == node.name else "the verdict is on %s" % (health.get("node") or "an unknown node")
+
+
 def missing(node, health, version=None):
     """Return why HEALTH, a document of the schema gpufleet.health/1, is no proof of the node; empty if it is one.
 
     VERSION: the driver or package version that has to run (None: any).
     """
-    if not isinstance(health, dict) or not health:
-        return "there is no verdict on it"
-    if health.get("verdict") != "pass":
-        return "its verdict is %s" % (health.get("verdict") or "unknown")
+    wrong = _no_verdict(node, health)
+    if wrong:
+        return wrong
     if health.get("phase") not in PHASES:
         return "its verdict is of phase %s, in which it was not compared with its baseline" % (
             health.get("phase") or "unknown"
         )
-    if health.get("node") != node.name:
-        return "the verdict is on %s" % (health.get("node") or "an unknown node")
     expected = (health.get("driver") or {}).get("expected")
     if not expected or version and expected != upstream(version):
         return "the verdict is on driver %s" % (expected or "unknown")
-    changed = _changed_at(node)
-    if changed and (health.get("time") or "")[:19] < changed[:19]:  # to the second, as in a verdict
-        return "the verdict is of %s, and %s" % (health.get("time") or "an unknown time", _last_change(node))
+    return _too_early(node, health, max(last_change(node), node.granted))
+
+
+def _too_early(node, health, last):
+    """Return why a verdict is not from after the transaction with the number LAST; empty if it is.
+
+    The verdict has the number of the step or grant that it was made in, which no clock decides.
+    """
+    number = health.get("sequence")
+    if isinstance(number, bool) or not isinstance(number, int) or number < last:
+        return "the verdict has the number %s, and %s, with the number %d" % (number, _last_change(node), last)
     return ""
 
 
@@ -163,7 +189,7 @@ def unproven_elsewhere(mine, others):
     latest = {name: (last_change(node), "", node) for name, node in mine.items() if last_change(node)}
     for rollout_id, node in others:
         found = last_change(node)
-        if found and found > latest.get(node.name, ("",))[0]:
+        if found and found > latest.get(node.name, (0,))[0]:
             latest[node.name] = (found, rollout_id, node)
     return {
         name: rollout_id for name, (dummy, rollout_id, node) in latest.items() if rollout_id and state.unproven(node)
@@ -171,17 +197,8 @@ def unproven_elsewhere(mine, others):
 
 
 def last_change(node):
-    """Return when the last step that changes the node began; empty if none did."""
-    return max((step.started for step in node.steps if step.name in CHANGING), default="")
-
-
-def _changed_at(node):
-    """Return the time of the last change in this attempt. Earlier attempts may have times of another clock."""
-    if not node.began:
-        return ""
-    return max(
-        [step.started for step in node.steps if step.name in CHANGING and step.started >= node.began] + [node.began]
-    )
+    """Return the number of the last step that changes the node; 0 if none began."""
+    return max((step.sequence for step in node.steps if step.name in CHANGING), default=0)
 
 
 def _last_change(node):

@@ -82,6 +82,8 @@ def _brakes(view, verdict, spent):
     found = []
     if view.stopped:
         found.append("Stopped by %s." % view.stopped)
+    if view.refused:
+        found.append("The plan was refused, so only nodes in flight are finished: %s" % view.refused)
     if spent:
         found.append("No further node starts: %s." % spent)
     if view.policy.get("approved") == "":

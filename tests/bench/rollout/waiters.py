@@ -27,6 +27,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, waiting
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit
 
 ROLLOUT, RUN, SLOTS, POLL_S = "load", "run", 40, 1.0
 HERE = owner.identify(os.getpid())
@@ -137,7 +138,7 @@ def waits(place, url, parts, until, answers):
             answer = gate.look(ledger, steps.DRAIN, name, everything[number])
             answer = answer or gate.ask(ledger, dict(ASKING, phase=steps.DRAIN), name, everything[number])
             if answer["answer"] == "go":
-                gate.ask(ledger, dict(ASKING, phase=steps.DOWN), name, everything[number])
+                gate.ask(ledger, dict(ASKING, phase=steps.DOWN, documents=fit(name)), name, everything[number])
         finally:
             ledger.store.rest()
         with lock:

@@ -62,8 +62,6 @@ def refused(result, words, runs_into=("FAILED!",)):
             {"rollback_hosts": "a1"},
             "rollback_hosts is on the command line (-e), and this is the playbook upgrade",
         ),
-        ({}, ("--tags", "x"), {}, "--tags x leaves out tasks of this playbook"),
-        ({}, ("--start-at-task", "See which driver each node has"), {}, "The variables of the nodes were not checked"),
     ],
 )
 def test_an_upgrade_begins_with_a_look_at_its_variables(fleet, variables, arguments, extra, words):

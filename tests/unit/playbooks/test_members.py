@@ -136,7 +136,7 @@ def test_what_cannot_be_joined_is_refused_with_nothing_touched(several):
     refused("expected ", rollout_approve="0123456789ab")
     refused("rollout_max_down is 1, and the plan of rollout upgrade-2.0.1 has 2", rollout_max_down=1)
     refused("rollout_failure_budget is 3", rollout_failure_budget=3)
-    refused("which overrides the plan's version", nvidia_driver_version="3.0.1")
+    refused("nvidia_driver_version is set on the command line (-e)", nvidia_driver_version="3.0.1")
     refused("rollout_max_down is 2, and this run has 1 forks", SLICES[0], "--forks", "1")
     for arguments in ((), ("--check",)):
         alone = fleet.run("upgrade", *arguments, **several.arguments("alone"))

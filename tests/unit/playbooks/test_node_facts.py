@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.cores, pytest.mark.promise]
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
+HOSTS = "{{ 'localhost:all' | gpufleet.lifecycle.host_pattern('hosts') }}"
 CHECK = "Fail if facts of nodes become variables of the play"
 SETTING = "inject_facts_as_vars"
 CONFIGURATIONS = ("ansible.cfg", "awx/project/ansible.cfg")
@@ -56,8 +57,8 @@ def run(tmp_path):
 @pytest.mark.parametrize("path", PLAYBOOKS, ids=lambda path: path.stem)
 def test_playbook_begins_with_check_of_facts(path):
     first = next(plays(path))
-    assert first["hosts"] == "localhost:all" and first["gather_facts"] is False
-    assert [task["name"] for task in first["tasks"]] == [CHECK] and first["tasks"][0]["tags"] == ["always"]
+    assert first["hosts"] == HOSTS and first["gather_facts"] is False
+    assert [task["name"] for task in first["tasks"]] == [CHECK]
 
 
 @pytest.mark.parametrize("name", ["bringup", "upgrade"])
@@ -68,7 +69,24 @@ def test_playbook_is_refused_with_default_configuration(run, name):
     assert SETTING + " = false" in " ".join(result.stdout.split()), result.stdout
 
 
-@pytest.mark.parametrize("arguments", [("--limit", "gpu-a-1"), ("--skip-tags", "untagged"), ("--check",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--start-at-task", "no such task"),
+        ("--start-at-task", "Install the driver"),
+        ("--skip-tags", "always,untagged"),
+        ("--tags", "nothing"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("name", ["precheck", "upgrade"])
+def test_run_without_tasks_fails(run, name, arguments):
+    result = run(ROOT / "playbooks" / (name + ".yml"), *arguments, ANSIBLE_INJECT_FACT_VARS="false")
+    assert result.returncode not in (0, 2) and "TASK [" not in result.stdout
+    assert "%s %s leaves out tasks" % arguments in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize("arguments", [("--limit", "gpu-a-1"), ("--check",)], ids=" ".join)
 def test_check_of_facts_cannot_be_left_out(run, arguments):
     result = run(ROOT / "playbooks" / "precheck.yml", *arguments)
     assert result.returncode == 2 and re.findall(r"^TASK \[(.*?)\]", result.stdout, re.M) == [CHECK], result.stdout

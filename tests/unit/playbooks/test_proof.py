@@ -9,6 +9,8 @@ import contextlib
 import os
 import signal
 
+import pytest
+
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
 
 OLD, NEW = "1.0.1", "2.0.1"
@@ -77,13 +79,22 @@ def test_what_a_play_of_ones_own_ignores_finishes_no_node(fleet):
         )
     )
     result = fleet.run("ignoring")
-    assert result.rc == 2 and result.states["a1"] not in ("done", "skipped") and result.report["verdict"] != "complete"
+    assert result.rc == 2 and result.states == {"a1": "pending"} and result.report["verdict"] == "incomplete"
+    assert fleet.touched() == []
 
 
-def test_a_node_that_is_down_comes_back_whatever_keeps_others_from_starting(fleet):
+OVER = [{"date": "2026-01-31", "from": "22:00", "to": "23:00"}]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"rollout_require_approval": True, "rollout_windows": OVER}, {"rollout_max_down": 0, "rollout_canaries": ["x"]}],
+    ids=["held", "refused"],
+)
+def test_a_node_that_is_down_comes_back_whatever_keeps_others_from_starting(fleet, options):
     """The first controller dies before a1 boots.
 
-    Then the rollout is stopped, the next plan is not approved, and the maintenance windows are over.
+    Then the rollout is stopped, and the next plan is not approved and outside of its windows, or refused.
     """
     fleet.add("a1", waits_at=["reboot"])
     fleet.add("a2")
@@ -98,8 +109,7 @@ def test_a_node_that_is_down_comes_back_whatever_keeps_others_from_starting(flee
         fleet.ended(process)
     fleet.change("a1", waits_at=[])
     assert fleet.run("rollout_control", rollout_verb="stop", rollout_reason="enough").rc == 0
-    over = [{"date": "2026-01-31", "from": "22:00", "to": "23:00"}]
-    result = fleet.run("upgrade", rollout_require_approval=True, rollout_windows=over)
+    result = fleet.run("upgrade", **options)
     assert result.rc == 2 and result.states == {"a1": "done", "a2": "pending"}
     node = fleet.read("a1")
     assert (node["loaded"], node["log"].count("reboot into " + NEW), node["running"]) == (

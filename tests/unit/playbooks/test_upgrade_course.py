@@ -635,7 +635,7 @@ def test_what_no_rollout_can_be_made_of_is_refused(fleet):
     assert outside.rc == 2 and "No host of gpu_nodes is within the limit web1" in outside.output
     # The role would install that one, and not the plan's: nothing goes before a variable of the command line.
     other = fleet.run("upgrade", nvidia_driver_version=OLD)
-    assert other.rc == 2 and "nvidia_driver_version is %s on the command line (-e)" % OLD in other.output
+    assert other.rc == 2 and "nvidia_driver_version is set on the command line (-e)" in other.output
     misspelt = fleet.run("upgrade", rollout_domain_cap={"rack": 1})
     assert (
         misspelt.rc == 2
@@ -945,27 +945,6 @@ def test_one_node_of_a_rack_at_a_time_and_the_same_failure_twice_is_the_changes_
         "a1, b1 failed in the same way (validate: " in result.output
         and "so the cause is likely the change and not the nodes" in result.output
     )
-
-
-@pytest.mark.parametrize(
-    ("arguments", "refused"),
-    [
-        # Without a task that runs there is none to refuse it: docs/reference/playbook-variables.md names these two
-        # ways. Tasks of an included role are among the names that no task has where Ansible looks for one.
-        (["--start-at-task", "Install the driver"], False),
-        (["--start-at-task", "Stop the services that hold the GPUs"], False),
-        (["--skip-tags", "always,untagged"], False),
-        (["--start-at-task", "Upgrade the node, or in check mode say what would be done"], True),
-        (["--tags", "nvidia_driver_install"], True),
-        (["--tags", "never,always"], True),
-        (["--skip-tags", "all"], True),
-    ],
-)
-def test_no_option_of_ansible_slips_past_the_gate(fleet, arguments, refused):
-    fleet.add("a1")
-    result = fleet.run("upgrade", *arguments)
-    assert fleet.touched() == [] and fleet.read("a1")["loaded"] == OLD
-    assert (result.rc != 0) == refused
 
 
 @pytest.mark.parametrize(

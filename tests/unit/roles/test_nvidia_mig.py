@@ -119,7 +119,7 @@ def test_the_layout_its_unit_and_the_drop_ins_are_written_once(node):
     again = play(node, nvidia_mig_boot=True, **NAMED)
     assert again.rc == 0 and again.changed == 0 and node.log.count("daemon-reload") == reloads == 1, again.output
     by_gpu = [{"gpus": ["GPU-a"], "mig_enabled": True, "mig_devices": {"1g.10gb": 7}}]
-    other = play(node, tasks_from="keep", nvidia_mig_boot=True, nvidia_mig_layout=by_gpu)
+    other = play(node, tasks_from="keep", nvidia_mig_boot=True, __nvidia_mig_layout={"layout": by_gpu})
     assert other.rc == 0 and json.loads(layout.read_text()) == {"layout": by_gpu}, other.output
 
 

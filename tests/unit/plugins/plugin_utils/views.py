@@ -50,3 +50,18 @@ def grant(name, phase="drain", second=1, run="r"):
         "ticket": "t",
         "expires": LATER,
     }
+
+
+def fit(node, sequence=10**6):
+    """Return the documents with which a node may go down."""
+    gpu = {"index": 0, "compute_processes": {"rc": 0, "value": []}}
+    return {
+        "health-before": {"verdict": "pass", "phase": "baseline", "node": node, "sequence": sequence},
+        "baseline": {"snapshot": {"gpus": [gpu]}, "audit": {"versions": {"loaded": "1.0"}}},
+    }
+
+
+def passed(node, version="2.0", sequence=10**6):
+    """Return the documents with which a node may serve again."""
+    verdict = {"verdict": "pass", "phase": "post", "node": node, "sequence": sequence}
+    return {"health-after": dict(verdict, driver={"expected": version}, time="2099-01-01T00:00:00Z")}

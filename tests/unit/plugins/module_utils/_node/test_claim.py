@@ -159,6 +159,7 @@ def test_a_node_is_taken_once_and_given_up(tmp_path):
     assert act(tmp_path) == {
         "changed": False,
         "claim": None,
+        "last_change": None,
         "problem": "",
         "no_room": "",
         "quarantine": {"exists": False, "path": str(tmp_path / "state" / "quarantine.json")},
@@ -294,3 +295,33 @@ def test_a_command_is_only_run_for_the_attempt_that_has_the_node(tmp_path, one, 
     )
     assert (done.stdout, done.returncode) == (("went\n", 0) if goes else ("", claim.GUARD_RC))
     assert goes or "does not belong to this attempt" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "changes, ledger, over, is_refused",
+    [
+        ({"age_s": 10}, "l2", None, True),
+        ({"age_s": 99}, "l2", None, True),
+        ({"age_s": 100}, "l2", None, False),
+        ({"age_s": 10}, "l1", None, False),  # the same ledger knows what it did
+        ({"age_s": 10}, None, None, True),  # a ledger in which nothing was ever written
+        ({"age_s": 10}, "l2", dict(BEFORE), False),  # given up by name
+        ({"age_s": 10, "attempt": 9}, "l2", dict(BEFORE), True),
+    ],
+)
+def test_node_that_another_ledger_changed_is_refused_for_a_while(changes, ledger, over, is_refused):
+    assert bool(claim.changed_elsewhere(dict(BEFORE, **changes), ledger, 100, over)) == is_refused
+    assert claim.changed_elsewhere(None, ledger, 100) == ""
+
+
+def test_last_change_is_kept_with_its_time_and_age(tmp_path):
+    directory = str(tmp_path / "state")
+    claim.write(directory, BEFORE)
+    claim.finish(directory, claim.read(directory)[0], 1000)
+    assert claim.read(directory) == (None, "")
+    for now, age in ((1000, 0), (1060, 60), (10, 0)):  # the clock of the node was set back
+        last, problem = claim.read_last(directory, now)
+        assert (problem, last["age_s"], last["time"], last["rollout_id"]) == ("", age, "1970-01-01T00:16:40Z", "r1")
+    for text in ("{", "{}", json.dumps(dict(last, time="yesterday"))):
+        (tmp_path / "state" / claim.LAST).write_text(text)
+        assert claim.read_last(directory, 1000)[1]

@@ -225,6 +225,19 @@ def test_rollouts_of_one_ledger_are_apart(ledger, tmp_path, url):
     assert ledger.transact(lambda transaction: transaction.others.shared("r2", ["a", "c"])) == ["a"]
 
 
+def test_order_is_by_number_where_the_clock_was_set_back(ledger, tmp_path, url, monkeypatch):
+    """The clock of a file is the controller's; that of a server is not patched, and its order is the same."""
+    other, real = Ledger(str(tmp_path), "r2", url), store.Store.now
+    ledger.transact(lambda transaction: plan(transaction, "a"))
+    ledger.transact(lambda transaction: go(transaction, "a"))
+    monkeypatch.setattr(store.Store, "now", lambda *given: real(*given) - datetime.timedelta(hours=2))
+    other.transact(lambda transaction: plan(transaction, "b"))
+    other.transact(lambda transaction: go(transaction, "b"))
+    assert ledger.last_id() == "r2"
+    numbers = [event["sequence"] for one in (ledger, other) for event in one.events()]
+    assert numbers == sorted(set(numbers)) and other.view().nodes.get("b").granted == numbers[-1]
+
+
 def test_a_ledger_of_another_version_is_refused(ledger, url):
     ledger.transact(lambda transaction: plan(transaction, "a"))
     engine = sqlalchemy.create_engine(url)

@@ -63,8 +63,9 @@ def unseen(host):
     return dict(me(), host=host, pid_namespace="pid:[1]", boot_id=host)
 
 
-def join(ledger, who, names, now=NOW):
-    return ledger.transact(lambda transaction: members.join(transaction, "m-" + who["host"], names, who, now))
+def join(ledger, who, names, now=NOW, break_lock=False):
+    member = "m-" + who["host"]
+    return ledger.transact(lambda transaction: members.join(transaction, member, names, who, now, break_lock))
 
 
 def require(ledger, who, now=NOW):
@@ -107,6 +108,21 @@ def test_a_host_of_a_living_member_is_not_given_away_and_that_of_a_dead_one_is(l
         require(ledger, A, later(seconds))
     assert not ledger.transact(lambda transaction: members.record_heartbeat(transaction, A, "run1", later(seconds)))
     assert require(ledger, B, later(seconds)) == "run1"
+
+
+@pytest.mark.parametrize("ahead_s, is_broken", [(0, False), (10, False), (7200, True)])
+def test_member_with_a_lease_from_the_future_is_ended_by_break_lock_alone(ledger, ahead_s, is_broken):
+    hand_over(ledger)
+    join(ledger, unseen("one"), ["a1"], later(ahead_s))
+    with pytest.raises(owner.OwnerError):
+        join(ledger, unseen("two"), ["a1"])
+    if not is_broken:
+        with pytest.raises(owner.OwnerError):
+            join(ledger, unseen("two"), ["a1"], break_lock=True)
+        return
+    join(ledger, unseen("two"), ["a1"], break_lock=True)
+    with pytest.raises(owner.OwnerError, match="no longer a member"):
+        require(ledger, unseen("one"))
 
 
 def test_a_lease_that_ran_out_while_no_other_joined_is_extended(ledger):

@@ -276,6 +276,28 @@ def test_who_asks_shows_that_it_lives_but_not_all_the_time(ledger):
     assert beats == ["2026-01-01T00:00:00.000Z", "2026-01-01T00:00:31.000Z", "2026-01-01T00:00:31.000Z"]
 
 
+@pytest.mark.parametrize("ahead_s, is_broken", [(10, False), (40, True), (7200, True)])
+def test_lock_with_a_heartbeat_from_the_future_can_be_broken(ledger, ahead_s, is_broken):
+    """The clock of the ledger was set back after an invisible controller had died."""
+    claim(ledger, "run1", ["a"], unseen(), now=NOW + datetime.timedelta(seconds=ahead_s))
+    with pytest.raises(owner.OwnerError, match="rollout_break_lock=true" if is_broken else "its heartbeat is recent"):
+        claim(ledger, "run2", ["a"], me())
+    if is_broken:
+        claim(ledger, "run2", ["a"], me(), break_lock=True)
+        assert require(ledger, me()) == "run2"
+    else:
+        with pytest.raises(owner.OwnerError, match="its heartbeat is recent"):
+            claim(ledger, "run2", ["a"], me(), break_lock=True)
+
+
+def test_controller_whose_clock_was_set_back_writes_its_heartbeat_at_once(ledger):
+    claim(ledger, "run1", ["a"], unseen(), now=NOW + datetime.timedelta(hours=2))
+    require(ledger, unseen())
+    assert ledger.owner()["heartbeat"] == "2026-01-01T00:00:00.000Z"
+    with pytest.raises(owner.OwnerError, match="its heartbeat is recent"):
+        claim(ledger, "run2", ["a"], me(), break_lock=True)
+
+
 def test_a_run_that_ended_blocks_no_other(ledger):
     claim(ledger, "run1", ["a"], unseen())
     ledger.transact(lambda transaction: owner.release(transaction, unseen()))

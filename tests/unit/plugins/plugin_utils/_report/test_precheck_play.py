@@ -351,13 +351,6 @@ def test_check_mode_and_one_fork_do_the_same(precheck, whole):
         shutil.rmtree(str(run.reports))
 
 
-def test_starting_in_the_middle_passes_no_node(precheck):
-    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, "--start-at-task", "Fail for a node that is not fit")
-    assert run.rc == 2 and run.report["verdict"] == "unknown"
-    run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, "--start-at-task", "Write the report about all nodes")
-    assert run.rc == 2 and run.report["nodes"]["gpu-a-1"]["state"] == "missing"
-
-
 def test_many_complaints_are_cut_short_where_the_node_fails(precheck):
     result = samples.healthy("gpu-a-1")
     for index in range(8):

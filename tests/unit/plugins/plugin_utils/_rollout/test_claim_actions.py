@@ -17,6 +17,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_node, rollout_plan, rollout_step
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim_task
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit, passed
 
 pytestmark = pytest.mark.cores
 
@@ -31,7 +32,7 @@ class Controller:
         self.calls = []
         self.answers = []  # in the place of the node's, first to last; an exception is raised
 
-    def act(self, plugin, node, check=False, **arguments):
+    def act(self, plugin, node, check=False, hidden=None, facts=None, ignore_errors=None, **arguments):
         def execute(module_name, module_args, task_vars):
             self.calls.append((module_name, module_args["state"]))
             if self.answers:
@@ -44,9 +45,11 @@ class Controller:
         given = dict({"artifact_dir": str(self.place), "ledger": self.url, "rollout_id": "r1"}, **arguments)
         arguments = {name: value for name, value in given.items() if value is not None}
         task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
+        task.vars, task.ignore_errors = hidden or {}, ignore_errors
         action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
         action._load_name, action._shared_loader_obj, action._execute_module = "x", mock.Mock(), execute
-        return action.run(task_vars={"inventory_hostname": node, "ansible_play_hosts": ["a", "b"]})
+        known = dict(task.vars, inventory_hostname=node, ansible_play_hosts=["a", "b"], **facts or {})
+        return action.run(task_vars=known)
 
     def on_node(self, node, **arguments):
         given = dict(
@@ -88,14 +91,7 @@ class Controller:
 
     def step(self, node="a", made=None, **more):
         if more.get("state") in ("done", "rolled_back"):
-            proof = {
-                "verdict": "pass",
-                "phase": "post",
-                "node": node,
-                "time": "2099-01-01T00:00:00Z",
-                "driver": {"expected": "2.0"},
-            }
-            more["documents"] = {"health-after": proof, **({"layout-after": made} if made else {})}
+            more["documents"] = dict(passed(node), **({"layout-after": made} if made else {}))
         return self.act(rollout_step, node, **dict({"claim_dir": str(self.nodes / node)}, **more))
 
     def node(self, name="a", rollout_id="r1"):
@@ -142,7 +138,7 @@ def test_a_node_is_claimed_with_its_ticket_and_released_when_it_is_done(one):
 def test_a_role_with_another_version_than_the_plans_gets_no_ticket_and_takes_no_step(one):
     one.plan()
     refused = one.gate(version="3.0")
-    assert refused["failed"] and "expected 2.0, the version of the plan" in refused["msg"]
+    assert refused["failed"] and "expected 2.0, as in the plan" in refused["msg"]
     assert (one.node().state, one.node().attempt, one.node().ticket) == ("pending", 0, None) and claim_of(one) is None
     other = one.gate(version="2.0", on_failure="quarantine")
     assert other["failed"] and "gpu_node_upgrade_on_failure of" in other["msg"], other
@@ -150,9 +146,7 @@ def test_a_role_with_another_version_than_the_plans_gets_no_ticket_and_takes_no_
     before = one.node()
     for told in ({"name": "drain"}, {"state": "failed"}, {"failed": "it broke"}):
         refused = one.step(version="3.0", **told)
-        assert (
-            refused["failed"] and "expected 2.0, the version of the plan" in refused["msg"] and one.node() == before
-        ), told
+        assert refused["failed"] and "expected 2.0, as in the plan" in refused["msg"] and one.node() == before, told
     assert not one.step(name="drain", version="2.0").get("failed") and one.node().steps[-1].name == "drain"
 
 
@@ -187,7 +181,7 @@ def test_a_role_that_makes_another_change_than_the_plans_gets_no_ticket_and_take
 def test_a_node_is_not_done_where_the_layout_of_the_plan_was_not_made(one):
     one.plan(layouts={name: HALVES for name in "ab"})
     one.gate()
-    one.gate(phase="down", step="stop")
+    one.gate(phase="down", step="stop", documents=fit("a"))
     one.step(name="install")
     one.step(name="validate")
     refused = one.step(state="done")
@@ -381,7 +375,7 @@ def resumed(one):
     """A node whose services were stopped when its controller died, planned again."""
     one.plan()
     one.gate()
-    one.gate(phase="down", step="stop", claim_dir=None)
+    one.gate(phase="down", step="stop", documents=fit("a"), claim_dir=None)
     one.plan()
 
 
@@ -434,7 +428,7 @@ def test_check_mode_claims_nothing(one):
 def test_a_node_that_was_left_rebooting_and_does_not_answer_yet_is_no_lost_one(one, step, goes):
     one.plan()
     one.gate()
-    one.gate(phase="down", step="stop", claim_dir=None)
+    one.gate(phase="down", step="stop", documents=fit("a"), claim_dir=None)
     one.step(name=step)
     silent = {"a": {"unreachable": True, "msg": "no route"}, "b": {"audit": {"versions": {"loaded": "1.0"}}}}
     made = one.plan(audits=silent, markers={"b": one.on_node("b")})
@@ -447,3 +441,125 @@ def test_a_node_that_was_left_rebooting_and_does_not_answer_yet_is_no_lost_one(o
             answer = one.gate(resume_step="evidence")
         assert answer["answer"] == "go" and answer["resume"] == "changed" and claim_of(one)["attempt"] == 2
         assert made["nodes"]["a"]["from"] == "1.0"
+
+
+@pytest.mark.parametrize("mode, is_refused", [("ledger", True), ("none", True)])
+@pytest.mark.parametrize("name", ["nvidia_driver_version", "gpu_scheduler_token", "kernel_hold_kernel"])
+def test_gate_refuses_a_fact_that_outranks_the_way_back(one, name, mode, is_refused):
+    one.plan()
+    result = one.gate(mode=mode, hidden={name: None}, facts={name: "3.0"})
+    assert bool(result.get("failed")) == is_refused and result["msg"].startswith(name + " is set ")
+    assert one.node().state == "pending" and not one.calls
+    assert one.gate(mode=mode, hidden={name: None})["answer"] == "go"
+
+
+@pytest.mark.parametrize(
+    "name, mode, is_refused",
+    [
+        ("gpu_node_upgrade_version", "ledger", True),
+        ("gpu_node_upgrade_version", "none", False),  # the caller's own
+        ("nvidia_driver_version", "none", True),
+    ],
+)
+def test_gate_refuses_extra_variables_without_a_value(one, monkeypatch, name, mode, is_refused):
+    one.plan()
+    monkeypatch.setattr(rollout_gate, "load_extra_vars", lambda loader: {name: None})
+    assert bool(one.gate(mode=mode).get("failed")) == is_refused
+
+
+IN_USE = {"baseline": {"snapshot": {"gpus": [{"index": 0, "compute_processes": {"rc": 0, "value": [{"pid": 7}]}}]}}}
+UNREAD = {"baseline": {"snapshot": {"gpus": [{"index": 0, "compute_processes": {"rc": 999, "value": None}}]}}}
+
+
+def verdict(name, **changes):
+    """Return documents of a node with one verdict changed."""
+    good = {**fit("a"), **passed("a")}
+    return dict(good, **{name: dict(good[name], **changes)})
+
+
+@pytest.mark.parametrize(
+    "documents, is_granted",
+    [
+        (fit("a"), True),
+        ({}, False),
+        ({"baseline": fit("a")["baseline"]}, False),
+        ({"health-before": fit("a")["health-before"]}, False),
+        (dict(fit("a"), **IN_USE), False),
+        (dict(fit("a"), **UNREAD), False),
+        (dict(fit("a"), baseline={"snapshot": {"gpus": []}}), False),
+        (verdict("health-before", verdict="fail"), False),
+        (verdict("health-before", verdict="unknown"), False),
+        (verdict("health-before", phase="adhoc"), False),
+        (verdict("health-before", node="b"), False),
+        (verdict("health-before", sequence=0), False),  # of an earlier attempt
+        (verdict("health-before", sequence=None), False),
+    ],
+    ids=str,
+)
+def test_node_goes_down_only_if_the_ledger_has_it_fit_and_idle(one, documents, is_granted):
+    one.plan()
+    one.gate()
+    one.step(name="drain", documents=documents)
+    answer = one.gate(phase="down", step="stop")
+    assert (answer["answer"], one.node().state) == (("go", "down") if is_granted else ("stop", "draining"))
+
+
+@pytest.mark.parametrize(
+    "documents, is_granted",
+    [
+        (passed("a"), True),
+        ({}, False),
+        (verdict("health-after", verdict="fail"), False),
+        (verdict("health-after", phase="baseline"), False),
+        (verdict("health-after", driver={"expected": "1.0"}), False),
+        (verdict("health-after", sequence=1), False),  # before the last change
+    ],
+    ids=str,
+)
+def test_node_serves_again_only_if_it_passed_after_its_last_change(one, documents, is_granted):
+    one.plan()
+    one.gate()
+    one.gate(phase="down", step="stop", documents=fit("a"))
+    one.step(name="install")
+    one.step(name="validate")
+    answer = one.gate(phase="return", step="return", documents=documents)
+    assert answer["answer"] == ("go" if is_granted else "stop")
+    assert one.node().steps[-1].name == ("return" if is_granted else "validate")
+
+
+@pytest.mark.parametrize("mode", ["ledger", "none"])
+def test_node_does_not_start_where_errors_are_ignored(one, mode):
+    one.plan()
+    refused = one.gate(mode=mode, ignore_errors=True)
+    assert (refused["failed"], refused["answer"], refused["left_drained"]) == (True, "stop", False)
+    assert one.node().state == "pending" and not one.calls
+    assert one.gate(mode=mode)["answer"] == "go"
+
+
+def test_two_names_of_one_machine_do_not_go_at_once(one):
+    """Nothing of the machine could be read that would have told the plan."""
+    one.plan(max_down=2)
+    (one.nodes / "b").symlink_to(one.nodes / "a")
+    assert one.gate()["answer"] == "go" and claim_of(one)["node"] == "a"
+    refused = one.gate("b")
+    assert refused["failed"] and "under the name a" in refused["msg"] and one.node("b").state == "failed"
+    assert claim_of(one)["node"] == "a" and one.node().state == "draining"
+
+
+@pytest.mark.parametrize("ended, is_refused", [("done", True), ("rolled_back", True), ("failed", False)])
+def test_node_that_a_rollout_of_another_ledger_changed_is_refused_by_name(one, two, ended, is_refused):
+    early = two.plan(rollout_id="early")  # before the first ledger took the node
+    assert not early.get("failed")
+    one.plan()
+    one.gate()
+    assert not one.step(state=ended).get("failed") and claim_of(one) is None
+    refused = two.plan(rollout_id="r2")
+    assert bool(refused.get("failed")) == is_refused and ("rollout r1 of another ledger" in str(refused)) == is_refused
+    late = two.gate(rollout_id="early")
+    assert bool(late.get("failed")) == is_refused, "the node says so too"
+    if is_refused:
+        assert two.node(rollout_id="early").state == "failed"
+        assert not two.plan(rollout_id="r3", other_ledger_s=0).get("failed")
+        assert not two.plan(rollout_id="r4", abandon=["a"]).get("failed")
+        assert two.gate(rollout_id="r4")["answer"] == "go" and claim_of(two)["rollout_id"] == "r4"
+        assert not one.plan(rollout_id="r5", target="3.0", abandon=["a"]).get("failed"), "its own ledger knows"

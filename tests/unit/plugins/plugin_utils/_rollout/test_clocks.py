@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text im
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit
 
 pytestmark = pytest.mark.cores
 
@@ -157,7 +158,7 @@ def test_a_ticket_lasts_for_the_same_time_wherever_it_is_used(ledger, set_clock,
     set_clock(used)
     begun = act(rollout_step, ledger, name="drain")
     assert not begun.get("failed"), begun.get("msg")
-    assert ask(ledger, steps.DOWN) == "go"
+    assert ask(ledger, steps.DOWN, documents=fit("a")) == "go"
 
 
 MINUTE = datetime.timedelta(minutes=1)
@@ -175,7 +176,7 @@ def test_a_ticket_has_expired_for_all_at_the_same_time(ledger, set_clock, minute
     set_clock(minutes)
     begun = act(rollout_step, ledger, name="drain")
     assert bool(begun.get("failed")) != lives, begun.get("msg")
-    assert (ask(ledger, steps.DOWN) == "go") == lives
+    assert (ask(ledger, steps.DOWN, documents=fit("a")) == "go") == lives
 
 
 def test_events_documents_and_the_report_have_the_times_of_one_clock(ledger, set_clock):

@@ -14,7 +14,7 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, plan_text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, gate, limits, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
@@ -106,8 +106,33 @@ def test_what_is_given_goes_before_groups(act):
     made = act("ab", groups, domains={"a": {"rack": "r9", "psu": 1}})
     assert {name: node["domains"] for name, node in made["nodes"].items()} == {
         "a": {"rack": "r9", "psu": "1"},
-        "b": {"rack": "rack_1, rack_all"},
+        "b": {"rack": "1, all"},
     }
+
+
+@pytest.mark.parametrize(
+    "groups, prefix, given",
+    [
+        ({"rack_r1": ["a"]}, "rack_", {"rack": "r1"}),
+        ({"rack_r1": ["a"]}, "rack_", {"rack": "R1"}),
+        ({"rack_r1": ["a"]}, "rack_", {"rack": "rack_r1"}),
+        ({"rack_r1": ["a"]}, "rack_", {"rack": "Rack-R1"}),
+        ({"rack_r1": ["a"]}, "rack_", {"rack": ["rack r1", "r1"]}),
+        ({"rack_7": ["a"]}, "rack_", {"rack": 7}),
+        ({"rack_row_2_r1": ["a"]}, "rack_", {"rack": "row-2.r1"}),
+        ({"rack_r1": ["a"], "rack_R1": ["a"]}, "rack_", {"rack": "r1"}),
+        ({"psu-2": ["a"]}, "psu-", {"psu": "2"}),
+        ({"rack_": ["a"]}, "rack_", {"rack": "rack_"}),
+    ],
+)
+def test_group_and_variable_name_one_domain(groups, prefix, given):
+    by_group, by_variable = domains.of_hosts(groups, prefix, {}), domains.of_hosts({}, prefix, {"a": given})
+    assert by_group == by_variable and domains.names(by_group["a"][prefix[:-1]])
+
+
+@pytest.mark.parametrize("one, other", [("r1", "r11"), ("r1", "1"), ("row1-r1", "r1"), ("racks_1", "1")])
+def test_different_domains_stay_apart(one, other):
+    assert domains.canonical("rack", one) != domains.canonical("rack", other)
 
 
 @pytest.mark.parametrize(

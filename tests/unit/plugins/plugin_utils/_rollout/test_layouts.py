@@ -98,7 +98,9 @@ def test_a_node_goes_unless_it_has_all_that_is_wanted(target, version, there, ve
     ],
 )
 def test_what_this_rollout_proved_is_done(before, there, expected):
-    node = made(Probe("a", version="1.0", layout=there, verdict="pass"), previous=before).nodes["a"]
+    probe = Probe("a", version="1.0", layout=there, verdict="pass", identity={"machine_id": "1" * 32})
+    before.nodes.get("a").machine = {"machine_id": "1" * 32}
+    node = made(probe, previous=before).nodes["a"]
     assert (node["state"], node["install"]) == (expected, False)
 
 

@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import (
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit, passed
 
 pytestmark = pytest.mark.cores
 
@@ -63,6 +64,7 @@ class Job:
         return self.plan(**dict({"join": True}, **more))
 
     def ask(self, node, phase=steps.DRAIN, **more):
+        more.setdefault("documents", {**fit(node), **passed(node)} if phase != steps.DRAIN else {})
         result = self.act(rollout_gate, node=node, phase=phase, patience_s=0.01, poll_s=0.01, **more)
         assert not result.get("failed"), result.get("msg")
         return result["answer"]
@@ -152,10 +154,9 @@ def test_forks_are_for_the_nodes_of_a_jobs_own_part(ledger, planner, watched, ho
     assert members(ledger) == ["one"] and [given[1:3] for given in watched] == [(job.who, ledger.view().run)]
 
 
-@pytest.mark.parametrize("more", [{"given_version": "3.0"}, {"target": "3.0"}])
-def test_a_job_that_would_install_another_version_does_not_join(ledger, planner, more):
+def test_a_job_that_would_install_another_version_does_not_join(ledger, planner):
     done(planner.plan(hand_over=True))
-    refused(Job(ledger, "one", ["a1"]).join(**more), "3.0", "2.0")
+    refused(Job(ledger, "one", ["a1"]).join(target="3.0"), "3.0", "2.0")
     assert members(ledger) == []
 
 

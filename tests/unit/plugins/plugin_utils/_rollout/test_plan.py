@@ -9,7 +9,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps import DRAIN, SERVING, STEPS, reached
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, plan_text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import entries, gate, limits, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 POLICY = limits.complete({}, 10)
@@ -26,7 +26,14 @@ def before(name, value, from_version="1.0", to_version="2.0"):
     """A run that ended."""
     failure = state.HARD if value in state.FAILED else ""
     return story(
-        state.Node(name, state=value, from_version=from_version, to_version=to_version, failure=failure),
+        state.Node(
+            name,
+            state=value,
+            from_version=from_version,
+            to_version=to_version,
+            failure=failure,
+            machine={"machine_id": "1" * 32},
+        ),
         finished="2026-01-01T00:00:00.000Z",
     )
 
@@ -216,6 +223,7 @@ def test_canaries_go_first_in_the_order_given():
     ],
 )
 def test_what_the_plan_says_of_a_node(probe, previous, expected, words):
+    probe = dataclasses.replace(probe, identity={"machine_id": "1" * 32})
     made = plan.build("2.0", [probe], POLICY, previous=before("a", previous) if previous else None)
     assert made.nodes["a"]["state"] == expected
     assert words in made.nodes["a"]["reason"]
@@ -632,8 +640,10 @@ def test_a_canary_that_cannot_go_is_said_before_anybody_goes(probe, words):
 
 
 def test_a_canary_at_its_target_holds_up_no_node():
-    found = probes("a-r1") + [Probe("c", version="2.0", verdict="pass"), Probe("d", version="2.0")]
-    made = plan.build("2.0", found, POLICY, previous=story(state.Node("d", "done")), canaries=["c", "d"])
+    same = Probe("d", version="2.0", identity=MACHINE)
+    found = probes("a-r1") + [Probe("c", version="2.0", verdict="pass"), same]
+    done = state.Node("d", "done", machine=entries.machine(same))
+    made = plan.build("2.0", found, POLICY, previous=story(done), canaries=["c", "d"])
     assert (made.order, made.canaries) == (["a-r1"], [])
     assert (made.nodes["d"]["canary"], made.nodes["c"].get("canary", False)) == (True, False), (
         "one that was at the target before has shown nothing"
@@ -737,3 +747,44 @@ def test_failures_stand_in_a_run_that_goes_on_and_are_tried_again_in_a_new_one(v
 def test_where_a_package_version_is_wanted_the_packages_are_compared(target, package, expected, was):
     made = plan.build(target, [Probe("a", version="550.163.01", package=package, verdict="pass")], POLICY)
     assert (made.nodes["a"]["state"], made.nodes["a"]["from"]) == (expected, was)
+
+
+MACHINE = {"machine_id": "1" * 32, "board_serial": "B1", "gpus": ["GPU-a", "GPU-b"]}
+
+
+@pytest.mark.parametrize(
+    "now, verdict, expected",
+    [
+        ({}, "unknown", ("done", "1.0")),
+        ({}, "pass", ("done", "1.0")),
+        ({"board_serial": None}, "unknown", ("done", "1.0")),
+        ({"gpus": None}, "unknown", ("done", "1.0")),
+        ({"machine_id": "2" * 32}, "unknown", ("failed", "2.0")),  # installed again, or another machine
+        ({"machine_id": "2" * 32}, "pass", ("skipped", "2.0")),
+        ({"board_serial": "B2"}, "unknown", ("failed", "2.0")),  # a copied machine id
+        ({"board_serial": "B2"}, "pass", ("skipped", "2.0")),
+        ({"machine_id": None}, "unknown", ("failed", "1.0")),  # it is not known which machine it is
+        ({"machine_id": None}, "pass", ("done", "1.0")),
+        ({"gpus": ["GPU-a"]}, "unknown", ("failed", "1.0")),  # the proof was of other GPUs
+        ({"gpus": ["GPU-a", "GPU-c"]}, "pass", ("done", "1.0")),
+    ],
+    ids=str,
+)
+def test_proof_is_of_one_machine(now, verdict, expected):
+    first = Probe("a", version="1.0", identity=MACHINE)
+    node = state.Node("a", "done", from_version="1.0", to_version="2.0", proven=True, machine=entries.machine(first))
+    probe = Probe("a", version="2.0", verdict=verdict, identity=dict(MACHINE, **now))
+    entry = entries.entry_of(probe, "2.0", node, False)
+    assert (entry["state"], entry["from"]) == expected
+
+
+def test_way_back_of_another_machine_is_not_taken_over():
+    first = Probe("a", version="0.9", identity=MACHINE)
+    for value in ("quarantined", "lost", "rolled_back", "failed"):
+        node = state.Node("a", value, from_version="0.9", to_version="2.0", machine=entries.machine(first))
+        node.steps = [state.Step("install", "t")]
+        probe = Probe("a", version="1.0", identity=dict(MACHINE, machine_id="2" * 32))
+        entry = entries.entry_of(probe, "2.0", node, False)
+        assert (entry["state"], entry["from"], entry.get("orphaned")) == ("pending", "1.0", None) and entry["again"]
+    in_flight = state.Node("a", "down", from_version="0.9", to_version="2.0", machine=entries.machine(first))
+    assert entries.entry_of(probe, "2.0", in_flight, True)["orphaned"], "its slot is not given away"

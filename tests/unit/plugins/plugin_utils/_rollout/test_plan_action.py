@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from unittest import mock
@@ -14,9 +15,9 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _collection, _peers
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, plan, probes
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish
 
@@ -144,14 +145,6 @@ def act(tmp_path, url):
 
     run.ledger = Ledger(str(tmp_path), "r1", url)
     return run
-
-
-def test_a_version_of_the_command_line_that_is_not_the_plans_is_refused(act):
-    refused = act(given_version="3.0")
-    assert refused["failed"] and refused["msg"].startswith(
-        "nvidia_driver_version is 3.0 on the command line (-e), which overrides the plan's version of a; expected 2.0."
-    )
-    assert not act(given_version="2.0").get("failed")
 
 
 MALFORMED = [
@@ -426,7 +419,7 @@ RACKS = {"a": {"rack": "r1"}, "b": {"rack": "r2, r3"}, "c": {"rack": "r3"}, "d":
             "c is draining in rollout r2, whose run was interrupted, and shares the rack r3 with b",
             None,
         ),
-        ("c", True, {}, None, "rollout r2 was interrupted with 1 node in flight"),  # no cap on racks
+        ("c", True, {}, "c is draining in rollout r2, whose run was interrupted, and shares the rack r3 with b", None),
         ("d", True, {"domain_caps": {"rack": 1}}, None, "(d is draining): run it again first (rollout_id=r2)"),
         ("c", True, {"domain_caps": {"rack": 1}, "abandon": ["c"]}, None, None),
         ("c", False, {"domain_caps": {"rack": 1}}, None, None),  # it is run
@@ -644,3 +637,95 @@ def test_the_plan_says_in_which_schedulers_its_nodes_are_drained(act):
         "  drained in slurm: a",
         "  drained in no scheduler, as gpu_scheduler_backends names none: c",
     ]
+
+
+def leave(ledger, rollout_id="r1", rack=""):
+    """Plan a and b by a controller that died when a was down and changed."""
+    entry = {"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domains": {"rack": rack} if rack else {}}
+    given = {"run": "dead", "rollout_id": rollout_id, "target": "2.0", "order": ["a", "b"], "sha256": "f"}
+    nodes, policy = {"a": entry, "b": dict(entry, domains={})}, limits.complete({}, 2)
+
+    def tell(transaction):
+        transaction.append("plan", policy=policy, nodes=nodes, **given)
+        for phase in ("drain", "down"):
+            transaction.append("grant", run="dead", node="a", phase=phase, ticket="t", expires=LATER)
+        transaction.append("step", run="dead", node="a", step="install")
+
+    ledger.transact(tell)
+
+
+LATER = "2099-01-01T00:00:00.000Z"
+CLOSED = {"days": ["mon"], "date": "2020-01-06", "from": "01:00", "to": "02:00"}
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"max_down": 0},
+        {"max_down": 2, "forks": 1},
+        {"domain_caps": {"rack": 1}},
+        {"canaries": ["c"]},
+        {"canaries": ["b"], "canary_failures": 5},
+        {"webhook": {"url": "ftp://example.org"}},
+        {"hold_age_s": -1},
+        {"windows": [dict(CLOSED, days=None, date="never")]},
+        {"growth_start": 0},
+        {"domains": {"b": {"rack": None}}},
+        {"target": "new"},
+        {"audits": {"a": "x", "b": "x"}, "target": "2.0;"},
+    ],
+    ids=str,
+)
+def test_refused_plan_finishes_the_nodes_in_flight(act, refused):
+    given = {key: value for key, value in refused.items() if key != "audits"}
+    assert act(check=True, **given).get("failed"), "it is refused"
+    leave(act.ledger)
+    made = act(**given)
+    assert not made.get("failed"), made["msg"]
+    view = act.ledger.view()
+    assert made["order"] == ["a"] and view.refused and view.run == made["run"]
+    node, other = view.nodes.get("a"), view.nodes.get("b")
+    assert (node.orphaned, node.state, node.to_version, [step.name for step in node.steps]) == (
+        True,
+        "down",
+        "2.0",
+        ["install"],
+    )
+    assert (other.state, other.position) == ("pending", None)
+    assert gate.decide(view, "drain", "a").answer == "go" and gate.decide(view, "drain", "b").answer == "stop"
+    view.nodes.put(dataclasses.replace(node, state="done", orphaned=False))
+    view.nodes.put(dataclasses.replace(other, state="done"))
+    assert state.verdict(view, True) == "incomplete", "what was asked for was refused"
+    again = act(check=True, **given)
+    assert again.get("failed"), "a dry run says what is refused"
+
+
+def test_plan_that_is_good_again_is_whole(act):
+    leave(act.ledger)
+    act(max_down=0)
+    made = act()
+    assert made["order"] == ["a", "b"] and not act.ledger.view().refused
+
+
+def test_refused_plan_without_nodes_in_flight_records_nothing(act):
+    assert act(max_down=0)["failed"] and not act.ledger.events()
+
+
+def test_two_interrupted_rollouts_in_one_rack_do_not_keep_each_other_from_going_on(act, tmp_path, url):
+    leave(act.ledger, rack="x")
+    second = Ledger(str(tmp_path), "r2", url)
+
+    def tell(transaction):
+        entry = {"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domains": {"rack": "x"}}
+        given = {"run": "dead", "rollout_id": "r2", "target": "2.0", "order": ["c"], "sha256": "f"}
+        transaction.append("plan", policy=limits.complete({}, 1), nodes={"c": entry}, **given)
+        for phase in ("drain", "down"):
+            transaction.append("grant", run="dead", node="c", phase=phase, ticket="t", expires=LATER)
+        transaction.append("step", run="dead", node="c", step="install")
+
+    second.transact(tell)
+    places = {name: {"rack": "x"} for name in "abc"}
+    first = act(domain_caps={"rack": 1}, domains=places)
+    assert first["order"] == ["a"] and act.ledger.view().refused
+    other = act("c", rollout_id="r2", domain_caps={"rack": 1}, domains=places)
+    assert other["order"] == ["c"] and not other.get("failed")

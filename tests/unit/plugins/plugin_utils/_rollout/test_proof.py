@@ -19,14 +19,18 @@ GOOD = {
     "verdict": "pass",
     "phase": "post",
     "time": "2026-01-01T00:00:30Z",
+    "sequence": 7,
     "driver": {"expected": "2.0"},
 }
 WAY = ("evidence", "drain", "stop", "install", "prove", "reboot", "validate")
 
 
-def node(*steps, began=0, name="a", to="2.0"):
-    made = [state.Step(step, TIME % second) for second, step in enumerate(steps, start=1)]
-    return state.Node(name, "validating", from_version="1.0", to_version=to, steps=made, began=TIME % began)
+def node(*steps, granted=0, name="a", to="2.0"):
+    """Return a node whose steps have the numbers from 1, and the time of a clock that goes backwards."""
+    made = [state.Step(step, TIME % (59 - number), sequence=number) for number, step in enumerate(steps, start=1)]
+    return state.Node(
+        name, "validating", from_version="1.0", to_version=to, steps=made, began=TIME % 59, granted=granted
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,8 +47,10 @@ def node(*steps, began=0, name="a", to="2.0"):
         {"driver": {"expected": "1.0"}},
         {"driver": {"expected": None}},
         {"driver": None},
-        {"time": "2026-01-01T00:00:05Z"},  # before the reboot, its sixth step
-        {"time": None},
+        {"sequence": 5},  # before the reboot, its sixth step
+        {"sequence": None},
+        {"sequence": True},
+        {"sequence": "7"},
     ],
     ids=str,
 )
@@ -64,7 +70,9 @@ def test_no_node_is_done_or_put_back_without_a_verdict(ended, documents):
         proof.require_end(node(*WAY), ended, documents)
 
 
-@pytest.mark.parametrize("changes", [{}, {"phase": "soak"}, {"time": "2026-01-01T00:00:06Z"}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"phase": "soak"}, {"sequence": 6}, {"time": "1999-01-01T00:00:00Z"}, {"time": None}], ids=str
+)
 @pytest.mark.parametrize("to", ["2.0", "2.0-1", "1:2.0-1~bpo12+1"])
 def test_a_node_that_passed_is_done(changes, to):
     proof.require_end(node(*WAY, to=to), "done", {proof.DOCUMENT: dict(GOOD, **changes)})
@@ -72,17 +80,17 @@ def test_a_node_that_passed_is_done(changes, to):
 
 def test_a_node_that_was_put_back_passed_with_the_driver_it_had():
     steps = WAY + ("rollback_install", "rollback_reboot", "rollback_validate")
-    old = dict(GOOD, driver={"expected": "1.0"})
+    old = dict(GOOD, driver={"expected": "1.0"}, sequence=10)
     proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: old})
     with pytest.raises(tickets.StateError, match="step rollback_reboot began at"):
-        proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: dict(old, time="2026-01-01T00:00:08Z")})
+        proof.require_end(node(*steps), "rolled_back", {proof.DOCUMENT: dict(old, sequence=8)})
 
 
-def test_a_clock_of_an_earlier_controller_does_not_count():
-    taken_up = node(*WAY, began=40)
-    proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, time="2026-01-01T00:00:41Z")})
-    with pytest.raises(tickets.StateError, match="the verdict is of 2026-01-01T00:00:39Z"):
-        proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, time="2026-01-01T00:00:39Z")})
+def test_verdict_of_an_earlier_attempt_is_no_proof():
+    taken_up = node(*WAY, granted=40)
+    proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, sequence=40)})
+    with pytest.raises(tickets.StateError, match="the verdict has the number 39"):
+        proof.require_end(taken_up, "done", {proof.DOCUMENT: dict(GOOD, sequence=39)})
 
 
 @pytest.mark.parametrize(
@@ -107,61 +115,72 @@ def test_nothing_was_changed_is_refused_of_a_node_that_was(steps, refused):
             proof.require_end(node(*steps), ended, {})
 
 
-@pytest.mark.parametrize("told, refused", [("2.0", False), ("", False), ("3.0", True), ("2.0-1", True)])
-def test_the_plans_version_goes_before_the_roles(told, refused):
-    if not refused:
-        return proof.require_version(node(), told)
-    with pytest.raises(tickets.StateError, match="of a is %s; expected 2.0" % told):
-        return proof.require_version(node(), told)
-
-
-@pytest.mark.parametrize(
-    "planned, told, refused",
-    [
-        ("rollback", "rollback", False),
-        ("rollback", "", False),
-        ("rollback", "quarantine", True),
-        ("stop", "rollback", True),
-        (None, "stop", False),
-    ],
-)
-def test_the_plans_reaction_to_a_failure_goes_before_the_roles(planned, told, refused):
-    policy = {"on_failure": planned} if planned else {}
-    if not refused:
-        return proof.require_on_failure(node(), policy, told)
-    with pytest.raises(tickets.StateError, match="of a is %s; expected %s" % (told, planned)):
-        return proof.require_on_failure(node(), policy, told)
-
-
 HALVES = {"name": "halves", "config": {"version": "v1", "mig-configs": {"halves": [{"devices": "all"}]}}}
 OTHER = dict(HALVES, config={"version": "v1", "mig-configs": {"halves": [{"devices": [0]}]}})
+PEERS = {"gpus": {"2330": 8}}
+NOT_GIVEN = {"version": "", "on_failure": "", "layout": None, "install": None, "kernel": None, "peers": None}
 
 
 @pytest.mark.parametrize(
-    "planned, told, refused",
+    "planned, policy, given, refused",
     [
-        ({}, {}, ""),
-        ({"layout": HALVES, "install": False, "to_kernel": "k1"}, {}, ""),  # a play that gives none of them
-        ({"layout": HALVES}, {"layout": dict(HALVES)}, ""),
-        ({"layout": HALVES}, {"layout": {}}, "layout"),
-        ({"layout": HALVES}, {"layout": OTHER}, "layout"),
-        ({}, {"layout": HALVES}, "layout"),
-        ({}, {"layout": {}}, ""),
-        ({"install": True}, {"install": True}, ""),
-        ({"install": True}, {"install": False}, "install"),
-        ({"install": False}, {"install": True}, "install"),
-        ({"to_kernel": "k1"}, {"kernel": "k1"}, ""),
-        ({"to_kernel": "k1"}, {"kernel": ""}, "kernel"),
-        ({"to_kernel": ""}, {"kernel": "k1"}, "kernel"),
-        ({"to_kernel": ""}, {"kernel": ""}, ""),
+        ({}, {}, {"version": "2.0"}, ""),
+        ({}, {}, {"version": "3.0"}, "version"),
+        ({}, {}, {"version": "2.0-1"}, "version"),
+        ({}, {"on_failure": "rollback"}, {"on_failure": "rollback"}, ""),
+        ({}, {"on_failure": "rollback"}, {}, ""),
+        ({}, {"on_failure": "rollback"}, {"on_failure": "quarantine"}, "on_failure"),
+        ({}, {"on_failure": "stop"}, {"on_failure": "rollback"}, "on_failure"),
+        ({}, {}, {"on_failure": "stop"}, ""),
+        ({"layout": HALVES, "install": False, "to_kernel": "k1", "peers": PEERS}, {}, {}, ""),  # none of them given
+        ({"layout": HALVES}, {}, {"layout": dict(HALVES)}, ""),
+        ({"layout": HALVES}, {}, {"layout": {}}, "layout"),
+        ({"layout": HALVES}, {}, {"layout": OTHER}, "layout"),
+        ({}, {}, {"layout": HALVES}, "layout"),
+        ({}, {}, {"layout": {}}, ""),
+        ({"install": True}, {}, {"install": True}, ""),
+        ({"install": True}, {}, {"install": False}, "install"),
+        ({"install": False}, {}, {"install": True}, "install"),
+        ({"to_kernel": "k1"}, {}, {"kernel": "k1"}, ""),
+        ({"to_kernel": "k1"}, {}, {"kernel": ""}, "kernel"),
+        ({"to_kernel": ""}, {}, {"kernel": "k1"}, "kernel"),
+        ({"to_kernel": ""}, {}, {"kernel": ""}, ""),
+        ({"peers": PEERS}, {}, {"peers": {"gpus": {"2330": 8}}}, ""),
+        ({"peers": PEERS}, {}, {"peers": {}}, "peers"),
+        ({"peers": PEERS}, {}, {"peers": {"gpus": {"2330": 4}}}, "peers"),
+        ({"peers": {}}, {}, {"peers": PEERS}, "peers"),
     ],
 )
-def test_the_plans_layout_installation_and_kernel_go_before_the_roles(planned, told, refused):
+def test_step_refuses_another_change_than_the_plan(planned, policy, given, refused):
     one = dataclasses.replace(node(), **planned)
     if not refused:
-        return proof.require_change(one, **told)
+        return proof.require_as_planned(one, policy, dict(NOT_GIVEN, **given))
     with pytest.raises(tickets.StateError, match="gpu_node_upgrade_%s of a is " % refused):
-        return proof.require_change(one, **told)
+        proof.require_as_planned(one, policy, dict(NOT_GIVEN, **given))
+
+
+BASELINE = {"audit": {"versions": {"loaded": "1.1", "package": "1.1-1"}}}
+
+
+@pytest.mark.parametrize(
+    "previous, baseline, is_refused",
+    [
+        ("1.0", None, False),
+        ("1.0", BASELINE, False),
+        ("1.1", BASELINE, False),
+        ("1.1-1", BASELINE, False),
+        ("", None, False),  # the driver stays
+        ("1.1", None, True),
+        ("2.0", BASELINE, True),
+        ("1.1", {"audit": {"versions": {"loaded": None}}}, True),
+    ],
+)
+def test_rollback_to_a_version_that_did_not_run_before_is_refused(previous, baseline, is_refused):
+    one = dataclasses.replace(node(), from_version="1.0")
+    if not is_refused:
+        return proof.require_way_back(one, previous, baseline)
+    with pytest.raises(tickets.StateError, match="a would be rolled back to driver %s" % previous):
+        proof.require_way_back(one, previous, baseline)
 
 
 LAID_OUT = {"layout": HALVES, "gpus": [{"gpu": "GPU-a", "status": "changed"}, {"gpu": "GPU-b", "status": "same"}]}
@@ -169,7 +188,7 @@ MADE = (*WAY[:-1], "mig", "validate")
 
 
 @pytest.mark.parametrize(
-    "steps, began, made, why",
+    "steps, granted, made, why",
     [
         (MADE, 0, LAID_OUT, ""),
         (MADE, 7, LAID_OUT, ""),  # the step is of this attempt
@@ -189,23 +208,24 @@ MADE = (*WAY[:-1], "mig", "validate")
         ),
     ],
 )
-def test_no_node_is_done_without_the_mig_layout_of_the_plan(steps, began, made, why):
-    one = dataclasses.replace(node(*steps, began=began), layout=HALVES)
+def test_no_node_is_done_without_the_mig_layout_of_the_plan(steps, granted, made, why):
+    one = dataclasses.replace(node(*steps, granted=granted), layout=HALVES)
     assert why in proof.unlike_layout(one, made) and bool(why) == bool(proof.unlike_layout(one, made))
-    documents = {proof.DOCUMENT: GOOD, proof.LAYOUT_DOCUMENT: made}
+    good = dict(GOOD, sequence=9)
+    documents = {proof.DOCUMENT: good, proof.LAYOUT_DOCUMENT: made}
     if why:
         with pytest.raises(tickets.StateError, match="a cannot end as done: .*MIG layout halves"):
             proof.require_end(one, "done", documents)
     else:
         proof.require_end(one, "done", documents)
     # One that goes back does not need it, and neither does one for which the plan wants none.
-    proof.require_end(one, "rolled_back", {proof.DOCUMENT: GOOD})
-    proof.require_end(dataclasses.replace(one, layout={}), "done", {proof.DOCUMENT: GOOD})
+    proof.require_end(one, "rolled_back", {proof.DOCUMENT: good})
+    proof.require_end(dataclasses.replace(one, layout={}), "done", {proof.DOCUMENT: good})
 
 
 def left(name, last, ended, *steps):
     found = node(*(steps or WAY), name=name)
-    found.steps[-1].started, found.state = TIME % last, ended
+    found.steps[-1].sequence, found.state = last, ended
     return found
 
 

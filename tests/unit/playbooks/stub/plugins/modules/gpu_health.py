@@ -54,6 +54,7 @@ def main():
             expected_driver_version=dict(type="str"),
             expect=dict(type="dict", default={}),
             fail_on=dict(type="list", elements="str", default=["fail", "unknown"]),
+            sequence=dict(type="int"),
             # What precheck and the quarantine's playbooks give beside these, and the stub needs not.
             smoke=dict(type="dict"),
             since=dict(type="dict"),
@@ -158,6 +159,7 @@ def main():
         "node": os.path.basename(stubnode.directory()),
         "phase": module.params["phase"],
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "sequence": module.params["sequence"],
         "driver": {"expected": wanted},
         "attribution": {"sick_before": [], "broke_during": broke},
     }

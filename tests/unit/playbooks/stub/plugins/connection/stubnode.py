@@ -19,6 +19,8 @@ options:
       - name: ansible_host
 """
 
+import functools
+import json
 import os
 import re
 import shlex
@@ -27,16 +29,36 @@ import time
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.connection.local import Connection as LocalConnection
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils import python_of_nodes, stubnode
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils import lies, python_of_nodes, stubnode
 
 
 class Connection(LocalConnection):
     transport = "gpufleet.lifecycle.stubnode"
 
     def exec_command(self, cmd, in_data=None, sudoable=True):
+        liar = self.liar()
+        honest = functools.partial(self.answer, cmd, in_data, sudoable)
+        return liar.answer(cmd, in_data, honest) if liar else honest()
+
+    def put_file(self, in_path, out_path):
+        liar = self.liar()
+        if not (liar and liar.has_lied()):
+            super().put_file(in_path, out_path)
+
+    def liar(self):
+        """Return the lies of this node, None of an honest one."""
+        path = os.path.join(os.environ["GPUFLEET_STUB_NODES"], self.get_option("remote_addr"))
+        told = stubnode.load(path).get("lies")
+        return lies.Liar(path, told) if told else None
+
+    def answer(self, cmd, in_data=None, sudoable=True):
+        """Return what an honest node answers."""
         nodes = os.environ["GPUFLEET_STUB_NODES"]
         path = os.path.join(nodes, self.get_option("remote_addr"))
         node = stubnode.load(path)
+        given = node.get("answers", {}).get(lies.name_module(cmd, in_data), {}).get(node["loaded"])
+        if given is not None:
+            return 0, json.dumps(given).encode() + b"\n", b""
         gone_at = node.get("unreachable_at")  # the module whose call finds that the node is gone
         # As it is given to the interpreter, or as a file for what runs on by itself.
         if gone_at and any(

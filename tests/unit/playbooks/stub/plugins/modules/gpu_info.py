@@ -10,7 +10,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 
 def main():
     module = AnsibleModule(
-        argument_spec=dict(gather_subset=dict(type="list", elements="str"), holders=dict(type="bool")),
+        argument_spec=dict(
+            gather_subset=dict(type="list", elements="str"), holders=dict(type="bool"), binding_digest=dict(type="str")
+        ),
         supports_check_mode=True,
     )
     node = stubnode.load()

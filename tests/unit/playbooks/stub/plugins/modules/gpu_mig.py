@@ -36,6 +36,10 @@ def main():
             instances=dict(type="bool", default=True),
             rollout_id=dict(type="str"),
             step=dict(type="str", default=""),
+            # What the real action gives.
+            binding_digest=dict(type="str"),
+            timeout_s=dict(type="int"),
+            lock_timeout_s=dict(type="int"),
         ),
         supports_check_mode=True,
     )

@@ -15,6 +15,10 @@ def main():
             baseline=dict(type="dict"),
             rollout_id=dict(type="str"),
             step=dict(type="str"),
+            # What the real action gives.
+            binding_digest=dict(type="str"),
+            timeout_s=dict(type="int"),
+            lock_timeout_s=dict(type="int"),
             # What thermal_relief gives.
             gpus=dict(type="list", elements="str", default=[]),
             power_limit_w=dict(type="str"),

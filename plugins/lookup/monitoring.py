@@ -12,7 +12,7 @@ version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
-  - Renders rules, targets, configurations and manifests out of the collection's data and the inventory.
+  - Renders rules, targets, configurations, dashboards and manifests out of the collection's data and the inventory.
     The role C(gpu_monitoring) writes them.
   - Nothing is read of any host, and nothing is changed.
 options:

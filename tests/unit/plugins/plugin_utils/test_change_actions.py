@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import functools
 import json
+from unittest import mock
 
 import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
-from unittest import mock
 
 from ansible.errors import AnsibleActionFail, AnsibleError
 
@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytestmark = pytest.mark.cores
+
 DIGEST = "d" * 64
 
 

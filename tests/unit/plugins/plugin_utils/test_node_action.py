@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 from unittest import mock
@@ -16,7 +17,6 @@ from unittest import mock
 import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
-import shlex
 
 from ansible.parsing.dataloader import DataLoader
 
@@ -25,11 +25,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.filter import gpu_peers, hea
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 
 pytest.importorskip("ansible", reason="an action runs on the controller")
+
 from ansible_collections.gpufleet.lifecycle.plugins.action import node_program
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _node_program
 
 pytestmark = pytest.mark.cores
+
 ROOT = pathlib.Path(__file__).resolve().parents[4]
 MODULES = {path.stem for path in (ROOT / "plugins" / "modules").glob("*.py")}
 ACTIONS = {path.stem for path in (ROOT / "plugins" / "action").glob("*.py")}

@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
+import pathlib
+import zipfile
 from unittest import mock
 
 import pytest
 
 pytest.importorskip("ansible", reason="action plugins need Ansible")
-import io
-import pathlib
-import zipfile
 
 from ansible.errors import AnsibleActionFail
 
@@ -24,10 +24,12 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytest.importorskip("ansible", reason="the controller's side needs Ansible")
+
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding as node_side
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 
 pytestmark = pytest.mark.cores
+
 ARCHIVE = _binding.Archive(b"zip", "d" * 64, "1")
 
 

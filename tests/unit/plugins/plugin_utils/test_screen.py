@@ -6,15 +6,15 @@
 from __future__ import annotations
 
 import ast
+import base64
+import http.client
 import pathlib
+import time
+import urllib.parse
 
 import pytest
 
 pytest.importorskip("ansible", reason="the screen is Ansible's")
-import base64
-import http.client
-import time
-import urllib.parse
 
 from ansible.utils.display import Display
 
@@ -24,6 +24,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import serving
 
 pytestmark = pytest.mark.cores
+
 PLUGINS = pathlib.Path(__file__).resolve().parents[4] / "plugins"
 EVIL = "boom \x1b[2K\x1b[1A\x9b2K\u202eall done"
 

@@ -11,6 +11,7 @@ import math
 import pytest
 
 pytest.importorskip("hypothesis", reason="the plain pytest run has it")
+
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -15,6 +15,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios.scenario import scenario
 
 BOARDS = ("h100-sxm", "h200", "b200", "a100-sxm", "a100-80-sxm", "a30", "l4", "rtx-pro-6000", "v100-sxm")
+# `make test` tries the faults on a board with NVSwitches, one without links, and one that counts retired pages.
+QUICK = ("h100-sxm", "l4", "v100-sxm")
 # What is judged without a baseline, the baseline itself among it, and what is compared with one.
 FIRST, COMPARED = ("baseline", "adhoc"), ("post", "soak")
 ALWAYS = FIRST + COMPARED
@@ -149,7 +151,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("board, name", CASES)
+@pytest.mark.parametrize(
+    "board, name", [pytest.param(*case, marks=() if case[0] in QUICK else pytest.mark.slow) for case in CASES]
+)
 def test_no_fault_passes(board, name, sick, healthy):
     well = healthy(board)
     world = sick(scenario(name, injection(name), model=board))

@@ -239,6 +239,7 @@ import os, signal, sys, time
 sys.path[:0] = [%r, %r]
 from _nvml import session
 import cutoff
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 %%s
 """ % (os.path.dirname(os.path.dirname(os.path.abspath(session.__file__))), os.path.dirname(cutoff.__file__))
 # The deadline of a child is over when it is waited for, and it lives for longer than that.
@@ -287,14 +288,7 @@ def test_a_caller_that_ignores_the_end_of_its_children_gets_the_result():
     """The kernel reaps the child then, and there is nothing to wait for."""
     code = "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\nprint(session.run(lambda progress: 7, 600))\n"
     code += AT_ONCE + "print(session.run(lambda progress: time.sleep(1200), 600).status)"
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT % code],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=600,
-        check=False,
-    )
+    done = simnode.run([sys.executable, "-c", SCRIPT % code])
     assert done.stdout == "Outcome(status='ok', value=7, message='')\ntimeout\n", done.stderr
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
 import sys
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
@@ -36,6 +35,7 @@ TAKE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from _nvml import snapshot
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 print(json.dumps(snapshot.take()))
 """
 
@@ -53,16 +53,7 @@ def complete(given):
 
 def _process(node, code, wheel, *arguments):
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheel)))
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(UTILS)] + list(arguments),
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=600,
-        check=False,
-    )
+    done = simnode.run([sys.executable, "-c", code, str(UTILS)] + list(arguments), env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -16,6 +16,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import session
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import cutoff
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 pytestmark = pytest.mark.pythons
 
@@ -239,7 +240,6 @@ import os, signal, sys, time
 sys.path[:0] = [%r, %r]
 from _nvml import session
 import cutoff
-from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 %%s
 """ % (os.path.dirname(os.path.dirname(os.path.abspath(session.__file__))), os.path.dirname(cutoff.__file__))
 # The deadline of a child is over when it is waited for, and it lives for longer than that.

@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _setting
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes, snapshot
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import plan as settings_plan
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import cutoff, wheels
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 UTILS = pathlib.Path(snapshot.__file__).resolve().parents[1]
 HELPERS = str(pathlib.Path(cutoff.__file__).parent)
@@ -35,7 +36,6 @@ TAKE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from _nvml import snapshot
-from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 print(json.dumps(snapshot.take()))
 """
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
 
@@ -94,13 +93,9 @@ def test_the_packages_daemon_is_diverted(installed):
 def test_the_installed_commands_work(installed):
     environment = dict(os.environ, GPUSIM_ROOT=str(installed))
     main = str(installed / "usr/local/lib/gpusim/main.py")
-    subprocess.run(
-        ["python3", "-I", "-B", main, "gpusim", "init", "--model", "a100-sxm", "--node", "x"],
-        env=environment,
-        check=True,
-        stdout=subprocess.PIPE,
-    )
-    status = simnode.run(["python3", "-I", "-B", main, "gpusim", "status"], env=environment, check=True)
+    command = ["python3", "-I", "-B", main, "gpusim"]
+    simnode.run([*command, "init", "--model", "a100-sxm", "--node", "x"], env=environment, check=True)
+    status = simnode.run([*command, "status"], env=environment, check=True)
     assert "4 x NVIDIA A100-SXM4-40GB" in status.stdout
     assert main[len(str(installed)) :] in (installed / "usr/local/sbin/gpusim").read_text()
 

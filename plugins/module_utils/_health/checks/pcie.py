@@ -129,7 +129,7 @@ def width(ctx, gpu):
                 "hold",
             )
     current, most = values["pcie_width_current"], values["pcie_width_max"]
-    others = compare.peers(ctx, gpu, "pcie_width_current", NUMBER) if compare.old_gpu(ctx, gpu) is None else []
+    others = compare.peers(ctx, gpu, "pcie_width_current", NUMBER) if signals.old_gpu(ctx, gpu) is None else []
     if others and max(others) - current > loss:
         return Checks(ident, model.entity(gpu), "hardware").fail(
             current,
@@ -202,8 +202,8 @@ def reported(ctx, gpu):
     if not now:
         return compare.not_applicable(ident, gpu, None, "The kernel counts no PCIe errors for this GPU.")
     before = None
-    if compare.old_gpu(ctx, gpu) is not None:
-        before = aer_of(model.item(ctx.baseline, "system"), model.address(compare.old_gpu(ctx, gpu)))
+    if signals.old_gpu(ctx, gpu) is not None:
+        before = aer_of(model.item(ctx.baseline, "system"), model.address(signals.old_gpu(ctx, gpu)))
         before = model.NOTHING if before is None else model.Reading(True, before, 0, None)
     limits = {
         "correctable": ("pcie_aer_correctable_per_minute", "pcie_aer_correctable_since_boot"),

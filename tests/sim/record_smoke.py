@@ -45,8 +45,8 @@ def main(arguments):
     document = record(*(arguments[1:] or ["t1"]))
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     with open(arguments[0], "w", encoding="utf-8") as stream:
-        # A line for each list of samples.
-        stream.write(re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found.group().split()), text))
+        # A line for each test of a GPU.
+        stream.write(re.sub(r"\n {5}\}", " }", re.sub(r"\n {6,}", " ", text)))
     return 0 if all(gpu["state"] == "tested" for gpu in document["smoke"]["gpus"]) else 1
 
 

@@ -69,16 +69,9 @@ def counted(value, key):
     return inner if inner is not None and inner >= 0 else None
 
 
-def old_gpu(ctx, gpu):
-    """The same GPU, by UUID, in the baseline; None without a baseline, or if it is not in it."""
-    if ctx.baseline is None:
-        return None
-    return model.by_uuid(ctx.baseline["snapshot"]).get(model.uuid(gpu))
-
-
 def before(ctx, gpu, key, kind):
     """The reading of KEY in the baseline as typed() gives it; None where there is no such GPU to compare with."""
-    old = old_gpu(ctx, gpu)
+    old = signals.old_gpu(ctx, gpu)
     return None if old is None else typed(old, key, kind)
 
 

@@ -76,11 +76,14 @@ def absent(ctx, ident, gpu, key, now, action=None):
     return checks.unknown(seen, None, "%s of %s is not known: %s. %s" % (key, model.named(gpu), seen, step))
 
 
+def old_gpu(ctx, gpu):
+    """The same GPU, by UUID, in the baseline; None without a baseline, or if it is not in it."""
+    return model.by_uuid(model.item(ctx.baseline, "snapshot")).get(model.uuid(gpu))
+
+
 def before_of(ctx, gpu, key):
-    """The reading of KEY in the baseline; None without a baseline, or if the GPU is not in it."""
-    if ctx.baseline is None:
-        return None
-    old = model.by_uuid(model.item(ctx.baseline, "snapshot")).get(model.uuid(gpu))
+    """The reading of KEY in the baseline; None where there is no such GPU to compare with."""
+    old = old_gpu(ctx, gpu)
     return None if old is None else model.reading(old, key)
 
 

@@ -151,7 +151,7 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
 
 
 # Every task of a node reads NVML for itself. Where it hangs, each would wait for its whole deadline: so the first task
-# without an answer leaves a note, and the next ones wait for AGAIN_S only. The note is about the driver as it is loaded:
+# without an answer leaves a note, and the next ones wait for AGAIN_S only. The note is about the driver that is loaded:
 # it does not hold after a reboot or a reload, nor for who would wait longer than the first did.
 AGAIN_S = 10.0
 HOLDS_S = 900.0

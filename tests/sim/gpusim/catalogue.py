@@ -9,6 +9,7 @@ import os
 import re
 
 from . import cuda_faults, freezer, library, modules, reset, state
+from .cuda_faults import fault
 
 HANDLES = (
     "nvmlDeviceGetHandleByIndex",
@@ -229,15 +230,10 @@ def _unsigned(_options):
 # name -> (words it takes, needs a GPU, what it does, effects). A function of None is one of faults.py.
 CATALOGUE = {
     # the GPU itself
-    "gpu-not-brought-up": (
-        (),
-        True,
-        "the driver (--driver V: only that version) does not bring the GPU up: no handle, rc 15",
-        _not_brought_up,
+    "gpu-not-brought-up": fault(
+        "the driver (--driver V: only that version) does not bring the GPU up: no handle, rc 15", _not_brought_up
     ),
-    "gpu-lost": (
-        (),
-        True,
+    "gpu-lost": fault(
         "the GPU fell off the bus: every call answers rc 15, until a boot",
         lambda options: {
             **values(lost=1),
@@ -245,54 +241,37 @@ CATALOGUE = {
             "cleared_by": "boot",
         },
     ),
-    "reset-required": (
-        (),
-        True,
+    "reset-required": fault(
         "calls about the GPU answer rc 16, until the driver is loaded again",
         lambda options: {**values(reset_required=1), "cleared_by": "load"},
     ),
-    "gpu-missing": ((), True, "the GPU is gone from NVML and the PCI bus: one GPU fewer", _plain(absent=1)),
-    "gpu-swapped": (("OTHER",), True, "two GPUs have changed places: UUID and serial of each are the other's", None),
-    "gpu-replaced": ((), True, "another board in the same place: UUID and serial are new", _replaced),
-    "vbios-changed": ((), True, "the VBIOS is of another version", _plain(vbios="99.99.99.99.99")),
-    "inforom-corrupt": ((), True, "validating the InfoROM answers rc 14", _plain(inforom_corrupt=1)),
-    "inforom-changed": ((), True, "the checksum of the InfoROM's configuration is another", _plain(inforom_checksum=1)),
-    "recovery-action": (
-        (),
-        True,
+    "gpu-missing": fault("the GPU is gone from NVML and the PCI bus: one GPU fewer", _plain(absent=1)),
+    "gpu-swapped": fault("two GPUs have changed places: UUID and serial of each are the other's", None, "OTHER"),
+    "gpu-replaced": fault("another board in the same place: UUID and serial are new", _replaced),
+    "vbios-changed": fault("the VBIOS is of another version", _plain(vbios="99.99.99.99.99")),
+    "inforom-corrupt": fault("validating the InfoROM answers rc 14", _plain(inforom_corrupt=1)),
+    "inforom-changed": fault("the checksum of the InfoROM's configuration is another", _plain(inforom_checksum=1)),
+    "recovery-action": fault(
         "field 230 asks for a recovery (--value, default 2: reboot); drivers from R570 answer it",
         _valued("recovery_action", 2),
     ),
-    "reset-outcome": (
-        ("[fails|ignored|loses|xid|hangs]",),
-        True,
+    "reset-outcome": fault(
         "nvidia-smi --gpu-reset fails, says yes and does nothing, loses the GPU, logs an XID, or never ends",
         lambda options: values(reset_outcome=_word(options, reset.OUTCOMES, "fails")),
+        "[fails|ignored|loses|xid|hangs]",
     ),
-    "reset-unsupported": ((), True, "nvidia-smi --gpu-reset is not available on this board", _plain(reset_supported=0)),
+    "reset-unsupported": fault("nvidia-smi --gpu-reset is not available on this board", _plain(reset_supported=0)),
     # memory errors
-    "ecc-uncorrectable": ((), True, "uncorrectable ECC errors (--value N), XID 95", _ecc),
-    "ecc-correctable": (
-        (),
-        True,
+    "ecc-uncorrectable": fault("uncorrectable ECC errors (--value N), XID 95", _ecc),
+    "ecc-correctable": fault(
         "correctable ECC errors (--value N, default a million)",
         lambda options: values(ecc_vol_corr=chosen(options, 1000000), ecc_agg_corr=chosen(options, 1000000)),
     ),
-    "ecc-rising": (
-        ("[volatile|aggregate]",),
-        True,
-        "error counts grow with every look (--value N at a time)",
-        _ecc_rising,
+    "ecc-rising": fault("error counts grow with every look (--value N at a time)", _ecc_rising, "[volatile|aggregate]"),
+    "sram-threshold": fault(
+        "the threshold of SRAM errors is exceeded", _plain(sram_threshold_exceeded=1, sram_agg_unc=5, ecc_agg_unc=5)
     ),
-    "sram-threshold": (
-        (),
-        True,
-        "the threshold of SRAM errors is exceeded",
-        _plain(sram_threshold_exceeded=1, sram_agg_unc=5, ecc_agg_unc=5),
-    ),
-    "remap-pending": (
-        (),
-        True,
+    "remap-pending": fault(
         "a row waits for remapping, XID 63, until the driver is loaded again",
         lambda options: {
             **values(remap_pending=1, remap_unc=1),
@@ -300,126 +279,77 @@ CATALOGUE = {
             "cleared_by": "load",
         },
     ),
-    "remap-failed": (
-        (),
-        True,
+    "remap-failed": fault(
         "a row could not be remapped, XID 64",
         lambda options: {
             **values(remap_failure=1, remap_unc=8),
             "kmsg": xid(options, 64, "Row Remapper: failed to remap a row"),
         },
     ),
-    "remap-many": (
-        (),
-        True,
-        "so many rows were remapped that no more can be (--value N, default 512)",
-        _valued("remap_unc", 512),
+    "remap-many": fault(
+        "so many rows were remapped that no more can be (--value N, default 512)", _valued("remap_unc", 512)
     ),
-    "bank-availability": (
-        ("[partial|low|none]",),
-        True,
-        "memory banks have few spare rows left (--value N banks, default one with low)",
-        _banks,
+    "bank-availability": fault(
+        "memory banks have few spare rows left (--value N banks, default one with low)", _banks, "[partial|low|none]"
     ),
-    "retired-pages": (
-        (),
-        True,
-        "pages of memory are retired (--value N, default 63); boards before Ampere",
-        _valued("retired_dbe", 63),
+    "retired-pages": fault(
+        "pages of memory are retired (--value N, default 63); boards before Ampere", _valued("retired_dbe", 63)
     ),
-    "retired-pages-pending": (
-        (),
-        True,
-        "pages wait for their retirement; boards before Ampere",
-        _plain(retired_pending=1),
-    ),
-    "channel-repair-pending": ((), True, "a memory channel waits for its repair", _plain(channel_repair_pending=1)),
-    "memory-lost": (
-        (),
-        True,
+    "retired-pages-pending": fault("pages wait for their retirement; boards before Ampere", _plain(retired_pending=1)),
+    "channel-repair-pending": fault("a memory channel waits for its repair", _plain(channel_repair_pending=1)),
+    "memory-lost": fault(
         "the GPU has less memory (--value MiB, default half)",
         lambda options: values(memory_total_mib=options.value or number(options, "memory_total_mib") // 2),
     ),
-    "bar1-shrunk": (
-        (),
-        True,
-        "the window to the GPU's memory is smaller (--value MiB, default 256)",
-        _valued("bar1_total_mib", 256),
+    "bar1-shrunk": fault(
+        "the window to the GPU's memory is smaller (--value MiB, default 256)", _valued("bar1_total_mib", 256)
     ),
     # links
-    "nvlink-down": (
-        (),
-        True,
-        "NVLinks are inactive (--link N,M default 0)",
-        lambda options: values(nvlink_down=options.link),
+    "nvlink-down": fault(
+        "NVLinks are inactive (--link N,M default 0)", lambda options: values(nvlink_down=options.link)
     ),
-    "nvlink-errors": (
-        ("[recovery|replay|crc_flit|crc_data]",),
-        True,
+    "nvlink-errors": fault(
         "error counts of NVLinks (--link) grow with every look (--value N at a time)",
         _link_errors,
+        "[recovery|replay|crc_flit|crc_data]",
     ),
-    "p2p-broken": (("[OTHERS]",), True, "the GPU reaches no other GPU, or not those with the numbers given", _peers),
-    "fabric-converging": (
-        (),
-        True,
+    "p2p-broken": fault("the GPU reaches no other GPU, or not those with the numbers given", _peers, "[OTHERS]"),
+    "fabric-converging": fault(
         "fabric state 2, in progress; --value N: 3, completed, after N looks; --until-s S: S seconds after the load",
         _converging,
     ),
-    "fabric-stuck": ((), True, "the fabric never completes (--value: the state, default 2)", _stuck),
-    "fabric-unhealthy": ((), True, "the fabric has completed and is not healthy (--value: mask)", _unhealthy),
-    "pcie-downtrain": (
-        (),
-        True,
-        "PCI Express runs one generation lower (--value: that one) and 8 lanes wide",
-        _downtrain,
-    ),
-    "pcie-generation": ((), True, "PCI Express runs one generation lower (--value: that one)", _generation),
-    "pcie-width": ((), True, "PCI Express has fewer lanes (--value, default 8)", _valued("pcie_width_current", 8)),
-    "pcie-replay": (
-        (),
-        True,
+    "fabric-stuck": fault("the fabric never completes (--value: the state, default 2)", _stuck),
+    "fabric-unhealthy": fault("the fabric has completed and is not healthy (--value: mask)", _unhealthy),
+    "pcie-downtrain": fault("PCI Express runs one generation lower (--value: that one) and 8 lanes wide", _downtrain),
+    "pcie-generation": fault("PCI Express runs one generation lower (--value: that one)", _generation),
+    "pcie-width": fault("PCI Express has fewer lanes (--value, default 8)", _valued("pcie_width_current", 8)),
+    "pcie-replay": fault(
         "the count of PCI Express replays grows with every look (--value N at a time)",
         lambda options: values(pcie_replay="%d++%d" % (chosen(options, 50), chosen(options, 50))),
     ),
-    "pcie-errors": (
-        ("[correctable|non_fatal|fatal]",),
-        True,
+    "pcie-errors": fault(
         "the PCI Express device counts errors (--value N, default 5), also in /sys",
         lambda options: values(
             **{"pcie_" + _word(options, ("correctable", "non_fatal", "fatal"), "non_fatal"): chosen(options, 5)}
         ),
+        "[correctable|non_fatal|fatal]",
     ),
     # clocks, heat, power
-    "clocks-slowed": (
-        (),
-        True,
-        "clock event reason hardware slowdown (--value BITS, default 0x48)",
-        _valued("clocks_event_reasons", 0x48),
+    "clocks-slowed": fault(
+        "clock event reason hardware slowdown (--value BITS, default 0x48)", _valued("clocks_event_reasons", 0x48)
     ),
-    "hw-slowdown": ((), True, "clocks are slowed down by the hardware: bit 0x8", _plain(clocks_event_reasons=0x8)),
-    "hw-thermal": ((), True, "clocks are slowed down by heat: bits 0x8 and 0x40", _plain(clocks_event_reasons=0x48)),
-    "power-brake": (
-        (),
-        True,
-        "clocks are slowed down by the machine's power supply: bits 0x8 and 0x80",
-        _plain(clocks_event_reasons=0x88),
+    "hw-slowdown": fault("clocks are slowed down by the hardware: bit 0x8", _plain(clocks_event_reasons=0x8)),
+    "hw-thermal": fault("clocks are slowed down by heat: bits 0x8 and 0x40", _plain(clocks_event_reasons=0x48)),
+    "power-brake": fault(
+        "clocks are slowed down by the machine's power supply: bits 0x8 and 0x80", _plain(clocks_event_reasons=0x88)
     ),
-    "sw-thermal": (
-        (),
-        True,
-        "clocks are lowered by the driver because of heat: bit 0x20",
-        _plain(clocks_event_reasons=0x20),
+    "sw-thermal": fault(
+        "clocks are lowered by the driver because of heat: bit 0x20", _plain(clocks_event_reasons=0x20)
     ),
-    "sw-power-cap": (
-        (),
-        True,
-        "clocks are lowered by the driver because of the power limit: bit 0x4",
-        _plain(clocks_event_reasons=0x4),
+    "sw-power-cap": fault(
+        "clocks are lowered by the driver because of the power limit: bit 0x4", _plain(clocks_event_reasons=0x4)
     ),
-    "violation": (
-        ("[power|thermal|sync_boost|board_limit|low_utilization|reliability]",),
-        True,
+    "violation": fault(
         "time below the clocks grows (--value ns at a time)",
         lambda options: values(
             **{
@@ -431,126 +361,99 @@ CATALOGUE = {
                 ): "%d++%d" % (chosen(options, 10**9), chosen(options, 10**9))
             }
         ),
+        "[power|thermal|sync_boost|board_limit|low_utilization|reliability]",
     ),
-    "gpu-hot": ((), True, "the GPU is as hot as where it slows down, or --value degrees", _gpu_hot),
-    "memory-hot": ((), True, "the memory is as hot as it may be, or --value degrees", _memory_hot),
-    "power-limit-lost": ((), True, "the power limit reads the lowest the board takes, or --value mW", _power_limit),
-    "clocks-capped": ((), True, "the highest clocks are lower (--value MHz, default 60 percent)", _capped),
-    "application-clocks-changed": (
-        (),
-        True,
-        "the application clocks are lower (--value MHz, default 60 percent)",
-        _application_clocks,
+    "gpu-hot": fault("the GPU is as hot as where it slows down, or --value degrees", _gpu_hot),
+    "memory-hot": fault("the memory is as hot as it may be, or --value degrees", _memory_hot),
+    "power-limit-lost": fault("the power limit reads the lowest the board takes, or --value mW", _power_limit),
+    "clocks-capped": fault("the highest clocks are lower (--value MHz, default 60 percent)", _capped),
+    "application-clocks-changed": fault(
+        "the application clocks are lower (--value MHz, default 60 percent)", _application_clocks
     ),
     # modes
-    "ecc-pending": (
-        (),
-        True,
+    "ecc-pending": fault(
         "the ECC mode waits for a reset: pending is not current",
         lambda options: values(ecc_mode_pending=0 if now(options, "ecc_mode", "1") == "1" else 1),
     ),
-    "ecc-off": ((), True, "ECC is off", _plain(ecc_mode=0, ecc_mode_pending=0)),
-    "mig-pending": ((), True, "MIG mode waits for a reset: pending is not current", _plain(mig_mode_pending=1)),
-    "mig-on": ((), True, "MIG mode is on", _plain(mig_mode=1, mig_mode_pending=1)),
-    "mig-layout-lost": ((), True, "there are no MIG instances any more", _mig_lost),
-    "persistence-lost": ((), False, "persistence mode reads 0 even while the daemon runs", _plain(persistence=0)),
-    "settings-forgotten": (
-        (),
-        False,
+    "ecc-off": fault("ECC is off", _plain(ecc_mode=0, ecc_mode_pending=0)),
+    "mig-pending": fault("MIG mode waits for a reset: pending is not current", _plain(mig_mode_pending=1)),
+    "mig-on": fault("MIG mode is on", _plain(mig_mode=1, mig_mode_pending=1)),
+    "mig-layout-lost": fault("there are no MIG instances any more", _mig_lost),
+    "persistence-lost": fault("persistence mode reads 0 even while the daemon runs", _plain(persistence=0), node=True),
+    "settings-forgotten": fault(
         "without persistence mode, limits, clocks and compute mode are the default again when a process ends NVML",
         _plain(settings_forgotten=1),
+        node=True,
     ),
-    "compute-mode-changed": (
-        (),
-        True,
-        "the compute mode is another (--value, default 3: one process alone)",
-        _valued("compute_mode", 3),
+    "compute-mode-changed": fault(
+        "the compute mode is another (--value, default 3: one process alone)", _valued("compute_mode", 3)
     ),
-    "gsp-version": (
-        (),
-        True,
-        "the GSP runs firmware of another version than the driver's",
-        _plain(gsp_version="1.2.3"),
-    ),
-    "gsp-off": ((), True, "the GSP is off", _plain(gsp_off=1)),
-    "stray-process": (
-        ("[compute|graphics]",),
-        True,
+    "gsp-version": fault("the GSP runs firmware of another version than the driver's", _plain(gsp_version="1.2.3")),
+    "gsp-off": fault("the GSP is off", _plain(gsp_off=1)),
+    "stray-process": fault(
         "a process holds the GPU (--value MiB of memory, default 1024; --mig GI, --ci CI: one MIG instance)",
         None,
+        "[compute|graphics]",
     ),
     # calls
-    "error": (
-        ("SYMBOL", "RC"),
-        False,
-        (
-            "an NVML function answers RC (--after N: from call N+1 of a process on; --first N: for N calls of the "
-            "node); SYMBOL may be field.NUMBER"
-        ),
+    "error": fault(
+        "an NVML function answers RC (--after N: from call N+1 of a process on; --first N: for N calls of the "
+        "node); SYMBOL may be field.NUMBER",
         _error,
+        "SYMBOL",
+        "RC",
+        node=True,
     ),
-    "nvml-code": (("SYMBOL", "RC"), False, "the same as error", _error),
-    "hang": (
-        ("SYMBOL", "SECONDS"),
-        False,
+    "nvml-code": fault("the same as error", _error, "SYMBOL", "RC", node=True),
+    "hang": fault(
         "an NVML function answers late, or never with 'forever' (only SIGKILL ends it) or 'frozen' (nothing ends it)",
         _hang,
+        "SYMBOL",
+        "SECONDS",
+        node=True,
     ),
-    "missing-symbol": (
-        ("SYMBOL",),
-        False,
+    "missing-symbol": fault(
         "the library lacks a function, as an older one does (rc 13 in the Python binding)",
         _missing_symbol,
+        "SYMBOL",
+        node=True,
     ),
-    "ignored": (("SYMBOL",), False, "a function that sets something answers 0 and changes nothing", _ignored),
-    "permission-denied": (
-        (),
-        False,
-        "no GPU may be opened: rc 4",
-        lambda options: {"error." + symbol: "4" for symbol in HANDLES},
+    "ignored": fault("a function that sets something answers 0 and changes nothing", _ignored, "SYMBOL", node=True),
+    "permission-denied": fault(
+        "no GPU may be opened: rc 4", lambda options: {"error." + symbol: "4" for symbol in HANDLES}, node=True
     ),
-    "unprivileged": (
-        (),
-        False,
-        "the caller is not taken for root: settings and the SRAM status answer rc 4",
-        _plain(unprivileged=1),
+    "unprivileged": fault(
+        "the caller is not taken for root: settings and the SRAM status answer rc 4", _plain(unprivileged=1), node=True
     ),
-    "set": (
-        ("KEY", "VALUE"),
-        False,
+    "set": fault(
         "any value of the node's description reads otherwise; 2*3,3 is 2 for three looks and then 3, 5++2 grows by 2",
         _set,
+        "KEY",
+        "VALUE",
+        node=True,
     ),
     # log and loading
-    "xid": (
-        ("NUMBER", "[TEXT]"),
-        True,
-        "writes one XID line to the kernel log; nothing stays (--mig GI: of a MIG instance)",
-        None,
+    "xid": fault(
+        "writes one XID line to the kernel log; nothing stays (--mig GI: of a MIG instance)", None, "NUMBER", "[TEXT]"
     ),
-    "sxid": (
-        ("NUMBER", "[TEXT]"),
-        False,
+    "sxid": fault(
         "writes one SXid line of an NVSwitch (--link N; --fatal) to the kernel log; nothing stays",
         None,
+        "NUMBER",
+        "[TEXT]",
+        node=True,
     ),
-    "module-load-fails": (
-        ("[REASON]",),
-        False,
+    "module-load-fails": fault(
         "loading the nvidia module fails (no-device, key-rejected, invalid, format; --driver V)",
         _load_fails,
+        "[REASON]",
+        node=True,
     ),
-    "module-unsigned": (
-        (),
-        False,
-        "the kernel takes signed modules only, and the nvidia module is not signed",
-        _unsigned,
+    "module-unsigned": fault(
+        "the kernel takes signed modules only, and the nvidia module is not signed", _unsigned, node=True
     ),
-    "nouveau": (
-        (),
-        False,
-        "nouveau takes the GPUs at boot unless modprobe.d blacklists it",
-        lambda options: {"nouveau": "1"},
+    "nouveau": fault(
+        "nouveau takes the GPUs at boot unless modprobe.d blacklists it", lambda options: {"nouveau": "1"}, node=True
     ),
     **cuda_faults.CATALOGUE,
 }

@@ -51,39 +51,29 @@ def _init(options):
     return {"error.cuInit": str(code)}
 
 
-# As in faults.py: name -> (words it takes, needs a GPU, what it does, effects)
+def fault(text: str, effects=None, *words: str, node: bool = False):
+    """An entry of a catalogue: the words it takes, whether it is one GPU's or the node's, what it does, its effects."""
+    return words, not node, text, effects
+
+
 CATALOGUE = {
-    "cuda-wrong-result": (
-        (),
-        True,
-        "one value of a vector sum and of a matrix product is wrong (--value 1: sum only, 2: product only)",
-        _wrong,
+    "cuda-wrong-result": fault(
+        "one value of a vector sum and of a matrix product is wrong (--value 1: sum only, 2: product only)", _wrong
     ),
-    "cuda-corrupt-byte": (
-        (),
-        True,
-        "one byte of each memory pattern is wrong",
-        lambda options: _set(cuda_corrupt_byte=1),
-    ),
-    "cuda-slow": (
-        (),
-        True,
+    "cuda-corrupt-byte": fault("one byte of each memory pattern is wrong", lambda options: _set(cuda_corrupt_byte=1)),
+    "cuda-slow": fault(
         "everything on the GPU takes longer: --value percent less throughput, default 7",
         _percent("cuda_slow_percent", 7),
     ),
-    "cuda-noisy": ((), True, "measured times vary by --value percent, default 30", _percent("cuda_noise_percent", 30)),
-    "cuda-hang": (
-        (),
-        True,
-        "waiting for the GPU never ends (only SIGKILL ends it)",
-        lambda options: {"hang.cuCtxSynchronize": "forever"},
+    "cuda-noisy": fault("measured times vary by --value percent, default 30", _percent("cuda_noise_percent", 30)),
+    "cuda-hang": fault(
+        "waiting for the GPU never ends (only SIGKILL ends it)", lambda options: {"hang.cuCtxSynchronize": "forever"}
     ),
-    "cuda-error": ((), True, "a kernel ends with a CUDA error (--value, default 719) after XID 13", _error),
-    "cuda-no-memory": ((), True, "all of the GPU's memory is taken", lambda options: _set(cuda_free_mib=0)),
-    "cuda-init-error": (
-        (),
-        False,
+    "cuda-error": fault("a kernel ends with a CUDA error (--value, default 719) after XID 13", _error),
+    "cuda-no-memory": fault("all of the GPU's memory is taken", lambda options: _set(cuda_free_mib=0)),
+    "cuda-init-error": fault(
         "CUDA does not start: --value 803 (driver mismatch, default), 100 (no device), 802 (fabric not ready), 999",
         _init,
+        node=True,
     ),
 }

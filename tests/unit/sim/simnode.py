@@ -65,6 +65,14 @@ def field(number, index=0, scope=0):
 """
 
 
+def run(command, **options):
+    """Run a program to its end, with its output as text. It may fail, and only a mistake takes as long as LIMIT_S."""
+    usual = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.run(
+        command, **{**usual, "universal_newlines": True, "timeout": LIMIT_S, "check": False, **options}
+    )
+
+
 def wait_for(condition, seconds=LIMIT_S):
     """Wait until it is so, which takes a moment."""
     end = time.monotonic() + seconds
@@ -310,16 +318,7 @@ class Node:
         return self.python("print(json.dumps(rc(n.nvmlInit)))", wheel)
 
     def persistenced(self, *arguments):
-        done = subprocess.run(
-            [str(self.build / "nvidia-persistenced")] + list(arguments),
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        done = run([str(self.build / "nvidia-persistenced")] + list(arguments), env=self.environment)
         if done.returncode == 0 and self.pid_file.exists():
             self.started.append(int(self.pid_file.read_text()))
         return done

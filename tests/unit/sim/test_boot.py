@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
@@ -202,13 +201,7 @@ def test_a_description_that_was_written_anew_is_read_anew(node):
         "state.write_text(state.NODE, text.replace('gpus = 8', 'gpus = 2'))\nprint(state.gpu_count())\n"
         "file.unlink()\nprint(state.gpu_count())\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, str(simnode.SIM)],
-        env=node.environment,
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-        check=True,
-    )
+    done = simnode.run([sys.executable, "-c", script, str(simnode.SIM)], env=node.environment, check=True)
     assert done.stdout.split() == ["8", "2", "0"]
 
 
@@ -221,15 +214,7 @@ def run(command, build, root=None, text=None):
         place = root / "run/gpusim"
         place.mkdir(parents=True)
         (place / "release").write_text(text)
-    return subprocess.run(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=600,
-        check=True,
-    ).stdout
+    return simnode.run(command, env=environment, check=True).stdout
 
 
 @pytest.mark.parametrize("text", ["6.1.0-50-amd64\n", "6.1.0-50-amd64", "6.1.0-50-amd64 \n\n"])
@@ -243,7 +228,7 @@ def test_programs_that_ask_otherwise(tmp_path, build):
 
 
 def test_everything_else_stays(tmp_path, build):
-    real = subprocess.run(["uname", "-snvm"], stdout=subprocess.PIPE, universal_newlines=True, check=True).stdout
+    real = simnode.run(["uname", "-snvm"], check=True).stdout
     assert run(["uname", "-snvm"], build, tmp_path, "1.2.3-sim\n") == real
 
 
@@ -268,10 +253,5 @@ print(libc.uname(buffer), ctypes.get_errno())
 
 
 def test_it_needs_nothing_but_libc(build):
-    needed = subprocess.run(
-        ["readelf", "-d", str(build / "libgpusim-uname.so")],
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-        check=True,
-    ).stdout
+    needed = simnode.run(["readelf", "-d", str(build / "libgpusim-uname.so")], check=True).stdout
     assert [line.split("[")[1].rstrip("]") for line in needed.splitlines() if "(NEEDED)" in line] == ["libc.so.6"]

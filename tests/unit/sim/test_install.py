@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import pytest
 
@@ -20,15 +19,7 @@ def install(root, cache):
     command = [str(simnode.SIM / "install.sh"), str(root)]
     if os.geteuid() != 0:
         command = ["unshare", "--map-root-user"] + command
-    return subprocess.run(
-        command,
-        env=dict(os.environ, GPUFLEET_CACHE=str(cache)),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=simnode.LIMIT_S,
-        check=False,
-    )
+    return simnode.run(command, env=dict(os.environ, GPUFLEET_CACHE=str(cache)))
 
 
 @pytest.fixture(scope="module")
@@ -68,14 +59,9 @@ def test_what_is_there(installed):
 
 def test_the_fabric_manager_is_of_the_drivers_version(installed):
     def run(*words):
-        return subprocess.run(
+        return simnode.run(
             [str(installed / "usr/local/bin/nv-fabricmanager")] + list(words),
             env=dict(os.environ, GPUSIM_ROOT=str(installed)),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-            timeout=simnode.LIMIT_S,
-            check=False,
         )
 
     assert run("--version").returncode == 1, "no driver is installed"
@@ -93,12 +79,7 @@ def test_the_fabric_manager_is_of_the_drivers_version(installed):
 
 
 def test_the_linker_finds_the_library(installed):
-    cached = subprocess.run(
-        ["ldconfig", "-p", "-C", str(installed / "etc/ld.so.cache")],
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-        check=True,
-    ).stdout
+    cached = simnode.run(["ldconfig", "-p", "-C", str(installed / "etc/ld.so.cache")], check=True).stdout
     assert "libnvidia-ml.so.1 (libc6,x86-64) => /usr/local/lib/libnvidia-ml.so.1" in cached
 
 
@@ -112,19 +93,9 @@ def test_the_packages_daemon_is_diverted(installed):
 def test_the_installed_commands_work(installed):
     environment = dict(os.environ, GPUSIM_ROOT=str(installed))
     main = str(installed / "usr/local/lib/gpusim/main.py")
-    subprocess.run(
-        ["python3", "-I", "-B", main, "gpusim", "init", "--model", "a100-sxm", "--node", "x"],
-        env=environment,
-        check=True,
-        stdout=subprocess.PIPE,
-    )
-    status = subprocess.run(
-        ["python3", "-I", "-B", main, "gpusim", "status"],
-        env=environment,
-        check=True,
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-    )
+    command = ["python3", "-I", "-B", main, "gpusim"]
+    simnode.run([*command, "init", "--model", "a100-sxm", "--node", "x"], env=environment, check=True)
+    status = simnode.run([*command, "status"], env=environment, check=True)
     assert "4 x NVIDIA A100-SXM4-40GB" in status.stdout
     assert main[len(str(installed)) :] in (installed / "usr/local/sbin/gpusim").read_text()
 

@@ -9,7 +9,6 @@ import ctypes
 import os
 import re
 import signal
-import subprocess
 
 import pytest
 
@@ -145,12 +144,7 @@ def test_it_says_that_it_is_simulated(build, booted):
 
 
 def test_functions_it_has(build):
-    listed = subprocess.run(
-        ["nm", "-D", "--defined-only", str(build / "libnvidia-ml.so.1")],
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-        check=True,
-    )
+    listed = simnode.run(["nm", "-D", "--defined-only", str(build / "libnvidia-ml.so.1")], check=True)
     names = set(listed.stdout.split()[2::3])
     ours = {name for name in names if name.startswith("nvml")}
     assert names - ours == {"gpusim_marker", "gpusim_symbols"}

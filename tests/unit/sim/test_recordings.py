@@ -11,7 +11,6 @@ import hashlib
 import json
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
@@ -93,15 +92,10 @@ KNOWN = {
 def record(node, out, *words, check=True):
     """Run the recorder against a simulated node."""
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
-    return subprocess.run(
+    return simnode.run(
         [sys.executable, "-m", "tests.sim.record", str(out), *words],
         env=environment,
         cwd=str(simnode.SIM.parents[1]),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=simnode.LIMIT_S,
         check=check,
     )
 
@@ -161,12 +155,7 @@ def test_driver_580_has_the_functions_that_its_library_exports():
 
 
 def test_the_cuda_library_has_no_function_of_its_own(build):
-    listed = subprocess.run(
-        ["nm", "-D", "--defined-only", str(build / "libcuda.so.1")],
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-        check=True,
-    )
+    listed = simnode.run(["nm", "-D", "--defined-only", str(build / "libcuda.so.1")], check=True)
     ours = {name for name in listed.stdout.split()[2::3] if name.startswith("cu")}
     assert len(ours) > 20 and ours <= set((RECORDINGS / "symbols-cuda-580.txt").read_text().split())
 
@@ -176,9 +165,8 @@ def test_what_the_collection_asks_for_does_not_differ():
     sources = "".join(
         path.read_text() for path in sorted((simnode.SIM.parents[1] / "plugins" / "module_utils").rglob("*.py"))
     )
-    asked = {
-        name for names in KNOWN.values() for name in names if re.search(r"\b%s\b" % name.partition("[")[0], sources)
-    }
+    words = set(re.findall(r"\w+", sources))
+    asked = {name for names in KNOWN.values() for name in names if name.partition("[")[0] in words}
     assert asked == {"nvmlDeviceGetInforomConfigurationChecksum"}
     numbers = set(re.findall(r"^FI_\w+ = (\d+)$", sources, re.MULTILINE))
     assert len(numbers) > 10

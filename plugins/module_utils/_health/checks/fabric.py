@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .. import compare, model, policy, signals, tables
 from ..model import UNKNOWN
+from ..nodefacts import Checks
 from . import hardware
 
 P2P = {
@@ -170,20 +171,12 @@ def fabric(ctx, gpu):
         return compare.incomparable(ctx, gpu, ident, key, dict, shown)
     if state == NOT_SUPPORTED:
         if completed_before:
-            return compare.result(
-                ident,
-                gpu,
-                compare.fails(
-                    "restart_service",
-                    (
-                        "The fabric of %s is %s; expected %s as in the baseline. Look at the fabric manager "
-                        "and its version."
-                    )
-                    % (model.named(gpu), shown, expected),
-                ),
+            return Checks(ident, model.entity(gpu), "baseline").fail(
                 shown,
                 expected,
-                "baseline",
+                ("The fabric of %s is %s; expected %s as in the baseline. Look at the fabric manager and its version.")
+                % (model.named(gpu), shown, expected),
+                "restart_service",
             )
         return compare.not_applicable(ident, gpu, shown, "This GPU has no NVLink fabric.")
     return compare.result(ident, gpu, joined(ctx, gpu, now.value, state), shown, expected, "hardware")
@@ -248,13 +241,10 @@ def clique(ctx, gpu):
         now.value.get("cluster_uuid"),
         now.value.get("clique_id"),
     ):
-        return model.check(
-            ident,
-            model.entity(gpu),
+        return Checks(ident, model.entity(gpu), "baseline").make(
             UNKNOWN,
             place,
             placed(old),
-            "baseline",
             "restart_service",
             "In which NVLink domain %s is, is not known (expected %s as in the baseline). See gpu.fabric."
             % (model.named(gpu), placed(old)),

@@ -38,7 +38,7 @@ def active(ctx, gpu):
         )
 
     now = compare.typed(gpu, key, list)
-    if not now.known or compare.old_gpu(ctx, gpu) is not None:
+    if not now.known or signals.old_gpu(ctx, gpu) is not None:
         return compare.against(ctx, gpu, ident, key, list, gone, "reset_gpu", count)
     found = now.value.count(True)
     most = max([found] + [links.count(True) for links in compare.peers(ctx, gpu, key, list)])

@@ -60,17 +60,13 @@ def generation(ctx, gpu):
                 % (text,)
             )
         else:
-            return model.check(
-                ident,
-                model.entity(gpu),
+            return Checks(ident, model.entity(gpu), "baseline").make(
                 PASS,
                 now.value,
                 old,
-                "baseline",
-                message=(
-                    "%s; the GPU is idle, where the generation drops to save power, so this says nothing. "
-                    "gpu.pcie_generation_max tells what the link can do; read again under load to be sure." % (text,)
-                ),
+                None,
+                "%s; the GPU is idle, where the generation drops to save power, so this says nothing. "
+                "gpu.pcie_generation_max tells what the link can do; read again under load to be sure." % (text,),
             )
     return compare.result(ident, gpu, finding, now.value, before.value, "baseline")
 
@@ -92,17 +88,12 @@ def generation_max(ctx, gpu):
         if problem:
             return problem
         if old is not None:
-            return compare.result(
-                ident,
-                gpu,
-                compare.fails(
-                    "hold",
-                    "The PCIe link of %s can reach generation %s (%s); expected %s as in the baseline. %s"
-                    % (model.named(gpu), now.value, key, old, RESEAT),
-                ),
+            return Checks(ident, model.entity(gpu), "baseline").fail(
                 now.value,
                 old,
-                "baseline",
+                "The PCIe link of %s can reach generation %s (%s); expected %s as in the baseline. %s"
+                % (model.named(gpu), now.value, key, old, RESEAT),
+                "hold",
             )
     link, device = values["pcie_gen_max"], values.get("pcie_gen_device_max")
     finding = None
@@ -130,35 +121,25 @@ def width(ctx, gpu):
         if problem:
             return problem
         if old is not None:
-            return compare.result(
-                ident,
-                gpu,
-                compare.fails(
-                    "hold",
-                    "The PCIe link of %s has %s lanes (%s); expected %s as in the baseline. %s"
-                    % (model.named(gpu), now.value, key, old, RESEAT),
-                ),
+            return Checks(ident, model.entity(gpu), "baseline").fail(
                 now.value,
                 old,
-                "baseline",
+                "The PCIe link of %s has %s lanes (%s); expected %s as in the baseline. %s"
+                % (model.named(gpu), now.value, key, old, RESEAT),
+                "hold",
             )
     current, most = values["pcie_width_current"], values["pcie_width_max"]
-    others = compare.peers(ctx, gpu, "pcie_width_current", NUMBER) if compare.old_gpu(ctx, gpu) is None else []
+    others = compare.peers(ctx, gpu, "pcie_width_current", NUMBER) if signals.old_gpu(ctx, gpu) is None else []
     if others and max(others) - current > loss:
-        return compare.result(
-            ident,
-            gpu,
-            compare.fails(
-                "hold",
-                (
-                    "The PCIe link of %s has %s lanes; expected %s as other GPUs of its model here. %s If the node is "
-                    "built so, compare with a baseline."
-                )
-                % (model.named(gpu), current, max(others), RESEAT),
-            ),
+        return Checks(ident, model.entity(gpu), "hardware").fail(
             current,
             max(others),
-            "hardware",
+            (
+                "The PCIe link of %s has %s lanes; expected %s as other GPUs of its model here. %s If the node is "
+                "built so, compare with a baseline."
+            )
+            % (model.named(gpu), current, max(others), RESEAT),
+            "hold",
         )
     finding = None
     if current < most:
@@ -221,8 +202,8 @@ def reported(ctx, gpu):
     if not now:
         return compare.not_applicable(ident, gpu, None, "The kernel counts no PCIe errors for this GPU.")
     before = None
-    if compare.old_gpu(ctx, gpu) is not None:
-        before = aer_of(model.item(ctx.baseline, "system"), model.address(compare.old_gpu(ctx, gpu)))
+    if signals.old_gpu(ctx, gpu) is not None:
+        before = aer_of(model.item(ctx.baseline, "system"), model.address(signals.old_gpu(ctx, gpu)))
         before = model.NOTHING if before is None else model.Reading(True, before, 0, None)
     limits = {
         "correctable": ("pcie_aer_correctable_per_minute", "pcie_aer_correctable_since_boot"),

@@ -69,21 +69,16 @@ def uncorrectable(ctx, gpu):
     old = compare.before(ctx, gpu, "remapped_rows", dict)
     then = compare.counted(old.value, "uncorrectable") if old is not None and old.known else None
     if then is not None and now > then:
-        return compare.result(
-            ident,
-            gpu,
-            compare.fails(
-                "reset_gpu",
-                (
-                    "%s has %s rows remapped after uncorrectable errors; expected %s as in the baseline. Look for "
-                    "NVRM: Xid 63 and 94 in the kernel log, reset the GPU and read again; a number that goes on "
-                    "growing is a case for the field diagnostics."
-                )
-                % (model.named(gpu), now, then),
-            ),
+        return Checks(ident, model.entity(gpu), "baseline").fail(
             now,
             then,
-            "baseline",
+            (
+                "%s has %s rows remapped after uncorrectable errors; expected %s as in the baseline. Look for "
+                "NVRM: Xid 63 and 94 in the kernel log, reset the GPU and read again; a number that goes on "
+                "growing is a case for the field diagnostics."
+            )
+            % (model.named(gpu), now, then),
+            "reset_gpu",
         )
     if then is None and old is not None and not compare.absent_before(old):
         finding = compare.unknown(
@@ -116,16 +111,11 @@ def availability(ctx, gpu):
     shown = dict((name, compare.counted(now.value, name)) for name in ("max", "high", "partial", "low", "none"))
     missing = sorted(name for name, number in shown.items() if number is None)
     if missing:
-        return compare.result(
-            ident,
-            gpu,
-            compare.unknown(
-                "Spare rows of %s were read without the number of banks at %s; expected one. Read the node again."
-                % (model.named(gpu), ", ".join(missing))
-            ),
+        return Checks(ident, model.entity(gpu), "hardware").unknown(
             shown,
             None,
-            "hardware",
+            "Spare rows of %s were read without the number of banks at %s; expected one. Read the node again."
+            % (model.named(gpu), ", ".join(missing)),
         )
     limits = dict((name, policy.limit(ctx, "bank_%s_max" % (name,), gpu)) for name in ("partial", "low", "none"))
     finding = None

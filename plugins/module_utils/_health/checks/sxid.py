@@ -105,16 +105,13 @@ def one_check(ctx, ident, log, codes, where, code, events):
         kernel_events.first_text(events),
         step,
     )
-    check = model.check(
-        ident,
-        "nvswitch %s" % (where,) if where else NODE,
+    check = Checks(ident, "nvswitch %s" % (where,) if where else NODE, "hardware").make(
         PASS if notice else FAIL,
         {"sxid": code, "count": count, "links": links, "gate": gate},
         0,
-        "hardware",
         ACTIONS[gate],
         message,
-        notice,
+        notice=notice,
     )
     check["driver_suspect"] = bool(entry.get("driver_suspect"))
     return check

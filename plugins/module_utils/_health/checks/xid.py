@@ -285,13 +285,10 @@ def mismatches(ctx):
             )
         )
         result.append(
-            model.check(
-                ident,
-                NODE,
+            Checks(ident, NODE, "hardware").make(
                 FAIL if failed else PASS,
                 {"client": client, "module": module, "count": len(events)},
                 loaded,
-                "hardware",
                 "restart_service",
                 "A process%s calls the loaded driver %s with a library of version %s: \"%s\". Restart it, or update "
                 "the container it runs in."

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The notes of a node: there whole or not at all, and not written where a rollout holds the node."""
+"""The notes of a node, which are there whole or not at all; its identity; and how commands are run on it."""
 
 from __future__ import annotations
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
 import sys
 
 import pytest
@@ -51,16 +50,7 @@ def take(node, wheel=wheels.VERSIONS[-1]):
     The deadline of a call that hangs passes when it does.
     """
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheel)))
-    done = subprocess.run(
-        [sys.executable, "-c", CODE % (str(UTILS), HELPERS, str(node.root / "stuck"))],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=600,
-        check=False,
-    )
+    done = simnode.run([sys.executable, "-c", CODE % (str(UTILS), HELPERS, str(node.root / "stuck"))], env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -225,16 +215,7 @@ def test_what_is_not_gathered_is_not_asked(node):
     node.sim("inject", "hang", "nvmlDeviceGetPowerUsage", "forever")
     code = CODE.replace("stuck_file=%r", "stuck_file=%r, gather=['!power', '!p2p']")
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
-    done = subprocess.run(
-        [sys.executable, "-c", code % (str(UTILS), HELPERS, str(node.root / "stuck"))],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=600,
-        check=False,
-    )
+    done = simnode.run([sys.executable, "-c", code % (str(UTILS), HELPERS, str(node.root / "stuck"))], env=environment)
     assert done.returncode == 0, done.stderr
     taken = json.loads(done.stdout)
     assert taken["status"] == "ok"

@@ -60,15 +60,10 @@ def program(tmp_path, build, node):
             "--lock-timeout",
             "0",
         ]
-        done = subprocess.run(
+        done = simnode.run(
             [sys.executable, "-I", str(path), *words, *(arguments if words[:1] == ("mig",) else [])],
             env=node.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            timeout=600,
-            check=False,
         )
         return done.returncode, done.stdout
 
@@ -173,7 +168,7 @@ def _boot_check(tmp_path, build, node):
     path.write_bytes(build().data)
 
     def run(result):
-        done = subprocess.run(
+        done = simnode.run(
             [
                 sys.executable,
                 "-I",
@@ -187,12 +182,6 @@ def _boot_check(tmp_path, build, node):
                 "60",
             ],
             env=node.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-            timeout=600,
-            check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
         said = [json.loads(line) for line in done.stdout.splitlines()]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import fcntl
 import json
 import stat
-import subprocess
 import sys
 
 import pytest
@@ -47,16 +46,7 @@ def _program(place, node, monkeypatch):
     path.write_bytes(_node_program.build().data)
 
     def run(*words):
-        done = subprocess.run(
-            [sys.executable, "-I", str(path), *arguments(place), *words],
-            env=node.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            universal_newlines=True,
-            timeout=600,
-            check=False,
-        )
+        done = simnode.run([sys.executable, "-I", str(path), *arguments(place), *words], env=node.environment)
         assert done.stdout == "" and "Traceback" not in done.stderr, done.stderr
         return done.returncode, done.stderr
 
@@ -145,12 +135,6 @@ def test_what_most_nodes_need_not_is_not_imported(place):
             }
         )
     )
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", code % str(path)],
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-        check=True,
-        timeout=60,
-    )
+    done = simnode.run([sys.executable, "-I", "-c", code % str(path)], check=True)
     found = {name.split(".")[1] for name in done.stdout.split() if name.startswith("gpufleet_node.")}
     assert "_program" in found and not found & {"_health", "_mig", "_packages", "pynvml"}

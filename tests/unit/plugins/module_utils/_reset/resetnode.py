@@ -9,7 +9,6 @@ import copy
 import json
 import os
 import pathlib
-import subprocess
 import sys
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _reset_options as options
@@ -99,16 +98,7 @@ def reset(node, check=False, manager=True, on=None, **given):
     params.update({"gpus": ["all"]}, **given)
     arguments = json.dumps([params, check, str(node.root), str(simnode.SIM / "main.py"), manager, on or {}])
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
-    done = subprocess.run(
-        [sys.executable, "-c", RUN, str(PLUGINS), arguments],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=600,
-        check=False,
-    )
+    done = simnode.run([sys.executable, "-c", RUN, str(PLUGINS), arguments], env=environment)
     if done.returncode < 0:
         return None
     assert done.returncode == 0, done.stderr

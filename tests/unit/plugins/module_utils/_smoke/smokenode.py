@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import pathlib
 import shutil
-import subprocess
 import sys
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import run as smoke_run
@@ -58,15 +57,8 @@ def test(node, environment=None, warm_s=1e-9, **options):
     options.setdefault("stuck_file", str(node.root / "stuck"))
     variables = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
     variables.update(environment or {})
-    done = subprocess.run(
-        [sys.executable, "-c", CODE, str(PLUGINS), json.dumps(options), json.dumps(warm_s), HELPERS],
-        env=variables,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=600,
-        check=False,
+    done = simnode.run(
+        [sys.executable, "-c", CODE, str(PLUGINS), json.dumps(options), json.dumps(warm_s), HELPERS], env=variables
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

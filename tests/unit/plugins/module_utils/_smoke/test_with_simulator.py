@@ -11,7 +11,6 @@ import ctypes
 import json
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
@@ -276,16 +275,10 @@ def test_a_driver_that_is_not_loaded_is_told_by_nvml(node):
 
 def record(node, out, *arguments):
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheels.VERSIONS[-1])))
-    return subprocess.run(
+    return simnode.run(
         [sys.executable, "-m", "tests.sim.record_smoke", str(out), *arguments],
         env=environment,
         cwd=str(simnode.SIM.parents[1]),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=simnode.LIMIT_S,
-        check=False,
     )
 
 

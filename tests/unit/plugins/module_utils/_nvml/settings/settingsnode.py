@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import pathlib
-import subprocess
 import sys
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes, snapshot
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import plan as settings_plan
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import cutoff, wheels
+from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 UTILS = pathlib.Path(snapshot.__file__).resolve().parents[1]
 HELPERS = str(pathlib.Path(cutoff.__file__).parent)
@@ -53,16 +53,7 @@ def complete(given):
 
 def _process(node, code, wheel, *arguments):
     environment = dict(node.environment, PYTHONPATH=str(wheels.path(wheel)))
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(UTILS)] + list(arguments),
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        universal_newlines=True,
-        timeout=600,
-        check=False,
-    )
+    done = simnode.run([sys.executable, "-c", code, str(UTILS)] + list(arguments), env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives impor
     ArchiveError,
     Claims,
     Record,
+    builders_agree,
     receive,
     send,
 )
@@ -43,13 +44,14 @@ class ActionModule(NodeActionBase):
         self.host = str(self._task.delegate_to or self.node)
         directory = os.path.expanduser(os.path.expandvars(str(args["directory"])))
         path = str(self._task.args.get("path") or self._task.args["directory"])  # its ~ is the home over there
+        agree = builders_agree(self, task_vars)
         result.update(changed=False, fetched=[], stored=[], archives=[])
         try:
             result["archives"] = there = self.listed(
                 {"directory": args["directory"], "versions": args["versions"], "path": path}, task_vars
             )
             lacking = listing.lacking(there, self.described(directory, args["versions"]))
-            self.fetch(directory, path, Record(args["ledger"], directory).choose(lacking), result)
+            self.fetch(directory, path, Record(args["ledger"], directory, agree).choose(lacking), result)
             here = self.described(directory, args["versions"])
             self.store(directory, path, listing.lacking(here, there), result, task_vars)
         except (ArchiveError, StoreError, AnsibleError, OSError) as exc:

@@ -13,7 +13,12 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller, _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
+    _archives,
+    _background,
+    _controller,
+    _host_answers,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import (
     ArchiveError,
@@ -62,7 +67,7 @@ class ActionModule(NodeActionBase):
             )
         directory = os.path.expanduser(os.path.expandvars(str(given)))
         try:
-            self.record = Record(url, directory)
+            self.record = Record(url, directory, _archives.builders_agree(self, task_vars))
             return clean_result(dict(result, **self.with_directory(directory, args, task_vars)))
         except StoreError as exc:
             raise AnsibleActionFail("%s: %s" % (self.node, exc)) from exc
@@ -183,7 +188,8 @@ class ActionModule(NodeActionBase):
                         directory,
                         archive,
                         lambda target, path=path: self._connection.fetch_file(path, target),
-                        lambda archive=archive: self.record.add(self.node, archive),
+                        lambda place, archive=archive: self.record.add(self.node, archive, place),
+                        compare=self.record.agree > 1,
                     )
             except (ArchiveError, AnsibleError, OSError) as exc:
                 warnings.append(self.not_kept(path, directory, exc))

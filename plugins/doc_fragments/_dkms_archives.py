@@ -17,7 +17,8 @@ options:
       - Those that this node would otherwise have to compile are sent to O(store_dir). The node is told their names
         first, so that nothing is sent that it does not need. A directory that is not there is made.
       - An archive is used on a node only if the O(ledger) records that a builder compiled it. What a node that is no
-        O(builder) compiles stays on that node.
+        O(builder) compiles stays on that node. With the variable C(gpufleet_builders_agree) greater than 1, so many
+        builders have to have compiled the same modules, apart from signatures.
       - An archive that is there with its digest is not replaced. Where a node has other source, as of another revision
         of the package, it compiles for itself, until the archive and its C(.sha256) are removed.
     type: path

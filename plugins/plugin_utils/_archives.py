@@ -14,10 +14,14 @@ import stat
 import tempfile
 import time
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests, listing
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests, listing, trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.errors import TreeError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
 
+AGREE = "gpufleet_builders_agree"
 CLAIMS = ".claims"
 POLL_S = 0.5
 
@@ -29,16 +33,18 @@ class ArchiveError(Exception):
 class Record:
     """The ledger's record of the archives that builders compiled: no other is sent to a node."""
 
-    def __init__(self, url, directory):
+    def __init__(self, url, directory, agree=1):
         """Args:
 
         url: The ledger; empty: the file of the artifact directory that DIRECTORY, that of the archives, is in.
+        agree: How many builders have to have compiled the same modules.
         """
+        self.agree = agree
         self.database = store.Store(url or store.default_url(os.path.dirname(os.path.abspath(directory))))
 
     def choose(self, described):
         """Return those of the archives ({name, sha256}) that are recorded."""
-        known = archives.recorded(self.database, {item["name"]: item["sha256"] for item in described})
+        known = archives.recorded(self.database, {item["name"]: item["sha256"] for item in described}, self.agree)
         self.database.rest()  # a compilation may follow
         return [item for item in described if item["name"] in known]
 
@@ -49,9 +55,27 @@ class Record:
         except OSError as exc:
             raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
 
-    def add(self, builder, archive):
-        archives.record(self.database, builder, archive.name, archive.sha256)
+    def add(self, builder, archive, path):
+        """Record the archive at PATH as one of a builder, with what can be compared with those of others."""
+        try:
+            modules = trees.unsigned_digest(path)
+        except TreeError:
+            modules = ""
+        archives.record(self.database, builder, archive.name, archive.sha256, modules)
         self.database.rest()
+
+
+def builders_agree(action, task_vars):
+    """Return how many builders have to agree: gpufleet_builders_agree of the task, or one."""
+    found = (task_vars or {}).get(AGREE)
+    if found is None:
+        return 1
+    text = str(action._templar.template(found)).strip()
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:10]) <= 100):
+        raise AnsibleActionFail(
+            "%s is %r; expected a whole number from 1 to 100. Nothing was changed." % (AGREE, found)
+        )
+    return int(text)
 
 
 class Claims:
@@ -145,21 +169,23 @@ class Claims:
             return "unknown", self.clock()
 
 
-def receive(directory, archive, fetch, record=lambda: None):
+def receive(directory, archive, fetch, record=lambda path: None, compare=False):
     """Bring an archive into the directory. One that is there with its digest stays, whatever a host answers.
 
     Args:
         directory: The controller's directory.
         archive: What the host described (:class:`_host_answers.Archive`).
         fetch: ``fetch(path)`` writes the archive to PATH. It appears under its name when it agrees with the digest.
-        record: ``record()`` is called before it appears.
+        record: ``record(path)`` is called before it appears, with where it is then.
+        compare: Record one of a name that is there with another digest as well, and keep the one that is there.
 
     Raises:
         ArchiveError: the archive differs from its digest, is too large, or is there already with another digest.
     """
     path = os.path.join(directory, archive.name)
-    if has(path, archive):
-        record()
+    second = compare and digests.whole(path) not in (None, archive.sha256)
+    if not second and has(path, archive):
+        record(path)
         return
     handle, temporary = tempfile.mkstemp(prefix=".", dir=directory)
     os.close(handle)
@@ -172,9 +198,11 @@ def receive(directory, archive, fetch, record=lambda: None):
         found = digests.sha256_of(temporary)
         if found != archive.sha256:
             raise ArchiveError("got %s with sha256 %s, and the host says %s" % (archive.name, found, archive.sha256))
-        if has(path, archive):
+        if not second and has(path, archive):
             return
-        record()
+        record(temporary)
+        if second:
+            return
         os.chmod(temporary, 0o644)
         # Without its digest an archive is not offered: what is left of a damaged one goes first, the digest comes last.
         beside = path + ".sha256"

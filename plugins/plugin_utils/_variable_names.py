@@ -117,6 +117,7 @@ FLEET = (
     SINGLE_HOST,
     "gpufleet_artifact_dir",
     "gpufleet_artifact_host",
+    "gpufleet_builders_agree",
     "gpufleet_domains",
     "gpufleet_service_hosts",
 )

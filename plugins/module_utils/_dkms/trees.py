@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import hashlib
 import io
 import os
 import re
 import shutil
+import struct
 import tarfile
 
 from .._kernel import modules
@@ -25,6 +27,10 @@ MAX_BYTES = 4 * 1024 * 1024 * 1024
 INFO = "dkms_binaries_only"
 MAIN = "dkms_main_tree"
 CONF_FIELD = re.compile(r"""^\s*(?P<key>PACKAGE_NAME|PACKAGE_VERSION)=["']?(?P<value>[^"'\s#]+)""", re.M)
+# What scripts/sign-file of the kernel appends: a signature, struct module_signature, whose last field is the length of
+# the signature, and this.
+SIGNED = b"~Module signature appended~\n"
+MAX_SIGNATURE = 64 * 1024
 # Of this process, by the path of a file and its signature.
 _EXAMINED = {}
 
@@ -109,6 +115,68 @@ def _inspect(archive, take):
     if not kernels:
         raise TreeError("it holds no built modules")
     return {"name": name, "version": version, "conf": conf, "kernels": kernels}
+
+
+def unsigned_digest(path):
+    """Return one digest of all that an archive brings to a node, with its modules as they are before they are signed.
+
+    Two machines that compile the same source with the same compiler get the same. Logs, which have the time, are left
+    out.
+
+    Raises:
+        TreeError: it is no archive, or has a module that cannot be read, such as one compressed with zstd.
+    """
+    rows, total = [], 0
+    try:
+        with tarfile.open(path, mode="r:*") as archive:
+            for count, member in enumerate(archive):
+                parts = member_parts(member)
+                if count > MAX_MEMBERS or total + member.size > MAX_BYTES:
+                    raise TreeError("it holds more than a DKMS tree does")
+                total += member.size
+                if not member.isfile() or parts[3:4] == ["log"]:
+                    continue
+                digest, size = _unsigned(archive.extractfile(member), parts[-1], MAX_BYTES - total)
+                rows.append("%s\0%s\n" % ("/".join(parts), digest))
+                total += size
+    except (tarfile.TarError, EOFError, OSError, ValueError) as exc:
+        raise TreeError("it is not a readable archive of modules: %s" % exc) from exc
+    return hashlib.sha256("".join(sorted(rows)).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _unsigned(stream, name, most):
+    """Return (digest, size) of a member, unpacked and without its signature."""
+    if name.endswith(".xz"):
+        import lzma  # only on the controller: a node's Python may be without it
+
+        try:
+            return _digest_unsigned(lzma.open(stream), most)
+        except lzma.LZMAError as exc:
+            raise TreeError("its member %s is damaged: %s" % (name, exc)) from exc
+    if name.endswith(".gz"):
+        return _digest_unsigned(gzip.open(stream), most)
+    if ".ko." in name:
+        raise TreeError("its member %s is compressed in a way that cannot be read here" % name)
+    return _digest_unsigned(stream, most)
+
+
+def _digest_unsigned(stream, most):
+    digest, end, size = hashlib.sha256(), b"", 0
+    for block in iter(lambda: stream.read(READ_BYTES), b""):
+        size += len(block)
+        if size > most:
+            raise TreeError("it holds more than a DKMS tree does (%d bytes)" % MAX_BYTES)
+        end += block
+        digest.update(end[:-MAX_SIGNATURE])
+        end = end[-MAX_SIGNATURE:]
+    if end.endswith(SIGNED):
+        head = len(SIGNED) + 12
+        head += struct.unpack(">I", end[-len(SIGNED) - 4 : -len(SIGNED)])[0] if len(end) >= head else 0
+        if head > len(end):
+            raise TreeError("a module in it has a signature that is longer than one can be")
+        end = end[:-head]
+    digest.update(end)
+    return digest.hexdigest(), size
 
 
 def name_compiler(tree, path):

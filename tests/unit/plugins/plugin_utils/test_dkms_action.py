@@ -34,11 +34,13 @@ ONE, TWO = ("nvidia-current_%s_6.1.0-%d-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % (
 @pytest.fixture(name="records", autouse=True)
 def _records(monkeypatch):
     """What the ledger says of archives: everything is a builder's, unless its name is in .unknown."""
-    found = mock.Mock(unknown=set(), calls=[])
-    found.recorded.side_effect = lambda database, archives: {
-        name: "builder-1" for name in archives if name not in found.unknown
-    }
-    found.record.side_effect = lambda database, builder, name, sha256: found.calls.append((builder, name, sha256))
+    found = mock.Mock(unknown=set(), calls=[], agree=[])
+    found.recorded.side_effect = lambda database, archives, agree: (
+        found.agree.append(agree) or {name: "builder-1" for name in archives if name not in found.unknown}
+    )
+    found.record.side_effect = lambda database, builder, name, sha256, modules: found.calls.append(
+        (builder, name, sha256, modules)
+    )
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.archives", found)
     return found
 
@@ -52,7 +54,7 @@ def _store(tmp_path):
     return tmp_path
 
 
-def act(args, *answers, copied=None, fetched=None, check=False, limit=0, jobs=()):
+def act(args, *answers, copied=None, fetched=None, check=False, limit=0, jobs=(), variables=None):
     """(result, calls) of the action on a builder, unless ARGS say otherwise.
 
     ANSWERS are those of dkms_module, COPIED what comes of each copy, FETCHED the content of what is fetched. With a
@@ -62,7 +64,9 @@ def act(args, *answers, copied=None, fetched=None, check=False, limit=0, jobs=()
     task = mock.Mock(args=args, async_val=limit, poll=3, check_mode=check, diff=False, action="x", environment=None)
     task.copy.side_effect = lambda: mock.Mock(args=None, async_val=limit)
     loader, connection = mock.Mock(), mock.Mock()
-    action = dkms_module.ActionModule(task, connection, mock.Mock(check_mode=check), DataLoader(), mock.Mock(), loader)
+    action = dkms_module.ActionModule(
+        task, connection, mock.Mock(check_mode=check), DataLoader(), mock.Mock(template=lambda text: text), loader
+    )
     action._load_name = "x"
     calls, left = [], list(copy.deepcopy(answers))
 
@@ -103,7 +107,7 @@ def act(args, *answers, copied=None, fetched=None, check=False, limit=0, jobs=()
         "__defaults__",
         (waits, lambda: sum(call[1] for call in calls if call[0] == "wait")),
     ):
-        result = action.run(task_vars={"inventory_hostname": "a1"})
+        result = action.run(task_vars=dict(variables or {}, inventory_hostname="a1"))
     assert not told and (not limit or task.poll == 0), "Ansible would wait, too"
     assert not left, "the module was asked less often than expected"
     return result, calls
@@ -576,7 +580,32 @@ def test_an_archive_that_is_no_builders_is_not_offered(store, records):
 
 def test_what_a_builder_compiles_is_recorded_as_its_own(store, records):
     act({"version": VERSION, "archive_dir": str(store)}, *compiled(), fetched=b"built")
-    assert records.calls == [("a1", THREE, hashlib.sha256(b"built").hexdigest())]
+    assert records.calls == [("a1", THREE, hashlib.sha256(b"built").hexdigest(), "")]
+
+
+def test_modules_of_a_second_builder_are_compared_and_those_of_the_first_stay(store, records, monkeypatch):
+    monkeypatch.setattr(dkms_module._archives.trees, "unsigned_digest", lambda path: Path(path).read_text()[:5])
+    put(store, THREE, b"built by one")
+    records.unknown = {THREE}  # two have to agree
+    args = {"version": VERSION, "archive_dir": str(store)}
+    variables = {"gpufleet_builders_agree": "2"}
+    result, calls = act(args, *compiled(content=b"built by two"), fetched=b"built by two", variables=variables)
+    assert "warnings" not in result and THREE not in calls[0][1]["archives_offered"] and set(records.agree) == {2}
+    assert records.calls == [("a1", THREE, hashlib.sha256(b"built by two").hexdigest(), "built")]
+    assert (store / THREE).read_bytes() == b"built by one" and digests.whole(str(store / THREE))
+    assert not [path for path in store.iterdir() if path.name.startswith(".") and path.is_file()]
+
+
+def test_one_builder_is_enough_where_nothing_else_is_said(store, records):
+    act({"version": VERSION, "archive_dir": str(store)}, {"changed": False})
+    assert set(records.agree) == {1}
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "many", 1.5, True, [2], 101])
+def test_number_of_builders_that_is_none_is_refused(store, value):
+    variables = {"gpufleet_builders_agree": value}
+    with pytest.raises(AnsibleActionFail, match="gpufleet_builders_agree"):
+        act({"version": VERSION, "archive_dir": str(store)}, variables=variables)
 
 
 def test_what_does_not_agree_with_its_digest_is_not_recorded(store, records):

@@ -34,7 +34,7 @@ ONE, TWO, OTHER = (
 def _records(monkeypatch):
     """What the ledger says of archives: everything is a builder's, unless its name is in .unknown."""
     found = mock.Mock(unknown=set())
-    found.recorded.side_effect = lambda database, archives: {
+    found.recorded.side_effect = lambda database, archives, agree: {
         name: "builder-1" for name in archives if name not in found.unknown
     }
     monkeypatch.setattr("ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives.archives", found)

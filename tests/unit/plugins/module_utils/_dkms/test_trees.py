@@ -6,7 +6,12 @@
 from __future__ import annotations
 
 import copy
+import gzip
+import io
+import lzma
 import os
+import re
+import struct
 import subprocess
 import tarfile
 
@@ -58,6 +63,75 @@ def test_what_is_in_an_archive(archive):
             "compiler": "gcc-12.2.0",
         }
     }
+
+
+def signed(data, signature):
+    """A module as scripts/sign-file of the kernel leaves it: struct module_signature, and the magic."""
+    return data + signature + struct.pack(">BBBBB3xI", 0, 0, 2, 0, 0, len(signature)) + b"~Module signature appended~\n"
+
+
+def packed(tmp_path, name, change=(), pack=lambda data: data, end=""):
+    """An archive in which the modules are signed by NAME; CHANGE replaces content."""
+    path, at = str(tmp_path / (name + ".tar.gz")), "%s/%s/%s/module/nvidia-current" % (trees.MAIN, KERNEL, ARCH)
+    files = dict((key, data.encode("utf-8")) for key, data in content().items() if "/module/" not in key)
+    files["%s/%s/%s/log/make.log" % (trees.MAIN, KERNEL, ARCH)] = name.encode("utf-8")
+    for part in ("", "-uvm"):
+        files[at + part + ".ko" + end] = pack(signed(b"\x7fELF" + part.encode() * 50000, name.encode() * 70))
+    files.update((key % at, data) for key, data in dict(change).items())
+    with tarfile.open(path, "w:gz") as archive:
+        for key, data in files.items():
+            item = tarfile.TarInfo("./" + key)
+            item.size = len(data)
+            archive.addfile(item, io.BytesIO(data))
+    return path
+
+
+@pytest.mark.parametrize("end, pack", [("", lambda data: data), (".xz", lzma.compress), (".gz", gzip.compress)])
+def test_unsigned_digest_is_the_same_whoever_signed_and_when(tmp_path, end, pack):
+    one, two = (trees.unsigned_digest(packed(tmp_path, name, pack=pack, end=end)) for name in ("one", "another"))
+    assert one == two and re.fullmatch("[0-9a-f]{64}", one)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"%s.ko": b"\x7fELF evil"},
+        {"%s-uvm.ko": signed(b"\x7fELF", b"s")},
+        {"%s-more.ko": b"\x7fELF"},
+        {trees.INFO + "/dkms.conf%.0s": b"POST_INSTALL=evil\n"},
+        {trees.INFO + "/more%.0s": b"x"},
+    ],
+)
+def test_unsigned_digest_differs_where_anything_but_signature_and_log_does(tmp_path, change):
+    assert trees.unsigned_digest(packed(tmp_path, "a")) != trees.unsigned_digest(packed(tmp_path, "b", change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"%s.ko.zst": b"x"},
+        {"%s.ko.xz": b"no xz"},
+        {"%s.ko.gz": gzip.compress(b"x" * 100)[:-9]},
+        {"%s.ko": signed(b"", b"")[:20] + struct.pack(">I", 1 << 31) + b"~Module signature appended~\n"},
+        {"../%.0sx": b""},
+    ],
+)
+def test_unsigned_digest_of_what_cannot_be_read_is_an_error(tmp_path, change):
+    with pytest.raises(errors.TreeError):
+        trees.unsigned_digest(packed(tmp_path, "a", change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"%s-x.ko.xz": lzma.compress(b"0" * (1 << 22))},
+        {"%s/%s/%s/log/x%%.0s" % (trees.MAIN, KERNEL, ARCH): b"0" * (1 << 22)},
+    ],
+)
+def test_unsigned_digest_unpacks_no_more_than_a_tree_has(tmp_path, monkeypatch, change):
+    monkeypatch.setattr(trees, "MAX_BYTES", 1 << 20)
+    with pytest.raises(errors.TreeError):
+        trees.unsigned_digest(packed(tmp_path, "a", change))
 
 
 def member(name, kind=tarfile.REGTYPE, target=""):

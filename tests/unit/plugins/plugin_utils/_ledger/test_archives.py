@@ -33,6 +33,26 @@ def test_two_builders_may_compile_the_same(url):
     assert archives.recorded(database, {"x": ONE})["x"] in ("builder-1", "builder-2")
 
 
+@pytest.mark.parametrize(
+    "records, agree, used",
+    [
+        ([("b1", ONE, "m")], 1, True),
+        ([("b1", ONE, "m")], 2, False),
+        ([("b1", ONE, "m"), ("b2", TWO, "m")], 2, True),
+        ([("b1", ONE, "m"), ("b2", TWO, "m")], 3, False),
+        ([("b1", ONE, "m"), ("b2", TWO, "other")], 2, False),
+        ([("b1", ONE, "m"), ("b1", TWO, "m")], 2, False),  # one builder, twice
+        ([("b1", ONE, ""), ("b2", TWO, "")], 2, False),  # what cannot be compared
+        ([("b2", TWO, "m"), ("b3", TWO, "m")], 2, False),  # of another archive than this one
+    ],
+)
+def test_builders_have_to_agree_on_the_modules_of_an_archive(url, records, agree, used):
+    database = store.Store(url)
+    for builder, sha256, modules in records:
+        archives.record(database, builder, "x", sha256, modules)
+    assert archives.recorded(database, {"x": ONE}, agree) == ({"x": "b1"} if used else {})
+
+
 def test_a_look_makes_no_ledger(tmp_path):
     database = store.Store("sqlite:///%s/ledger.sqlite" % tmp_path)
     assert archives.recorded(database, {"x": ONE}) == {} and list(tmp_path.iterdir()) == []

@@ -60,7 +60,7 @@ def kernel_refusals(kernel, arch, item, node, module):
         return
     if module["version"] != node["version"]:
         yield "its module for kernel %s is of version %s" % (kernel, module["version"])
-    if not modules.made_for(kernel, module["vermagic"]):
+    if not modules.made_for(kernel, module):
         yield "its module for kernel %s has the vermagic '%s'" % (kernel, module["vermagic"])
     yield from signature_refusals(kernel, module, node["secure_boot"])
 

@@ -75,7 +75,7 @@ def module_reasons(facts, wanted):
             False,
         )
         return
-    if not modules.made_for(running, disk.get("vermagic")):
+    if not modules.made_for(running, disk):
         yield reason(
             "vermagic",
             "%s is made for %s, and kernel %s runs"

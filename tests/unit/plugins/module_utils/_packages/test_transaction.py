@@ -89,6 +89,7 @@ def test_kernel_packages(manager, name, change, kind):
         ("apt", "linux-objects-nvidia-570-server-6.8.0-149-generic", "6.8.0-149.149+1", True),
         ("apt", "nvidia-fabricmanager-570", "570.211.01-0ubuntu0.24.04.1", True),
         ("apt", "nvidia-driver-570", "570.211.01-0ubuntu0.24.04.1", True),
+        ("apt", "nvidia-firmware-580-server-580.173.02", "580.173.02-0ubuntu0.24.04.1", False),
         ("apt", "nvidia-container-toolkit", "1.17.8-1", False),
         ("apt", "nvidia-prime", "0.8.17.1", False),
         ("apt", "nvidia-settings", "510.47.03-0ubuntu4", False),

@@ -44,6 +44,8 @@ def read(root, runner):
         )
         return answer
     parsed = parse(out)
+    if not parsed:  # a dpkg that was never used: the system is another package manager's
+        answer.update(available=False, error="dpkg has no package on this machine")
     answer["packages"] = dict(
         (name, item) for name, item in parsed.items() if NAMES.match(name) and item["status"][1:2] == "i"
     )

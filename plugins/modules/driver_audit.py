@@ -129,7 +129,7 @@ audit:
     versions:
       description:
         - Every version the node shows, with C(packages) by package and C(modules) by kernel; V(null) where a kernel has
-          no module.
+          no module. C(link) of a module is the file of another kernel that weak-modules linked.
         - C(package) is the version of the package that brings the kernel module, with its revision; V(null) where there
           is none or they differ.
         - C(driver_packages) are the packages that must be of the driver's version; V(null) where packages cannot be
@@ -159,7 +159,8 @@ audit:
           M(gpufleet.lifecycle.gpu_info) for that.
       type: int
     secure_boot:
-      description: V(enabled), V(disabled) or V(unknown).
+      description: Whether the running kernel wants signed modules, or else the firmware says so, V(enabled),
+        V(disabled) or V(unknown).
       type: str
     pci:
       description: NVIDIA GPUs on the PCI bus.

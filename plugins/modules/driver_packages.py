@@ -248,7 +248,8 @@ refusals:
         - One of V(unsupported_os), V(unknown_version), V(partly_available), V(no_solution), V(mixed_set),
           V(kernel_change), V(removal), V(held), V(not_exact), V(disk), V(disk_unknown), V(transitional),
           V(no_prebuilt_module), V(no_component), V(no_stream), V(no_hold), V(impossible_flavour), V(unknown_gpu),
-          V(unknown_source), V(below_floor), V(floor_unknown), V(operator_owned), V(operator_unknown), V(no_mirror), V(interrupted), and
+          V(unknown_source), V(below_floor), V(floor_unknown), V(operator_owned), V(operator_unknown), V(no_mirror),
+          V(interrupted), and
           for O(require) V(no_gpu), V(no_kernel), V(no_headers). V(cannot_keep) is for O(keep).
       type: str
     packages: {description: The packages it is about., type: list, elements: str}

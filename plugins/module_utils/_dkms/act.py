@@ -37,11 +37,18 @@ def view(root, runner, name, version, wanted_kernels):
             "dkms status has a line of an unknown form, so the state of the modules is not known: '%s'. Nothing was "
             "changed. Next step: run dkms status on the node." % state["unparsed"][0]
         )
+    states = dict((kernel, dkms.state_of(state["entries"], name, version, kernel)) for kernel in wanted_kernels)
+    if "unknown" in states.values():
+        said = sorted(set(dkms.describe(entry) for entry in state["entries"] if entry["kernel"] in wanted_kernels))
+        raise ActError(
+            "dkms status says something of %s %s that is not known: %s. Nothing was changed. Next step: run dkms "
+            "status on the node." % (name, version, "; ".join(said))
+        )
     return {
         "available": state["available"],
         "entries": state["entries"],
         "leftovers": state["leftovers"],
-        "states": dict((kernel, dkms.state_of(state["entries"], name, version, kernel)) for kernel in wanted_kernels),
+        "states": states,
         "modules": dict((kernel, modules.read(root, kernel, runner)) for kernel in wanted_kernels),
         "headers": dict((kernel, kernels.headers_present(root, kernel)) for kernel in wanted_kernels),
         "source": source_conf(root, name, version) is not None,
@@ -58,7 +65,7 @@ def find_names(root, version):
     found = set(name for name, other in dkms.trees(root) if other == version)
     for path in glob.glob(files.under(root, "/usr/src/nvidia*-%s/dkms.conf" % glob.escape(version))):
         found.add(os.path.basename(os.path.dirname(path))[: -len(version) - 1])
-    return sorted(found)
+    return sorted(name for name in found if dkms.is_driver(root, name, version))
 
 
 def wait_for_others(deadline, proc="/proc"):
@@ -84,7 +91,7 @@ class Tree:
         """Do one step; raises ActError with the reason and the end of the log."""
         action, kernel = item["action"], item["kernel"]
         if action == "clear":
-            self.clear(item["path"])
+            self.clear(item["path"], item.get("version"))
         elif action == "load":
             self.load(kernel, archives[kernel])
         else:
@@ -150,11 +157,13 @@ class Tree:
             make_log_path=log,
         )
 
-    def clear(self, path):
-        """Remove what a build left, and nothing that is not inside this module version's tree."""
-        base = "%s/%s/%s/" % (dkms.TREE, self.name, self.version)
+    def clear(self, path, version=None):
+        """Remove what a build left inside this module version's tree, or the tree of another version as a whole."""
+        base = dkms.directory_of(self.name, self.version) + "/"
         real = files.resolve(self.root, path)
-        if not path.startswith(base) or (real is not None and real != path):
+        if not (path.startswith(base) or version and path == dkms.directory_of(self.name, version)) or (
+            real is not None and real != path
+        ):
             raise ActError("%s is not a directory of the DKMS tree %s, and is not removed." % (path, base))
         if real is not None:
             shutil.rmtree(files.under(self.root, path))
@@ -209,7 +218,7 @@ class Tree:
                     kernel=kernel,
                 )
             found = described[(kernel, self.arch)]
-            if found["version"] != self.version or not modules.made_for(kernel, found["vermagic"]):
+            if found["version"] != self.version or not modules.made_for(kernel, found):
                 raise ActError(
                     "The archive that dkms mktarball wrote holds version %s for '%s', not %s for kernel %s."
                     % (found["version"], found["vermagic"], self.version, kernel),

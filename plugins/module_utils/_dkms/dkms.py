@@ -21,13 +21,22 @@ STATUS = re.compile(
     r"^(?P<name>[^,/\s]+)(?:/|, )(?P<version>[^,:\s]+)(?:, (?P<kernel>[^,\s]+), (?P<arch>[^,:\s]+))?"
     r": (?P<state>[a-z-]+)(?: from (?P<origin>\S+))?\s*(?P<note>.*)$"
 )
-INSTALLED = ("installed", "installed-weak")
-# two spellings of the same remark: up to 3.0, and from 3.1 on
-DIFFERS = ("diff between built and installed", "differences between built and installed")
-INCOMPLETE = "missing some built modules"
+STATES = dict((word, word) for word in ("added", "built", "installed", "broken"))
+STATES["installed-weak"] = "installed"
+# The remarks of dkms status, as words of every release (up to 3.0, from 3.1 and from 3.1.3 on), and the state that they
+# make of an installed module. Another remark makes it unknown.
+REMARKS = (
+    (r"missing some built modules|built modules are missing", "incomplete"),
+    (r"diff(erences)? between built and installed", "differs"),
+    (r"original_?\s?modules? exists?", None),
+)
+# Names that the distributions give the driver's module: nvidia, nvidia-srv, nvidia-current-open, nvidia-tesla-470.
+NAMES = re.compile(r"^nvidia([-_](current|srv|server|open|tesla|legacy|\d+(xx)?))*$")
+BUILT = re.compile(r"""^\s*BUILT_MODULE_NAME(?:\[\d+\])?=["']?([^"'\s#]+)""", re.M)
 EXIT_CODES = {
     1: "the kernel headers were not found, or the command was refused",
     2: "the module source or the archive is not there",
+    4: "the tree of the module has lost its source or its dkms.conf",
     3: "the module is already in the DKMS tree for that kernel, or not in it at all",
     5: "a patch named in dkms.conf is missing",
     6: "a patch did not apply, or the module could not be installed",
@@ -58,14 +67,27 @@ def read(root, runner):
         answer.update(available=False, error="dkms status answered rc %s: %s" % (rc, err.strip() or out.strip()))
     else:
         entries, answer["unparsed"] = parse_status(out)
-        answer["entries"] = [entry for entry in entries if is_nvidia(entry["name"])]
+        answer["entries"] = [entry for entry in entries if is_driver(root, entry["name"], entry["version"])]
     answer["leftovers"] = leftovers(root, answer["entries"] if answer["available"] and not answer["unparsed"] else None)
     return answer
 
 
-def is_nvidia(name):
-    """The names differ by distribution: nvidia, nvidia-srv, nvidia-current, nvidia-current-open, nvidia-open."""
-    return name.startswith("nvidia") and not name.startswith(("nvidia-fs", "nvidia-peermem"))
+def is_driver(root, name, version):
+    """Return whether a DKMS module is the GPU driver: by what its dkms.conf builds, or by its name where there is none.
+
+    Many others begin like it: nvidia-fs, nvidia-peermem, nvidia-peer-memory.
+    """
+    for path in ("%s/%s/%s/source/dkms.conf" % (TREE, name, version), "/usr/src/%s-%s/dkms.conf" % (name, version)):
+        real = files.resolve(root, path)
+        built = BUILT.findall((files.read_text(files.under(root, real)) if real else None) or "")
+        if built and not any("$" in item for item in built):
+            return any(NAMES.match(item) for item in built)
+    return bool(NAMES.match(name))
+
+
+def directory_of(name, version):
+    """Return the directory of a module version; what is left of one without its source is removed with it."""
+    return "%s/%s/%s" % (TREE, name, version)
 
 
 def parse_status(out):
@@ -85,23 +107,28 @@ def parse_status(out):
 
 
 def state_of(entries, name, version, kernel):
-    """One word for a module version on a kernel: absent, added, built, installed, differs, incomplete, broken or what
-    dkms says.
+    """One word for a module version on a kernel: absent, added, built, installed, differs, incomplete, broken, or
+    unknown where dkms says something else.
     """
     mine = [entry for entry in entries if (entry["name"], entry["version"]) == (name, version)]
     if not mine:
         return "absent"
     for entry in mine:
         if entry["kernel"] == kernel:
-            note = entry["note"].lower()
-            if INCOMPLETE in note:
-                return "incomplete"
-            if any(text in note for text in DIFFERS):
-                return "differs"
-            return "installed" if entry["state"] in INSTALLED else entry["state"]
-    if any(entry["state"] == "broken" for entry in mine):
-        return "broken"
-    return "added"
+            states = [remark_state(remark) for remark in entry["note"].split("; ") if remark]
+            states = [word for word in ("unknown", "incomplete", "differs") if word in states]
+            return states[0] if states and entry["state"] in STATES else STATES.get(entry["state"], "unknown")
+    whole = [STATES.get(entry["state"], "unknown") for entry in mine if entry["kernel"] is None]
+    return next((word for word in ("broken", "unknown") if word in whole), "added")
+
+
+def describe(entry):
+    """Return what dkms status says of an entry, in one line."""
+    return "%s %s" % (entry["state"], "(%s)" % entry["note"] if entry["note"] else "")
+
+
+def remark_state(remark):
+    return next((state for words, state in REMARKS if re.search(words, remark.lower())), "unknown")
 
 
 def leftovers(root, entries=None):
@@ -154,7 +181,12 @@ def trees(root):
     for name in files.listing(base) or []:
         for version in files.listing(os.path.join(base, name)) or []:
             path = os.path.join(base, name, version)
-            if is_nvidia(name) and os.path.isdir(path) and not os.path.islink(path) and version != "original_module":
+            if (
+                is_driver(root, name, version)
+                and os.path.isdir(path)
+                and not os.path.islink(path)
+                and version != "original_module"
+            ):
                 yield name, version
 
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .._kernel import modules
+from .._kernel import modules, secureboot
 
 
 def refusals(tree, node, described):
@@ -60,23 +60,21 @@ def kernel_refusals(kernel, arch, item, node, module):
         return
     if module["version"] != node["version"]:
         yield "its module for kernel %s is of version %s" % (kernel, module["version"])
-    if not modules.made_for(kernel, module["vermagic"]):
+    if not modules.made_for(kernel, module):
         yield "its module for kernel %s has the vermagic '%s'" % (kernel, module["vermagic"])
     yield from signature_refusals(kernel, module, node["secure_boot"])
 
 
 def signature_refusals(kernel, module, state):
-    if state["state"] == "disabled":
-        return
-    if state["state"] != "enabled":
-        yield (
-            "whether Secure Boot is on is not known, so the signature of its module for kernel %s cannot be judged"
-            % kernel
-        )
-    elif not module["signer"]:
-        yield "Secure Boot is on and its module for kernel %s is not signed" % kernel
-    elif module["signer"] not in (state["keys"] or []):
-        yield "Secure Boot is on and the signer of its module for kernel %s, '%s', is not among this node's keys" % (
-            kernel,
+    verdict, subject = secureboot.judge(state, module["signer"]), "its module for kernel %s" % kernel
+    if verdict == "unsigned":
+        yield "Secure Boot is on and %s is not signed" % subject
+    elif verdict == "untrusted":
+        yield "Secure Boot is on and the signer of %s, '%s', is not among this node's keys" % (
+            subject,
             module["signer"],
         )
+    elif verdict == "unknown" and state["state"] == "enabled":
+        yield "Secure Boot is on and the keys that %s could be signed with cannot be listed" % subject
+    elif verdict == "unknown":
+        yield "whether Secure Boot is on is not known, so the signature of %s cannot be judged" % subject

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .._kernel import modules
 from .._kernel.kernels import headers_package
+from .dkms import directory_of
 
 
 def step(action: str, kernel: str | None = None, **details: object) -> dict[str, object]:
@@ -16,9 +17,7 @@ def step(action: str, kernel: str | None = None, **details: object) -> dict[str,
 
 def module_right(item: dict | None, kernel: str | None, version: str) -> bool:
     """True when the module that a kernel would load is of this version and made for it."""
-    return bool(
-        item and not item["error"] and item["version"] == version and modules.made_for(kernel, item["vermagic"])
-    )
+    return bool(item and not item["error"] and item["version"] == version and modules.made_for(kernel, item))
 
 
 def clear_steps(leftovers: list[dict], name: str, version: str, kernels: list[str] | None = None) -> list[dict]:
@@ -124,8 +123,8 @@ def prepared(kernels: list[str], view: dict[str, dict], fitting: list[str]) -> t
     """(steps, problems) that have an archive ready for every kernel, ``fitting`` being those that have one."""
     due = [kernel for kernel in kernels if kernel not in fitting]
     problems = [
-        "The headers of kernel %s are not installed, so no module can be compiled for it. Install %s, or leave that kernel "
-        "out." % (kernel, headers_package(kernel))
+        "The headers of kernel %s are not installed, so no module can be compiled for it. Install %s, or leave that "
+        "kernel out." % (kernel, headers_package(kernel))
         for kernel in due
         if not view["headers"].get(kernel)
     ]
@@ -146,7 +145,15 @@ def replaced(entries: list[dict], version: str, kernels: list[str]) -> list[tupl
 
 def remove_stale(entries: list[dict], name: str, version: str) -> list[dict]:
     """Steps that take every other version of the module out, as a whole."""
-    return [step("remove", version=item["version"]) for item in stale(entries, name, version)]
+    return [removal(entries, name, item["version"]) for item in stale(entries, name, version)]
+
+
+def removal(entries: list[dict], name: str, version: str) -> dict:
+    """Return the step that takes a version out; dkms refuses to remove one whose source is gone (rc 4)."""
+    states = set(entry["state"] for entry in entries if (entry["name"], entry["version"]) == (name, version))
+    if "broken" in states:
+        return step("clear", version=version, path=directory_of(name, version), reason="its source is gone")
+    return step("remove", version=version)
 
 
 def settled(view: dict[str, dict], kernel: str | None, version: str) -> bool:
@@ -172,7 +179,7 @@ def absent(kernels: list[str] | None, view: dict[str, dict], name: str, version:
     steps = clear_steps(view["leftovers"], name, version, kernels)
     if kernels is None:
         if mine:
-            steps.append(step("remove"))
+            steps.append(removal(view["entries"], name, version))
     else:
         there = set(entry["kernel"] for entry in mine)
         steps += [step("unbuild", kernel) for kernel in kernels if kernel in there]

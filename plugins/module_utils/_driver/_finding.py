@@ -6,7 +6,13 @@
 
 from __future__ import annotations
 
+import re
+
 PASS, FAIL, UNKNOWN, NOT_APPLICABLE = "pass", "fail", "unknown", "not_applicable"
+
+
+# Packages of the kernel module, by any of the archives' names.
+KERNEL_SIDE = re.compile(r"kernel-(open-)?dkms|kernel-source|^nvidia-dkms|^kmod-nvidia|^linux-(modules|objects)-nvidia")
 
 
 def finding(ident, entity, status, observed=None, expected=None, message="", next_step=""):

@@ -61,7 +61,8 @@ def decide(facts: dict, wanted_version: str | None = None, expect_loaded: bool =
 
 
 def module_of(item):
-    return dict((key, item[key]) for key in ("version", "path", "vermagic", "signer", "license")) if item else None
+    keys = ("version", "path", "link", "vermagic", "signer", "license")
+    return dict((key, item.get(key)) for key in keys) if item else None
 
 
 def verdict(found: list[dict]) -> str:

@@ -52,7 +52,7 @@ def read(root, runner, services, uname=os.uname):
         "nvlink_managers": switch_managers.read(root),
         "gsp_firmware": firmware.read(root),
         "gsp_disabled": firmware.disabled(root),
-        "secure_boot": secureboot.read_state(root, runner),
+        "secure_boot": secureboot.read(root, runner),
         "framebuffers": files.read_text(files.under(root, "/proc/fb")),
     }
 

@@ -48,14 +48,12 @@ def read(root="/", runner=None, uname=os.uname):
 def installed(root, runner):
     """Return the driver packages that the system's package manager has.
 
-    A node of one family may have the other's tools: the system decides.
+    A node of one family may have the other's tools: the system decides, and one that has no package is not its own.
     """
-    table = systems.table_for(parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or ""))
-    found = None
-    if table and table["package_manager"] == "dnf":
-        found = rpm.read(root, runner)
+    family = systems.family_of(parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or ""))
+    found = rpm.read(root, runner) if family == "dnf" else None
     if found is None:
         found = dpkg.read(root, runner)
-        if not found["available"] and not table:
+        if not found["available"] and family is None:
             found = rpm.read(root, runner) or found
     return found

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import os
+import re
+
 from .._dkms import dkms
 from .._kernel import modules
 from .._kernel.kernels import headers_package
-from ._finding import FAIL, NOT_APPLICABLE, PASS, UNKNOWN, finding
+from ._finding import FAIL, KERNEL_SIDE, NOT_APPLICABLE, PASS, UNKNOWN, finding
 
 
 def judge_module(facts, kernel, target):
@@ -25,7 +28,7 @@ def judge_module(facts, kernel, target):
             "The kernel module %s cannot be read: %s."
             % (item["path"], item["error"] or "modinfo names no version or no vermagic"),
         )
-    if not modules.made_for(kernel, item["vermagic"]):
+    if not modules.made_for(kernel, item):
         return (
             FAIL,
             seen,
@@ -80,15 +83,20 @@ def kernel_module(facts, target, expect_loaded):
         yield finding("kernel_module", kernel, status, observed, target, message, step)
 
 
-def uses_dkms(facts):
-    """False only when nothing on the node came from DKMS: no command, no tree, no module in its directory."""
-    paths = [item["path"] for item in facts["modules"].values() if item]
-    return bool(
-        facts["dkms"]["available"]
-        or facts["dkms"]["leftovers"]
-        or not paths
-        or any("/updates/dkms/" in path for path in paths)
-    )
+def uses_dkms(facts, kernel, target):
+    """Return whether a kernel's module is DKMS's to make: DKMS has it, the file lies where DKMS puts it, or the
+    driver's package is one for DKMS.
+
+    That dkms is there says nothing: others use it beside prebuilt modules (linux-modules-nvidia, kmod-nvidia, akmods).
+    """
+    item = facts["modules"].get(kernel)
+    known = [entry for entry in facts["dkms"]["entries"] + facts["dkms"]["leftovers"] if entry["version"] == target]
+    if any(entry["kernel"] == kernel for entry in known) or (known and not item):
+        return True
+    if item:
+        return "/updates/dkms/" in item["path"] or os.path.basename(os.path.dirname(item["path"])) == "extra"
+    packages = [name for name in facts["dpkg"]["packages"] if KERNEL_SIDE.search(name)]
+    return any("dkms" in name for name in packages) or not packages
 
 
 STATE_STEPS = {
@@ -97,14 +105,20 @@ STATE_STEPS = {
     "built": "Install it: dkms install.",
     "differs": "The file on disk is not the one that was built: dkms install --force.",
     "incomplete": "Some modules of the build are missing: remove the build for this kernel and build again.",
-    "broken": "The module's source is gone: install the driver's package again.",
+    "broken": "The module's source is gone: install the package with the source of the kernel module again.",
 }
+
+
+def orphan_step(error):
+    """Return the next step for a dkms status that does not answer, as with one tree without its dkms.conf."""
+    found = re.search(r"(%s/[^/\s]+/[^/\s]+)/source" % dkms.TREE, error or "")
+    return "Delete %s, whose source is gone." % found.group(1) if found else "Run dkms status on the node."
 
 
 def dkms_state(facts, target, expect_loaded):
     state = facts["dkms"]
     for kernel in facts["kernel"]["installed"]:
-        if target is None or not uses_dkms(facts):
+        if target is None or not uses_dkms(facts, kernel, target):
             yield finding(
                 "dkms_state",
                 kernel,
@@ -124,7 +138,7 @@ def dkms_state(facts, target, expect_loaded):
                 "installed",
                 "The state of DKMS cannot be read: %s."
                 % (state["error"] or "dkms status has a line of an unknown form: %s" % lines[0]),
-                "Run dkms status on the node.",
+                orphan_step(state["error"]),
             )
             continue
         names = sorted(set(entry["name"] for entry in state["entries"] if entry["version"] == target))
@@ -133,6 +147,23 @@ def dkms_state(facts, target, expect_loaded):
             yield finding("dkms_state", kernel, PASS, states, "installed")
             continue
         value = sorted(states.values())[0] if states else "absent"
+        if value == "unknown":
+            said = [
+                dkms.describe(entry)
+                for entry in state["entries"]
+                if (entry["version"], entry["kernel"]) == (target, kernel)
+            ]
+            yield finding(
+                "dkms_state",
+                kernel,
+                UNKNOWN,
+                said,
+                "installed",
+                "DKMS says something of driver %s for kernel %s that is not known: %s."
+                % (target, kernel, "; ".join(said)),
+                "Run dkms status on the node.",
+            )
+            continue
         yield finding(
             "dkms_state",
             kernel,
@@ -180,10 +211,15 @@ def kernel_headers(facts, target, expect_loaded):
             )
 
 
+def states_of(state, name, version):
+    return [entry["state"] for entry in state["entries"] if (entry["name"], entry["version"]) == (name, version)]
+
+
 def dkms_stale(facts, target, expect_loaded):
     state = facts["dkms"]
     if not state["available"]:
-        status = UNKNOWN if uses_dkms(facts) else NOT_APPLICABLE
+        kernels = facts["kernel"]["installed"] or [None]
+        status = UNKNOWN if any(uses_dkms(facts, kernel, target) for kernel in kernels) else NOT_APPLICABLE
         yield finding(
             "dkms_stale",
             "node",
@@ -191,7 +227,7 @@ def dkms_stale(facts, target, expect_loaded):
             None,
             [],
             "DKMS trees of other versions cannot be listed: %s." % state["error"],
-            "Run dkms status on the node.",
+            orphan_step(state["error"]),
         )
         return
     stale = sorted(set((entry["name"], entry["version"]) for entry in state["entries"] if entry["version"] != target))
@@ -203,7 +239,9 @@ def dkms_stale(facts, target, expect_loaded):
             version,
             target,
             "DKMS still has %s/%s; it builds the newest version it has for a new kernel." % (name, version),
-            "Remove it: dkms remove %s/%s --all." % (name, version),
+            "Delete %s: its source is gone, and dkms refuses to remove it." % dkms.directory_of(name, version)
+            if "broken" in states_of(state, name, version)
+            else "Remove it: dkms remove %s/%s --all." % (name, version),
         )
     if not stale:
         yield finding("dkms_stale", "node", PASS, [], [])
@@ -226,7 +264,9 @@ def dkms_leftover(facts, target, expect_loaded):
                 " (kernel %s)" % item["kernel"] if item["kernel"] else "",
             ),
             "Build the module again with dkms_module; it clears what is left. The end of make.log there says "
-            "why a build failed.",
+            "why a build failed."
+            if item["version"] == target and "broken" not in states_of(facts["dkms"], item["name"], item["version"])
+            else "Delete %s, which belongs to no driver that can be built." % item["path"],
         )
     if not leftovers:
         yield finding("dkms_leftover", "node", PASS, [], [])

@@ -6,14 +6,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 
 from .._node import dpkg, versions
-from ._finding import FAIL, PASS, UNKNOWN, finding
-
-# Packages of the kernel module, by any of the archives' names.
-KERNEL_SIDE = re.compile(r"kernel-(open-)?dkms|kernel-source|^nvidia-dkms|^kmod-nvidia")
+from ._finding import FAIL, KERNEL_SIDE, PASS, UNKNOWN, finding
 
 
 def driver_packages(facts):

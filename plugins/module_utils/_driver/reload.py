@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .._kernel import modules, references
+from .._kernel import modules, references, secureboot
 from .._node import holders
 from .._node.hung import IN_DRIVER
 
@@ -75,7 +75,7 @@ def module_reasons(facts, wanted):
             False,
         )
         return
-    if not modules.made_for(running, disk.get("vermagic")):
+    if not modules.made_for(running, disk):
         yield reason(
             "vermagic",
             "%s is made for %s, and kernel %s runs"
@@ -98,10 +98,14 @@ def module_reasons(facts, wanted):
             "install the firmware package of this driver",
             False,
         )
-    if facts["secure_boot"] == "enabled" and not disk.get("signer"):
+    verdict = secureboot.judge(facts["secure_boot"], disk.get("signer"), is_running=True)
+    if verdict in ("unsigned", "untrusted"):
+        why = (
+            "is not signed" if verdict == "unsigned" else "is signed by '%s', which is no enrolled key" % disk["signer"]
+        )
         yield reason(
             "unsigned",
-            "Secure Boot is on, and %s is not signed" % disk["path"],
+            "Secure Boot is on, and %s %s" % (disk["path"], why),
             "sign it with an enrolled key, or use a prebuilt signed module",
             False,
         )

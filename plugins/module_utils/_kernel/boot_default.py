@@ -123,7 +123,7 @@ def unproven(root, runner, kernel, version):
             version,
             item["path"],
         )
-    if not modules.made_for(kernel, item["vermagic"]):
+    if not modules.made_for(kernel, item):
         return "%s is made for %s, expected kernel %s" % (
             item["path"],
             item["vermagic"] or "no kernel it names",

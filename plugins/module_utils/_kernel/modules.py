@@ -69,7 +69,8 @@ def preferred_name(root):
 def describe(root, path, runner):
     """Return the fields of ``modinfo`` about a module file; ``error`` says why a field is not known."""
     answer = dict.fromkeys(FIELDS)
-    answer.update(path=path, error=None)
+    link = files.resolve(root, path) if "/weak-updates/" in path else None
+    answer.update(path=path, link=None if link == path else link, error=None)
     rc, out, err = runner(["modinfo", files.under(root, path)], 30)
     if missing(rc):
         answer["error"] = "modinfo is not installed (package kmod)"
@@ -114,9 +115,15 @@ def sources(root, item, runner):
     return dict((name, value) for name, value in found.items() if value)
 
 
-def made_for(kernel, vermagic):
-    """True when a module's vermagic is this kernel's."""
-    return bool(vermagic) and vermagic.split(" ", 1)[0] == kernel
+def made_for(kernel, module):
+    """Return whether a kernel loads a module: it was made for this kernel, or for one of the same symbols.
+
+    Of a module with modversions the kernel compares the symbols and not the release (kernel/module/version.c,
+    same_magic); weak-modules(8) links such a module from the kernel that it was made for.
+    """
+    magic = (module.get("vermagic") or "").split()
+    other = re.match(r"/(?:usr/)?lib/modules/([^/]+)/", module.get("link") or "")
+    return magic[:1] == [kernel] or bool(other and "modversions" in magic and magic[0] == other.group(1))
 
 
 def flavour(license_text):

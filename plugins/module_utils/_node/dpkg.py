@@ -16,7 +16,7 @@ FORMAT = "${Package}\\t${Architecture}\\t${Version}\\t${db:Status-Abbrev}\\t${so
 DRIVER_SOURCES = re.compile(r"^nvidia-(graphics-drivers|open-gpu-kernel-modules|tesla-)")
 NAMES = re.compile(
     r"^(nvidia|libnvidia|libcuda1|libnvcuvid|libgl(x|es)?-nvidia|firmware-nvidia|xserver-xorg-video-nvidia|"
-    r"cuda-drivers|datacenter-gpu)"
+    r"cuda-drivers|datacenter-gpu|linux-(modules|objects)-nvidia-)"
 )
 # they carry driver-like versions, but need not be the driver's
 OWN_VERSION = re.compile(
@@ -44,6 +44,8 @@ def read(root, runner):
         )
         return answer
     parsed = parse(out)
+    if not parsed:  # a dpkg that was never used: the system is another package manager's
+        answer.update(available=False, error="dpkg has no package on this machine")
     answer["packages"] = dict(
         (name, item) for name, item in parsed.items() if NAMES.match(name) and item["status"][1:2] == "i"
     )
@@ -82,12 +84,20 @@ def state_of(status):
     return INTERRUPTED.get(status[1:2])
 
 
+def is_side_by_side(name, version):
+    """Return whether a package is made to lie beside those of other versions: its name has the whole version.
+
+    Ubuntu's firmware is; each driver asks for its own, and apt leaves the one before until autoremove.
+    """
+    return name.split(":", 1)[0].endswith("-%s" % versions.upstream(version))
+
+
 def is_driver_package(name, item):
     """True for packages that must be of the driver's version."""
     if "driver" in item:
         return item["driver"]  # rpm's reader knows
     name, upstream = name.split(":", 1)[0], versions.upstream(item["version"])
-    if OWN_VERSION.match(name) or not versions.is_driver_version(upstream):
+    if OWN_VERSION.match(name) or is_side_by_side(name, item["version"]) or not versions.is_driver_version(upstream):
         return False
     if DRIVER_SOURCES.match(item["source"]):
         return True

@@ -77,10 +77,13 @@ PREBUILT_PATTERN = r"^(linux-(modules|objects)-nvidia-|kmod-nvidia-[0-9])"
 # Tools with version numbers like the driver's that are released apart from it.
 APART_NAME_PATTERN = r"^nvidia-(modprobe|persistenced|settings|xconfig|container.*|prime)(-|$)"
 
+# A kernel of RHEL's family, of any flavour and vendor: kernel-core, kernel-64k-modules-core, kernel-uki-virt.
+EL_KERNEL = r"kernel(?:-(?!headers|tools|srpm-|rpm-|doc|abi-).*)?"
+
 KERNEL_NAME_PATTERN = (
     r"^linux-(?!modules-nvidia-|modules-extra-nvidia-)(image|headers|modules|kbuild|generic|virtual|lowlatency|aws|"
     r"azure|gcp|oem|signed)(-|$)"
-    r"|^kernel(-(rt|64k|debug|uki|zfcpdump))*(-core|-modules.*|-devel.*|-virt)?$"
+    r"|^%s$" % EL_KERNEL
 )
 
 # Room the modules of a DKMS build take below /lib/modules, per kernel (MiB; seen: 75).

@@ -302,7 +302,13 @@ class Apt(Manager):
     def silent_mirrors(self, arguments, options=()):
         return apt_mirrors.silent(self.runner, self.uris(arguments, options))
 
+    def lacking(self, arguments, options):
+        """Return the words of a download without those that the node's store has: they need no mirror."""
+        kept = set("%s=%s" % item for item in self.kept) if "--reinstall" in options else ()
+        return [item for item in arguments if item not in kept]
+
     def uris(self, arguments, options):
+        arguments = self.lacking(arguments, options)
         command = ["apt-get", "-q", "-y", "--print-uris"] + list(INSTALL_OPTIONS) + list(options)
         return self.run("apt-get --print-uris", command + ["install"] + list(arguments))
 
@@ -383,7 +389,7 @@ class Apt(Manager):
         return self.run("apt-get %s" % action, command + [action] + list(arguments), timeout=self.timeout_s)
 
     def download(self, arguments, options=()):
-        return self.change(arguments, options=list(options) + ["--download-only"])
+        return self.change(self.lacking(arguments, options), options=list(options) + ["--download-only"])
 
     def mark(self, action, names):
         if names:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from .._node.dpkg import is_side_by_side
 from .._node.versions import KEYS, upstream
 from .driver_family import (
     differs,
@@ -35,7 +36,7 @@ class Closure:
         self.packages, self.missing, self.needed_by, self.obsolete, self.providers = {}, {}, {}, [], {}
 
     def run(self, extra, general):
-        installed = installed_driver(general, self.installed)
+        installed = [name for name in installed_driver(general, self.installed) if not self.lies_beside(name)]
         self.obsolete = [
             name
             for name in installed
@@ -54,6 +55,11 @@ class Closure:
         self.walk([(name, None, None) for name in dict.fromkeys(roots)], excluded)
         return self
 
+    def lies_beside(self, name):
+        """Return whether an installed package is another version's by its name, and stays beside this one."""
+        version = self.installed[name]["version"]
+        return is_side_by_side(name, version) and upstream(version) != upstream(self.version)
+
     def mine(self, name, have):
         """Return whether an installed package is of this branch's names and of this way to have modules."""
         if prebuilt(self.table, name):
@@ -64,9 +70,6 @@ class Closure:
                 and name.startswith("linux-signatures-")
                 or name.replace("-objects-", "-modules-", 1) in modules
             )
-        named = re.search(r"-([0-9]{3}\.[0-9.]+)$", name)
-        if named and named.group(1) != upstream(self.version):
-            return False  # firmware, whose name has the whole version
         return member(self.table, name, have["source"], have["version"])
 
     def carried(self, excluded, general):

@@ -13,6 +13,7 @@ import re
 
 from .._node.dpkg import key_of, native_architecture
 from .._node.versions import compare_rpm
+from ._sets import EL_KERNEL
 from .dnf_locks import is_locked
 from .transaction import nothing
 
@@ -30,10 +31,10 @@ KINDS = (
     (r"^Removing(?! Env| Gr)", "remove"),
 )
 UNITS = {"": 1, "k": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
-# Versions of these lie side by side: whatever provides one of dnf's marks (dnf.conf(5), installonlypkgs), keys, and what
-# belongs to one kernel by its name and does not say so.
+# Versions of these lie side by side: whatever provides one of dnf's marks (dnf.conf(5), installonlypkgs), keys, and
+# what belongs to one kernel by its name and does not say so.
 INSTALL_ONLY_MARK = re.compile(r"(^|\s)(installonlypkg|multiversion)\(")
-INSTALL_ONLY_NAME = re.compile(r"^(gpg-pubkey|kmod-nvidia-[0-9].*|kernel(-(?!headers|tools|srpm-|rpm-|doc|abi-).*)?)$")
+INSTALL_ONLY_NAME = re.compile(r"^(gpg-pubkey|kmod-nvidia-[0-9].*|%s)$" % EL_KERNEL)
 
 
 def evr(epoch, version, release):

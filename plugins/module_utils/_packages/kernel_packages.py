@@ -13,7 +13,7 @@ import time
 from .._kernel import boot_default, kernels
 from .._node import files
 from .._node.files import write_atomically
-from . import hold_reading, holds, kernel_set, pins
+from . import hold_reading, holds, kernel_set, pins, systems
 from .apt import Apt
 from .dnf import Dnf
 from .manager import NO_NAMES, parse_os_release
@@ -31,10 +31,7 @@ class Refused(Exception):
 def manager_of(runner, root="/", **options):
     """dnf on the systems of Red Hat's family, apt elsewhere."""
     system = parse_os_release(files.read_text(files.under(root, "/etc/os-release")) or "")
-    names = [system.get("ID", "")] + system.get("ID_LIKE", "").split()
-    return (Dnf if set(names) & {"rhel", "fedora", "centos", "rocky", "almalinux"} else Apt)(
-        runner, root=root, **options
-    )
+    return (Dnf if systems.family_of(system) == "dnf" else Apt)(runner, root=root, **options)
 
 
 class KernelPackages:

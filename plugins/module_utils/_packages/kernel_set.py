@@ -13,6 +13,7 @@ import re
 
 from .._kernel import kernels
 from .._node.versions import KEYS
+from ._sets import EL_KERNEL
 from .transaction import CHANGES
 
 # Names of the kernel's packages, as regular expressions from the beginning of the name.
@@ -23,7 +24,7 @@ PATTERNS = {
         "linux-modules-(?!nvidia)",
         "linux-(generic|virtual|lowlatency|aws|azure|gcp|oem)",
     ),
-    "dnf": (r"kernel(-(?!tools|srpm-|rpm-|doc|abi-).*)?$",),
+    "dnf": (EL_KERNEL + "$", "kernel-headers$"),
 }
 # What else comes with a kernel's headers.
 TOOLS = {"apt": r"linux-(kbuild|compiler|base|libc-dev|bpf)", "dnf": r"kernel-(tools|srpm-macros)"}

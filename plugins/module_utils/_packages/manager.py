@@ -72,7 +72,9 @@ class ManagerError(Exception):
         lines = [line for line in self.output.splitlines() if line.startswith(self.ERRORS)] or self.output.splitlines()[
             -3:
         ]
-        super().__init__("%s failed (exit status %s): %s" % (what, rc, " ".join(lines) or "it said nothing"))
+        # A shell says 128 and the signal for what it ran, subprocess the signal as a negative number.
+        ended = "was killed (out of memory?)" if rc in (-9, 137) else "failed (exit status %s)" % rc
+        super().__init__("%s %s: %s" % (what, ended, " ".join(lines) or "it said nothing"))
 
     @staticmethod
     def find_unmet(out, err):

@@ -15,6 +15,8 @@ import re
 from typing import Any, Dict, Iterable, Optional, Tuple
 
 from .._dkms import dkms
+from .._node.dpkg import is_side_by_side
+from .._node.versions import upstream
 from . import driver_family, driver_set, flavour, floors, needs, package_keep, package_refusal, pins, transaction
 from .package_state import Archives, Installed, Problem, Rehearsal, Room, State, Versions, Wish
 
@@ -140,7 +142,14 @@ def choose_presence(plan: Plan) -> Plan:
         return plan
     differs = transaction.differences(state.installed, resolved["packages"])
     due = bool(differs or resolved["obsolete"] or stream)
-    return dataclasses.replace(plan, action="install", due=due, removable=plan.removable + tuple(resolved["obsolete"]))
+    removable = plan.removable + tuple(resolved["obsolete"]) + beside(state)  # a newer set may replace what lies beside
+    return dataclasses.replace(plan, action="install", due=due, removable=removable)
+
+
+def beside(state: State) -> Names:
+    """Return the installed packages of the driver that lie beside those of other versions."""
+    found = driver_family.driver_versions(state.table, state.installed)
+    return tuple(name for name, version in found.items() if is_side_by_side(name, version))
 
 
 def resolve(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, Any]:
@@ -309,7 +318,9 @@ def module_sources(plan: Plan) -> Versions:
 
 def driver_before(plan: Plan) -> Versions:
     """Return the packages of the installed driver, if they would be changed."""
-    return driver_family.driver_versions(plan.state.table, plan.state.installed) if plan.has_transaction else {}
+    found = driver_family.driver_versions(plan.state.table, plan.state.installed) if plan.has_transaction else {}
+    of_driver = set(upstream(version) for name, version in found.items() if name not in beside(plan.state))
+    return dict(item for item in found.items() if item[0] not in beside(plan.state) or upstream(item[1]) in of_driver)
 
 
 def with_archives(plan: Plan, archives: Archives) -> Plan:
@@ -329,6 +340,8 @@ def settle(plan: Plan) -> Plan:
     if plan.refusals or wish.state not in ("present", "absent"):
         return plan
     hold, lift = hold_changes(wish, plan.packages, foreseen_packages(plan))
+    if wish.state == "present" and wish.hold:  # firmware of a driver before is apt autoremove's to take away
+        lift = tuple(name for name in beside(state) if name not in plan.packages and state.installed[name]["hold"])
     held = tuple(sorted(name for name, have in state.installed.items() if have["hold"] and name not in lift))
     driver = plan.resolved["upstream"] if plan.resolved else None
     expect = driver if driver and state.expected_driver not in (None, driver) else None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, Optional, Tuple
 
-from . import package_answer, package_locks, package_plan, package_proof, package_read, systems
+from . import driver_family, package_answer, package_locks, package_plan, package_read, systems, transaction
 from .manager import Manager
 from .package_act import Actor, ChangeFailed
 from .package_plan import Plan
@@ -66,11 +66,39 @@ def asks_mirrors(module: Any, plan: Plan) -> bool:
     return asked and not plan.refusals and plan.download_bytes > 0
 
 
+def shortfall(plan: Plan, installed: Installed, left: Dict[str, int]) -> Optional[str]:
+    """Return how the node differs from the plan; None when it does not.
+
+    ``installed`` are the packages after the change, ``left`` is what would still be downloaded.
+    """
+    if plan.wish.state == "downloaded" and left:
+        return "Still not in the package cache after the download: %s." % ", ".join(sorted(left))
+    if plan.wish.state == "absent":
+        rest = driver_family.installed_driver(plan.state.table, installed)
+        return "Still installed after the removal: %s." % ", ".join(rest) if rest else None
+    return present_shortfall(plan, installed) if plan.wish.state == "present" else None
+
+
+def present_shortfall(plan: Plan, installed: Installed) -> Optional[str]:
+    words = transaction.WORDS[plan.state.manager]
+    wrong = transaction.differences(installed, plan.packages)
+    if wrong:
+        expected = ((name, found, plan.packages[name]) for name, found in sorted(wrong.items()))
+        listing = ", ".join("%s %s (expected %s)" % item for item in expected)
+        return "%s ended well, and yet these packages are not as resolved: %s. Next step: %s of them on the node." % (
+            plan.state.manager,
+            listing,
+            words["policy"],
+        )
+    hold, lift = package_plan.hold_changes(plan.wish, plan.packages, installed)
+    return "%s did not take: %s." % (words["hold"], ", ".join(hold + lift)) if hold or lift else None
+
+
 def prove(manager: Manager, plan: Plan) -> Tuple[Installed, Optional[Dict[str, Any]]]:
     """Read the node again: ``(installed packages, set)``. Raises ChangeFailed where it is not as planned."""
     installed = manager.installed()
     left = package_read.read_downloads(manager, plan) if plan.wish.state == "downloaded" else {}
-    wrong = package_proof.shortfall(plan, installed, left)
+    wrong = shortfall(plan, installed, left)
     if wrong:
         raise ChangeFailed(wrong)
     return installed, package_read.read_back(manager, plan)

@@ -32,6 +32,8 @@ def read(root, runner):
     if rc:
         answer["error"] = "rpm -qa answered rc %s: %s" % (rc, err.strip())
         return answer
+    if not out.strip():
+        answer.update(available=False, error="rpm has no package on this machine")
     for name, have in sorted(dnf_output.parse_query(out).items()):
         if not have["ok"]:
             answer["interrupted"].append({"package": name, "state": have["status"]})

@@ -19,6 +19,16 @@ def system_of(os_release):
     return SYSTEMS.get((ident, version)) or SYSTEMS.get((ident, version.split(".", 1)[0]))
 
 
+def family_of(os_release):
+    """Return the package manager of an operating system, apt or dnf, also of one that is not supported; None where it
+    does not say.
+    """
+    names = set([os_release.get("ID", "")] + os_release.get("ID_LIKE", "").split())
+    if names & {"rhel", "fedora", "centos", "rocky", "almalinux"}:
+        return "dnf"
+    return "apt" if names & {"debian", "ubuntu"} else None
+
+
 def table_for(os_release, origin=None):
     """The data of an operating system with a source of packages, by default its first one; None when there is none."""
     tables = system_of(os_release)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 
 from .._dkms.dkms import DKMS_BUILD_MIB
+from .._node.dpkg import is_side_by_side
 from .._node.versions import upstream
 from ._sets import DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
 from .driver_family import is_driver_package, source_of
@@ -147,7 +148,9 @@ def mixed_set(after, wanted, installed, index, table):
     mixed = dict(
         (name, version)
         for name, version in after.items()
-        if name not in wanted and is_driver_package(name, version, source_of(name, version, installed, index), table)
+        if name not in wanted
+        and not is_side_by_side(name, version)
+        and is_driver_package(name, version, source_of(name, version, installed, index), table)
     )
     if not mixed or not wanted:
         return []

@@ -125,7 +125,7 @@ def absent(ctx, where):
     if modules[kernel] is None:
         return "There is no NVIDIA kernel module on disk for kernel %s." % (kernel,)
     magic = model.item(modules, kernel, "vermagic")
-    if isinstance(magic, str) and magic and not made_for(kernel, magic):
+    if isinstance(magic, str) and magic and not made_for(kernel, modules[kernel]):
         return "The kernel module %s was made for kernel %s, not for %s: it does not load." % (
             model.item(modules, kernel, "path"),
             magic.split(" ", 1)[0],

@@ -127,7 +127,17 @@ def test_recorded_states(name, expected):
         ([entry("installed", "WARNING! Diff between built and installed module!")], "differs"),
         ([entry("installed", "Differences between built and installed modules")], "differs"),
         ([entry("built", "WARNING! Missing some built modules!")], "incomplete"),
-        ([entry("something")], "something"),
+        ([entry("built", "Built modules are missing in the kernel modules folder")], "incomplete"),
+        ([entry("installed", "Built modules are missing in the kernel modules folder")], "incomplete"),
+        (
+            [entry("installed", "Original modules exist; Built modules are missing in the kernel modules folder")],
+            "incomplete",
+        ),
+        ([entry("installed", "original_module exists")], "installed"),
+        ([entry("installed", "Modules are signed with a key of another machine")], "unknown"),
+        ([entry("installed", "Original modules exist; a word of a later release")], "unknown"),
+        ([entry("something")], "unknown"),
+        ([entry("something", kernel=None)], "unknown"),
     ],
 )
 def test_one_word_for_a_state(entries, expected):
@@ -136,10 +146,37 @@ def test_one_word_for_a_state(entries, expected):
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("nvidia", True), ("nvidia-srv", True), ("nvidia-current-open", True), ("nvidia-fs", False), ("zfs", False)],
+    [
+        ("nvidia", True),
+        ("nvidia-srv", True),
+        ("nvidia-current-open", True),
+        ("nvidia-tesla-470", True),
+        ("nvidia-legacy-390xx", True),
+        ("nvidia-fs", False),
+        ("nvidia-peermem", False),
+        ("nvidia-peer-memory", False),
+        ("nvidia-gdrcopy", False),
+        ("nvidia_peermem", False),
+        ("zfs", False),
+    ],
 )
-def test_names_of_driver_modules(name, expected):
-    assert dkms.is_nvidia(name) is expected
+def test_names_of_driver_modules(tmp_path, name, expected):
+    assert dkms.is_driver(str(tmp_path), name, "1") is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "conf", "expected"),
+    [
+        ("site-gpu", 'BUILT_MODULE_NAME[0]="nvidia"\nBUILT_MODULE_NAME[1]="nvidia-uvm"\n', True),
+        ("nvidia", 'BUILT_MODULE_NAME[0]="nvidia-peermem"\n', False),
+        ("nvidia-fs", 'BUILT_MODULE_NAME="nvidia-fs"\n', False),
+        ("nvidia", 'BUILT_MODULE_NAME[0]="${NAME}"\n', True),
+        ("nvidia", "PACKAGE_NAME=nvidia\n", True),
+    ],
+)
+def test_what_a_module_builds_tells_more_than_its_name(tmp_path, name, conf, expected):
+    write(tmp_path, "/usr/src/%s-1/dkms.conf" % name, conf)
+    assert dkms.is_driver(str(tmp_path), name, "1") is expected
 
 
 @pytest.mark.parametrize(

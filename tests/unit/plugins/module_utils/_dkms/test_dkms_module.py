@@ -225,7 +225,14 @@ def test_no_dkms(node):
 
 @pytest.mark.parametrize(
     ("answer", "words"),
-    [((1, "", "broken"), "state of DKMS cannot be read"), ((0, "nvidia is odd\n", ""), "unknown form")],
+    [
+        ((1, "", "broken"), "state of DKMS cannot be read"),
+        ((0, "nvidia is odd\n", ""), "unknown form"),
+        (
+            (0, "nvidia-current/%s, %s, x86_64: installed (A word of a later release)\n" % (NEW, KERNEL), ""),
+            "A word of a later release",
+        ),
+    ],
 )
 def test_a_status_that_is_not_known_stops_everything(node, answer, words):
     node.fail["status"] = answer
@@ -424,6 +431,17 @@ def test_nothing_outside_the_tree_is_cleared(node, path):
     with pytest.raises(dkms_act.ActError, match="is not removed"):
         dkms_act.Tree("nvidia-current", NEW, node, node.root).clear(path)
     assert snapshot(node) == before
+
+
+def test_the_tree_of_a_version_without_its_source_is_cleared_whole(node):
+    write(node.root, "/var/lib/dkms/nvidia-current/535.216.03/%s/x86_64/module/a.ko" % KERNEL, "x")
+    write(node.root, "/var/lib/dkms/nvidia-current/535.261.03/keep", "x")
+    tree = dkms_act.Tree("nvidia-current", NEW, node, node.root)
+    broken = {"name": "nvidia-current", "version": "535.216.03", "state": "broken"}
+    tree.perform(dkms_plan.removal([broken], "nvidia-current", "535.216.03"))
+    assert os.listdir(node.path("/var/lib/dkms/nvidia-current")) == [NEW]
+    with pytest.raises(dkms_act.ActError, match="is not removed"):
+        tree.clear("/var/lib/dkms/nvidia-current", "..")
 
 
 def test_a_link_in_the_tree_is_not_followed_when_clearing(node):

@@ -111,6 +111,10 @@ def test_other_versions_are_removed_as_a_whole_and_say_nothing_of_this_one():
     entries = [entry(), entry(OLD, state="built"), entry(OLD, "6.1.0-49-amd64", "built")]
     steps = dkms_plan.remove_stale(entries, N, NEW)
     assert steps == [{"action": "remove", "kernel": None, "version": OLD}]
+    (step,) = dkms_plan.remove_stale([entry(OLD, None, "broken")], N, NEW)
+    assert (step["action"], step["version"], step["path"]) == ("clear", OLD, "/var/lib/dkms/%s/%s" % (N, OLD))
+    steps, dummy = dkms_plan.absent(None, view("broken", entries=[entry(NEW, None, "broken")]), N, NEW)
+    assert [(step["action"], step["path"]) for step in steps] == [("clear", "/var/lib/dkms/%s/%s" % (N, NEW))]
     assert (
         dkms_plan.predicted(K, steps, view("installed", module(), entries), NEW) == "installed, module on disk: " + NEW
     )

@@ -422,7 +422,7 @@ def test_an_archive_that_fits():
         ({}, {}, {"error": "modinfo is not installed"}, "modinfo is not installed"),
         ({"secure_boot": ENABLED}, {}, {"signer": None}, "is not signed"),
         ({"secure_boot": ENABLED}, {}, {"signer": "x"}, "not among this node's keys"),
-        ({"secure_boot": {"state": "enabled", "keys": None}}, {}, {}, "not among this node's keys"),
+        ({"secure_boot": {"state": "enabled", "keys": None}}, {}, {}, "cannot be listed"),
         ({"secure_boot": {"state": "unknown", "keys": None}}, {}, {}, "Secure Boot is on is not known"),
     ],
 )

@@ -8,10 +8,14 @@ right.
 from __future__ import annotations
 
 import copy
+import types
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import audit, findings
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import versions
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import modules
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, link, write
 
 OLD, NEW, KERNEL = "535.216.03", "535.261.03", "6.1.0-56-amd64"
 
@@ -173,6 +177,14 @@ TABLE = [
     ("dkms_state", ("dkms", "entries"), [dkms_entry(note="WARNING! Diff between built and installed module!")], "fail"),
     ("dkms_state", ("dkms", "entries"), [dkms_entry(note="Differences between built and installed modules")], "fail"),
     ("dkms_state", ("dkms", "entries"), [dkms_entry(note="WARNING! Missing some built modules!")], "fail"),
+    (
+        "dkms_state",
+        ("dkms", "entries"),
+        [dkms_entry(note="Built modules are missing in the kernel modules folder")],
+        "fail",
+    ),
+    ("dkms_state", ("dkms", "entries"), [dkms_entry(note="a word of a later release")], "unknown"),
+    ("dkms_state", ("dkms", "entries"), [dkms_entry(state="reticulated")], "unknown"),
     ("dkms_state", ("dkms", "unparsed"), ["nvidia is odd"], "unknown"),
     ("dkms_state", ("dkms", "unparsed"), ["zfs is odd"], "pass"),
     (
@@ -347,6 +359,102 @@ def test_a_kernel_module_that_no_dkms_made_needs_no_dkms():
     assert status_of(document, "dkms_state") == ["not_applicable"] and document["verdict"] == "pass"
 
 
+PREBUILT = "/lib/modules/%s/kernel/nvidia-550srv/nvidia.ko" % KERNEL
+OTHER_DKMS = {"available": True, "error": None, "entries": [], "unparsed": [], "leftovers": []}
+SILENT_DKMS = dict(OTHER_DKMS, available=False, error="dkms status answered rc 4: no dkms.conf")
+
+
+@pytest.mark.parametrize(
+    "path,packages,dkms,expected",
+    [
+        (PREBUILT, ["linux-modules-nvidia-535-server-6.8.0-60-generic"], OTHER_DKMS, "not_applicable"),
+        (PREBUILT, ["nvidia-dkms-535-server"], OTHER_DKMS, "not_applicable"),
+        (PREBUILT, [], SILENT_DKMS, "not_applicable"),
+        ("/lib/modules/k/extra/nvidia/nvidia.ko.xz", ["akmod-nvidia"], OTHER_DKMS, "not_applicable"),
+        ("/lib/modules/k/extra/drivers/video/nvidia/nvidia.ko.xz", [], OTHER_DKMS, "not_applicable"),
+        ("/lib/modules/k/weak-updates/nvidia-open/nvidia.ko", ["kmod-nvidia-open"], OTHER_DKMS, "not_applicable"),
+        ("/lib/modules/k/extra/nvidia.ko.xz", ["kmod-nvidia-open-dkms"], OTHER_DKMS, "fail"),
+        ("/lib/modules/k/updates/dkms/nvidia.ko.zst", [], OTHER_DKMS, "fail"),
+        ("/lib/modules/k/updates/dkms/nvidia.ko.zst", [], SILENT_DKMS, "unknown"),
+        (None, ["nvidia-kernel-dkms"], OTHER_DKMS, "fail"),
+        (None, ["linux-modules-nvidia-535-server-6.8.0-60-generic"], OTHER_DKMS, "not_applicable"),
+        (None, [], SILENT_DKMS, "unknown"),
+        (PREBUILT, [], dict(OTHER_DKMS, entries=[dkms_entry(state="built")]), "fail"),
+        (PREBUILT, [], dict(OTHER_DKMS, entries=[dkms_entry(kernel="6.8.0-1-other")]), "not_applicable"),
+    ],
+)
+def test_dkms_is_asked_for_the_modules_that_are_its_own(path, packages, dkms, expected):
+    facts = good()
+    facts["modules"] = {KERNEL: module(path=path) if path else None}
+    facts["dpkg"]["packages"] = dict((name, package()) for name in packages)
+    facts["dkms"] = dkms
+    assert status_of(audit.decide(facts, NEW), "dkms_state") == [expected]
+
+
+OTHER_KERNEL = "6.1.0-1-amd64"
+
+
+@pytest.mark.parametrize(
+    "target,vermagic,expected",
+    [
+        ("/lib/modules/%s/extra/nvidia.ko" % OTHER_KERNEL, OTHER_KERNEL + " SMP mod_unload modversions ", "pass"),
+        ("/usr/lib/modules/%s/extra/nvidia.ko" % OTHER_KERNEL, OTHER_KERNEL + " SMP modversions", "pass"),
+        ("/lib/modules/%s/extra/nvidia.ko" % OTHER_KERNEL, OTHER_KERNEL + " SMP mod_unload ", "fail"),
+        ("/lib/modules/%s/extra/nvidia.ko" % OTHER_KERNEL, "6.1.0-2-amd64 SMP modversions", "fail"),
+        ("/srv/nvidia.ko", OTHER_KERNEL + " SMP modversions", "fail"),
+        (None, OTHER_KERNEL + " SMP modversions", "fail"),
+    ],
+)
+def test_a_module_that_is_linked_from_a_kernel_of_the_same_symbols(target, vermagic, expected):
+    facts = good()
+    facts["modules"][KERNEL].update(link=target, vermagic=vermagic)
+    document = audit.decide(facts, NEW)
+    assert status_of(document, "kernel_module") == status_of(document, "next_boot_kernel") == [expected]
+    assert document["reboot_safe"] is (expected == "pass")
+    assert bool(versions.absent(types.SimpleNamespace(audit=document), "next_boot")) is (expected == "fail")
+
+
+def test_a_link_of_weak_modules_is_read(tmp_path):
+    write(tmp_path, "/lib/modules/%s/extra/nvidia.ko" % OTHER_KERNEL, "ko")
+    path = "/lib/modules/%s/weak-updates/nvidia.ko" % KERNEL
+    link(tmp_path, path, "../../%s/extra/nvidia.ko" % OTHER_KERNEL)
+    found = modules.read(str(tmp_path), KERNEL, Recorded({"modinfo": "version: 535.261.03\n"}))
+    assert (found["path"], found["link"]) == (path, "/lib/modules/%s/extra/nvidia.ko" % OTHER_KERNEL)
+
+
+@pytest.mark.parametrize(
+    "name,version,expected",
+    [
+        ("nvidia-firmware-535-server-535.216.03", "535.216.03", "pass"),
+        ("nvidia-firmware-535-535.216.03", "535.216.03", "pass"),
+        ("firmware-nvidia-gsp", "535.216.03", "fail"),
+        ("nvidia-fabricmanager-535", "535.216.03", "fail"),
+        ("nvidia-container-toolkit", "1.17.8", "pass"),
+        ("nvidia-peer-memory-dkms", "1.2", "pass"),
+        ("nvidia-cuda-toolkit", "12.0.140~12.0.1", "pass"),
+    ],
+)
+def test_what_is_not_of_the_drivers_version_by_design_is_not_mixed(name, version, expected):
+    facts = good()
+    facts["dpkg"]["packages"][name] = package(version)
+    assert status_of(audit.decide(facts), "versions_agree") == [expected]
+
+
+@pytest.mark.parametrize(
+    "entry,error,step",
+    [
+        (dkms_entry(OLD, kernel=None, state="broken"), None, "Delete /var/lib/dkms/nvidia-current/%s" % OLD),
+        (dkms_entry(OLD), None, "dkms remove nvidia-current/%s --all" % OLD),
+        (None, "rc 4: File: /var/lib/dkms/nvidia/390.48/source/dkms.conf", "Delete /var/lib/dkms/nvidia/390.48"),
+    ],
+)
+def test_the_next_step_for_a_stale_tree_is_one_that_works(entry, error, step):
+    facts = good()
+    facts["dkms"].update(available=not error, error=error, entries=[dkms_entry()] + ([entry] if entry else []))
+    (found,) = [item for item in audit.decide(facts, NEW)["findings"] if item["id"] == "dkms_stale"]
+    assert step in found["next_step"] and ("dkms remove" in found["next_step"]) is ("dkms remove" in step)
+
+
 def test_gsp_firmware_is_only_needed_where_it_is_used():
     facts = changed(("gsp_firmware",), [])
     facts["gsp_disabled"] = True
@@ -391,12 +499,11 @@ def test_secure_boot_is_judged_for_every_kernel():
     assert audit.decide(facts, NEW)["reboot_safe"]
 
 
-def test_the_headers_are_called_as_the_system_calls_them():
+def test_missing_headers_name_their_package():
     facts = good()
-    facts["dpkg"]["manager"] = "rpm"
     facts["headers"][KERNEL], facts["modules"][KERNEL] = False, None
     found = [item for item in audit.decide(facts, NEW)["findings"] if item["id"] == "kernel_headers"]
-    assert "Install kernel-devel-%s" % KERNEL in found[0]["next_step"]
+    assert "Install linux-headers-%s" % KERNEL in found[0]["next_step"]
 
 
 @pytest.mark.parametrize("wanted", [None, NEW])

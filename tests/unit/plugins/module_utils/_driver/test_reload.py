@@ -63,7 +63,7 @@ def good():
         "nvlink_managers": {"found": [], "unread": []},
         "gsp_firmware": [NEW, OLD],
         "gsp_disabled": False,
-        "secure_boot": "disabled",
+        "secure_boot": {"state": "disabled", "keys": None},
         "framebuffers": "0 EFI VGA\n",
     }
 
@@ -163,7 +163,7 @@ def test_a_reload_and_its_order():
         (("module", "version"), None, "no_module", RUNNING, False),
         (("module", "vermagic"), NEXT + " SMP", "vermagic", "is made for %s SMP" % NEXT, False),
         (("gsp_firmware",), [OLD], "gsp_firmware", "only that of " + OLD, False),
-        (("secure_boot",), "enabled", "unsigned", "is not signed", False),
+        (("secure_boot",), {"state": "enabled", "keys": []}, "unsigned", "is not signed", False),
     ],
 )
 def test_every_reason_against_a_reload(path, value, ident, words, helps):
@@ -247,7 +247,7 @@ def test_a_reference_that_nobody_explains_counts_when_no_process_holds_a_device(
         (("gsp_firmware",), []),
         (("framebuffers",), None),
         (("kernel", "next_boot"), None),
-        (("secure_boot",), "unknown"),
+        (("secure_boot",), {"state": "unknown", "keys": None}),
         (("loaded", "nouveau"), None),
         (("holders",), []),
     ],
@@ -259,7 +259,7 @@ def test_what_is_no_reason(path, value):
 
 
 def test_a_signed_module_under_secure_boot_firmware_switched_off_and_switches_that_are_allowed():
-    facts = changed(("secure_boot",), "enabled")
+    facts = changed(("secure_boot",), {"state": "enabled", "keys": ["DKMS module signing key"]})
     facts["module"]["signer"] = "DKMS module signing key"
     facts.update(
         gsp_firmware=[OLD],
@@ -268,6 +268,14 @@ def test_a_signed_module_under_secure_boot_firmware_switched_off_and_switches_th
         nvlink_managers={"found": [{}], "unread": ["0000:05:00.0"]},
     )
     assert reload.decide(facts, options(nvswitch=True))["action"] == "reload"
+
+
+@pytest.mark.parametrize("state,action", [({"keys": ["other"]}, "refuse"), ({"keys": None}, "reload")])
+def test_a_module_of_a_key_that_is_not_enrolled_is_not_unloaded_for(state, action):
+    facts = changed(("secure_boot",), dict(state, state="enabled"))
+    facts["module"]["signer"] = "DKMS module signing key"
+    found = reload.decide(facts, options())
+    assert (found["action"] == "reload") is (action == "reload"), found
 
 
 def test_nothing_is_due():

@@ -259,6 +259,19 @@ def test_a_half_installed_driver_package_is_unpacked_again_from_the_nodes_own_ar
     assert not [argv for argv in told if "--unpack" in argv]
 
 
+def test_a_download_leaves_out_what_the_nodes_store_has(tmp_path):
+    told = []
+    subject = apt.Apt(lambda argv, timeout: told.append(argv) or (0, "", ""), root=str(tmp_path))
+    subject.kept = {("nvidia-smi", "1"): {"path": "/kept/nvidia-smi.deb"}}
+    subject.there = {"nvidia-smi": {"version": "1"}}
+    words = subject.arguments({"nvidia-smi": "1", "libcuda1": "2"})
+    subject.to_download(words, subject.download_options([]))
+    subject.download(words, subject.download_options([]))
+    assert all("libcuda1=2" in argv and "nvidia-smi=1" not in argv for argv in told) and len(told) == 2
+    subject.simulate(words)
+    assert "nvidia-smi=1" in told[-1]
+
+
 def test_filesystems_take_the_nearest_directory(tmp_path):
     found = apt.Apt(None, root=str(tmp_path)).filesystems(["/var/lib/dkms", "/"])
     assert found["/var/lib/dkms"]["device"] == found["/"]["device"] == tmp_path.stat().st_dev
@@ -324,3 +337,9 @@ def test_what_apt_cannot_satisfy_is_told_line_by_line():
         "nvidia-smi : Depends: nvidia-alternative (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
     ]
     assert apt.unmet(fixture("simulate_upgrade.txt")) == []
+
+
+@pytest.mark.parametrize("rc,killed", [(-9, True), (137, True), (100, False), (124, False)])
+def test_a_command_that_was_killed_is_told_from_one_that_failed(rc, killed):
+    text = str(apt.AptError("apt-get install", rc, "", "E: no"))
+    assert ("was killed" in text) is killed and ("exit status %s" % rc in text) is not killed

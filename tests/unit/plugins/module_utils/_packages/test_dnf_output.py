@@ -91,6 +91,29 @@ def test_architectures_of_one_name_are_packages_of_their_own(archs):
     assert sorted(found) == ["bash", "zlib", "zlib:%s" % next(arch for arch in archs if arch in ("i686", "armv7hl"))]
 
 
+def test_a_repair_is_of_the_named_packages_and_with_dependencies(tmp_path):
+    text = "".join(ROW % (name, version, "x86_64", "") for name in ("libnvidia-ml", "bash") for version in (1, 2))
+    text += ROW % ("libnvidia-ml", 1, "i686", "")
+    told = []
+    manager = dnf.Dnf(lambda argv, timeout: told.append(argv) or (0, text, ""), str(tmp_path))
+    assert manager.configure() is None and manager.configure(["libnvidia-ml:i686"]) is None
+    assert not [argv for argv in told if "-e" in argv]
+    manager.configure(["libnvidia-ml", "libnvidia-ml:i686"])
+    assert [argv for argv in told if "-e" in argv] == [["rpm", "-e", "libnvidia-ml-1-1.x86_64"]]
+
+
+def test_a_lock_of_one_architecture_leaves_that_of_the_other(tmp_path):
+    text = ROW % ("zlib", 2, "x86_64", "") + ROW % ("zlib", 1, "i686", "") + ROW % ("bash", 1, "x86_64", "")
+    manager = dnf.Dnf(lambda argv, timeout: (0, text, ""), str(tmp_path))
+    manager.mark("hold", ["zlib"])
+    manager.mark("hold", ["zlib:i686"])
+    locks = (tmp_path / dnf.LOCKS.lstrip("/")).read_text()
+    assert locks == "zlib-0:2-1.*\nzlib-0:1-1.i686\n"
+    manager.mark("unhold", ["zlib"])
+    assert (tmp_path / dnf.LOCKS.lstrip("/")).read_text() == "zlib-0:1-1.i686\n"
+    assert [name for name, have in manager.installed().items() if have["hold"]] == ["zlib:i686"]
+
+
 def test_what_is_removed_of_one_architecture_leaves_the_other():
     installed = dnf_output.parse_query(ROW % ("zlib", 1, "x86_64", "") + ROW % ("zlib", 1, "i686", ""))
     told = "Removing:\n zlib          i686     1-1     @base   2.0 k\n\nTransaction Summary\n"

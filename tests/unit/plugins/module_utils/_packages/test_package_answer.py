@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_answer, transaction
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_plan import Plan
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_proof import shortfall
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_task import shortfall
 
 KEYS = {
     "resolvable",

@@ -129,6 +129,17 @@ def ids(plan):
 # what the node should have
 
 
+def test_firmware_of_a_driver_before_stays_is_not_kept_and_may_go_with_autoremove():
+    state, name = node(NEW, held=("nvidia-smi",)), "nvidia-firmware-535-535.100.01"
+    other = dict(state.installed["nvidia-smi"], version="535.100.01-1", hold=True, installed=True)
+    state = dataclasses.replace(state, installed=dict(state.installed, **{name: other}))
+    made = package_plan.choose(state, wish(TO_OLD, hold=True))
+    assert name not in made.resolved["obsolete"] and name in made.removable
+    made = dataclasses.replace(made, transaction=simulated(made), foreseen=True)
+    assert name not in package_plan.driver_before(made) and "nvidia-smi" in package_plan.driver_before(made)
+    assert package_plan.settle(made).lift == (name,)
+
+
 @pytest.mark.parametrize(
     "state,wanted,action,due,refusals",
     [

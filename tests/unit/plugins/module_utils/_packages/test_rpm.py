@@ -109,6 +109,11 @@ def test_an_rpm_that_does_not_answer():
         ("ID=almalinux\nVERSION_ID=9.6\n", RPM, "rpm", True),
         ("", {}, None, False),
         ("", DPKG, None, True),
+        ("ID=almalinux\nID_LIKE='rhel centos fedora'\n", dict(RPM, **{"dpkg-query": ""}), "rpm", True),
+        ("ID=ol\nID_LIKE=fedora\n", dict(DPKG, **RPM), "rpm", True),
+        ("", dict(RPM, **{"dpkg-query": ""}), "rpm", True),
+        ("ID=debian\n", {"dpkg-query": ""}, None, False),
+        ("ID=rocky\n", {"rpm": ""}, "rpm", False),
     ],
 )
 def test_the_system_decides_who_is_asked(tmp_path, release, answers, manager, available):

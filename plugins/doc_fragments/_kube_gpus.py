@@ -14,8 +14,8 @@ options:
     description:
       - How many GPUs and MIG devices the node has (see P(gpufleet.lifecycle.schedulable_gpus#filter)). A node that is
         drained by us is resumed when C(status.allocatable) of its object has as many, as C(nvidia.com/gpu) and
-        C(nvidia.com/mig-*) together. Where pods share GPUs, each is counted once: by the labels
-        C(nvidia.com/gpu.replicas) and the like, or, where it has none, by what the cluster had before the drain.
+        C(nvidia.com/mig-*) together. Where pods share GPUs, each is counted once, by the labels
+        C(nvidia.com/gpu.replicas) and the like or, without any, by what the cluster had before the drain.
       - While they are waited for, the node stays unschedulable under our mark. The parts of the GPU Operator that the
         drain took off it, and O(taints), are as they will be, since the device plugin may need that.
       - With O(state=drained), a node for which the cluster has never had a GPU is refused, unless none is expected, and

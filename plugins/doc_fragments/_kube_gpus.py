@@ -32,7 +32,8 @@ options:
   lays_out:
     description:
       - Whether the MIG layout of the node is changed while it is drained. If the GPU Operator's MIG manager makes the
-        layout of the node, by its label C(nvidia.com/mig.config), it would undo that, and the drain is refused.
+        layout of the node, by its label C(nvidia.com/mig.config), it would undo that, and the drain is refused. So is
+        the resume if the label came meanwhile.
     type: bool
     default: false
   compare_gpus:

@@ -83,7 +83,7 @@ class ActionModule(ActionBase):
         elif options["state"] == "present":
             course.bring(wanted)
         elif options["state"] == "resumed":
-            course.resume(wanted, want)
+            course.resume(wanted, want, options["lays_out"])
         elif options["state"] == "cordoned":
             course.cordon(options, wanted, policy)
         else:

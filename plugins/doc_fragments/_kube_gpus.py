@@ -14,8 +14,8 @@ options:
     description:
       - How many GPUs and MIG devices the node has (see P(gpufleet.lifecycle.schedulable_gpus#filter)). A node that is
         drained by us is resumed when C(status.allocatable) of its object has as many, as C(nvidia.com/gpu) and
-        C(nvidia.com/mig-*) together. Where pods share GPUs, each is counted once: by the labels
-        C(nvidia.com/gpu.replicas) and the like, or, where it has none, by what the cluster had before the drain.
+        C(nvidia.com/mig-*) together. Where pods share GPUs, each is counted once, by the labels
+        C(nvidia.com/gpu.replicas) and the like or, without any, by what the cluster had before the drain.
       - While they are waited for, the node stays unschedulable under our mark. The parts of the GPU Operator that the
         drain took off it, and O(taints), are as they will be, since the device plugin may need that.
       - With O(state=drained), a node for which the cluster has never had a GPU is refused, unless none is expected, and
@@ -32,7 +32,8 @@ options:
   lays_out:
     description:
       - Whether the MIG layout of the node is changed while it is drained. If the GPU Operator's MIG manager makes the
-        layout of the node, by its label C(nvidia.com/mig.config), it would undo that, and the drain is refused.
+        layout of the node, by its label C(nvidia.com/mig.config), it would undo that, and the drain is refused. So is
+        the resume if the label came meanwhile.
     type: bool
     default: false
   compare_gpus:

@@ -29,7 +29,6 @@ _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*(\\)\s*\Z")
 _OPTION = re.compile(r"(?<!\S)([\w.]+)\s*[-*+/]?=\s*(?:\"([^\"]*)\"|(\S+))")
 _INCLUDE = re.compile(r"(?i)\s*Include\s+(\S+)")
 _HOSTS = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
-_MIG_TYPE = re.compile(r"_((?:\d+c\.)?\d+g\.\d+gb\S*)\Z")
 
 
 def logical_lines(text):
@@ -102,18 +101,10 @@ def included(text, base, cluster="%c"):
 
 
 def names(configured, counts):
-    """{detected type: the type that jobs ask for} of GPUs whose type in Slurm is a part of the detected one.
-
-    Where Slurm has other GPUs so far, the type of a MIG device has to have its profile.
-    """
-    found, agrees = {}, records.same(configured, counts)
+    """{detected type: the type that jobs ask for} of GPUs that Slurm has under a part of their detected type."""
+    found = {}
     for kind in set(counts) - set(configured):
-        profile = _MIG_TYPE.search(kind)
-        fitting = [
-            name
-            for name in configured
-            if name and name.lower() in kind.lower() and (agrees or profile is None or name.endswith(profile.group(1)))
-        ]
+        fitting = [name for name in configured if name and records.matches(name, kind)]
         if fitting:
             found[kind] = max(fitting, key=len)
     return found

@@ -40,6 +40,7 @@ GONE = (
     "LAUNCH_FAILED",
     "RECONFIG_FAIL",
 )
+MIG_TYPE = re.compile(r"_((?:\d+c\.)?\d+g\.\d+gb\S*)\Z")
 NOTHING = ("(null)", "N/A", "None", "Unknown")
 
 
@@ -62,14 +63,20 @@ def gres_counts(listing):
     return counts
 
 
-def fits(configured, found):
-    """Tell if each configured GPU has one of its own among those of the node, as Slurm compares: a type may be a part
-    of the type that is detected, and none is any (gres.conf(5), Type).
+def matches(kind, detected):
+    """Tell if a GPU of a detected type is one of KIND, as Slurm compares: a type may be a part of the detected one, and
+    none is any (gres.conf(5), Type). That of a MIG device has to have its profile: other GPUs are no slices.
     """
+    profile = MIG_TYPE.search(detected)
+    return kind.lower() in detected.lower() and (not kind or profile is None or profile.group(1) in kind.lower())
+
+
+def fits(configured, found):
+    """Tell if each configured GPU has one of its own among those of the node."""
     types = [kind for kind, number in configured.items() if number]
     return all(
         sum(configured[kind] for kind in some)
-        <= sum(number for name, number in found.items() if any(kind.lower() in name.lower() for kind in some))
+        <= sum(number for name, number in found.items() if any(matches(kind, name) for kind in some))
         for size in range(len(types) + 1)
         for some in itertools.combinations(types, size)
     )

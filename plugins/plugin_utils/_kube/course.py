@@ -408,7 +408,7 @@ class Course:
 
     # Everything else
 
-    def resume(self, wanted, want=NOT_COMPARED):
+    def resume(self, wanted, want=NOT_COMPARED, laid_out=False):
         """Lift our mark and put back what was there, once the cluster has the GPUs of the node; what is not ours
         stays.
         """
@@ -416,6 +416,10 @@ class Course:
         self.until = self.clock() + want.timeout_s
         ours = mark.ours(self.after, self.token)
         if ours is not None:
+            if laid_out and operators.makes_layout(self.after):
+                raise KubeError(
+                    "%s: not resumed, because %s." % (self.name, operators.makes_layout(self.after)), self.stands()
+                )
             self.have_gpus(dataclasses.replace(want, shared=ours["shared"] or ()), wanted)
         self.write(lambda node: mark.lift(node, self.token).merged(wanted))
 

@@ -169,7 +169,7 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     for name in ("a1", "c1"):
         asked = [task for task in host_tasks.of_play(result.host_tasks, "Upgrade")[name] if "slurm_gres" in task]
         assert len(asked) == (2 if name == "a1" else 0)
-    assert fleet.read("c1")["kube"] == [["drained", False, True, None], ["resumed", True, False, {"1g.10gb": 4}]], (
+    assert fleet.read("c1")["kube"] == [["drained", False, True, None], ["resumed", True, True, {"1g.10gb": 4}]], (
         "a device plugin does not see that a layout changed"
     )
     assert kept(fleet, "a1") == {"config": HALVES, "config_name": "halves"}

@@ -142,6 +142,8 @@ def test_when_a_node_is_empty(state, jobs, alloc, empty, drained):
         ("gpu:a100:2,gpu:2", None, {"nvidia_a100-sxm4-80gb": 2, "nvidia_h100": 2}, ""),
         ("gpu:a100:3,gpu:1", None, {"nvidia_a100-sxm4-80gb": 2, "nvidia_h100": 2}, "Slurm has 1 of no type, 3 a100"),
         ("gpu:h100:4", None, {"nvidia_a100-sxm4-80gb": 4}, "Slurm has 4 h100"),
+        ("gpu:1g.10gb:7", None, {"nvidia_a100-sxm4-80gb_1g.10gb": 7}, ""),
+        ("gpu:a100:2", None, {"nvidia_a100-sxm4-80gb": 1, "nvidia_a100-sxm4-80gb_3g.40gb": 1}, "Slurm has 2 a100"),
         (
             "gpu:1g.10gb:7,gpu:2g.20gb:3",
             None,

@@ -392,6 +392,7 @@ FILE = {"gres_file": LINE[0] + "\n"}
         ("present", "gpu:a:1", OPEN, {"nvidia_a": 1}, {}, "nothing"),
         ("present", "gpu:1", OPEN, {"nvidia_a": 1}, FILE, "nothing"),
         ("present", "gpu:b:1", CLOSED, {"nvidia_a": 1}, FILE, "do"),
+        ("present", "gpu:a:2", CLOSED, {"a": 1, "a_3g.40gb": 1}, FILE, "do"),
         ("present", "gpu:a:1", OPEN, {"b": 7}, {}, "refuse"),
         ("present", "gpu:a:1", CLOSED, {"b": 7}, NOWHERE, "refuse"),
         ("present", "gpu:a:1", CLOSED, {"b": 7}, {"node_file": ""}, "refuse"),

@@ -410,6 +410,20 @@ def test_a_node_whose_layout_the_mig_manager_makes_gets_no_other(lays_out, wish,
         assert drain(api, operators=wish, lays_out=lays_out)["drained"]
 
 
+@pytest.mark.parametrize("laid_out", [True, False])
+def test_node_whose_layout_the_mig_manager_would_undo_is_not_resumed(laid_out):
+    api = FakeApi(node(labels={"nvidia.com/gpu.deploy.mig-manager": "true"}))
+    drain(api, lays_out=True)
+    api.stored["metadata"]["labels"]["nvidia.com/mig.config"] = "all-1g.10gb"
+    one = course(api)
+    if laid_out:
+        with pytest.raises(KubeError):
+            one.resume(change.Change(), laid_out=True)
+    else:
+        one.resume(change.Change())
+    assert one.answer()["mark"]["owner"] == ("ours" if laid_out else "none")
+
+
 def test_operators_can_be_ignored():
     api = FakeApi(node(labels=DEPLOY), [OPERAND])
     assert drain(api, operators="ignore")["drained"] and api.stored["metadata"]["labels"] == DEPLOY

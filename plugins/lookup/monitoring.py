@@ -1,13 +1,13 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files with which Prometheus, Alertmanager and Grafana watch a fleet."""
+"""The files with which Prometheus and Alertmanager watch a fleet."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: monitoring
-short_description: Render the files with which Prometheus, Alertmanager and Grafana watch a fleet
+short_description: Render the files with which Prometheus and Alertmanager watch a fleet
 version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
@@ -20,7 +20,6 @@ options:
     description:
       - V(rules), V(scrape), V(prometheus), V(alertmanager), V(service_monitor) and V(prometheus_rule) are texts.
       - V(targets) are the texts of the target files by job.
-      - V(dashboards) are the dashboards of Grafana by name.
       - V(left_out) are the alerts that need a threshold without a value, with the names of these.
       - V(jobs) are the names of the scrape configurations.
       - V(groups) are the names of the groups of rules with the number of their rules.
@@ -138,7 +137,6 @@ from ansible.plugins.lookup import LookupBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import (
     catalog,
-    dashboards,
     manifests,
     routes,
     rules,
@@ -156,7 +154,6 @@ RENDERS = (
     "alertmanager",
     "service_monitor",
     "prometheus_rule",
-    "dashboards",
 )
 
 
@@ -181,9 +178,6 @@ class LookupModule(LookupBase):
 
     def _rules(self, dummy):
         return rules.render(self.get_option("thresholds"), self.get_option("runbooks"))
-
-    def _dashboards(self, dummy):
-        return dashboards.documents()
 
     def _groups(self, dummy):
         return {group["name"]: len(group["rules"]) for group in rules.groups(self._thresholds())}

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The data of monitoring: thresholds, series, recording rules, alerts and dashboards, read from data/ and checked."""
+"""The data of monitoring: thresholds, series, recording rules and alerts, read from data/ and checked."""
 
 from __future__ import annotations
 
@@ -56,11 +56,6 @@ def thresholds(overrides: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, 
 def recordings() -> t.List[t.Dict[str, t.Any]]:
     """Return the recording rules, in the order in which they are evaluated."""
     return _load("recordings.yml")["recordings"]
-
-
-def dashboards() -> t.List[t.Dict[str, t.Any]]:
-    """Return the dashboards with their rows of panels."""
-    return _load("dashboards.yml")["dashboards"]
 
 
 def families() -> t.Dict[str, t.Dict[str, t.Any]]:

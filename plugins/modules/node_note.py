@@ -29,6 +29,8 @@ options:
     type: str
     required: true
     choices:
+      drain: The drain of the role C(gpu_scheduler), with the fields C(token) and C(reason). The alerts of the node are
+        silent while it is there.
       quarantine: The marker that keeps rollouts away from the node. See the role C(gpu_quarantine) for its fields.
       recovery: The actions of the playbook C(recover_gpu) on the node.
       thermal_relief: The power limits before the playbook C(thermal_relief) lowered them.

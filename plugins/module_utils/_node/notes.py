@@ -13,7 +13,7 @@ from . import claim, files, lock
 
 READ, PRESENT, ABSENT = "read", "present", "absent"
 # The name of a note, which is that of its file without the ending, and what it is for.
-NAMES = ("quarantine", "recovery", "thermal_relief")
+NAMES = ("drain", "quarantine", "recovery", "thermal_relief")
 LONGEST = 1024 * 1024
 ARGUMENTS = {
     "name": {"type": "str", "choices": list(NAMES), "required": True},

@@ -77,6 +77,7 @@ def read(
         ("expected_gpus", lambda: expected(sources)),
         ("verdicts", lambda: [document(path) for path in (sources.boot_result, in_state(sources, "verdict.json"))]),
         ("claim", lambda: dict(zip(("claim", "problem"), claim.read(sources.state_dir)))),
+        ("drain", lambda: dict(zip(("note", "problem"), notes.read(sources.state_dir, "drain")))),
         ("quarantine", lambda: dict(zip(("note", "problem"), notes.read(sources.state_dir, "quarantine")))),
         ("changed_files", lambda: changed(sources.digests)),
     ):

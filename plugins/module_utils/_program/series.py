@@ -222,6 +222,10 @@ def _service(found: Mapping[str, Any], counted: Mapping[str, Any]) -> Samples:
     held = found.get("claim")
     if held is not None and not held["problem"]:
         reasons["rollout"] = int(item(held["claim"], "state") == claim.HELD)
+    drain = found.get("drain")
+    # A note that cannot be read may be there or not, and silences nothing.
+    if drain is not None and not drain["problem"]:
+        reasons["drain"] = int(drain["note"] is not None)
     marker = found.get("quarantine")
     if marker is not None:
         closed = item(held, "claim", "state") == claim.QUARANTINED

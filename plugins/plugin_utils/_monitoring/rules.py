@@ -13,6 +13,7 @@ tells of, for the rulebook.
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 import yaml
@@ -20,6 +21,8 @@ import yaml
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, template
 
 RUNBOOKS = "https://github.com/gpufleet/gpufleet.lifecycle/blob/main/docs/runbooks/alerts/"
+# Other jobs, such as the GPU Operator's, often scrape the same exporter. A series without a job is a recorded one.
+EXPORTED, OWN_JOB = re.compile(r"\b(DCGM_(?:FI|EXP)_\w+)(\{)?"), 'job=~"gpufleet-dcgm|"'
 SILENT = "unless on (environment, node) gpufleet:node_out_of_service"
 # The serial number is asked for and not joined: an alert must not vanish because the number is not known.
 SERIAL = (
@@ -68,13 +71,21 @@ def left_out(thresholds: Thresholds) -> t.Dict[str, t.List[str]]:
     return {name: needs for name, needs in found.items() if needs}
 
 
+def expression(text: str, thresholds: Thresholds) -> str:
+    """Return an expression with its thresholds. Series of DCGM are those of the collection's own job."""
+    return EXPORTED.sub(
+        lambda found: "%s{%s%s" % (found.group(1), OWN_JOB, "," if found.group(2) else "}"),
+        template.fill(text, thresholds),
+    )
+
+
 def recording(rule: t.Dict[str, t.Any], thresholds: Thresholds) -> Rule:
-    return {"record": rule["record"], "expr": template.fill(rule["expr"], thresholds)}
+    return {"record": rule["record"], "expr": expression(rule["expr"], thresholds)}
 
 
 def alert_rule(alert: t.Dict[str, t.Any], thresholds: Thresholds, base: str = RUNBOOKS) -> Rule:
     """Return one alert as a rule."""
-    expr = template.fill(alert["expr"], thresholds)
+    expr = expression(alert["expr"], thresholds)
     if alert["scope"] in ("gpu", "node", "service") and alert.get("drained", "silent") == "silent":
         expr = "(%s)\n%s" % (expr, SILENT) if "\n" in expr else "(%s) %s" % (expr, SILENT)
     rule: Rule = {"alert": alert["id"], "expr": expr}

@@ -247,7 +247,7 @@ CASES = [
 VALUES = {
     "__gpu_health_host": "localhost",
     "__gpu_health_become": False,
-    "gpu_monitoring_group": "root",
+    "__gpu_monitoring_group": "root",
     "gpu_health_result": {"baseline": {}, "health": {}},
 }
 

@@ -91,6 +91,7 @@ def node(gpus=2):
         "expected_gpus": gpus,
         "verdicts": [verdict("fail", "2026-01-01T00:00:00Z", "gpu.xid"), None],
         "claim": {"claim": None, "problem": ""},
+        "drain": {"note": None, "problem": ""},
         "quarantine": {"note": {"time": "2025-12-31T00:00:00Z"}, "problem": ""},
         "changed_files": ["/etc/x"],
     }
@@ -183,6 +184,7 @@ GPU_SERIES = {
         ("expected_gpus", {"gpus_expected"}),
         ("verdicts", {"health_verdict", "health_verdict_timestamp_seconds", "health_check_failed"}),
         ("claim", set()),
+        ("drain", set()),
         ("quarantine", {"quarantine_start_timestamp_seconds"}),
         ("changed_files", {"changed_files"}),
     ],
@@ -327,8 +329,23 @@ def claimed(state):
     ],
 )
 def test_what_keeps_the_node_out_of_service(claim, marker, told):
-    found = samples(dict(node(), claim=claim, quarantine=marker))
+    found = samples(dict(node(), claim=claim, drain=None, quarantine=marker))
     assert {key[1]: value for key, value in found.items() if key[0] == "node_out_of_service"} == told
+
+
+@pytest.mark.parametrize(
+    ("note", "told"),
+    [
+        ({"note": None, "problem": ""}, 0),
+        ({"note": {"token": "by-hand"}, "problem": ""}, 1),
+        ({"note": {}, "problem": ""}, 1),
+        ({"note": None, "problem": "it is not JSON"}, None),
+        (None, None),
+    ],
+)
+def test_a_drained_node_is_out_of_service(note, told):
+    found = samples(dict(node(), drain=note))
+    assert {key[1]: value for key, value in found.items() if key[0] == "node_out_of_service"}.get("drain") == told
 
 
 @pytest.mark.parametrize(

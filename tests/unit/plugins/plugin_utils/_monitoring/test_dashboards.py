@@ -102,6 +102,44 @@ def test_panels_have_description_unit_and_the_chosen_datasource():
                 assert chosen == {"${datasource}"}, name
 
 
+def test_tables_have_columns_by_label_without_time_and_links_to_nodes_and_gpus():
+    tables = [panel for document in documents().values() for panel in panels(document) if panel["type"] == "table"]
+    assert len(tables) == 5
+    for panel in tables:
+        assert {(target["format"], target["instant"]) for target in panel["targets"]} == {("table", True)}
+        assert ("merge" in [step["id"] for step in panel["transformations"]]) is (len(panel["targets"]) > 1)
+        organized = panel["transformations"][-1]["options"]
+        assert organized["excludeByName"]["Time"] is True
+        by = {name.strip() for name in re.search(r"by \(([^)]*)\)", panel["targets"][0]["expr"]).group(1).split(",")}
+        linked = {one["matcher"]["options"] for one in panel["fieldConfig"]["overrides"]}
+        assert linked == by & {"node", "gpu", "rollout"}, panel["title"]
+
+
+def test_links_reach_dashboards_and_variables_that_exist():
+    found = {document["uid"]: document for document in documents().values()}
+    for document in found.values():
+        assert document["tags"] == document["links"][0]["tags"]
+        for uid, query in re.findall(r'"/d/([a-z-]+)\?([^"]*)"', json.dumps(document)):
+            known = {one["name"] for one in found[uid]["templating"]["list"]}
+            assert set(re.findall(r"var-(\w+)=", query)) <= known, (document["uid"], query)
+    for uid, other in (("gpufleet-node", "gpufleet-gpu"), ("gpufleet-gpu", "gpufleet-node")):
+        assert "/d/%s?" % other in json.dumps(found[uid])
+
+
+def test_thresholds_of_panels_are_those_of_the_alerts():
+    values = {one["value"] for one in catalog.thresholds().values()} | {1}
+    for name, document in documents().items():
+        for panel in panels(document):
+            steps = panel.get("fieldConfig", {}).get("defaults", {}).get("thresholds", {}).get("steps", [])
+            assert {step["value"] for step in steps[1:]} <= values, (name, panel["title"])
+
+
+def test_series_of_dcgm_are_those_of_the_own_job():
+    for name, title, expr in queries():
+        for selector in re.findall(r"DCGM_\w+(\{[^}]*\})?", expr):
+            assert rules.OWN_JOB in selector, (name, title)
+
+
 def test_capacity_dashboard_compares_with_the_target_of_the_thresholds():
     target = catalog.thresholds()["utilization_target"]["value"]
     assert "vector(%s)" % target in [expr for name, dummy, expr in queries() if name == "capacity"]

@@ -87,6 +87,17 @@ def test_nothing_fires_without_series_but_the_alert_on_that(wrong):
     assert "" not in wrong[1]
 
 
+USED = 'DCGM_FI_DEV_FB_USED{G,GPU_I_ID="%d"}'
+SLICES = "DCGM_FI_DEV_MIG_MAX_SLICES{G}"
+BLANK = "2147483634"
+
+
+def busy(profile, instance, model="NVIDIA H100"):
+    """The series of how active a MIG instance is."""
+    labels = 'GPU_I_ID="%d",GPU_I_PROFILE="%s",modelName="%s"' % (instance, profile, model)
+    return "DCGM_FI_PROF_GR_ENGINE_ACTIVE{G,%s}" % labels
+
+
 RECORDED = [
     # Two jobs on a GPU are two series of one GPU.
     (
@@ -120,6 +131,42 @@ RECORDED = [
         {'DCGM_FI_PROF_GR_ENGINE_ACTIVE{G,GPU_I_ID="1",GPU_I_PROFILE="2g.12gb",modelName="NVIDIA A30"}': "1"},
         0.5,
     ),
+    *[
+        ("gpufleet:gpu_utilization:ratio", {busy(profile, 1, model): "1", SLICES: told}, value)
+        for model, profile, told, value in (
+            ("NVIDIA RTX PRO 5000 Blackwell", "2g.48gb", BLANK, 1),
+            ("NVIDIA RTX PRO 4500 Blackwell Server Edition", "1g.16gb-me", BLANK, 0.5),
+            ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "1g.24gb+me.all", BLANK, 0.25),
+            ("NVIDIA Thor", "3g.0gb", BLANK, 1),
+            ("NVIDIA B200", "3g.90gb", "7", 3 / 7),
+            ("NVIDIA B200", "1c.3g.90gb", "2147483634", 3 / 7),
+            ("NVIDIA RTX PRO 4000 of a later day", "2g.16gb", "2", 1),
+        )
+    ],
+    # An instance whose profile or activity is not known makes the GPU unknown, not idle.
+    *[
+        ("gpufleet:gpu_utilization:ratio", {busy(profile, 1): "1", busy("1g.10gb", 2): "0"}, None)
+        for profile in ("<<<NULL>>>", "", "N/A", "9g.10gb", "g.10gb", "11g.10gb")
+    ],
+    (
+        "gpufleet:gpu_utilization:ratio",
+        {busy("3g.40gb", 1): "2147483634", busy("1g.10gb", 2): "0", USED % 1: "5", USED % 2: "5"},
+        None,
+    ),
+    ("gpufleet:gpu_utilization:ratio", {busy("1g.10gb", 2): "0", USED % 1: "5", USED % 2: "5"}, None),
+    # Another job that scrapes the same exporter, with the labels of the node or without.
+    *[
+        ("count(gpufleet:gpu_temperature:celsius)", {mine: "50", theirs: "60"}, 1)
+        for mine in ('DCGM_FI_DEV_GPU_TEMP{G,job="gpufleet-dcgm"}', "DCGM_FI_DEV_GPU_TEMP{G}")
+        for theirs in (
+            'DCGM_FI_DEV_GPU_TEMP{G,job="nvidia-dcgm-exporter",pod="nvidia-dcgm-exporter-x1"}',
+            'DCGM_FI_DEV_GPU_TEMP{G,job="gpu-metrics",instance="x"}',
+        )
+    ],
+    ("gpufleet:gpu_allocated", {'DCGM_FI_DEV_FB_USED{G,job="dcgm",pod="train-1"}': "1"}, None),
+    ("gpufleet:gpu_allocated", {'DCGM_FI_DEV_FB_USED{G,job="gpufleet-dcgm",pod="train-1"}': "1"}, 1),
+    ("gpufleet:gpu_allocated", {'DCGM_FI_DEV_FB_USED{G,pod="nvidia-dcgm-exporter-x1"}': "1"}, None),
+    ("gpufleet:gpu_allocated", {'DCGM_FI_DEV_FB_USED{G,pod="nvidia-dcgm-exporter-x1",hpc_job="7"}': "1"}, 1),
     ("gpufleet:gpu_utilization:ratio", {"DCGM_FI_DEV_GPU_UTIL{G}": "2147483634"}, None),
     (
         "gpufleet:gpu_memory_used:ratio",
@@ -142,6 +189,13 @@ RECORDED = [
 ]
 
 
+def selected(record, number):
+    """A series of RECORDED in its environment, or how many of them there are."""
+    name = record.replace("count(", "").rstrip(")")
+    series = '%s{environment="r%d"}' % (name, number)
+    return series if name == record else "count by (environment) (%s)" % series
+
+
 def test_what_is_recorded_is_aggregated_first(directory):
     cases = [
         promcases.Case(record, {name: "%s+0x10" % value for name, value in series.items()}, [], "r%d" % number)
@@ -150,7 +204,7 @@ def test_what_is_recorded_is_aggregated_first(directory):
     test = promcases.test_of("recorded", cases)
     test["promql_expr_test"] = [
         {
-            "expr": 'round(1000 * sum by (environment) (%s{environment="r%d"}))' % (record, number),
+            "expr": "round(1000 * sum by (environment) (%s))" % selected(record, number),
             "eval_time": "5m",
             "exp_samples": []
             if value is None

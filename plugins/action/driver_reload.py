@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import re
+
+from ansible.errors import AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
@@ -15,6 +18,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import 
 MODULE = "gpufleet.lifecycle.driver_reload"
 REBOOT = "ansible.builtin.reboot"
 MESSAGE = "Reboot for a change of the GPU driver"
+BOOT_ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def boot_id(text):
+    """Return the boot id in what the node printed. What a login shell prints beside it may differ at each login."""
+    found = BOOT_ID.findall(text)
+    if not found:
+        raise AnsibleError("the node did not print its boot id")
+    return found[-1]
 
 
 class ActionModule(NodeActionBase):
@@ -59,7 +71,9 @@ class ActionModule(NodeActionBase):
             _controller.require()  # what follows is the command itself
             return guard + command
 
+        read = action.get_system_boot_time
         action.get_shutdown_command = shutdown
+        action.get_system_boot_time = lambda *args, **kwargs: boot_id(read(*args, **kwargs))
         return action
 
     def token(self):

@@ -111,7 +111,7 @@ quarantine:
   returned: success
   type: dict
 going_down:
-  description: Whether the node is about to reboot. It is not taken then.
+  description: Whether the node is about to reboot, or has a shutdown scheduled within an hour. It is not taken then.
   returned: with O(state=held)
   type: bool
 boot_id:

@@ -68,7 +68,8 @@ def refuse_nothing(node, found, monitoring=False):
             continue
         empty = value is not None and (default == "" or text and role != _variable_names.FULL)
         of_others = name in _variable_names.DEFAULTED and not (itself and role == "gpu_health")
-        if not (empty or of_others or name in _variable_names.OF_PLAN):
+        of_plan = role == _variable_names.FULL and name in _variable_names.OF_PLAN  # the playbook sets them
+        if not (empty or of_others or of_plan):
             raise VariableError(
                 "%s of %s is %s, and the role %s takes no default for it. Leave it out%s, or give it a value. %s"
                 % (

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 from . import claim, files, lock
@@ -14,6 +15,8 @@ from . import claim, files, lock
 READ, HELD, QUARANTINED, RELEASED = "read", "held", "quarantined", "released"
 MARKER = "quarantine.json"
 SCHEDULED = "/run/systemd/shutdown/scheduled"
+# A shutdown that is planned for later than this leaves the node the time of its upgrade.
+DUE_S = 3600
 ARGUMENTS = {
     "state": {"type": "str", "choices": [READ, HELD, QUARANTINED, RELEASED], "default": READ},
     "directory": {"type": "path", "default": files.OWN},
@@ -29,11 +32,16 @@ class TaskError(Exception):
     """Nothing was changed; the message says why."""
 
 
-def going_down(run, root="/"):
-    """Tell if the node is about to reboot: systemd is stopping everything, or has a shutdown scheduled."""
-    return run(["systemctl", "is-system-running"], 20)[1].strip() == "stopping" or os.path.exists(
-        files.under(root, SCHEDULED)
-    )
+def going_down(run, root="/", now=None):
+    """Tell if the node is about to reboot: systemd is stopping everything, or has a shutdown scheduled that is due."""
+    if run(["systemctl", "is-system-running"], 20)[1].strip() == "stopping":
+        return True
+    path = files.under(root, SCHEDULED)
+    if not os.path.exists(path):
+        return False
+    # systemd-logind writes the time in microseconds of the clock (src/login/logind-dbus.c).
+    found = re.search(r"^USEC=([0-9]{1,18})$", files.read_text(path) or "", re.M)
+    return found is None or int(found.group(1)) / 1e6 - (time.time() if now is None else now) < DUE_S
 
 
 def boot_id(root="/"):

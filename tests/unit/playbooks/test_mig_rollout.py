@@ -322,7 +322,8 @@ def test_a_play_of_ones_own_that_gives_the_role_no_layout_gets_no_ticket(fleet):
     assert len(without) == len(upgrade.splitlines()) - 1
     (fleet.directory / "upgrade.yml").write_text("\n".join(without) + "\n")
     (fleet.directory / "own.yml").write_text((playbooks / "mig.yml").read_text())
-    (fleet.directory / "tasks").symlink_to(playbooks / "tasks")
+    for name in ("checks", "tasks"):
+        (fleet.directory / name).symlink_to(playbooks / name)
     result = fleet.run("own", **WANTED)
     assert result.rc == 2 and "gpu_node_upgrade_layout of a1 is empty; expected halves" in result.output, result.output
     assert fleet.touched() == [] and recorded(fleet)["a1"] not in ("done", "skipped")

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("ansible", reason="only the controller has workers")
 
+from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.action import reboot
 
@@ -79,7 +80,7 @@ class Node:
             reboot.ActionModule, "get_distribution", lambda this, task_vars: self.call("distribution", DEBIAN)
         )
         monkeypatch.setattr(
-            reboot.ActionModule, "get_system_boot_time", lambda this, distribution: self.call("boot time", "then")
+            reboot.ActionModule, "get_system_boot_time", lambda this, distribution: self.call("boot time", BOOT_ID)
         )
         monkeypatch.setattr(
             reboot.ActionModule,
@@ -96,6 +97,17 @@ class Node:
             setattr(real, "_task", task) or real
         )
         return action.run(task_vars={"inventory_hostname": "a1"})
+
+
+BOOT_ID = "0f4a4c1e-7e4b-4f0f-9a0c-1a2b3c4d5e6f"
+
+
+@pytest.mark.parametrize("noise", ["", "Last login: %s\n", "up %s seconds\r\n"])
+def test_boot_id_is_read_whatever_a_login_shell_prints(noise):
+    texts = [(noise % number if noise else "") + BOOT_ID for number in (1, 2)]
+    assert [driver_reload.boot_id(text) for text in texts] == [BOOT_ID, BOOT_ID]
+    with pytest.raises(AnsibleError):
+        driver_reload.boot_id("Last login: today")
 
 
 def test_the_node_reboots_for_a_playbook_that_lives(parent, monkeypatch):

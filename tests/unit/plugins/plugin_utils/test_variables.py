@@ -402,7 +402,6 @@ def test_who_speaks_to_the_ledger_alone_does_so_whatever_the_inventory_says_of_n
         assert act({"localhost": Broken(found, **given, **extra)}, rollout=False, values=False, control=True)[
             "failed"
         ], extra
-    assert act({"localhost": {}}, rollout=False, values=False, control=True, ansible_run_tags=["x"])["failed"]
 
 
 @pytest.mark.parametrize(
@@ -867,7 +866,7 @@ def test_nothing_for_a_roles_variable_is_its_default_or_refused_by_name(value):
                 default is None
                 or value == default
                 or (value == "" and text and role != "gpu_node_upgrade")
-                or name in _variable_names.OF_PLAN
+                or (role == "gpu_node_upgrade" and name in _variable_names.OF_PLAN)
                 or name in _variable_names.DEFAULTED
             ), name
     assert {"gpu_node_upgrade_reload", "gpu_node_upgrade_services", "nvidia_driver_keep"} <= seen[True]

@@ -206,17 +206,23 @@ def test_a_node_that_cannot_keep_its_claim_is_not_taken(tmp_path):
 @pytest.mark.parametrize(
     "status, scheduled, leaving",
     [
-        ("running", False, False),
-        ("degraded", False, False),
-        ("", False, False),
-        ("stopping", False, True),
-        ("running", True, True),
+        ("running", None, False),
+        ("degraded", None, False),
+        ("", None, False),
+        ("stopping", None, True),
+        ("running", "", True),
+        ("running", "USEC=soon\nMODE=reboot\n", True),
+        ("running", "USEC=%d\nWARN_WALL=1\nMODE=reboot\n" % ((time.time() + 60) * 1e6), True),
+        ("running", "USEC=%d\nWARN_WALL=1\nMODE=poweroff\n" % ((time.time() - 60) * 1e6), True),
+        ("running", "USEC=%d\nWARN_WALL=1\nMODE=reboot\n" % ((time.time() + 7 * 86400) * 1e6), False),
+        ("stopping", "USEC=%d\nMODE=reboot\n" % ((time.time() + 7 * 86400) * 1e6), True),
     ],
+    ids=str,
 )
 def test_a_node_that_is_about_to_reboot_is_not_taken_yet(tmp_path, status, scheduled, leaving):
-    if scheduled:
+    if scheduled is not None:
         (tmp_path / "run" / "systemd" / "shutdown").mkdir(parents=True)
-        (tmp_path / "run" / "systemd" / "shutdown" / "scheduled").touch()
+        (tmp_path / "run" / "systemd" / "shutdown" / "scheduled").write_text(scheduled)
     answer = act(tmp_path, status=status, state="held", claim=MINE)
     assert answer["going_down"] == leaving and answer["changed"] != leaving
     assert (act(tmp_path)["claim"] is None) == leaving

@@ -94,8 +94,10 @@ CLAIM = {
 }
 MARKER = {"exists": bool, "path": LINE}
 HOLD = {"package": WORD, "version": WORD, "age_days": COUNT, "security": [WORD], "newer": [WORD]}
-READING = {"audit": AUDIT, "snapshot": {"gpus": [dict]}, "boot_id": WORD, "time": WORD}
+GPUS = {"gpus": [dict]}
+READING = {"audit": AUDIT, "snapshot": GPUS, "boot_id": WORD, "time": WORD}
 CHANGES = [ANY]
+LOCK = {"lock": {"*": ANY}}
 # The shape of what each module returns, as far as the controller works with it.
 SHAPES: dict[str, dict[str, t.Any]] = {
     "driver_audit": {"audit": AUDIT},
@@ -107,7 +109,7 @@ SHAPES: dict[str, dict[str, t.Any]] = {
         "stat": MARKER,
         "going_down": bool,
         "boot_id": WORD,
-        "lock": {"*": ANY},
+        **LOCK,
     },
     "hold_info": {"holds": {"*": [Record(("package", "version"), HOLD)]}},
     "driver_packages": {
@@ -121,12 +123,70 @@ SHAPES: dict[str, dict[str, t.Any]] = {
             "remove": CHANGES,
         },
     },
-    "gpu_mig": {"gpus": [{"status": WORD}], "failures": [{"code": WORD}]},
-    "gpu_info": {"snapshot": {"gpus": [dict]}},
-    "gpu_health": {"facts": READING, "baseline": READING, "health": dict},
+    "gpu_mig": {"gpus": [{"status": WORD}], "failures": [{"code": WORD}], "reset_required": bool, **LOCK},
+    "gpu_info": {"snapshot": GPUS, "holders": [dict], "needs_binding": bool},
+    "gpu_health": {"facts": READING, "baseline": READING, "health": dict, "needs_binding": bool},
+    "gpu_smoke": {
+        "facts": Record(("smoke", "snapshot"), {"smoke": {**GPUS, "boot_id": WORD}, "snapshot": GPUS}),
+        "needs_binding": bool,
+    },
+    "gpu_evidence": {
+        "facts": {"snapshot": GPUS, "boot_id": WORD},
+        # A file that did not arrive whole is missing in the bundle.
+        "files": dict,
+        "missing": [{"part": TEXT, "reason": TEXT}],
+        "needs_binding": bool,
+    },
+    "gpu_settings": {"settings": [dict], "reset_required": bool, "snapshot": GPUS, "needs_binding": bool, **LOCK},
+    "gpu_reset": {
+        "action": WORD,
+        "gpus": [dict],
+        "reasons": [{"id": WORD}],
+        "problems": [{"id": WORD}],
+        "actions": [TEXT],
+        "command": dict,
+        "holders": [dict],
+        "snapshot": GPUS,
+        **LOCK,
+    },
+    "driver_reload": {
+        "action": WORD,
+        "why": TEXT,
+        "reboot_required": bool,
+        "reboot_reason": TEXT,
+        "rebooted": bool,
+        "reasons": [{"id": WORD}],
+        "holders": [dict],
+        "services": [WORD],
+        "kernel_modules": [WORD],
+        "actions": [TEXT],
+        "problems": [TEXT],
+        **LOCK,
+    },
+    "boot_kernel": {"kernels": dict, "reboot_required": bool, **LOCK},
+    "kernel_packages": {"actions": [TEXT], "kernels": dict, "holds": [dict], "held_days": COUNT, **LOCK},
+    "dkms_module": {"kernels": dict, "steps": [dict], "stale": [dict], "unfit": [TEXT], **LOCK},
+    "node_services": {"services": [dict], "actions": [TEXT], "failures": [{"code": WORD}], **LOCK},
+    "node_note": {"note": dict, "problem": TEXT, "exists": bool, "path": LINE, **LOCK},
+    "slurm_node": {
+        "drained": bool,
+        "mark": {"owner": WORD, "token": TEXT},
+        "blockers": [dict],
+        "left": [TEXT],
+        "waiting": bool,
+        "nodes": [dict],
+    },
 }
 # What every result may have beside it.
-COMMON = {"changed": bool, "failed": bool, "skipped": bool, "unreachable": bool, "msg": TEXT}
+COMMON = {
+    "changed": bool,
+    "failed": bool,
+    "skipped": bool,
+    "unreachable": bool,
+    "msg": TEXT,
+    "exception": TEXT,
+    "warnings": [TEXT],
+}
 
 
 def accept(module: str, answer: t.Any) -> dict[str, t.Any]:

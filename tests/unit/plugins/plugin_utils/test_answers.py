@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
+import pathlib
 
 import pytest
+import yaml
 
 pytest.importorskip("hypothesis", reason="the plain pytest run has it")
 
@@ -32,6 +35,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import test_audit
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
+ROOT = pathlib.Path(__file__).resolve().parents[4]
 AUDIT = {
     "versions": {"loaded": "535.216.03", "library": "535.216.03", "package": "535.216.03-1"},
     "pci": [{"address": "0000:1b:00.0", "device": "0x2330", "class": "0x030200"}] * 8,
@@ -218,6 +222,17 @@ def nested(depth):
         ("gpu_info", {"more": "x" * (_answers.TEXT_LIMIT + 1)}, "size"),
         ("gpu_info", {"more": [0] * (_answers.VALUE_LIMIT + 1)}, "size"),
         ("gpu_info", ["x"], "answer"),
+        ("gpu_smoke", {"facts": {"smoke": {}}}, "facts.snapshot"),
+        ("gpu_smoke", {"facts": {"smoke": {"gpus": 5}, "snapshot": {}}}, "facts.smoke.gpus"),
+        ("gpu_evidence", {"files": ["kernel.log"]}, "files"),
+        ("gpu_evidence", {"missing": ["x"]}, "missing[0]"),
+        ("driver_reload", {"reboot_required": "no"}, "reboot_required"),
+        ("node_note", {"note": "x"}, "note"),
+        ("node_services", {"failures": [5]}, "failures[0]"),
+        ("slurm_node", {"drained": "no"}, "drained"),
+        ("node_files", {"warnings": 5}, "warnings"),
+        ("node_files", {"warnings": ["x", {}]}, "warnings[1]"),
+        ("node_files", {"exception": ["x"]}, "exception"),
         ("node_files", {"msg": {"x": 1}}, "msg"),
         ("node_files", {"failed": "no"}, "failed"),
     ],
@@ -236,13 +251,39 @@ def test_answer_carries_nothing_that_ansible_acts_on(key, value):
 
 
 def test_text_that_no_encoding_has_is_replaced():
-    found = _answers.accept("gpu_evidence", {"files": {"a\udc80": "\ud800x"}})
-    assert found == {"files": {"a?": "?x"}}
+    found = _answers.accept("gpu_evidence", {"more": {"a\udc80": "\ud800x"}})
+    assert found == {"more": {"a?": "?x"}}
 
 
 @pytest.mark.parametrize("key", ["{{ 1 }}", "a{% if 1 %}", "{# x #}"])
 def test_key_that_is_a_template_is_left_out(key):
     assert _answers.accept("gpu_info", {key: 1, "more": [{key: 1, "b": 2}]}) == {"more": [{"b": 2}]}
+
+
+def documented(module):
+    """Return {name of a result: its type} as the documentation of the MODULE has it."""
+    tree = ast.parse((ROOT / "plugins" / "modules" / (module + ".py")).read_text(encoding="utf-8"))
+    texts = {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+    }
+    return {name: entry["type"] for name, entry in yaml.safe_load(texts["RETURN"]).items()}
+
+
+def kind(shape):
+    if isinstance(shape, _answers.Record):
+        return "dict"
+    kinds = {dict: "dict", list: "list", _answers.Text: "str", _answers.Number: "int"}
+    return {bool: "bool", dict: "dict"}[shape] if isinstance(shape, type) else kinds[type(shape)]
+
+
+@pytest.mark.parametrize("module", sorted(_answers.SHAPES))
+def test_shape_is_that_of_documentation(module):
+    types = documented(module)
+    shapes = {name: kind(shape) for name, shape in _answers.SHAPES[module].items() if name in types}
+    assert shapes and shapes == {name: types[name] for name in shapes}
 
 
 def test_answer_may_be_a_failure():

@@ -44,8 +44,10 @@ def act(args, *answers):
 
 
 def test_the_node_gets_what_the_task_says():
-    result, calls = act({"gpus": ["0"], "when_needed": "yes", "reason": "ECC"}, {"changed": True, "gpus": [1]})
-    assert result["changed"] is True and result["gpus"] == [1]
+    result, calls = act(
+        {"gpus": ["0"], "when_needed": "yes", "reason": "ECC"}, {"changed": True, "gpus": [{"uuid": "GPU-1"}]}
+    )
+    assert result["changed"] is True and result["gpus"] == [{"uuid": "GPU-1"}]
     assert calls == [
         (
             "gpufleet.lifecycle.gpu_reset",

@@ -49,9 +49,9 @@ def act(args, *answers):
 def test_the_node_gets_what_the_task_says(tmp_path):
     result, calls = act(
         {"power_limit_w": 500, "gpus": ["0"], "locked_graphics_clocks_mhz": {"min": 1000, "max": 1500}},
-        {"changed": True, "settings": [1]},
+        {"changed": True, "settings": [{"gpu": "GPU-1"}]},
     )
-    assert result["changed"] is True and result["settings"] == [1]
+    assert result["changed"] is True and result["settings"] == [{"gpu": "GPU-1"}]
     assert calls == [
         (
             "gpufleet.lifecycle.gpu_settings",

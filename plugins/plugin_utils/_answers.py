@@ -14,6 +14,8 @@ import math
 import re
 import typing as t
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID
+
 # What Ansible acts on for the whole run, and no module of this collection returns: facts become variables, statistics
 # become variables of the next job of an AWX workflow, and hosts are added to the inventory.
 REMOVED = ("ansible_facts", "ansible_stats", "add_host", "add_group")
@@ -29,10 +31,11 @@ TEMPLATE = re.compile(r"\{[{%#]")
 
 
 class Text(t.NamedTuple):
-    """A text of at most LENGTH characters; on one line and without control characters if PRINTABLE."""
+    """A text of at most LENGTH characters; on one line and without control characters if PRINTABLE; of a FORM."""
 
     length: int = TEXT_LIMIT
     printable: bool = False
+    form: t.Optional[t.Pattern[str]] = None
 
 
 class Number(t.NamedTuple):
@@ -53,6 +56,8 @@ class Record(t.NamedTuple):
 # other keys. Keys that are not named may have any value. Null is accepted for a key that is not needed, and in no list.
 ANY = object
 LINE, WORD, TEXT, COUNT = Text(4096, True), Text(256, True), Text(), Number()
+# A message has it in a command for the operator.
+ROLLOUT = Text(256, True, ROLLOUT_ID)
 
 IDENTITY = {"machine_id": WORD, "board_serial": WORD, "gpus": [WORD]}
 AUDIT = {
@@ -84,7 +89,7 @@ AUDIT = {
 }
 CLAIM = {
     "ledger": WORD,
-    "rollout_id": WORD,
+    "rollout_id": ROLLOUT,
     "attempt": COUNT,
     "run": WORD,
     "plan": WORD,
@@ -94,8 +99,18 @@ CLAIM = {
 }
 MARKER = {"exists": bool, "path": LINE}
 HOLD = {"package": WORD, "version": WORD, "age_days": COUNT, "security": [WORD], "newer": [WORD]}
-GPUS = {"gpus": [dict]}
-READING = {"audit": AUDIT, "snapshot": GPUS, "boot_id": WORD, "time": WORD}
+VALUE = {"value": WORD}  # with NVML's return code beside it
+GPUS = {
+    "gpus": [
+        {"index": COUNT, "uuid": VALUE, "name": VALUE, "serial": VALUE, "board_part_number": VALUE, "pci_bus_id": VALUE}
+    ]
+}
+KERNEL_LOG = {
+    "boot_id": WORD,
+    "events": [{"kind": WORD, "xid": COUNT, "pci": WORD, "text": TEXT}],
+    "suppressed": [{"kind": WORD, "code": COUNT, "pci": WORD, "count": COUNT}],
+}
+READING = {"audit": AUDIT, "snapshot": GPUS, "kernel_log": KERNEL_LOG, "boot_id": WORD, "time": WORD}
 CHANGES = [ANY]
 LOCK = {"lock": {"*": ANY}}
 # The shape of what each module returns, as far as the controller works with it.
@@ -127,7 +142,7 @@ SHAPES: dict[str, dict[str, t.Any]] = {
     "gpu_info": {"snapshot": GPUS, "holders": [dict], "needs_binding": bool},
     "gpu_health": {"facts": READING, "baseline": READING, "health": dict, "needs_binding": bool},
     "gpu_smoke": {
-        "facts": Record(("smoke", "snapshot"), {"smoke": {**GPUS, "boot_id": WORD}, "snapshot": GPUS}),
+        "facts": Record(("smoke", "snapshot"), {"smoke": {"gpus": [dict], "boot_id": WORD}, "snapshot": GPUS}),
         "needs_binding": bool,
     },
     "gpu_evidence": {
@@ -316,7 +331,9 @@ def _unfit(value: t.Any, shape: t.Any) -> str:
             return "is %s; expected a text" % _kind(value)
         if len(value) > shape.length:
             return "has %d characters; expected at most %d" % (len(value), shape.length)
-        return "has control characters" if shape.printable and not value.isprintable() else ""
+        if shape.printable and not value.isprintable():
+            return "has control characters"
+        return "is not of the form %s" % shape.form.pattern if shape.form and not shape.form.fullmatch(value) else ""
     if isinstance(shape, Number):
         if isinstance(value, bool) or not isinstance(value, int):
             return "is %s; expected a whole number" % _kind(value)

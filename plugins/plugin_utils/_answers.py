@@ -199,8 +199,7 @@ COMMON = {
     "skipped": bool,
     "unreachable": bool,
     "msg": TEXT,
-    "exception": TEXT,
-    "warnings": [TEXT],
+    "warnings": [ANY],  # texts of the node, and objects of Ansible
 }
 
 

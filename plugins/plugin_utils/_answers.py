@@ -14,6 +14,8 @@ import math
 import re
 import typing as t
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID
+
 # What Ansible acts on for the whole run, and no module of this collection returns: facts become variables, statistics
 # become variables of the next job of an AWX workflow, and hosts are added to the inventory.
 REMOVED = ("ansible_facts", "ansible_stats", "add_host", "add_group")
@@ -29,10 +31,11 @@ TEMPLATE = re.compile(r"\{[{%#]")
 
 
 class Text(t.NamedTuple):
-    """A text of at most LENGTH characters; on one line and without control characters if PRINTABLE."""
+    """A text of at most LENGTH characters; on one line and without control characters if PRINTABLE; of a FORM."""
 
     length: int = TEXT_LIMIT
     printable: bool = False
+    form: t.Optional[t.Pattern[str]] = None
 
 
 class Number(t.NamedTuple):
@@ -53,6 +56,8 @@ class Record(t.NamedTuple):
 # other keys. Keys that are not named may have any value. Null is accepted for a key that is not needed, and in no list.
 ANY = object
 LINE, WORD, TEXT, COUNT = Text(4096, True), Text(256, True), Text(), Number()
+# A message has it in a command for the operator.
+ROLLOUT = Text(256, True, ROLLOUT_ID)
 
 IDENTITY = {"machine_id": WORD, "board_serial": WORD, "gpus": [WORD]}
 AUDIT = {
@@ -84,7 +89,7 @@ AUDIT = {
 }
 CLAIM = {
     "ledger": WORD,
-    "rollout_id": WORD,
+    "rollout_id": ROLLOUT,
     "attempt": COUNT,
     "run": WORD,
     "plan": WORD,
@@ -94,8 +99,20 @@ CLAIM = {
 }
 MARKER = {"exists": bool, "path": LINE}
 HOLD = {"package": WORD, "version": WORD, "age_days": COUNT, "security": [WORD], "newer": [WORD]}
-READING = {"audit": AUDIT, "snapshot": {"gpus": [dict]}, "boot_id": WORD, "time": WORD}
+VALUE = {"value": WORD}  # with NVML's return code beside it
+GPUS = {
+    "gpus": [
+        {"index": COUNT, "uuid": VALUE, "name": VALUE, "serial": VALUE, "board_part_number": VALUE, "pci_bus_id": VALUE}
+    ]
+}
+KERNEL_LOG = {
+    "boot_id": WORD,
+    "events": [{"kind": WORD, "xid": COUNT, "pci": WORD, "text": TEXT}],
+    "suppressed": [{"kind": WORD, "code": COUNT, "pci": WORD, "count": COUNT}],
+}
+READING = {"audit": AUDIT, "snapshot": GPUS, "kernel_log": KERNEL_LOG, "boot_id": WORD, "time": WORD}
 CHANGES = [ANY]
+LOCK = {"lock": {"*": ANY}}
 # The shape of what each module returns, as far as the controller works with it.
 SHAPES: dict[str, dict[str, t.Any]] = {
     "driver_audit": {"audit": AUDIT},
@@ -108,7 +125,7 @@ SHAPES: dict[str, dict[str, t.Any]] = {
         "stat": MARKER,
         "going_down": bool,
         "boot_id": WORD,
-        "lock": {"*": ANY},
+        **LOCK,
     },
     "hold_info": {"holds": {"*": [Record(("package", "version"), HOLD)]}},
     "driver_packages": {
@@ -122,12 +139,69 @@ SHAPES: dict[str, dict[str, t.Any]] = {
             "remove": CHANGES,
         },
     },
-    "gpu_mig": {"gpus": [{"status": WORD}], "failures": [{"code": WORD}]},
-    "gpu_info": {"snapshot": {"gpus": [dict]}},
-    "gpu_health": {"facts": READING, "baseline": READING, "health": dict},
+    "gpu_mig": {"gpus": [{"status": WORD}], "failures": [{"code": WORD}], "reset_required": bool, **LOCK},
+    "gpu_info": {"snapshot": GPUS, "holders": [dict], "needs_binding": bool},
+    "gpu_health": {"facts": READING, "baseline": READING, "health": dict, "needs_binding": bool},
+    "gpu_smoke": {
+        "facts": Record(("smoke", "snapshot"), {"smoke": {"gpus": [dict], "boot_id": WORD}, "snapshot": GPUS}),
+        "needs_binding": bool,
+    },
+    "gpu_evidence": {
+        "facts": {"snapshot": GPUS, "boot_id": WORD},
+        # A file that did not arrive whole is missing in the bundle.
+        "files": dict,
+        "missing": [{"part": TEXT, "reason": TEXT}],
+        "needs_binding": bool,
+    },
+    "gpu_settings": {"settings": [dict], "reset_required": bool, "snapshot": GPUS, "needs_binding": bool, **LOCK},
+    "gpu_reset": {
+        "action": WORD,
+        "gpus": [dict],
+        "reasons": [{"id": WORD}],
+        "problems": [{"id": WORD}],
+        "actions": [TEXT],
+        "command": dict,
+        "holders": [dict],
+        "snapshot": GPUS,
+        **LOCK,
+    },
+    "driver_reload": {
+        "action": WORD,
+        "why": TEXT,
+        "reboot_required": bool,
+        "reboot_reason": TEXT,
+        "rebooted": bool,
+        "reasons": [{"id": WORD}],
+        "holders": [dict],
+        "services": [WORD],
+        "kernel_modules": [WORD],
+        "actions": [TEXT],
+        "problems": [TEXT],
+        **LOCK,
+    },
+    "boot_kernel": {"kernels": dict, "reboot_required": bool, **LOCK},
+    "kernel_packages": {"actions": [TEXT], "kernels": dict, "holds": [dict], "held_days": COUNT, **LOCK},
+    "dkms_module": {"kernels": dict, "steps": [dict], "stale": [dict], "unfit": [TEXT], **LOCK},
+    "node_services": {"services": [dict], "actions": [TEXT], "failures": [{"code": WORD}], **LOCK},
+    "node_note": {"note": dict, "problem": TEXT, "exists": bool, "path": LINE, **LOCK},
+    "slurm_node": {
+        "drained": bool,
+        "mark": {"owner": WORD, "token": TEXT},
+        "blockers": [dict],
+        "left": [TEXT],
+        "waiting": bool,
+        "nodes": [dict],
+    },
 }
 # What every result may have beside it.
-COMMON = {"changed": bool, "failed": bool, "skipped": bool, "unreachable": bool, "msg": TEXT}
+COMMON = {
+    "changed": bool,
+    "failed": bool,
+    "skipped": bool,
+    "unreachable": bool,
+    "msg": TEXT,
+    "warnings": [ANY],  # texts of the node, and objects of Ansible
+}
 
 
 def accept(module: str, answer: t.Any) -> dict[str, t.Any]:
@@ -257,7 +331,9 @@ def _unfit(value: t.Any, shape: t.Any) -> str:
             return "is %s; expected a text" % _kind(value)
         if len(value) > shape.length:
             return "has %d characters; expected at most %d" % (len(value), shape.length)
-        return "has control characters" if shape.printable and not value.isprintable() else ""
+        if shape.printable and not value.isprintable():
+            return "has control characters"
+        return "is not of the form %s" % shape.form.pattern if shape.form and not shape.form.fullmatch(value) else ""
     if isinstance(shape, Number):
         if isinstance(value, bool) or not isinstance(value, int):
             return "is %s; expected a whole number" % _kind(value)

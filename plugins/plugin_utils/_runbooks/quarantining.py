@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _upgrade_state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _upgrade_state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import marker, recovery
 
 Answer = Mapping[str, Any]
@@ -204,13 +204,12 @@ def _baseline(facts: Facts) -> tuple[Answer | None, str]:
         return None, _said(file, "it was not read")
     try:
         found = json.loads(base64.b64decode(str(file["content"])).decode("utf-8"))
-    except (binascii.Error, ValueError) as exc:
+    except (binascii.Error, ValueError, RecursionError) as exc:
         return None, "%s is no JSON: %s" % (file.get("source") or "the baseline on the node", exc)
-    return (
-        (found, "")
-        if isinstance(found, Mapping)
-        else (None, "%s holds no dictionary" % (file.get("source") or "the baseline on the node"))
-    )
+    if not isinstance(found, Mapping):
+        return None, "%s holds no dictionary" % (file.get("source") or "the baseline on the node")
+    answer = _answers.accept("gpu_health", {"baseline": found})
+    return (None, str(answer["msg"])) if answer.get("failed") else (answer["baseline"], "")
 
 
 def _no_way_back(facts: Facts, lies: Answer, baseline: Answer | None, problem: str) -> str:

@@ -51,6 +51,8 @@ MODULES = (
     "shell",
     "stat",
 )
+# These are called on a node that has failed alone.
+OF_FAILURE = ("boot_kernel", "gpu_info", "ping")
 # These leave what was read as it was: a node may say what it likes beside it.
 BESIDE = ("facts", "control", "status", "types")
 # Places that every process of Ansible reads.
@@ -131,6 +133,14 @@ def reading(name, driver):
     """Return what gpu_health reads on an honest node that runs this driver."""
     found = json.dumps(readings.reading()).replace('"x"', '"boot-%s"' % driver).replace(readings.DRIVER, driver)
     return json.loads(found.replace(readings.uuid(0)[:-1], "GPU-%s-" % name).replace('"16540230', '"%s-' % name))
+
+
+def failing(name):
+    """Return what a node answers that fails with the new driver, so that it is asked what only such a node is."""
+    sick = reading(name, NEW)
+    del sick["snapshot"]["gpus"][1]
+    facts = {OLD: reading(name, OLD), NEW: sick}
+    return {"gpu_health": {driver: {"changed": False, "facts": found} for driver, found in facts.items()}}
 
 
 def told(fleet, name):
@@ -216,10 +226,10 @@ def upgrade(fleet):
 def test_upgrade_names_liars_and_takes_others_as_without_them(hostile, upgraded, first):
     """Each liar is one of a module; its lies begin with another kind than those of the module before."""
     for number, module in enumerate(MODULES):
-        begin = (first + number) % len(lies.KINDS)
-        hostile.add_liar(
-            "l-" + module.replace("_", "-"), lies.KINDS[begin:] + lies.KINDS[:begin], [module], turn=first + number
-        )
+        begin, name = (first + number) % len(lies.KINDS), "l-" + module.replace("_", "-")
+        more = {"answers": failing(name)} if module in OF_FAILURE else {}
+        kinds = [kind for kind in lies.KINDS[begin:] + lies.KINDS[:begin] if module != "shell" or kind in lies.SHELL]
+        hostile.add_liar(name, kinds, [module], turn=first + number, **more)
     result = upgrade(hostile)
     assert outcomes(hostile, "upgrade-" + NEW) == upgraded
     assert hostile.lied() == set(MODULES)

@@ -16,6 +16,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, registry
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import smoke
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import gpu_faults, node_faults, smoke_faults
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios.scenario import NEXT_STEP, expectation
@@ -46,6 +47,8 @@ def one_verdict(scenario, sick, healthy):
         expect["mig_free"] = dict(well.baseline, boot_id=expect["mig_free"])
     world = sick(scenario)
     taken = world.reading((well.reading["kernel_log"] or {}).get("position"))
+    # As the controller has it: a fault of the node makes no answer of another shape.
+    assert _answers.accept("gpu_health", {"facts": taken}) == {"facts": taken}
     if baseline is None:
         # The simulated board has all its NVSwitches, and only some of the GPUs that it should have then.
         expect["hardware"] = dict({"gpus": world.gpus}, **expect.get("hardware", {}))

@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
+import pathlib
 
 import pytest
+import yaml
 
 pytest.importorskip("hypothesis", reason="the plain pytest run has it")
 
@@ -25,6 +28,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import test_audit
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
+ROOT = pathlib.Path(__file__).resolve().parents[4]
 AUDIT = {
     "versions": {"loaded": "535.216.03", "library": "535.216.03", "package": "535.216.03-1"},
     "pci": [{"address": "0000:1b:00.0", "device": "0x2330", "class": "0x030200"}] * 8,
@@ -200,17 +204,40 @@ def nested(depth):
         ("node_claim", dict(MARKER, claim={"x": 1}), "claim.ledger"),
         ("node_claim", dict(MARKER, claim=dict(CLAIM, attempt=None)), "claim.attempt"),
         ("node_claim", dict(MARKER, claim="x"), "claim"),
+        ("node_claim", dict(MARKER, claim=dict(CLAIM, rollout_id="x; curl x | sh")), "claim.rollout_id"),
+        ("node_claim", dict(MARKER, claim=dict(CLAIM, rollout_id="../x")), "claim.rollout_id"),
         ("node_claim", dict(MARKER, quarantine=[]), "quarantine"),
         ("hold_info", {"holds": {"kernel": [{"package": "x"}]}}, "holds.kernel[0].version"),
         ("hold_info", {"holds": {"\x1b]0;x" + "k" * 500: 5}}, "holds.?]0;x" + "k" * 109),
         ("gpu_mig", {"gpus": ["x"]}, "gpus[0]"),
         ("gpu_health", {"baseline": {"audit": {"identity": "x"}}}, "baseline.audit.identity"),
+        (
+            "gpu_health",
+            {"facts": {"snapshot": {"gpus": [{"uuid": {"value": [1]}}]}}},
+            "facts.snapshot.gpus[0].uuid.value",
+        ),
+        ("gpu_health", {"facts": {"kernel_log": {"events": [{"pci": ["x"]}]}}}, "facts.kernel_log.events[0].pci"),
+        (
+            "gpu_health",
+            {"facts": {"kernel_log": {"suppressed": [{"code": {}}]}}},
+            "facts.kernel_log.suppressed[0].code",
+        ),
         ("gpu_info", {"more": nested(200)}, "depth"),
         ("gpu_info", {"more": 10**400}, "number"),
         ("gpu_info", {"more": float("nan")}, "number"),
         ("gpu_info", {"more": "x" * (_answers.TEXT_LIMIT + 1)}, "size"),
         ("gpu_info", {"more": [0] * (_answers.VALUE_LIMIT + 1)}, "size"),
         ("gpu_info", ["x"], "answer"),
+        ("gpu_smoke", {"facts": {"smoke": {}}}, "facts.snapshot"),
+        ("gpu_smoke", {"facts": {"smoke": {"gpus": 5}, "snapshot": {}}}, "facts.smoke.gpus"),
+        ("gpu_evidence", {"files": ["kernel.log"]}, "files"),
+        ("gpu_evidence", {"missing": ["x"]}, "missing[0]"),
+        ("driver_reload", {"reboot_required": "no"}, "reboot_required"),
+        ("node_note", {"note": "x"}, "note"),
+        ("node_services", {"failures": [5]}, "failures[0]"),
+        ("slurm_node", {"drained": "no"}, "drained"),
+        ("node_files", {"warnings": 5}, "warnings"),
+        ("node_files", {"warnings": ["x", None]}, "warnings[1]"),
         ("node_files", {"msg": {"x": 1}}, "msg"),
         ("node_files", {"failed": "no"}, "failed"),
     ],
@@ -229,8 +256,8 @@ def test_answer_carries_nothing_that_ansible_acts_on(key, value):
 
 
 def test_text_that_no_encoding_has_is_replaced():
-    found = _answers.accept("gpu_evidence", {"files": {"a\udc80": "\ud800x"}})
-    assert found == {"files": {"a?": "?x"}}
+    found = _answers.accept("gpu_evidence", {"more": {"a\udc80": "\ud800x"}})
+    assert found == {"more": {"a?": "?x"}}
 
 
 @pytest.mark.parametrize("key", ["{{ 1 }}", "a{% if 1 %}", "{# x #}"])
@@ -238,8 +265,45 @@ def test_key_that_is_a_template_is_left_out(key):
     assert _answers.accept("gpu_info", {key: 1, "more": [{key: 1, "b": 2}]}) == {"more": [{"b": 2}]}
 
 
+def documented(module):
+    """Return {name of a result: its type} as the documentation of the MODULE has it."""
+    tree = ast.parse((ROOT / "plugins" / "modules" / (module + ".py")).read_text(encoding="utf-8"))
+    texts = {
+        target.id: node.value.value
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+    }
+    return {name: entry["type"] for name, entry in yaml.safe_load(texts["RETURN"]).items()}
+
+
+def kind(shape):
+    if isinstance(shape, _answers.Record):
+        return "dict"
+    kinds = {dict: "dict", list: "list", _answers.Text: "str", _answers.Number: "int"}
+    return {bool: "bool", dict: "dict"}[shape] if isinstance(shape, type) else kinds[type(shape)]
+
+
+@pytest.mark.parametrize("module", sorted(_answers.SHAPES))
+def test_shape_is_that_of_documentation(module):
+    types = documented(module)
+    shapes = {name: kind(shape) for name, shape in _answers.SHAPES[module].items() if name in types}
+    assert shapes and shapes == {name: types[name] for name in shapes}
+
+
 def test_answer_may_be_a_failure():
     answer = {"failed": True, "msg": "no binding", "changed": False}
+    assert _answers.accept("gpu_health", answer) == answer
+
+
+def test_failure_that_ansible_made_keeps_its_message():
+    """ansible-core 2.19 and newer have objects of their own in it."""
+    answer = {
+        "failed": True,
+        "msg": "Module result deserialization failed",
+        "exception": object(),
+        "warnings": [object()],
+    }
     assert _answers.accept("gpu_health", answer) == answer
 
 

@@ -56,9 +56,9 @@ def test_the_binding_follows_where_the_node_asks_for_it(run, args):
 def test_settings_are_sent_as_the_task_has_them(tmp_path):
     result, calls = run_settings(
         {"power_limit_w": 500, "gpus": ["0"], "locked_graphics_clocks_mhz": {"min": 1000, "max": 1500}},
-        {"changed": True, "settings": [1]},
+        {"changed": True, "settings": [{"gpu": "GPU-1"}]},
     )
-    assert result["changed"] is True and result["settings"] == [1]
+    assert result["changed"] is True and result["settings"] == [{"gpu": "GPU-1"}]
     assert calls == [
         (
             "gpufleet.lifecycle.gpu_settings",
@@ -163,8 +163,8 @@ def test_a_baseline_file_that_is_no_json_is_named(tmp_path):
 
 
 def test_reset_is_sent_as_the_task_has_it():
-    result, calls = run_reset({"gpus": ["0"], "when_needed": "yes", "reason": "ECC"}, {"changed": True, "gpus": [1]})
-    assert result["changed"] is True and result["gpus"] == [1]
+    result, calls = run_reset({"gpus": ["0"], "when_needed": "yes", "reason": "ECC"}, {"changed": True, "gpus": [{"uuid": "GPU-1"}]})
+    assert result["changed"] is True and result["gpus"] == [{"uuid": "GPU-1"}]
     assert calls == [
         (
             "gpufleet.lifecycle.gpu_reset",

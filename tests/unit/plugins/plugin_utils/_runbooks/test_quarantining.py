@@ -157,6 +157,14 @@ def test_with_which_gpus_a_node_may_come_back(facts, well):
     assert bool(decide(**dict({"note": there()}, **facts))["no_way_back"]) is not well
 
 
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"audit": {"identity": "x"}}', '{"snapshot": {"gpus": [5]}}', '{"x": NaN}'], ids=len
+)
+def test_baseline_of_node_that_cannot_be_used_is_none(text):
+    state = decide(note=there(), baseline_file={"content": base64.b64encode(text.encode()).decode()})
+    assert state["baseline"] is None and state["no_way_back"]
+
+
 def test_other_gpus_are_named_with_the_way_out():
     said = decide(note=there(), baseline_file=kept("GPU-a"), info={"snapshot": snapshot("GPU-b")})["no_way_back"]
     assert "missing is GPU-a" in said and "new is GPU-b" in said and "return_to_service_new_baseline=true" in said

@@ -111,9 +111,9 @@ def test_run_that_is_interrupted_ends_after_its_parts_cleaned_up(part, tmp_path,
     shutil.copy2(str(collection_root / "tests" / "tools" / "test.sh"), str(tools))
     (tools / "nox.sh").write_text("#!/bin/bash\n")
     (tools / "nox.sh").chmod(0o755)
+    command = "trap ': > $@.cleaned; exit 1' TERM; : > $@.started; sleep 1000 & wait"
     (tmp_path / "Makefile").write_text(
-        "SHELL := /bin/bash\nsetup-test:\npart-x part-y:\n"
-        "\t@tests/tools/part.sh $@ 10 bash -c \"trap ': > $@.cleaned; exit 1' TERM; : > $@.started; sleep 1000 & wait\"\n"
+        'SHELL := /bin/bash\nsetup-test:\npart-x part-y:\n\t@tests/tools/part.sh $@ 10 bash -c "%s"\n' % command
     )
     process = subprocess.Popen(["bash", str(tools / "test.sh"), "part-x", "part-y"], env={**os.environ, "JOBS": "2"})
     while not all((tmp_path / name).exists() for name in ("part-x.started", "part-y.started")):

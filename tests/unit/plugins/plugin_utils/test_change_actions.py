@@ -163,7 +163,9 @@ def test_a_baseline_file_that_is_no_json_is_named(tmp_path):
 
 
 def test_reset_is_sent_as_the_task_has_it():
-    result, calls = run_reset({"gpus": ["0"], "when_needed": "yes", "reason": "ECC"}, {"changed": True, "gpus": [{"uuid": "GPU-1"}]})
+    result, calls = run_reset(
+        {"gpus": ["0"], "when_needed": "yes", "reason": "ECC"}, {"changed": True, "gpus": [{"uuid": "GPU-1"}]}
+    )
     assert result["changed"] is True and result["gpus"] == [{"uuid": "GPU-1"}]
     assert calls == [
         (

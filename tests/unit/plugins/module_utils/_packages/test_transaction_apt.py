@@ -65,7 +65,7 @@ def test_the_transitional_package():
         "simulate_transitional_synthetic.txt", {"nvidia-headless-570-server": "570.211.01-0ubuntu0.24.04.1"}
     )
     assert [item["id"] for item in refusals] == ["mixed_set"]
-    assert len(refusals[0]["packages"]) == 8 and "nvidia-headless-570-server" not in refusals[0]["packages"]
+    assert len(refusals[0]["packages"]) == 7 and "nvidia-headless-570-server" not in refusals[0]["packages"]
     assert "nvidia-dkms-580-server 580.178.04" in refusals[0]["message"]
 
 

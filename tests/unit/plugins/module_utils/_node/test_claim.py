@@ -204,25 +204,25 @@ def test_a_node_that_cannot_keep_its_claim_is_not_taken(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "status, scheduled, leaving",
+    "status, scheduled, seconds, leaving",
     [
-        ("running", None, False),
-        ("degraded", None, False),
-        ("", None, False),
-        ("stopping", None, True),
-        ("running", "", True),
-        ("running", "USEC=soon\nMODE=reboot\n", True),
-        ("running", "USEC=%d\nWARN_WALL=1\nMODE=reboot\n" % ((time.time() + 60) * 1e6), True),
-        ("running", "USEC=%d\nWARN_WALL=1\nMODE=poweroff\n" % ((time.time() - 60) * 1e6), True),
-        ("running", "USEC=%d\nWARN_WALL=1\nMODE=reboot\n" % ((time.time() + 7 * 86400) * 1e6), False),
-        ("stopping", "USEC=%d\nMODE=reboot\n" % ((time.time() + 7 * 86400) * 1e6), True),
+        ("running", None, 0, False),
+        ("degraded", None, 0, False),
+        ("", None, 0, False),
+        ("stopping", None, 0, True),
+        ("running", "", 0, True),
+        ("running", "USEC=soon\nMODE=reboot\n", 0, True),
+        ("running", "USEC=%d\nWARN_WALL=1\nMODE=reboot\n", 60, True),
+        ("running", "USEC=%d\nWARN_WALL=1\nMODE=poweroff\n", -60, True),
+        ("running", "USEC=%d\nWARN_WALL=1\nMODE=reboot\n", 7 * 86400, False),
+        ("stopping", "USEC=%d\nMODE=reboot\n", 7 * 86400, True),
     ],
-    ids=str,
 )
-def test_a_node_that_is_about_to_reboot_is_not_taken_yet(tmp_path, status, scheduled, leaving):
+def test_a_node_that_is_about_to_reboot_is_not_taken_yet(tmp_path, status, scheduled, seconds, leaving):
     if scheduled is not None:
         (tmp_path / "run" / "systemd" / "shutdown").mkdir(parents=True)
-        (tmp_path / "run" / "systemd" / "shutdown" / "scheduled").write_text(scheduled)
+        text = scheduled % ((time.time() + seconds) * 1e6) if seconds else scheduled
+        (tmp_path / "run" / "systemd" / "shutdown" / "scheduled").write_text(text)
     answer = act(tmp_path, status=status, state="held", claim=MINE)
     assert answer["going_down"] == leaving and answer["changed"] != leaving
     assert (act(tmp_path)["claim"] is None) == leaving

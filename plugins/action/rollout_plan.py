@@ -134,7 +134,7 @@ class ActionModule(PlanningAction):
                 self.enough_forks(made.policy, len(looked), task_vars)
             return made
 
-        now, run, refused = ledger.store.clock(), None, ""
+        now, run, refused, made = ledger.store.clock(), None, "", None
         ledger.look(lambda view: compatible.refuse(view, _collection.version(), arguments["hand_over"]))
         if self.check or not ledger.look(lambda view: plan.unfinished(view, looked)):
             made = ledger.look(lambda view: make(view, now))

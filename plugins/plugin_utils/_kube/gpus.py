@@ -101,7 +101,9 @@ def shared(node, want):
 
 def is_shared(found):
     """Tell if this can be an answer of shared(), which a node keeps."""
-    return isinstance(found, list) and len(found) == 2 and all(type(each) is int and each > 0 for each in found)
+    if not isinstance(found, list) or len(found) != 2:
+        return False
+    return all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in found)
 
 
 def _offered(node, kind="allocatable"):

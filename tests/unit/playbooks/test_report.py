@@ -40,7 +40,7 @@ def told_how_to_go_on(fleet):
     return "To continue, run the same command again" in (fleet.directory / "output0").read_text()
 
 
-@pytest.mark.parametrize("limited", [False, pytest.param(True, marks=pytest.mark.promise)], ids=["list", "limit"])
+@pytest.mark.parametrize("limited", [False, True], ids=["list", "limit"])
 def test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails(fleet, limited):
     for name in ("a1", "a2"):
         fleet.add(name, cannot_install=[NEW])

@@ -37,15 +37,16 @@ def test_failed_and_unreachable_in_the_same_step(fleet):
 
 
 def test_both_go_on_wherever_both_were_killed(fleet):
-    test_resume.waiting_in_every_step(fleet)
-    assert fleet.plan(**test_resume.POLICY).rc == 0
-    jobs = [fleet.join(part, **test_resume.POLICY) for part in fleet.parts()]
-    before = test_resume.killed_in_every_step(fleet, jobs, fleet.url)
-    ended = fleet.both(**test_resume.POLICY)
+    courses = test_resume.COURSES
+    policy = test_resume.wait_in_every_step(fleet, courses)
+    assert fleet.plan(**policy).rc == 0
+    jobs = [fleet.join(part, **policy) for part in fleet.parts()]
+    before = test_resume.killed_in_every_step(fleet, jobs, fleet.url, courses)
+    ended = fleet.both(**policy)
     assert [rc for rc, dummy_output in ended] == [2, 2]
     report = fleet.several().report()
     reasons = {name: node["reason"] for name, node in report.report["nodes"].items()}
-    test_resume.every_node_came_to_its_end(fleet, fleet.recorded(), reasons, before)
+    test_resume.every_node_came_to_its_end(fleet, fleet.recorded(), reasons, before, courses)
 
 
 def test_a_planner_that_is_killed_leaves_no_half_of_a_plan(fleet):

@@ -64,7 +64,11 @@ COURSES = {
         holders=[{"pid": 1, "comm": "nvidia-persiste", "unit": PERSISTENCED, "user": "x", "devices": []}],
     ),
 }
-LEFT_ALONE = [name for name, one in COURSES.items() if one.then and one.state != "done"]
+# What `make test` takes of them: around the change of the driver, on the way back, and nodes that are left alone.
+FEW = {
+    name: COURSES[name]
+    for name in ("install", "reboot", "soak", "back-install", "drain-busy", "stop-busy", "prove-held")
+}
 
 
 def wait_for(condition, seconds=1800):
@@ -175,25 +179,23 @@ def test_a_controller_that_was_booted_goes_on_with_what_it_left_unless_somebody_
     assert fleet.read("a1")["log"].count("installed " + NEW) == 1
 
 
-POLICY = {
-    "rollout_max_down": len(COURSES),
-    "rollout_failure_budget": 99,
-    "rollout_common_cause": 99,
-    "rollout_canaries": list(COURSES),
-    "rollout_canary_failures": len(COURSES),
-    "rollout_canary_soak_s": 1,
-    "gpu_node_upgrade_soak_interval": 1,
-}
-
-
-def waiting_in_every_step(fleet):
-    """Nodes that each wait in a step of their own, and that many forks."""
-    for name, one in COURSES.items():
+def wait_in_every_step(fleet, courses):
+    """Add nodes that each wait in a step of their own, and that many forks; return the variables of the rollout."""
+    for name, one in courses.items():
         fleet.add(name, waits_at=[one.waits_at], **one.fields)
-    fleet.environment["ANSIBLE_FORKS"] = str(len(COURSES) + 2)
+    fleet.environment["ANSIBLE_FORKS"] = str(len(courses) + 2)
+    return {
+        "rollout_max_down": len(courses),
+        "rollout_failure_budget": 99,
+        "rollout_common_cause": 99,
+        "rollout_canaries": list(courses),
+        "rollout_canary_failures": len(courses),
+        "rollout_canary_soak_s": 1,
+        "gpu_node_upgrade_soak_interval": 1,
+    }
 
 
-def killed_in_every_step(fleet, controllers, url):
+def killed_in_every_step(fleet, controllers, url, courses):
     """Kill the CONTROLLERS when every node waits; {node: what was done to it}. Afterwards things are as the next one
     finds them.
     """
@@ -201,7 +203,7 @@ def killed_in_every_step(fleet, controllers, url):
         wait_for(
             lambda: (
                 any(one.poll() is not None for one in controllers)
-                or all("waits" in fleet.read(name)["log"] for name in COURSES)
+                or all("waits" in fleet.read(name)["log"] for name in courses)
             )
         )
         assert [one.poll() for one in controllers] == [None] * len(controllers), "one ended"
@@ -212,10 +214,10 @@ def killed_in_every_step(fleet, controllers, url):
             fleet.ended(one)
     assert {one.returncode for one in controllers} == {-signal.SIGKILL}
     view = fleet.view(url=url)
-    assert {name: view.nodes.get(name).steps[-1].name for name in COURSES} == {
-        name: one.step for name, one in COURSES.items()
+    assert {name: view.nodes.get(name).steps[-1].name for name in courses} == {
+        name: one.step for name, one in courses.items()
     }
-    for name in COURSES:
+    for name in courses:
         fleet.change(name, waits_at=[])
     # The modules that it began go on alone.
     wait_for(lambda: not fleet.at_work() and fleet.read("reboot")["boots"] == 1)
@@ -223,15 +225,15 @@ def killed_in_every_step(fleet, controllers, url):
     for pid in fleet.controllers():
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    before = {name: fleet.read(name)["log"] for name in COURSES}
-    for name, one in COURSES.items():
+    before = {name: fleet.read(name)["log"] for name in courses}
+    for name, one in courses.items():
         fleet.change(name, **one.then)
     return before
 
 
-def every_node_came_to_its_end(fleet, recorded, reasons, before):
-    assert recorded == {name: one.state for name, one in COURSES.items()}, reasons
-    for name, one in COURSES.items():
+def every_node_came_to_its_end(fleet, recorded, reasons, before, courses):
+    assert recorded == {name: one.state for name, one in courses.items()}, reasons
+    for name, one in courses.items():
         node = fleet.read(name)
         assert node["log"].count("installed " + NEW) <= 1 and node["log"].count("reboot into " + NEW) <= 1, (
             name,
@@ -241,7 +243,7 @@ def every_node_came_to_its_end(fleet, recorded, reasons, before):
             assert (node["loaded"], node["disk"], node["log"].count("reboot into " + NEW)) == (NEW, NEW, 1), name
         if one.state == "rolled_back":
             assert (node["loaded"], node["disk"]) == (OLD, OLD), name
-    for name in LEFT_ALONE:
+    for name in [name for name, one in courses.items() if one.then and one.state != "done"]:
         new = fleet.read(name)["log"][len(before[name]) :]
         assert not [entry for entry in new if not entry.startswith(("start ", "looked at"))], (name, new)
         assert "4712" in reasons[name] if "held" in name else "4711" in reasons[name], reasons[name]
@@ -250,16 +252,18 @@ def every_node_came_to_its_end(fleet, recorded, reasons, before):
     assert "GPU 3 does not answer with driver 2.0.1" in reasons["back-install"], "the first failure is not forgotten"
 
 
-@pytest.mark.promise
-def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet):
-    waiting_in_every_step(fleet)
-    variables = dict(POLICY, rollout_ledger="sqlite:///%s/shared.db" % fleet.directory)
-    before = killed_in_every_step(fleet, [fleet.start("upgrade", **variables)], variables["rollout_ledger"])
+@pytest.mark.parametrize(
+    "courses", [pytest.param(FEW, marks=pytest.mark.promise), COURSES], ids=["few steps", "every step"]
+)
+def test_another_controller_goes_on_wherever_the_first_one_was_killed(fleet, courses):
+    variables = dict(wait_in_every_step(fleet, courses), rollout_ledger="sqlite:///%s/shared.db" % fleet.directory)
+    before = killed_in_every_step(fleet, [fleet.start("upgrade", **variables)], variables["rollout_ledger"], courses)
     fleet.artifacts = fleet.directory / "second-controller"
     result = fleet.run("upgrade", **variables)
     assert result.rc == 2
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
-    every_node_came_to_its_end(fleet, fleet.recorded(variables["rollout_ledger"]), reasons, before)
+    recorded = fleet.recorded(variables["rollout_ledger"])
+    every_node_came_to_its_end(fleet, recorded, reasons, before, courses)
 
 
 def test_a_controller_that_dies_while_it_plans_leaves_no_half_of_a_plan(fleet):

@@ -178,6 +178,7 @@ OF_PLAN = {
     "gpu_scheduler_token": "the id of the rollout is the token",
     "kernel_hold_kernel": "a rollback finds the kernel of each node by itself",
     "nvidia_driver_keep": "set it in the inventory",
+    "nvidia_driver_repair": "set it in the inventory",
     "nvidia_driver_version": "rollout_version says which version all nodes get",
     "rollout_undo": "run gpufleet.lifecycle.rollback with rollback_of",
 }

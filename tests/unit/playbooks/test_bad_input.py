@@ -41,7 +41,7 @@ def refused(result, words, runs_into=("FAILED!",)):
             {},
             (),
             {"gpu_node_upgrade_version": "3.0.1"},
-            "gpu_node_upgrade_version is '3.0.1' on the command line (-e)",
+            "gpu_node_upgrade_version is set on the command line (-e)",
             marks=pytest.mark.promise,
         ),
         (

@@ -317,7 +317,11 @@ SCENARIOS = (
         lambda world: world.packages(dict(dict.fromkeys(w.PACKAGES, w.DRIVER), libcuda1=w.NEWER)),
         {"driver.packages": "libcuda1 590.48.01"},
     ),
-    scenario("the packages are gone", lambda world: world.packages({}), {"driver.packages": "none is there now"}),
+    scenario(
+        "the packages are gone",
+        lambda world: world.packages({"base-files": "12.4"}),
+        {"driver.packages": "none is there now"},
+    ),
     scenario(
         "DKMS has it added only",
         lambda world: setattr(world, "dkms", "added"),

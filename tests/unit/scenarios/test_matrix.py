@@ -14,7 +14,7 @@ import types
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, registry
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model, nodefacts, registry
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks import smoke
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import gpu_faults, node_faults, smoke_faults
@@ -169,7 +169,8 @@ def test_every_scenario_is_about_checks_that_there_are():
     assert [scenario.name for scenario in EVERYTHING if not scenario.fails and not scenario.unknown] == []
 
 
-WORDS = {"fail": {"FAIL", "fail", "fails", "failed", "MEANING"}, "unknown": {"UNKNOWN", "unknown", "MEANING"}}
+# What a code of NVML means is either.
+WORDS = {"fail": {"FAIL", "fail", "fails", "failed", "code_meaning"}, "unknown": {"UNKNOWN", "unknown", "code_meaning"}}
 
 
 def functions(thing, used):
@@ -179,6 +180,8 @@ def functions(thing, used):
     if isinstance(thing, types.FunctionType):
         return [thing]
     if isinstance(thing, type):
+        if thing is nodefacts.Checks:  # the builder of results has words for every status
+            return []
         return [member for member in vars(thing).values() if isinstance(member, types.FunctionType)]
     if (
         isinstance(thing, types.ModuleType)
@@ -210,7 +213,7 @@ def names_used(function, seen):
 def test_what_is_excepted_has_no_such_direction_in_its_code(ident, status):
     (row,) = [row for row in registry.TABLE if row.ident == ident]
     used = names_used(row.judge, set())
-    assert "check" in used or "result" in used
+    assert used & {"check", "Checks"}
     assert used & WORDS[status] == set()
 
 

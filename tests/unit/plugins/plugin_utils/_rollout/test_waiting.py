@@ -129,10 +129,13 @@ ASKING = {
     "resume_step": "",
     "claim_dir": "",
     "hold_queries": [],
+    "hold_age_s": 60,
+    "hold_deadline_s": 60,
     "version": "2",
     "layout": {},
     "install": True,
     "kernel": "",
+    "peers": None,
     "on_failure": "rollback",
 }
 

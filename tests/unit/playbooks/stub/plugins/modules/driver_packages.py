@@ -42,6 +42,7 @@ def main():
         hold="bool",
         pin="bool",
         keep="bool",
+        repair="bool",
         dkms_build="str",
         require="list",
         min_free_mib="int",

@@ -88,7 +88,7 @@ def test_every_node_is_taken_once_and_a_second_run_takes_none(fleet):
         copy = fleet.nodes / name / "state" / "baseline.json"
         assert json.loads(copy.read_text()) == fleet.document(name, "baseline") and copy.stat().st_mode & 0o777 == 0o600
         assert fleet.document(name, "baseline")["schema"] == "gpufleet.baseline/1"
-        assert sorted(path.name for path in copy.parent.iterdir()) == ["baseline.json"], (
+        assert sorted(path.name for path in copy.parent.iterdir()) == ["baseline.json", "last-change.json"], (
             "what keeps other drivers away is there since it was brought up"
         )
         assert fleet.document(name, "services") == {"running": ["nvidia-persistenced.service"]}

@@ -32,6 +32,7 @@ def _node(tmp_path):
         gpu_reset={},
         gpu_health={},
         kube_node=CLOSED,
+        node_note={"changed": True},
     )
     yield node
     node.close()

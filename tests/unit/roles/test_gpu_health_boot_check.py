@@ -16,6 +16,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import bo
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 
+pytestmark = pytest.mark.slow
+
 UNIT, DROPIN = "gpufleet-boot-check.service", "gpufleet-boot-check.conf"
 PROGRAM = [
     "plugins/action/node_program.py",

@@ -19,6 +19,8 @@ pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 
+pytestmark = pytest.mark.slow
+
 SERVICE, TIMER = "gpufleet-textfile.service", "gpufleet-textfile.timer"
 PROGRAM = [
     "plugins/action/node_program.py",

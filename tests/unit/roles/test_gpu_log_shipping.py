@@ -18,6 +18,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._mon
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import log_daemons, simulated_node
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import Role
 
+pytestmark = pytest.mark.slow
+
 RUNS = ["loaded", "active", "running", "success", "enabled"]
 STOPPED = ["loaded", "inactive", "dead", "success", "disabled"]
 JOURNALD_UNIT, RSYSLOG_UNIT, SENDER = "systemd-journald.service", "rsyslog.service", "systemd-journal-upload.service"

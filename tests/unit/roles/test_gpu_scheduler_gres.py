@@ -27,6 +27,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._slu
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 
+pytestmark = pytest.mark.slow
+
 SLICE = H100 + "_1g.10gb"
 # slurmctld reads the files when it is reconfigured, and has the rest in its state.
 SCONTROL = """#!/bin/sh

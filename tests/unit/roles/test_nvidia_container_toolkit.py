@@ -17,6 +17,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cd
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._containers import containernode
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 
+pytestmark = pytest.mark.slow
+
 SERVICE, WATCH, OWN = "nvidia-cdi-refresh.service", "nvidia-cdi-refresh.path", "gpufleet-cdi-refresh.service"
 THERE = ("loaded", "inactive", "dead", "success", "disabled")
 

@@ -16,6 +16,8 @@ pytest.importorskip("ansible.template", reason="a role is run by Ansible")
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 from ansible_collections.gpufleet.lifecycle.tests.unit.scenarios import world as w
 
+pytestmark = pytest.mark.slow
+
 UNIT = "nvidia-fabricmanager.service"
 STOPPED = ("loaded", "inactive", "dead", "success", "disabled")
 CONFIG = """# Options of a fabric manager, as its package has them.

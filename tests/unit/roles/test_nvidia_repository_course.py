@@ -31,6 +31,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._pac
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles import simulated_node
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 NAMESPACE = ["unshare", "--mount", "--propagation", "private"] + ([] if os.geteuid() == 0 else ["--map-root-user"])
 FACTS = {

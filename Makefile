@@ -122,7 +122,7 @@ test-pythons: ## what runs on nodes, on the newest Python (`make test` has the o
 	@tests/tools/test.sh full-pythons
 .PHONY: full-pythons
 full-pythons:
-	@$(PART) pynewest 60 $(NOX) -R -s pynewest -- $(PYTEST) -m pythons $(PYTHONS_FILES) --ignore=tests/unit/sim
+	@$(PART) pynewest 60 $(NOX) -R -s pynewest -- $(PYTEST) -m pythons $(PYTHONS_FILES)
 
 .PHONY: test-kube
 test-kube: ## Kubernetes on a real API server, which is compiled once (up to 12 minutes)

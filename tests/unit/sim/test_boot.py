@@ -12,8 +12,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
-pytestmark = pytest.mark.pythons
-
 OLD, RELEASE = simnode.OLD, simnode.RELEASE
 GRUB = """
 if [ -s $prefix/grubenv ]; then

@@ -148,7 +148,6 @@ def reading(node, watermark=None):
     return kernel_log.read(str(node.root), watermark=watermark)
 
 
-@pytest.mark.pythons
 def test_a_boot_begins_a_log(booted):
     found = records(booted)
     assert [int(sequence) for _level, sequence, _moment, _text in found] == list(range(len(found)))
@@ -162,7 +161,6 @@ def test_a_boot_begins_a_log(booted):
     assert not (booted.root / "run/gpusim/kmsg").exists()
 
 
-@pytest.mark.pythons
 def test_the_next_boot_begins_another(booted):
     first = booted.read("proc/sys/kernel/random/boot_id")
     booted.sim("log", "something to forget")
@@ -172,7 +170,6 @@ def test_the_next_boot_begins_another(booted):
     assert booted.read("proc/sys/kernel/random/boot_id") != first
 
 
-@pytest.mark.pythons
 def test_loads_and_faults_append(booted):
     before = len(records(booted))
     booted.sim("inject", "xid", "94", "--gpu", "0")
@@ -185,7 +182,6 @@ def test_loads_and_faults_append(booted):
     assert records(booted)[before][0] == "3" and records(booted)[-1][0] == "6"
 
 
-@pytest.mark.pythons
 def test_any_line_can_be_written(booted):
     booted.sim(
         "log", "--gpu", "1", "--level", "4", "NVRM: GPU at PCI:{pci}: odd \x1b bytes \\ and \u00e9", "two\nlines"
@@ -207,7 +203,6 @@ def test_any_line_can_be_written(booted):
     assert ring.records[-3].text == "NVRM: GPU at PCI:0000:43:00: odd \x1b bytes \\ and \u00e9"
 
 
-@pytest.mark.pythons
 def test_the_collections_reader_understands_it(booted):
     before = reading(booted)
     assert (before["source"], before["complete"], before["events"]) == ("kmsg", True, before["events"])
@@ -220,7 +215,6 @@ def test_the_collections_reader_understands_it(booted):
     assert reading(booted, after["position"])["events"] == []
 
 
-@pytest.mark.pythons
 def test_a_ring_that_wrapped(booted):
     position = reading(booted)["position"]
     booted.sim("log", *["filler %d" % number for number in range(5)])
@@ -231,7 +225,6 @@ def test_a_ring_that_wrapped(booted):
     assert int(records(booted)[-1][1]) == position["seq"] + 6
 
 
-@pytest.mark.pythons
 @pytest.mark.parametrize(
     "arguments, message",
     [(["log", "--level", "8", "x"], "invalid choice"), (["log", "--forget", "many"], "invalid int")],
@@ -243,7 +236,6 @@ def test_bad_input(booted, arguments, message):
     assert booted.read("dev/kmsg") == before
 
 
-@pytest.mark.pythons
 def test_a_device_is_not_written_over(node):
     node.kernel()
     (node.root / "dev").mkdir()

@@ -11,8 +11,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
-pytestmark = pytest.mark.pythons
-
 
 def install(root, cache):
     """As root, or as root of a user namespace: ldconfig enters the directory it works on."""

@@ -10,8 +10,6 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
-pytestmark = pytest.mark.pythons
-
 LAYOUT = """
 n.nvmlInit()
 gpu = handle(1)

@@ -9,8 +9,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
-pytestmark = pytest.mark.pythons
-
 OLD, NEW, RELEASE = simnode.OLD, simnode.NEW, simnode.RELEASE
 
 

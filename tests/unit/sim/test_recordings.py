@@ -199,7 +199,6 @@ def pair(make_node):
     return make_node(gpus=2).booted()
 
 
-@pytest.mark.pythons
 def test_recorder_keeps_values_and_codes(pair, tmp_path):
     pair.sim("inject", "error", "nvmlDeviceGetComputeMode", "999", "--gpu", "1")
     record(pair, tmp_path / "out.json")
@@ -222,7 +221,6 @@ def test_recorder_keeps_values_and_codes(pair, tmp_path):
     assert document["devices"][0]["fields"]["230"]["rc"] == 3
 
 
-@pytest.mark.pythons
 def test_recorder_writes_a_line_without_times_per_call_of_a_fixture(pair, tmp_path):
     record(pair, tmp_path / "out.json", "short")
     text = (tmp_path / "out.json").read_text()
@@ -232,7 +230,6 @@ def test_recorder_writes_a_line_without_times_per_call_of_a_fixture(pair, tmp_pa
     assert text.count('\n"nvmlDeviceGetNvLinkState": [') == 2 and '"ms"' not in text and NO_UUID in text
 
 
-@pytest.mark.pythons
 def test_recorder_asks_for_mig_profiles_and_clocks_by_earlier_answers(pair, tmp_path):
     record(pair, tmp_path / "out.json")
     device = json.loads((tmp_path / "out.json").read_text())["devices"][0]
@@ -249,7 +246,6 @@ def test_recorder_asks_for_mig_profiles_and_clocks_by_earlier_answers(pair, tmp_
     assert sorted(map(int, device["fields"])) == list(range(1, 300))
 
 
-@pytest.mark.pythons
 def test_recorder_masks_identities(pair, tmp_path):
     own = pair.ask(
         '[[text(n.nvmlDeviceGetUUID, handle(gpu)), text(n.nvmlDeviceGetSerial, handle(gpu))] for gpu in (0, 1)]'
@@ -265,7 +261,6 @@ def test_recorder_masks_identities(pair, tmp_path):
     assert "node-1" not in kept
 
 
-@pytest.mark.pythons
 def test_recorder_without_a_driver_writes_nothing(make_node, tmp_path):
     node = make_node(gpus=1)
     node.prepare()

@@ -14,8 +14,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
-pytestmark = pytest.mark.pythons
-
 OLD, NEW = simnode.OLD, simnode.NEW
 DPKG = "Package: %s\nStatus: install ok installed\nVersion: 1\n"
 

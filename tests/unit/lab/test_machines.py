@@ -28,7 +28,7 @@ TWO = Machine("gpu-r2-1.dc.example", 21, "a100-sxm", 4)
 def test_machines_of_two_labs_share_no_name_on_the_host():
     assert len({build.unit_name(lab, machine) for lab in (LAB, SECOND) for machine in (ONE, TWO)}) == 4
     last = Lab(checkout=Path("/checkout"), cache=Path("/cache"), number=99)
-    # Linux takes 15 characters; beyond them systemd-nspawn makes names up, which nobody could remove.
+    # Linux takes 15 characters; beyond them systemd-nspawn invents names, which the lab could not remove.
     assert build.port(last, Machine("a-node-with-a-long-name", 254)) == "vb-gf99-254"
     assert len({build.machine_id(LAB, "n1"), build.machine_id(LAB, "n2"), build.machine_id(SECOND, "n1")}) == 3
     assert LAB.bridge != SECOND.bridge

@@ -323,6 +323,12 @@ SCENARIOS = (
         {"driver.packages": "none is there now"},
     ),
     scenario(
+        "the package database is empty",
+        lambda world: world.packages({}),
+        {},
+        {"driver.packages": "cannot be listed", "driver.reboot_safe": "dpkg has no package"},
+    ),
+    scenario(
         "DKMS has it added only",
         lambda world: setattr(world, "dkms", "added"),
         {"driver.dkms": red("as 'added'", simnode.RELEASE)},

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The action plugins of gpu_settings, gpu_reset and gpu_mig: what they send, and what they refuse beforehand."""
+"""The action plugins of gpu_settings, gpu_reset and gpu_mig: what they send, and what they refuse before it."""
 
 from __future__ import annotations
 

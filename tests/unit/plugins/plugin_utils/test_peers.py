@@ -141,7 +141,7 @@ def ident(machine=None, serial=None, gpus=None):
     "one, other, shared",
     [
         (ident("m1", "s1", ["G1", "G2"]), ident("m1", "s1", ["G1", "G2"]), "GPU G1"),
-        # nobody else has this GPU, whatever the ids say
+        # no other node has this GPU, whatever the ids say
         (ident("m1", "s1", ["G1", "G2"]), ident("m2", "s2", ["G2"]), "GPU G2"),
         (ident("m1", "s1", ["G1"]), ident("m1", "s1", ["G2"]), ""),  # one image, one chassis, and other GPUs
         (ident("m1", None, ["G1"]), ident("m1", None, ["G2"]), ""),  # copied machine ids

@@ -396,7 +396,7 @@ def test_the_options_arrive(precheck, tmp_path):
 
 
 def test_what_only_a_comparison_of_nodes_shows_fails_the_run(precheck):
-    """One machine has two names. Half of a board may be a partition of it: nobody but the other nodes can tell."""
+    """One machine has two names. Half of a board may be a partition of it, which only the other nodes show."""
     nodes = {
         "gpu-b-%d" % number: samples.healthy("gpu-b-%d" % number, count) for number, count in enumerate((8, 8, 8, 4))
     }

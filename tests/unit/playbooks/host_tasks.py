@@ -33,8 +33,8 @@ SCHEDULER = (
     "Resume it in Kubernetes | ansible.builtin.include_tasks",
     "Resume it in Slurm, which came first | ansible.builtin.include_tasks",
     "Put the node back in Slurm | gpufleet.lifecycle.slurm_node",
-    "Remove the record of the drain from the node | gpufleet.lifecycle.node_note",
     "Set the facts of the node in its schedulers | ansible.builtin.set_fact",
+    "Remove the record of the drain from the node | gpufleet.lifecycle.node_note",
 )
 # What a node in MIG mode has beside what another skips.
 MIG = (

@@ -96,3 +96,15 @@ def test_a_new_node_is_closed_and_not_drained_whatever_the_command_line_says(nod
     assert result.rc == 0 and (asked["state"], asked["timeout_s"], asked["token"]) == ("cordoned", 0, "bringup"), (
         result.output
     )
+
+
+def test_node_whose_record_of_a_drain_stays_is_a_failure_of_its_resume(node):
+    """The record silences the alerts of the node, which serves again."""
+    resume = {"name": "gpufleet.lifecycle.gpu_scheduler", "tasks_from": "resume"}
+    tasks = [{"name": "Resume the node", "ansible.builtin.include_role": resume}]
+    said = {"gpu_scheduler_backends": ["kubernetes"], "gpu_scheduler_token": "bringup"}
+    node.answer(kube_node=dict(CLOSED, state="resumed"))
+    assert node.run(tasks, **said).rc == 0
+    node.answer(node_note={"failed": True, "msg": "read-only file system"})
+    result = node.run(tasks, **said)
+    assert result.rc == 2 and [asked["state"] for asked in node.asked("node_note")] == ["absent"] * 2, result.output

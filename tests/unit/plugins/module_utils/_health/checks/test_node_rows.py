@@ -975,7 +975,8 @@ TABLE = {
     "driver.packages": [
         ("pass",),
         ("pass", {}, {}, {"expected_driver": DRIVER}),
-        ("fail", {}, {}, {"expected_driver": OTHER}),
+        ("pass", {}, {}, {"expected_driver": OTHER}),  # driver.loaded says it
+        ("fail", {"audit.versions.library": None}, {}, {"expected_driver": OTHER}),
         ("fail", {"audit.versions.driver_packages": {"nvidia-smi": OTHER, "nvidia-kernel-dkms": DRIVER}}),
         ("fail", {"audit.versions.driver_packages": {}}),
         ("not_applicable", {"audit.versions.driver_packages": {}}, False),
@@ -1038,7 +1039,8 @@ TABLE = {
         ("pass", NVLINK_5),
         ("fail", dict(NVLINK_5, **{"system.fabricmanager.version": OTHER}), False),
         ("fail", {"system.fabricmanager.version": OTHER}),
-        ("fail", {}, {}, {"expected_driver": OTHER}),
+        ("pass", {}, {}, {"expected_driver": OTHER}),  # driver.loaded says it
+        ("fail", {"audit.versions.library": None}, {}, {"expected_driver": OTHER}),
         ("fail", {"system.fabricmanager": {"present": False, "version": None}}),
         ("unknown", {"system.fabricmanager.version": None}),
         ("unknown", {"system.fabricmanager": None}),
@@ -1107,7 +1109,8 @@ TABLE = {
     "driver.libcuda": [
         ("pass",),
         ("fail", {"system.libcuda.version": OTHER}),
-        ("fail", {}, {}, {"expected_driver": OTHER}),
+        ("pass", {}, {}, {"expected_driver": OTHER}),  # driver.loaded says it
+        ("fail", {"audit.versions.library": None}, {}, {"expected_driver": OTHER}),
         ("fail", {"system.libcuda": {"path": None, "version": None, "candidates": []}}),
         ("unknown", {"system.libcuda": {"path": None, "version": None, "candidates": ["a", "b"]}}),
         ("unknown", {"system.libcuda": None}),

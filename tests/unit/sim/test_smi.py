@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated nvidia-smi: what the collection and the tests on machines ask it, and the exit statuses of the real one."""
+"""The simulated nvidia-smi: what the collection and the tests on machines ask, and the real one's exit statuses."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import configparser
+import functools
 import pathlib
 from fnmatch import fnmatchcase
 
@@ -30,6 +31,7 @@ def profiles() -> dict[str, dict[str, str]]:
     return found
 
 
+@functools.lru_cache(maxsize=None)
 def sections() -> dict[str, dict[str, str]]:
     """Model, or all -> source -> patterns of keys."""
     parser = _read(PROFILES / "sources.cfg")

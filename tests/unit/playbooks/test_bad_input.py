@@ -21,7 +21,7 @@ OLD, NEW = "1.0.1", "2.0.1"
 
 def refused(result, words, runs_into=("FAILED!",)):
     assert result.rc not in (0, 4), "it was let pass"
-    assert words in " ".join(result.output.split()), words
+    assert words in result.text, words
     assert all(bad not in result.output for bad in ("Traceback", "MODULE FAILURE", "Unexpected failure")) and all(
         one in result.output for one in runs_into
     )

@@ -29,7 +29,7 @@ def test_a_controller_with_another_ledger_takes_no_node_that_a_rollout_left_half
     fleet.artifacts = fleet.directory / "another-ledger"
     refused = fleet.run("upgrade", rollout_version=OTHER)
     assert refused.rc == 2 and [fleet.read(name)["log"] for name in names] == before
-    words = " ".join(refused.output.split())
+    words = refused.text
     assert "since %s" % held["time"] in words
     assert (
         "a1 cannot be taken: it is held by rollout upgrade-2.0.1 (attempt 1, begun on " in words

@@ -196,7 +196,7 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
         **policy,
         **dict(slurm, gpu_scheduler_slurm_gres_dir=""),
     )
-    words = " ".join(refused.output.split())
+    words = refused.text
     assert (
         refused.rc == 2
         and "a1, a2 cannot have" in words

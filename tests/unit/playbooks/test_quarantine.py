@@ -77,7 +77,7 @@ def test_a_node_is_closed_recorded_and_marked_and_comes_back_when_it_is_proven(f
     assert "a1 would be in quarantine" in foreseen.output and foreseen.rc == 2, "a2 would lack its marker"
 
     done = fleet.run("quarantine", *arguments, **given)
-    assert done.rc == 2 and "a2: no marker was left on it, since it does not answer" in " ".join(done.output.split())
+    assert done.rc == 2 and "a2: no marker was left on it, since it does not answer" in done.text
     for name in ("a1", "a2"):
         state, reason, log = fleet.slurm(name)
         assert (state, log) == ("IDLE+DRAIN", ["drain " + reason]) and reason.startswith(
@@ -131,15 +131,11 @@ def test_a_node_is_closed_recorded_and_marked_and_comes_back_when_it_is_proven(f
     fleet.change("a1", jobs=0)
     after = everything(fleet)
     other = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
-    assert (
-        other.rc == 2
-        and "missing is GPU-b (serial number S/N GPU-b" in " ".join(other.output.split())
-        and everything(fleet) == after
-    )
+    assert other.rc == 2 and "missing is GPU-b (serial number S/N GPU-b" in other.text and everything(fleet) == after
     fleet.change("a1", gpus=["GPU-a", "GPU-b"])
     after = everything(fleet)
     sick = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
-    assert sick.rc == 2 and "gpu.xid: XID 79 on GPU-b." in " ".join(sick.output.split()) and marker(fleet, "a1") == kept
+    assert sick.rc == 2 and "gpu.xid: XID 79 on GPU-b." in sick.text and marker(fleet, "a1") == kept
     fleet.change("a1", faults=[])
     before = fleet.slurm("a1")
     foreseen = fleet.run("return_to_service", "--check", *arguments, return_to_service_hosts="a1", **variables)
@@ -225,7 +221,7 @@ def test_a_sick_node_is_recovered_by_what_its_verdict_asks_for_or_put_in_quarant
 
     fleet.change("a2", faults=[{"action": "reset_gpu", "xid": 62}])
     done = fleet.run("recover_gpu", *arguments, **given)
-    said = " ".join(done.output.split())
+    said = done.text
     assert done.rc == 2 and fleet.touched() == ["a2", "a3", "a5"], "no job of a1 is ended"
     assert (
         fleet.slurm("a1")[0] == "IDLE+DRAIN"
@@ -261,7 +257,7 @@ def test_a_sick_node_is_recovered_by_what_its_verdict_asks_for_or_put_in_quarant
     assert len(history(fleet, "a2")) == 1 and marker(fleet, "a2")["reason"].startswith(
         "recover_gpu: the verdict asks for reset_gpu"
     )
-    assert "a3 is in quarantine since " + kept["time"] in " ".join(again.output.split()) and marker(fleet, "a3") == kept
+    assert "a3 is in quarantine since " + kept["time"] in again.text and marker(fleet, "a3") == kept
 
 
 def test_what_a_recovery_destroys_and_the_record_of_a_quarantine_are_on_the_artifact_host(fleet):
@@ -357,7 +353,7 @@ def test_what_a_rollout_holds_is_refused_and_what_it_put_in_quarantine_comes_bac
         return_to_service_new_baseline=True,
         **variables,
     )
-    said = " ".join(refused.output.split())
+    said = refused.text
     assert refused.rc == 2 and marker(fleet, "a3") is None and fleet.slurm("a3")[0] == "IDLE"
     assert (
         "a1 is proven and stays in quarantine: not taken back by slurm" in said
@@ -365,7 +361,7 @@ def test_what_a_rollout_holds_is_refused_and_what_it_put_in_quarantine_comes_bac
     )
     fleet.change("a1", slurm=dict(fleet.read("a1")["slurm"], refuses=""))
     back = fleet.run("return_to_service", *arguments, return_to_service_hosts="a1", **variables)
-    assert back.rc == 2 and "new is GPU-c" in " ".join(back.output.split()), "its record has the GPU that is gone"
+    assert back.rc == 2 and "new is GPU-c" in back.text, "its record has the GPU that is gone"
     back = fleet.run(
         "return_to_service", *arguments, return_to_service_hosts="a1", return_to_service_new_baseline=True, **variables
     )
@@ -387,7 +383,7 @@ def test_what_a_rollout_holds_is_refused_and_what_it_put_in_quarantine_comes_bac
         test_scheduler.wait_for(lambda: "waits" in fleet.read("a3")["log"])
         late = fleet.run("quarantine", *arguments, quarantine_hosts="a3,a4", quarantine_reason=REASON, **variables)
         assert late.rc == 2 and marker(fleet, "a4")["reason"] == REASON and marker(fleet, "a3") is None
-        assert "a3 is left as it is: rollout late has it in flight" in " ".join(late.output.split())
+        assert "a3 is left as it is: rollout late has it in flight" in late.text
         fleet.change("a3", waits_at=[])
         process.wait(timeout=1800)
     finally:
@@ -408,7 +404,7 @@ def test_bad_input_is_refused_before_anything_is_changed(fleet):
         ("recover_gpu", {"recover_gpu_hosts": "a1", "recover_gpu_actions": ["power_cycle"]}, "power_cycle"),
     ):
         result = fleet.run(playbook, **given)
-        assert result.rc not in (0, 4) and words in " ".join(result.output.split()), result.output
+        assert result.rc not in (0, 4) and words in result.text, result.output
         assert (
             fleet.touched() == []
             and not fleet.artifacts.exists()

@@ -204,11 +204,8 @@ def test_nothing_is_left_behind(host, kernel):
         "packages",
     ]
     kept = host.check_output("ls /var/lib/gpufleet/dkms").split()
-    assert (
-        [name for name in kept if name.endswith(".gz")] == kept[:1]
-        and kept[0].startswith("nvidia-current_%s_%s_" % (VERSION, kernel))
-        and len(kept) == 2
-    )
+    assert [name for name in kept if name.endswith(".gz")] == kept[:1]
+    assert kept[0].startswith("nvidia-current_%s_%s_" % (VERSION, kernel)) and len(kept) == 2
     assert host.check_output("ls -A /root/.ansible/tmp") == "gpufleet-0"
     assert host.run("find /home/fleet/.ansible -type f").stdout == ""
     elsewhere = (

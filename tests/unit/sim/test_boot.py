@@ -84,12 +84,6 @@ def test_grub_decides(node, default, environment, expected):
     assert booted_release(node) == expected
 
 
-def test_a_removed_kernel_does_not_boot(node):
-    node.kernel("6.1.0-9-amd64")
-    node.write("boot/grub/grub.cfg", GRUB % "0")
-    assert booted_release(node) == "6.1.0-9-amd64"
-
-
 def test_no_kernel_at_all(node):
     done = node.sim("boot")
     assert "no kernel image" in done.stderr
@@ -133,16 +127,6 @@ def test_nouveau_takes_the_gpus_until_it_is_blacklisted(node):
     node.sim("boot")
     assert node.init_rc() == 0
     assert not (node.root / "run/gpusim/sys/module/nouveau").exists()
-
-
-def test_a_boot_starts_from_nothing(booted):
-    booted.sim("inject", "stray-process", "--gpu", "0")
-    assert "injected" not in booted.sim("kmsg").stdout
-    booted.sim("inject", "xid", "79", "--gpu", "0")
-    booted.sim("clear")
-    booted.sim("boot")
-    assert "Xid" not in booted.sim("kmsg").stdout
-    assert booted.ask("len(n.nvmlDeviceGetComputeRunningProcesses(handle()))") == 0
 
 
 def test_the_bus(booted):

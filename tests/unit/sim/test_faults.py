@@ -95,19 +95,6 @@ def test_what_a_boot_takes_away(booted, fault, survives):
     assert (booted.sim("list").stdout != "") is survives
 
 
-def test_a_pending_remap_is_applied_by_a_reload(booted):
-    booted.sim("inject", "remap-pending", "--gpu", "0")
-    booted.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm")
-    booted.tool("modprobe", "nvidia")
-    assert booted.ask("n.nvmlDeviceGetRemappedRows(handle())[2]") == 0
-
-
-def test_an_error_after_some_calls(booted):
-    booted.sim("inject", "error", "nvmlDeviceGetTemperature", "15", "--gpu", "2", "--after", "2")
-    question = "[[rc(n.nvmlDeviceGetTemperature, handle(gpu), 0) for _ in range(4)] for gpu in (2, 0)]"
-    assert booted.ask(question) == [[0, 0, 15, 15], [0, 0, 0, 0]]
-
-
 def test_faults_bound_to_the_time_since_the_load(booted):
     booted.sim("inject", "memory-lost", "--gpu", "0", "--until-s", "1000")
     booted.sim("inject", "memory-lost", "--gpu", "1", "--from-s", "1000")

@@ -153,35 +153,3 @@ rc(n.nvmlGpuInstanceDestroy, instance),
 print(json.dumps(answers))
 """,
     ) == [[3, 1, 1, "rc 3"], [1, 2, 1, 32], [[1, 0, 0], 23], [0, 1, 0, 2], [19, 0, 0, 2, 2, []]]
-
-
-def test_remapped_rows_are_hidden_while_instances_exist(booted):
-    assert mig(
-        booted,
-        """
-answers = [rc(n.nvmlDeviceGetRemappedRows, gpu)]
-instance = create(19)
-answers += [rc(n.nvmlDeviceGetRemappedRows, gpu), rc(n.nvmlDeviceGetRemappedRows, handle(0))]
-n.nvmlGpuInstanceDestroy(instance)
-answers.append(rc(n.nvmlDeviceGetRemappedRows, gpu))
-print(json.dumps(answers))
-""",
-    ) == [0, 3, 0, 0]
-
-
-def test_volatile_errors_are_not_told_by_the_whole_gpu(booted):
-    assert mig(
-        booted,
-        """
-print(json.dumps([[rc(n.nvmlDeviceGetTotalEccErrors, handle(i), 1, counter) for counter in (0, 1)] for i in (1, 0)]
-                 + [[rc(n.nvmlDeviceGetMemoryErrorCounter, gpu, 1, counter, 7) for counter in (0, 1)]]))
-""",
-    ) == [[3, 0], [0, 0], [3, 0]]
-
-
-def test_boards_without_mig(make_node):
-    node = make_node("l4").booted()
-    assert node.ask(
-        "[rc(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(), 0), n.nvmlDeviceGetMaxMigDeviceCount(handle()),"
-        " rc(n.nvmlDeviceCreateGpuInstance, handle(), 19)]"
-    ) == [3, 0, 3]

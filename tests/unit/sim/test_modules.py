@@ -114,25 +114,6 @@ def test_an_open_device_file_holds_the_module(booted):
     assert loaded(booted) == {}
 
 
-def test_loading_twice(booted):
-    assert outcome(booted.tool("modprobe", "nvidia")) == (0, "", "")
-    assert outcome(booted.tool("modprobe", "--first-time", "nvidia", check=False)) == (
-        1,
-        "",
-        "modprobe: ERROR: could not insert 'nvidia': Module already in kernel\n",
-    )
-
-
-def test_a_module_built_for_another_kernel(node):
-    start(node, magic="6.1.0-9-amd64")
-    assert outcome(node.tool("modprobe", "nvidia", check=False)) == (
-        1,
-        "",
-        "modprobe: ERROR: could not insert 'nvidia': Exec format error\n",
-    )
-    assert "version magic" in node.sim("kmsg").stdout
-
-
 def test_modules_of_two_versions_do_not_go_together(node):
     start(node)
     node.tool("modprobe", "nvidia")

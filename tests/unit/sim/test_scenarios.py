@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -112,12 +111,6 @@ def test_wrong_kernel(node, compress):
     assert node.init_rc() == 0
 
 
-def test_module_unsigned(installed):
-    assert "Key was rejected by service" in scenario(installed, "module-unsigned")
-    text = installed.sim("kmsg").stdout
-    assert "module verification failed" in text and "unavailable key is rejected" in text
-
-
 def test_settings_lost(installed):
     installed.ask(
         "[n.nvmlDeviceSetPowerManagementLimit(handle(), 500000), n.nvmlDeviceSetApplicationsClocks(handle(), 2619, "
@@ -161,15 +154,6 @@ def test_regression(installed):
     )
     assert installed.ask(question) == [[5, 1, 81559, "570.172.08"], [4, 0, 40779, "1.2.3"]]
     assert "16.0 GT/s" in installed.read("run/gpusim/sys/bus/pci/devices/0000:43:00.0/current_link_speed")
-
-
-def test_a_scenario_ends_the_one_before(installed):
-    scenario(installed, "half-installed")
-    scenario(installed, "gpu-missing")
-    assert installed.init_rc() == 9  # the module was unloaded, and a fault is no load
-    scenario(installed, "steady")
-    assert installed.init_rc() == 0
-    assert installed.ask("n.nvmlDeviceGetCount()") == 8
 
 
 def test_what_holds_the_module_is_named(installed):
@@ -337,16 +321,3 @@ def test_lines(installed, words, line):
     installed.sim("inject", *words)
     assert installed.read("dev/kmsg").splitlines()[-1].split(";", 1)[1] == line
     assert installed.sim("list").stdout == ""
-
-
-def test_a_node_without_switches_has_no_sxid(make_node):
-    refused = make_node("l4").booted().sim("inject", "sxid", "12028", check=False)
-    assert refused.returncode == 2 and "no NVSwitch" in refused.stderr
-
-
-def test_all_gpus_at_once(installed):
-    installed.sim("inject", "gpu-hot", "--gpu", "all", "--value", "88")
-    assert installed.ask("[n.nvmlDeviceGetTemperature(handle(i), 0) for i in range(8)]") == [88] * 8
-    assert json.dumps(installed.sim("list").stdout.split()) == json.dumps(
-        " ".join("gpu-hot gpu%d" % index for index in range(8)).split()
-    )

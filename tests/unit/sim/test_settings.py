@@ -37,25 +37,6 @@ def test_values_out_of_range_are_refused_and_change_nothing(booted):
     ]
 
 
-def test_application_clocks(booted):
-    question = "[n.nvmlDeviceGetApplicationsClock(handle(1), kind) for kind in (0, 1, 2)]"
-    booted.ask("n.nvmlDeviceSetApplicationsClocks(handle(1), 2619, 1410)")
-    assert booted.ask(question) == [1410, 1410, 2619]
-    booted.ask("n.nvmlDeviceResetApplicationsClocks(handle(1))")
-    assert booted.ask(question) == [1980, 1980, 2619]
-
-
-def test_locked_clocks_show_in_the_clocks_only(booted):
-    question = (
-        "[n.nvmlDeviceGetClockInfo(handle(1), kind) for kind in (0, 1, 2)] + "
-        "[n.nvmlDeviceGetMaxClockInfo(handle(1), 1)]"
-    )
-    booted.ask("n.nvmlDeviceSetGpuLockedClocks(handle(1), 1200, 1500)")
-    assert booted.ask(question) == [1200, 1200, 2619, 1980]
-    booted.ask("n.nvmlDeviceResetGpuLockedClocks(handle(1))")
-    assert booted.ask(question) == [345, 345, 2619, 1980]
-
-
 def test_what_a_driver_load_takes_and_what_it_leaves(booted):
     booted.ask(
         "[n.nvmlDeviceSetPowerManagementLimit(handle(1), 500000), n.nvmlDeviceSetApplicationsClocks(handle(1), 2619, "
@@ -157,11 +138,6 @@ def test_without_persistence_mode_settings_can_be_forgotten_when_a_process_ends(
     assert booted.ask(question) == [500000, 1410, 1200, 3]
 
 
-def test_the_compute_mode_of_a_gpu_in_mig_mode_stays(booted):
-    booted.sim("inject", "mig-on", "--gpu", "1")
-    assert booted.ask("[rc(n.nvmlDeviceSetComputeMode, handle(i), 3) for i in (0, 1)]") == [0, 3]
-
-
 def test_memory_clocks_are_locked_from_ampere_on(make_node):
     question = (
         "[rc(n.nvmlDeviceSetMemoryLockedClocks, handle(), 800, 800), rc(n.nvmlDeviceSetGpuLockedClocks, "
@@ -221,15 +197,6 @@ def test_mig_instances_go_and_the_mode_stays(make_node, model, profile):
     assert not capabilities.exists() and not list((node.root / "dev/nvidia-caps").glob("nvidia-cap[3-9]*"))
 
 
-@pytest.mark.parametrize("fault", ["ecc-pending", "mig-pending"])
-def test_modes_that_a_fault_left_waiting(small, fault):
-    mode = "n.nvmlDeviceGetEccMode(handle(0))" if fault == "ecc-pending" else "n.nvmlDeviceGetMigMode(handle(0))"
-    small.sim("inject", fault, "--gpu", "0")
-    before = small.ask(mode)
-    reset(small, "-i", "0")
-    assert before[0] != before[1] and small.ask(mode) == [before[1], before[1]]
-
-
 def test_a_recovery_that_was_asked_for_is_over_and_the_log_says_so(make_node):
     node = make_node("h100-sxm", 2).booted("575.57.08")
     node.sim("inject", "recovery-action", "--gpu", "1", "--value", "1")
@@ -254,11 +221,6 @@ def test_in_use_by_persistence_mode(small):
     assert "In use by another client" in reset(small, "-i", "0", status=255)
     small.tool("nvidia-smi", "-pm", "0", "-i", "0")
     reset(small, "-i", "0")
-
-
-def test_in_use_by_the_display_module(small):
-    small.write("run/gpusim/sys/module/nvidia_drm/parameters/modeset", "Y\n")
-    assert "In use by another client" in reset(small, "-i", "0", status=255)
 
 
 @pytest.mark.parametrize(
@@ -304,9 +266,3 @@ def test_a_reset_that_says_yes(small):
     small.sim("inject", "reset-outcome", "loses", "--gpu", "1")
     reset(small, "-i", "1")
     assert small.ask("n.nvmlDeviceGetCount()") == 1
-
-
-def test_bad_arguments(small):
-    reset(small, "-i", "9", status=6)
-    reset(small, "-i", status=2)
-    reset(small, "--all", status=2)

@@ -33,11 +33,6 @@ TOUCHED = r"(Inst|Remv|Conf) (\S*nvidia|libcuda|linux-(image|headers|modules))"
 
 
 @pytest.fixture(scope="module")
-def kernel(host):
-    return host.check_output("uname -r")
-
-
-@pytest.fixture(scope="module")
 def holds(host):
     return set(host.check_output("apt-mark showhold").splitlines())
 

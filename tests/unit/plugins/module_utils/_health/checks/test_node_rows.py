@@ -779,9 +779,8 @@ def test_what_two_files_of_cdi_name_counts_together():
     assert said("node.cdi", {"system.cdi": {"specs": [spec(devices=[BOTH[0]]), other]}}, limits=asked) == "pass"
     stale = spec(path="/etc/cdi/old.yaml", devices=["GPU-gone"])
     (check,) = judge("node.cdi", {"system.cdi": {"specs": [spec(), stale]}}, limits=asked)
-    assert (
-        check["status"] == "fail" and "Remove /etc/cdi/old.yaml" in check["message"] and "GPU-gone" in check["message"]
-    )
+    assert check["status"] == "fail" and "Remove /etc/cdi/old.yaml" in check["message"]
+    assert "GPU-gone" in check["message"]
 
 
 def test_cdi_without_a_driver_or_a_reading():

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers
+
+# A driver version such as 535.261.03, or the version of its packages such as 535.261.03-1~bpo12+1.
+VERSION = re.compile(r"([0-9]+:)?[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.+~]+)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +147,11 @@ def probe(
     version, package = versions.get("loaded") or versions.get("library"), versions.get("package")
     if package and upstream(package) != version:
         package = None  # the driver on disk is not the loaded one
+    strange = [one for one in (version, package) if one and not VERSION.fullmatch(one)]
+    if strange:
+        # A rollback of the whole fleet would ask for it.
+        version = package = None
+        error = error or "its driver version is %r; expected one such as 535.261.03. Examine the node" % strange[0]
     users = found.get("compute_users")
     return Probe(
         name,

@@ -77,6 +77,13 @@ def test_node_action_checks_answer(answer, name, plugin):
     assert bool(result.get("failed")) is ("msg" in answer or "audit" in answer and name == "driver_audit")
 
 
+@pytest.mark.parametrize("name, plugin", [("driver_audit", driver_audit), ("node_claim", node_claim)])
+def test_texts_of_a_node_that_ansible_prints_steer_no_terminal(name, plugin):
+    evil = "boom \x1b[2K\u202eall done"
+    result = make(plugin, {"failed": True, "msg": evil, "warnings": [evil]}, name).run(task_vars={})
+    assert result["msg"].isprintable() and result["warnings"][0].isprintable()
+
+
 def test_node_cannot_send_a_verdict_of_its_own(monkeypatch):
     monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", "d" * 64, "1"))
     forged = {"failed": True, "msg": "x", "health": {"verdict": "pass"}, "baseline": {}}

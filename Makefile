@@ -106,7 +106,8 @@ COURSES := tests/unit/playbooks
 full-courses:
 	@$(PART) courses 120 $(call IN,main) $(PYTEST) -n 2 --dist loadfile $(COURSES)
 	@$(PART) courses-core218 60 $(call IN,core218) $(PYTEST) -n 2 --dist loadfile $(COURSES)/test_failure_matrix.py \
-		$(COURSES)/test_resume.py $(COURSES)/test_upgrade_course.py -k "matrix or wherever or once_and or budget or signal"
+		$(COURSES)/test_resume.py $(COURSES)/test_upgrade_course.py $(COURSES)/test_hostile.py $(COURSES)/test_node_facts.py \
+		-k "matrix or wherever or once_and or budget or signal or hostile or node_facts"
 	@$(PART) courses-newest 60 $(call IN,newest) $(PYTEST) -n 2 --dist loadfile -m cores $(COURSES)
 
 .PHONY: test-cores

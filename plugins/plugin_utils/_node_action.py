@@ -8,6 +8,7 @@ from __future__ import annotations
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _background
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 
 class NodeActionBase(ActionBase):
@@ -29,4 +30,4 @@ class ModuleAction(NodeActionBase):
         # With async, Ansible would take the module's answer for the task's result by itself.
         background = _background.Background(self)
         result.update(background.run(self.MODULE, dict(self._task.args), task_vars))
-        return result
+        return clean_result(result)

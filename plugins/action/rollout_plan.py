@@ -16,7 +16,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _controller,
     _mig_file,
     _peers,
-    _variables,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import (
@@ -38,12 +37,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     plan,
     plan_text,
     probes,
-    windows,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox
 
-# The limits of the policy that are options; others are computed here.
-LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
 APPROVAL_LETTERS = 8
 # The options with answers of nodes, and the modules that gave them.
 ANSWERS = {"audits": "driver_audit", "markers": "node_claim", "health": "gpu_health", "layout_looks": "gpu_mig"}
@@ -59,37 +55,14 @@ def approval(arguments, made):
 
 class ActionModule(PlanningAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
-    # The variable of the playbook is rollout_ and the name of the option, except for these. The options that are left
-    # out come from results of other tasks.
-    VARIABLES = dict(
-        {
-            key: "rollout_" + key
-            for key in ARGUMENT_SPEC
-            if key
-            not in (
-                "targets",
-                "audits",
-                "markers",
-                "health",
-                "domains",
-                "checked",
-                "schedulers",
-                "expected",
-                "job",
-                "hand_over",
-                "layouts",
-                "layout_looks",
-            )
-        },
-        **options.VARIABLES,
-        target="rollout_version",
-        undo="rollback_of",
-        domain_group_prefix="rollout_domain_prefix",
-        role_mode="gpu_node_upgrade_rollout_mode",
-    )
+    VARIABLES = {"artifact_dir": "gpufleet_artifact_dir", "role_mode": "gpu_node_upgrade_rollout_mode"}
 
     def act(self, arguments, task_vars):
         self.require_checked(arguments)
+        # The limits are read by what makes the plan: where one is refused, nodes in flight are finished all the same.
+        given = arguments["policy"]
+        of_run = {name: given.pop(name) for name in list(given) if name.removeprefix(options.PREFIX) in options.RUN}
+        arguments.update(options.read_variables(of_run, options.RUN))
         arguments.update((key, _answers.accept_all(module, arguments[key])) for key, module in ANSWERS.items())
         running = self.job(arguments, task_vars)
         self.place(arguments["artifact_dir"])
@@ -99,7 +72,7 @@ class ActionModule(PlanningAction):
         targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
         wanted = self.layouts(arguments, undo)
         ledger = self.ledger(
-            arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted)
+            arguments, arguments["id"] or broken_off or self.default_id(arguments, undo, targets, wanted)
         )
         if arguments["hand_over"]:
             self.several(ledger, arguments)
@@ -116,10 +89,11 @@ class ActionModule(PlanningAction):
         looked = self.looked(ledger, arguments, places, found, peers, lacks, bool(undo))
 
         def make(view, now):
+            policy = self.policy(arguments, task_vars, len(looked))
             made = plan.build(
-                arguments["target"],
+                arguments["version"],
                 looked,
-                self.policy(arguments, task_vars, len(looked)),
+                policy,
                 view,
                 arguments["canaries"],
                 targets,
@@ -159,23 +133,20 @@ class ActionModule(PlanningAction):
 
     def policy(self, arguments, task_vars, count):
         """Return the limits of the plan for COUNT nodes; refuse options with which it cannot be carried out."""
+        start = options.read_variables(arguments["policy"], {**options.LIMITS, **options.START})
+        arguments.update(start)
         self.places(arguments, task_vars)
         layouts.refuse_unfit(arguments["layout_looks"])
         holds.check(arguments["hold_queries"])
-        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
         outbox.check(arguments["webhook"])
-        given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
-        policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), count)
-        windows.check(policy["windows"])
-        return policy
+        given = {key: start[key] for key in options.LIMITS if key != "waves" or arguments["mode"] == "waves"}
+        return limits.complete(dict(given, holds=holds.wanted(start["hold_queries"])), count)
 
     def lines(self, ledger, made, arguments, refused):
         """Return the plan as lines to print, with the next step. REFUSED: why a real run would be refused."""
-        lines = plan_text.describe(made, ledger.rollout_id, arguments["node_s"])
-        lines[1:1] = [
-            "  " + line
-            for line in (_variables.drained(arguments["schedulers"], made.order) if arguments["schedulers"] else [])
-        ]
+        lines = plan_text.describe(made, ledger.rollout_id, made.policy["node_s"])
+        if arguments["schedulers"]:
+            lines[1:1] = ["  " + line for line in plan_text.describe_drains(arguments["schedulers"], made.order)]
         if made.policy["approved"] == "" and not arguments["hand_over"]:
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
         if made.refused:
@@ -193,17 +164,23 @@ class ActionModule(PlanningAction):
 
     def join(self, arguments, task_vars, running):
         """Make this run a member of a rollout, with the nodes of its own inventory; return its part of the plan."""
-        if not arguments["rollout_id"]:
+        if not arguments["id"]:
             raise plan.PlanError(
                 "rollout_join needs rollout_id, the name of the rollout that gpufleet.lifecycle.plan has planned. "
                 "Nothing was changed."
             )
-        ledger = self.ledger(arguments)
+        ledger = self.ledger(arguments, arguments["id"])
         self.several(ledger, arguments)
         view, record = ledger.view(), ledger.owner()
-        given = {key: arguments[key] for key in LIMITS if key in self._task.args and self.VARIABLES[key] in task_vars}
+        start = options.read_variables(arguments["policy"], {**options.LIMITS, **options.START})
+        arguments.update(start)
+        given = {
+            key: start[key]
+            for key in options.LIMITS
+            if not options.is_empty(arguments["policy"].get(options.PREFIX + key))
+        }
         # Each controller asks the queries, and the role reads what becomes of a node that fails from its own variable.
-        given.update(holds=holds.wanted(arguments["hold_queries"]), on_failure=arguments["on_failure"])
+        given.update(holds=holds.wanted(start["hold_queries"]), on_failure=start["on_failure"])
 
         def joinable(view, shared):
             joining.refuse(ledger.rollout_id, view, shared, arguments["approve"], given)
@@ -233,7 +210,7 @@ class ActionModule(PlanningAction):
             members.join(transaction, member, names, identity, now, arguments["break_lock"])
             owner.require_free(transaction, names, identity, now, arguments["break_lock"], abandon=arguments["abandon"])
             made, changed = joining.part(transaction.view, planned, looked)
-            agree(arguments["target"], made)
+            agree(arguments["version"], made)
             over = self.claimed(transaction, ledger, made, arguments, None, found)
             for name, one in over.items():
                 transaction.save(name, claims.OVER, one)
@@ -361,7 +338,7 @@ class ActionModule(PlanningAction):
     @staticmethod
     def targets(arguments, undo):
         """Return the versions by node: those given, or those that another rollout found before its changes."""
-        if undo is None or arguments["target"]:
+        if undo is None or arguments["version"]:
             return arguments["targets"]
         nodes = {node.name: node for node in undo.view().nodes.everything()}
         missing = [name for name in arguments["audits"] if name not in nodes or not nodes[name].from_version]
@@ -375,7 +352,7 @@ class ActionModule(PlanningAction):
     @staticmethod
     def kernels(arguments, undo):
         """Return for each node the kernel that ran before the rollout; none if another version is given by hand."""
-        if undo is None or arguments["target"]:
+        if undo is None or arguments["version"]:
             return {}
         return {
             node.name: node.from_kernel
@@ -398,7 +375,7 @@ class ActionModule(PlanningAction):
         if undo is not None:
             return "rollback-%s" % undo.rollout_id
         versions = (
-            {arguments["target"]} if arguments["target"] else {str(version or "") for version in targets.values()}
+            {arguments["version"]} if arguments["version"] else {str(version or "") for version in targets.values()}
         )
         if len(versions) > 1:
             raise plan.PlanError(

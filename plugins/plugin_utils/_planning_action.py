@@ -15,7 +15,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     claims,
     domains,
     holds,
-    limits,
     options,
     plan,
     plan_text,
@@ -30,7 +29,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 REFUSALS = (
     domains.DomainError,
     holds.HoldError,
-    limits.LimitError,
     options.OptionError,
     outbox.WebhookError,
     owner.OwnerError,
@@ -91,7 +89,7 @@ class PlanningAction(RolloutAction):
     @staticmethod
     def places(arguments, task_vars):
         """Return the failure domains of each host by key."""
-        return domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
+        return domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_prefix"], arguments["domains"])
 
     def looked(self, ledger, arguments, places, found, peers, lacks, undo):
         """Return the nodes of this run as they were found."""

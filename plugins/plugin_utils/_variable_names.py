@@ -7,38 +7,14 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import typing as t
 
 from ansible.module_utils.common.yaml import yaml_load
 
-from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Options of rollout_plan that it finds out or calls otherwise, and those of other tasks.
-OTHERWISE = (
-    "rollout_id",
-    "artifact_dir",
-    "target",
-    "targets",
-    "audits",
-    "markers",
-    "health",
-    "domains",
-    "domain_group_prefix",
-    "checked",
-    "schedulers",
-    "role_mode",
-    "expected",
-    "job",
-    "layouts",
-    "layout_looks",
-    "hand_over",
-)
-ROLLOUT = tuple(
-    sorted(
-        ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
-        + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir", "rollout_join_canaries"]
-    )
-)
+ROLLOUT = tuple(options.PREFIX + key for key in options.SPEC)
 # What a plan hands on to the next job of a workflow in AWX beside variables of these, to be read: no playbook reads it.
 HANDED_ON = ("rollout_table",)
 # Variables of the playbooks that are neither a role's nor a rollout's.
@@ -93,11 +69,6 @@ PLAYBOOKS = (
 )
 # Those of the playbook rollout_control, which no other one reads.
 CONTROL = ("rollout_limits", "rollout_nodes", "rollout_reason", "rollout_user", "rollout_verb")
-# Variables that many inventories have begin like those of these playbooks, so that only the command line is judged by
-# them.
-COMMON = dict.fromkeys(
-    ("monitoring_dcgm_hosts", "monitoring_hosts", "monitoring_log_hosts", "monitoring_textfile_hosts"), "monitoring_"
-)
 # What a variable that names hosts stands for when it is not given; of the others that is NODES.
 DEFAULT_HOSTS = {
     "monitoring_hosts": "gpu_monitoring",
@@ -202,8 +173,8 @@ SECRET = ("rollout_webhook", "rollout_hold_queries", "rollout_ledger", "gpu_node
 
 
 @functools.lru_cache(maxsize=None)
-def _options(root):
-    """By role the options of its entry points: tuples of (name, specification). Read once: it is 100 kB of YAML."""
+def _read_options(root: pathlib.Path) -> dict:
+    """Return the options of each role's entry points as (name, spec). Read once: it is 100 kB of YAML."""
     found = {}
     for path in sorted(pathlib.Path(root).glob("roles/*/meta/argument_specs.yml")):
         entries = yaml_load(path.read_text(encoding="utf-8"))["argument_specs"].values()
@@ -214,28 +185,28 @@ def _options(root):
 
 
 @functools.lru_cache(maxsize=None)
-def of_roles(root=ROOT):
-    """The variables of each role, by its name."""
-    return {role: frozenset(name for name, dummy in options) for role, options in _options(root).items()}
+def read_role_variables(root: pathlib.Path = ROOT) -> t.Dict[str, t.FrozenSet[str]]:
+    """Return the variables of each role by its name."""
+    return {role: frozenset(name for name, dummy in options) for role, options in _read_options(root).items()}
 
 
 @functools.lru_cache(maxsize=None)
-def choices(root=ROOT):
-    """By name of a role's variable that is one of a few words, or a list of them: (whether it is a list, the words)."""
+def read_choices(root: pathlib.Path = ROOT) -> t.Dict[str, t.Tuple[bool, t.Tuple[str, ...]]]:
+    """Return (whether it is a list, its words) by name of each role's variable with choices."""
     return {
         name: (option["type"] == "list", tuple(option["choices"]))
-        for options in _options(root).values()
+        for options in _read_options(root).values()
         for name, option in options
         if option.get("choices")
     }
 
 
 @functools.lru_cache(maxsize=None)
-def defaults(root=ROOT):
-    """By name of a role's variable that has a default: (the role, whether it is a free text, the default)."""
+def read_defaults(root: pathlib.Path = ROOT) -> t.Dict[str, t.Tuple[str, bool, t.Any]]:
+    """Return (the role, whether it is a free text, the default) by name of each role's variable with a default."""
     return {
         name: (role, option.get("type", "str") in ("str", "path") and not option.get("choices"), option["default"])
-        for role, options in _options(root).items()
+        for role, options in _read_options(root).items()
         for name, option in options
         if option.get("default") is not None
     }

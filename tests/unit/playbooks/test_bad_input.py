@@ -138,7 +138,7 @@ def nothing(playbook, needs):
     """Null for every variable that the head of a playbook names, but for those that it NEEDS and those that the look
     at the variables refuses when they are null, which is a test of its own.
     """
-    refused = set(_variable_names.defaults()) - set(_variable_names.DEFAULTED)
+    refused = set(_variable_names.read_defaults()) - set(_variable_names.DEFAULTED)
     names = heads.find_variables(playbook) - refused - {"gpufleet_artifact_dir"}
     return {**dict.fromkeys(sorted(names)), **needs}
 

@@ -7,7 +7,7 @@ import datetime
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, limits, windows
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, options, windows
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
 NOW = datetime.datetime(2026, 3, 14, 12, 0, tzinfo=datetime.timezone.utc)
@@ -63,7 +63,7 @@ def test_what_is_refused(said, words):
 
 
 def test_limits_are_checked_as_in_the_plan():
-    with pytest.raises(limits.LimitError, match="rollout_max_down is 0"):
+    with pytest.raises(options.OptionError, match="rollout_max_down is 0"):
         control.events(view(), word("set_budget", limits={"max_down": 0}))
 
 

@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import (
     REFUSALS,
     PlanningAction,
-    agree,
+    refuse_other_version,
     require_room,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
@@ -45,7 +45,7 @@ APPROVAL_LETTERS = 8
 ANSWERS = {"audits": "driver_audit", "markers": "node_claim", "health": "gpu_health", "layout_looks": "gpu_mig"}
 
 
-def approval(arguments, made):
+def approve_plan(arguments, made):
     """Return the approved digest if it is that of this plan, "" if not; None if no approval is needed."""
     given = arguments["approve"].strip().lower()
     if not arguments["require_approval"] and not given:
@@ -64,35 +64,33 @@ class ActionModule(PlanningAction):
         of_run = {name: given.pop(name) for name in list(given) if name.removeprefix(options.PREFIX) in options.RUN}
         arguments.update(options.read_variables(of_run, options.RUN))
         arguments.update((key, _answers.accept_all(module, arguments[key])) for key, module in ANSWERS.items())
-        running = self.job(arguments, task_vars)
-        self.place(arguments["artifact_dir"])
+        running = self.find_job(arguments, task_vars)
+        self.require_directory(arguments["artifact_dir"])
         if arguments["join"]:
-            return self.join(arguments, task_vars, running)
+            return self.join_plan(arguments, task_vars, running)
         undo, broken_off = self.undone(arguments)
-        targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
-        wanted = self.layouts(arguments, undo)
-        ledger = self.ledger(
-            arguments, arguments["id"] or broken_off or self.default_id(arguments, undo, targets, wanted)
-        )
+        targets, kernels = self.find_targets(arguments, undo), self.find_kernels(arguments, undo)
+        wanted = self.find_layouts(arguments, undo)
+        ledger = self.ledger(arguments, arguments["id"] or broken_off or self.make_id(arguments, undo, targets, wanted))
         if arguments["hand_over"]:
-            self.several(ledger, arguments)
+            self.require_shared_ledger(ledger, arguments)
         # A rollback does not compare the number of GPUs with that of others, since a loss may be the reason for it.
         told = {name for name, expect in arguments["expected"].items() if _peers.is_told(expect)}
         counts = probes.gpus(arguments["audits"])
         lacks = {} if undo else _peers.fewer(counts, told)
         peers = _peers.own(counts) if undo else _peers.expectation(counts)
-        found = self.claims_found(arguments)
+        found = self.read_claims(arguments)
         try:
-            places = self.places(arguments, task_vars)
+            places = self.find_domains(arguments, task_vars)
         except domains.DomainError:
             places = {}  # the plan refuses it, but not the nodes in flight
-        looked = self.looked(ledger, arguments, places, found, peers, lacks, bool(undo))
+        probed = self.make_probes(ledger, arguments, places, found, peers, lacks, bool(undo))
 
         def make(view, now):
-            policy = self.policy(arguments, task_vars, len(looked))
+            policy = self.make_policy(arguments, task_vars, len(probed))
             made = plan.build(
                 arguments["version"],
-                looked,
+                probed,
                 policy,
                 view,
                 arguments["canaries"],
@@ -103,46 +101,46 @@ class ActionModule(PlanningAction):
                 wanted,
             )
             require_room(made, now)
-            made.policy["approved"] = approval(arguments, made)
+            made.policy["approved"] = approve_plan(arguments, made)
             if not arguments["hand_over"]:
-                self.enough_forks(made.policy, len(looked), task_vars)
+                self.require_forks(made.policy, len(probed), task_vars)
             return made
 
         now, run, refused, made = ledger.store.clock(), None, "", None
         ledger.look(lambda view: compatible.refuse(view, _collection.version(), arguments["hand_over"]))
-        if self.check or not ledger.look(lambda view: plan.unfinished(view, looked)):
+        if self.check or not ledger.look(lambda view: plan.unfinished(view, probed)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:
-            refused = self.refusal(ledger, arguments, made, found, undo)
+            refused = self.find_refusal(ledger, arguments, made, found, undo)
         else:
             # The plan is valid, or nodes in flight are to be finished, so that it can be recorded from here on.
             run, identity = uuid.uuid4().hex, dict(self.controller(), **({"job": running} if running else {}))
             made = ledger.transact(
-                lambda transaction: self.record(
-                    transaction, ledger, run, make, identity, arguments, undo, found, peers, looked
+                lambda transaction: self.record_plan(
+                    transaction, ledger, run, make, identity, arguments, undo, found, peers, probed
                 )
             )
             refused = made.refused
             if not arguments["hand_over"]:
-                self.watch(ledger, identity, run, arguments["textfile_dir"])
+                self.start_watcher(ledger, identity, run, arguments["textfile_dir"])
             self.tell(ledger, arguments, now=True)
-        lines = self.lines(ledger, made, arguments, refused)
+        lines = self.describe_plan(ledger, made, arguments, refused)
         if running:
             lines.append("  %s" % _awx.text(running))
-        return self.answer(ledger, made, run, peers, lines, "" if made.refused else refused)
+        return self.make_result(ledger, made, run, peers, lines, "" if made.refused else refused)
 
-    def policy(self, arguments, task_vars, count):
+    def make_policy(self, arguments, task_vars, count):
         """Return the limits of the plan for COUNT nodes; refuse options with which it cannot be carried out."""
         start = options.read_variables(arguments["policy"], {**options.LIMITS, **options.START})
         arguments.update(start)
-        self.places(arguments, task_vars)
+        self.find_domains(arguments, task_vars)
         layouts.refuse_unfit(arguments["layout_looks"])
         holds.check(arguments["hold_queries"])
         outbox.check(arguments["webhook"])
         given = {key: start[key] for key in options.LIMITS if key != "waves" or arguments["mode"] == "waves"}
         return limits.complete(dict(given, holds=holds.wanted(start["hold_queries"])), count)
 
-    def lines(self, ledger, made, arguments, refused):
+    def describe_plan(self, ledger, made, arguments, refused):
         """Return the plan as lines to print, with the next step. REFUSED: why a real run would be refused."""
         lines = plan_text.describe(made, ledger.rollout_id, made.policy["node_s"])
         if arguments["schedulers"]:
@@ -162,7 +160,7 @@ class ActionModule(PlanningAction):
             lines.append("  if it is interrupted (Ctrl-C), the same command continues rollout %s" % ledger.rollout_id)
         return lines
 
-    def join(self, arguments, task_vars, running):
+    def join_plan(self, arguments, task_vars, running):
         """Make this run a member of a rollout, with the nodes of its own inventory; return its part of the plan."""
         if not arguments["id"]:
             raise plan.PlanError(
@@ -170,7 +168,7 @@ class ActionModule(PlanningAction):
                 "Nothing was changed."
             )
         ledger = self.ledger(arguments, arguments["id"])
-        self.several(ledger, arguments)
+        self.require_shared_ledger(ledger, arguments)
         view, record = ledger.view(), ledger.owner()
         start = options.read_variables(arguments["policy"], {**options.LIMITS, **options.START})
         arguments.update(start)
@@ -188,12 +186,12 @@ class ActionModule(PlanningAction):
 
         joinable(view, members.shared(record))
         planned = ledger.planned(view.run)
-        found = self.claims_found(arguments)
-        places = self.places(arguments, task_vars)
-        looked = self.looked(ledger, arguments, places, found, planned["peers"], {}, False)
+        found = self.read_claims(arguments)
+        places = self.find_domains(arguments, task_vars)
+        probed = self.make_probes(ledger, arguments, places, found, planned["peers"], {}, False)
         outbox.check(arguments["webhook"])
-        foreseen = joining.part(view, planned, looked)[0]
-        self.enough_forks(foreseen.policy, len(foreseen.order), task_vars)
+        foreseen = joining.part(view, planned, probed)[0]
+        self.require_forks(foreseen.policy, len(foreseen.order), task_vars)
         identity = dict(self.controller(), **({"job": running} if running else {}))
         member = uuid.uuid4().hex
 
@@ -209,9 +207,9 @@ class ActionModule(PlanningAction):
             names = [name for name in arguments["audits"] if transaction.view.nodes.get(name) is not None]
             members.join(transaction, member, names, identity, now, arguments["break_lock"])
             owner.require_free(transaction, names, identity, now, arguments["break_lock"], abandon=arguments["abandon"])
-            made, changed = joining.part(transaction.view, planned, looked)
-            agree(arguments["version"], made)
-            over = self.claimed(transaction, ledger, made, arguments, None, found)
+            made, changed = joining.part(transaction.view, planned, probed)
+            refuse_other_version(arguments["version"], made)
+            over = self.find_replaced_claims(transaction, ledger, made, arguments, None, found)
             for name, one in over.items():
                 transaction.save(name, claims.OVER, one)
             transaction.append(
@@ -236,15 +234,15 @@ class ActionModule(PlanningAction):
             _controller.require()
             made, total = ledger.transact(work)
         if not self.check:
-            self.watch(ledger, identity, view.run, arguments["textfile_dir"])
+            self.start_watcher(ledger, identity, view.run, arguments["textfile_dir"])
             self.tell(ledger, arguments, now=True)
         left_out = [name for name in arguments["audits"] if name not in made.nodes]
         lines = joining.lines(made, ledger.rollout_id, total, left_out)
         if refused:
             lines.append("  refused: %s" % refused)
-        return self.answer(ledger, made, None if self.check else view.run, planned["peers"], lines, refused)
+        return self.make_result(ledger, made, None if self.check else view.run, planned["peers"], lines, refused)
 
-    def refusal(self, ledger, arguments, made, found, undo):
+    def find_refusal(self, ledger, arguments, made, found, undo):
         """Return why a real run would be refused: its lock, other rollouts, or claims on nodes.
 
         Empty if it would not.
@@ -261,19 +259,19 @@ class ActionModule(PlanningAction):
                 arguments["break_lock"],
                 abandon=arguments["abandon"],
             )
-            self.claimed(transaction, ledger, made, arguments, undo, found)
-            self.beside(transaction, made, arguments)
+            self.find_replaced_claims(transaction, ledger, made, arguments, undo, found)
+            self.note_orphans(transaction, made, arguments)
             return True
 
         try:
             if not ledger.rehearse(claim):
-                self.claimed(None, ledger, made, arguments, undo, found)
+                self.find_replaced_claims(None, ledger, made, arguments, undo, found)
         except owner.OwnerError as exc:
             return str(exc)
         return ""
 
     @staticmethod
-    def beside(transaction, made, arguments):
+    def note_orphans(transaction, made, arguments):
         """Note in the plan which nodes other rollouts left in flight, or refuse to start beside them."""
         found = orphans.find(transaction, list(arguments["audits"]), arguments["abandon"])
         counted = pools.rollouts(transaction, pools.of(made.policy))
@@ -284,12 +282,12 @@ class ActionModule(PlanningAction):
         made.notes.extend(orphans.described(found) if made.order else [])
 
     @classmethod
-    def record(cls, transaction, ledger, run, make, identity, arguments, undo, found, peers, looked):
+    def record_plan(cls, transaction, ledger, run, make, identity, arguments, undo, found, peers, probed):
         """Claim the rollout and record the plan; where it is refused, one that only finishes the nodes in flight."""
         _controller.require()
         compatible.refuse(transaction.view, _collection.version(), arguments["hand_over"])
         cls.require_alone(transaction, arguments)
-        unfinished = [] if arguments["hand_over"] else plan.unfinished(transaction.view, looked)
+        unfinished = [] if arguments["hand_over"] else plan.unfinished(transaction.view, probed)
 
         def claim(names):
             owner.claim(
@@ -305,16 +303,16 @@ class ActionModule(PlanningAction):
         try:
             claim(list(arguments["audits"]))
             made = make(transaction.view, transaction.clock())
-            over = cls.claimed(transaction, ledger, made, arguments, undo, found)
-            cls.beside(transaction, made, arguments)
+            over = cls.find_replaced_claims(transaction, ledger, made, arguments, undo, found)
+            cls.note_orphans(transaction, made, arguments)
         except REFUSALS as exc:
             if not unfinished:
                 raise
             claim(unfinished)
-            made = plan.finish(looked, transaction.view, str(exc))
+            made = plan.finish(probed, transaction.view, str(exc))
             if not made.order:
                 raise
-            over = cls.claimed(transaction, ledger, made, arguments, None, found)
+            over = cls.find_replaced_claims(transaction, ledger, made, arguments, None, found)
         for name in made.nodes:
             made.nodes[name]["peers"] = _peers.of_node(peers, name)
         transaction.name_ledger()
@@ -336,7 +334,7 @@ class ActionModule(PlanningAction):
         return made
 
     @staticmethod
-    def targets(arguments, undo):
+    def find_targets(arguments, undo):
         """Return the versions by node: those given, or those that another rollout found before its changes."""
         if undo is None or arguments["version"]:
             return arguments["targets"]
@@ -350,7 +348,7 @@ class ActionModule(PlanningAction):
         return {name: nodes[name].from_version for name in arguments["audits"]}
 
     @staticmethod
-    def kernels(arguments, undo):
+    def find_kernels(arguments, undo):
         """Return for each node the kernel that ran before the rollout; none if another version is given by hand."""
         if undo is None or arguments["version"]:
             return {}
@@ -360,7 +358,7 @@ class ActionModule(PlanningAction):
             if node.name in arguments["audits"] and node.from_kernel
         }
 
-    def layouts(self, arguments, undo):
+    def find_layouts(self, arguments, undo):
         """Return the MIG layouts by node: those given, or those that another rollout found before its changes."""
         if undo is not None:
             return layouts.before(
@@ -371,7 +369,7 @@ class ActionModule(PlanningAction):
         return layouts.wanted(arguments["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
 
     @staticmethod
-    def default_id(arguments, undo, targets, wanted):
+    def make_id(arguments, undo, targets, wanted):
         if undo is not None:
             return "rollback-%s" % undo.rollout_id
         versions = (

@@ -37,7 +37,7 @@ REFUSALS = (
 )
 
 
-def agree(given, made):
+def refuse_other_version(given, made):
     """Refuse rollout_version of a controller that joins a plan with another version."""
     others = {
         name: node["to"] for name, node in made.nodes.items() if node["to"] != given and node.get("install", True)
@@ -79,7 +79,7 @@ class PlanningAction(RolloutAction):
             )
 
     @staticmethod
-    def claims_found(arguments):
+    def read_claims(arguments):
         """Return {node: the claim that is on it}; refuse names that cannot be nodes."""
         for name in arguments["audits"]:
             check_node(name)
@@ -87,14 +87,16 @@ class PlanningAction(RolloutAction):
         return {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
 
     @staticmethod
-    def places(arguments, task_vars):
+    def find_domains(arguments, task_vars):
         """Return the failure domains of each host by key."""
         return domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_prefix"], arguments["domains"])
 
-    def looked(self, ledger, arguments, places, found, peers, lacks, undo):
+    def make_probes(self, ledger, arguments, places, found, peers, lacks, undo):
         """Return the nodes of this run as they were found."""
         markers = arguments["markers"] or {}
-        unproven = dict(self.unproven(ledger, list(arguments["audits"])), **self.held_elsewhere(ledger, found))
+        unproven = dict(
+            self.find_unproven(ledger, list(arguments["audits"])), **self.find_held_elsewhere(ledger, found)
+        )
         return [
             probes.probe(
                 name,
@@ -121,7 +123,7 @@ class PlanningAction(RolloutAction):
             )
 
     @staticmethod
-    def several(ledger, arguments):
+    def require_shared_ledger(ledger, arguments):
         """Refuse what several controllers cannot have: a file for their ledger, and waves."""
         if ledger.store.sqlite:
             raise plan.PlanError(
@@ -135,7 +137,7 @@ class PlanningAction(RolloutAction):
                 "for nodes of jobs that have not started. Nothing was changed."
             )
 
-    def answer(self, ledger, made, run, peers, lines, refused):
+    def make_result(self, ledger, made, run, peers, lines, refused):
         """Print the plan, in check mode with the steps of its nodes, and return the result of the task."""
         lines = lines + (["  " + line for line in plan_text.steps(made)] if self.check and not refused else [])
         for line in lines:
@@ -159,7 +161,7 @@ class PlanningAction(RolloutAction):
         return result
 
     @staticmethod
-    def job(arguments, task_vars):
+    def find_job(arguments, task_vars):
         """Return the AWX job of this run, empty outside AWX; refuse one whose ledger or files would be lost with it."""
         running = _awx.job(arguments["job"] or {})
         if running:
@@ -172,7 +174,7 @@ class PlanningAction(RolloutAction):
         return running
 
     @staticmethod
-    def watch(ledger, controller, run, textfile_dir):
+    def start_watcher(ledger, controller, run, textfile_dir):
         """Start the process that writes heartbeats, and closes the report if the playbook cannot."""
         try:
             watcher.start(ledger, controller, run, textfile_dir or "")
@@ -184,7 +186,7 @@ class PlanningAction(RolloutAction):
             )
 
     @staticmethod
-    def unproven(ledger, names):
+    def find_unproven(ledger, names):
         """Return for each node the other rollout of this ledger that changed it last and has not proven it."""
         others = ledger.elsewhere(names)
         wanted = {node.name for dummy, node in others}
@@ -198,7 +200,7 @@ class PlanningAction(RolloutAction):
         return proof.unproven_elsewhere(mine, others)
 
     @staticmethod
-    def held_elsewhere(ledger, found):
+    def find_held_elsewhere(ledger, found):
         """Return for each node the other rollout, of any ledger, that is in its claim and not finished with it.
 
         FOUND: {node: its claim}.
@@ -221,7 +223,7 @@ class PlanningAction(RolloutAction):
         return {name: one["rollout_id"] for name, one in held.items()} if answer is None else answer
 
     @staticmethod
-    def place(directory):
+    def require_directory(directory):
         """Refuse a directory that cannot be created, in check mode too."""
         there = os.path.abspath(os.path.expanduser(directory))
         while not os.path.lexists(there):
@@ -233,7 +235,7 @@ class PlanningAction(RolloutAction):
             )
 
     @staticmethod
-    def claimed(transaction, ledger, made, arguments, undo, found):
+    def find_replaced_claims(transaction, ledger, made, arguments, undo, found):
         """Return {node: the claim of another rollout that this one replaces}; refuse nodes that belong to another one.
 
         FOUND: {node: its claim}.
@@ -273,7 +275,7 @@ class PlanningAction(RolloutAction):
         return over
 
     @staticmethod
-    def enough_forks(policy, count, task_vars):
+    def require_forks(policy, count, task_vars):
         """Refuse fewer forks than nodes in flight, since each holds one.
 
         If no node drains ahead of its slot, draining nodes are among the max_down ones.

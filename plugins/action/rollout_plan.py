@@ -58,142 +58,130 @@ class ActionModule(PlanningAction):
     VARIABLES = {"artifact_dir": "gpufleet_artifact_dir", "role_mode": "gpu_node_upgrade_rollout_mode"}
 
     def act(self, arguments, task_vars):
-        self.require_checked(arguments)
+        self.given = arguments
+        self.require_checked()
         # The limits are read by what makes the plan: where one is refused, nodes in flight are finished all the same.
-        given = arguments["policy"]
-        of_run = {name: given.pop(name) for name in list(given) if name.removeprefix(options.PREFIX) in options.RUN}
+        policy = arguments["policy"]
+        of_run = {name: policy.pop(name) for name in list(policy) if name.removeprefix(options.PREFIX) in options.RUN}
         arguments.update(options.read_variables(of_run, options.RUN))
         arguments.update((key, _answers.accept_all(module, arguments[key])) for key, module in ANSWERS.items())
-        running = self.find_job(arguments, task_vars)
+        job = self.find_job(task_vars)
+        self.identity = dict(self.controller(), **({"job": job} if job else {}))
         self.require_directory(arguments["artifact_dir"])
-        if arguments["join"]:
-            return self.join_plan(arguments, task_vars, running)
-        undo, broken_off = self.undone(arguments)
-        targets, kernels = self.find_targets(arguments, undo), self.find_kernels(arguments, undo)
-        wanted = self.find_layouts(arguments, undo)
-        ledger = self.ledger(arguments, arguments["id"] or broken_off or self.make_id(arguments, undo, targets, wanted))
-        if arguments["hand_over"]:
-            self.require_shared_ledger(ledger, arguments)
+        return self.join_plan(task_vars) if arguments["join"] else self.make_plan(task_vars)
+
+    def make_plan(self, task_vars):
+        """Make a plan for the nodes and record it; in check mode, say what a real run would be refused for."""
+        given = self.given
+        undo, broken_off = self.undone(given)
+        self.undo = undo
+        targets, kernels, wanted = self.find_targets(), self.find_kernels(), self.find_layouts()
+        ledger = self.ledger(given, given["id"] or broken_off or self.make_id(targets, wanted))
+        if given["hand_over"]:
+            self.require_shared_ledger(ledger)
         # A rollback does not compare the number of GPUs with that of others, since a loss may be the reason for it.
-        told = {name for name, expect in arguments["expected"].items() if _peers.is_told(expect)}
-        counts = probes.gpus(arguments["audits"])
+        told = {name for name, expect in given["expected"].items() if _peers.is_told(expect)}
+        counts = probes.gpus(given["audits"])
         lacks = {} if undo else _peers.fewer(counts, told)
         peers = _peers.own(counts) if undo else _peers.expectation(counts)
-        found = self.read_claims(arguments)
         try:
-            places = self.find_domains(arguments, task_vars)
+            places = self.find_domains(task_vars)
         except domains.DomainError:
             places = {}  # the plan refuses it, but not the nodes in flight
-        probed = self.make_probes(ledger, arguments, places, found, peers, lacks, bool(undo))
+        probed = self.make_probes(ledger, places, peers, lacks)
 
         def make(view, now):
-            policy = self.make_policy(arguments, task_vars, len(probed))
-            made = plan.build(
-                arguments["version"],
-                probed,
-                policy,
-                view,
-                arguments["canaries"],
-                targets,
-                arguments["canaries_per_stratum"],
-                arguments["abandon"],
-                kernels,
-                wanted,
-            )
+            policy = self.make_policy(task_vars, len(probed))
+            named, per_stratum = given["canaries"], given["canaries_per_stratum"]
+            more = (targets, per_stratum, given["abandon"], kernels, wanted)
+            made = plan.build(given["version"], probed, policy, view, named, *more)
             require_room(made, now)
-            made.policy["approved"] = approve_plan(arguments, made)
-            if not arguments["hand_over"]:
+            made.policy["approved"] = approve_plan(given, made)
+            if not given["hand_over"]:
                 self.require_forks(made.policy, len(probed), task_vars)
             return made
 
-        now, run, refused, made = ledger.store.clock(), None, "", None
-        ledger.look(lambda view: compatible.refuse(view, _collection.version(), arguments["hand_over"]))
+        run, made, now = None, None, ledger.store.clock()
+        ledger.look(lambda view: compatible.refuse(view, _collection.version(), given["hand_over"]))
         if self.check or not ledger.look(lambda view: plan.unfinished(view, probed)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:
-            refused = self.find_refusal(ledger, arguments, made, found, undo)
+            refused = self.find_refusal(ledger, made)
         else:
             # The plan is valid, or nodes in flight are to be finished, so that it can be recorded from here on.
-            run, identity = uuid.uuid4().hex, dict(self.controller(), **({"job": running} if running else {}))
-            made = ledger.transact(
-                lambda transaction: self.record_plan(
-                    transaction, ledger, run, make, identity, arguments, undo, found, peers, probed
-                )
-            )
+            run = uuid.uuid4().hex
+            made = ledger.transact(lambda transaction: self.record_plan(transaction, ledger, run, make, peers, probed))
             refused = made.refused
-            if not arguments["hand_over"]:
-                self.start_watcher(ledger, identity, run, arguments["textfile_dir"])
-            self.tell(ledger, arguments, now=True)
-        lines = self.describe_plan(ledger, made, arguments, refused)
-        if running:
-            lines.append("  %s" % _awx.text(running))
+            if not given["hand_over"]:
+                self.start_watcher(ledger, run)
+            self.tell(ledger, given, now=True)
+        lines = self.describe_plan(ledger, made, refused)
         return self.make_result(ledger, made, run, peers, lines, "" if made.refused else refused)
 
-    def make_policy(self, arguments, task_vars, count):
+    def make_policy(self, task_vars, count):
         """Return the limits of the plan for COUNT nodes; refuse options with which it cannot be carried out."""
-        start = options.read_variables(arguments["policy"], {**options.LIMITS, **options.START})
-        arguments.update(start)
-        self.find_domains(arguments, task_vars)
-        layouts.refuse_unfit(arguments["layout_looks"])
-        holds.check(arguments["hold_queries"])
-        outbox.check(arguments["webhook"])
-        given = {key: start[key] for key in options.LIMITS if key != "waves" or arguments["mode"] == "waves"}
+        start = options.read_variables(self.given["policy"], {**options.LIMITS, **options.START})
+        self.given.update(start)
+        self.find_domains(task_vars)
+        layouts.refuse_unfit(self.given["layout_looks"])
+        holds.check(self.given["hold_queries"])
+        outbox.check(self.given["webhook"])
+        given = {key: start[key] for key in options.LIMITS if key != "waves" or self.given["mode"] == "waves"}
         return limits.complete(dict(given, holds=holds.wanted(start["hold_queries"])), count)
 
-    def describe_plan(self, ledger, made, arguments, refused):
+    def describe_plan(self, ledger, made, refused):
         """Return the plan as lines to print, with the next step. REFUSED: why a real run would be refused."""
         lines = plan_text.describe(made, ledger.rollout_id, made.policy["node_s"])
-        if arguments["schedulers"]:
-            lines[1:1] = ["  " + line for line in plan_text.describe_drains(arguments["schedulers"], made.order)]
-        if made.policy["approved"] == "" and not arguments["hand_over"]:
+        if self.given["schedulers"]:
+            lines[1:1] = ["  " + line for line in plan_text.describe_drains(self.given["schedulers"], made.order)]
+        if made.policy["approved"] == "" and not self.given["hand_over"]:
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
         if made.refused:
             lines.append("  only these nodes, which were in flight, are finished; refused: %s" % refused)
         elif refused:
             lines.append("  refused: %s" % refused)
-        elif arguments["hand_over"] and not self.check and made.order:
+        elif self.given["hand_over"] and not self.check and made.order:
             lines.append(
                 "  each job joins it with -e rollout_join=true -e rollout_id=%s -e rollout_approve=%s, the one with "
                 "the canaries first" % (ledger.rollout_id, made.sha256[:12])
             )
         elif not self.check and made.order:
             lines.append("  if it is interrupted (Ctrl-C), the same command continues rollout %s" % ledger.rollout_id)
+        if self.identity.get("job"):
+            lines.append("  %s" % _awx.text(self.identity["job"]))
         return lines
 
-    def join_plan(self, arguments, task_vars, running):
+    def join_plan(self, task_vars):
         """Make this run a member of a rollout, with the nodes of its own inventory; return its part of the plan."""
-        if not arguments["id"]:
+        if not self.given["id"]:
             raise plan.PlanError(
                 "rollout_join needs rollout_id, the name of the rollout that gpufleet.lifecycle.plan has planned. "
                 "Nothing was changed."
             )
-        ledger = self.ledger(arguments, arguments["id"])
-        self.require_shared_ledger(ledger, arguments)
+        ledger = self.ledger(self.given, self.given["id"])
+        self.require_shared_ledger(ledger)
         view, record = ledger.view(), ledger.owner()
-        start = options.read_variables(arguments["policy"], {**options.LIMITS, **options.START})
-        arguments.update(start)
+        start = options.read_variables(self.given["policy"], {**options.LIMITS, **options.START})
+        self.given.update(start)
         given = {
             key: start[key]
             for key in options.LIMITS
-            if not options.is_empty(arguments["policy"].get(options.PREFIX + key))
+            if not options.is_empty(self.given["policy"].get(options.PREFIX + key))
         }
         # Each controller asks the queries, and the role reads what becomes of a node that fails from its own variable.
         given.update(holds=holds.wanted(start["hold_queries"]), on_failure=start["on_failure"])
 
         def joinable(view, shared):
-            joining.refuse(ledger.rollout_id, view, shared, arguments["approve"], given)
+            joining.refuse(ledger.rollout_id, view, shared, self.given["approve"], given)
             compatible.refuse(view, _collection.version(), shared)
 
         joinable(view, members.shared(record))
         planned = ledger.planned(view.run)
-        found = self.read_claims(arguments)
-        places = self.find_domains(arguments, task_vars)
-        probed = self.make_probes(ledger, arguments, places, found, planned["peers"], {}, False)
-        outbox.check(arguments["webhook"])
+        probed = self.make_probes(ledger, self.find_domains(task_vars), planned["peers"], {})
+        outbox.check(self.given["webhook"])
         foreseen = joining.part(view, planned, probed)[0]
         self.require_forks(foreseen.policy, len(foreseen.order), task_vars)
-        identity = dict(self.controller(), **({"job": running} if running else {}))
-        member = uuid.uuid4().hex
+        member, abandon = uuid.uuid4().hex, self.given["abandon"]
 
         def work(transaction):
             joinable(transaction.view, members.shared(transaction.owner))
@@ -204,22 +192,21 @@ class ActionModule(PlanningAction):
                 )
             transaction.block_new_rollouts()
             now = transaction.clock()
-            names = [name for name in arguments["audits"] if transaction.view.nodes.get(name) is not None]
-            members.join(transaction, member, names, identity, now, arguments["break_lock"])
-            owner.require_free(transaction, names, identity, now, arguments["break_lock"], abandon=arguments["abandon"])
+            names = [name for name in self.given["audits"] if transaction.view.nodes.get(name) is not None]
+            members.join(transaction, member, names, self.identity, now, self.given["break_lock"])
+            owner.require_free(transaction, names, self.identity, now, self.given["break_lock"], abandon=abandon)
             made, changed = joining.part(transaction.view, planned, probed)
-            refuse_other_version(arguments["version"], made)
-            over = self.find_replaced_claims(transaction, ledger, made, arguments, None, found)
-            for name, one in over.items():
+            refuse_other_version(self.given["version"], made)
+            for name, one in self.find_replaced_claims(transaction, ledger, made).items():
                 transaction.save(name, claims.OVER, one)
             transaction.append(
                 "join",
                 run=view.run,
                 member=member,
-                by=owner.describe(identity),
+                by=owner.describe(self.identity),
                 hosts=len(names),
                 nodes=changed,
-                approved=bool(arguments["approve"].strip()),
+                approved=bool(self.given["approve"].strip()),
             )
             # The digest may have approved the plan.
             return dataclasses.replace(made, policy=dict(transaction.view.policy)), transaction.view.total
@@ -234,46 +221,39 @@ class ActionModule(PlanningAction):
             _controller.require()
             made, total = ledger.transact(work)
         if not self.check:
-            self.start_watcher(ledger, identity, view.run, arguments["textfile_dir"])
-            self.tell(ledger, arguments, now=True)
-        left_out = [name for name in arguments["audits"] if name not in made.nodes]
+            self.start_watcher(ledger, view.run)
+            self.tell(ledger, self.given, now=True)
+        left_out = [name for name in self.given["audits"] if name not in made.nodes]
         lines = joining.lines(made, ledger.rollout_id, total, left_out)
         if refused:
             lines.append("  refused: %s" % refused)
         return self.make_result(ledger, made, None if self.check else view.run, planned["peers"], lines, refused)
 
-    def find_refusal(self, ledger, arguments, made, found, undo):
-        """Return why a real run would be refused: its lock, other rollouts, or claims on nodes.
+    def claim_rollout(self, transaction, ledger, run, names):
+        """Take the rollout for this controller, with nodes by NAMES; refuse what another controller has."""
+        breaks, abandon = self.given["break_lock"], self.given["abandon"]
+        owner.claim(transaction, ledger.rollout_id, run, names, self.identity, breaks, abandon=abandon)
 
-        Empty if it would not.
-        """
+    def find_refusal(self, ledger, made):
+        """Return why a real run would be refused (its lock, other rollouts, claims on nodes); empty if it would not."""
 
         def claim(transaction):
-            self.require_alone(transaction, arguments)
-            owner.claim(
-                transaction,
-                ledger.rollout_id,
-                None,
-                list(arguments["audits"]),
-                self.controller(),
-                arguments["break_lock"],
-                abandon=arguments["abandon"],
-            )
-            self.find_replaced_claims(transaction, ledger, made, arguments, undo, found)
-            self.note_orphans(transaction, made, arguments)
+            self.require_alone(transaction)
+            self.claim_rollout(transaction, ledger, None, list(self.given["audits"]))
+            self.find_replaced_claims(transaction, ledger, made)
+            self.note_orphans(transaction, made)
             return True
 
         try:
             if not ledger.rehearse(claim):
-                self.find_replaced_claims(None, ledger, made, arguments, undo, found)
+                self.find_replaced_claims(None, ledger, made)
         except owner.OwnerError as exc:
             return str(exc)
         return ""
 
-    @staticmethod
-    def note_orphans(transaction, made, arguments):
+    def note_orphans(self, transaction, made):
         """Note in the plan which nodes other rollouts left in flight, or refuse to start beside them."""
-        found = orphans.find(transaction, list(arguments["audits"]), arguments["abandon"])
+        found = orphans.find(transaction, list(self.given["audits"]), self.given["abandon"])
         counted = pools.rollouts(transaction, pools.of(made.policy))
         found = [(other_id, node) for other_id, node in found if other_id not in counted]
         why = orphans.refusal(found, made.order, made.nodes)
@@ -281,38 +261,28 @@ class ActionModule(PlanningAction):
             raise owner.OwnerError(why)
         made.notes.extend(orphans.described(found) if made.order else [])
 
-    @classmethod
-    def record_plan(cls, transaction, ledger, run, make, identity, arguments, undo, found, peers, probed):
+    def record_plan(self, transaction, ledger, run, make, peers, probed):
         """Claim the rollout and record the plan; where it is refused, one that only finishes the nodes in flight."""
         _controller.require()
-        compatible.refuse(transaction.view, _collection.version(), arguments["hand_over"])
-        cls.require_alone(transaction, arguments)
-        unfinished = [] if arguments["hand_over"] else plan.unfinished(transaction.view, probed)
+        compatible.refuse(transaction.view, _collection.version(), self.given["hand_over"])
+        self.require_alone(transaction)
+        unfinished = [] if self.given["hand_over"] else plan.unfinished(transaction.view, probed)
 
-        def claim(names):
-            owner.claim(
-                transaction,
-                ledger.rollout_id,
-                run,
-                names,
-                identity,
-                arguments["break_lock"],
-                abandon=arguments["abandon"],
-            )
-
+        undo = self.undo.rollout_id if self.undo else None
         try:
-            claim(list(arguments["audits"]))
+            self.claim_rollout(transaction, ledger, run, list(self.given["audits"]))
             made = make(transaction.view, transaction.clock())
-            over = cls.find_replaced_claims(transaction, ledger, made, arguments, undo, found)
-            cls.note_orphans(transaction, made, arguments)
+            over = self.find_replaced_claims(transaction, ledger, made)
+            self.note_orphans(transaction, made)
         except REFUSALS as exc:
             if not unfinished:
                 raise
-            claim(unfinished)
+            self.claim_rollout(transaction, ledger, run, unfinished)
             made = plan.finish(probed, transaction.view, str(exc))
             if not made.order:
                 raise
-            over = cls.find_replaced_claims(transaction, ledger, made, arguments, None, found)
+            undo = transaction.view.undo
+            over = self.find_replaced_claims(transaction, ledger, made)
         for name in made.nodes:
             made.nodes[name]["peers"] = _peers.of_node(peers, name)
         transaction.name_ledger()
@@ -321,70 +291,60 @@ class ActionModule(PlanningAction):
         transaction.append(
             "plan",
             run=run,
-            undo=transaction.view.undo if made.refused else undo.rollout_id if undo else None,
-            job=identity.get("job"),
+            undo=undo,
+            job=self.identity.get("job"),
             peers=peers,
             collection=_collection.version() or None,
             **plan.event(made, ledger.rollout_id),
         )
-        if arguments["hand_over"]:
+        if self.given["hand_over"]:
             transaction.hold(members.unowned(run, transaction.clock()))
         if not made.order:
             transaction.append("end", run=run)
         return made
 
-    @staticmethod
-    def find_targets(arguments, undo):
+    def find_targets(self):
         """Return the versions by node: those given, or those that another rollout found before its changes."""
-        if undo is None or arguments["version"]:
-            return arguments["targets"]
-        nodes = {node.name: node for node in undo.view().nodes.everything()}
-        missing = [name for name in arguments["audits"] if name not in nodes or not nodes[name].from_version]
+        if self.undo is None or self.given["version"]:
+            return self.given["targets"]
+        nodes = self.read_undone_nodes()
+        missing = [name for name in self.given["audits"] if name not in nodes or not nodes[name].from_version]
         if missing:
             raise plan.PlanError(
                 "Rollout %s recorded no earlier version of %s. Set rollout_version, or leave these nodes out."
-                % (undo.rollout_id, ", ".join(missing[:5]))
+                % (self.undo.rollout_id, ", ".join(missing[:5]))
             )
-        return {name: nodes[name].from_version for name in arguments["audits"]}
+        return {name: node.from_version for name, node in nodes.items()}
 
-    @staticmethod
-    def find_kernels(arguments, undo):
+    def find_kernels(self):
         """Return for each node the kernel that ran before the rollout; none if another version is given by hand."""
-        if undo is None or arguments["version"]:
+        if self.undo is None or self.given["version"]:
             return {}
-        return {
-            node.name: node.from_kernel
-            for node in undo.view().nodes.everything()
-            if node.name in arguments["audits"] and node.from_kernel
-        }
+        return {name: node.from_kernel for name, node in self.read_undone_nodes().items() if node.from_kernel}
 
-    def find_layouts(self, arguments, undo):
+    def find_layouts(self):
         """Return the MIG layouts by node: those given, or those that another rollout found before its changes."""
-        if undo is not None:
-            return layouts.before(
-                undo.rollout_id,
-                [node for node in undo.view().nodes.everything() if node.name in arguments["audits"]],
-                lambda name: undo.load(name, "baseline"),
-            )
-        return layouts.wanted(arguments["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
+        if self.undo is not None:
+            nodes = list(self.read_undone_nodes().values())
+            return layouts.before(self.undo.rollout_id, nodes, lambda name: self.undo.load(name, "baseline"))
+        return layouts.wanted(self.given["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
 
-    @staticmethod
-    def make_id(arguments, undo, targets, wanted):
-        if undo is not None:
-            return "rollback-%s" % undo.rollout_id
-        versions = (
-            {arguments["version"]} if arguments["version"] else {str(version or "") for version in targets.values()}
-        )
-        if len(versions) > 1:
-            raise plan.PlanError(
-                "The nodes have different target versions (%s). Name the rollout with rollout_id."
-                % (", ".join(sorted(versions)))
-            )
+    def read_undone_nodes(self):
+        """Return the nodes of this run, by name, as the rollout that is rolled back left them."""
+        return {node.name: node for node in self.undo.view().nodes.everything() if node.name in self.given["audits"]}
+
+    def make_id(self, targets, wanted):
+        """Return the name of a rollout that was given none, so that the next run of the same change finds it."""
+        if self.undo is not None:
+            return "rollback-%s" % self.undo.rollout_id
+        version = self.given["version"]
+        versions = {version} if version else {str(one or "") for one in targets.values()}
         names = sorted({layout["name"] for layout in wanted.values()})
-        if len(names) > 1:
-            raise plan.PlanError(
-                "The nodes have different MIG layouts (%s). Name the rollout with rollout_id." % (", ".join(names))
-            )
+        for found, what in ((sorted(versions), "target versions"), (names, "MIG layouts")):
+            if len(found) > 1:
+                raise plan.PlanError(
+                    "The nodes have different %s (%s). Name the rollout with rollout_id." % (what, ", ".join(found))
+                )
         words = (["mig-%s" % names[0]] if names else ["upgrade"]) + [
             version.replace(":", "-") for version in versions if version or not names
         ]

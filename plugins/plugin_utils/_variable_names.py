@@ -69,8 +69,12 @@ PLAYBOOKS = (
 )
 # Those of the playbook rollout_control, which no other one reads.
 CONTROL = ("rollout_limits", "rollout_nodes", "rollout_reason", "rollout_user", "rollout_verb")
-# What a variable that names hosts stands for when it is not given; of the others that is NODES.
+# What a variable that names hosts stands for when it is not given, "" if it is required; of the others that is NODES.
 DEFAULT_HOSTS = {
+    **dict.fromkeys(
+        ("quarantine_hosts", "recover_gpu_hosts", "return_to_service_hosts", "rollback_hosts", "thermal_relief_hosts"),
+        "",
+    ),
     "monitoring_hosts": "gpu_monitoring",
     "monitoring_dcgm_hosts": "gpu_dcgm",
     "monitoring_log_hosts": "gpu_logs",

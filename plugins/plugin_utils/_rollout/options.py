@@ -151,7 +151,8 @@ def read(given: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any], variables: t
             r"(?:argument|Elements value for option) '(\w+)' is of type \S+ and we .*?: (.*)", message
         )
         if refusal:
-            message = "%s is not valid: %s" % refusal.groups()
+            message = "%s is %s" % refusal.groups()
+        message = message.replace(". Supported parameters include:", " is unknown; expected one of:")
         for name, set_by in SET_BY.items():
             message = message.replace(name, set_by)
         raise OptionError(message)
@@ -235,16 +236,16 @@ def _parse_text(name: str, text: str, kind: str, elements: t.Optional[str]) -> t
 
 
 def _fail(expected: str, value: t.Any) -> t.NoReturn:
-    raise ValueError("expected %s, found %s" % (expected, describe_value(value)))
+    raise ValueError("%s; expected %s" % (describe_value(value), expected))
 
 
 def _to_line(value, spec):
     most = spec["maximum_length"]
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        raise ValueError("expected a text, in quotes")
+        _fail("a text, in quotes", value)
     text = value.strip() if isinstance(value, str) else describe_value(value)
     if len(text) > most or re.search(r"[\x00-\x1f\x7f]", text):
-        raise ValueError("expected one line of at most %d characters" % most)
+        raise ValueError("more than one line, or too long; expected at most %d characters" % most)
     return text
 
 
@@ -301,13 +302,13 @@ def _to_amounts(value, spec):
     known = spec.get("keys")
     unknown = sorted(describe_value(key) for key in value if known and key not in known)
     if unknown:
-        raise ValueError("expected some of %s, found %s" % (", ".join(known), unknown[0]))
+        raise ValueError("for %s; expected some of %s" % (unknown[0], ", ".join(known)))
     found = {}
     for key, one in value.items():
         try:
             found[key] = _to_amount(one, spec)
         except ValueError as exc:
-            raise ValueError("%s: %s" % (key, exc)) from None
+            raise ValueError("for %s %s" % (key, exc)) from None
     return found
 
 

@@ -108,7 +108,7 @@ def test_hosts_are_a_list_or_a_text_with_blanks_and_a_wrong_one_is_told_by_the_v
         and "1. a3: driver" in planned.output
     )
     shown = fleet.run("holds", holds_hosts="nobody")
-    assert shown.rc != 0 and "No host of the inventory matches nobody" in shown.output
+    assert shown.rc != 0 and "names nobody, which" in shown.output
 
 
 def test_a_node_that_could_keep_no_notes_is_refused_ahead_of_its_upgrade_and_others_are_not(fleet):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
@@ -17,7 +18,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _mig_file,
     _peers,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import (
     REFUSALS,
     PlanningAction,
@@ -45,7 +47,7 @@ APPROVAL_LETTERS = 8
 ANSWERS = {"audits": "driver_audit", "markers": "node_claim", "health": "gpu_health", "layout_looks": "gpu_mig"}
 
 
-def approve_plan(arguments, made):
+def approve_plan(arguments: t.Mapping[str, t.Any], made: plan.Plan) -> t.Optional[str]:
     """Return the approved digest if it is that of this plan, "" if not; None if no approval is needed."""
     given = arguments["approve"].strip().lower()
     if not arguments["require_approval"] and not given:
@@ -57,7 +59,7 @@ class ActionModule(PlanningAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
     VARIABLES = {"artifact_dir": "gpufleet_artifact_dir", "role_mode": "gpu_node_upgrade_rollout_mode"}
 
-    def act(self, arguments, task_vars):
+    def act(self, arguments: dict, task_vars: dict) -> dict:
         self.given = arguments
         self.require_checked()
         # The limits are read by what makes the plan: where one is refused, nodes in flight are finished all the same.
@@ -70,7 +72,7 @@ class ActionModule(PlanningAction):
         self.require_directory(arguments["artifact_dir"])
         return self.join_plan(task_vars) if arguments["join"] else self.make_plan(task_vars)
 
-    def make_plan(self, task_vars):
+    def make_plan(self, task_vars: dict) -> dict:
         """Make a plan for the nodes and record it; in check mode, say what a real run would be refused for."""
         given = self.given
         undo, broken_off = self.undone(given)
@@ -118,7 +120,7 @@ class ActionModule(PlanningAction):
         lines = self.describe_plan(ledger, made, refused)
         return self.make_result(ledger, made, run, peers, lines, "" if made.refused else refused)
 
-    def make_policy(self, task_vars, count):
+    def make_policy(self, task_vars: dict, count: int) -> dict:
         """Return the limits of the plan for COUNT nodes; refuse options with which it cannot be carried out."""
         start = options.read_variables(self.given["policy"], {**options.LIMITS, **options.START})
         self.given.update(start)
@@ -129,7 +131,7 @@ class ActionModule(PlanningAction):
         given = {key: start[key] for key in options.LIMITS if key != "waves" or self.given["mode"] == "waves"}
         return limits.complete(dict(given, holds=holds.wanted(start["hold_queries"])), count)
 
-    def describe_plan(self, ledger, made, refused):
+    def describe_plan(self, ledger: Ledger, made: plan.Plan, refused: str) -> t.List[str]:
         """Return the plan as lines to print, with the next step. REFUSED: why a real run would be refused."""
         lines = plan_text.describe(made, ledger.rollout_id, made.policy["node_s"])
         if self.given["schedulers"]:
@@ -151,7 +153,7 @@ class ActionModule(PlanningAction):
             lines.append("  %s" % _awx.text(self.identity["job"]))
         return lines
 
-    def join_plan(self, task_vars):
+    def join_plan(self, task_vars: dict) -> dict:
         """Make this run a member of a rollout, with the nodes of its own inventory; return its part of the plan."""
         if not self.given["id"]:
             raise plan.PlanError(
@@ -229,12 +231,12 @@ class ActionModule(PlanningAction):
             lines.append("  refused: %s" % refused)
         return self.make_result(ledger, made, None if self.check else view.run, planned["peers"], lines, refused)
 
-    def claim_rollout(self, transaction, ledger, run, names):
+    def claim_rollout(self, transaction: t.Any, ledger: Ledger, run: t.Optional[str], names: t.List[str]) -> None:
         """Take the rollout for this controller, with nodes by NAMES; refuse what another controller has."""
         breaks, abandon = self.given["break_lock"], self.given["abandon"]
         owner.claim(transaction, ledger.rollout_id, run, names, self.identity, breaks, abandon=abandon)
 
-    def find_refusal(self, ledger, made):
+    def find_refusal(self, ledger: Ledger, made: plan.Plan) -> str:
         """Return why a real run would be refused (its lock, other rollouts, claims on nodes); empty if it would not."""
 
         def claim(transaction):
@@ -251,7 +253,7 @@ class ActionModule(PlanningAction):
             return str(exc)
         return ""
 
-    def note_orphans(self, transaction, made):
+    def note_orphans(self, transaction: t.Any, made: plan.Plan) -> None:
         """Note in the plan which nodes other rollouts left in flight, or refuse to start beside them."""
         found = orphans.find(transaction, list(self.given["audits"]), self.given["abandon"])
         counted = pools.rollouts(transaction, pools.of(made.policy))
@@ -261,7 +263,9 @@ class ActionModule(PlanningAction):
             raise owner.OwnerError(why)
         made.notes.extend(orphans.described(found) if made.order else [])
 
-    def record_plan(self, transaction, ledger, run, make, peers, probed):
+    def record_plan(
+        self, transaction: t.Any, ledger: Ledger, run: str, make: t.Callable, peers: dict, probed: t.List[probes.Probe]
+    ) -> plan.Plan:
         """Claim the rollout and record the plan; where it is refused, one that only finishes the nodes in flight."""
         _controller.require()
         compatible.refuse(transaction.view, _collection.version(), self.given["hand_over"])
@@ -303,7 +307,7 @@ class ActionModule(PlanningAction):
             transaction.append("end", run=run)
         return made
 
-    def find_targets(self):
+    def find_targets(self) -> t.Dict[str, str]:
         """Return the versions by node: those given, or those that another rollout found before its changes."""
         if self.undo is None or self.given["version"]:
             return self.given["targets"]
@@ -316,24 +320,24 @@ class ActionModule(PlanningAction):
             )
         return {name: node.from_version for name, node in nodes.items()}
 
-    def find_kernels(self):
+    def find_kernels(self) -> t.Dict[str, str]:
         """Return for each node the kernel that ran before the rollout; none if another version is given by hand."""
         if self.undo is None or self.given["version"]:
             return {}
         return {name: node.from_kernel for name, node in self.read_undone_nodes().items() if node.from_kernel}
 
-    def find_layouts(self):
+    def find_layouts(self) -> t.Dict[str, dict]:
         """Return the MIG layouts by node: those given, or those that another rollout found before its changes."""
         if self.undo is not None:
             nodes = list(self.read_undone_nodes().values())
             return layouts.before(self.undo.rollout_id, nodes, lambda name: self.undo.load(name, "baseline"))
         return layouts.wanted(self.given["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
 
-    def read_undone_nodes(self):
+    def read_undone_nodes(self) -> t.Dict[str, state.Node]:
         """Return the nodes of this run, by name, as the rollout that is rolled back left them."""
         return {node.name: node for node in self.undo.view().nodes.everything() if node.name in self.given["audits"]}
 
-    def make_id(self, targets, wanted):
+    def make_id(self, targets: t.Mapping[str, str], wanted: t.Mapping[str, dict]) -> str:
         """Return the name of a rollout that was given none, so that the next run of the same change finds it."""
         if self.undo is not None:
             return "rollback-%s" % self.undo.rollout_id

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _peers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
@@ -38,7 +40,7 @@ REFUSALS = (
 )
 
 
-def refuse_other_version(given, made):
+def refuse_other_version(given: str, made: plan.Plan) -> None:
     """Refuse rollout_version of a controller that joins a plan with another version."""
     others = {
         name: node["to"] for name, node in made.nodes.items() if node["to"] != given and node.get("install", True)
@@ -51,7 +53,7 @@ def refuse_other_version(given, made):
         )
 
 
-def require_room(made, now):
+def require_room(made: plan.Plan, now: datetime.datetime) -> None:
     """Refuse maintenance windows in which no node could start from NOW on, unless nodes in flight are to be finished.
 
     For these the gate opens outside of the windows too.
@@ -71,7 +73,7 @@ class PlanningAction(RolloutAction):
     identity: dict
     undo: t.Any = None
 
-    def require_checked(self):
+    def require_checked(self) -> None:
         """Refuse a run whose variables were not checked, or whose nodes would be changed without tickets."""
         if not self.given["checked"]:
             raise plan.PlanError(
@@ -85,18 +87,18 @@ class PlanningAction(RolloutAction):
                 "Nothing was changed." % (self.given["role_mode"],)
             )
 
-    def read_claims(self):
+    def read_claims(self) -> t.Dict[str, t.Optional[dict]]:
         """Return {node: the claim that is on it}; refuse names that cannot be nodes."""
         for name in self.given["audits"]:
             check_node(name)
         markers = self.given["markers"] or {}
         return {name: (markers.get(name) or {}).get("claim") for name in self.given["audits"]}
 
-    def find_domains(self, task_vars):
+    def find_domains(self, task_vars: dict) -> t.Dict[str, dict]:
         """Return the failure domains of each host by key."""
         return domains.of_hosts(task_vars.get("groups") or {}, self.given["domain_prefix"], self.given["domains"])
 
-    def make_probes(self, ledger, places, peers, lacks):
+    def make_probes(self, ledger: Ledger, places: dict, peers: dict, lacks: dict) -> t.List[probes.Probe]:
         """Return the nodes of this run as they were found."""
         markers = self.given["markers"] or {}
         unproven = {**self.find_unproven(ledger), **self.find_held_elsewhere(ledger)}
@@ -114,7 +116,7 @@ class PlanningAction(RolloutAction):
             for name, audit in self.given["audits"].items()
         ]
 
-    def require_alone(self, transaction):
+    def require_alone(self, transaction: t.Any) -> None:
         """Refuse to replace a plan for several controllers by one for this run, which may have a part of its nodes."""
         view = transaction.view
         if members.shared(transaction.owner) and view.finished is None and not self.given["hand_over"]:
@@ -124,7 +126,7 @@ class PlanningAction(RolloutAction):
                 % (view.rollout_id, view.started)
             )
 
-    def require_shared_ledger(self, ledger):
+    def require_shared_ledger(self, ledger: Ledger) -> None:
         """Refuse what several controllers cannot have: a file for their ledger, and waves."""
         if ledger.store.sqlite:
             raise plan.PlanError(
@@ -138,7 +140,9 @@ class PlanningAction(RolloutAction):
                 "for nodes of jobs that have not started. Nothing was changed."
             )
 
-    def make_result(self, ledger, made, run, peers, lines, refused):
+    def make_result(
+        self, ledger: Ledger, made: plan.Plan, run: t.Optional[str], peers: dict, lines: t.List[str], refused: str
+    ) -> dict:
         """Print the plan, in check mode with the steps of its nodes, and return the result of the task."""
         lines = lines + (["  " + line for line in plan_text.steps(made)] if self.check and not refused else [])
         for line in lines:
@@ -161,7 +165,7 @@ class PlanningAction(RolloutAction):
             result.update(failed=True, msg=refused)
         return result
 
-    def find_job(self, task_vars):
+    def find_job(self, task_vars: dict) -> t.Dict[str, str]:
         """Return the AWX job of this run, empty outside AWX; refuse one whose ledger or files would be lost with it."""
         running = _awx.job(self.given["job"] or {})
         if running:
@@ -173,7 +177,7 @@ class PlanningAction(RolloutAction):
                 raise plan.PlanError(why)
         return running
 
-    def start_watcher(self, ledger, run):
+    def start_watcher(self, ledger: Ledger, run: str) -> None:
         """Start the process that writes heartbeats, and closes the report if the playbook cannot."""
         try:
             watcher.start(ledger, self.identity, run, self.given["textfile_dir"] or "")
@@ -184,7 +188,7 @@ class PlanningAction(RolloutAction):
                 % (ledger.rollout_id, exc, owner.FRESH_S)
             )
 
-    def find_unproven(self, ledger):
+    def find_unproven(self, ledger: Ledger) -> t.Dict[str, str]:
         """Return for each node the other rollout of this ledger that changed it last and has not proven it."""
         others = ledger.elsewhere(list(self.given["audits"]))
         wanted = {node.name for dummy, node in others}
@@ -197,7 +201,7 @@ class PlanningAction(RolloutAction):
         )
         return proof.unproven_elsewhere(mine, others)
 
-    def find_held_elsewhere(self, ledger):
+    def find_held_elsewhere(self, ledger: Ledger) -> t.Dict[str, str]:
         """Return for each node the other rollout, of any ledger, that is in its claim and not finished with it."""
         held = {name: one for name, one in self.read_claims().items() if one}
 
@@ -217,7 +221,7 @@ class PlanningAction(RolloutAction):
         return {name: one["rollout_id"] for name, one in held.items()} if answer is None else answer
 
     @staticmethod
-    def require_directory(directory):
+    def require_directory(directory: str) -> None:
         """Refuse a directory that cannot be created, in check mode too."""
         there = os.path.abspath(os.path.expanduser(directory))
         while not os.path.lexists(there):
@@ -228,7 +232,7 @@ class PlanningAction(RolloutAction):
                 % (directory, there)
             )
 
-    def find_replaced_claims(self, transaction, ledger, made):
+    def find_replaced_claims(self, transaction: t.Any, ledger: Ledger, made: plan.Plan) -> t.Dict[str, dict]:
         """Return {node: the claim of another rollout that this one replaces}; refuse nodes of another rollout."""
         undo = self.undo.rollout_id if self.undo and not made.refused else ""
         refused, over, found = {}, {}, self.read_claims()
@@ -266,7 +270,7 @@ class PlanningAction(RolloutAction):
         return over
 
     @staticmethod
-    def require_forks(policy, count, task_vars):
+    def require_forks(policy: dict, count: int, task_vars: dict) -> None:
         """Refuse fewer forks than nodes in flight, since each holds one.
 
         If no node drains ahead of its slot, draining nodes are among the max_down ones.

@@ -18,54 +18,19 @@ ROLLOUT = tuple(options.PREFIX + key for key in options.SPEC)
 # What a plan hands on to the next job of a workflow in AWX beside variables of these, to be read: no playbook reads it.
 HANDED_ON = ("rollout_table",)
 # Variables of the playbooks that are neither a role's nor a rollout's.
-PLAYBOOKS = (
-    "bringup_container_toolkit",
-    "bringup_hosts",
-    "bringup_reboot_timeout",
-    "capacity_days",
-    "capacity_environment",
-    "capacity_groups",
-    "capacity_headers",
-    "capacity_lead_days",
-    "capacity_peak_target",
-    "capacity_price_gpu_hour",
-    "capacity_prometheus_url",
-    "capacity_report_dir",
-    "capacity_report_mode",
-    "capacity_target",
-    "capacity_timeout",
-    "holds_hosts",
-    "holds_max_days",
-    "mig_hosts",
-    "monitoring_dcgm_hosts",
-    "monitoring_hosts",
-    "monitoring_log_hosts",
-    "monitoring_textfile_hosts",
-    "precheck_baseline_dir",
-    "precheck_expected_driver_version",
-    "precheck_hosts",
-    "precheck_report_dir",
-    "precheck_report_mode",
-    "prestage_hosts",
-    "quarantine_hosts",
-    "quarantine_reason",
-    "quarantine_user",
-    "recover_gpu_actions",
-    "recover_gpu_hosts",
-    "recover_gpu_user",
-    "return_to_service_baseline_dir",
-    "return_to_service_hosts",
-    "return_to_service_new_baseline",
-    "return_to_service_smoke_level",
-    "rollback_hosts",
-    "rollback_of",
-    "thermal_relief_hosts",
-    "thermal_relief_hours",
-    "thermal_relief_percent",
-    "thermal_relief_state",
-    "thermal_relief_user",
-    "thermal_relief_watts",
-    "upgrade_hosts",
+PLAYBOOKS = tuple(
+    """
+    bringup_container_toolkit bringup_hosts bringup_reboot_timeout capacity_days capacity_environment
+    capacity_groups capacity_headers capacity_lead_days capacity_peak_target capacity_price_gpu_hour
+    capacity_prometheus_url capacity_report_dir capacity_report_mode capacity_target capacity_timeout
+    holds_hosts holds_max_days mig_hosts monitoring_dcgm_hosts monitoring_hosts monitoring_log_hosts
+    monitoring_textfile_hosts precheck_baseline_dir precheck_expected_driver_version precheck_hosts
+    precheck_report_dir precheck_report_mode prestage_hosts quarantine_hosts quarantine_reason quarantine_user
+    recover_gpu_actions recover_gpu_hosts recover_gpu_user return_to_service_baseline_dir
+    return_to_service_hosts return_to_service_new_baseline return_to_service_smoke_level rollback_hosts
+    rollback_of thermal_relief_hosts thermal_relief_hours thermal_relief_percent thermal_relief_state
+    thermal_relief_user thermal_relief_watts upgrade_hosts
+    """.split()
 )
 # Those of the playbook rollout_control, which no other one reads.
 CONTROL = ("rollout_limits", "rollout_nodes", "rollout_reason", "rollout_user", "rollout_verb")
@@ -97,36 +62,23 @@ FLEET = (
     "gpufleet_service_hosts",
 )
 # Results that the roles and the rollout set themselves: the inventory must not have them.
-RESULTS = (
-    "gpu_health_result",
-    "gpu_node_upgrade_gate",
-    "gpu_scheduler_blockers",
-    "gpu_scheduler_drained",
-    "gpu_scheduler_gres",
-    "gpu_scheduler_mark",
-    "gpufleet_rollout",
-    "kernel_hold_boot",
-    "kernel_hold_report",
-    "nvidia_driver_reboot_reason",
-    "nvidia_driver_reboot_required",
-    "nvidia_mig_reset_required",
-    "nvidia_mig_result",
-    "nvidia_repository_changed",
+RESULTS = tuple(
+    """
+    gpu_health_result gpu_node_upgrade_gate gpu_scheduler_blockers gpu_scheduler_drained gpu_scheduler_gres
+    gpu_scheduler_mark gpufleet_rollout kernel_hold_boot kernel_hold_report nvidia_driver_reboot_reason
+    nvidia_driver_reboot_required nvidia_mig_reset_required nvidia_mig_result nvidia_repository_changed
+    """.split()
 )
 # Playbooks whose own names begin with two underscores and this, while an inventory's may begin with it.
 INNER = ("capacity_", "monitoring_", "report_")
 LAB = ("gpufleet_lab",)
 # What holds for a whole rollout, so that no node may have another value.
-OF_ALL = (
-    "gpu_node_upgrade_artifact_dir",
-    "gpu_node_upgrade_ledger",
-    "gpu_node_upgrade_rollout_id",
-    "gpu_node_upgrade_rollout_mode",
-    "gpu_node_upgrade_version",
-    "gpu_node_upgrade_on_failure",
-    "gpufleet_artifact_dir",
-    "gpufleet_artifact_host",
-    "nvidia_driver_tree_dir",
+OF_ALL = tuple(
+    """
+    gpu_node_upgrade_artifact_dir gpu_node_upgrade_ledger gpu_node_upgrade_rollout_id
+    gpu_node_upgrade_rollout_mode gpu_node_upgrade_version gpu_node_upgrade_on_failure gpufleet_artifact_dir
+    gpufleet_artifact_host nvidia_driver_tree_dir
+    """.split()
 )
 # What a rollout sets itself, for its plan and for the roles that it includes, and what to do instead. On the command
 # line, and as a fact of the node, each would overrule the plan or the way back.
@@ -161,17 +113,12 @@ OF_PLAN = {
 # is that nothing is written there.
 FULL = "gpu_node_upgrade"
 # Variables of roles of which every playbook and role takes null and the empty text for the default.
-DEFAULTED = (
-    "gpu_health_boot_check",
-    "gpu_health_expect",
-    "gpu_health_expected_driver_version",
-    "gpu_health_fail_on",
-    "gpu_health_policy",
-    "gpu_health_policy_file",
-    "gpu_health_timeout",
-    "gpu_health_waivers",
-    "gpu_scheduler_backends",
-    "nvidia_mig_config",
+DEFAULTED = tuple(
+    """
+    gpu_health_boot_check gpu_health_expect gpu_health_expected_driver_version gpu_health_fail_on
+    gpu_health_policy gpu_health_policy_file gpu_health_timeout gpu_health_waivers gpu_scheduler_backends
+    nvidia_mig_config
+    """.split()
 )
 SECRET = ("rollout_webhook", "rollout_hold_queries", "rollout_ledger", "gpu_node_upgrade_ledger")
 

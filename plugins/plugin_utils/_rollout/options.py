@@ -27,6 +27,8 @@ LONGEST, LONG = 253, 8000  # characters of a text
 LONG_TEXTS = ("ledger", "query", "reason", "url")
 SHOWN = 60  # characters of a value in a message
 
+Spec = t.Mapping[str, t.Any]
+
 # What a run needs to find its rollout, and who may run it.
 RUN: t.Dict[str, t.Dict[str, t.Any]] = {
     "id": dict(type="str", default=""),
@@ -125,7 +127,7 @@ def is_empty(value: t.Any) -> bool:
     return value is None or isinstance(value, str) and not value.strip()
 
 
-def read(given: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any], variables: t.Mapping[str, str]) -> dict:
+def read(given: t.Mapping[str, t.Any], spec: Spec, variables: t.Mapping[str, str]) -> dict:
     """Return all options of a spec, validated and converted, with their defaults.
 
     Args:
@@ -159,13 +161,13 @@ def read(given: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any], variables: t
     return {key: result.validated_parameters[names[key]] for key in spec}
 
 
-def read_variables(given: t.Mapping[str, t.Any], spec: t.Mapping[str, t.Any]) -> dict:
+def read_variables(given: t.Mapping[str, t.Any], spec: Spec) -> dict:
     """Return the options of a part of SPEC from variables of a playbook, as read() does."""
     options = {name.removeprefix(PREFIX): value for name, value in given.items()}
     return read(options, spec, {key: PREFIX + key for key in {*options, *spec}})
 
 
-def _bind(key: str, spec: t.Mapping[str, t.Any]) -> dict:
+def _bind(key: str, spec: Spec) -> dict:
     """Return the spec of an option with functions for its types, which refuse more than Ansible's do."""
     bound = dict(spec, maximum_length=LONG if key in LONG_TEXTS or spec.get("type") == "path" else LONGEST)
     if "options" in spec:
@@ -176,7 +178,7 @@ def _bind(key: str, spec: t.Mapping[str, t.Any]) -> dict:
     return bound
 
 
-def _make_converter(kind: str, spec: t.Mapping[str, t.Any]) -> t.Callable[[t.Any], t.Any]:
+def _make_converter(kind: str, spec: Spec) -> t.Callable[[t.Any], t.Any]:
     def convert(value):
         return CONVERTERS[kind](value, spec)
 
@@ -184,7 +186,7 @@ def _make_converter(kind: str, spec: t.Mapping[str, t.Any]) -> t.Callable[[t.Any
     return convert
 
 
-def _parse(name: str, value: t.Any, spec: t.Mapping[str, t.Any]) -> t.Any:
+def _parse(name: str, value: t.Any, spec: Spec) -> t.Any:
     """Return a list or dictionary with its own empty values left out, also if it is given as text."""
     kind = "dict" if spec.get("type") == "amounts" else spec.get("type")
     if kind not in ("list", "dict"):
@@ -239,7 +241,7 @@ def _fail(expected: str, value: t.Any) -> t.NoReturn:
     raise ValueError("%s; expected %s" % (describe_value(value), expected))
 
 
-def _to_line(value, spec):
+def _to_line(value: t.Any, spec: Spec) -> str:
     most = spec["maximum_length"]
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         _fail("a text, in quotes", value)
@@ -249,7 +251,7 @@ def _to_line(value, spec):
     return text
 
 
-def _to_whole(value, spec):
+def _to_whole(value: t.Any, spec: Spec) -> int:
     least, most = spec.get("minimum", 0), spec.get("maximum", MOST_NODES)
     if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,%d}\s*" % SHOWN, value):
         value = int(value)
@@ -258,7 +260,7 @@ def _to_whole(value, spec):
     return value
 
 
-def _to_number(value, spec):
+def _to_number(value: t.Any, spec: Spec) -> float:
     try:
         number = float(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else math.nan
     except (ValueError, OverflowError):
@@ -268,7 +270,7 @@ def _to_number(value, spec):
     return number
 
 
-def _to_bool(value, spec):
+def _to_bool(value: t.Any, spec: Spec) -> bool:
     word = value.strip().lower() if isinstance(value, str) else value
     if isinstance(word, (str, int, float)):
         if word in ("true", "yes", "on", "y", "t", "1", 1):
@@ -278,7 +280,7 @@ def _to_bool(value, spec):
     return _fail("true or false", value)
 
 
-def _to_percent(value, spec):
+def _to_percent(value: t.Any, spec: Spec) -> float:
     text = value.strip() if isinstance(value, str) else describe_value(value)
     found = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%?", text[:SHOWN])
     if not found or float(found[1]) > 100:
@@ -286,7 +288,7 @@ def _to_percent(value, spec):
     return float(found[1])
 
 
-def _to_amount(value, spec):
+def _to_amount(value: t.Any, spec: Spec) -> t.Union[int, str]:
     """Return a number of nodes, or the text of a share such as C(10%)."""
     text = value.strip() if isinstance(value, str) else ""
     share = SHARE.fullmatch(text) if len(text) <= SHOWN else None
@@ -298,7 +300,7 @@ def _to_amount(value, spec):
     return number
 
 
-def _to_amounts(value, spec):
+def _to_amounts(value: t.Any, spec: Spec) -> t.Dict[str, t.Union[int, str]]:
     known = spec.get("keys")
     unknown = sorted(describe_value(key) for key in value if known and key not in known)
     if unknown:
@@ -312,17 +314,17 @@ def _to_amounts(value, spec):
     return found
 
 
-def _to_name(value, spec):
+def _to_name(value: t.Any, spec: Spec) -> str:
     if not isinstance(value, str) or not POOL.fullmatch(value.strip()):
         _fail("a name of up to 100 letters, digits and . _ -, such as site-a", value)
     return value.strip()
 
 
-def _to_path(value, spec):
+def _to_path(value: t.Any, spec: Spec) -> str:
     return os.path.expanduser(os.path.expandvars(_to_line(value, spec)))
 
 
-CONVERTERS: t.Dict[str, t.Callable[[t.Any, t.Mapping[str, t.Any]], t.Any]] = {
+CONVERTERS: t.Dict[str, t.Callable[[t.Any, Spec], t.Any]] = {
     "str": _to_line,
     "path": _to_path,
     "int": _to_whole,

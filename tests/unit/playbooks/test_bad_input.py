@@ -48,7 +48,7 @@ def refused(result, words, runs_into=("FAILED!",)):
             {},
             ("--check",),
             {"__gpu_node_upgrade_touched": True},
-            "__gpu_node_upgrade_touched is set, a name that the collection keeps for itself",
+            "__gpu_node_upgrade_touched is set, a name that the collection reserves",
         ),
         (
             {"a2": {"gpu_scheduler_backend": ["slurm"]}},
@@ -139,7 +139,10 @@ def nothing(playbook, needs):
     at the variables refuses when they are null, which is a test of its own.
     """
     refused = set(_variable_names.read_defaults()) - set(_variable_names.DEFAULTED)
-    names = heads.find_variables(playbook) - refused - {"gpufleet_artifact_dir"}
+    names = heads.find_variables(playbook)
+    if "rollout_version" in names:
+        names |= set(_variable_names.ROLLOUT)
+    names -= refused | {"gpufleet_artifact_dir", "rollout_undo"}
     return {**dict.fromkeys(sorted(names)), **needs}
 
 

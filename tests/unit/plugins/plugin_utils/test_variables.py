@@ -32,7 +32,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[4]
 
 
 def act(hostvars, nodes=None, extra=None, **more):
-    """Run the action for nodes with HOSTVARS. EXTRA: extra variables. MORE: options of the action, and task variables."""
+    """Run the action for nodes with HOSTVARS. EXTRA: extra variables. MORE: options and task variables."""
     more.setdefault("rollout", True)
     arguments = {name: more.pop(name) for name in playbook_variables.ARGUMENT_SPEC if name in more}
     arguments["nodes"] = list(hostvars) if nodes is None else nodes

@@ -42,8 +42,8 @@ options:
   policy:
     description:
       - The variables C(rollout_*) of the playbook that are set, by their names, such as C(rollout_max_down).
-        U(https://github.com/gpufleet/lifecycle/blob/main/docs/runbooks/rollout.md#every-variable) lists all of them
-        with their defaults. Null and the empty text mean the default; an unknown name is refused.
+        C(docs/runbooks/rollout.md) lists all of them with their defaults. Null and the empty text mean the default; an
+        unknown name is refused.
       - Where one of the limits is refused, nodes that an interrupted run left in flight are finished all the same.
     type: dict
     default: {}

@@ -74,73 +74,40 @@ def test_what_is_not_given_is_the_strictest():
     assert limits.complete({"max_down": "10%"}, 50)["max_draining"] == 5
 
 
-def node(name, failure=state.HARD, signature=""):
-    return state.Node(name, "failed", failure=failure, signature=signature)
+def make_nodes(text):
+    """Return failed nodes of a text such as C(a:lost b:hard:signature); hard without a word."""
+    parts = [(*part.split(":"), "", "")[:3] for part in text.split()]
+    return [state.Node(name, "failed", failure=kind or state.HARD, signature=why) for name, kind, why in parts]
 
 
 @pytest.mark.parametrize(
     "policy, failed, went, words",
     [
-        ({}, [], 5, ""),
-        ({"failure_budget": 2}, [node("a")], 5, ""),
-        ({"failure_budget": 2}, [node("a"), node("b")], 5, "budget of 2 is spent by a, b"),
-        (
-            {"failure_budget": 2},
-            [node("a", state.LOST)],
-            5,
-            "budget of 2 is spent by a",
-        ),  # a node that is gone counts twice
-        ({"failure_budget": 1}, [node("a", state.SICK)], 5, ""),  # it was so before
-        ({"failure_budget": 9, "failure_classes": {"hard": 1}}, [node("a", state.SOFT)], 5, ""),
-        (
-            {"failure_budget": 9, "failure_classes": {"hard": 1}},
-            [node("a")],
-            5,
-            "budget of 1 hard failure is spent by a",
-        ),
-        (
-            {"failure_budget": 9, "failure_percent": 10},
-            [node("a")],
-            5,
-            "",
-        ),  # of five nodes one is always more than a tenth
-        ({"failure_budget": 9, "failure_percent": 10}, [node("a")], 10, ""),
-        (
-            {"failure_budget": 9, "failure_percent": 10},
-            [node("a"), node("b")],
-            19,
-            "2 of 19 nodes that started have failed, more than 10 %",
-        ),
-        ({"failure_budget": 9, "failure_percent": 10}, [node("a"), node("b")], 20, ""),
-        (
-            {"failure_budget": 9, "failure_percent": 0},
-            [node("a")],
-            5,
-            "1 of 5 nodes that started have failed, more than 0 %: a",
-        ),
-        ({"failure_budget": 9, "failure_percent": "0%"}, [node("a", state.SICK)], 5, ""),
-        ({"failure_budget": 9, "max_delta_unhealthy": 0}, [node("a")], 5, "1 of 100 nodes are unhealthy since"),
-        ({"failure_budget": 9, "max_delta_unhealthy": 1}, [node("a")], 5, ""),
-        (
-            {"failure_budget": 9, "max_delta_unhealthy": 1},
-            [node("a"), node("b")],
-            5,
-            "2 of 100 nodes are unhealthy since the rollout began",
-        ),
-        ({"failure_budget": 9}, [node("a", signature="x"), node("b", signature="y")], 5, ""),
-        (
-            {"failure_budget": 9},
-            [node("a", signature="x"), node("b", signature="x")],
-            5,
-            "a, b failed in the same way (x)",
-        ),
-        ({"failure_budget": 9}, [node("a", signature="x"), node("b", state.SOFT, "x")], 5, ""),
-        ({"failure_budget": 9, "common_cause": 3}, [node("a", signature="x"), node("b", signature="x")], 5, ""),
-        ({"failure_budget": 9, "common_cause": 0}, [node(name, signature="x") for name in "abc"], 5, ""),
+        ({"failure_budget": 1}, "", 5, ""),
+        ({"failure_budget": 2}, "a", 5, ""),
+        ({"failure_budget": 2}, "a b", 5, "budget of 2 is spent by a, b"),
+        ({"failure_budget": 2}, "a:lost", 5, "budget of 2 is spent by a"),  # a node that is gone counts twice
+        ({"failure_budget": 1}, "a:sick", 5, ""),  # it was so before
+        ({"failure_classes": {"hard": 1}}, "a:soft", 5, ""),
+        ({"failure_classes": {"hard": 1}}, "a", 5, "budget of 1 hard failure is spent by a"),
+        ({"failure_percent": 10}, "a", 5, ""),  # of five nodes one is always more than a tenth
+        ({"failure_percent": 10}, "a", 10, ""),
+        ({"failure_percent": 10}, "a b", 19, "2 of 19 nodes that started have failed, more than 10 %"),
+        ({"failure_percent": 10}, "a b", 20, ""),
+        ({"failure_percent": 0}, "a", 5, "1 of 5 nodes that started have failed, more than 0 %: a"),
+        ({"failure_percent": "0%"}, "a:sick", 5, ""),
+        ({"max_delta_unhealthy": 0}, "a", 5, "1 of 100 nodes are unhealthy since"),
+        ({"max_delta_unhealthy": 1}, "a", 5, ""),
+        ({"max_delta_unhealthy": 1}, "a b", 5, "2 of 100 nodes are unhealthy since the rollout began"),
+        ({}, "a:hard:x b:hard:y", 5, ""),
+        ({}, "a:hard:x b:hard:x", 5, "a, b failed in the same way (x)"),
+        ({}, "a:hard:x b:soft:x", 5, ""),
+        ({"common_cause": 3}, "a:hard:x b:hard:x", 5, ""),
+        ({"common_cause": 0}, "a:hard:x b:hard:x c:hard:x", 5, ""),
     ],
 )
-def test_when_the_budgets_are_spent(policy, failed, went, words):
-    found = limits.spent(limits.complete(policy, 100), failed, went)
+def test_budget_is_spent(policy, failed, went, words):
+    found = limits.spent(limits.complete({"failure_budget": 9, **policy}, 100), make_nodes(failed), went)
     assert words in found and bool(found) == bool(words)
 
 

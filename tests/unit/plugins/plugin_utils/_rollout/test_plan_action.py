@@ -121,14 +121,8 @@ def act(tmp_path, url):
     def run(names="ab", forks=50, check=False, plugin=rollout_plan, hosts=None, **more):
         arguments = dict({"artifact_dir": str(tmp_path), "ledger": url, "rollout_id": "r1"}, **more)
         if plugin is rollout_plan:
-            arguments = dict(
-                {
-                    "target": "2.0",
-                    "audits": {name: audit() for name in names},
-                    "markers": {name: {"stat": {}} for name in names},
-                },
-                **arguments,
-            )
+            found = {"audits": {name: audit() for name in names}, "markers": {name: {"stat": {}} for name in names}}
+            arguments = {"target": "2.0", **found, **arguments}
         known = {"ansible_forks": forks, "inventory_hostname": names[0], "hostvars": hosts or {}}
         return actions.run_rollout(plugin, arguments, check, **known)
 
@@ -136,50 +130,31 @@ def act(tmp_path, url):
     return run
 
 
-MALFORMED = [
-    "x",
-    5,
-    ["x"],
-    {"audit": "x"},
-    {"audit": {"versions": [1]}},
-    {"audit": {"pci": [1]}},
-    {"audit": {"pci": [None]}},
-    {"audit": {"identity": "x"}},
-    {"audit": {"identity": {"gpus": [[1]]}}},
-    {"audit": {"identity": {"machine_id": {}}}},
-    {"audit": {"compute_users": "x"}},
-    {"audit": {"kernel": {"installed": 5}}},
-    {"audit": {"versions": {"loaded": 10**400}}},
-]
+# option with the answers of nodes: answers that are malformed
+MALFORMED = {
+    "audits": [
+        *("x", 5, ["x"], {"audit": "x"}, {"audit": {"versions": [1]}}, {"audit": {"pci": [1]}}),
+        *({"audit": {"pci": [None]}}, {"audit": {"identity": "x"}}, {"audit": {"identity": {"gpus": [[1]]}}}),
+        *({"audit": {"identity": {"machine_id": {}}}}, {"audit": {"compute_users": "x"}}),
+        *({"audit": {"kernel": {"installed": 5}}}, {"audit": {"versions": {"loaded": 10**400}}}),
+    ],
+    "markers": ["x", {"claim": "x"}, {"claim": {"x": 1}}, {"claim": {"ledger": []}}, {"quarantine": "x"}]
+    + [{"quarantine": [1]}],
+    "health": ["x", {"health": "x"}, {"baseline": {"audit": {"identity": 5}}, "health": {}}],
+}
 
 
-@pytest.mark.parametrize("answer", MALFORMED, ids=str)
-def test_malformed_audit_of_one_node_leaves_plan_of_others(act, answer):
-    made = act("abc", audits={"a": audit(), "b": answer, "c": audit()}, check=True)
+@pytest.mark.parametrize("option, answer", [(name, one) for name, found in MALFORMED.items() for one in found], ids=str)
+def test_malformed_answer_of_one_node_leaves_the_plan_of_others(act, option, answer):
+    version = "2.0" if option == "health" else "1.0"
+    good = {"audits": audit(version), "markers": {"stat": {}}, "health": PASSED["a"]}
+    given = {name: dict.fromkeys("abc", one) for name, one in good.items()}
+    given[option]["b"] = answer
+    made = act("abc", check=True, **given)
     assert not made.get("failed"), made
-    assert made["order"] == ["a", "c"] and made["nodes"]["b"]["state"] == "failed"
-    assert "driver_audit" in made["nodes"]["b"]["reason"]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    ["x", {"claim": "x"}, {"claim": {"x": 1}}, {"claim": {"ledger": []}}, {"quarantine": "x"}, {"quarantine": [1]}],
-    ids=str,
-)
-def test_malformed_marker_of_one_node_leaves_plan_of_others(act, answer):
-    made = act("abc", markers={"a": {"stat": {}}, "b": answer, "c": {"stat": {}}}, check=True)
-    assert not made.get("failed"), made
-    assert made["order"] == ["a", "c"] and made["nodes"]["b"]["state"] == "failed"
-
-
-@pytest.mark.parametrize(
-    "answer", ["x", {"health": "x"}, {"baseline": {"audit": {"identity": 5}}, "health": {}}], ids=str
-)
-def test_malformed_health_of_one_node_is_unknown(act, answer):
-    audits = {name: audit("2.0") for name in "ab"}
-    made = act("ab", audits=audits, health={"a": PASSED["a"], "b": answer}, check=True)
-    assert not made.get("failed"), made
-    assert made["nodes"]["a"]["state"] == "skipped" and made["nodes"]["b"]["state"] != "skipped"
+    states = [made["nodes"][name]["state"] for name in "abc"]
+    assert states == (["skipped", "failed", "skipped"] if option == "health" else ["pending", "failed", "pending"])
+    assert option != "audits" or "driver_audit" in made["nodes"]["b"]["reason"]
 
 
 JOB = {"id": 42, "template": "upgrade", "workflow": "7", "workflow_name": "driver upgrade", "user": "kim"}

@@ -130,12 +130,12 @@ def find_service_hosts(arguments: dict, everything: t.Any, groups: t.Mapping[str
         node: {name: read_value(everything[node], node, name) for name in wanted if name in everything[node]}
         for node in arguments["nodes"]
     }
-    hosts = _service_hosts.merged({node: found.get(_service_hosts.VARIABLE) for node, found in values.items()})
+    hosts = _service_hosts.merge_hosts({node: found.get(_service_hosts.VARIABLE) for node, found in values.items()})
     inventory = set(groups.get("all") or [])
     if arguments["rollout"]:
-        delegates = {node: _service_hosts.delegates(found) for node, found in values.items()}
+        delegates = {node: _service_hosts.find_delegates(found) for node, found in values.items()}
         _service_hosts.refuse_missing(delegates, inventory | set(hosts))
-    return _service_hosts.to_add(hosts, inventory)
+    return _service_hosts.list_missing_hosts(hosts, inventory)
 
 
 def read_value(found: t.Mapping[str, t.Any], node: str, name: str) -> t.Any:

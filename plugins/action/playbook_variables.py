@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import typing as t
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
@@ -17,7 +18,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _binding,
     _service_hosts,
     _variable_names,
-    _variable_values,
     _variables,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
@@ -34,14 +34,13 @@ class ActionModule(ActionBase):
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars or {})
-        task_vars = task_vars or {}
         dummy, arguments = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         try:
-            result["service_hosts"] = self.check(arguments, task_vars, load_extra_vars(self._loader))
+            result["service_hosts"] = check_variables(arguments, task_vars or {}, load_extra_vars(self._loader))
             if arguments["binding"]:
                 _binding.find()
             if arguments["keeps"]:
-                result["warnings"] = warn_lost(arguments, task_vars)
+                result["warnings"] = find_lost_files(arguments, task_vars or {})
         except (_binding.BindingError, OSError) as exc:
             result.update(failed=True, msg="This is about the controller and no node: %s. %s" % (exc, _variables.END))
         except _variables.VariableError as exc:
@@ -49,110 +48,101 @@ class ActionModule(ActionBase):
         result.update(changed=False, process=os.getppid())
         return result
 
-    @staticmethod
-    def check(arguments, task_vars, given):
-        """Refuse variables; return the service hosts to add."""
-        roles, everything = _variable_names.of_roles(), task_vars.get("hostvars") or {}
-        more = _variable_names.CONTROL if arguments["control"] else ()
-        names, values, lost, undo, failed = set(), {}, {}, {}, {}
-        # Nothing goes before the command line, whichever playbook this is and whatever registered a name before it.
-        given = {name: value for name, value in given.items() if isinstance(name, str)}
-        inner = set(given)
-        for node in arguments["nodes"]:
-            found = everything[node]
-            mine = {name for name in found if isinstance(name, str)}
-            names |= mine
-            if arguments["rollout"]:
-                undo[node] = value_of(found, node, "rollout_undo")
-                values[node] = {name: value_of(found, node, name) for name in mine if _variables.of_all(name)}
-            lost = lost or value_of(found, node, "_raw_params")
-            if not arguments["values"]:
-                continue
-            checked = value_of(found, node, REGISTERED)
-            if not isinstance(checked, dict) or checked.get("process") != os.getppid():
-                inner |= mine
-            if _variable_names.INVENTORY_FAILED in mine:
-                failed[node] = value_of(found, node, _variable_names.INVENTORY_FAILED)
-        if arguments["values"] and not arguments["nodes"]:
-            failed["all"] = task_vars.get(_variable_names.INVENTORY_FAILED)
-        _variables.refuse_failed_inventory(failed)
-        _variables.refuse_lost_words(lost)
-        _variables.refuse_misspelt(given, arguments["prefix"])
-        for mine, pattern in arguments["patterns"].items():
-            _variables.refuse_common(given, mine)
-            _variables.refuse_other_playbook(given, mine, pattern)
-            _variables.refuse_undo(undo, mine)
-        _variables.refuse_unknown_hosts(arguments["patterns"], task_vars.get("groups") or {})
-        single = task_vars.get(_variable_names.SINGLE_HOST, False)
-        _variables.refuse_several_hosts(single, arguments["patterns"], task_vars.get("groups") or {})
-        _variables.refuse_nobody(arguments["nodes"], arguments["patterns"], task_vars.get("ansible_limit"))
-        _variables.refuse_strangers(names, roles, more)
-        reads = {_variable_names.COMMON.get(mine) for mine in arguments["patterns"]} | {arguments["prefix"]}
-        _variables.refuse_near(given, roles, more, reads)
-        _variables.refuse_kept(inner, roles)
+
+def check_variables(arguments: dict, task_vars: t.Mapping[str, t.Any], extra: t.Mapping) -> list:
+    """Refuse variables; return the service hosts to add.
+
+    Args:
+        arguments: Those of the task.
+        task_vars: Its variables.
+        extra: The variables of the command line.
+    """
+    roles, everything = _variable_names.read_role_variables(), task_vars.get("hostvars") or {}
+    nodes, patterns, groups = arguments["nodes"], arguments["patterns"], task_vars.get("groups") or {}
+    known = _variable_names.CONTROL if arguments["control"] else ()
+    # Nothing outranks the command line, whichever playbook this is and whatever registered a name before it.
+    extra = {name: value for name, value in extra.items() if isinstance(name, str)}
+    names, reserved, of_rollout, lost, failed = set(), set(extra), {}, {}, []
+    for node in nodes:
+        found = everything[node]
+        mine = {name for name in found if isinstance(name, str)}
+        names |= mine
         if arguments["rollout"]:
-            _variables.refuse_of_plan(given)
+            of_rollout[node] = {name: read_value(found, node, name) for name in mine if _variables.is_of_all(name)}
+        lost = lost or read_value(found, node, "_raw_params")
         if arguments["values"]:
-            refuse_values(arguments["nodes"], everything, "monitoring_textfile_hosts" in arguments["patterns"])
-        if arguments["rollout"]:
-            _variables.refuse_differing(values)
-            _variables.refuse_other_outcome(values)
-        return service_hosts(arguments, everything, task_vars) if arguments["values"] else []
+            checked = read_value(found, node, REGISTERED)
+            if not isinstance(checked, dict) or checked.get("process") != os.getppid():
+                reserved |= mine
+            failed.append(read_value(found, node, _variable_names.INVENTORY_FAILED))
+    if arguments["values"] and not nodes:
+        failed.append(task_vars.get(_variable_names.INVENTORY_FAILED))
+    _variables.refuse_failed_inventory(failed)
+    _variables.refuse_lost_words(lost)
+    _variables.refuse_foreign(extra, arguments["prefix"])
+    for variable, pattern in patterns.items():
+        _variables.refuse_other_playbook(extra, variable, pattern)
+        _variables.refuse_undo(of_rollout, variable)
+    _variables.refuse_unknown_hosts(patterns, groups)
+    _variables.refuse_several_hosts(task_vars.get(_variable_names.SINGLE_HOST, False), patterns, groups)
+    _variables.refuse_nobody(nodes, patterns, task_vars.get("ansible_limit"))
+    _variables.refuse_unknown(names, roles, known)
+    _variables.refuse_near(extra, roles, known, arguments["prefix"])
+    _variables.refuse_reserved(reserved, roles)
+    if arguments["rollout"]:
+        _variables.refuse_of_plan(extra)
+    if arguments["values"]:
+        check_values(nodes, everything, "monitoring_textfile_hosts" in patterns)
+    if arguments["rollout"]:
+        _variables.refuse_differing(of_rollout)
+        _variables.refuse_other_outcome(of_rollout)
+    return find_service_hosts(arguments, everything, groups) if arguments["values"] else []
 
 
-def warn_lost(arguments, task_vars):
+def check_values(nodes: t.Iterable[str], everything: t.Any, monitoring: bool) -> None:
+    """Refuse values that a role would refuse or misread later. EVERYTHING: the variables by node."""
+    judged = {*_variable_names.read_choices(), _variable_names.ANSWER_TIMEOUT, _variable_names.STATE_DIR}
+    for node in nodes:
+        found = everything[node]
+        written = everything.raw_get(node) if hasattr(everything, "raw_get") else found  # templates as they are
+        _variables.refuse_nothing(node, written, monitoring)
+        for name in sorted(set(found) & judged):
+            _variables.refuse_bad_value(node, name, read_value(found, node, name))
+
+
+def find_lost_files(arguments: dict, task_vars: t.Mapping[str, t.Any]) -> list:
     """Refuse a job of AWX in which files would be lost that are needed; return warnings for other files."""
     kept, everything = _awx.KEPT[arguments["keeps"]], task_vars.get("hostvars") or {}
     places = {}
     for node in arguments["nodes"] if task_vars.get("awx_job_id") else ():
-        found = {name: value_of(everything[node], node, name) for name in kept.artifact_host}
+        found = {name: read_value(everything[node], node, name) for name in kept.artifact_host}
         places[node] = _awx.artifact_host(found, kept.artifact_host)
     lost = _awx.forgets(task_vars.get("awx_job_id"), arguments["keeps"], places)
     if lost and kept.needed:
-        raise _variables.VariableError("%s %s" % (lost, _variables.END))
+        raise _variables.VariableError(lost)
     return [lost] if lost else []
 
 
-def refuse_values(nodes, everything, monitoring):
-    """Refuse a value of a node that a role would refuse or misread later, when something was changed already.
-
-    EVERYTHING: the variables by node.
-    """
-    allowed = _variable_names.choices()
-    for node in nodes:
-        found = everything[node]
-        written = everything.raw_get(node) if hasattr(everything, "raw_get") else found  # templates as they are
-        _variable_values.refuse_nothing(node, written, monitoring)
-        for name in sorted(set(found) & set(allowed)):
-            _variable_values.refuse_no_choice(node, name, value_of(found, node, name), allowed[name])
-        if _variable_names.ANSWER_TIMEOUT in found:
-            _variable_values.refuse_bad_timeout(node, value_of(found, node, _variable_names.ANSWER_TIMEOUT))
-        if _variable_names.STATE_DIR in found:
-            _variable_values.refuse_no_place(node, value_of(found, node, _variable_names.STATE_DIR))
-
-
-def service_hosts(arguments, everything, task_vars):
-    """Return the service hosts that the inventory lacks; refuse a rollout that delegates to a host which no one knows.
-
-    EVERYTHING: the variables by node.
-    """
+def find_service_hosts(arguments: dict, everything: t.Any, groups: t.Mapping[str, list]) -> list:
+    """Return the service hosts that the inventory lacks; refuse a rollout that delegates to an unknown host."""
     wanted = (_service_hosts.VARIABLE, "gpu_scheduler_backends") + _service_hosts.DELEGATES
     values = {
-        node: {name: value_of(everything[node], node, name) for name in wanted if name in everything[node]}
+        node: {name: read_value(everything[node], node, name) for name in wanted if name in everything[node]}
         for node in arguments["nodes"]
     }
-    hosts = _service_hosts.merged({node: found.get(_service_hosts.VARIABLE) for node, found in values.items()})
-    inventory = set((task_vars.get("groups") or {}).get("all") or [])
+    hosts = _service_hosts.merge_hosts({node: found.get(_service_hosts.VARIABLE) for node, found in values.items()})
+    inventory = set(groups.get("all") or [])
     if arguments["rollout"]:
-        delegates = {node: _service_hosts.delegates(found) for node, found in values.items()}
+        delegates = {node: _service_hosts.find_delegates(found) for node, found in values.items()}
         _service_hosts.refuse_missing(delegates, inventory | set(hosts))
-    return _service_hosts.to_add(hosts, inventory)
+    return _service_hosts.list_missing_hosts(hosts, inventory)
 
 
-def value_of(found, node, name):
+def read_value(found: t.Mapping[str, t.Any], node: str, name: str) -> t.Any:
+    """Return a variable of a node, {} if it has none; refuse one that cannot be evaluated."""
     try:
         return found[name] if name in found else {}
     except AnsibleError as exc:
         raise _variables.VariableError(
-            "%s of %s cannot be evaluated: %s %s" % (name, node, redaction.describe(exc), _variables.END)
+            "%s of %s cannot be evaluated: %s" % (name, node, redaction.describe(exc))
         ) from None

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing as t
 import uuid
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
@@ -16,13 +17,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _controller,
     _mig_file,
     _peers,
-    _variables,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools, state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import (
     REFUSALS,
     PlanningAction,
-    agree,
+    refuse_other_version,
     require_room,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
@@ -38,18 +39,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     plan,
     plan_text,
     probes,
-    windows,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox
 
-# The limits of the policy that are options; others are computed here.
-LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
 APPROVAL_LETTERS = 8
 # The options with answers of nodes, and the modules that gave them.
 ANSWERS = {"audits": "driver_audit", "markers": "node_claim", "health": "gpu_health", "layout_looks": "gpu_mig"}
 
 
-def approval(arguments, made):
+def approve_plan(arguments: t.Mapping[str, t.Any], made: plan.Plan) -> t.Optional[str]:
     """Return the approved digest if it is that of this plan, "" if not; None if no approval is needed."""
     given = arguments["approve"].strip().lower()
     if not arguments["require_approval"] and not given:
@@ -59,166 +57,133 @@ def approval(arguments, made):
 
 class ActionModule(PlanningAction):
     ARGUMENT_SPEC = ARGUMENT_SPEC
-    # The variable of the playbook is rollout_ and the name of the option, except for these. The options that are left
-    # out come from results of other tasks.
-    VARIABLES = dict(
-        {
-            key: "rollout_" + key
-            for key in ARGUMENT_SPEC
-            if key
-            not in (
-                "targets",
-                "audits",
-                "markers",
-                "health",
-                "domains",
-                "checked",
-                "schedulers",
-                "expected",
-                "job",
-                "hand_over",
-                "layouts",
-                "layout_looks",
-            )
-        },
-        **options.VARIABLES,
-        target="rollout_version",
-        undo="rollback_of",
-        domain_group_prefix="rollout_domain_prefix",
-        role_mode="gpu_node_upgrade_rollout_mode",
-    )
+    VARIABLES = {"artifact_dir": "gpufleet_artifact_dir", "role_mode": "gpu_node_upgrade_rollout_mode"}
 
-    def act(self, arguments, task_vars):
-        self.require_checked(arguments)
+    def act(self, arguments: dict, task_vars: dict) -> dict:
+        self.given = arguments
+        self.require_checked()
+        # The limits are read by what makes the plan: where one is refused, nodes in flight are finished all the same.
+        policy = arguments["policy"]
+        of_run = {name: policy.pop(name) for name in list(policy) if name.removeprefix(options.PREFIX) in options.RUN}
+        arguments.update(options.read_variables(of_run, options.RUN))
         arguments.update((key, _answers.accept_all(module, arguments[key])) for key, module in ANSWERS.items())
-        running = self.job(arguments, task_vars)
-        self.place(arguments["artifact_dir"])
-        if arguments["join"]:
-            return self.join(arguments, task_vars, running)
-        undo, broken_off = self.undone(arguments)
-        targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
-        wanted = self.layouts(arguments, undo)
-        ledger = self.ledger(
-            arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted)
-        )
-        if arguments["hand_over"]:
-            self.several(ledger, arguments)
+        job = self.find_job(task_vars)
+        self.identity = dict(self.controller(), **({"job": job} if job else {}))
+        self.require_directory(arguments["artifact_dir"])
+        return self.join_plan(task_vars) if arguments["join"] else self.make_plan(task_vars)
+
+    def make_plan(self, task_vars: dict) -> dict:
+        """Make a plan for the nodes and record it; in check mode, say what a real run would be refused for."""
+        given = self.given
+        undo, broken_off = self.undone(given)
+        self.undo = undo
+        targets, kernels, wanted = self.find_targets(), self.find_kernels(), self.find_layouts()
+        ledger = self.ledger(given, given["id"] or broken_off or self.make_id(targets, wanted))
+        if given["hand_over"]:
+            self.require_shared_ledger(ledger)
         # A rollback does not compare the number of GPUs with that of others, since a loss may be the reason for it.
-        told = {name for name, expect in arguments["expected"].items() if _peers.is_told(expect)}
-        counts = probes.gpus(arguments["audits"])
+        told = {name for name, expect in given["expected"].items() if _peers.is_told(expect)}
+        counts = probes.gpus(given["audits"])
         lacks = {} if undo else _peers.fewer(counts, told)
         peers = _peers.own(counts) if undo else _peers.expectation(counts)
-        found = self.claims_found(arguments)
         try:
-            places = self.places(arguments, task_vars)
+            places = self.find_domains(task_vars)
         except domains.DomainError:
             places = {}  # the plan refuses it, but not the nodes in flight
-        looked = self.looked(ledger, arguments, places, found, peers, lacks, bool(undo))
+        probed = self.make_probes(ledger, places, peers, lacks)
 
         def make(view, now):
-            made = plan.build(
-                arguments["target"],
-                looked,
-                self.policy(arguments, task_vars, len(looked)),
-                view,
-                arguments["canaries"],
-                targets,
-                arguments["canaries_per_stratum"],
-                arguments["abandon"],
-                kernels,
-                wanted,
-            )
+            policy = self.make_policy(task_vars, len(probed))
+            named, per_stratum = given["canaries"], given["canaries_per_stratum"]
+            more = (targets, per_stratum, given["abandon"], kernels, wanted)
+            made = plan.build(given["version"], probed, policy, view, named, *more)
             require_room(made, now)
-            made.policy["approved"] = approval(arguments, made)
-            if not arguments["hand_over"]:
-                self.enough_forks(made.policy, len(looked), task_vars)
+            made.policy["approved"] = approve_plan(given, made)
+            if not given["hand_over"]:
+                self.require_forks(made.policy, len(probed), task_vars)
             return made
 
-        now, run, refused, made = ledger.store.clock(), None, "", None
-        ledger.look(lambda view: compatible.refuse(view, _collection.version(), arguments["hand_over"]))
-        if self.check or not ledger.look(lambda view: plan.unfinished(view, looked)):
+        run, made, now = None, None, ledger.store.clock()
+        ledger.look(lambda view: compatible.refuse(view, _collection.version(), given["hand_over"]))
+        if self.check or not ledger.look(lambda view: plan.unfinished(view, probed)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:
-            refused = self.refusal(ledger, arguments, made, found, undo)
+            refused = self.find_refusal(ledger, made)
         else:
             # The plan is valid, or nodes in flight are to be finished, so that it can be recorded from here on.
-            run, identity = uuid.uuid4().hex, dict(self.controller(), **({"job": running} if running else {}))
-            made = ledger.transact(
-                lambda transaction: self.record(
-                    transaction, ledger, run, make, identity, arguments, undo, found, peers, looked
-                )
-            )
+            run = uuid.uuid4().hex
+            made = ledger.transact(lambda transaction: self.record_plan(transaction, ledger, run, make, peers, probed))
             refused = made.refused
-            if not arguments["hand_over"]:
-                self.watch(ledger, identity, run, arguments["textfile_dir"])
-            self.tell(ledger, arguments, now=True)
-        lines = self.lines(ledger, made, arguments, refused)
-        if running:
-            lines.append("  %s" % _awx.text(running))
-        return self.answer(ledger, made, run, peers, lines, "" if made.refused else refused)
+            if not given["hand_over"]:
+                self.start_watcher(ledger, run)
+            self.tell(ledger, given, now=True)
+        lines = self.describe_plan(ledger, made, refused)
+        return self.make_result(ledger, made, run, peers, lines, "" if made.refused else refused)
 
-    def policy(self, arguments, task_vars, count):
+    def make_policy(self, task_vars: dict, count: int) -> dict:
         """Return the limits of the plan for COUNT nodes; refuse options with which it cannot be carried out."""
-        self.places(arguments, task_vars)
-        layouts.refuse_unfit(arguments["layout_looks"])
-        holds.check(arguments["hold_queries"])
-        holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
-        outbox.check(arguments["webhook"])
-        given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
-        policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), count)
-        windows.check(policy["windows"])
-        return policy
+        start = options.read_variables(self.given["policy"], {**options.LIMITS, **options.START})
+        self.given.update(start)
+        self.find_domains(task_vars)
+        layouts.refuse_unfit(self.given["layout_looks"])
+        holds.check(self.given["hold_queries"])
+        outbox.check(self.given["webhook"])
+        given = {key: start[key] for key in options.LIMITS if key != "waves" or self.given["mode"] == "waves"}
+        return limits.complete(dict(given, holds=holds.wanted(start["hold_queries"])), count)
 
-    def lines(self, ledger, made, arguments, refused):
+    def describe_plan(self, ledger: Ledger, made: plan.Plan, refused: str) -> t.List[str]:
         """Return the plan as lines to print, with the next step. REFUSED: why a real run would be refused."""
-        lines = plan_text.describe(made, ledger.rollout_id, arguments["node_s"])
-        lines[1:1] = [
-            "  " + line
-            for line in (_variables.drained(arguments["schedulers"], made.order) if arguments["schedulers"] else [])
-        ]
-        if made.policy["approved"] == "" and not arguments["hand_over"]:
+        lines = plan_text.describe(made, ledger.rollout_id, made.policy["node_s"])
+        if self.given["schedulers"]:
+            lines[1:1] = ["  " + line for line in plan_text.describe_drains(self.given["schedulers"], made.order)]
+        if made.policy["approved"] == "" and not self.given["hand_over"]:
             lines.append("  waits for approval: run again with -e rollout_approve=%s" % made.sha256[:12])
         if made.refused:
             lines.append("  only these nodes, which were in flight, are finished; refused: %s" % refused)
         elif refused:
             lines.append("  refused: %s" % refused)
-        elif arguments["hand_over"] and not self.check and made.order:
+        elif self.given["hand_over"] and not self.check and made.order:
             lines.append(
                 "  each job joins it with -e rollout_join=true -e rollout_id=%s -e rollout_approve=%s, the one with "
                 "the canaries first" % (ledger.rollout_id, made.sha256[:12])
             )
         elif not self.check and made.order:
             lines.append("  if it is interrupted (Ctrl-C), the same command continues rollout %s" % ledger.rollout_id)
+        if self.identity.get("job"):
+            lines.append("  %s" % _awx.text(self.identity["job"]))
         return lines
 
-    def join(self, arguments, task_vars, running):
+    def join_plan(self, task_vars: dict) -> dict:
         """Make this run a member of a rollout, with the nodes of its own inventory; return its part of the plan."""
-        if not arguments["rollout_id"]:
+        if not self.given["id"]:
             raise plan.PlanError(
                 "rollout_join needs rollout_id, the name of the rollout that gpufleet.lifecycle.plan has planned. "
                 "Nothing was changed."
             )
-        ledger = self.ledger(arguments)
-        self.several(ledger, arguments)
+        ledger = self.ledger(self.given, self.given["id"])
+        self.require_shared_ledger(ledger)
         view, record = ledger.view(), ledger.owner()
-        given = {key: arguments[key] for key in LIMITS if key in self._task.args and self.VARIABLES[key] in task_vars}
+        start = options.read_variables(self.given["policy"], {**options.LIMITS, **options.START})
+        self.given.update(start)
+        given = {
+            key: start[key]
+            for key in options.LIMITS
+            if not options.is_empty(self.given["policy"].get(options.PREFIX + key))
+        }
         # Each controller asks the queries, and the role reads what becomes of a node that fails from its own variable.
-        given.update(holds=holds.wanted(arguments["hold_queries"]), on_failure=arguments["on_failure"])
+        given.update(holds=holds.wanted(start["hold_queries"]), on_failure=start["on_failure"])
 
         def joinable(view, shared):
-            joining.refuse(ledger.rollout_id, view, shared, arguments["approve"], given)
+            joining.refuse(ledger.rollout_id, view, shared, self.given["approve"], given)
             compatible.refuse(view, _collection.version(), shared)
 
         joinable(view, members.shared(record))
         planned = ledger.planned(view.run)
-        found = self.claims_found(arguments)
-        places = self.places(arguments, task_vars)
-        looked = self.looked(ledger, arguments, places, found, planned["peers"], {}, False)
-        outbox.check(arguments["webhook"])
-        foreseen = joining.part(view, planned, looked)[0]
-        self.enough_forks(foreseen.policy, len(foreseen.order), task_vars)
-        identity = dict(self.controller(), **({"job": running} if running else {}))
-        member = uuid.uuid4().hex
+        probed = self.make_probes(ledger, self.find_domains(task_vars), planned["peers"], {})
+        outbox.check(self.given["webhook"])
+        foreseen = joining.part(view, planned, probed)[0]
+        self.require_forks(foreseen.policy, len(foreseen.order), task_vars)
+        member, abandon = uuid.uuid4().hex, self.given["abandon"]
 
         def work(transaction):
             joinable(transaction.view, members.shared(transaction.owner))
@@ -229,22 +194,21 @@ class ActionModule(PlanningAction):
                 )
             transaction.block_new_rollouts()
             now = transaction.clock()
-            names = [name for name in arguments["audits"] if transaction.view.nodes.get(name) is not None]
-            members.join(transaction, member, names, identity, now, arguments["break_lock"])
-            owner.require_free(transaction, names, identity, now, arguments["break_lock"], abandon=arguments["abandon"])
-            made, changed = joining.part(transaction.view, planned, looked)
-            agree(arguments["target"], made)
-            over = self.claimed(transaction, ledger, made, arguments, None, found)
-            for name, one in over.items():
+            names = [name for name in self.given["audits"] if transaction.view.nodes.get(name) is not None]
+            members.join(transaction, member, names, self.identity, now, self.given["break_lock"])
+            owner.require_free(transaction, names, self.identity, now, self.given["break_lock"], abandon=abandon)
+            made, changed = joining.part(transaction.view, planned, probed)
+            refuse_other_version(self.given["version"], made)
+            for name, one in self.find_replaced_claims(transaction, ledger, made).items():
                 transaction.save(name, claims.OVER, one)
             transaction.append(
                 "join",
                 run=view.run,
                 member=member,
-                by=owner.describe(identity),
+                by=owner.describe(self.identity),
                 hosts=len(names),
                 nodes=changed,
-                approved=bool(arguments["approve"].strip()),
+                approved=bool(self.given["approve"].strip()),
             )
             # The digest may have approved the plan.
             return dataclasses.replace(made, policy=dict(transaction.view.policy)), transaction.view.total
@@ -259,46 +223,39 @@ class ActionModule(PlanningAction):
             _controller.require()
             made, total = ledger.transact(work)
         if not self.check:
-            self.watch(ledger, identity, view.run, arguments["textfile_dir"])
-            self.tell(ledger, arguments, now=True)
-        left_out = [name for name in arguments["audits"] if name not in made.nodes]
+            self.start_watcher(ledger, view.run)
+            self.tell(ledger, self.given, now=True)
+        left_out = [name for name in self.given["audits"] if name not in made.nodes]
         lines = joining.lines(made, ledger.rollout_id, total, left_out)
         if refused:
             lines.append("  refused: %s" % refused)
-        return self.answer(ledger, made, None if self.check else view.run, planned["peers"], lines, refused)
+        return self.make_result(ledger, made, None if self.check else view.run, planned["peers"], lines, refused)
 
-    def refusal(self, ledger, arguments, made, found, undo):
-        """Return why a real run would be refused: its lock, other rollouts, or claims on nodes.
+    def claim_rollout(self, transaction: t.Any, ledger: Ledger, run: t.Optional[str], names: t.List[str]) -> None:
+        """Take the rollout for this controller, with nodes by NAMES; refuse what another controller has."""
+        breaks, abandon = self.given["break_lock"], self.given["abandon"]
+        owner.claim(transaction, ledger.rollout_id, run, names, self.identity, breaks, abandon=abandon)
 
-        Empty if it would not.
-        """
+    def find_refusal(self, ledger: Ledger, made: plan.Plan) -> str:
+        """Return why a real run would be refused (its lock, other rollouts, claims on nodes); empty if it would not."""
 
         def claim(transaction):
-            self.require_alone(transaction, arguments)
-            owner.claim(
-                transaction,
-                ledger.rollout_id,
-                None,
-                list(arguments["audits"]),
-                self.controller(),
-                arguments["break_lock"],
-                abandon=arguments["abandon"],
-            )
-            self.claimed(transaction, ledger, made, arguments, undo, found)
-            self.beside(transaction, made, arguments)
+            self.require_alone(transaction)
+            self.claim_rollout(transaction, ledger, None, list(self.given["audits"]))
+            self.find_replaced_claims(transaction, ledger, made)
+            self.note_orphans(transaction, made)
             return True
 
         try:
             if not ledger.rehearse(claim):
-                self.claimed(None, ledger, made, arguments, undo, found)
+                self.find_replaced_claims(None, ledger, made)
         except owner.OwnerError as exc:
             return str(exc)
         return ""
 
-    @staticmethod
-    def beside(transaction, made, arguments):
+    def note_orphans(self, transaction: t.Any, made: plan.Plan) -> None:
         """Note in the plan which nodes other rollouts left in flight, or refuse to start beside them."""
-        found = orphans.find(transaction, list(arguments["audits"]), arguments["abandon"])
+        found = orphans.find(transaction, list(self.given["audits"]), self.given["abandon"])
         counted = pools.rollouts(transaction, pools.of(made.policy))
         found = [(other_id, node) for other_id, node in found if other_id not in counted]
         why = orphans.refusal(found, made.order, made.nodes)
@@ -306,38 +263,30 @@ class ActionModule(PlanningAction):
             raise owner.OwnerError(why)
         made.notes.extend(orphans.described(found) if made.order else [])
 
-    @classmethod
-    def record(cls, transaction, ledger, run, make, identity, arguments, undo, found, peers, looked):
+    def record_plan(
+        self, transaction: t.Any, ledger: Ledger, run: str, make: t.Callable, peers: dict, probed: t.List[probes.Probe]
+    ) -> plan.Plan:
         """Claim the rollout and record the plan; where it is refused, one that only finishes the nodes in flight."""
         _controller.require()
-        compatible.refuse(transaction.view, _collection.version(), arguments["hand_over"])
-        cls.require_alone(transaction, arguments)
-        unfinished = [] if arguments["hand_over"] else plan.unfinished(transaction.view, looked)
+        compatible.refuse(transaction.view, _collection.version(), self.given["hand_over"])
+        self.require_alone(transaction)
+        unfinished = [] if self.given["hand_over"] else plan.unfinished(transaction.view, probed)
 
-        def claim(names):
-            owner.claim(
-                transaction,
-                ledger.rollout_id,
-                run,
-                names,
-                identity,
-                arguments["break_lock"],
-                abandon=arguments["abandon"],
-            )
-
+        undo = self.undo.rollout_id if self.undo else None
         try:
-            claim(list(arguments["audits"]))
+            self.claim_rollout(transaction, ledger, run, list(self.given["audits"]))
             made = make(transaction.view, transaction.clock())
-            over = cls.claimed(transaction, ledger, made, arguments, undo, found)
-            cls.beside(transaction, made, arguments)
+            over = self.find_replaced_claims(transaction, ledger, made)
+            self.note_orphans(transaction, made)
         except REFUSALS as exc:
             if not unfinished:
                 raise
-            claim(unfinished)
-            made = plan.finish(looked, transaction.view, str(exc))
+            self.claim_rollout(transaction, ledger, run, unfinished)
+            made = plan.finish(probed, transaction.view, str(exc))
             if not made.order:
                 raise
-            over = cls.claimed(transaction, ledger, made, arguments, None, found)
+            undo = transaction.view.undo
+            over = self.find_replaced_claims(transaction, ledger, made)
         for name in made.nodes:
             made.nodes[name]["peers"] = _peers.of_node(peers, name)
         transaction.name_ledger()
@@ -346,70 +295,60 @@ class ActionModule(PlanningAction):
         transaction.append(
             "plan",
             run=run,
-            undo=transaction.view.undo if made.refused else undo.rollout_id if undo else None,
-            job=identity.get("job"),
+            undo=undo,
+            job=self.identity.get("job"),
             peers=peers,
             collection=_collection.version() or None,
             **plan.event(made, ledger.rollout_id),
         )
-        if arguments["hand_over"]:
+        if self.given["hand_over"]:
             transaction.hold(members.unowned(run, transaction.clock()))
         if not made.order:
             transaction.append("end", run=run)
         return made
 
-    @staticmethod
-    def targets(arguments, undo):
+    def find_targets(self) -> t.Dict[str, str]:
         """Return the versions by node: those given, or those that another rollout found before its changes."""
-        if undo is None or arguments["target"]:
-            return arguments["targets"]
-        nodes = {node.name: node for node in undo.view().nodes.everything()}
-        missing = [name for name in arguments["audits"] if name not in nodes or not nodes[name].from_version]
+        if self.undo is None or self.given["version"]:
+            return self.given["targets"]
+        nodes = self.read_undone_nodes()
+        missing = [name for name in self.given["audits"] if name not in nodes or not nodes[name].from_version]
         if missing:
             raise plan.PlanError(
                 "Rollout %s recorded no earlier version of %s. Set rollout_version, or leave these nodes out."
-                % (undo.rollout_id, ", ".join(missing[:5]))
+                % (self.undo.rollout_id, ", ".join(missing[:5]))
             )
-        return {name: nodes[name].from_version for name in arguments["audits"]}
+        return {name: node.from_version for name, node in nodes.items()}
 
-    @staticmethod
-    def kernels(arguments, undo):
+    def find_kernels(self) -> t.Dict[str, str]:
         """Return for each node the kernel that ran before the rollout; none if another version is given by hand."""
-        if undo is None or arguments["target"]:
+        if self.undo is None or self.given["version"]:
             return {}
-        return {
-            node.name: node.from_kernel
-            for node in undo.view().nodes.everything()
-            if node.name in arguments["audits"] and node.from_kernel
-        }
+        return {name: node.from_kernel for name, node in self.read_undone_nodes().items() if node.from_kernel}
 
-    def layouts(self, arguments, undo):
+    def find_layouts(self) -> t.Dict[str, dict]:
         """Return the MIG layouts by node: those given, or those that another rollout found before its changes."""
-        if undo is not None:
-            return layouts.before(
-                undo.rollout_id,
-                [node for node in undo.view().nodes.everything() if node.name in arguments["audits"]],
-                lambda name: undo.load(name, "baseline"),
-            )
-        return layouts.wanted(arguments["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
+        if self.undo is not None:
+            nodes = list(self.read_undone_nodes().values())
+            return layouts.before(self.undo.rollout_id, nodes, lambda name: self.undo.load(name, "baseline"))
+        return layouts.wanted(self.given["layouts"], lambda path: _mig_file.read(self._loader.path_dwim(path)))
 
-    @staticmethod
-    def default_id(arguments, undo, targets, wanted):
-        if undo is not None:
-            return "rollback-%s" % undo.rollout_id
-        versions = (
-            {arguments["target"]} if arguments["target"] else {str(version or "") for version in targets.values()}
-        )
-        if len(versions) > 1:
-            raise plan.PlanError(
-                "The nodes have different target versions (%s). Name the rollout with rollout_id."
-                % (", ".join(sorted(versions)))
-            )
+    def read_undone_nodes(self) -> t.Dict[str, state.Node]:
+        """Return the nodes of this run, by name, as the rollout that is rolled back left them."""
+        return {node.name: node for node in self.undo.view().nodes.everything() if node.name in self.given["audits"]}
+
+    def make_id(self, targets: t.Mapping[str, str], wanted: t.Mapping[str, dict]) -> str:
+        """Return the name of a rollout that was given none, so that the next run of the same change finds it."""
+        if self.undo is not None:
+            return "rollback-%s" % self.undo.rollout_id
+        version = self.given["version"]
+        versions = {version} if version else {str(one or "") for one in targets.values()}
         names = sorted({layout["name"] for layout in wanted.values()})
-        if len(names) > 1:
-            raise plan.PlanError(
-                "The nodes have different MIG layouts (%s). Name the rollout with rollout_id." % (", ".join(names))
-            )
+        for found, what in ((sorted(versions), "target versions"), (names, "MIG layouts")):
+            if len(found) > 1:
+                raise plan.PlanError(
+                    "The nodes have different %s (%s). Name the rollout with rollout_id." % (what, ", ".join(found))
+                )
         words = (["mig-%s" % names[0]] if names else ["upgrade"]) + [
             version.replace(":", "-") for version in versions if version or not names
         ]

@@ -15,7 +15,7 @@ author:
 description:
   - Prints one plain line for each transition of a node in a rollout of M(gpufleet.lifecycle.rollout_plan), with how
     many nodes are done, failed, in flight and to go, and an estimate of the time left with its lower bound. The
-    estimate comes from the nodes that were done in this run, and from O(gpufleet.lifecycle.rollout_plan#module:node_s)
+    estimate comes from the nodes that were done in this run, and from C(rollout_node_s)
     before the first one is.
   - The lines go to stderr, so that they are not in the output of another callback, such as one that prints JSON.
 requirements:

@@ -33,7 +33,7 @@ options:
     type: bool
     default: false
   ledger:
-    description: The URL of the ledger, as O(gpufleet.lifecycle.rollout_plan#module:ledger). The file of the artifact
+    description: The URL of the ledger, as C(rollout_ledger). The file of the artifact
       directory, the parent of O(archive_dir), when left out.
     type: str
   store_dir:

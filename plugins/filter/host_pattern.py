@@ -54,7 +54,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variabl
 def host_pattern(value, variable, default="gpu_nodes"):
     try:
         _variables.refuse_partial_run(context.CLIARGS)
-        return _variables.host_pattern(value, variable, default)
+        return _variables.make_host_pattern(value, variable, default)
     except _variables.VariableError as exc:
         raise AnsibleFilterError(str(exc)) from exc
 

@@ -44,7 +44,7 @@ options:
     required: true
   ledger:
     description:
-      - The URL of the ledger, as O(gpufleet.lifecycle.rollout_plan#module:ledger). The file of the artifact directory,
+      - The URL of the ledger, as C(rollout_ledger). The file of the artifact directory,
         the parent of O(directory), when left out.
       - Only archives that it records as a builder's are brought to the controller.
     type: str

@@ -12,17 +12,12 @@ module: playbook_variables
 short_description: Refuse variables that the collection does not know, or that would overrule a rollout
 version_added: 1.0.0
 description:
-  - Looks at the names of the variables of nodes. One that begins as those of the collection's roles and playbooks do,
-    such as C(gpu_scheduler_) or C(rollout_), and is none of them is refused, with the nearest one that there is. So is
-    one of the command line that all but has the name of one of them, whatever it begins with, and so are names that
-    the collection keeps for itself.
-  - Null for a variable of a role that has a default is refused, unless whatever reads it takes the default then.
-  - Runs once for all nodes, on the controller. The nodes are not contacted. The playbooks begin with it.
+  - The first task of the playbooks, on the controller and once for all nodes; no node is contacted. Refuses names that
+    only look like variables of the collection, with the nearest one that there is; names that the collection reserves;
+    and values that a role would refuse only after something was changed.
 attributes:
   check_mode:
     support: full
-    details:
-      - It only looks, so it does the same in check mode.
   diff_mode:
     support: none
 extends_documentation_fragment:
@@ -32,60 +27,42 @@ author:
   - gpufleet contributors (@gpufleet)
 options:
   nodes:
-    description: The nodes whose variables are looked at, by their names in the inventory.
+    description: The nodes, by their names in the inventory.
     type: list
     elements: str
     default: []
   rollout:
-    description:
-      - Whether they are the nodes of a rollout. All of them then have to have the same values of the variables that
-        hold for the whole of it, and what the plan says to the role C(gpu_node_upgrade) may not be a variable of the
-        command line. A host to which tasks of a node are delegated, such as C(gpufleet_artifact_host), has to be in the
-        inventory or in C(gpufleet_service_hosts).
+    description: Whether they are the nodes of a rollout, which have the same values of its variables, delegate to known
+      hosts only, and have no extra variable that would overrule the plan.
     type: bool
     default: false
   binding:
-    description:
-      - Refuse a controller without C(nvidia-ml-py) too, with which the GPUs of the nodes are read, so that it is told
-        once and every node is not called sick.
+    description: Refuse a controller without C(nvidia-ml-py).
     type: bool
     default: false
   values:
-    description:
-      - V(false) looks at the names alone, and of those that the collection keeps for itself at the ones of the command
-        line. A playbook that contacts no node and only speaks to the ledger asks for that,
-        as it has to work while a source of the inventory fails, or a variable of the nodes cannot be evaluated.
+    description: V(false) looks at names alone, for a playbook that contacts no node and has to work whatever the
+      inventory says of nodes.
     type: bool
     default: true
   control:
-    description:
-      - Whether the playbook steers a rollout, and therefore knows C(rollout_verb), C(rollout_reason), C(rollout_nodes),
-        C(rollout_limits) and C(rollout_user). For every other playbook they are unknown.
+    description: Whether the playbook steers a rollout, and knows variables such as C(rollout_verb).
     type: bool
     default: false
   keeps:
-    description:
-      - What the playbook keeps on the controller, for a job of AWX, whose container forgets it. V(evidence), which a
-        reset or a reboot destroys, is refused unless C(gpufleet_artifact_host) names a host that keeps it as well. With
-        V(report), which is in the output of the job too, and V(record), without which a sick node is taken out of
-        service all the same, that is a warning.
+    description: What the playbook keeps on the controller, whose files a job of AWX forgets. V(evidence) is refused
+      there unless C(gpufleet_artifact_host) keeps it; the others are a warning.
     type: str
     choices: ['', evidence, record, report]
     default: ''
   patterns:
-    description:
-      - The values of variables that name hosts and groups, by the names of the variables. A name that is not in the
-        inventory is refused, which Ansible would leave out with a warning. So is a variable of the command line that
-        names the nodes of another of the collection's playbooks, such as C(upgrade_hosts) for C(bringup), which would
-        take all of its nodes instead. With O(patterns), an empty list of O(nodes) is refused too, by the variables,
-        their patterns and the limit of the run.
+    description: The values of the variables that name hosts, by their names. A name that is not in the inventory is
+      refused, and so is a run for no host, or for the nodes of another playbook.
     type: dict
     default: {}
   prefix:
-    description:
-      - What the names of the playbook's variables begin with, such as C(capacity_), where those of an inventory may
-        begin likewise. A name of the command line that begins so and is none of them is refused, with the nearest one
-        that there is; the inventory is not judged by it.
+    description: The prefix of the playbook's variables where those of an inventory may begin likewise, such as
+      C(capacity_). Only the command line is judged by it.
     type: str
     default: ''
 seealso:
@@ -104,8 +81,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ---
 process:
-  description: The process of the playbook, by which a later call in the same run knows that the collection's own names
-    are its own.
+  description: The process of the playbook, by which a later call in the same run knows its own names.
   returned: always
   type: int
 service_hosts:
@@ -134,10 +110,7 @@ ARGUMENT_SPEC = dict(
 def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     module.fail_json(
-        msg=(
-            "playbook_variables runs on the controller, as an action plugin of the collection gpufleet.lifecycle, "
-            "which was not found: call it by its full name, gpufleet.lifecycle.playbook_variables, in a task."
-        )
+        msg="playbook_variables is an action of gpufleet.lifecycle: call it as gpufleet.lifecycle.playbook_variables."
     )
 
 

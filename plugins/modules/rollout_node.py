@@ -51,7 +51,7 @@ options:
     default: false
   undo:
     description: The id of a rollout, or V(last), of which to answer what MIG layouts it found on O(nodes), as
-      O(gpufleet.lifecycle.rollout_plan#module:undo) would take them back.
+      a plan with this C(rollout_undo) would take them back.
     type: str
     default: ""
   nodes:

@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import datetime
 import os
+import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _awx, _peers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
     domains,
     holds,
-    limits,
     options,
     plan,
     plan_text,
@@ -30,7 +32,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 REFUSALS = (
     domains.DomainError,
     holds.HoldError,
-    limits.LimitError,
     options.OptionError,
     outbox.WebhookError,
     owner.OwnerError,
@@ -39,7 +40,7 @@ REFUSALS = (
 )
 
 
-def agree(given, made):
+def refuse_other_version(given: str, made: plan.Plan) -> None:
     """Refuse rollout_version of a controller that joins a plan with another version."""
     others = {
         name: node["to"] for name, node in made.nodes.items() if node["to"] != given and node.get("install", True)
@@ -52,7 +53,7 @@ def agree(given, made):
         )
 
 
-def require_room(made, now):
+def require_room(made: plan.Plan, now: datetime.datetime) -> None:
     """Refuse maintenance windows in which no node could start from NOW on, unless nodes in flight are to be finished.
 
     For these the gate opens outside of the windows too.
@@ -62,82 +63,86 @@ def require_room(made, now):
 
 
 class PlanningAction(RolloutAction):
-    """The base of rollout_plan."""
+    """The base of rollout_plan: the nodes as they were found, and refusals.
 
-    @staticmethod
-    def require_checked(arguments):
+    GIVEN: the arguments of the task, with the variables of the rollout. UNDO: the ledger of the rollout that is rolled
+    back. IDENTITY: of this controller.
+    """
+
+    given: dict
+    identity: dict
+    undo: t.Any = None
+
+    def require_checked(self) -> None:
         """Refuse a run whose variables were not checked, or whose nodes would be changed without tickets."""
-        if not arguments["checked"]:
+        if not self.given["checked"]:
             raise plan.PlanError(
                 "The variables of the nodes were not checked. Run the whole playbook, without --start-at-task, --tags "
                 "or --skip-tags. Nothing was changed."
             )
-        if arguments["role_mode"] != "ledger":
+        if self.given["role_mode"] != "ledger":
             raise plan.PlanError(
                 "gpu_node_upgrade_rollout_mode is %r; expected ledger in a rollout, since nodes would be changed "
                 "without tickets and without a record. Remove the variable, or use the role itself for a single node. "
-                "Nothing was "
-                "changed." % (arguments["role_mode"],)
+                "Nothing was changed." % (self.given["role_mode"],)
             )
 
-    @staticmethod
-    def claims_found(arguments):
+    def read_claims(self) -> t.Dict[str, t.Optional[dict]]:
         """Return {node: the claim that is on it}; refuse names that cannot be nodes."""
-        for name in arguments["audits"]:
+        for name in self.given["audits"]:
             check_node(name)
-        markers = arguments["markers"] or {}
-        return {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
+        markers = self.given["markers"] or {}
+        return {name: (markers.get(name) or {}).get("claim") for name in self.given["audits"]}
 
-    @staticmethod
-    def places(arguments, task_vars):
+    def find_domains(self, task_vars: dict) -> t.Dict[str, dict]:
         """Return the failure domains of each host by key."""
-        return domains.of_hosts(task_vars.get("groups") or {}, arguments["domain_group_prefix"], arguments["domains"])
+        return domains.of_hosts(task_vars.get("groups") or {}, self.given["domain_prefix"], self.given["domains"])
 
-    def looked(self, ledger, arguments, places, found, peers, lacks, undo):
+    def make_probes(self, ledger: Ledger, places: dict, peers: dict, lacks: dict) -> t.List[probes.Probe]:
         """Return the nodes of this run as they were found."""
-        markers = arguments["markers"] or {}
-        unproven = dict(self.unproven(ledger, list(arguments["audits"])), **self.held_elsewhere(ledger, found))
+        markers = self.given["markers"] or {}
+        unproven = {**self.find_unproven(ledger), **self.find_held_elsewhere(ledger)}
         return [
             probes.probe(
                 name,
                 audit,
                 markers.get(name),
                 places.get(name, {}),
-                probes.beside((arguments["health"] or {}).get(name), _peers.of_node(peers, name)),
+                probes.beside((self.given["health"] or {}).get(name), _peers.of_node(peers, name)),
                 unproven.get(name, ""),
                 lacks.get(name, ""),
-                None if undo else arguments["layout_looks"].get(name),
+                None if self.undo else self.given["layout_looks"].get(name),
             )
-            for name, audit in arguments["audits"].items()
+            for name, audit in self.given["audits"].items()
         ]
 
-    @staticmethod
-    def require_alone(transaction, arguments):
+    def require_alone(self, transaction: t.Any) -> None:
         """Refuse to replace a plan for several controllers by one for this run, which may have a part of its nodes."""
         view = transaction.view
-        if members.shared(transaction.owner) and view.finished is None and not arguments["hand_over"]:
+        if members.shared(transaction.owner) and view.finished is None and not self.given["hand_over"]:
             raise owner.OwnerError(
                 "Rollout %s was planned for several controllers at %s, and has not ended. Join it with "
                 "rollout_join=true, or end it first (rollout_control with rollout_verb=end). Nothing was changed."
                 % (view.rollout_id, view.started)
             )
 
-    @staticmethod
-    def several(ledger, arguments):
+    def require_shared_ledger(self, ledger: Ledger) -> None:
         """Refuse what several controllers cannot have: a file for their ledger, and waves."""
         if ledger.store.sqlite:
             raise plan.PlanError(
                 "%s needs a ledger that several controllers can use, and this one is %s; expected a database in "
                 "PostgreSQL. Set rollout_ledger, such as postgresql+psycopg://user@host/database. Nothing was changed."
-                % ("rollout_join" if arguments["join"] else "gpufleet.lifecycle.plan", ledger.shown)
+                % ("rollout_join" if self.given["join"] else "gpufleet.lifecycle.plan", ledger.shown)
             )
-        if arguments["mode"] == "waves":
+        if self.given["mode"] == "waves":
             raise plan.PlanError(
                 "rollout_mode is waves; expected window for a rollout of several controllers, since a wave would wait "
                 "for nodes of jobs that have not started. Nothing was changed."
             )
 
-    def answer(self, ledger, made, run, peers, lines, refused):
+    def make_result(
+        self, ledger: Ledger, made: plan.Plan, run: t.Optional[str], peers: dict, lines: t.List[str], refused: str
+    ) -> dict:
         """Print the plan, in check mode with the steps of its nodes, and return the result of the task."""
         lines = lines + (["  " + line for line in plan_text.steps(made)] if self.check and not refused else [])
         for line in lines:
@@ -160,24 +165,22 @@ class PlanningAction(RolloutAction):
             result.update(failed=True, msg=refused)
         return result
 
-    @staticmethod
-    def job(arguments, task_vars):
+    def find_job(self, task_vars: dict) -> t.Dict[str, str]:
         """Return the AWX job of this run, empty outside AWX; refuse one whose ledger or files would be lost with it."""
-        running = _awx.job(arguments["job"] or {})
+        running = _awx.job(self.given["job"] or {})
         if running:
-            database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
+            database = store.Store(self.given["ledger"] or store.default_url(self.given["artifact_dir"]))
             nodes = task_vars.get("hostvars") or {}
-            places = {name: _awx.artifact_host(nodes[name] if name in nodes else {}) for name in arguments["audits"]}
+            places = {name: _awx.artifact_host(nodes[name] if name in nodes else {}) for name in self.given["audits"]}
             why = _awx.refusal(running, database.sqlite, database.shown, places)
             if why:
                 raise plan.PlanError(why)
         return running
 
-    @staticmethod
-    def watch(ledger, controller, run, textfile_dir):
+    def start_watcher(self, ledger: Ledger, run: str) -> None:
         """Start the process that writes heartbeats, and closes the report if the playbook cannot."""
         try:
-            watcher.start(ledger, controller, run, textfile_dir or "")
+            watcher.start(ledger, self.identity, run, self.given["textfile_dir"] or "")
         except OSError as exc:
             display.warning(
                 "The watcher of rollout %s could not be started (%s): if the playbook is interrupted, its report is "
@@ -185,10 +188,9 @@ class PlanningAction(RolloutAction):
                 % (ledger.rollout_id, exc, owner.FRESH_S)
             )
 
-    @staticmethod
-    def unproven(ledger, names):
+    def find_unproven(self, ledger: Ledger) -> t.Dict[str, str]:
         """Return for each node the other rollout of this ledger that changed it last and has not proven it."""
-        others = ledger.elsewhere(names)
+        others = ledger.elsewhere(list(self.given["audits"]))
         wanted = {node.name for dummy, node in others}
         mine = (
             ledger.look(
@@ -199,13 +201,9 @@ class PlanningAction(RolloutAction):
         )
         return proof.unproven_elsewhere(mine, others)
 
-    @staticmethod
-    def held_elsewhere(ledger, found):
-        """Return for each node the other rollout, of any ledger, that is in its claim and not finished with it.
-
-        FOUND: {node: its claim}.
-        """
-        held = {name: one for name, one in found.items() if one}
+    def find_held_elsewhere(self, ledger: Ledger) -> t.Dict[str, str]:
+        """Return for each node the other rollout, of any ledger, that is in its claim and not finished with it."""
+        held = {name: one for name, one in self.read_claims().items() if one}
 
         def question(transaction):
             known = {name: transaction.ledger_id == one["ledger"] for name, one in held.items()}
@@ -223,7 +221,7 @@ class PlanningAction(RolloutAction):
         return {name: one["rollout_id"] for name, one in held.items()} if answer is None else answer
 
     @staticmethod
-    def place(directory):
+    def require_directory(directory: str) -> None:
         """Refuse a directory that cannot be created, in check mode too."""
         there = os.path.abspath(os.path.expanduser(directory))
         while not os.path.lexists(there):
@@ -234,20 +232,17 @@ class PlanningAction(RolloutAction):
                 % (directory, there)
             )
 
-    @staticmethod
-    def claimed(transaction, ledger, made, arguments, undo, found):
-        """Return {node: the claim of another rollout that this one replaces}; refuse nodes that belong to another one.
-
-        FOUND: {node: its claim}.
-        """
-        refused, over = {}, {}
+    def find_replaced_claims(self, transaction: t.Any, ledger: Ledger, made: plan.Plan) -> t.Dict[str, dict]:
+        """Return {node: the claim of another rollout that this one replaces}; refuse nodes of another rollout."""
+        undo = self.undo.rollout_id if self.undo and not made.refused else ""
+        refused, over, found = {}, {}, self.read_claims()
         ledger_id = transaction.ledger_id if transaction else None
         for name in made.order:
             one = found.get(name)
             if not one:
-                last = ((arguments["markers"] or {}).get(name) or {}).get("last_change")
+                last = ((self.given["markers"] or {}).get(name) or {}).get("last_change")
                 why = claim.changed_elsewhere(last, ledger_id, made.policy.get("other_ledger_s", 0))
-                if why and name in arguments["abandon"]:
+                if why and name in self.given["abandon"]:
                     over[name] = last
                 elif why:
                     raise owner.OwnerError(
@@ -263,8 +258,8 @@ class PlanningAction(RolloutAction):
                 ledger.rollout_id,
                 before.attempt if before else 0,
                 transaction.others.state_of(one["rollout_id"], name) if transaction else None,
-                name in arguments["abandon"],
-                undo.rollout_id if undo else "",
+                name in self.given["abandon"],
+                undo,
             )
             if answer.why:
                 refused[name] = answer.why
@@ -275,7 +270,7 @@ class PlanningAction(RolloutAction):
         return over
 
     @staticmethod
-    def enough_forks(policy, count, task_vars):
+    def require_forks(policy: dict, count: int, task_vars: dict) -> None:
         """Refuse fewer forks than nodes in flight, since each holds one.
 
         If no node drains ahead of its slot, draining nodes are among the max_down ones.

@@ -15,14 +15,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
-    domains,
-    holds,
-    limits,
-    options,
-    plan,
-    windows,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, holds, options, plan, windows
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
@@ -31,7 +24,6 @@ EXPECTED = (
     domains.DomainError,
     holds.HoldError,
     LedgerError,
-    limits.LimitError,
     options.OptionError,
     outbox.WebhookError,
     owner.OwnerError,
@@ -58,8 +50,7 @@ class RolloutAction(NodeActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars or {})
         try:
-            self._task.args = options.read(self._task.args, self.ARGUMENT_SPEC, self.VARIABLES)
-            dummy, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENT_SPEC)
+            arguments = options.read(self._task.args, self.ARGUMENT_SPEC, self.VARIABLES)
             result.update(self.act(arguments, task_vars or {}))
         except OSError as exc:
             result.update(failed=True, msg=self.unwritable(exc))
@@ -73,9 +64,11 @@ class RolloutAction(NodeActionBase):
 
     def unwritable(self, exc):
         """Return the message for a path of the controller that cannot be used, with the variable that sets it."""
-        path, given = str(exc.filename or ""), self._task.args
+        path, given = str(exc.filename or ""), dict(self._task.args)
+        given.update((name.removeprefix(options.PREFIX), value) for name, value in given.get("policy", {}).items())
+        names = {"dest": "rollout_report_dir", "textfile_dir": "rollout_textfile_dir"}
         places = [
-            (self.VARIABLES.get(key, key), os.path.abspath(os.path.expanduser(str(given[key]))))
+            (names.get(key, "gpufleet_artifact_dir"), os.path.abspath(os.path.expanduser(str(given[key]))))
             for key in ("dest", "textfile_dir", "artifact_dir")
             if given.get(key)
         ]

@@ -38,7 +38,7 @@ NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 Hosts = t.Dict[str, t.Dict[str, t.Any]]
 
 
-def merged(by_node: t.Mapping[str, t.Any]) -> Hosts:
+def merge_hosts(by_node: t.Mapping[str, t.Any]) -> Hosts:
     """Return the service hosts of all nodes with their variables.
 
     BY_NODE: the value of the variable by node. Raise VariableError for what is no such value, and for a host that has
@@ -50,7 +50,7 @@ def merged(by_node: t.Mapping[str, t.Any]) -> Hosts:
     for node, value in sorted(by_node.items()):
         if value in (None, "", {}) or value in checked:
             continue
-        for name, variables in _hosts(node, value).items():
+        for name, variables in _read_hosts(node, value).items():
             if found.setdefault(name, variables) != variables:
                 raise VariableError(
                     "%s gives %s other variables for %s than for %s; expected the same, since a run has one host of "
@@ -62,7 +62,7 @@ def merged(by_node: t.Mapping[str, t.Any]) -> Hosts:
     return found
 
 
-def _hosts(node: str, value: t.Any) -> Hosts:
+def _read_hosts(node: str, value: t.Any) -> Hosts:
     if not isinstance(value, dict):
         raise VariableError(
             "%s of %s is %s; expected hosts with their variables, such as {login: {ansible_host: 192.0.2.10}}. %s"
@@ -90,12 +90,12 @@ def _hosts(node: str, value: t.Any) -> Hosts:
     return found
 
 
-def to_add(hosts: Hosts, inventory: t.Container[str]) -> t.List[t.Dict[str, t.Any]]:
+def list_missing_hosts(hosts: Hosts, inventory: t.Container[str]) -> t.List[t.Dict[str, t.Any]]:
     """Return the hosts that the inventory lacks, each with its name and its variables; what it has counts."""
     return [dict(hosts[name], name=name) for name in sorted(hosts) if name not in inventory]
 
 
-def delegates(variables: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
+def find_delegates(variables: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
     """Return by variable the hosts to which tasks of a node are delegated."""
     backends = variables.get("gpu_scheduler_backends") or []
     return {

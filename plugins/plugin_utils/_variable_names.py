@@ -7,99 +7,39 @@ from __future__ import annotations
 
 import functools
 import pathlib
+import typing as t
 
 from ansible.module_utils.common.yaml import yaml_load
 
-from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_plan import ARGUMENT_SPEC
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Options of rollout_plan that it finds out or calls otherwise, and those of other tasks.
-OTHERWISE = (
-    "rollout_id",
-    "artifact_dir",
-    "target",
-    "targets",
-    "audits",
-    "markers",
-    "health",
-    "domains",
-    "domain_group_prefix",
-    "checked",
-    "schedulers",
-    "role_mode",
-    "expected",
-    "job",
-    "layouts",
-    "layout_looks",
-    "hand_over",
-)
-ROLLOUT = tuple(
-    sorted(
-        ["rollout_" + key for key in ARGUMENT_SPEC if key not in OTHERWISE]
-        + ["rollout_id", "rollout_version", "rollout_domain_prefix", "rollout_report_dir", "rollout_join_canaries"]
-    )
-)
+ROLLOUT = tuple(options.PREFIX + key for key in options.SPEC)
 # What a plan hands on to the next job of a workflow in AWX beside variables of these, to be read: no playbook reads it.
 HANDED_ON = ("rollout_table",)
 # Variables of the playbooks that are neither a role's nor a rollout's.
-PLAYBOOKS = (
-    "bringup_container_toolkit",
-    "bringup_hosts",
-    "bringup_reboot_timeout",
-    "capacity_days",
-    "capacity_environment",
-    "capacity_groups",
-    "capacity_headers",
-    "capacity_lead_days",
-    "capacity_peak_target",
-    "capacity_price_gpu_hour",
-    "capacity_prometheus_url",
-    "capacity_report_dir",
-    "capacity_report_mode",
-    "capacity_target",
-    "capacity_timeout",
-    "holds_hosts",
-    "holds_max_days",
-    "mig_hosts",
-    "monitoring_dcgm_hosts",
-    "monitoring_hosts",
-    "monitoring_log_hosts",
-    "monitoring_textfile_hosts",
-    "precheck_baseline_dir",
-    "precheck_expected_driver_version",
-    "precheck_hosts",
-    "precheck_report_dir",
-    "precheck_report_mode",
-    "prestage_hosts",
-    "quarantine_hosts",
-    "quarantine_reason",
-    "quarantine_user",
-    "recover_gpu_actions",
-    "recover_gpu_hosts",
-    "recover_gpu_user",
-    "return_to_service_baseline_dir",
-    "return_to_service_hosts",
-    "return_to_service_new_baseline",
-    "return_to_service_smoke_level",
-    "rollback_hosts",
-    "rollback_of",
-    "thermal_relief_hosts",
-    "thermal_relief_hours",
-    "thermal_relief_percent",
-    "thermal_relief_state",
-    "thermal_relief_user",
-    "thermal_relief_watts",
-    "upgrade_hosts",
+PLAYBOOKS = tuple(
+    """
+    bringup_container_toolkit bringup_hosts bringup_reboot_timeout capacity_days capacity_environment
+    capacity_groups capacity_headers capacity_lead_days capacity_peak_target capacity_price_gpu_hour
+    capacity_prometheus_url capacity_report_dir capacity_report_mode capacity_target capacity_timeout
+    holds_hosts holds_max_days mig_hosts monitoring_dcgm_hosts monitoring_hosts monitoring_log_hosts
+    monitoring_textfile_hosts precheck_baseline_dir precheck_expected_driver_version precheck_hosts
+    precheck_report_dir precheck_report_mode prestage_hosts quarantine_hosts quarantine_reason quarantine_user
+    recover_gpu_actions recover_gpu_hosts recover_gpu_user return_to_service_baseline_dir
+    return_to_service_hosts return_to_service_new_baseline return_to_service_smoke_level rollback_hosts
+    rollback_of thermal_relief_hosts thermal_relief_hours thermal_relief_percent thermal_relief_state
+    thermal_relief_user thermal_relief_watts upgrade_hosts
+    """.split()
 )
 # Those of the playbook rollout_control, which no other one reads.
 CONTROL = ("rollout_limits", "rollout_nodes", "rollout_reason", "rollout_user", "rollout_verb")
-# Variables that many inventories have begin like those of these playbooks, so that only the command line is judged by
-# them.
-COMMON = dict.fromkeys(
-    ("monitoring_dcgm_hosts", "monitoring_hosts", "monitoring_log_hosts", "monitoring_textfile_hosts"), "monitoring_"
-)
-# What a variable that names hosts stands for when it is not given; of the others that is NODES.
+# What a variable that names hosts stands for when it is not given, "" if it is required; of the others that is NODES.
 DEFAULT_HOSTS = {
+    **dict.fromkeys(
+        ("quarantine_hosts", "recover_gpu_hosts", "return_to_service_hosts", "rollback_hosts", "thermal_relief_hosts"),
+        "",
+    ),
     "monitoring_hosts": "gpu_monitoring",
     "monitoring_dcgm_hosts": "gpu_dcgm",
     "monitoring_log_hosts": "gpu_logs",
@@ -122,36 +62,23 @@ FLEET = (
     "gpufleet_service_hosts",
 )
 # Results that the roles and the rollout set themselves: the inventory must not have them.
-RESULTS = (
-    "gpu_health_result",
-    "gpu_node_upgrade_gate",
-    "gpu_scheduler_blockers",
-    "gpu_scheduler_drained",
-    "gpu_scheduler_gres",
-    "gpu_scheduler_mark",
-    "gpufleet_rollout",
-    "kernel_hold_boot",
-    "kernel_hold_report",
-    "nvidia_driver_reboot_reason",
-    "nvidia_driver_reboot_required",
-    "nvidia_mig_reset_required",
-    "nvidia_mig_result",
-    "nvidia_repository_changed",
+RESULTS = tuple(
+    """
+    gpu_health_result gpu_node_upgrade_gate gpu_scheduler_blockers gpu_scheduler_drained gpu_scheduler_gres
+    gpu_scheduler_mark gpufleet_rollout kernel_hold_boot kernel_hold_report nvidia_driver_reboot_reason
+    nvidia_driver_reboot_required nvidia_mig_reset_required nvidia_mig_result nvidia_repository_changed
+    """.split()
 )
 # Playbooks whose own names begin with two underscores and this, while an inventory's may begin with it.
 INNER = ("capacity_", "monitoring_", "report_")
 LAB = ("gpufleet_lab",)
 # What holds for a whole rollout, so that no node may have another value.
-OF_ALL = (
-    "gpu_node_upgrade_artifact_dir",
-    "gpu_node_upgrade_ledger",
-    "gpu_node_upgrade_rollout_id",
-    "gpu_node_upgrade_rollout_mode",
-    "gpu_node_upgrade_version",
-    "gpu_node_upgrade_on_failure",
-    "gpufleet_artifact_dir",
-    "gpufleet_artifact_host",
-    "nvidia_driver_tree_dir",
+OF_ALL = tuple(
+    """
+    gpu_node_upgrade_artifact_dir gpu_node_upgrade_ledger gpu_node_upgrade_rollout_id
+    gpu_node_upgrade_rollout_mode gpu_node_upgrade_version gpu_node_upgrade_on_failure gpufleet_artifact_dir
+    gpufleet_artifact_host nvidia_driver_tree_dir
+    """.split()
 )
 # What a rollout sets itself, for its plan and for the roles that it includes, and what to do instead. On the command
 # line, and as a fact of the node, each would overrule the plan or the way back.
@@ -186,24 +113,19 @@ OF_PLAN = {
 # is that nothing is written there.
 FULL = "gpu_node_upgrade"
 # Variables of roles of which every playbook and role takes null and the empty text for the default.
-DEFAULTED = (
-    "gpu_health_boot_check",
-    "gpu_health_expect",
-    "gpu_health_expected_driver_version",
-    "gpu_health_fail_on",
-    "gpu_health_policy",
-    "gpu_health_policy_file",
-    "gpu_health_timeout",
-    "gpu_health_waivers",
-    "gpu_scheduler_backends",
-    "nvidia_mig_config",
+DEFAULTED = tuple(
+    """
+    gpu_health_boot_check gpu_health_expect gpu_health_expected_driver_version gpu_health_fail_on
+    gpu_health_policy gpu_health_policy_file gpu_health_timeout gpu_health_waivers gpu_scheduler_backends
+    nvidia_mig_config
+    """.split()
 )
 SECRET = ("rollout_webhook", "rollout_hold_queries", "rollout_ledger", "gpu_node_upgrade_ledger")
 
 
 @functools.lru_cache(maxsize=None)
-def _options(root):
-    """By role the options of its entry points: tuples of (name, specification). Read once: it is 100 kB of YAML."""
+def _read_options(root: pathlib.Path) -> dict:
+    """Return the options of each role's entry points as (name, spec). Read once: it is 100 kB of YAML."""
     found = {}
     for path in sorted(pathlib.Path(root).glob("roles/*/meta/argument_specs.yml")):
         entries = yaml_load(path.read_text(encoding="utf-8"))["argument_specs"].values()
@@ -214,28 +136,28 @@ def _options(root):
 
 
 @functools.lru_cache(maxsize=None)
-def of_roles(root=ROOT):
-    """The variables of each role, by its name."""
-    return {role: frozenset(name for name, dummy in options) for role, options in _options(root).items()}
+def read_role_variables(root: pathlib.Path = ROOT) -> t.Dict[str, t.FrozenSet[str]]:
+    """Return the variables of each role by its name."""
+    return {role: frozenset(name for name, dummy in options) for role, options in _read_options(root).items()}
 
 
 @functools.lru_cache(maxsize=None)
-def choices(root=ROOT):
-    """By name of a role's variable that is one of a few words, or a list of them: (whether it is a list, the words)."""
+def read_choices(root: pathlib.Path = ROOT) -> t.Dict[str, t.Tuple[bool, t.Tuple[str, ...]]]:
+    """Return (whether it is a list, its words) by name of each role's variable with choices."""
     return {
         name: (option["type"] == "list", tuple(option["choices"]))
-        for options in _options(root).values()
+        for options in _read_options(root).values()
         for name, option in options
         if option.get("choices")
     }
 
 
 @functools.lru_cache(maxsize=None)
-def defaults(root=ROOT):
-    """By name of a role's variable that has a default: (the role, whether it is a free text, the default)."""
+def read_defaults(root: pathlib.Path = ROOT) -> t.Dict[str, t.Tuple[str, bool, t.Any]]:
+    """Return (the role, whether it is a free text, the default) by name of each role's variable with a default."""
     return {
         name: (role, option.get("type", "str") in ("str", "path") and not option.get("choices"), option["default"])
-        for role, options in _options(root).items()
+        for role, options in _read_options(root).items()
         for name, option in options
         if option.get("default") is not None
     }

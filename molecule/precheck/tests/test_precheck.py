@@ -99,7 +99,7 @@ def test_at_most_three_tasks_were_started_on_each_node(first):
     # The look at the variables, the comparison of the nodes and the copy of the report are done once for all of them,
     # on the first one.
     once = (
-        "Refuse variables that no task would read",
+        "Check the variables",
         "Compare the nodes with each other",
         "Keep the report where it outlives the controller",
     )

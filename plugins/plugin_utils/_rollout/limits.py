@@ -5,194 +5,53 @@
 
 from __future__ import annotations
 
-import re
+import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options, windows
 
-POOL = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,99})?")
-PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%")
-DEFAULTS = {
-    "max_down": 1,
-    "max_draining": None,  # None: as many as may be down
-    "failure_budget": 1,
-    "failure_percent": None,  # of the nodes that started
-    "failure_classes": {},
-    "domain_caps": {},
-    "growth_start": None,  # None: the whole window from the beginning
-    "growth_step": 1,
-    "common_cause": 2,  # 0: never
-    "canary_failures": 0,
-    "canary_soak_s": 0,  # how long a canary has to stay healthy in service before others start
-    "max_delta_unhealthy": None,  # percent of the fleet
-    "broken_elsewhere": 0,
-    "pool": "",  # rollouts of the same one share down slots and failure domains
+# What the plan computes beside the limits that are variables.
+COMPUTED: t.Dict[str, t.Any] = {
     "fleet": 1,
-    "ticket_s": 4 * 3600,
-    "windows": [],
-    "waves": [],  # sizes of the waves; none: a window
-    "node_s": 900,
-    "other_ledger_s": 86400,  # how long a change by another ledger keeps a node from this one
-    "on_failure": "rollback",  # used by the role; part of the policy so that an approval covers it
     "holds": {},  # queries by name that must return no series before a node starts
     "approved": None,  # None: no approval needed
 }
+# A rollout has waves only in the mode of that name.
+DEFAULTS = {**{key: one.get("default") for key, one in options.LIMITS.items()}, **COMPUTED, "waves": []}
 
 
-ON_FAILURE = ("rollback", "quarantine", "stop")
+def count_nodes(amount: t.Union[int, str], fleet: int) -> int:
+    """Return the nodes of an amount: a number, or a share of the fleet, rounded down and at least 1."""
+    share = options.SHARE.fullmatch(amount) if isinstance(amount, str) else None
+    return max(1, int(fleet * float(share[1]) / 100.0)) if share else int(amount)
 
 
-class LimitError(Exception):
-    """A limit cannot be used; the message names it, what was found, what is expected, and the next step."""
+def complete(given: t.Mapping[str, t.Any], fleet: int) -> dict:
+    """Return the policy of a rollout for the gate: all limits, with shares as nodes of the fleet.
 
-    def __init__(self, message):
-        name = re.search(r"rollout_[a-z_]+", message)
-        super().__init__(
-            "%s Give %s (with -e, in the inventory, or in rollout_limits for set_budget) and run again. "
-            "Nothing was changed." % (message, "%s another value" % name.group(0) if name else "known ones")
-        )
-
-
-def amount(key, value, fleet):
-    """Return a number of nodes from C(3), C("3") or C("10%") of the fleet, rounded down and at least 1. 0% is 0."""
-    if (
-        not isinstance(value, (str, int, float))
-        or isinstance(value, int)
-        and abs(value) > options.MOST_NODES
-        or len(str(value)) > options.SHOWN
-    ):
-        raise LimitError(
-            "rollout_%s is %s; expected a number of at most %d nodes such as 2, or a share of the fleet such as 10%%."
-            % (key, options.shown(value), options.MOST_NODES)
-        )
-    text = str(value).strip()
-    match = PERCENT.fullmatch(text)
-    if match:
-        percent = float(match.group(1))
-        if percent > 100:
-            raise LimitError("rollout_%s is %s; expected at most 100%%." % (key, text))
-        return 0 if percent == 0 else max(1, int(fleet * percent / 100.0))
-    if isinstance(value, bool) or not re.fullmatch(r"[0-9]+", text):
-        raise LimitError(
-            "rollout_%s is %r; expected a number of nodes such as 2, or a share of the fleet such as 10%%."
-            % (key, value)
-        )
-    if int(text) > options.MOST_NODES:
-        raise LimitError("rollout_%s is %s; expected at most %d nodes." % (key, text, options.MOST_NODES))
-    return int(text)
-
-
-def percent(key, value):
-    """Return a share such as C(10) or C("10%") as a number; None stays None."""
-    if value is None or value == "":
-        return None
-    match = (
-        re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]+)?) ?%?", str(value).strip())
-        if isinstance(value, (str, float, int))
-        else None
-    )
-    if isinstance(value, bool) or not match or float(match.group(1)) > 100:
-        raise LimitError("rollout_%s is %r; expected percent from 0 to 100." % (key, value))
-    return float(match.group(1))
-
-
-def _amounts(key, given, fleet, known=None):
-    """Return numbers of nodes by name, none of them 0."""
-    if not isinstance(given, dict):
-        raise LimitError("rollout_%s is %r; expected a dictionary." % (key, given))
-    unknown = sorted(name for name in given if known and name not in known)
-    if unknown:
-        raise LimitError("rollout_%s names %s; expected one of: %s." % (key, unknown[0], ", ".join(known)))
-    numbers = {name: amount("%s.%s" % (key, name), value, fleet) for name, value in given.items()}
-    zero = sorted(name for name, value in numbers.items() if value < 1)
-    if zero:
-        raise LimitError("rollout_%s.%s is 0; expected 1 or more, otherwise no node could ever start." % (key, zero[0]))
-    return numbers
-
-
-def _check_holds(holds):
+    Raises:
+        OptionError: A limit cannot be used, or is unknown.
+        WindowError: A maintenance window cannot be used.
+    """
+    variables = {
+        options.PREFIX + key: value for key, value in dict({"waves": []}, **given).items() if key not in COMPUTED
+    }
+    policy = options.read_variables(variables, options.LIMITS)
+    for key, default in COMPUTED.items():
+        policy[key] = default if given.get(key) is None else given[key]
+    policy["fleet"] = max(fleet, 1)
+    for key, one in options.LIMITS.items():
+        if one["type"] == "amount" and policy[key] is not None:
+            policy[key] = count_nodes(policy[key], fleet)
+        elif one["type"] == "amounts":
+            policy[key] = {name: count_nodes(value, fleet) for name, value in policy[key].items()}
+    policy["max_draining"] = policy["max_draining"] or policy["max_down"]
+    holds = policy["holds"]
     if not isinstance(holds, dict) or not all(
         isinstance(part, str) and part for item in holds.items() for part in item
     ):
-        raise LimitError("rollout_limits.holds is %r; expected queries by name, or {} for none." % (holds,))
-
-
-def _check_pool(policy):
-    pool = policy["pool"]
-    if not isinstance(pool, str) or not POOL.fullmatch(pool):
-        raise LimitError(
-            "rollout_pool is %s; expected a name of up to 100 letters, digits and . _ -, such as site-a."
-            % options.shown(pool)
-        )
-
-
-def _check_waves(waves, fleet):
-    if not isinstance(waves, list):
-        raise LimitError(
-            "rollout_waves is %r; expected a list of numbers of nodes, or of shares, such as [1, 10%%, 100%%]."
-            % (waves,)
-        )
-    for number, value in enumerate(waves):
-        if amount("waves[%d]" % number, value, fleet) < 1:
-            raise LimitError(
-                "rollout_waves[%d] is %s; expected 1 or more, otherwise the wave would have no node." % (number, value)
-            )
-
-
-def complete(given, fleet):
-    """Return the complete policy for the gate; refuse limits with which no node could ever start."""
-    unknown = sorted(set(given) - set(DEFAULTS))
-    if unknown:
-        raise LimitError(
-            "The policy has the unknown limit %s; expected some of: %s."
-            % (", ".join(unknown), ", ".join(sorted(DEFAULTS)))
-        )
-    policy = dict(DEFAULTS, **{key: value for key, value in given.items() if value is not None})
-    policy["fleet"] = max(fleet, 1)
-    policy["max_down"] = amount("max_down", policy["max_down"], fleet)
-    policy["max_draining"] = (
-        policy["max_down"]
-        if policy["max_draining"] in (None, "")
-        else amount("max_draining", policy["max_draining"], fleet)
-    )
-    policy["failure_budget"] = amount("failure_budget", policy["failure_budget"], fleet)
-    for key in ("max_down", "max_draining", "failure_budget"):
-        if policy[key] < 1:
-            raise LimitError(
-                "rollout_%s is %s; expected 1 or more, such as rollout_%s=1, otherwise no node could ever start."
-                % (key, given.get(key), key)
-            )
-    for key in ("failure_percent", "max_delta_unhealthy"):
-        policy[key] = percent(key, policy[key])
-    policy["failure_classes"] = _amounts("failure_classes", policy["failure_classes"], fleet, state.CLASSES)
-    policy["domain_caps"] = _amounts("domain_caps", policy["domain_caps"], fleet)
-    for key in (
-        "growth_start",
-        "growth_step",
-        "common_cause",
-        "canary_failures",
-        "canary_soak_s",
-        "broken_elsewhere",
-        "ticket_s",
-        "node_s",
-        "other_ledger_s",
-    ):
-        value = policy[key]
-        if value is not None and (isinstance(value, bool) or not re.fullmatch(r"[0-9]+", str(value))):
-            raise LimitError("rollout_%s is %r; expected a number of at least 0." % (key, value))
-        policy[key] = None if value is None else int(value)
-    _check_pool(policy)
-    if policy["on_failure"] not in ON_FAILURE:
-        raise LimitError("rollout_on_failure is %r; expected rollback, quarantine or stop." % (policy["on_failure"],))
-    _check_holds(policy["holds"])
-    _check_waves(policy["waves"], fleet)
+        raise options.OptionError("rollout_limits.holds is %r; expected queries by name, or {} for none" % (holds,))
     windows.check(policy["windows"])
-    if policy["node_s"] < 1:
-        raise LimitError("rollout_node_s is 0; expected 1 or more seconds.")
-    if policy["growth_start"] == 0:
-        raise LimitError("rollout_growth_start is 0; expected 1 or more, otherwise no node could ever start.")
-    if policy["ticket_s"] < 60:
-        raise LimitError("rollout_ticket_s is %d; expected at least 60 seconds." % policy["ticket_s"])
     return policy
 
 
@@ -200,7 +59,7 @@ def wave_sizes(given, total):
     """Return the sizes of the waves for TOTAL nodes. The last given size repeats, as with C(serial)."""
     sizes = []
     while given and sum(sizes) < total:
-        size = amount("waves", given[min(len(sizes), len(given) - 1)], total)
+        size = count_nodes(given[min(len(sizes), len(given) - 1)], total)
         sizes.append(min(size, total - sum(sizes)))
     return sizes
 

@@ -172,3 +172,19 @@ def describe(plan: Plan, rollout_id: str, node_s: float = 0) -> t.List[str]:
                 )
             )
     return lines
+
+
+def describe_drains(backends: t.Mapping[str, t.Any], order: t.Sequence[str]) -> t.List[str]:
+    """Describe the schedulers from which the nodes of a rollout are drained. BACKENDS: by node."""
+    by_schedulers: t.Dict[t.Tuple[str, ...], t.List[str]] = {}
+    for name in order:
+        by_schedulers.setdefault(tuple(backends.get(name) or ()), []).append(name)
+    lines = []
+    for schedulers, names in sorted(by_schedulers.items(), reverse=True):
+        who = "all %d nodes" % len(names) if len(names) == len(order) > 1 else limits.listed(names)
+        lines.append(
+            "drained in %s: %s" % (" and ".join(schedulers), who)
+            if schedulers
+            else "drained in no scheduler, as gpu_scheduler_backends names none: %s" % who
+        )
+    return lines

@@ -14,7 +14,7 @@ import yaml
 
 pytest.importorskip("ansible", reason="the variables of the playbooks are known to action plugins")
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import playbook_variables, rollout_control, rollout_plan
+from ansible_collections.gpufleet.lifecycle.plugins.action import playbook_variables, rollout_control
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _variable_names, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
 from tests.unit.awx import data
@@ -45,15 +45,13 @@ TEXTS = {name for name in _variable_names.PLAYBOOKS if name not in WHOLE and nam
 
 
 def specs():
-    """{variable: its spec, with the option's name as "key"} of all that the actions and the roles describe."""
-    found = {}
-    for action in (rollout_plan, rollout_control):
-        for key, variable in action.ActionModule.VARIABLES.items():
-            if key in action.ActionModule.ARGUMENT_SPEC:
-                found[variable] = dict(action.ActionModule.ARGUMENT_SPEC[key], key=key)
+    """{variable: its spec} of all that a rollout, rollout_control and the roles describe."""
+    control = rollout_control.ActionModule
+    found = {control.VARIABLES[key]: one for key, one in control.ARGUMENT_SPEC.items() if key in control.VARIABLES}
+    found.update((options.PREFIX + key, one) for key, one in options.SPEC.items())
     for path in data.AWX.parent.glob("roles/*/meta/argument_specs.yml"):
         for entry in yaml.safe_load(path.read_text())["argument_specs"].values():
-            found.update({name: dict(option, key=name) for name, option in (entry.get("options") or {}).items()})
+            found.update(entry.get("options") or {})
     return found
 
 
@@ -61,25 +59,20 @@ SPECS = specs()
 
 
 def wanted(variable):
-    """(types that a question may have, its choices, its default, its largest number) by the code."""
+    """(types that a question may have, its choices, its default, its least and largest number) by the code."""
     if variable in WHOLE:
-        return ("integer",), None, WHOLE[variable], None
+        return ("integer",), None, WHOLE[variable], (0, None)
     variable = PASSED_ON.get(variable, variable)
     if variable in SPECS and variable not in ("upgrade_hosts",):
         spec = SPECS[variable]
-        kind, key = spec.get("type", "str"), spec["key"]
+        kind = spec.get("type", "str")
         default = "" if spec.get("default") in (None, [], {}) else spec["default"]
         if spec.get("choices"):
             return ("multiplechoice",), spec["choices"], default, None
         if kind == "int":
-            return (
-                ("integer",),
-                None,
-                default,
-                options.MOST.get(key) or (options.MOST_SECONDS if key.endswith("_s") else options.MOST_NODES),
-            )
+            return ("integer",), None, default, (spec.get("minimum", 0), spec.get("maximum", options.MOST_NODES))
         if kind == "float":
-            return ("float",), None, default or "", None  # 0 stands for no number
+            return ("float",), None, default or "", (0, None)  # 0 stands for no number
         if kind == "bool":
             return ("multiplechoice",), ["false", "true"], str(default).lower(), None
         # A text survives everything; "{{ ... }}" in a role's spec is a default that another variable gives.
@@ -90,7 +83,8 @@ def wanted(variable):
 
 def complaints(question):
     """What of a question is not as the code has it."""
-    types, choices, default, most = wanted(question["variable"])
+    types, choices, default, limits = wanted(question["variable"])
+    least, most = limits or (None, None)
     found = []
     if question["type"] not in types:
         found.append("type %s, not %s" % (question["type"], types))
@@ -101,7 +95,7 @@ def complaints(question):
         found.append("default %r, not %r" % (given, default))
     if most is not None and question["max"] > most:
         found.append("max %s, more than %s" % (question["max"], most))
-    if types[0] in ("integer", "float") and question.get("min", -1) < 0:
+    if least is not None and question.get("min", -1) < least:
         found.append("min %s" % question.get("min"))
     if question["type"] in ("text", "textarea"):
         longest = options.LONG if question["type"] == "textarea" else options.LONGEST
@@ -350,7 +344,7 @@ def test_every_job_of_a_workflow_takes_its_answers_and_its_nodes(name, job, node
         "rollout": False,
     }
     inventory = {"groups": {"all": ["gpu-a-1"], "gpu_nodes": ["gpu-a-1"]}, "hostvars": {"gpu-a-1": given}}
-    assert playbook_variables.ActionModule.check(arguments, inventory, given) == []
+    assert playbook_variables.check_variables(arguments, inventory, given) == []
 
 
 def test_nodes_of_another_playbook_are_refused_where_its_own_are_not_named():

@@ -103,7 +103,7 @@ def find_extra_variables(command: str) -> set[str]:
 def find_unknown_variables(command: str) -> set[str]:
     """Return the extra variables of a command that its playbook does not document."""
     playbook = re.search(r"gpufleet\.lifecycle\.(\w+)", command).group(1)
-    known = heads.find_variables(playbook) | set(_variable_names.of_roles())
+    known = heads.find_variables(playbook) | set(_variable_names.read_role_variables())
     if "rollout_version" in known:
         known |= set(_variable_names.ROLLOUT)
     return find_extra_variables(command) - known

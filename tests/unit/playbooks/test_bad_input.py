@@ -47,7 +47,7 @@ def refused(result, words, runs_into=("FAILED!",)):
             {},
             ("--check",),
             {"__gpu_node_upgrade_touched": True},
-            "__gpu_node_upgrade_touched is set, a name that the collection keeps for itself",
+            "__gpu_node_upgrade_touched is set, a name that the collection reserves",
         ),
         (
             {"a2": {"gpu_scheduler_backend": ["slurm"]}},
@@ -104,7 +104,7 @@ def test_hosts_are_a_list_or_a_text_with_blanks_and_a_wrong_one_is_told_by_the_v
     assert planned.rc == 0 and "Rollout upgrade-%s: 2 of 2 nodes" % NEW in planned.output
     assert "1. a3: driver" in planned.output
     shown = fleet.run("holds", holds_hosts="nobody")
-    assert shown.rc != 0 and "No host of the inventory matches nobody" in shown.output
+    assert shown.rc != 0 and "names nobody, which" in shown.output
 
 
 def test_a_node_that_could_keep_no_notes_is_refused_ahead_of_its_upgrade_and_others_are_not(fleet):
@@ -134,8 +134,11 @@ def nothing(playbook, needs):
     """Null for every variable that the head of a playbook names, but for those that it NEEDS and those that the look
     at the variables refuses when they are null, which is a test of its own.
     """
-    refused = set(_variable_names.defaults()) - set(_variable_names.DEFAULTED)
-    names = heads.find_variables(playbook) - refused - {"gpufleet_artifact_dir"}
+    refused = set(_variable_names.read_defaults()) - set(_variable_names.DEFAULTED)
+    names = heads.find_variables(playbook)
+    if "rollout_version" in names:
+        names |= set(_variable_names.ROLLOUT)
+    names -= refused | {"gpufleet_artifact_dir", "rollout_undo"}
     return {**dict.fromkeys(sorted(names)), **needs}
 
 

@@ -195,7 +195,7 @@ def beside(ansible, saved, *words):
 @pytest.mark.parametrize("more", [[], ["--limit", "n7"]])
 def test_beside_a_source_that_failed_an_upgrade_refuses_to_run(ansible, saved, more):
     """Ansible goes on with the nodes of the other source, and would leave out those that are missing without a word."""
-    assert "See which driver each node has" not in beside(
+    assert "Audit the driver of each node" not in beside(
         ansible, saved, "gpufleet.lifecycle.upgrade", "-e", "rollout_version=1.2.3", *more
     )
 

@@ -10,6 +10,8 @@ from unittest import mock
 
 from ansible.parsing.dataloader import DataLoader
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
+
 
 def make_action(plugin, args, execute=None, check=False, connection=None, loader=None, **task):
     """Return an action with the arguments ARGS.
@@ -45,3 +47,18 @@ def run_in_turn(plugin, host, args, *answers):
     """Return (result, calls) of the action whose node gives ANSWERS one after the other."""
     execute, calls = answer_in_turn(*answers)
     return make_action(plugin, args, execute).run(task_vars={"inventory_hostname": host}), calls
+
+
+def make_plan_arguments(**given):
+    """Return the arguments of rollout_plan, with the options of the rollout among GIVEN as variables of its policy."""
+    names = {"rollout_id": "rollout_id", "target": "rollout_version"}
+    names.update((key, options.PREFIX + key) for key in options.SPEC)
+    policy = {names[key]: given.pop(key) for key in list(given) if key in names}
+    return dict(given, policy={**policy, **given.get("policy", {})})
+
+
+def run_rollout(plugin, arguments, check=False, **task_vars):
+    """Return the result of an action of a rollout; ARGUMENTS of rollout_plan as of make_plan_arguments()."""
+    if "audits" in arguments:
+        arguments = make_plan_arguments(**arguments)
+    return make_action(plugin, arguments, check=check, loader=mock.Mock()).run(task_vars=task_vars)

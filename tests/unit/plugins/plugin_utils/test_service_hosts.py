@@ -34,7 +34,7 @@ LOGIN, STORE = {"ansible_host": "192.0.2.10"}, {"ansible_host": "192.0.2.11", "a
     ],
 )
 def test_the_hosts_of_all_nodes_are_taken(by_node, hosts):
-    assert _service_hosts.merged(by_node) == hosts
+    assert _service_hosts.merge_hosts(by_node) == hosts
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ def test_the_hosts_of_all_nodes_are_taken(by_node, hosts):
 )
 def test_what_is_no_host_with_its_connection_is_refused_and_no_secret_is_shown(by_node, words):
     with pytest.raises(VariableError) as caught:
-        _service_hosts.merged(by_node)
+        _service_hosts.merge_hosts(by_node)
     assert all(word in str(caught.value) for word in words) and str(caught.value).endswith("Nothing was changed.")
     assert "secret" not in str(caught.value)
 
 
 def test_what_the_inventory_has_counts():
     hosts = {"store": STORE, "login": LOGIN}
-    assert _service_hosts.to_add(hosts, {"login", "a"}) == [dict(STORE, name="store")]
-    assert [host["name"] for host in _service_hosts.to_add(hosts, ())] == ["login", "store"]
+    assert _service_hosts.list_missing_hosts(hosts, {"login", "a"}) == [dict(STORE, name="store")]
+    assert [host["name"] for host in _service_hosts.list_missing_hosts(hosts, ())] == ["login", "store"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_what_the_inventory_has_counts():
     ],
 )
 def test_the_hosts_that_tasks_of_a_node_are_delegated_to(variables, found):
-    assert _service_hosts.delegates(variables) == found
+    assert _service_hosts.find_delegates(variables) == found
 
 
 def test_a_host_that_is_not_there_is_refused_with_the_nodes_that_need_it():

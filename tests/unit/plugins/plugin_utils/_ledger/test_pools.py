@@ -13,7 +13,7 @@ pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import pools, state, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, options
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._ledger import beside
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, view_of
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import wait_for
@@ -155,5 +155,5 @@ def test_nothing_is_read_for_a_rollout_without_a_pool():
 
 @pytest.mark.parametrize("name", ["a b", "-a", "a" * 101, 7, "a/b"])
 def test_a_name_that_is_none_is_refused(name):
-    with pytest.raises(limits.LimitError, match="rollout_pool"):
+    with pytest.raises(options.OptionError, match="rollout_pool"):
         limits.complete({"pool": name}, 1)

@@ -342,7 +342,7 @@ def test_a_limited_run_leaves_what_is_known_of_other_nodes_alone(precheck, whole
 def test_a_limit_that_leaves_no_node_fails(precheck):
     run = precheck(fleet(), "--limit", "cpu-1", others=["cpu-1"])
     assert run.rc == 2
-    assert "No host of the inventory matches gpu_nodes and --limit cpu-1" in run.output
+    assert "No host of gpu_nodes is within the limit cpu-1" in run.output
 
 
 @pytest.mark.slow

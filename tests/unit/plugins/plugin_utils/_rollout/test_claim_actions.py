@@ -12,11 +12,11 @@ from unittest import mock
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_node, rollout_plan, rollout_step
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim_task
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit, passed
 
 pytestmark = pytest.mark.cores
@@ -44,11 +44,11 @@ class Controller:
 
         given = dict({"artifact_dir": str(self.place), "ledger": self.url, "rollout_id": "r1"}, **arguments)
         arguments = {name: value for name, value in given.items() if value is not None}
-        task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
-        task.vars, task.ignore_errors = hidden or {}, ignore_errors
-        action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
-        action._load_name, action._shared_loader_obj, action._execute_module = "x", mock.Mock(), execute
-        known = dict(task.vars, inventory_hostname=node, ansible_play_hosts=["a", "b"], **facts or {})
+        if plugin is rollout_plan:
+            arguments = actions.make_plan_arguments(**arguments)
+        fields = {"vars": hidden or {}, "ignore_errors": ignore_errors}
+        action = actions.make_action(plugin, arguments, execute, check, loader=mock.Mock(), **fields)
+        known = dict(fields["vars"], inventory_hostname=node, ansible_play_hosts=["a", "b"], **facts or {})
         return action.run(task_vars=known)
 
     def on_node(self, node, **arguments):

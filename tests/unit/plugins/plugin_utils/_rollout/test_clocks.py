@@ -10,10 +10,8 @@ import datetime
 import os
 import pathlib
 import time
-from unittest import mock
 
 import pytest
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import (
     rollout_control,
@@ -27,6 +25,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit
 
@@ -102,10 +101,7 @@ def act(plugin, ledger, **more):
         },
         **more,
     )
-    task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
-    action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
-    action._load_name, action._shared_loader_obj = "x", mock.Mock()
-    return action.run(task_vars={"inventory_hostname": "a", "ansible_play_hosts": ["a", "b"]})
+    return actions.run_rollout(plugin, arguments, inventory_hostname="a", ansible_play_hosts=["a", "b"])
 
 
 def ask(ledger, phase, **more):

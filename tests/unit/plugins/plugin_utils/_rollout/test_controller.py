@@ -17,7 +17,6 @@ import time
 from unittest import mock
 
 import pytest
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
@@ -25,6 +24,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import watcher
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
 pytestmark = [pytest.mark.cores, pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes of Linux")]
@@ -234,16 +234,12 @@ def _plan(directory, url):
         "audits": {"a": {"audit": {"versions": {"loaded": "1.0"}}}},
         "markers": {"a": {"stat": {}}},
     }
-    task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
-    action = rollout_plan.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
-    action._load_name = "x"
-    action._shared_loader_obj = mock.Mock()
     with mock.patch.object(
         watcher,
         "start",
         lambda ledger, who, run, textfile_dir: write(directory / "started", [ledger.rollout_id, who, run]),
     ):
-        write(directory / "planned", action.run(task_vars={"inventory_hostname": "a"}))
+        write(directory / "planned", actions.run_rollout(rollout_plan, arguments, inventory_hostname="a"))
 
 
 def test_the_task_plan_leaves_it_behind(playbook, tmp_path, url):

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import datetime
 import re
-from unittest import mock
 
 import pytest
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, gate, limits, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 
 pytestmark = pytest.mark.cores
@@ -36,11 +35,8 @@ def act(tmp_path):
             arguments = dict(
                 {"target": "2.0", "audits": found, "markers": {name: {"stat": {}} for name in names}}, **arguments
             )
-        task = mock.Mock(args=arguments, async_val=0, check_mode=False, diff=False, action="x", environment=None)
-        action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), None)
-        action._load_name = "x"
-        action._shared_loader_obj = mock.Mock()
-        return action.run(task_vars={"ansible_forks": 50, "inventory_hostname": names[0], "groups": groups or {}})
+        known = {"ansible_forks": 50, "inventory_hostname": names[0], "groups": groups or {}}
+        return actions.run_rollout(plugin, arguments, **known)
 
     run.ledger = Ledger(str(tmp_path), "r1", "")
     return run

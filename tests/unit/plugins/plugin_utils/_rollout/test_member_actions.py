@@ -11,7 +11,6 @@ import time
 from unittest import mock
 
 import pytest
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import (
     rollout_control,
@@ -22,6 +21,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import (
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit, passed
 
 pytestmark = pytest.mark.cores
@@ -39,7 +39,7 @@ class Job:
         self.ledger, self.hosts = ledger, hosts
         self.who = dict(owner.identify(os.getpid()), host=name, pid_namespace="pid:[1]", boot_id=name)
 
-    def act(self, plugin, check=False, forks=50, variables=(), **more):
+    def act(self, plugin, check=False, forks=50, **more):
         arguments = dict(
             {
                 "artifact_dir": os.path.join(self.ledger.artifact_dir, self.who["host"]),
@@ -48,12 +48,12 @@ class Job:
             },
             **more,
         )
-        task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
-        action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
-        action._load_name, action._shared_loader_obj = "x", mock.Mock()
+        if plugin is rollout_plan:
+            arguments = actions.make_plan_arguments(**arguments)
+        action = actions.make_action(plugin, arguments, check=check, loader=mock.Mock())
         action.controller = lambda: self.who
         given = {"inventory_hostname": (self.hosts or ["localhost"])[0], "ansible_play_hosts": list(self.hosts)}
-        return action.run(task_vars=dict(given, ansible_forks=forks, **dict(variables)))
+        return action.run(task_vars=dict(given, ansible_forks=forks))
 
     def plan(self, **more):
         audits = {name: {"audit": {"versions": {"loaded": "1.0"}}} for name in self.hosts}

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-from unittest import mock
-
 import pytest
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import (
     rollout_control,
@@ -17,6 +14,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import (
     rollout_report,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import options
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytestmark = pytest.mark.cores
 
@@ -63,11 +61,7 @@ def act(tmp_path):
                 "markers": {name: {"stat": {}} for name in "ab"},
                 **arguments,
             }
-        task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
-        action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
-        action._load_name = "x"
-        action._shared_loader_obj = mock.Mock()
-        return action.run(task_vars={"ansible_forks": 50, "inventory_hostname": "a"})
+        return actions.run_rollout(plugin, arguments, check, ansible_forks=50, inventory_hostname="a")
 
     return run
 
@@ -80,23 +74,72 @@ def is_named(result, name, value):
         assert "secret" not in result["msg"], result["msg"]
 
 
-def test_no_option_that_a_task_makes_is_called_a_variable_of_the_playbook():
-    assert not {"targets", "audits", "markers", "health", "checked", "schedulers"} & set(
-        rollout_plan.ActionModule.VARIABLES
-    )
+# option: values that are refused. test_limits has those of the limits.
+REFUSED = {
+    "growth_step": ["x", True],
+    "waves": [[1, [2]], {"a": 1}, "1,25%", "12,5 %", "1, 12,5%, 100%", "1,10%,100%", ["1,25%"]],
+    "max_down": ["1,25%", HUGE],
+    "domain_caps": ["rack", {"rack": "1,25%"}],
+    "failure_percent": ["1,25%"],
+    "mode": ["window s"],
+    "on_failure": [["stop"]],
+    "require_approval": ["maybe"],
+    "canaries": [["a", None]],
+    "target": [550.9, "a\nb", "2" * 300],
+    "undo": [{"x": 1}],
+    "rollout_id": [{"x": 1}],
+    "ledger": ["postgresql://h:port/d", "sqlite:///relative"],
+    "webhook": [
+        SECRET,
+        SECRET + "?a=b",
+        {"url": ["secret"]},
+        {"url": "http://h:port/secret"},
+        {"uri": "http://h/secret"},
+        {7: "secret"},
+        {"url": "http://h", "timeout": "soon"},
+        {"url": "http://h", "kind": "pager"},
+        {"url": "http://h", "events": ["all"]},
+    ],
+    "hold_queries": [
+        {"name": "x"},
+        [SECRET],
+        [{"name": "x", "url": "http://h"}],
+        [{"name": "x\ny", "url": "http://h", "query": "up"}],
+        [{"name": "x", "url": "http://h:port", "query": "up"}],
+        [{"name": "x", "url": "http://h:99999", "query": "up"}],
+        [{"name": "x", "url": "http://h", "query": "up", "headers": "secret"}],
+    ],
+    "windows": [[{"from": "22:00", "to": "23:00", "timezone": "Europe"}], "22:00-23:00"],
+    "abandon": [[["a"]]],
+}
+# The options that a playbook gives under another name.
+NAMES = {"target": "rollout_version", "rollout_id": "rollout_id", "undo": "rollback_of"}
 
 
-# the others are of other actions
-@pytest.mark.parametrize("key", sorted(set(rollout_plan.ActionModule.VARIABLES) & set(rollout_plan.ARGUMENT_SPEC)))
+@pytest.mark.parametrize("key, value", [(key, value) for key, values in REFUSED.items() for value in values], ids=str)
+def test_value_that_cannot_be_used_is_refused_by_its_variable(act, key, value):
+    result = act(**{"mode": "waves" if key == "waves" else "window", key: value})
+    is_named(result, NAMES.get(key, "rollout_" + key), value)
+    assert "secret" not in result["msg"]
+
+
+def test_unknown_variable_is_refused_wherever_it_is_set(act):
+    task = {"audits": {}, "policy": {"rollout_max_dwon": 1}, "artifact_dir": "/x"}
+    with pytest.raises(options.OptionError, match="rollout_max_dwon"):
+        options.read_variables(task["policy"], {**options.LIMITS, **options.START})
+
+
+# rollout_report_dir is of another action.
+@pytest.mark.parametrize("key", sorted({*options.SPEC, "artifact_dir", "rollout_id", "target"} - {"id", "version"}))
 def test_every_variable_of_an_upgrade_with_every_kind_of_value(act, key, tmp_path):
-    name = rollout_plan.ActionModule.VARIABLES[key]
+    name = {"artifact_dir": "gpufleet_artifact_dir"}.get(key, NAMES.get(key, "rollout_" + key))
     plain = act(**({"undo": ""} if key == "undo" else {}))
     assert not plain.get("failed"), plain.get("msg")
     for kind, value in VALUES.items():
         result = act(**{key: value})
         if key == "target" and kind in ("null", "empty", "blank"):
-            assert result["failed"] and "Set nvidia_driver_version (or rollout_version)" in result["msg"], (
-                "each node has its own then, and these have none"
+            assert result["failed"] and "nvidia_driver_version" in result["msg"], (
+                "each node has its own, and these none"
             )
         elif key == "artifact_dir" and kind in ("null", "empty", "blank"):
             is_named(result, name, value)  # the playbook passes its own default on
@@ -106,84 +149,6 @@ def test_every_variable_of_an_upgrade_with_every_kind_of_value(act, key, tmp_pat
         elif result.get("failed"):
             is_named(result, name, value)
     assert not (tmp_path / "artifacts").exists()
-
-
-@pytest.mark.parametrize(
-    "key, value, words",
-    [
-        ("growth_step", "x", "rollout_growth_step is 'x'; expected a whole number, at most 1000000"),
-        ("growth_step", True, "rollout_growth_step is true; expected a whole number"),
-        ("node_s", HUGE, "rollout_node_s is 1000000000000000000000000000000; expected a whole number, at most 604800"),
-        (
-            "ticket_s",
-            10**100,
-            "rollout_ticket_s is a number of more than 60 digits; expected a whole number, at most 2678400",
-        ),
-        ("max_down", HUGE, "rollout_max_down is"),
-        ("max_down", "9" * 30, "rollout_max_down is"),
-        ("domain_caps", {"rack": HUGE}, "rollout_domain_caps.rack is 1000000000000000000000000000000; expected"),
-        ("domain_caps", {"rack": None}, "rollout_domain_caps.rack is null; expected"),
-        ("domain_caps", "rack", "rollout_domain_caps is 'rack'; expected a dictionary"),
-        ("waves", [1, [2]], "rollout_waves[1] is a list; expected a number such as 2"),
-        ("waves", {"a": 1}, "rollout_waves is a dictionary; expected a list"),
-        ("waves", "1,25%", "rollout_waves is '1,25%'; expected a point in a share (1.25%), or a blank"),
-        ("waves", "12,5 %", "rollout_waves is '12,5 %'; expected a point"),
-        ("waves", "1, 12,5%, 100%", "rollout_waves is '1, 12,5%, 100%'; expected a point"),
-        ("waves", "1,10%,100%", "rollout_waves is '1,10%,100%'; expected a point"),
-        ("waves", ["1,25%"], "rollout_waves[0] is '1,25%'; expected a number of nodes"),
-        ("max_down", "1,25%", "rollout_max_down is '1,25%'; expected a number of nodes"),
-        ("max_draining", "1,25%", "rollout_max_draining is '1,25%'; expected a number of nodes"),
-        ("domain_caps", {"rack": "1,25%"}, "rollout_domain_caps.rack is '1,25%'; expected a number of nodes"),
-        ("failure_percent", "1,25%", "rollout_failure_percent is '1,25%'; expected percent"),
-        ("max_delta_unhealthy", "1,25%", "rollout_max_delta_unhealthy is '1,25%'; expected percent"),
-        ("node_s", "1,25", "rollout_node_s is '1,25'; expected a whole number"),
-        ("mode", "window s", "rollout_mode is 'window s'; expected one of window, waves"),
-        ("on_failure", ["stop"], "rollout_on_failure is a list; expected a text"),
-        ("require_approval", "maybe", "rollout_require_approval is 'maybe'; expected true or false"),
-        ("canaries", ["a", None], "rollout_canaries[1] is null; expected no empty entry"),
-        ("target", 550.9, "rollout_version is 550.9; expected a text, in quotes"),
-        ("rollout_id", {"x": 1}, "rollout_id is a dictionary; expected a text"),
-        ("ledger", "postgresql://h:port/d", "rollout_ledger is not a database URL"),
-        ("ledger", "sqlite:///relative", "rollout_ledger is"),
-        ("webhook", SECRET, "rollout_webhook is a text; expected a dictionary"),
-        ("webhook", {"url": ["secret"]}, "rollout_webhook.url is a list; expected a text"),
-        ("webhook", {"url": "http://h:port/secret"}, "rollout_webhook cannot be used: its port is no number"),
-        (
-            "webhook",
-            {"uri": "http://h/secret"},
-            "rollout_webhook.uri is null; expected only the keys events, kind, timeout, url",
-        ),
-        ("webhook", {"url": "http://h", "timeout": "soon"}, "rollout_webhook.timeout is"),
-        ("webhook", {"url": "http://h", "kind": "pager"}, "rollout_webhook.kind is"),
-        ("hold_queries", {"name": "x"}, "rollout_hold_queries is a dictionary; expected a list"),
-        (
-            "hold_queries",
-            [{"name": "x", "url": "http://h"}],
-            "rollout_hold_queries[0].query is null; expected a value, which every entry needs",
-        ),
-        (
-            "hold_queries",
-            [{"name": "x", "url": "http://h:port", "query": "up"}],
-            "rollout_hold_queries: the url of x cannot be used: its port is no number",
-        ),
-        (
-            "hold_queries",
-            [{"name": "x", "url": "http://h:99999", "query": "up"}],
-            "rollout_hold_queries: the url of x cannot be used: its port is no number",
-        ),
-        (
-            "windows",
-            [{"from": "22:00", "to": "23:00", "timezone": "Europe"}],
-            "rollout_windows[0].timezone is 'Europe', a directory of time zones",
-        ),
-        ("windows", "22:00-23:00", "rollout_windows is '22:00-23:00'; expected a list"),
-        ("abandon", [["a"]], "rollout_abandon[0] is a list"),
-    ],
-)
-def test_what_is_wrong_is_told_by_its_variable(act, key, value, words):
-    result = act(**{"mode": "waves" if key == "waves" else "window", key: value})
-    assert result.get("failed") and words in result["msg"] and "secret" not in result["msg"], result.get("msg")
-    assert "\n" not in result["msg"]
 
 
 @pytest.mark.parametrize(
@@ -256,7 +221,7 @@ def test_other_actions_of_a_rollout_name_them_too(act, plugin, key, name):
             assert "\n" not in result["msg"] and "Traceback" not in result["msg"], result["msg"]
 
 
-def test_what_is_no_variable_is_left_to_ansible():
-    assert options.read({"phase": None, "webhook": ""}, rollout_gate.ARGUMENT_SPEC, options.VARIABLES) == {
-        "phase": None
-    }
+def test_option_that_is_no_variable_is_read_as_ansible_reads_it():
+    given = {"phase": "drain", "webhook": "", "artifact_dir": "/x"}
+    read = options.read(given, rollout_gate.ARGUMENT_SPEC, options.VARIABLES)
+    assert (read["phase"], read["webhook"]) == ("drain", None)

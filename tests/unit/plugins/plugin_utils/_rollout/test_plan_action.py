@@ -11,7 +11,6 @@ import re
 from unittest import mock
 
 import pytest
-from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_plan, rollout_report
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _collection, _peers
@@ -20,6 +19,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, probes
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytestmark = pytest.mark.cores
 
@@ -36,25 +36,16 @@ def audit(version="1.0"):
 PASSED = {"a": {"health": {"verdict": "pass"}}}
 
 
+CHECKS = [("unknown", "B."), ("pass", ""), ("fail", "A.")]
+FAILED_CHECKS = {"verdict": "fail", "checks": [{"status": status, "message": text} for status, text in CHECKS]}
+
+
 @pytest.mark.parametrize(
     "result, expected",
     [
         ({"health": {"verdict": "pass"}, "msg": "fine"}, ("pass", "")),
         ({"health": {"verdict": "fail"}, "msg": "GPU 3 is gone.\nmore"}, ("fail", "GPU 3 is gone.")),
-        (
-            {
-                "health": {
-                    "verdict": "fail",
-                    "checks": [
-                        {"status": "unknown", "message": "B."},
-                        {"status": "pass", "message": ""},
-                        {"status": "fail", "message": "A."},
-                    ],
-                },
-                "msg": "a1: FAIL",
-            },
-            ("fail", "A. B."),
-        ),
+        ({"health": FAILED_CHECKS, "msg": "a1: FAIL"}, ("fail", "A. B.")),
         ({"health": {"verdict": "unknown"}}, ("unknown", "its health could not be read")),
         ({"failed": True, "msg": "no binding"}, ("unknown", "no binding")),
         ({"unreachable": True, "msg": "gone"}, ("unknown", "gone")),
@@ -65,38 +56,47 @@ PASSED = {"a": {"health": {"verdict": "pass"}}}
     ],
     ids=str,
 )
-def test_what_a_look_at_the_gpus_says(result, expected):
+def test_verdict_of_a_health_answer_is_read(result, expected):
     assert probes.judged(result) == expected
 
 
-def test_a_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_by_its_version(act, tmp_path, url):
-    other = Ledger(str(tmp_path), "other", url)
-    story = [
-        dict(
-            event="plan",
-            run="o",
-            rollout_id="other",
-            target="2.0",
-            order=["a"],
-            policy=limits.complete({}, 1),
-            sha256="f",
-            nodes={"a": {"state": "pending", "from": "1.0", "to": "2.0", "domains": {}, "reason": ""}},
-        )
-    ]
-    story += [
-        dict(event="grant", run="o", node="a", phase=phase, ticket="t", expires="2099-01-01T00:00:00.000Z")
-        for phase in ("drain", "down")
-    ]
-    story += [
-        dict(event="step", run="o", node="a", step="install"),
-        dict(event="state", run="o", node="a", state="lost", reason="gone"),
-    ]
+LATER = "2099-01-01T00:00:00.000Z"
+
+
+def open_ledger(act, rollout_id):
+    """Return the ledger of another rollout in the database of ACT."""
+    return Ledger(act.ledger.artifact_dir, rollout_id, act.ledger.store.url.render_as_string(hide_password=False))
+
+
+def leave(ledger, names="ab", rack="", lost=False):
+    """Plan nodes by a controller that died, or lost the first of them, when it was down and changed."""
+    places = [{"rack": rack} if rack and name == names[0] else {} for name in names]
+    entries = [{"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domains": place} for place in places]
+    nodes, policy = dict(zip(names, entries)), limits.complete({}, len(names))
+    given = {"run": "dead", "rollout_id": ledger.rollout_id, "target": "2.0", "order": list(names), "sha256": "f"}
+    of_node = {"run": "dead", "node": names[0]}
 
     def tell(transaction):
-        for event in story:
-            transaction.append(**event)
+        transaction.append("plan", policy=policy, nodes=nodes, **given)
+        for phase in ("drain", "down"):
+            transaction.append("grant", phase=phase, ticket="t", expires=LATER, **of_node)
+        transaction.append("step", step="install", **of_node)
+        if lost:
+            transaction.append("state", state="lost", reason="gone", **of_node)
 
-    other.transact(tell)
+    ledger.transact(tell)
+
+
+def kill_controller(ledger):
+    ledger.transact(
+        lambda transaction: transaction.hold(
+            dict(transaction.owner, owner=dict(transaction.owner["owner"], pid=2**22 + 1))
+        )
+    )
+
+
+def test_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_by_its_version(act):
+    leave(open_ledger(act, "other"), "a", lost=True)
     made = act("ab", audits={"a": audit("2.0"), "b": audit("2.0")}, health={name: PASSED["a"] for name in "ab"})
     assert made["order"] == ["a"] and made["nodes"]["b"]["state"] == "skipped", made
     assert "retried after: changed in rollout other, and not proven since" in "".join(made["lines"])
@@ -104,16 +104,8 @@ def test_a_node_that_another_rollout_changed_and_did_not_prove_is_not_finished_b
 
 @pytest.mark.parametrize("ledger_id, refused", [("another", True), ("another", False)])
 def test_a_node_that_a_rollout_of_another_ledger_holds_is_not_finished_by_its_version(act, ledger_id, refused):
-    claim = {
-        "ledger": ledger_id,
-        "rollout_id": "far",
-        "attempt": 1,
-        "run": "f",
-        "plan": "f",
-        "controller": "x",
-        "time": "t",
-        "state": "held",
-    }
+    claim = {"ledger": ledger_id, "rollout_id": "far", "attempt": 1, "state": "held"}
+    claim.update(run="f", plan="f", controller="x", time="t")
     markers = {"a": {"quarantine": {"exists": False}, "claim": claim}}
     made = act("a", audits={"a": audit("2.0")}, markers=markers, health=PASSED, abandon=[] if refused else ["a"])
     if refused:
@@ -129,68 +121,40 @@ def act(tmp_path, url):
     def run(names="ab", forks=50, check=False, plugin=rollout_plan, hosts=None, **more):
         arguments = dict({"artifact_dir": str(tmp_path), "ledger": url, "rollout_id": "r1"}, **more)
         if plugin is rollout_plan:
-            arguments = dict(
-                {
-                    "target": "2.0",
-                    "audits": {name: audit() for name in names},
-                    "markers": {name: {"stat": {}} for name in names},
-                },
-                **arguments,
-            )
-        task = mock.Mock(args=arguments, async_val=0, check_mode=check, diff=False, action="x", environment=None)
-        action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
-        action._load_name = "x"
-        action._shared_loader_obj = mock.Mock()
-        return action.run(task_vars={"ansible_forks": forks, "inventory_hostname": names[0], "hostvars": hosts or {}})
+            found = {"audits": {name: audit() for name in names}, "markers": {name: {"stat": {}} for name in names}}
+            arguments = {"target": "2.0", **found, **arguments}
+        known = {"ansible_forks": forks, "inventory_hostname": names[0], "hostvars": hosts or {}}
+        return actions.run_rollout(plugin, arguments, check, **known)
 
     run.ledger = Ledger(str(tmp_path), "r1", url)
     return run
 
 
-MALFORMED = [
-    "x",
-    5,
-    ["x"],
-    {"audit": "x"},
-    {"audit": {"versions": [1]}},
-    {"audit": {"pci": [1]}},
-    {"audit": {"pci": [None]}},
-    {"audit": {"identity": "x"}},
-    {"audit": {"identity": {"gpus": [[1]]}}},
-    {"audit": {"identity": {"machine_id": {}}}},
-    {"audit": {"compute_users": "x"}},
-    {"audit": {"kernel": {"installed": 5}}},
-    {"audit": {"versions": {"loaded": 10**400}}},
-]
+# option with the answers of nodes: answers that are malformed
+MALFORMED = {
+    "audits": [
+        *("x", 5, ["x"], {"audit": "x"}, {"audit": {"versions": [1]}}, {"audit": {"pci": [1]}}),
+        *({"audit": {"pci": [None]}}, {"audit": {"identity": "x"}}, {"audit": {"identity": {"gpus": [[1]]}}}),
+        *({"audit": {"identity": {"machine_id": {}}}}, {"audit": {"compute_users": "x"}}),
+        *({"audit": {"kernel": {"installed": 5}}}, {"audit": {"versions": {"loaded": 10**400}}}),
+    ],
+    "markers": ["x", {"claim": "x"}, {"claim": {"x": 1}}, {"claim": {"ledger": []}}, {"quarantine": "x"}]
+    + [{"quarantine": [1]}],
+    "health": ["x", {"health": "x"}, {"baseline": {"audit": {"identity": 5}}, "health": {}}],
+}
 
 
-@pytest.mark.parametrize("answer", MALFORMED, ids=str)
-def test_malformed_audit_of_one_node_leaves_plan_of_others(act, answer):
-    made = act("abc", audits={"a": audit(), "b": answer, "c": audit()}, check=True)
+@pytest.mark.parametrize("option, answer", [(name, one) for name, found in MALFORMED.items() for one in found], ids=str)
+def test_malformed_answer_of_one_node_leaves_the_plan_of_others(act, option, answer):
+    version = "2.0" if option == "health" else "1.0"
+    good = {"audits": audit(version), "markers": {"stat": {}}, "health": PASSED["a"]}
+    given = {name: dict.fromkeys("abc", one) for name, one in good.items()}
+    given[option]["b"] = answer
+    made = act("abc", check=True, **given)
     assert not made.get("failed"), made
-    assert made["order"] == ["a", "c"] and made["nodes"]["b"]["state"] == "failed"
-    assert "driver_audit" in made["nodes"]["b"]["reason"]
-
-
-@pytest.mark.parametrize(
-    "answer",
-    ["x", {"claim": "x"}, {"claim": {"x": 1}}, {"claim": {"ledger": []}}, {"quarantine": "x"}, {"quarantine": [1]}],
-    ids=str,
-)
-def test_malformed_marker_of_one_node_leaves_plan_of_others(act, answer):
-    made = act("abc", markers={"a": {"stat": {}}, "b": answer, "c": {"stat": {}}}, check=True)
-    assert not made.get("failed"), made
-    assert made["order"] == ["a", "c"] and made["nodes"]["b"]["state"] == "failed"
-
-
-@pytest.mark.parametrize(
-    "answer", ["x", {"health": "x"}, {"baseline": {"audit": {"identity": 5}}, "health": {}}], ids=str
-)
-def test_malformed_health_of_one_node_is_unknown(act, answer):
-    audits = {name: audit("2.0") for name in "ab"}
-    made = act("ab", audits=audits, health={"a": PASSED["a"], "b": answer}, check=True)
-    assert not made.get("failed"), made
-    assert made["nodes"]["a"]["state"] == "skipped" and made["nodes"]["b"]["state"] != "skipped"
+    states = [made["nodes"][name]["state"] for name in "abc"]
+    assert states == (["skipped", "failed", "skipped"] if option == "health" else ["pending", "failed", "pending"])
+    assert option != "audits" or "driver_audit" in made["nodes"]["b"]["reason"]
 
 
 JOB = {"id": 42, "template": "upgrade", "workflow": "7", "workflow_name": "driver upgrade", "user": "kim"}
@@ -321,30 +285,23 @@ def test_forks_for_all_that_may_be_in_flight(act, policy, forks, needed):
 
 
 @pytest.mark.parametrize(
-    "options, words",
+    "given, words",
     [
-        ({"canaries_per_stratum": -1}, "rollout_canaries_per_stratum is -1; expected a number of at least 0"),
-        (
-            {"canaries_per_stratum": 3},
-            "rollout_canaries_per_stratum is 3, and the rollout has 2 nodes; expected at most this number",
-        ),
+        ({"canaries_per_stratum": -1}, "rollout_canaries_per_stratum"),
+        ({"canaries_per_stratum": 3}, "rollout_canaries_per_stratum is 3, and the rollout has 2 nodes"),
         ({"canaries": ["a", "a"]}, "rollout_canaries names a twice"),
         ({"canaries": ["a", "z"]}, "not in this rollout: z"),
-        (
-            {"canaries": ["a"], "canary_failures": 2},
-            "rollout_canary_failures is 2, and there is 1 canary; expected at most this number",
-        ),
-        ({"canary_failures": -1}, "rollout_canary_failures is -1"),
-        ({"canary_soak_s": -5}, "rollout_canary_soak_s is -5"),
-        ({"hold_age_s": -1}, "rollout_hold_age_s is -1; expected 0 to 3600 seconds"),
-        ({"hold_age_s": 86400}, "rollout_hold_age_s is 86400; expected 0 to 3600 seconds"),
-        ({"hold_deadline_s": 0}, "rollout_hold_deadline_s is 0; expected 1 to 604800 seconds"),
-        ({"node_s": 0}, "rollout_node_s is 0; expected 1 or more"),
-        ({"growth_start": 0}, "rollout_growth_start is 0"),
+        ({"canaries": ["a"], "canary_failures": 2}, "rollout_canary_failures is 2, and there is 1 canary"),
+        ({"canary_failures": -1}, "rollout_canary_failures"),
+        ({"canary_soak_s": -5}, "rollout_canary_soak_s"),
+        ({"hold_age_s": -1}, "rollout_hold_age_s"),
+        ({"hold_age_s": 3601}, "rollout_hold_age_s"),
+        ({"hold_deadline_s": 0}, "rollout_hold_deadline_s"),
+        ({"max_dwon": 1}, "rollout_max_dwon"),
     ],
 )
-def test_invalid_options_are_refused_before_anything_is_written(act, options, words):
-    result = act(**options)
+def test_option_that_cannot_be_carried_out_is_refused_before_anything_is_written(act, given, words):
+    result = act(policy={"rollout_" + key: value for key, value in given.items()})
     assert result.get("failed") and words in result["msg"], result
     assert "Nothing was changed" in result["msg"] and act.ledger.events() == []
 
@@ -356,8 +313,6 @@ def others(act):
     """
 
     def begin(rollout_id, names="ab"):
-        ledger = Ledger(act.ledger.artifact_dir, rollout_id, act.ledger.store.url.render_as_string(hide_password=False))
-
         def work(transaction):
             owner.claim(transaction, rollout_id, "run", list(names), ELSEWHERE)
             found = [Probe(name, version="1.0") for name in names]
@@ -365,7 +320,7 @@ def others(act):
                 "plan", run="run", **plan.event(plan.build("2.0", found, limits.complete({}, len(names))), rollout_id)
             )
 
-        ledger.transact(work)
+        open_ledger(act, rollout_id).transact(work)
 
     return begin
 
@@ -395,12 +350,7 @@ def test_check_mode_says_that_a_node_is_left_in_flight_in_another_rollout(act):
     other = dict(rollout_id="r2")
     act(**other)
     act(plugin=rollout_gate, phase="drain", **other)
-    ledger = Ledger(act.ledger.artifact_dir, "r2", act.ledger.store.url.render_as_string(hide_password=False))
-    ledger.transact(
-        lambda transaction: transaction.hold(
-            dict(transaction.owner, owner=dict(transaction.owner["owner"], pid=2**22 + 1))
-        )
-    )
+    kill_controller(open_ledger(act, "r2"))
     result = act(check=True)
     assert result["failed"] and "a is draining in rollout r2" in result["lines"][-1]
     assert not act(check=True, abandon=["a"]).get("failed")
@@ -432,12 +382,7 @@ def test_nodes_that_another_rollout_left_in_flight_beside_these_are_told_or_refu
     act(**other)
     assert act(left, plugin=rollout_gate, phase="drain", rollout_id="r2")["answer"] == "go"
     if dead:
-        ledger = Ledger(act.ledger.artifact_dir, "r2", act.ledger.store.url.render_as_string(hide_password=False))
-        ledger.transact(
-            lambda transaction: transaction.hold(
-                dict(transaction.owner, owner=dict(transaction.owner["owner"], pid=2**22 + 1))
-            )
-        )
+        kill_controller(open_ledger(act, "r2"))
     for check in (True, False):
         result = act("ab", check=check, domains=RACKS, max_down=2, **options)
         assert bool(result.get("failed")) == bool(refused), result.get("msg")
@@ -459,10 +404,10 @@ def test_rollouts_of_one_ledger_share_no_budget(act):
     assert [answer["answer"] for answer in asked] == ["go", "go", "wait"]
 
 
-def test_the_gate_refuses_them_too(act):
+def test_gate_refuses_hold_times_out_of_range(act):
     act()
     result = act(plugin=rollout_gate, phase="drain", hold_age_s=-1)
-    assert result["failed"] and "rollout_hold_age_s is -1" in result["msg"]
+    assert result["failed"] and "rollout_hold_age_s" in result["msg"]
 
 
 def test_canaries_that_are_done_may_still_be_counted_with_the_failures_that_are_allowed(act):
@@ -568,10 +513,7 @@ def test_a_rollback_that_broke_off_goes_on_by_the_same_command(act, given):
             "1.0",
         )
         assert again["nodes"]["a"].get("orphaned"), "it was in flight"
-    ledger = Ledger(
-        act.ledger.artifact_dir, first["rollout_id"], act.ledger.store.url.render_as_string(hide_password=False)
-    )
-    assert ledger.view().undo == "r1"
+    assert open_ledger(act, first["rollout_id"]).view().undo == "r1"
 
 
 def with_gpus(number, version="1.0"):
@@ -639,22 +581,6 @@ def test_the_plan_says_in_which_schedulers_its_nodes_are_drained(act):
     ]
 
 
-def leave(ledger, rollout_id="r1", rack=""):
-    """Plan a and b by a controller that died when a was down and changed."""
-    entry = {"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domains": {"rack": rack} if rack else {}}
-    given = {"run": "dead", "rollout_id": rollout_id, "target": "2.0", "order": ["a", "b"], "sha256": "f"}
-    nodes, policy = {"a": entry, "b": dict(entry, domains={})}, limits.complete({}, 2)
-
-    def tell(transaction):
-        transaction.append("plan", policy=policy, nodes=nodes, **given)
-        for phase in ("drain", "down"):
-            transaction.append("grant", run="dead", node="a", phase=phase, ticket="t", expires=LATER)
-        transaction.append("step", run="dead", node="a", step="install")
-
-    ledger.transact(tell)
-
-
-LATER = "2099-01-01T00:00:00.000Z"
 CLOSED = {"days": ["mon"], "date": "2020-01-06", "from": "01:00", "to": "02:00"}
 
 
@@ -670,6 +596,8 @@ CLOSED = {"days": ["mon"], "date": "2020-01-06", "from": "01:00", "to": "02:00"}
         {"hold_age_s": -1},
         {"windows": [dict(CLOSED, days=None, date="never")]},
         {"growth_start": 0},
+        {"growth_step": "x"},
+        {"domain_caps": "rack"},
         {"domains": {"b": {"rack": None}}},
         {"target": "new"},
         {"audits": {"a": "x", "b": "x"}, "target": "2.0;"},
@@ -711,21 +639,11 @@ def test_refused_plan_without_nodes_in_flight_records_nothing(act):
     assert act(max_down=0)["failed"] and not act.ledger.events()
 
 
-def test_two_interrupted_rollouts_in_one_rack_do_not_keep_each_other_from_going_on(act, tmp_path, url):
+def test_two_interrupted_rollouts_in_one_rack_do_not_keep_each_other_from_going_on(act):
     leave(act.ledger, rack="x")
-    second = Ledger(str(tmp_path), "r2", url)
-
-    def tell(transaction):
-        entry = {"state": "pending", "from": "1.0", "to": "2.0", "reason": "", "domains": {"rack": "x"}}
-        given = {"run": "dead", "rollout_id": "r2", "target": "2.0", "order": ["c"], "sha256": "f"}
-        transaction.append("plan", policy=limits.complete({}, 1), nodes={"c": entry}, **given)
-        for phase in ("drain", "down"):
-            transaction.append("grant", run="dead", node="c", phase=phase, ticket="t", expires=LATER)
-        transaction.append("step", run="dead", node="c", step="install")
-
-    second.transact(tell)
-    places = {name: {"rack": "x"} for name in "abc"}
-    first = act(domain_caps={"rack": 1}, domains=places)
+    leave(open_ledger(act, "r2"), "c", rack="x")
+    given = {"domain_caps": {"rack": 1}, "domains": {name: {"rack": "x"} for name in "abc"}}
+    first = act(**given)
     assert first["order"] == ["a"] and act.ledger.view().refused
-    other = act("c", rollout_id="r2", domain_caps={"rack": 1}, domains=places)
+    other = act("c", rollout_id="r2", **given)
     assert other["order"] == ["c"] and not other.get("failed")

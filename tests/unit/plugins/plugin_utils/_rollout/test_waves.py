@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, steps
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan, plan_text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, options, plan, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 NEW = "2.0.1"
@@ -45,9 +45,9 @@ def test_every_place_is_in_one_wave_and_a_late_one_in_the_last():
     assert limits.wave_of([], 4) == (1, 0)
 
 
-@pytest.mark.parametrize("waves", ["1,2", [0], [1, "0%"], [1, "x"], ["101%"], [True], [-1]])
+@pytest.mark.parametrize("waves", ["1,25%", [0], [1, "0%"], [1, "x"], ["101%"], [True], [-1]])
 def test_a_list_that_no_wave_can_follow_is_refused(waves):
-    with pytest.raises(limits.LimitError, match="rollout_waves"):
+    with pytest.raises(options.OptionError, match="rollout_waves"):
         limits.complete({"waves": waves}, 10)
 
 

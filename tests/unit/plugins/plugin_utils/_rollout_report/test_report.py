@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, markdown
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
     formats,
     metrics,
@@ -956,5 +956,5 @@ class TestPublish:
 def test_queries_of_the_policy_are_text_by_name():
     assert limits.complete({"holds": {"a": "up == 0"}}, 1)["holds"] == {"a": "up == 0"}
     for wrong in (["a"], {"a": 1}, {"a": ""}, "x"):
-        with pytest.raises(limits.LimitError, match="holds"):
+        with pytest.raises(options.OptionError, match="holds"):
             limits.complete({"holds": wrong}, 1)

@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health_
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action import NvmlActionBase
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, clean_verdict
 
 # From this verbosity on (-vv) a failed task shows everything as well.
 VERBOSE = 2
@@ -74,6 +75,7 @@ class ActionModule(NvmlActionBase):
             expect=dict(args.get("expect") or {}, mig_free=args.get("mig_free_reading")),
             smoke=args.get("smoke"),
         )
+        clean_verdict(health)
         if args["sequence"] is not None:
             health["sequence"] = args["sequence"]
         result.update(answer)
@@ -85,7 +87,7 @@ class ActionModule(NvmlActionBase):
                 # Ansible prints the whole result of a failed task; what fails would drown in what passes.
                 result["health"] = _health.compact(health)
                 del result["baseline"]
-        return result
+        return clean_result(result)
 
     def given(self, args, node):
         """Baseline and policy of the task, and the collection's tables.

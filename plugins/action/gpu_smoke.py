@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.checks 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health.registry import IDENTS
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _judging
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action import NvmlActionBase
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, clean_verdict
 
 # From this verbosity on (-vv) a failed task shows everything as well.
 VERBOSE = 2
@@ -97,6 +98,7 @@ class ActionModule(NvmlActionBase):
             smoke=dict(document, peers=args["peers"]),
             table=smoke.ROWS,
         )
+        clean_verdict(health)
         tested = any(check["status"] != model.NOT_APPLICABLE for check in health["checks"])
         result.update(answer)
         result.update(
@@ -118,7 +120,7 @@ class ActionModule(NvmlActionBase):
             if not args["full"] and Display().verbosity < VERBOSE:
                 # Ansible prints the whole result of a failed task; what fails would drown in what passes.
                 result["health"] = _health.compact(health)
-        return result
+        return clean_result(result)
 
     def measure(self, args, baseline, policy, task_vars):
         """The module's answer, with low rates measured again as often as the task says."""

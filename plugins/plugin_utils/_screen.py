@@ -39,3 +39,13 @@ def clean_result(result: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
     if isinstance(result.get("warnings"), list):
         result["warnings"] = [text.clean(one) if isinstance(one, str) else one for one in result["warnings"]]
     return result
+
+
+def clean_verdict(health: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+    """Clean the messages of the checks of a verdict, in place, and return it: playbooks print them, with words of the
+    node in them.
+    """
+    for check in health["checks"]:
+        if check.get("message"):
+            check["message"] = text.clean(check["message"])
+    return health

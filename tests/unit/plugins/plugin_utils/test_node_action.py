@@ -23,6 +23,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.gpufleet.lifecycle.plugins.action import driver_audit, gpu_health, node_claim
 from ansible_collections.gpufleet.lifecycle.plugins.filter import gpu_peers, health_with_peers, hold_lines
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
 pytest.importorskip("ansible", reason="an action runs on the controller")
 
@@ -89,6 +90,16 @@ def test_node_cannot_send_a_verdict_of_its_own(monkeypatch):
     forged = {"failed": True, "msg": "x", "health": {"verdict": "pass"}, "baseline": {}}
     result = make(gpu_health, forged, "gpu_health").run(task_vars={"inventory_hostname": "a1"})
     assert result["failed"] and not {"health", "baseline"} & set(result)
+
+
+def test_messages_of_a_verdict_steer_no_terminal(monkeypatch):
+    monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", "d" * 64, "1"))
+    facts = readings.reading()
+    facts["kernel_log"].update(complete=False, problem="boom \x1b[2K\u202eall done")
+    result = make(gpu_health, {"facts": facts}, "gpu_health").run(task_vars={"inventory_hostname": "a1"})
+    messages = [check["message"] for check in result["health"]["checks"]] + [result["msg"]]
+    assert any("boom" in message for message in messages)
+    assert [message for message in messages if not message.replace("\n", "").isprintable()] == []
 
 
 def test_filters_over_all_nodes_leave_out_a_malformed_answer():

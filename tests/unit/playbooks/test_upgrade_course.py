@@ -9,22 +9,15 @@ import hashlib
 import json
 import re
 import sys
-import time
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import conftest, host_tasks, test_resume
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import wait_for
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
 
 OLD, NEW = "1.0.1", "2.0.1"
 ALL_STEPS = ["prestage", "evidence", "drain", "stop", "install", "prove", "reboot", "validate", "return"]
-
-
-def wait_for(condition, seconds=1800):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.2)
 
 
 def bundles(fleet, node, rollout="upgrade-" + NEW):
@@ -633,17 +626,12 @@ def test_a_killed_controller_is_followed_and_its_node_is_asked_first(fleet):
     fleet.add("a1")
     fleet.add("a2", hangs_in_install=True)
     fleet.add("a3")
-    process = fleet.start("upgrade", rollout_canaries=["a2"])
-    try:
+    with fleet.going("upgrade", rollout_canaries=["a2"]) as process:
         wait_for(lambda: "hangs" in fleet.read("a2")["log"])
         beside = fleet.run("upgrade", "--limit", "a1,a2", rollout_id="other")
         assert beside.rc == 2
         assert "is being run by process %d" % process.pid in beside.output
         assert "shares a1, a2 with this one" in beside.output
-    finally:
-        process.kill()
-        process.wait()
-        process.log.close()
     assert fleet.touched() == ["a2"]
 
     fleet.change("a2", hangs_in_install=False)
@@ -771,8 +759,7 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
     fleet.add("a1", waits_in_install=True)
     for name in ("a2", "a3"):
         fleet.add(name)
-    process = fleet.start("upgrade", gpu_node_upgrade_gate_patience=1, gpu_node_upgrade_gate_patience_max=1)
-    try:
+    with fleet.going("upgrade", gpu_node_upgrade_gate_patience=1, gpu_node_upgrade_gate_patience_max=1) as process:
         wait_for(lambda: "waits" in fleet.read("a1")["log"])
         assert fleet.run("rollout_control", rollout_verb="skip", rollout_nodes=["a1"], rollout_reason="x").rc == 2, (
             "it is down"
@@ -801,10 +788,6 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
             fleet.run("rollout_control", rollout_verb="resume", rollout_reason="a1 is fine", rollout_user="kim").rc == 0
         )
         process.wait(timeout=1800)
-    finally:
-        process.kill()
-        process.wait()
-        process.log.close()
     assert process.returncode == 0
     assert "complete, without 1 node that an operator left out (a2)" in (fleet.directory / "output0").read_text()
     assert fleet.states("upgrade-" + NEW) == {"a1": "done", "a2": "skipped", "a3": "done"}
@@ -817,8 +800,7 @@ def drained_in_vain(fleet, *arguments, **variables):
     """
     for name in ("a1", "a2"):
         fleet.add(name, cannot_install=[NEW], waits_in_install=True)
-    process = fleet.start("upgrade", *arguments, rollout_max_draining=2, **variables)
-    try:
+    with fleet.going("upgrade", *arguments, rollout_max_draining=2, **variables) as process:
         # Whichever is drained first takes the slot.
         wait_for(lambda: [name for name in fleet.names if "waits" in fleet.read(name)["log"]])
         (first,) = fleet.touched()
@@ -827,9 +809,7 @@ def drained_in_vain(fleet, *arguments, **variables):
         fleet.change(other, waits_in_install=False)
         fleet.change(first, waits_in_install=False)
         process.wait(timeout=1800)
-    finally:
-        output = fleet.ended(process)
-    return conftest.Result(fleet, process, output), first, other
+    return conftest.Result(fleet, process, process.output), first, other
 
 
 def test_security_updates_come_before_the_driver_in_the_same_drain_and_without_them_no_driver(fleet):
@@ -862,15 +842,14 @@ def test_security_updates_come_before_the_driver_in_the_same_drain_and_without_t
 def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet, patience, turns):
     for name in ("a1", "a2"):
         fleet.add(name, waits_in_install=True)
-    process = fleet.start(
+    with fleet.going(
         "upgrade",
         rollout_max_draining=2,
         rollout_failure_budget=9,
         gpu_node_upgrade_gate_patience=patience,
         gpu_health_expect={"hardware": {"gpus": 6}},
         gpu_node_upgrade_gate_patience_max=max(patience, 2),
-    )
-    try:
+    ) as process:
         wait_for(lambda: fleet.touched() and "waits" in fleet.read(fleet.touched()[0])["log"])
         (first,) = fleet.touched()
         other = {"a1": "a2", "a2": "a1"}[first]
@@ -883,10 +862,6 @@ def test_a_node_that_waited_for_its_slot_is_looked_at_again(fleet, patience, tur
         fleet.change(other, busy=True, waits_in_install=False)
         fleet.change(first, waits_in_install=False)
         process.wait(timeout=1800)
-    finally:
-        process.kill()
-        process.wait()
-        process.log.close()
     assert process.returncode == 2
     assert fleet.recorded() == {first: "done", other: "failed"} and fleet.touched() == [first]
     assert expected(fleet, first) | expected(fleet, other) == {("baseline", 6), ("post", 6)}

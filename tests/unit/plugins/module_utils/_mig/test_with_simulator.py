@@ -18,7 +18,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._mig
     task,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
-from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 pytestmark = pytest.mark.pythons
 
@@ -27,18 +26,10 @@ MADE = {"enabled": True, "devices": {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}}
 OFF = {"enabled": False, "devices": {}}
 
 
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory):
-    return tmp_path_factory.mktemp("nodes")
-
-
 @pytest.fixture
-def make(tmp_path, templates):
-    nodes = []
-
+def make(make_node):
     def new(model="h100-sxm", gpus=2):
-        node = simnode.Node(tmp_path / ("root%d" % len(nodes)), simnode.built(), templates, model, gpus, "node-1")
-        nodes.append(node)
+        node = make_node(model, gpus)
         if model != "rtx-pro-6000":
             return node.booted()
         # Blackwell takes the open modules only.
@@ -48,9 +39,7 @@ def make(tmp_path, templates):
         node.sim("boot")
         return node
 
-    yield new
-    for node in nodes:
-        node.close()
+    return new
 
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)

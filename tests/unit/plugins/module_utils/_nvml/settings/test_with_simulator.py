@@ -33,23 +33,9 @@ ALL = {
 }
 
 
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory):
-    return tmp_path_factory.mktemp("nodes")
-
-
 @pytest.fixture
-def make(tmp_path, templates):
-    nodes = []
-
-    def new(model="a100-sxm", gpus=2):
-        node = simnode.Node(tmp_path / ("root%d" % len(nodes)), simnode.built(), templates, model, gpus, "node-1")
-        nodes.append(node.booted())
-        return node
-
-    yield new
-    for node in nodes:
-        node.close()
+def make(make_node):
+    return lambda model="a100-sxm", gpus=2: make_node(model, gpus).booted()
 
 
 @pytest.fixture

@@ -85,18 +85,9 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     slurm.update(fleet.use_gres("a1", "a4", "a5"))
     result = fleet.run("mig", *arguments, rollout_canaries=["c1"], rollout_common_cause=0, **WANTED, **slurm)
     assert result.rc == 2, result.output
-    assert recorded(fleet) == {
-        "a1": "done",
-        "a2": "done",
-        "a3": "skipped",
-        "a4": "rolled_back",
-        "a5": "rolled_back",
-        "c1": "done",
-        "r1": "done",
-        "r2": "rolled_back",
-        "r3": "rolled_back",
-        "u1": "lost",
-    }
+    expected = dict.fromkeys(("a1", "a2", "c1", "r1"), "done")
+    expected.update(dict.fromkeys(("a4", "a5", "r2", "r3"), "rolled_back"), a3="skipped", u1="lost")
+    assert recorded(fleet) == expected
     view = fleet.view("mig-halves")
     assert view.nodes.get("c1").went == 1
     assert [step.name for step in view.nodes.get("c1").steps] == [

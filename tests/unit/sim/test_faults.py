@@ -38,12 +38,7 @@ TABLE = [
         [10, 10, 0],
     ),
     ("missing-symbol nvmlDeviceGetRemappedRows", "rc(n.nvmlDeviceGetRemappedRows, handle())", 0, 13),
-    (
-        "set name 'NVIDIA Other' --gpu 1",
-        "text(n.nvmlDeviceGetName, handle(1))",
-        "NVIDIA H100 80GB HBM3",
-        "NVIDIA Other",
-    ),
+    ("set name Other --gpu 1", "text(n.nvmlDeviceGetName, handle(1))", "NVIDIA H100 80GB HBM3", "Other"),
     ("stray-process graphics --gpu 1", "len(n.nvmlDeviceGetGraphicsRunningProcesses(handle(1)))", 0, 1),
     ("p2p-broken 2 --gpu 1", "[n.nvmlDeviceGetP2PStatus(handle(1), handle(i), 0) for i in (0, 2)]", [0, 0], [0, 5]),
     ("unprivileged", "rc(n.nvmlDeviceSetComputeMode, handle(), 0)", 0, 4),

@@ -428,16 +428,8 @@ def test_settings_without_persistence_mode_are_warned_about(node):
 @pytest.mark.parametrize(
     "symbol, seconds, text",
     [
-        (
-            "nvmlDeviceSetPowerManagementLimit",
-            "forever",
-            "NVML did not answer within 600 s in nvmlDeviceSetPowerManagementLimit of GPU-",
-        ),
-        (
-            "nvmlDeviceGetPowerManagementLimit",
-            "forever",
-            "NVML cannot be read (timeout), and nothing was set: NVML did not answer within 600 s",
-        ),
+        ("nvmlDeviceSetPowerManagementLimit", "forever", "within 600 s in nvmlDeviceSetPowerManagementLimit of GPU-"),
+        ("nvmlDeviceGetPowerManagementLimit", "forever", "NVML cannot be read (timeout), and nothing was set: NVML"),
     ],
 )
 def test_a_call_that_hangs(node, symbol, seconds, text):
@@ -457,10 +449,7 @@ def test_a_call_that_hangs(node, symbol, seconds, text):
             ],
             "NVML did not start: UNKNOWN (999)",
         ),
-        (
-            lambda node: node.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm"),
-            "NVML did not start: DRIVER_NOT_LOADED (9)",
-        ),
+        (lambda node: node.tool("modprobe", "-r", "nvidia_uvm", "nvidia_drm"), "not start: DRIVER_NOT_LOADED (9)"),
         (lambda node: node.library(simnode.NEW), "NVML did not start: LIB_RM_VERSION_MISMATCH (18)"),
     ],
 )

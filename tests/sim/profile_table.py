@@ -25,7 +25,7 @@ def profiles() -> dict[str, dict[str, str]]:
     found = {}
     for path in sorted(PROFILES.glob("*.ini")):
         like = _read(path)["node"].get("like", path.stem)
-        parser = _read(path.with_name(like + ".ini"), path)
+        parser = _read(path.with_name("idle.cfg"), path.with_name(like + ".ini"), path)
         values = {key: value for section in ("node", "gpu") for key, value in parser[section].items()}
         found[path.stem] = {key: value for key, value in values.items() if value and key != "like"}
     return found

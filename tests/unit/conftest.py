@@ -93,3 +93,24 @@ def clean_environment(monkeypatch):
         if name.startswith(("ANSIBLE_", "GPUSIM_", "GPUFLEET_")) and name != "GPUFLEET_CACHE":
             monkeypatch.delenv(name)
     return monkeypatch
+
+
+@pytest.fixture(scope="session")
+def templates(tmp_path_factory):
+    """Simulated nodes that were booted once, to be copied."""
+    return tmp_path_factory.mktemp("nodes")
+
+
+@pytest.fixture
+def make_node(tmp_path, templates):
+    """Makes simulated nodes and cleans up behind them."""
+    simnode = importlib.import_module(COLLECTION + ".tests.unit.sim.simnode")
+    nodes = []
+
+    def make(model="h100-sxm", gpus=None, name="node-1"):
+        nodes.append(simnode.Node(tmp_path / ("root%d" % len(nodes)), simnode.built(), templates, model, gpus, name))
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        node.close()

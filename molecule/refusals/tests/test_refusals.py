@@ -10,32 +10,19 @@ The driver packages are the lab's stubs (tests/lab/stubs.py); everything else on
 from __future__ import annotations
 
 import contextlib
-import os
 
 import pytest
-import testinfra
 
-from tests.lab.config import CHECKOUT
 from tests.lab.play import play
+from tests.lab.scenario import INVENTORY, machine
 
-INVENTORY = CHECKOUT / "molecule" / "inventory"
-SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
 NODE, BARE, CPU_ONLY = "ref-1", "ref-2", "ref-3"
 GOOD = "535.216.03"
-
-
-def machine(name):
-    return testinfra.get_host("ssh://" + name, ssh_config=str(SSH_CONFIG), sudo=True)
 
 
 @pytest.fixture(scope="module")
 def host():
     return machine(NODE)
-
-
-@pytest.fixture(scope="module")
-def artifacts(tmp_path_factory):
-    return tmp_path_factory.mktemp("artifacts")
 
 
 def what_is_there(host):

@@ -409,9 +409,9 @@ def _forward(tool: str, arguments: list[str]) -> int:
 
 SHORT = "afinrqRvsDbcC:d:S:wVh"
 LONG = """
-    all force force-modversion force-vermagic ignore-install ignore-remove show dry-run remove quiet resolve-alias verbose
-    syslog show-depends use-blacklist showconfig config= dirname= set-version= first-time wait= remove-holders version help
-    show-modversions dump-modversions show-config
+    all force force-modversion force-vermagic ignore-install ignore-remove show dry-run remove quiet resolve-alias
+    verbose syslog show-depends use-blacklist showconfig config= dirname= set-version= first-time wait=
+    remove-holders version help show-modversions dump-modversions show-config
 """.split()
 # Options of modprobe that are about other modules, or load none.
 ELSEWHERE = set(

@@ -20,11 +20,14 @@ def profiles() -> list[str]:
 
 
 def read_profile(model: str):
-    """The values of a model: its own, and those of the board that it is like. An empty one takes that board's away."""
+    """The values of a model: its own, and those of the board that it is like, and what all are when they are idle. An
+    empty one takes another's away.
+    """
     own, profile = state.ini(), state.ini()
     path = os.path.join(PROFILES, model + ".ini")
     own.read(path, encoding="utf-8")
-    profile.read([os.path.join(PROFILES, own["node"].get("like", model) + ".ini"), path], encoding="utf-8")
+    places = [os.path.join(PROFILES, name) for name in ("idle.cfg", own["node"].get("like", model) + ".ini")]
+    profile.read([*places, path], encoding="utf-8")
     profile.remove_option("node", "like")
     for key in [key for key, value in profile["gpu"].items() if not value]:
         profile.remove_option("gpu", key)

@@ -35,6 +35,13 @@ postgresql = ledger_tests.postgresql
 OLD, NEW = "1.0.1", "2.0.1"
 
 
+def wait_for(condition, seconds=1800):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.2)
+
+
 def processes():
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
@@ -440,13 +447,33 @@ class Fleet:
         print(output)
         return output
 
-    def run(self, playbook, *arguments, only=None, **extra):
-        process = self.start(playbook, *arguments, only=only, **extra)
+    @contextlib.contextmanager
+    def going(self, playbook, *arguments, **extra):
+        """A run that is under way in the block, and is ended with it."""
+        process = self.start(playbook, *arguments, **extra)
         try:
-            process.wait(timeout=1800)
+            yield process
         finally:
-            output = self.ended(process)
-        return Result(self, process, output)
+            process.output = self.ended(process)
+
+    @contextlib.contextmanager
+    def killed(self, playbook, *arguments, **extra):
+        """A run that is under way in the block, and is killed with it and with its workers, which would go on."""
+        with self.going(playbook, *arguments, **extra) as process:
+            try:
+                yield process
+            finally:
+                self.kill_controllers()
+
+    def kill_controllers(self):
+        for pid in self.controllers():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def run(self, playbook, *arguments, only=None, **extra):
+        with self.going(playbook, *arguments, only=only, **extra) as process:
+            process.wait(timeout=1800)
+        return Result(self, process, process.output)
 
 
 def pytest_collection_modifyitems(items):

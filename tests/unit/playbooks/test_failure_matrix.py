@@ -19,6 +19,8 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import wait_for
+
 OLD, NEW = "1.0.1", "2.0.1"
 NAMES = ("a1", "a2", "a3", "a4")
 DOWN = 2
@@ -29,13 +31,6 @@ PROMISE = pytest.mark.promise
 # machine to those that work.
 PATIENCE = {"gpu_node_upgrade_gate_patience": 3, "gpu_node_upgrade_gate_patience_max": 6}
 BUDGET = r"stop \(the failure budget of [23] is spent by a\d"
-
-
-def wait_for(condition, seconds=1800):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.2)
 
 
 def end(process, number):
@@ -170,14 +165,9 @@ def test_a_host_that_failed_in_an_earlier_play(fleet):
 def test_a_signal_ends_it_and_the_next_run_goes_on(fleet, number):
     names = NAMES[: DOWN + 1]
     all_of(fleet, names, waits_in_install=True)
-    process = fleet.start("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, **PATIENCE)
-    try:
+    with fleet.going("upgrade", rollout_max_down=DOWN, rollout_failure_budget=2, **PATIENCE) as process:
         wait_for(lambda: "waits" in fleet.read("a1")["log"] and "waits" in fleet.read("a2")["log"])
         end(process, number)
-    finally:
-        process.kill()
-        process.wait()
-        process.log.close()
     assert process.returncode != 0
     assert fleet.recorded() == {"a1": "down", "a2": "down", "a3": "pending"}
     assert fleet.touched() == ["a1", "a2"]

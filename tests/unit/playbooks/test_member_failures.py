@@ -11,8 +11,8 @@ import time
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import members, test_failure_matrix, test_resume
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import wait_for
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.members import ROLLOUT
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import wait_for
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, wait_for
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.members import ROLLOUT, Several
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import NEW, wait_for
 
 NAMES = ["a%d" % number for number in range(1, 6)]
 CANARY, SLICES = NAMES[0], (NAMES[1::2], NAMES[2::2])

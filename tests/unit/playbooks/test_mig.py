@@ -7,11 +7,7 @@ ledger.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import wait_for
 
 OLD, NEW = "1.0.1", "2.0.1"
 UP = ["mig_clear: 0 MIG devices", "installed " + NEW, "reboot into " + NEW, "mig: 0 MIG devices", "mig: 7 MIG devices"]
@@ -48,15 +44,8 @@ def test_a_node_in_mig_mode_whose_controller_died_is_finished(fleet):
     """a1 waits while its instances are destroyed, a2 while they are made again."""
     fleet.add("a1", mig_devices=7, waits_at=["mig_clear"])
     fleet.add("a2", mig_devices=7, waits_at=["mig"])
-    process = fleet.start("upgrade", rollout_max_down=2)
-    try:
+    with fleet.killed("upgrade", rollout_max_down=2):
         wait_for(lambda: all("waits" in fleet.read(name)["log"] for name in ("a1", "a2")))
-    finally:
-        # With its workers, which would go on.
-        for pid in fleet.controllers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        fleet.ended(process)
     for name in ("a1", "a2"):
         fleet.change(name, waits_at=[])
     result = fleet.run("upgrade", rollout_max_down=2)

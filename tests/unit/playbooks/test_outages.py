@@ -20,13 +20,13 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import wait_for
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import (
     DOWN,
     NAMES,
     NEW,
     PATIENCE,
     all_of,
-    wait_for,
     within,
 )
 
@@ -107,20 +107,13 @@ def test_a_full_disk_on_the_controller(fleet, small_disk):
     names = NAMES[:DOWN]
     all_of(fleet, names)
     fleet.change("a1", waits_in_install=True)
-    process = fleet.start("upgrade", rollout_max_down=1, rollout_failure_budget=1, **PATIENCE)
-    try:
+    with fleet.going("upgrade", rollout_max_down=1, rollout_failure_budget=1, **PATIENCE) as process:
         wait_for(lambda: "waits" in fleet.read("a1")["log"])
         fill(small_disk)
         fleet.change("a1", waits_in_install=False)
         process.wait(timeout=1800)
-    finally:
-        process.kill()
-        process.wait()
-        process.log.close()
-    output = (fleet.directory / "output0").read_text()
-    print(output)
     assert process.returncode in (2, 4)
-    assert "disk is full" in output
+    assert "disk is full" in process.output
     (small_disk / "filler").unlink()
     assert fleet.touched() == ["a1"]
     assert fleet.recorded() == {"a1": "down", "a2": "pending"}
@@ -169,8 +162,7 @@ def test_the_database_is_gone_while_nodes_are_at_work(fleet, postgresql):
     names = NAMES[:DOWN]
     all_of(fleet, names)
     fleet.change("a1", waits_in_install=True)
-    process = fleet.start("upgrade", rollout_max_down=1, rollout_ledger=url, **PATIENCE)
-    try:
+    with fleet.going("upgrade", rollout_max_down=1, rollout_ledger=url, **PATIENCE) as process:
         wait_for(lambda: "waits" in fleet.read("a1")["log"])
         with in_the_place_of(postgresql) as asked:
             fleet.change("a1", waits_in_install=False)
@@ -181,11 +173,6 @@ def test_the_database_is_gone_while_nodes_are_at_work(fleet, postgresql):
                 "no step is taken that is not written down"
             )
         process.wait(timeout=1800)
-    finally:
-        process.kill()
-        process.wait()
-        process.log.close()
-    print((fleet.directory / "output0").read_text())
     assert process.returncode == 0
     assert fleet.recorded(url) == dict.fromkeys(names, "done")
     assert all(fleet.read(name)["log"].count("installed " + NEW) == 1 for name in names)

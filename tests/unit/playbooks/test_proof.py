@@ -5,13 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import wait_for
 
 OLD, NEW = "1.0.1", "2.0.1"
 
@@ -93,15 +89,8 @@ def test_a_node_that_is_down_comes_back_whatever_keeps_others_from_starting(flee
     """
     fleet.add("a1", waits_at=["reboot"])
     fleet.add("a2")
-    process = fleet.start("upgrade")
-    try:
+    with fleet.killed("upgrade"):
         wait_for(lambda: "waits" in fleet.read("a1")["log"])
-    finally:
-        # With its workers, which would go on.
-        for pid in fleet.controllers():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        fleet.ended(process)
     fleet.change("a1", waits_at=[])
     assert fleet.run("rollout_control", rollout_verb="stop", rollout_reason="enough").rc == 0
     result = fleet.run("upgrade", **options)

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import test_scheduler, test_upgrade_course
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import conftest, test_upgrade_course
 
 OLD, NEW = "1.0.1", "2.0.1"
 REASON = "XID 79 on GPU 3"
@@ -339,7 +339,7 @@ def test_what_a_rollout_holds_is_refused_and_what_it_put_in_quarantine_comes_bac
 
     # One that is put there after the plan is left alone, and another goes.
     fleet.change("a3", waits_at=["install " + NEW])
-    process = fleet.start(
+    with fleet.going(
         "upgrade",
         *arguments,
         upgrade_hosts="a3,a4",
@@ -347,17 +347,14 @@ def test_what_a_rollout_holds_is_refused_and_what_it_put_in_quarantine_comes_bac
         rollout_max_down=2,
         rollout_canaries=["a3"],
         **variables,
-    )
-    try:
-        test_scheduler.wait_for(lambda: "waits" in fleet.read("a3")["log"])
+    ) as process:
+        conftest.wait_for(lambda: "waits" in fleet.read("a3")["log"])
         late = fleet.run("quarantine", *arguments, quarantine_hosts="a3,a4", quarantine_reason=REASON, **variables)
         assert late.rc == 2 and marker(fleet, "a4")["reason"] == REASON and marker(fleet, "a3") is None
         assert "a3 is left as it is: rollout late has it in flight" in late.text
         fleet.change("a3", waits_at=[])
         process.wait(timeout=1800)
-    finally:
-        output = fleet.ended(process)
-    assert process.returncode == 2 and fleet.states("late") == {"a3": "done", "a4": "quarantined"}, output
+    assert process.returncode == 2 and fleet.states("late") == {"a3": "done", "a4": "quarantined"}, process.output
     assert fleet.read("a4")["log"] == [] and fleet.slurm("a4")[0] == "IDLE+DRAIN"
 
 

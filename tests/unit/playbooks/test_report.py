@@ -12,9 +12,8 @@ import signal
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, OLD
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, OLD, wait_for
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import end
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_upgrade_course import wait_for
 
 RECAP = re.compile(r"^(\S+) +: ok=\d+ .*?unreachable=(\d+) +failed=(\d+) .*$", re.M)
 
@@ -67,17 +66,14 @@ def test_the_report_comes_when_every_node_of_a_list_or_of_a_limit_fails(fleet, l
 def test_the_report_comes_when_every_node_of_a_limit_is_unreachable(fleet):
     fleet.add("a1", unreachable_with=[NEW])
     fleet.add("a2")
-    process = fleet.start("upgrade", "--limit", "a1")
-    try:
+    with fleet.going("upgrade", "--limit", "a1") as process:
         process.wait(timeout=1800)
         wait_for(lambda: told_how_to_go_on(fleet))
-    finally:
-        output = fleet.ended(process)
-    assert process.returncode == 4 and recap(output) == {"a1": (1, 0)}
+    assert process.returncode == 4 and recap(process.output) == {"a1": (1, 0)}
     report = found(fleet)
     assert report["verdict"] == "incomplete" and "1 node left in flight: a1." in report["reasons"]
     assert report["next_steps"][0].startswith("Run the same playbook again")
-    assert "report.html" in output.partition("PLAY RECAP")[2], "who is left says it"
+    assert "report.html" in process.output.partition("PLAY RECAP")[2], "who is left says it"
 
 
 def test_report_fails_in_a_workflow_unless_the_approved_plan_is_complete(fleet):

@@ -11,16 +11,14 @@ for good.
 from __future__ import annotations
 
 import collections
-import contextlib
 import datetime
-import os
 import shutil
 import signal
-import time
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, owner
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import wait_for
 
 OLD, NEW = "1.0.1", "2.0.1"
 PERSISTENCED = "nvidia-persistenced.service"
@@ -71,31 +69,17 @@ FEW = {
 }
 
 
-def wait_for(condition, seconds=1800):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.5)
-
-
 def killed_in_install(fleet, names, playbook="upgrade", **variables):
     """A rollout whose controller dies, with its workers, while every one of NAMES is being installed; what it began on
     the nodes comes to its end.
     """
-    first = fleet.start(playbook, **variables)
-    try:
+    with fleet.going(playbook, **variables) as first:
         wait_for(lambda: first.poll() is not None or all("waits" in fleet.read(name)["log"] for name in names))
-        assert first.poll() is None, fleet.ended(first)[-5000:]
-    finally:
-        first.kill()
-        first.wait()
-        first.log.close()
+        assert first.poll() is None, "it ended"
     for name in names:
         fleet.change(name, waits_at=[])
     wait_for(lambda: not fleet.at_work())
-    for pid in fleet.controllers():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    fleet.kill_controllers()
 
 
 def ran_on(fleet, heard, **place):
@@ -215,9 +199,7 @@ def killed_in_every_step(fleet, controllers, url, courses):
     # The modules that it began go on alone.
     wait_for(lambda: not fleet.at_work() and fleet.read("reboot")["boots"] == 1)
     # Ansible's workers may outlive it, with nobody to report to.
-    for pid in fleet.controllers():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    fleet.kill_controllers()
     before = {name: fleet.read(name)["log"] for name in courses}
     for name, one in courses.items():
         fleet.change(name, **one.then)

@@ -6,22 +6,15 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import host_tasks, test_upgrade_course
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import wait_for
 
 OLD, NEW = "1.0.1", "2.0.1"
 ID = "upgrade-" + NEW
 DRAIN = "drain gpufleet:%s driver %s" % (ID, NEW)
-
-
-def wait_for(condition, seconds=1800):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.2)
 
 
 @pytest.mark.promise
@@ -65,15 +58,12 @@ def test_jobs_are_waited_for_in_slices_and_the_node_is_looked_at_again_when_they
     # The jobs of a1 are ended below, however long that takes; those of a2 never end.
     fleet.variables = dict.fromkeys(("b1", "b2", "b3"), {"gpu_scheduler_drain_timeout": timeout})
     fleet.variables.update(a1={"gpu_scheduler_drain_timeout": 600}, a2={"gpu_scheduler_drain_timeout": 15})
-    process = fleet.start("upgrade", *arguments, **variables)
-    try:
+    with fleet.going("upgrade", *arguments, **variables) as process:
         wait_for(lambda: fleet.slurm("a1")[0] == "IDLE+DRAIN" or process.poll() is not None)
         fleet.change("a1", jobs=0)
         process.wait(timeout=1800)
-    finally:
-        output = fleet.ended(process)
     states = {"a1": "done", "a2": "failed", "b1": "done", "b2": "failed", "b3": "failed"}
-    assert process.returncode == 2 and fleet.states(ID) == states, output
+    assert process.returncode == 2 and fleet.states(ID) == states, process.output
     for name in ("a1", "a2", "b2", "b3"):
         assert fleet.slurm(name) == ("IDLE", "", [DRAIN, "resume"]), "drained once, and our own drain is lifted"
     assert fleet.touched() == ["a1", "b1"]
@@ -212,14 +202,9 @@ def test_a_node_whose_mig_state_was_not_read_agrees_with_no_number_of_slurm(flee
     assert again.rc == 0 and again.states["a2"] == "done" and fleet.slurm("a2") == ("IDLE", "", [DRAIN, "resume"])
 
 
-def killed_at(fleet, where, arguments, variables):
-    first = fleet.start("upgrade", *arguments, **variables)
-    try:
+def killed_at(fleet, arguments, variables):
+    with fleet.going("upgrade", *arguments, **variables):
         wait_for(lambda: "waits" in fleet.read("a1")["log"])
-    finally:
-        first.kill()
-        first.wait()
-        first.log.close()
     fleet.change("a1", waits_at=[])
     wait_for(lambda: not fleet.at_work())
 
@@ -227,7 +212,7 @@ def killed_at(fleet, where, arguments, variables):
 def test_a_killed_controller_leaves_no_drain_behind(fleet):
     fleet.add("a1", waits_at=["show"])
     arguments, variables = fleet.use_slurm()
-    killed_at(fleet, "show", arguments, variables)
+    killed_at(fleet, arguments, variables)
     assert fleet.slurm("a1")[0] == "IDLE+DRAIN"
     # It may not go on: what was drained in vain is lifted, and the node keeps its place.
     assert fleet.run("rollout_control", rollout_verb="stop", rollout_reason="enough").rc == 0
@@ -241,7 +226,7 @@ def test_a_killed_controller_leaves_no_drain_behind(fleet):
 def test_another_controller_finishes_and_lifts_the_mark_of_the_first(fleet):
     fleet.add("a1", waits_at=["health post"])
     arguments, variables = fleet.use_slurm()
-    killed_at(fleet, "health post", arguments, variables)
+    killed_at(fleet, arguments, variables)
     result = fleet.run("upgrade", *arguments, **variables)
     assert result.rc == 0 and result.states == {"a1": "done"}
     assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"])

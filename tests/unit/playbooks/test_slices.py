@@ -14,8 +14,8 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.awx import data
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import awxrunner
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import NEW, OLD, wait_for
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.members import ROLLOUT, Several
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import NEW, OLD, wait_for
 
 PLAN, CANARIES, SLICES = (
     "gpufleet plan for several controllers",

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import Result
-from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_failure_matrix import wait_for
+from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.conftest import Result, wait_for
 
 WAVES = {"rollout_mode": "waves", "rollout_max_down": 3}
 
@@ -27,17 +26,14 @@ def test_no_wave_begins_before_the_one_before_it_has_ended(fleet):
         fleet.add("a%d" % number)
     for name in ("a2", "a4", "a5"):
         fleet.change(name, waits_in_install=True)
-    process = fleet.start("upgrade", rollout_waves=[1, "40%", "100%"], **WAVES)
-    try:
+    with fleet.going("upgrade", rollout_waves=[1, "40%", "100%"], **WAVES) as process:
         wait_for(lambda: "waits" in fleet.read("a2")["log"] and fleet.recorded()["a3"] == "done")
         fleet.change("a2", waits_in_install=False)
         wait_for(lambda: all("waits" in fleet.read(name)["log"] for name in ("a4", "a5")))  # beside each other
         for name in ("a4", "a5"):
             fleet.change(name, waits_in_install=False)
         process.wait(timeout=1800)
-    finally:
-        output = fleet.ended(process)
-    result = Result(fleet, process, output)
+    result = Result(fleet, process, process.output)
     assert result.rc == 0
     assert set(result.states.values()) == {"done"}
     assert "in waves of 1, 2, 2" in result.output and "2. a2: driver 1.0.1 -> 2.0.1, wave 2" in result.output

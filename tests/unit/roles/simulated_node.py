@@ -86,6 +86,21 @@ def environment(base, kept_in, own_modules=()):
     )
 
 
+def ansible_playbook(cwd, environ, *words, before=()):
+    """The process of a run that came to its end; BEFORE are the words that start its program in another place."""
+    program = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
+    return subprocess.run(
+        [*before, sys.executable, program, *words],
+        cwd=str(cwd),
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
 class Result:
     def __init__(self, process):
         self.rc, self.output = process.returncode, process.stdout + process.stderr
@@ -166,7 +181,6 @@ class SimulatedNode:
         """A play of TASKS."""
         playbook = [{"hosts": "all", "gather_facts": False, "tasks": tasks}]
         (self.base / "play.yml").write_text(json.dumps(playbook))
-        ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
         variables["ansible_python_interpreter"] = sys.executable
         node = {
             "python": sys.executable,
@@ -181,30 +195,8 @@ class SimulatedNode:
             GPUFLEET_SIMULATED_NODE=json.dumps(node),
             PATH="%s:%s" % (self.bin, os.environ["PATH"]),
         )
-        return Result(
-            subprocess.run(
-                AS_ROOT
-                + [
-                    sys.executable,
-                    ansible,
-                    "-i",
-                    "gpu-1,",
-                    "-c",
-                    CONNECTION,
-                    str(self.base / "play.yml"),
-                    "-e",
-                    json.dumps(variables),
-                ]
-                + list(options),
-                cwd=str(self.base),
-                env=environ,
-                capture_output=True,
-                text=True,
-                timeout=LIMIT_S,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        )
+        words = ["-i", "gpu-1,", "-c", CONNECTION, self.base / "play.yml", "-e", json.dumps(variables), *options]
+        return Result(ansible_playbook(self.base, environ, *words, before=AS_ROOT))
 
     def include(self, role, tasks_from="main", **variables):
         """Return the task that runs a role with these variables."""

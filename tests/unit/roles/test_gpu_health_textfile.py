@@ -243,17 +243,9 @@ def test_the_playbook_monitoring_reaches_the_nodes_that_are_asked_for_alone(tmp_
     }
     (tmp_path / "inventory.json").write_text(json.dumps({"all": nodes}))
     playbook = simulated_node.ROOT / "playbooks/monitoring.yml"
-    program = pathlib.Path(sys.executable).with_name("ansible-playbook")
     collection.make(collection.place(tmp_path / "collections"), ["roles/gpu_monitoring"])
     environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "collections"), ANSIBLE_HOME=str(tmp_path))
-    done = subprocess.run(
-        [sys.executable, str(program), "-i", str(tmp_path / "inventory.json"), str(playbook), "--list-hosts", *given],
-        env=environment,
-        stdout=subprocess.PIPE,
-        universal_newlines=True,
-        check=True,
-        timeout=600,
-        stdin=subprocess.DEVNULL,
-    )
+    words = ["-i", tmp_path / "inventory.json", playbook, "--list-hosts", *given]
+    done = simulated_node.ansible_playbook(tmp_path, environment, *words)
     (own,) = [part for part in done.stdout.split("play #") if "Have the GPU nodes write series of their own" in part]
     assert sorted(line.strip() for line in own.splitlines() if line.startswith("      ")) == hosts, done.stdout

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import pytest
@@ -75,35 +73,19 @@ class Fleet:
             }
         }
         (self.base / "hosts.yml").write_text(yaml.safe_dump(inventory), encoding="utf-8")
-        ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        done = subprocess.run(
-            [
-                sys.executable,
-                ansible,
-                "-i",
-                str(self.base / "hosts.yml"),
-                "-c",
-                simulated_node.CONNECTION,
-                play or str(self.base / "play.yml"),
-                "-e",
-                json.dumps({"ansible_python_interpreter": sys.executable}),
-                *options,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            universal_newlines=True,
-            check=False,
-            env=simulated_node.environment(self.base, simulated_node.kept("gpu_monitoring")),
-            cwd=str(self.base),
-        )
+        words = ["-i", self.base / "hosts.yml", "-c", simulated_node.CONNECTION, play or self.base / "play.yml"]
+        words += ["-e", json.dumps({"ansible_python_interpreter": sys.executable}), *options]
+        environ = simulated_node.environment(self.base, simulated_node.kept("gpu_monitoring"))
+        done = simulated_node.ansible_playbook(self.base, environ, *words)
+        output = done.stdout + done.stderr
         recap = {
             name: (int(changed), int(failed))
             for name, changed, failed in re.findall(
-                r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=0 +failed=(\d+)", done.stdout, re.MULTILINE
+                r"^(\S+) +: ok=\d+ +changed=(\d+) +unreachable=0 +failed=(\d+)", output, re.MULTILINE
             )
         }
-        assert set(recap) - {"localhost"} == set(self.hosts), done.stdout
-        return recap, re.sub(r"\s+", " ", done.stdout.replace("\\n", "\n"))
+        assert set(recap) - {"localhost"} == set(self.hosts), output
+        return recap, re.sub(r"\s+", " ", output.replace("\\n", "\n"))
 
 
 def files(place):

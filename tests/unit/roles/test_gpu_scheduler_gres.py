@@ -7,9 +7,7 @@ stand-in slurmctld."""
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -89,25 +87,9 @@ class Site:
             },
             "check_mode": False,
         }
-        (self.base / "play.yml").write_text(
-            json.dumps(
-                [
-                    {
-                        "hosts": "all",
-                        "gather_facts": False,
-                        "tasks": [
-                            {
-                                "ansible.builtin.include_role": {
-                                    "name": "gpufleet.lifecycle.gpu_scheduler",
-                                    "tasks_from": "gres",
-                                }
-                            },
-                            tell,
-                        ],
-                    }
-                ]
-            )
-        )
+        role = {"ansible.builtin.include_role": {"name": "gpufleet.lifecycle.gpu_scheduler", "tasks_from": "gres"}}
+        playbook = [{"hosts": "all", "gather_facts": False, "tasks": [role, tell]}]
+        (self.base / "play.yml").write_text(json.dumps(playbook))
         given = dict(
             dict(
                 gpu_scheduler_backends=["slurm"],
@@ -126,19 +108,18 @@ class Site:
             gpu_scheduler_slurm_gres_step=step,
             gpu_scheduler_slurm_gres_layout=list(layout),
         )
-        ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        process = subprocess.run(
-            [sys.executable, ansible, "-i", "n1,", "-c", simulated_node.CONNECTION, str(self.base / "play.yml")]
-            + ["-e", json.dumps(given)]
-            + list(options),
-            cwd=str(self.base),
-            env=simulated_node.environment(self.base, simulated_node.kept("gpu_scheduler_gres")),
-            capture_output=True,
-            text=True,
-            timeout=900,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        words = [
+            "-i",
+            "n1,",
+            "-c",
+            simulated_node.CONNECTION,
+            self.base / "play.yml",
+            "-e",
+            json.dumps(given),
+            *options,
+        ]
+        environ = simulated_node.environment(self.base, simulated_node.kept("gpu_scheduler_gres"))
+        process = simulated_node.ansible_playbook(self.base, environ, *words)
         if process.returncode:
             return process.stdout + process.stderr
         told = json.loads((self.base / "told.json").read_text())

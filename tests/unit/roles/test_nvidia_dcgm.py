@@ -238,13 +238,12 @@ def test_the_engine_is_never_killed():
 def monitoring(tmp_path, inventory, *options):
     """The playbook monitoring."""
     (tmp_path / "hosts.yml").write_text(json.dumps({"all": inventory}))
-    ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
     collections = subprocess.run(
         [str(simulated_node.ROOT / "tests/tools/collections.sh")], capture_output=True, text=True, check=True
     )
     environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=collections.stdout.strip(), ANSIBLE_NOCOLOR="1")
-    command = [sys.executable, ansible, "-i", str(tmp_path / "hosts.yml"), "gpufleet.lifecycle.monitoring"]
-    return subprocess.run([*command, *options], env=environment, capture_output=True, text=True, check=False)
+    words = ["-i", tmp_path / "hosts.yml", "gpufleet.lifecycle.monitoring", *options]
+    return simulated_node.ansible_playbook(tmp_path, environment, *words)
 
 
 def plays(tmp_path, inventory, *options):

@@ -15,7 +15,6 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -122,22 +121,11 @@ class Node:
         playbook = [{"hosts": "all", "gather_facts": False, "tasks": [facts, *tasks]}]
         (self.base / "play.yml").write_text(json.dumps(playbook), encoding="utf-8")
         mounts = ['mount --bind "%s" %s && ' % (self.path(place), place) for place in places if os.path.isdir(place)]
-        ansible = os.path.join(os.path.dirname(sys.executable), "ansible-playbook")
-        command = [*NAMESPACE, "sh", "-c", "".join(mounts) + 'exec "$@"', "sh", sys.executable, ansible]
-        command += ["-i", "gpu-1,", "-c", "local", str(self.base / "play.yml"), *options]
-        command += ["-e", json.dumps(dict(variables, ansible_python_interpreter=python))]
-        return simulated_node.Result(
-            subprocess.run(
-                command,
-                cwd=str(ROOT),
-                env=simulated_node.environment(self.base, simulated_node.kept(role)),
-                capture_output=True,
-                text=True,
-                timeout=900,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        )
+        before = [*NAMESPACE, "sh", "-c", "".join(mounts) + 'exec "$@"', "sh"]
+        words = ["-i", "gpu-1,", "-c", "local", self.base / "play.yml", *options]
+        words += ["-e", json.dumps(dict(variables, ansible_python_interpreter=python))]
+        environ = simulated_node.environment(self.base, simulated_node.kept(role))
+        return simulated_node.Result(simulated_node.ansible_playbook(ROOT, environ, *words, before=before))
 
 
 @pytest.fixture(name="signers", scope="module")

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import pathlib
-
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
@@ -16,27 +14,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 def build():
     """The simulator's compiled parts."""
     return simnode.built()
-
-
-@pytest.fixture(scope="session")
-def templates(tmp_path_factory):
-    """Nodes that were booted once, to be copied."""
-    return pathlib.Path(str(tmp_path_factory.mktemp("gpusim-nodes")))
-
-
-@pytest.fixture
-def make_node(tmp_path, build, templates):
-    """Makes nodes and cleans up behind them."""
-    nodes = []
-
-    def make(model="h100-sxm", gpus=None, name="node-1"):
-        node = simnode.Node(tmp_path / ("root%d" % len(nodes)), build, templates, model, gpus, name)
-        nodes.append(node)
-        return node
-
-    yield make
-    for node in nodes:
-        node.close()
 
 
 @pytest.fixture

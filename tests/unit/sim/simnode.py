@@ -11,6 +11,7 @@ import json
 import lzma
 import os
 import pathlib
+import re
 import select
 import shutil
 import signal
@@ -110,6 +111,12 @@ def built():
         except OSError:
             shutil.rmtree(fresh)  # another test run was first
     return place
+
+
+def functions():
+    """What the library says of its functions: the first and the last driver branch that has each (0: none is last)."""
+    rows = re.findall(rb"(nvml\w+) (\d{3}) (\d+)\n", (built() / "libnvidia-ml.so.1").read_bytes())
+    return {name.decode(): (int(first), int(last)) for name, first, last in rows}
 
 
 def module_image(version, release, licence="NVIDIA", name="nvidia"):

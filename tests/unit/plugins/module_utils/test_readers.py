@@ -33,6 +33,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.reco
 
 pytestmark = pytest.mark.pythons
 
+SYS, PROC = "/sys/module/nvidia/version", "/proc/driver/nvidia/version"
 MODULE = "/lib/modules/%s/updates/dkms/nvidia-current.ko" % KERNEL
 BANNER = (
     "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Thu May 22 12:00:00 UTC 2025\nGCC version:  gcc 12\n"
@@ -174,23 +175,11 @@ def test_flavour_by_license():
 @pytest.mark.parametrize(
     ("tree", "expected"),
     [
-        (
-            {"/sys/module/nvidia/version": "535.261.03\n", "/proc/driver/nvidia/version": BANNER},
-            ("loaded", "535.261.03", "proprietary", False, False),
-        ),
-        (
-            {"/sys/module/nvidia/version": "535.261.03\n", "/proc/driver/nvidia/version": OPEN_BANNER},
-            ("loaded", "535.261.03", "open", False, False),
-        ),
-        (
-            {"/sys/module/x/y": "", "/proc/driver/nvidia/version": BANNER},
-            ("loaded", "535.261.03", "proprietary", False, False),
-        ),
-        (
-            {"/sys/module/nvidia/version": "535.216.03\n", "/proc/driver/nvidia/version": BANNER},
-            ("loaded", "535.216.03", "proprietary", True, False),
-        ),
-        ({"/sys/module/nvidia/version": "535.216.03\n"}, ("loaded", "535.216.03", None, False, False)),
+        ({SYS: "535.261.03\n", PROC: BANNER}, ("loaded", "535.261.03", "proprietary", False, False)),
+        ({SYS: "535.261.03\n", PROC: OPEN_BANNER}, ("loaded", "535.261.03", "open", False, False)),
+        ({"/sys/module/x/y": "", PROC: BANNER}, ("loaded", "535.261.03", "proprietary", False, False)),
+        ({SYS: "535.216.03\n", PROC: BANNER}, ("loaded", "535.216.03", "proprietary", True, False)),
+        ({SYS: "535.216.03\n"}, ("loaded", "535.216.03", None, False, False)),
         ({"/sys/module/x/y": ""}, ("not_loaded", None, None, False, False)),
         ({"/sys/module/nouveau/y": ""}, ("not_loaded", None, None, False, True)),
         ({"/proc/driver/rtc": ""}, ("not_loaded", None, None, False, None)),
@@ -200,10 +189,7 @@ def test_flavour_by_license():
         ),
         ({"/proc/driver/rtc": "", "/proc/modules": "x 1 0 - Live 0x0\n"}, ("not_loaded", None, None, False, False)),
         ({"/sys/module/nvidia/refcnt": "0"}, ("unknown", None, None, False, False)),
-        (
-            {"/sys/module/x/y": "", "/proc/driver/nvidia/version": "something else"},
-            ("unknown", None, None, False, False),
-        ),
+        ({"/sys/module/x/y": "", PROC: "something else"}, ("unknown", None, None, False, False)),
         ({}, ("unknown", None, None, False, None)),
     ],
 )

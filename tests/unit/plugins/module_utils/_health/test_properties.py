@@ -179,34 +179,13 @@ def test_unknown_never_passes_and_a_blocked_node_is_told_what_to_do(changes):
         assert (health["verdict"], health["action"]) == ("pass", "none")
 
 
+KEYS = "status nvml rc gpus count value system driver_version handle uuid pci versions modules kernel".split()
+
+
 @hypothesis.given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=3),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(
-                st.sampled_from(
-                    [
-                        "status",
-                        "nvml",
-                        "rc",
-                        "gpus",
-                        "count",
-                        "value",
-                        "system",
-                        "driver_version",
-                        "handle",
-                        "uuid",
-                        "pci",
-                        "versions",
-                        "modules",
-                        "kernel",
-                    ]
-                ),
-                inner,
-                max_size=4,
-            )
-        ),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4),
         max_leaves=20,
     ),
     st.data(),

@@ -35,20 +35,8 @@ def document(*entries, **more):
         document(dict(OFF, **{"mig-devices": {}})),
         document(dict(ON, **{"mig-devices": {"1g.5gb": 0, "2g.10gb": 1}})),
         document(dict(ON, **{"mig-devices": {"0g.0gb": 100}})),
-        document(
-            dict(
-                ON,
-                **{
-                    "mig-devices": {
-                        "1c.3g.20gb": 3,
-                        "1g.5gb+me": 1,
-                        "2g.48gb-me": 1,
-                        "1g.24gb+me.all": 1,
-                        "4g.96gb+gfx": 1,
-                    }
-                },
-            )
-        ),
+        document(dict(ON, **{"mig-devices": {"1c.3g.20gb": 3, "1g.5gb+me": 1, "2g.48gb-me": 1, "4g.96gb+gfx": 1}})),
+        document(dict(ON, **{"mig-devices": {"1g.24gb+me.all": 1}})),
         document(dict(OFF, devices=[])),
         document(OFF, ON),
         document(dict(ON, **{"device-filter": "0x20B510DE:0x153310DE"})),

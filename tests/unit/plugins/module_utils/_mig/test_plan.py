@@ -28,6 +28,9 @@ HALVES = ((9, 4, 4, (3,)), (9, 0, 4, (3,)))
 SILENT = [dict(profile, placements=None) for profile in boards.a100()]
 
 
+NO_MIG = boards.gpu(mig_mode_current=codes.missing(3), mig_layout=codes.missing(3))
+
+
 def gpu_off(**more):
     return boards.gpu(profiles=SILENT, mode=0, **more)
 
@@ -41,7 +44,7 @@ def gpu_off(**more):
         (boards.gpu(instances=HALVES), on(d3g_20gb=2), plan.SAME, None),
         (boards.gpu(instances=((9, 4, 4, (2, 1)),)), on(d2c_3g_20gb=1, d1c_3g_20gb=1), plan.SAME, None),
         (boards.gpu(instances=HALVES, processes=[(7, 1, 0)]), on(d3g_20gb=2), plan.SAME, None),
-        (boards.gpu(mig_mode_current=codes.missing(3), mig_layout=codes.missing(3)), OFF, plan.SAME, None),
+        (NO_MIG, OFF, plan.SAME, None),
         # It differs.
         (gpu_off(), EMPTY, plan.CHANGE, None),
         (gpu_off(), on(d1g_5gb=7), plan.CHANGE, None),
@@ -58,12 +61,7 @@ def gpu_off(**more):
         (boards.gpu(pending=0), on(d1g_5gb=1), plan.REFUSED, "reset_pending"),
         # It cannot be had.
         (gpu_off(), None, plan.REFUSED, "uncovered"),
-        (
-            boards.gpu(mig_mode_current=codes.missing(3), mig_layout=codes.missing(3)),
-            EMPTY,
-            plan.REFUSED,
-            "not_supported",
-        ),
+        (NO_MIG, EMPTY, plan.REFUSED, "not_supported"),
         (boards.gpu(mig_mode_current=LOST), OFF, plan.REFUSED, "unreadable"),
         (boards.gpu(mig_mode_pending=LOST), EMPTY, plan.REFUSED, "unreadable"),
         (boards.gpu(mig_layout=codes.missing(4)), EMPTY, plan.REFUSED, "unreadable"),

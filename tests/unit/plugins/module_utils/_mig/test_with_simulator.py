@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._mig import boards
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._mig.mignode import (
     codes,
     configuration,
@@ -18,7 +19,6 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._mig
     task,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
-from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 pytestmark = pytest.mark.pythons
 
@@ -27,18 +27,10 @@ MADE = {"enabled": True, "devices": {"3g.40gb": 1, "2g.20gb": 1, "1g.10gb": 2}}
 OFF = {"enabled": False, "devices": {}}
 
 
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory):
-    return tmp_path_factory.mktemp("nodes")
-
-
 @pytest.fixture
-def make(tmp_path, templates):
-    nodes = []
-
+def make(make_node):
     def new(model="h100-sxm", gpus=2):
-        node = simnode.Node(tmp_path / ("root%d" % len(nodes)), simnode.built(), templates, model, gpus, "node-1")
-        nodes.append(node)
+        node = make_node(model, gpus)
         if model != "rtx-pro-6000":
             return node.booted()
         # Blackwell takes the open modules only.
@@ -48,9 +40,7 @@ def make(tmp_path, templates):
         node.sim("boot")
         return node
 
-    yield new
-    for node in nodes:
-        node.close()
+    return new
 
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
@@ -77,87 +67,20 @@ def test_check_apply_check_apply(make, wheel):
         )
 
 
-# The layouts of nvidia-mig-parted's own file (config-default.yaml of its release 0.15.0) for the boards of the
-# simulator.
-SHIPPED = {
-    "a100-sxm": (
-        {"1g.5gb": 7},
-        {"1g.5gb+me": 1},
-        {"2g.10gb": 3},
-        {"3g.20gb": 2},
-        {"4g.20gb": 1},
-        {"7g.40gb": 1},
-        {"1g.10gb": 4},
-        {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1},
-    ),
-    "a100-80-sxm": (
-        {"1g.10gb": 7},
-        {"1g.10gb+me": 1},
-        {"1g.20gb": 4},
-        {"2g.20gb": 3},
-        {"3g.40gb": 2},
-        {"4g.40gb": 1},
-        {"7g.80gb": 1},
-        {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1},
-    ),
-    "h100-sxm": (
-        {"1g.10gb": 7},
-        {"1g.10gb+me": 1},
-        {"1g.20gb": 4},
-        {"2g.20gb": 3},
-        {"3g.40gb": 2},
-        {"4g.40gb": 1},
-        {"7g.80gb": 1},
-        {"1g.10gb": 2, "2g.20gb": 1, "3g.40gb": 1},
-    ),
-    "h200": (
-        {"1g.18gb": 7},
-        {"1g.18gb+me": 1},
-        {"1g.35gb": 4},
-        {"2g.35gb": 3},
-        {"3g.71gb": 2},
-        {"4g.71gb": 1},
-        {"7g.141gb": 1},
-        {"1g.18gb": 2, "2g.35gb": 1, "3g.71gb": 1},
-    ),
-    "a30": (
-        {"1g.6gb": 4},
-        {"1g.6gb+me": 1},
-        {"2g.12gb": 2},
-        {"2g.12gb+me": 1},
-        {"4g.24gb": 1},
-        {"1g.6gb": 2, "2g.12gb": 1},
-    ),
-    "rtx-pro-6000": (
-        {"1g.24gb": 4},
-        {"1g.24gb+me": 1},
-        {"1g.24gb+gfx": 4},
-        {"1g.24gb+me.all": 1},
-        {"1g.24gb-me": 4},
-        {"2g.48gb": 2},
-        {"2g.48gb+gfx": 2},
-        {"2g.48gb+me.all": 1},
-        {"2g.48gb-me": 2},
-        {"4g.96gb": 1},
-        {"4g.96gb+gfx": 1},
-        {"1g.24gb": 2, "2g.48gb": 1},
-    ),
-}
-
-
-@pytest.mark.parametrize("model", sorted(SHIPPED))
+@pytest.mark.parametrize("model", ["a100-sxm", "a100-80-sxm", "h100-sxm", "h200", "a30", "rtx-pro-6000"])
 def test_every_layout_that_nvidia_ships_is_made_exported_and_recognized(make, model):
+    shipped = boards.shipped("a100" if model == "a100-sxm" else model)
     node = make(model, 1)
     on = [{"devices": "all", "mig-enabled": True, "mig-devices": {}}]
     first = mig(node, **configuration(*on))
     if first["reset_required"]:
         node.tool("nvidia-smi", "--gpu-reset")
     asked = []
-    for devices in SHIPPED[model]:
+    for devices in shipped:
         wanted = configuration({"devices": "all", "mig-enabled": True, "mig-devices": devices})
         asked += [task(node, **wanted), task(node, state="exported"), task(node, check=True, **wanted)]
     results = several(node, asked)
-    for number, devices in enumerate(SHIPPED[model]):
+    for number, devices in enumerate(shipped):
         made, exported, asserted = results[3 * number : 3 * number + 3]
         assert ("failed" in made, statuses(made), layouts(made)) == (
             False,
@@ -174,7 +97,9 @@ def test_every_layout_that_is_generated_is_one_that_nvidia_ships(make):
     found = [
         entries[0]["mig-devices"] for name, entries in offered.items() if name not in ("all-disabled", "all-enabled")
     ]
-    assert sorted(map(sorted, map(dict.items, found))) == sorted(map(sorted, map(dict.items, SHIPPED["h100-sxm"])))
+    assert sorted(map(sorted, map(dict.items, found))) == sorted(
+        map(sorted, map(dict.items, boards.shipped("h100-sxm")))
+    )
 
 
 @pytest.mark.parametrize(

@@ -32,16 +32,9 @@ print(json.dumps(snapshot.take(deadline_s=600, stuck_file=%r)))
 """
 
 
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory):
-    return tmp_path_factory.mktemp("nodes")
-
-
 @pytest.fixture
-def node(tmp_path, templates):
-    node = simnode.Node(tmp_path / "root", simnode.built(), templates, "h100-sxm", 3, "node-1")
-    yield node
-    node.close()
+def node(make_node):
+    return make_node(gpus=3)
 
 
 def take(node, wheel=wheels.VERSIONS[-1]):
@@ -111,13 +104,11 @@ def unanswered(gpu):
 
 
 @pytest.fixture
-def other_node(tmp_path, templates):
+def other_node(make_node):
     """A node of another model, booted with another driver."""
-    nodes = []
 
     def make(model, driver, gpus, licence="NVIDIA"):
-        made = simnode.Node(tmp_path / "other", simnode.built(), templates, model, gpus, "node-2")
-        nodes.append(made)
+        made = make_node(model, gpus, "node-2")
         made.firmware(driver)
         made.kernel()
         made.module(driver, licence=licence)
@@ -125,9 +116,7 @@ def other_node(tmp_path, templates):
         made.sim("boot")
         return made
 
-    yield make
-    for item in nodes:
-        item.close()
+    return make
 
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)

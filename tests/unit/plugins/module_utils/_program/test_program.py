@@ -24,16 +24,9 @@ pytestmark = pytest.mark.pythons
 WANTED = {"d3g_40gb": 1, "d1g_10gb": 2}
 
 
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory):
-    return tmp_path_factory.mktemp("nodes")
-
-
 @pytest.fixture
-def node(tmp_path, templates):
-    node = simnode.Node(tmp_path / "root", simnode.built(), templates, "h100-sxm", 2, "node-1")
-    yield node.booted()
-    node.close()
+def node(make_node):
+    return make_node(gpus=2).booted()
 
 
 @pytest.fixture

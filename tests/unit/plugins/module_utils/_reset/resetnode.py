@@ -70,14 +70,6 @@ print(json.dumps(dict(result, called=called)))
 """
 
 
-def make(root, templates, model="a100-sxm", gpus=2, version=simnode.OLD):
-    """A booted node with nvidia-smi where the module looks for it."""
-    node = simnode.Node(root, simnode.built(), templates, model, gpus, "node-1").booted(version)
-    node.write("usr/bin/nvidia-smi", "")
-    os.chmod(str(node.root / "usr/bin/nvidia-smi"), 0o755)
-    return node
-
-
 def process(node, pid, comm, unit="session-1.scope", devices=("/dev/nvidia0",)):
     """A process as /proc shows it, which the simulator's own look at the machine's /proc does not see."""
     base = node.root / "proc" / str(pid)

@@ -224,6 +224,10 @@ def test_mig_instances(found, allowed, refused):
 # ---- processes ----
 
 
+def manager(*devices):
+    return holder(comm="nv-fabricmanage", unit="nvidia-fabricmanager.service", devices=list(devices))
+
+
 @pytest.mark.parametrize(
     "item, gpus, refused",
     [
@@ -235,15 +239,7 @@ def test_mig_instances(found, allowed, refused):
         (holder(devices=["/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia0"]), ["1"], None),
         (holder(devices=["/dev/nvidia-caps/nvidia-cap3"]), ["1"], "holder"),
         (holder(comm="nvidia-persiste", unit="nvidia-persistenced.service"), ALL, None),
-        (
-            holder(
-                comm="nv-fabricmanage",
-                unit="nvidia-fabricmanager.service",
-                devices=["/dev/nvidiactl", "/dev/nvidia-nvswitch0"],
-            ),
-            ALL,
-            None,
-        ),
+        (manager("/dev/nvidiactl", "/dev/nvidia-nvswitch0"), ALL, None),
         # A name is any process's to take.
         (holder(comm="nvidia-persiste"), ALL, "holder"),
         (holder(comm="nvidia-persiste", unit="nvidia-persistenced.service", pod=POD), ALL, "holder"),
@@ -281,11 +277,14 @@ def test_a_gpu_whose_device_file_is_not_known_may_be_any():
 
 
 def test_a_fabric_manager_does_not_take_part_in_resets_before_ampere():
-    manager = holder(comm="nv-fabricmanage", unit="nvidia-fabricmanager.service", devices=["/dev/nvidiactl"])
-    assert ids(decide(facts(gpu(0, architecture=5), gpu(1), holders=[manager]))) == ["holder"]
+    assert ids(decide(facts(gpu(0, architecture=5), gpu(1), holders=[manager("/dev/nvidiactl")]))) == ["holder"]
 
 
 # ---- kernel modules, tasks, the command ----
+
+
+def hung(where):
+    return {"pid": 7, "process": 7, "comm": "python3", "state": "D", "seconds": 5.0, "where": where}
 
 
 @pytest.mark.parametrize(
@@ -309,29 +308,8 @@ def test_a_fabric_manager_does_not_take_part_in_resets_before_ampere():
         ({"references": {"nvidia": module(1, "nvidia_peermem"), "nvidia_peermem": module()}}, []),
         ({"command": False}, ["no_command"]),
         ({"hung": None}, ["hung_unknown"]),
-        (
-            {
-                "hung": [
-                    {"pid": 7, "process": 7, "comm": "python3", "state": "D", "seconds": 5.0, "where": "stack [nvidia]"}
-                ]
-            },
-            ["hung_task"],
-        ),
-        (
-            {
-                "hung": [
-                    {
-                        "pid": 7,
-                        "process": 7,
-                        "comm": "python3",
-                        "state": "D",
-                        "seconds": 5.0,
-                        "where": "open /dev/nvidia0",
-                    }
-                ]
-            },
-            [],
-        ),
+        ({"hung": [hung("stack [nvidia]")]}, ["hung_task"]),
+        ({"hung": [hung("open /dev/nvidia0")]}, []),
     ],
 )
 def test_what_else_stands_in_the_way(different, refused):

@@ -9,7 +9,6 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._reset import resetnode
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._reset.resetnode import (
     ids,
     process,
@@ -23,22 +22,17 @@ ECC = "[n.nvmlDeviceGetEccMode(handle(i)) for i in range(n.nvmlDeviceGetCount())
 NOTE = "var/lib/gpufleet/reset.json"
 
 
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory):
-    return tmp_path_factory.mktemp("nodes")
-
-
 @pytest.fixture
-def make(tmp_path, templates):
-    nodes = []
+def make(make_node):
+    """Makes booted nodes, with nvidia-smi where the module looks for it."""
 
-    def new(*args, **keywords):
-        nodes.append(resetnode.make(tmp_path / ("root%d" % len(nodes)), templates, *args, **keywords))
-        return nodes[-1]
+    def new(model="a100-sxm", gpus=2, version="535.216.03"):
+        node = make_node(model, gpus).booted(version)
+        node.write("usr/bin/nvidia-smi", "")
+        (node.root / "usr/bin/nvidia-smi").chmod(0o755)
+        return node
 
-    yield new
-    for node in nodes:
-        node.close()
+    return new
 
 
 @pytest.fixture

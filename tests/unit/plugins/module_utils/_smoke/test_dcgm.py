@@ -67,10 +67,7 @@ def test_one_result_for_several_gpus_names_them_all():
 @pytest.mark.parametrize(
     "change, message",
     [
-        (
-            lambda d: d["DCGM Diagnostic"].update(runtime_error="no GPU is supported"),
-            "ended early: no GPU is supported",
-        ),
+        (lambda d: d["DCGM Diagnostic"].update(runtime_error="no GPU is supported"), "early: no GPU is supported"),
         (lambda d: d.update(runtime_error="hostengine gone"), "ended early: hostengine gone"),
         (lambda d: d["DCGM Diagnostic"].update(test_categories=[]), "reports no test"),
         (lambda d: d["DCGM Diagnostic"].update(test_categories="x"), "reports no test"),

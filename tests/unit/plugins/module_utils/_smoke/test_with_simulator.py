@@ -27,11 +27,6 @@ pytestmark = pytest.mark.pythons
 RATES = {"device_copy": 2961, "host_to_device": 54.7, "device_to_host": 54.8, "matrix_product": 8104}
 
 
-@pytest.fixture(scope="module")
-def templates(tmp_path_factory):
-    return tmp_path_factory.mktemp("nodes")
-
-
 @pytest.fixture
 def node(tmp_path, templates):
     node = smokenode.make(tmp_path / "root", templates)

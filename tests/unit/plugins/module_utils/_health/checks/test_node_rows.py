@@ -211,6 +211,9 @@ def unit(**change):
     return dict(RUNNING, **change)
 
 
+MASKED = unit(load="masked", active="inactive", enabled="masked")
+
+
 def test_what_is_watched_is_what_is_read():
     assert set(unit_reader.WATCHED) == set(readings.UNITS)
     assert all(
@@ -235,11 +238,7 @@ def test_what_is_watched_is_what_is_read():
         (unit(active="activating", sub="auto-restart", result="exit-code"), RUNNING, "fail"),
         (unit(load="error"), RUNNING, "fail"),
         (unit(load="masked", active="inactive"), RUNNING, "fail"),
-        (
-            unit(load="masked", active="inactive", enabled="masked"),
-            unit(load="masked", active="inactive", enabled="masked"),
-            "pass",
-        ),
+        (MASKED, MASKED, "pass"),
         (NOT_INSTALLED, RUNNING, "fail"),
         (NOT_INSTALLED, unit(active="inactive"), "fail"),
         (unit(enabled="disabled"), RUNNING, "pass*"),
@@ -482,6 +481,9 @@ def on_disk(licence):
     return {KERNEL: {"version": DRIVER, "license": licence}}
 
 
+OPEN, PROPRIETARY = on_disk("Dual MIT/GPL"), on_disk("NVIDIA")
+
+
 def dkms(status, kernel=KERNEL):
     return {
         "id": "dkms_state",
@@ -588,6 +590,12 @@ def device(path="/dev/nvidia0", major=195, minor=0, **change):
 
 
 REAL = {"snapshot.simulated": False}
+
+
+def params(modify=True):
+    return {"mode": "0660", "uid": 0, "gid": 44, "modify": modify}
+
+
 NULL = device(major=1, minor=3)
 
 
@@ -605,28 +613,10 @@ NULL = device(major=1, minor=3)
         ({"system.device_nodes.0": device(mode="0777", uid=5)}, "pass"),
         ({"system.device_nodes.0": device(mode="0666", gid=44)}, "pass"),
         ({"system.device_nodes.0": device(mode=[])}, "unknown"),
-        (
-            {
-                "system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True},
-                "system.device_nodes.0": device(mode="0660", gid=44),
-            },
-            "pass",
-        ),
-        (
-            {
-                "system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True},
-                "system.device_nodes.0": device(mode="0660"),
-            },
-            "fail",
-        ),
-        ({"system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": True}}, "pass"),
-        (
-            {
-                "system.device_params": {"mode": "0660", "uid": 0, "gid": 44, "modify": False},
-                "system.device_nodes.0": device(mode="0600"),
-            },
-            "pass",
-        ),
+        ({"system.device_params": params(), "system.device_nodes.0": device(mode="0660", gid=44)}, "pass"),
+        ({"system.device_params": params(), "system.device_nodes.0": device(mode="0660")}, "fail"),
+        ({"system.device_params": params()}, "pass"),
+        ({"system.device_params": params(modify=False), "system.device_nodes.0": device(mode="0600")}, "pass"),
         ({"system.device_params": None}, "unknown"),
         ({"system.device_numbers": None}, "unknown"),
         ({"system.device_numbers": {}}, "fail"),
@@ -891,11 +881,8 @@ def host_events(kind, what, number=1, every_us=HOUR_US, last_us=99 * HOUR_US, **
         ("node.network_log", host_events("network", "link_down", 6), "pass*"),
         # one failure of the link in many lines
         ("node.network_log", host_events("network", "link_down", 60, every_us=1000), "pass"),
-        (
-            "node.network_log",
-            host_events("network", "link_down", 60, last_us=70 * HOUR_US),
-            "pass",
-        ),  # more than a day ago
+        # more than a day ago
+        ("node.network_log", host_events("network", "link_down", 60, last_us=70 * HOUR_US), "pass"),
         ("node.network_log", host_events("storage", "io_error"), "pass"),
         ("node.network_log", kernel_log(complete=False), "unknown"),
         ("node.network_log", None, "unknown"),
@@ -956,6 +943,10 @@ def test_nobody_said_what_was_expected():
 )
 def test_hung_tasks(tasks, expected):
     assert said("node.hung_tasks", {"system.hung_tasks": tasks}) == expected
+
+
+def no_firmware(*findings):
+    return {"audit.versions.gsp_firmware": [], "audit.findings": list(findings)}
 
 
 # The status that a check has, by what is read, by the baseline, and by options of judge(); what is left out is healthy.
@@ -1056,20 +1047,8 @@ TABLE = {
         ("unknown", {"audit.versions.gsp_firmware": None}),
         ("unknown", {"audit.versions.loaded": None}),
         ("not_applicable", {"audit.versions.loaded": "470.57.02", "audit.versions.gsp_firmware": []}),
-        (
-            "not_applicable",
-            {
-                "audit.versions.gsp_firmware": [],
-                "audit.findings": [{"id": "gsp_firmware", "entity": "node", "status": "not_applicable"}],
-            },
-        ),
-        (
-            "fail",
-            {
-                "audit.versions.gsp_firmware": [],
-                "audit.findings": [{"id": "gsp_firmware", "entity": "node", "status": "fail"}, "damaged"],
-            },
-        ),
+        ("not_applicable", no_firmware({"id": "gsp_firmware", "entity": "node", "status": "not_applicable"})),
+        ("fail", no_firmware({"id": "gsp_firmware", "entity": "node", "status": "fail"}, "damaged")),
     ],
     "driver.flavour": [
         ("pass",),
@@ -1085,23 +1064,19 @@ TABLE = {
         ("fail", BLACKWELL, False),
         ("fail", BLACKWELL, {}, {"expect": {"changes": ["audit.flavour"]}}),
         ("pass", dict(BLACKWELL, **{"audit.flavour": "open"}), False),
-        ("fail", {"audit.versions.modules": on_disk("Dual MIT/GPL")}),
-        ("pass", {"audit.versions.modules": on_disk("Dual MIT/GPL")}, {}, {"expect": {"changes": ["audit.flavour"]}}),
-        ("pass", {"audit.versions.modules": on_disk("Dual MIT/GPL")}, False),
-        ("pass", {"audit.versions.modules": on_disk("NVIDIA")}),
+        ("fail", {"audit.versions.modules": OPEN}),
+        ("pass", {"audit.versions.modules": OPEN}, {}, {"expect": {"changes": ["audit.flavour"]}}),
+        ("pass", {"audit.versions.modules": OPEN}, False),
+        ("pass", {"audit.versions.modules": PROPRIETARY}),
         ("pass", {"audit.versions.modules": on_disk(None)}),
-        ("fail", dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("NVIDIA")}), False),
+        ("fail", dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": PROPRIETARY}), False),
         (
             "fail",
-            dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("NVIDIA")}),
+            dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": PROPRIETARY}),
             {},
             {"expect": {"changes": ["audit.flavour"]}},
         ),
-        (
-            "pass",
-            dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": on_disk("Dual MIT/GPL")}),
-            False,
-        ),
+        ("pass", dict(BLACKWELL, **{"audit.flavour": "open", "audit.versions.modules": OPEN}), False),
         ("pass", {"snapshot.gpus.0.architecture": value(0xFFFFFFFF)}, False),
         ("pass", {"snapshot.gpus.0.architecture": failed(13)}, False),
     ],

@@ -612,6 +612,15 @@ def test_what_was_sick_before_is_told_from_what_broke():
 
 
 LOST = "NVRM: GPU 0000:1a:00.0: GPU has fallen off the bus."
+SILENT = "NVRM: fallen off the bus and is not responding to commands."
+UVM = "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot to recover."
+RATE = (
+    "NVRM: Rate limiting GSP RPC error prints for GPU at PCI:0000:1a:00 (printing 1 of every 30).  The GPU likely "
+    "needs to be reset."
+)
+WATCHDOG = "NVRM: GPU0 krcWatchdogCallback_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7"
+LINKS = "NVRM: GPU1 knvlinkDiscoverPostRxDetLinks_GH100: Getting peer0's postRxDetLinkMask failed!"
+PROBE = "nvidia 0000:1a:00.0: probe with driver nvidia failed with error -1"
 INIT = "NVRM: GPU 0000:1b:00.0: RmInitAdapter failed! (0x62:0xffff:2393)"
 
 
@@ -624,46 +633,12 @@ INIT = "NVRM: GPU 0000:1b:00.0: RmInitAdapter failed! (0x62:0xffff:2393)"
             [LOST, LOST, LOST.replace("1a", "99")],
             {(ZERO, "fallen_off"): "fail:reboot", ("0000:99:00.0", "fallen_off"): "fail:reboot"},
         ),
-        (
-            "gpu.fallen_off",
-            ["NVRM: fallen off the bus and is not responding to commands."],
-            {("node", "fallen_off"): "fail:reboot"},
-        ),
-        (
-            "gpu.fallen_off",
-            [
-                (
-                    "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os "
-                    "reboot to recover."
-                )
-            ],
-            {("node", "uvm_fatal"): "fail:reboot"},
-        ),
-        (
-            "gpu.fallen_off",
-            [
-                (
-                    "NVRM: Rate limiting GSP RPC error prints for GPU at PCI:0000:1a:00 (printing 1 of every 30).  The "
-                    "GPU likely needs to be reset."
-                )
-            ],
-            {(ZERO, "needs_reset"): "fail:reset_gpu"},
-        ),
-        (
-            "gpu.fallen_off",
-            ["NVRM: GPU0 krcWatchdogCallback_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7"],
-            {("node", "needs_reset"): "fail:reset_gpu"},
-        ),
-        (
-            "gpu.fallen_off",
-            ["NVRM: GPU1 knvlinkDiscoverPostRxDetLinks_GH100: Getting peer0's postRxDetLinkMask failed!"],
-            {("node", "no_link_detect"): "fail:reset_gpu"},
-        ),
-        (
-            "gpu.init_failed",
-            ["nvidia 0000:1a:00.0: probe with driver nvidia failed with error -1"],
-            {(ZERO, "probe_failed"): "fail:hold"},
-        ),
+        ("gpu.fallen_off", [SILENT], {("node", "fallen_off"): "fail:reboot"}),
+        ("gpu.fallen_off", [UVM], {("node", "uvm_fatal"): "fail:reboot"}),
+        ("gpu.fallen_off", [RATE], {(ZERO, "needs_reset"): "fail:reset_gpu"}),
+        ("gpu.fallen_off", [WATCHDOG], {("node", "needs_reset"): "fail:reset_gpu"}),
+        ("gpu.fallen_off", [LINKS], {("node", "no_link_detect"): "fail:reset_gpu"}),
+        ("gpu.init_failed", [PROBE], {(ZERO, "probe_failed"): "fail:hold"}),
         ("gpu.fallen_off", [INIT, xid(79)], {}),
         ("gpu.init_failed", [INIT, INIT], {(ONE, "rm_init_failed"): "fail:reboot"}),
         ("gpu.init_failed", ["NVRM: No NVIDIA GPU found."], {("node", "probe_failed"): "fail:hold"}),

@@ -34,6 +34,7 @@ SET_ECC = "nvmlDeviceSetEccMode"
 LOCK_GRAPHICS = "nvmlDeviceSetGpuLockedClocks"
 UNLOCK_GRAPHICS = "nvmlDeviceResetGpuLockedClocks"
 LOCK_MEMORY = "nvmlDeviceSetMemoryLockedClocks"
+LOCKED = (LOCK_GRAPHICS, [1000, 1500])
 UNLOCK_MEMORY = "nvmlDeviceResetMemoryLockedClocks"
 FAST, SLOW = {"graphics": 1410, "mem": 2619}, {"graphics": 1, "mem": 1}
 # setting, wanted, what else is different, status, changed, symbol and arguments
@@ -87,29 +88,15 @@ DECISIONS = [
     ("ecc_mode", 1, {"ecc_mode_pending": 0}, "changed", True, (SET_ECC, [1])),
     ("ecc_mode", 0, {"compute_processes": BUSY}, "pending", True, (SET_ECC, [0])),
     ("ecc_mode", 0, {"ecc_mode_pending": (3,)}, "failed", False, None),
-    (GRAPHICS, LOCK, {}, "unproven", True, (LOCK_GRAPHICS, [1000, 1500])),
-    (GRAPHICS, LOCK, {"kept": {"value": LOCK, "load": LOAD}}, "unproven", False, (LOCK_GRAPHICS, [1000, 1500])),
-    (GRAPHICS, LOCK, {"kept": {"value": LOCK, "load": "other"}}, "unproven", True, (LOCK_GRAPHICS, [1000, 1500])),
-    (
-        GRAPHICS,
-        LOCK,
-        {"kept": {"value": LOCK, "load": None}, "load": None},
-        "unproven",
-        True,
-        (LOCK_GRAPHICS, [1000, 1500]),
-    ),
-    (GRAPHICS, LOCK, {"kept": {"value": "unlocked", "load": LOAD}}, "unproven", True, (LOCK_GRAPHICS, [1000, 1500])),
+    (GRAPHICS, LOCK, {}, "unproven", True, LOCKED),
+    (GRAPHICS, LOCK, {"kept": {"value": LOCK, "load": LOAD}}, "unproven", False, LOCKED),
+    (GRAPHICS, LOCK, {"kept": {"value": LOCK, "load": "other"}}, "unproven", True, LOCKED),
+    (GRAPHICS, LOCK, {"kept": {"value": LOCK, "load": None}, "load": None}, "unproven", True, LOCKED),
+    (GRAPHICS, LOCK, {"kept": {"value": "unlocked", "load": LOAD}}, "unproven", True, LOCKED),
     (GRAPHICS, "unlocked", {}, "unproven", True, (UNLOCK_GRAPHICS, [])),
     (GRAPHICS, "unlocked", {"kept": {"value": "unlocked", "load": "other"}}, "unproven", False, (UNLOCK_GRAPHICS, [])),
     (GRAPHICS, LOCK, {"compute_processes": BUSY}, "failed", False, None),
-    (
-        GRAPHICS,
-        LOCK,
-        {"compute_processes": BUSY, "kept": {"value": LOCK, "load": LOAD}},
-        "unproven",
-        False,
-        (LOCK_GRAPHICS, [1000, 1500]),
-    ),
+    (GRAPHICS, LOCK, {"compute_processes": BUSY, "kept": {"value": LOCK, "load": LOAD}}, "unproven", False, LOCKED),
     (GRAPHICS, {"min": 1000, "max": 1981}, {}, "failed", False, None),
     (MEMORY, {"min": 2619, "max": 2619}, {}, "unproven", True, (LOCK_MEMORY, [2619, 2619])),
     (MEMORY, {"min": 2619, "max": 2620}, {}, "failed", False, None),

@@ -60,7 +60,7 @@ _value:
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import sharing
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 
 
 def device_plugin_config(configs, name="gpufleet-device-plugin", namespace="nvidia-device-plugin"):

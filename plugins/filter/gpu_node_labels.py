@@ -47,7 +47,7 @@ _value:
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import labels
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 
 
 def gpu_node_labels(snapshot, node_class=""):

@@ -11,14 +11,45 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import (
-    EFFECTS,
-    MARK,
-    KubeError,
-    key_problem,
-    value_problem,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
+
+PREFIX = "gpufleet.lifecycle/"
+MARK = PREFIX + "mark"  # the annotation that says who took the node out of service, and what was found
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_KEY_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+def find_node_name_problem(name: str) -> str:
+    """Return why this cannot be the name of a node. Empty if it can."""
+    if len(name) <= 253 and _NODE_NAME.fullmatch(name):
+        return ""
+    return "%r cannot be the name of a Kubernetes node: expected lower-case letters, digits, '-' and '.'" % (name,)
+
+
+def find_key_problem(key: str) -> str:
+    """Return why this cannot be the key of a label, an annotation or a taint. Empty if it can."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (not prefix or len(prefix) > 253 or not _NODE_NAME.fullmatch(prefix)):
+        return "the part of the key %r before '/' is no DNS name" % (key,)
+    if len(name) > 63 or not _KEY_NAME.fullmatch(name):
+        return (
+            "the key %r needs a name of 1 to 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+            % (key,)
+        )
+    return ""
+
+
+def find_value_problem(value: str) -> str:
+    """Return why this cannot be the value of a label or a taint. Empty if it can."""
+    if value == "" or len(value) <= 63 and _KEY_NAME.fullmatch(value):
+        return ""
+    return (
+        "the value %r is none of at most 63 letters, digits, '-', '_' or '.', with a letter or digit at both ends"
+        % (value,)
+    )
 
 
 @dataclasses.dataclass
@@ -61,13 +92,13 @@ def wanted(labels, annotations, taints):
     problems = []
     for kind, pairs in (("label", labels), ("annotation", annotations)):
         for key, value in pairs.items():
-            problems.append(key_problem(str(key)))
+            problems.append(find_key_problem(str(key)))
             if kind == "label" and value is not None:
-                problems.append(value_problem(str(value)))
+                problems.append(find_value_problem(str(value)))
             if kind == "annotation" and str(key) == MARK:
                 problems.append("%s is the mark of this collection: use state" % (MARK,))
     for taint in taints:
-        problems += [key_problem(taint["key"]), value_problem(taint["value"])]
+        problems += [find_key_problem(taint["key"]), find_value_problem(taint["value"])]
         if taint["effect"] not in EFFECTS and (taint["effect"] or taint["state"] == "present"):
             problems.append(
                 "the taint %s has the effect %r, expected one of %s"

@@ -15,6 +15,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import pods
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import labels_of
 
@@ -24,7 +25,6 @@ SHARED = ".shared"
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-"
 GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 # Others give resources such as nvidia.com/gpumem: they are no GPUs.
-_PROFILE = re.compile(r"nvidia\.com/mig-(\d+c\.)?\d+g\.\d+gb([.-][a-z.]+)?")
 _RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-[a-z0-9.-]+?)(\.shared)?")
 
 
@@ -141,7 +141,7 @@ def other_profiles(node, want):
         return ""
     wanted = {MIG + profile.replace("+", "."): amount for profile, amount in want.mig.items() if amount}
     found = mig_devices(node)
-    if not all(_PROFILE.fullmatch(name) for name in found):
+    if not all(names.find_profile(name) for name in found):
         return ""
     if found == wanted or not found and len(wanted) == 1 and want.expected == sum(wanted.values()):
         return ""

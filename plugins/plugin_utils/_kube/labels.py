@@ -12,7 +12,9 @@ from __future__ import annotations
 import collections
 import re
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import PREFIX, KubeError, value_problem
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import names
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import PREFIX, find_value_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 
 GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule", "state": "present"}
 BRINGUP_TAINT = {"key": PREFIX + "bringup", "value": "unproven", "effect": "NoSchedule", "state": "present"}
@@ -46,7 +48,7 @@ def layout(mode, instances):
     if not mode:
         return "disabled"
     count = collections.Counter(
-        text(str(instance.get("name") or "").rsplit(" ", 1)[-1].replace("+", ".")) for instance in instances
+        text(names.find_profile(instance.get("name")).replace("+", ".") or "unknown") for instance in instances
     )
     profiles = sorted(count, key=lambda name: ([-int(number) for number in re.findall(r"\d+", name)], name))
     return "_".join("%dx%s" % (count[name], name) for name in profiles) or "empty"
@@ -82,7 +84,7 @@ def of_snapshot(snapshot, node_class=""):
     }
     labels = dict((PREFIX + key, labels[key]) for key in KEYS)
     if node_class:
-        problem = value_problem(node_class)
+        problem = find_value_problem(node_class)
         if problem:
             raise KubeError("The class of a node becomes a label: %s." % (problem,))
         labels[CLASS] = node_class

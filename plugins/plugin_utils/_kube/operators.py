@@ -9,8 +9,11 @@ They are known by the labels they read and write, and are told to keep off by th
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import pods
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import labels_of
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import key_problem, value_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import (
+    find_key_problem,
+    find_value_problem,
+    labels_of,
+)
 
 DEPLOY = "nvidia.com/gpu.deploy."
 DRIVER = DEPLOY + "driver"
@@ -144,10 +147,10 @@ def operands_off(node):
 
 def is_kept(key, pair):
     """Return True if keep_off() or operands_off() sets the label KEY, and PAIR can be its value before and after."""
-    if not isinstance(pair, list) or len(pair) != 2 or key_problem(key):
+    if not isinstance(pair, list) or len(pair) != 2 or find_key_problem(key):
         return False
     before, value = pair
-    if before is not None and (not isinstance(before, str) or value_problem(before)):
+    if before is not None and (not isinstance(before, str) or find_value_problem(before)):
         return False
     if key.startswith(DEPLOY):
         return key != DRIVER and before == "true" and value == PAUSED

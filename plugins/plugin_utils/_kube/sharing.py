@@ -12,12 +12,14 @@ import re
 
 import yaml
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError, node_name_problem
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import names
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import find_node_name_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.gpus import GPU, MIG
 
 STRATEGIES = {"none": None, "time_slicing": "timeSlicing", "mps": "mps"}
 MIG_STRATEGIES = ("none", "single", "mixed")
 MPS_CLIENTS = 48  # what one GPU serves, from Volta on
-_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-\d+g\.\d+gb([.-][a-z0-9.]+)?)")
 _NAME = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 FIELDS = {"strategy", "mig_strategy", "rename", "fail_requests_greater_than_one", "resources"}
 
@@ -60,16 +62,16 @@ def _resource_problems(strategy, mig, resources):
         unknown = sorted(set(map(str, each)) - {"name", "replicas"})
         if unknown:
             yield "the resource %s has the unknown keys %s, expected name and replicas" % (resource, ", ".join(unknown))
-        if not _RESOURCE.fullmatch(resource):
+        if resource not in (GPU, MIG + (names.find_profile(resource) or "?")):
             yield (
                 "%r is no resource of the device plugin, expected nvidia.com/gpu or one like nvidia.com/mig-1g.10gb"
                 % (resource,)
             )
         elif resource in seen:
             yield "%s is there twice" % (resource,)
-        elif strategy == "mps" and (resource != "nvidia.com/gpu" or mig != "none"):
+        elif strategy == "mps" and (resource != GPU or mig != "none"):
             yield "MPS shares whole GPUs only: %s with mig_strategy %s" % (resource, mig)
-        elif resource != "nvidia.com/gpu" and mig != "mixed":
+        elif resource != GPU and mig != "mixed":
             yield "%s is only offered with the mig_strategy mixed, not %s" % (resource, mig)
         seen.add(resource)
         if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 2:
@@ -108,7 +110,7 @@ def config_map(configs, name="gpufleet-device-plugin", namespace="nvidia-device-
         "%s: %s" % (key, problem) for key in sorted(configs, key=str) for problem in problems(str(key), configs[key])
     ]
     for what, value in (("name", name), ("namespace", namespace)):
-        if node_name_problem(value):
+        if find_node_name_problem(value):
             wrong.append("the %s %r of the ConfigMap is no DNS name" % (what, value))
     if wrong:
         raise KubeError("The device plugin's configuration is refused: %s." % ("; ".join(wrong),))

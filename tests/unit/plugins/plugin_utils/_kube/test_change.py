@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK, KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import MARK
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 from tests.lab.kube.objects import node
 
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, labels
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError, value_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import find_value_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 
 UNREADABLE = {"value": None, "rc": 999, "error": "UNKNOWN"}
 UNSUPPORTED = {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
@@ -79,7 +80,7 @@ def test_what_could_not_be_read_takes_the_label_away():
 
 @pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 4090", "-odd-", "ü", "A" * 80, "a/b c (rev 2)", ""])
 def test_values_are_ones_that_the_server_takes(name):
-    assert value_problem(labels.text(name)) == ""
+    assert find_value_problem(labels.text(name)) == ""
 
 
 def test_the_class_is_the_operators_word():

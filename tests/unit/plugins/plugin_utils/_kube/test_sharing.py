@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import sharing
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 
 
 def gpu(replicas=4, name="nvidia.com/gpu"):

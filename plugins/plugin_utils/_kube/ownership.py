@@ -18,17 +18,17 @@ import json
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import gpus, operators
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import (
+    MARK,
     Change,
     annotations_of,
     labels_of,
     unschedulable,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK
 
 _ENDS = " :/"  # what may follow a token: rollout-7:gpu-1 belongs to rollout-7, rollout-70 and rollout-7-b do not
 
 
-def same(token, found):
+def is_ours(token, found):
     """Tell if the found token is ours, or begins with ours."""
     return bool(token) and (found == token or found.startswith(token) and found[len(token)] in _ENDS)
 
@@ -56,16 +56,16 @@ def read(node):
     }
 
 
-def ours(node, token):
+def find_ours(node, token):
     """The mark, when it is ours."""
     mark = read(node)
-    return mark if mark is not None and same(token, mark["token"]) else None
+    return mark if mark is not None and is_ours(token, mark["token"]) else None
 
 
-def standing(node, token):
+def describe_owner(node, token):
     """Return the owner of the node (ours, an operator or another marker, or none), and the state before us."""
     mark = read(node)
-    if mark is not None and same(token, mark["token"]):
+    if mark is not None and is_ours(token, mark["token"]):
         previous = {
             "unschedulable": mark["unschedulable"],
             "labels": dict((key, pair[0]) for key, pair in sorted(mark["labels"].items())),
@@ -95,7 +95,7 @@ def _text(mark):
 
 def place(node, token, reason, now, labels=None, shared=None):
     """Make the node unschedulable under our mark, with labels of operators set besides. SHARED: of gpus.shared()."""
-    mark = ours(node, token)
+    mark = find_ours(node, token)
     if mark is None:
         mark = {
             "token": token,
@@ -128,7 +128,7 @@ def release(node, token, value):
     """Put back the labels that were set to VALUE, and keep the node closed under our mark; nothing when the mark is not
     ours.
     """
-    mark = ours(node, token)
+    mark = find_ours(node, token)
     if mark is None:
         return Change()
     found = labels_of(node)
@@ -141,7 +141,7 @@ def release(node, token, value):
 
 def lift(node, token):
     """Put the node back as it was found; nothing when the mark is not ours."""
-    mark = ours(node, token)
+    mark = find_ours(node, token)
     if mark is None:
         return Change()
     found = labels_of(node)

@@ -13,13 +13,9 @@ import collections
 import re
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import names
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import PREFIX, find_value_problem
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import PREFIX
 
-GPU_TAINT = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule", "state": "present"}
-BRINGUP_TAINT = {"key": PREFIX + "bringup", "value": "unproven", "effect": "NoSchedule", "state": "present"}
 KEYS = ("gpu-model", "gpu-count", "gpu-memory-gib", "driver-version", "mig-layout")
-CLASS = PREFIX + "class"
 
 
 def text(value):
@@ -68,7 +64,7 @@ def _mig(gpus):
     return one if len(one) <= 63 else "mixed"
 
 
-def of_snapshot(snapshot, node_class=""):
+def of_snapshot(snapshot):
     """The labels of a node.
 
     What could not be read is None, which takes the label away: better none than one of yesterday.
@@ -82,10 +78,4 @@ def of_snapshot(snapshot, node_class=""):
         "driver-version": text(driver["value"]) if driver.get("rc") == 0 and driver.get("value") else None,
         "mig-layout": _mig(gpus),
     }
-    labels = dict((PREFIX + key, labels[key]) for key in KEYS)
-    if node_class:
-        problem = find_value_problem(node_class)
-        if problem:
-            raise KubeError("The class of a node becomes a label: %s." % (problem,))
-        labels[CLASS] = node_class
-    return labels
+    return dict((PREFIX + key, labels[key]) for key in KEYS)

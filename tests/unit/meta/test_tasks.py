@@ -173,7 +173,7 @@ OWN = {
     "roles/gpu_health/tasks/boot_check.yml",
     "roles/gpu_log_shipping/tasks/journal_upload.yml",
     "roles/gpu_log_shipping/tasks/journald.yml",
-    "roles/gpu_scheduler/tasks/slurm/join.yml",
+    "roles/gpu_scheduler/tasks/join.yml",
     "roles/nvidia_container_toolkit/tasks/login.yml",
     "roles/nvidia_container_toolkit/tasks/unit_of_toolkit.yml",
     "roles/nvidia_dcgm/tasks/unit.yml",

@@ -7,7 +7,6 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, labels
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import find_value_problem
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 
 UNREADABLE = {"value": None, "rc": 999, "error": "UNKNOWN"}
 UNSUPPORTED = {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
@@ -83,13 +82,5 @@ def test_values_are_ones_that_the_server_takes(name):
     assert find_value_problem(labels.text(name)) == ""
 
 
-def test_the_class_is_the_operators_word():
-    assert labels.of_snapshot(snapshot(gpu()), "training")[labels.CLASS] == "training"
-    assert labels.CLASS not in labels.of_snapshot(snapshot(gpu()))
-    with pytest.raises(KubeError, match="class"):
-        labels.of_snapshot(snapshot(gpu()), "deep learning")
-
-
-def test_the_taints_and_labels_are_ones_that_the_server_takes():
-    change.wanted(labels.of_snapshot(snapshot(gpu())), {}, [labels.GPU_TAINT, labels.BRINGUP_TAINT])
-    assert labels.GPU_TAINT["key"] == "nvidia.com/gpu" and labels.GPU_TAINT["value"] == "present"
+def test_labels_are_ones_that_the_server_takes():
+    change.wanted(labels.of_snapshot(snapshot(gpu())), {}, [])

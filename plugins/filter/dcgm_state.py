@@ -28,7 +28,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import (
     catalog,
     counters,
     engine,
-    jobs,
     listeners,
     manifests,
     proof,
@@ -56,7 +55,7 @@ QUESTIONS = {
     "image_reference": lambda image: _add_sentence({"refusals": versions.split_image(image)[2]}),
     "port": lambda **given: _add_sentence({"refusals": listeners.decide(**given)}),
     "exporter": lambda text, **given: proof.decide(fields=counters.check(text, True)["fields"], **given),
-    "job_table": lambda snapshot, discovery: jobs.table(snapshot, engine.discovered(discovery) or {}),
+    "job_table": lambda snapshot, discovery: engine.render_job_table(snapshot, engine.discovered(discovery) or {}),
     "chart_values": lambda **options: manifests.values(options),
     "manifests": lambda **options: manifests.plain(options),
 }

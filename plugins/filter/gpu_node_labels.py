@@ -24,21 +24,6 @@ options:
     required: true
 """
 
-EXAMPLES = r"""
----
-- name: Label the node by what was read
-  gpufleet.lifecycle.kube_node:
-    state: present
-    labels: "{{ gpus.snapshot | gpufleet.lifecycle.gpu_node_labels }}"
-"""
-
-RETURN = r"""
----
-_value:
-  description: Labels and their values.
-  type: dict
-"""
-
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import labels

@@ -27,6 +27,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import (
     catalog,
     manifests,
+    missing,
     routes,
     rules,
     scrape,
@@ -75,8 +76,13 @@ DOCUMENTS = {
 
 
 def render_monitoring(given: Given, what: str, hostvars: Any = None, groups: Any = None) -> Any:
-    """Return a document as text, the texts of the target files by job, or data about the rules."""
+    """Return a document as text, the texts of the target files by job, or data about the rules.
+
+    The missing series are told of the names of those that a Prometheus has.
+    """
     try:
+        if what == "missing":
+            return missing.lines(missing.report(given["series"]))
         if what == "targets":
             names = ("label_groups", "ports")
             found = scrape.targets(given["nodes"], hostvars, groups, *(given[name] for name in names))
@@ -88,7 +94,9 @@ def render_monitoring(given: Given, what: str, hostvars: Any = None, groups: Any
             return rules.document(DOCUMENTS[what](given, limits))
     except catalog.MonitoringError as exc:
         raise AnsibleFilterError(str(exc)) from exc
-    raise AnsibleFilterError("monitoring renders targets, %s; found %s" % (", ".join([*DATA, *DOCUMENTS]), what))
+    raise AnsibleFilterError(
+        "monitoring renders missing, targets, %s; found %s" % (", ".join([*DATA, *DOCUMENTS]), what)
+    )
 
 
 class FilterModule:

@@ -10,15 +10,62 @@ more.
 from __future__ import annotations
 
 import math
+import re
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import catalog, engine, series
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import catalog, engine
 
 # A GPU's UUID, and the id of a MIG instance on it or None.
 Entity = t.Tuple[str, t.Optional[str]]
 UUIDS = ("UUID", "gpu_uuid", "uuid")
 INSTANCE = "GPU_I_ID"
 SHOWN = 12
+# The text format of Prometheus. prometheus_client has a parser for it and is no requirement of this collection.
+SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:[ \t]*\{(.*)\})?[ \t]+([^ \t]+)(?:[ \t]+-?\d+)?[ \t]*")
+LABEL = re.compile(r'[ \t]*([a-zA-Z_][a-zA-Z0-9_]*)[ \t]*=[ \t]*"((?:[^"\\]|\\.)*)"[ \t]*(?:,|$)')
+ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+
+
+class Sample(t.NamedTuple):
+    """One value of one series."""
+
+    name: str
+    labels: t.Dict[str, str]
+    value: float
+
+
+def parse_labels(text: str) -> t.Optional[t.Dict[str, str]]:
+    """Return what stands between the braces; None if it is not a list of labels."""
+    found: t.Dict[str, str] = {}
+    position = 0
+    while position < len(text):
+        match = LABEL.match(text, position)
+        if not match:
+            return None if text[position:].strip() else found
+        found[match.group(1)] = re.sub(r"\\.", lambda one: ESCAPES.get(one.group(0), one.group(0)), match.group(2))
+        position = match.end()
+    return found
+
+
+def parse_series(text: str) -> t.Tuple[t.List[Sample], t.List[int]]:
+    """Return the samples, and the numbers of the lines that cannot be read, which fail the proof."""
+    samples: t.List[Sample] = []
+    unread: t.List[int] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.rstrip("\r")
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = SAMPLE.fullmatch(line.strip())
+        known = parse_labels(match.group(2) or "") if match else None
+        try:
+            value = float(match.group(3)) if match else None
+        except ValueError:
+            value = None
+        if match is None or known is None or value is None:
+            unread.append(number)
+        else:
+            samples.append(Sample(match.group(1), known, value))
+    return samples, unread
 
 
 def blank(value: float) -> bool:
@@ -44,7 +91,7 @@ def expected(snapshot: t.Mapping[str, t.Any]) -> t.Optional[t.List[Entity]]:
     return found
 
 
-def read(samples: t.Iterable[series.Sample]) -> t.Dict[Entity, t.Dict[str, t.List[float]]]:
+def read(samples: t.Iterable[Sample]) -> t.Dict[Entity, t.Dict[str, t.List[float]]]:
     """Return the values by GPU or MIG instance and by name, without blank ones.
 
     Series of several jobs are several values.
@@ -87,7 +134,7 @@ def decide(
             answer, message="NVML does not tell its GPUs and MIG instances, so that the series cannot be compared."
         )
     data, known = catalog.load("counters"), set(fields)
-    samples, unread = series.parse(second if second is not None else first)
+    samples, unread = parse_series(second if second is not None else first)
     now = read(samples)
     required = [one for one in data["required"] if one in known]
     answer.update(expected=len(wanted), found=len([one for one in wanted if one in now]))
@@ -109,7 +156,7 @@ def decide(
     )
     answer["complete"] = not (unread or answer["missing"] or answer["blank"] or answer["unexpected"])
     if second is not None:
-        before, unread_before = series.parse(first)
+        before, unread_before = parse_series(first)
         then = read(before)
         answer["stale"] = [name(one) for one in wanted if not moved(one, then, now, data["moving"])]
         answer["fresh"] = not answer["stale"] and not unread_before

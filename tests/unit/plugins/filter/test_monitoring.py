@@ -13,7 +13,6 @@ pytest.importorskip("ansible", reason="a filter lives in Ansible; nodes have non
 from ansible.errors import AnsibleError
 
 from ansible_collections.gpufleet.lifecycle.plugins.filter import monitoring
-from ansible_collections.gpufleet.lifecycle.plugins.filter.missing_series import FilterModule
 
 pytestmark = pytest.mark.cores
 RECEIVERS = [{"name": "pager", "webhook_configs": [{"url": "http://x"}]}]
@@ -74,12 +73,6 @@ def test_unknown_document_or_value_is_an_error(render, what, options, word):
         render(what, **options)
 
 
-def test_missing_series_are_told_with_a_line():
-    missing_series = FilterModule().filters()["missing_series"]
-    found = missing_series(["up"])
-    assert {"exporter", "all", "series", "alerts", "install", "line"} == set(found[0]) and "prometheus" not in {
-        one["exporter"] for one in found
-    }
-    for wrong in ("up", {"up": 1}, [1]):
-        with pytest.raises(AnsibleError):
-            missing_series(wrong)
+def test_missing_series_have_a_line_for_each_exporter():
+    found = monitoring.render_monitoring({"series": ["up"]}, "missing")
+    assert len(found) > 3 and not any(line.startswith("prometheus:") for line in found)

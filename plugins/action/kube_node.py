@@ -62,7 +62,7 @@ def check_options(options: dict[str, Any]) -> change.Change:
     for key in ("timeout_s", "request_timeout_s", "grace_period_s"):
         if options[key] is not None and options[key] < (1 if key == "request_timeout_s" else 0):
             raise KubeError("%s is %d, expected a number of seconds." % (key, options[key]))
-    problems = gpus.label_problems(options["device_plugin_pods"])
+    problems = gpus.find_label_problems(options["device_plugin_pods"])
     if problems:
         raise KubeError("device_plugin_pods: %s." % ("; ".join(problems),))
     return change.wanted(options["labels"], options["annotations"], options["taints"])

@@ -65,7 +65,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client im
 
 def device_plugin_config(configs, name="gpufleet-device-plugin", namespace="nvidia-device-plugin"):
     try:
-        return sharing.config_map(configs, name, namespace)
+        return sharing.make_config_map(configs, name, namespace)
     except KubeError as exc:
         raise AnsibleFilterError(str(exc)) from exc
 

@@ -34,7 +34,7 @@ def gpu_node_labels(snapshot):
         raise AnsibleFilterError(
             "gpu_node_labels takes the snapshot that gpu_info returned, and got %s" % (type(snapshot).__name__,)
         )
-    return labels.of_snapshot(snapshot)
+    return labels.make_labels(snapshot)
 
 
 class FilterModule:

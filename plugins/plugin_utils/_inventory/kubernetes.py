@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory.host
     usable,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.gpus import GPU as GPU_RESOURCE
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.gpus import SHARED, replicas
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.gpus import SHARED, count_replicas
 
 Node = t.Dict[str, t.Any]
 ROLE = "node-role.kubernetes.io/"
@@ -105,7 +105,7 @@ def _number(node: Node, gpus: t.Dict[str, int]) -> int:
     labels = meta.get("labels") or {}
     register = " ".join(str((meta.get("annotations") or {}).get(key) or "") for key in HAMI)
     for resource, offered in gpus.items():
-        shared = replicas(labels, resource, gpus)
+        shared = count_replicas(labels, resource, gpus)
         base = resource.removesuffix(SHARED)
         count = str(labels.get(base + ".count") or base == GPU_RESOURCE and len(set(GPU_UUID.findall(register))))
         if shared == 1 and re.fullmatch(r"[0-9]{1,6}", count) and int(count) and not offered % int(count):

@@ -9,12 +9,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, gpus, operators, ownership, pods
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError, Node, Refused
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.session import (
-    EVICTS,
-    LONGEST_WAIT_S,
-    Entry,
-    Session,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.session import EVICTS, LONGEST_WAIT_S, Session
 
 NOT_COMPARED = gpus.Want()
 NEEDED = ({"verb": "patch", "resource": "nodes"}, EVICTS)  # beside reading, which a drain has done by then
@@ -51,7 +46,7 @@ class Drain:
         """Close the node, evict its pods and wait until it is empty."""
         session = self.session
         node = session.read(self.options["timeout_s"])
-        unfit = gpus.unfit(node, self.want)
+        unfit = gpus.explain_unfit(node, self.want)
         if unfit and ownership.find_ours(node, session.token) is None:
             raise Refused("%s: not drained, because %s." % (session.name, unfit), self._describe_state())
         listed, decision = session.list_pods(self.policy)
@@ -87,18 +82,18 @@ class Drain:
         """Refuse for what was found on the node, before or after it is cordoned."""
         node = self.session.after
         held = (ownership.find_ours(node, self.session.token) or {"labels": {}})["labels"]
-        self.result["operators"] = operators.found(node, listed)
+        self.result["operators"] = operators.find_operators(node, listed)
         wish, why = self.options["operators"], []
         if wish == "refuse" and self.result["operators"]:
             why = ["%s on this node, and operators is refuse" % (" and ".join(self.result["operators"]),)]
         elif wish == "pause":
-            why = operators.at_work(node, listed, held)
-        if self.options.get("lays_out") and operators.makes_layout(node):
-            why.append(operators.makes_layout(node))
+            why = operators.explain_work(node, listed, held)
+        if self.options.get("lays_out") and operators.explain_layout(node):
+            why.append(operators.explain_layout(node))
         self.result["blockers"] = decision.blockers
         if decision.blockers:
             why.append(
-                "%d pod(s) on it may not be evicted: %s" % (len(decision.blockers), pods.names(decision.blockers))
+                "%d pod(s) on it may not be evicted: %s" % (len(decision.blockers), pods.list_pods(decision.blockers))
             )
         if why:
             raise Refused(
@@ -119,11 +114,11 @@ class Drain:
     def _close(self, listed: list[Any]) -> None:
         """Write our marker and the cordon, in one patch."""
         session = self.session
-        off = {} if self.options["operators"] != "pause" else operators.keep_off(session.after, listed)
+        off = {} if self.options["operators"] != "pause" else operators.plan_keep_off(session.after, listed)
         now = session.date()  # once: a conflict with another writer does not make the marker younger
-        shared = gpus.shared(session.after, self.want)
+        shared = gpus.find_sharing(session.after, self.want)
         session.write(
-            lambda node: ownership.place(node, session.token, self.options["reason"], now, off, shared).merged(
+            lambda node: ownership.place_marker(node, session.token, self.options["reason"], now, off, shared).merge(
                 self.wanted
             )
         )
@@ -134,7 +129,7 @@ class Drain:
         session.pace(step, session.until)
         # What others write to the node is no part of our diff: AFTER stays as it is.
         node = session.ask(session.api.node, session.name)
-        if ownership.find_ours(node, session.token) is None or not change.unschedulable(node):
+        if ownership.find_ours(node, session.token) is None or not change.is_unschedulable(node):
             raise KubeError(
                 "%s: no longer cordoned under the mark of %s: it was put back into service while its pods were being "
                 "drained. No further pod is evicted. Ask who needs the node, and run again."
@@ -153,7 +148,11 @@ class Drain:
 
     def _plan_operands_off(self, node: Node) -> change.Change:
         held = ownership.find_ours(node, self.session.token)
-        return ownership.hold(node, held, operators.operands_off(node)) if held is not None else change.Change()
+        return (
+            ownership.hold_labels(node, held, operators.plan_operands_off(node))
+            if held is not None
+            else change.Change()
+        )
 
     def _evict_all(self) -> None:
         """Evict, wait and look again until nothing is left."""
@@ -164,7 +163,7 @@ class Drain:
             if not decision.going:
                 return
             now = session.clock()
-            for entry in pods.now_due(decision.going):
+            for entry in pods.select_due(decision.going):
                 again, pause = self.tried.get(entry["uid"], (0, 1))
                 if entry["terminating"] or now < again:
                     continue
@@ -179,7 +178,7 @@ class Drain:
                 return
             self._wait("empty")
 
-    def _evict(self, entry: Entry) -> tuple[dict[str, Any] | None, float]:
+    def _evict(self, entry: pods.Entry) -> tuple[dict[str, Any] | None, float]:
         """Ask the server to let one pod go.
 
         Returns what kept it (None when nothing did) and the seconds until it should be tried again.
@@ -211,15 +210,15 @@ class Drain:
                     else "the node's kubelet has not ended it"
                 )
                 blockers.append(
-                    pods.blocker(entry, "terminating", "terminating since %s, %s" % (entry["terminating"], held))
+                    pods.make_blocker(entry, "terminating", "terminating since %s, %s" % (entry["terminating"], held))
                 )
             else:
-                waits = pods.blocker(entry, "waiting", "its turn comes after the pods with GPUs")
+                waits = pods.make_blocker(entry, "waiting", "its turn comes after the pods with GPUs")
                 blockers.append(self.why.get(entry["uid"]) or waits)
         if blockers:
             raise KubeError(
                 "%s: not drained in %d s: %s."
-                % (self.session.name, self.options["timeout_s"], pods.names(self.result["blockers"])),
+                % (self.session.name, self.options["timeout_s"], pods.list_pods(self.result["blockers"])),
                 self._describe_state(),
             )
 
@@ -230,16 +229,16 @@ class Drain:
         held = (ownership.find_ours(session.after, session.token) or {"labels": {}})["labels"]
         keys = set(key for key, pair in held.items() if pair[1] == operators.PAUSED)
         while keys:
-            there = operators.operands(session.ask(session.api.pods, session.name), keys)
+            there = operators.find_operands(session.ask(session.api.pods, session.name), keys)
             if not there:
                 return
             if session.clock() >= session.until:
                 self.result["blockers"] = [
-                    pods.blocker(entry, "operand", "the GPU Operator has not taken it away") for entry in there
+                    pods.make_blocker(entry, "operand", "the GPU Operator has not taken it away") for entry in there
                 ]
                 raise KubeError(
                     "%s: drained of work, but the GPU Operator's parts hold the GPUs although their labels say %s: %s. "
-                    "Look at the operator." % (session.name, operators.PAUSED, pods.names(self.result["blockers"])),
+                    "Look at the operator." % (session.name, operators.PAUSED, pods.list_pods(self.result["blockers"])),
                     self._describe_state(),
                 )
             self._wait("pause")

@@ -33,19 +33,19 @@ class Resume:
         session, node = self.session, self.session.read(self.want.timeout_s)
         ours = ownership.find_ours(node, session.token)
         if ours is not None:
-            if self.laid_out and operators.makes_layout(node):
+            if self.laid_out and operators.explain_layout(node):
                 raise KubeError(
-                    "%s: not resumed, because %s." % (session.name, operators.makes_layout(node)),
+                    "%s: not resumed, because %s." % (session.name, operators.explain_layout(node)),
                     self._describe_state(),
                 )
             self.want = dataclasses.replace(self.want, shared=ours["shared"] or ())
             self._wait_for_gpus()
-        session.write(lambda node: ownership.lift(node, session.token).merged(self.wanted))
+        session.write(lambda node: ownership.lift_marker(node, session.token).merge(self.wanted))
 
     def _wait_for_gpus(self) -> None:
         """Wait until the cluster has as many GPUs as the node. Refuse otherwise: the node stays under our marker."""
         session, want = self.session, self.want
-        verdict = gpus.judge(session.after, want)
+        verdict = gpus.decide_resume(session.after, want)
         if verdict.action == gpus.SKIP or session.check or verdict.action == gpus.SAME and not want.restart:
             return
         if verdict.action == gpus.REFUSE:
@@ -53,14 +53,14 @@ class Resume:
         # The device plugin may be one of the parts that the drain took off the node, or not tolerate a taint that it
         # placed. The node stays unschedulable, so that nothing but pods of DaemonSets comes back.
         taints = change.Change(taints=self.wanted.taints)
-        session.write(lambda node: ownership.release(node, session.token, operators.PAUSED).merged(taints))
+        session.write(lambda node: ownership.release_labels(node, session.token, operators.PAUSED).merge(taints))
         session.began = session.clock()
         deadline = session.until = session.began + want.timeout_s
         restart_at = session.began + (0 if want.restart else want.timeout_s / PATIENCE)
         settled_at = None if want.restart else session.began
         node = session.after
         while True:
-            verdict = gpus.judge(node, want)
+            verdict = gpus.decide_resume(node, want)
             if verdict.action == gpus.SAME and settled_at is not None and session.clock() >= settled_at:
                 return
             if session.clock() >= deadline:
@@ -97,7 +97,7 @@ class Resume:
     def _restart_device_plugin(self) -> None:
         """Have the DaemonSet make the device plugin's pod of the node again: it does not notice a new MIG layout."""
         session = self.session
-        for entry in gpus.plugins(session.ask(session.api.pods, session.name), self.want):
+        for entry in gpus.find_device_plugins(session.ask(session.api.pods, session.name), self.want):
             try:
                 session.api.evict(entry["namespace"], entry["pod"], entry["uid"])
             except KubeError as exc:
@@ -110,7 +110,9 @@ class Resume:
         """Tell if the evicted pods are gone and others run in their place. Until then the numbers are the old ones."""
         evicted = {entry["uid"] for entry in self.restarted}
         listed = self.session.ask(self.session.api.pods, self.session.name)
-        there = {pods.describe(pod)["uid"] for pod in listed}
+        there = {pods.describe_pod(pod)["uid"] for pod in listed}
         return (
-            bool(evicted) and not evicted & there and any(entry["running"] for entry in gpus.plugins(listed, self.want))
+            bool(evicted)
+            and not evicted & there
+            and any(entry["running"] for entry in gpus.find_device_plugins(listed, self.want))
         )

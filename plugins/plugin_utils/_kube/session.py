@@ -24,7 +24,7 @@ EVICTS = {"verb": "create", "resource": "pods", "subresource": "eviction"}
 _DENIED = re.compile(r"denied (?:the )?request")  # of admission webhooks and of ValidatingAdmissionPolicy
 _BUDGET = re.compile(r"disruption budget (\S+)")
 _TERMINATED_NAMESPACE = "NamespaceTerminating"
-Entry = dict[str, Any]  # a pod, as pods.describe() returns it
+Entry = dict[str, Any]  # a pod, as pods.describe_pod() returns it
 
 
 def format_now() -> str:
@@ -101,14 +101,14 @@ class Session:
         """Return the result as it stands."""
         if self.after is not None:
             self.result["mark"] = ownership.describe_owner(self.after, self.token)
-            self.result["gpus"] = gpus.resources(self.after)
-            self.result["unschedulable"] = change.unschedulable(self.after)
+            self.result["gpus"] = gpus.count_resources(self.after)
+            self.result["unschedulable"] = change.is_unschedulable(self.after)
             self.result["diff"] = {
-                "before": change.shown(self.before, self.keys),
-                "after": change.shown(self.after, self.keys),
+                "before": change.select_diff(self.before, self.keys),
+                "after": change.select_diff(self.after, self.keys),
             }
         self.result["state"] = (
-            "" if self.after is None else "unschedulable" if change.unschedulable(self.after) else "schedulable"
+            "" if self.after is None else "unschedulable" if change.is_unschedulable(self.after) else "schedulable"
         )
         self.result["waited_s"] = 0.0 if self.began is None else round(self.clock() - self.began, 1)
         self.result["requests"] = self.api.requests
@@ -117,7 +117,7 @@ class Session:
     def list_pods(self, policy: pods.Policy) -> tuple[list[Any], pods.Decision]:
         """Return the pods of the node, and what becomes of them."""
         listed = self.ask(self.api.pods, self.name)
-        decision = pods.decide(listed, policy)
+        decision = pods.decide_pods(listed, policy)
         self.result["left"] = decision.left
         return listed, decision
 
@@ -133,7 +133,7 @@ class Session:
                 if not self.result["changed"]:
                     self.before = node  # what others wrote is no part of our diff
             wanted = decide(node)
-            for each in change.foreign_taints(node, wanted):
+            for each in change.find_foreign_taints(node, wanted):
                 self.result.setdefault("warnings", []).append("%s: %s." % (self.name, each))
             self.keys["labels"] |= set(wanted.labels)
             self.keys["annotations"] |= set(wanted.annotations)
@@ -171,17 +171,17 @@ class Session:
 
     def report_pods(self, listed: Iterable[Any], decision: pods.Decision) -> None:
         """Report the pods on the node without evicting them."""
-        self.result["operators"] = operators.found(self.after, listed)
+        self.result["operators"] = operators.find_operators(self.after, listed)
         self.result["blockers"] = decision.blockers + [
-            pods.blocker(each, "terminating" if each["terminating"] else "running", "it has not been evicted")
+            pods.make_blocker(each, "terminating" if each["terminating"] else "running", "it has not been evicted")
             for each in decision.going
         ]
         self.result["holding"] = [
             dict((key, entry[key]) for key in ("namespace", "pod", "gpu")) for entry in decision.going
         ]
-        self.result["drained"] = change.unschedulable(self.after) and not self.result["blockers"]
+        self.result["drained"] = change.is_unschedulable(self.after) and not self.result["blockers"]
 
-    def explain_refusal(self, entry: Entry, exc: KubeError) -> tuple[dict[str, Any] | None, float]:
+    def explain_refusal(self, entry: pods.Entry, exc: KubeError) -> tuple[dict[str, Any] | None, float]:
         """Return what keeps a pod (None if it is gone) and the seconds until the next try; raise what is no pod's."""
         answered = isinstance(exc, ApiError)
         said = str(exc.answer.get("message") or "the server gave no reason") if answered else exc.why
@@ -190,24 +190,24 @@ class Session:
             return _explain_busy(entry, exc)
         # The code of a denial is the webhook's own.
         if _DENIED.search(said):
-            return pods.blocker(entry, "denied", said), DENIED_S
+            return pods.make_blocker(entry, "denied", said), DENIED_S
         # Gone, or another pod of that name: this one is gone. Or its namespace is being removed, and the pod with it.
         if status in (404, 409) or status == 403 and _TERMINATED_NAMESPACE in exc.reasons:
             return None, 0
         if exc.passing:
-            return pods.blocker(entry, "server_error", said), 5
+            return pods.make_blocker(entry, "server_error", said), 5
         if status == 403 and self.ask(self.api.allowed, EVICTS):
-            return pods.blocker(entry, "denied", said), DENIED_S
+            return pods.make_blocker(entry, "denied", said), DENIED_S
         raise exc
 
 
-def _explain_busy(entry: Entry, exc: ApiError) -> tuple[dict[str, Any], float]:
+def _explain_busy(entry: pods.Entry, exc: ApiError) -> tuple[dict[str, Any], float]:
     asked = (exc.answer.get("details") or {}).get("retryAfterSeconds") or 0
     said = "; ".join(exc.causes) or str(exc.answer.get("message") or "")
     named = _BUDGET.search(said)
     if not named and "DisruptionBudget" not in exc.reasons and "disruption budget" not in said:
         said = said or "the server asks to come again later"
-        return pods.blocker(entry, "busy_server", said), min(asked or 1, LONGEST_WAIT_S)
+        return pods.make_blocker(entry, "busy_server", said), min(asked or 1, LONGEST_WAIT_S)
     # The message calls a budget by its name alone, as it stands in the pod's namespace.
-    found = pods.blocker(entry, "disruption_budget", said.rstrip("."), named.group(1) if named else "")
+    found = pods.make_blocker(entry, "disruption_budget", said.rstrip("."), named.group(1) if named else "")
     return found, min(asked, LONGEST_WAIT_S)

@@ -9,6 +9,8 @@ Pure: what is wanted in, a ConfigMap out.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import yaml
 
@@ -24,7 +26,7 @@ _NAME = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 FIELDS = {"strategy", "mig_strategy", "rename", "fail_requests_greater_than_one", "resources"}
 
 
-def problems(name, wanted):
+def find_problems(name: str, wanted: Any) -> Iterator[str]:
     """Return the problems of one configuration."""
     if not _NAME.fullmatch(name):
         yield "its name is none of letters, digits, '-', '_' and '.'"
@@ -52,10 +54,10 @@ def problems(name, wanted):
         yield "it shares nothing: resources is empty"
     if strategy == "mps" and wanted.get("fail_requests_greater_than_one") is False:
         yield "with MPS a request for more than one always fails: leave fail_requests_greater_than_one out"
-    yield from _resource_problems(strategy, mig, resources)
+    yield from _find_resource_problems(strategy, mig, resources)
 
 
-def _resource_problems(strategy, mig, resources):
+def _find_resource_problems(strategy: str, mig: str, resources: Any) -> Iterator[str]:
     seen = set()
     for each in resources:
         resource, replicas = str(each.get("name", "")), each.get("replicas")
@@ -80,7 +82,7 @@ def _resource_problems(strategy, mig, resources):
             yield "%s has %d replicas, and MPS serves %d clients on a GPU" % (resource, replicas, MPS_CLIENTS)
 
 
-def document(wanted):
+def make_config(wanted: Any) -> dict[str, Any]:
     """One configuration as the device plugin reads it.
 
     Ansible's texts and numbers are types of its own, which YAML does not know.
@@ -99,7 +101,9 @@ def document(wanted):
     return found
 
 
-def config_map(configs, name="gpufleet-device-plugin", namespace="nvidia-device-plugin"):
+def make_config_map(
+    configs: Any, name: str = "gpufleet-device-plugin", namespace: str = "nvidia-device-plugin"
+) -> dict[str, Any]:
     """The ConfigMap with all configurations, or a KubeError with everything that is wrong with them."""
     if not isinstance(configs, dict) or not configs:
         raise KubeError(
@@ -107,14 +111,18 @@ def config_map(configs, name="gpufleet-device-plugin", namespace="nvidia-device-
             % ("empty" if not configs else "no mapping",)
         )
     wrong = [
-        "%s: %s" % (key, problem) for key in sorted(configs, key=str) for problem in problems(str(key), configs[key])
+        "%s: %s" % (key, problem)
+        for key in sorted(configs, key=str)
+        for problem in find_problems(str(key), configs[key])
     ]
     for what, value in (("name", name), ("namespace", namespace)):
         if find_node_name_problem(value):
             wrong.append("the %s %r of the ConfigMap is no DNS name" % (what, value))
     if wrong:
         raise KubeError("The device plugin's configuration is refused: %s." % ("; ".join(wrong),))
-    data = dict((str(key), yaml.safe_dump(document(configs[key]), sort_keys=False)) for key in sorted(configs, key=str))
+    data = dict(
+        (str(key), yaml.safe_dump(make_config(configs[key]), sort_keys=False)) for key in sorted(configs, key=str)
+    )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -33,7 +33,7 @@ def test_a_write_in_between_is_seen_and_kept(world):
     work = Session(connect(world), world.node, "r7")
     work.read()
     world.patch({"spec": {"unschedulable": True}, "metadata": {"labels": {"theirs": "1"}}})
-    work.write(lambda node: ownership.place(node, "r7", "", "now").merged(change.Change(labels={"ours": "1"})))
+    work.write(lambda node: ownership.place_marker(node, "r7", "", "now").merge(change.Change(labels={"ours": "1"})))
     assert work.api.requests == 4, "read, refused, read again, written"
     found = world.read()
     assert found["metadata"]["labels"]["theirs"] == found["metadata"]["labels"]["ours"] == "1"
@@ -145,7 +145,7 @@ def test_a_controller_that_dies_leaves_a_mark_that_the_next_one_lifts(world, tmp
         second = playbook(world, tmp_path, wish)
         output = second.communicate(timeout=180)[0]
         assert second.returncode == 0 and words in output, output
-    assert "unschedulable" not in world.read()["spec"] and ownership.read(world.read()) is None
+    assert "unschedulable" not in world.read()["spec"] and ownership.read_marker(world.read()) is None
 
 
 def test_a_thousand_nodes_cost_no_more_than_one(world):

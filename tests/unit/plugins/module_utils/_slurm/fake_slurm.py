@@ -115,9 +115,6 @@ class Cluster:
             self.reservations.add(fields["ReservationName"])
         elif words[1] == "delete":
             self.reservations.remove(fields["ReservationName"])
-        elif words[1] == "reboot":
-            assert fields["nextstate"] == "DOWN"
-            self.state, self.reason = "IDLE+DRAIN+REBOOT_ISSUED", fields["reason"] + " : reboot issued"
         return 0, "", ""
 
     def run_sbatch(self, words):

@@ -161,35 +161,6 @@ def test_gres_in_step(gres, gpus, types, said):
     assert decide.resume(node, "tok-1", gpus, types).action == ("refuse" if said else "do")
 
 
-@pytest.mark.parametrize(
-    ("state", "reason", "jobs", "action"),
-    [
-        ("IDLE+DRAIN", OURS, [], "do"),
-        ("IDLE+DRAIN", OURS, [JOB], "refuse"),
-        ("MIXED+DRAIN", OURS, [], "refuse"),
-        ("IDLE", "", [], "refuse"),
-        ("IDLE+DRAIN", "bad fan", [], "refuse"),
-        ("DOWN", OURS, [], "refuse"),
-        ("IDLE+DRAIN+REBOOT_ISSUED", OURS, [], "nothing"),
-    ],
-)
-def test_what_may_be_rebooted(state, reason, jobs, action):
-    assert decide.reboot(record(state, reason), jobs, "tok-1").action == action
-
-
-@pytest.mark.parametrize(
-    ("state", "boot", "done"),
-    [
-        ("DOWN+DRAIN", "t1", True),
-        ("DOWN+DRAIN", "t0", False),
-        ("DOWN+DRAIN", "", False),
-        ("DOWN+DRAIN+REBOOT_ISSUED", "t1", False),
-    ],
-)
-def test_when_a_reboot_has_ended(state, boot, done):
-    assert decide.rebooted(record(state, OURS, boot=boot), "t0") == done
-
-
 def test_the_reason_is_one_line_that_scontrol_leaves_as_it_is():
     assert marks.reason("tok-1", 'a "b"\n\'c\' \\ d') == "gpufleet:tok-1 a b c d"
     assert marks.token_of(marks.reason("tok-1", "x" * 500)) == "tok-1" and len(marks.reason("tok-1", "x" * 500)) == 200

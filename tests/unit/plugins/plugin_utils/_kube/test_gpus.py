@@ -82,7 +82,9 @@ TABLE = [
 
 @pytest.mark.parametrize(("one", "expected", "auto", "always"), TABLE)
 def test_what_is_done_about_the_gpus(one, expected, auto, always):
-    verdicts = [gpus.judge(one, gpus.Want(expected, compare)) for compare in (gpus.AUTO, gpus.ALWAYS, gpus.NEVER)]
+    verdicts = [
+        gpus.decide_resume(one, gpus.Want(expected, compare)) for compare in (gpus.AUTO, gpus.ALWAYS, gpus.NEVER)
+    ]
     assert [verdict.action for verdict in verdicts] == [auto, always, "skip"]
     assert all(bool(verdict.why) == (verdict.action in ("wait", "refuse")) for verdict in verdicts)
 
@@ -113,7 +115,7 @@ ME, SHARED = "nvidia.com/mig-1g.10gb.me", "nvidia.com/mig-1g.10gb.shared"
 )
 def test_mig_devices_are_compared_by_profile(given, expected, mig, action):
     one = node(gpus=given, labels={"nvidia.com/mig-1g.10gb.replicas": "2"} if SHARED in given else {})
-    verdict = gpus.judge(one, gpus.Want(expected, mig=mig))
+    verdict = gpus.decide_resume(one, gpus.Want(expected, mig=mig))
     assert verdict.action == action, verdict.why
 
 
@@ -133,12 +135,12 @@ def test_mig_devices_are_compared_by_profile(given, expected, mig, action):
     ],
 )
 def test_a_node_without_any_such_resource_is_not_drained_in_vain(one, expected, compare, unfit):
-    assert bool(gpus.unfit(one, gpus.Want(expected, compare))) is unfit
+    assert bool(gpus.explain_unfit(one, gpus.Want(expected, compare))) is unfit
 
 
 @pytest.mark.parametrize(("labels", "problems"), [(["a=b", "x/y=z"], 0), ([], 0), (["a", "=b", "a=", "a=b c"], 4)])
 def test_labels_are_keys_with_values(labels, problems):
-    assert len(gpus.label_problems(labels)) == problems
+    assert len(gpus.find_label_problems(labels)) == problems
 
 
 def test_the_device_plugin_is_known_by_its_labels():
@@ -149,8 +151,8 @@ def test_the_device_plugin_is_known_by_its_labels():
         pod("done", owner="DaemonSet", labels=PLUGIN, phase="Failed"),
         pod("going", owner="DaemonSet", labels=PLUGIN, deleted="2026-11-21T22:00:00Z"),
     ]
-    assert [entry["pod"] for entry in gpus.plugins(listed, gpus.Want(**WAITS))] == ["plugin"]
-    assert gpus.plugins(listed, gpus.Want()) == []
+    assert [entry["pod"] for entry in gpus.find_device_plugins(listed, gpus.Want(**WAITS))] == ["plugin"]
+    assert gpus.find_device_plugins(listed, gpus.Want()) == []
 
 
 # The way of a resume.

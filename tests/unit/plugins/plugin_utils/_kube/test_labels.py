@@ -34,7 +34,7 @@ def snapshot(*gpus, driver=None, status="ok"):
 
 
 def found(*gpus, **more):
-    return dict((key.split("/")[1], value) for key, value in labels.of_snapshot(snapshot(*gpus, **more)).items())
+    return dict((key.split("/")[1], value) for key, value in labels.make_labels(snapshot(*gpus, **more)).items())
 
 
 def test_a_whole_node():
@@ -79,8 +79,8 @@ def test_what_could_not_be_read_takes_the_label_away():
 
 @pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 4090", "-odd-", "ü", "A" * 80, "a/b c (rev 2)", ""])
 def test_values_are_ones_that_the_server_takes(name):
-    assert find_value_problem(labels.text(name)) == ""
+    assert find_value_problem(labels.make_value(name)) == ""
 
 
 def test_labels_are_ones_that_the_server_takes():
-    change.wanted(labels.of_snapshot(snapshot(gpu())), {}, [])
+    change.wanted(labels.make_labels(snapshot(gpu())), {}, [])

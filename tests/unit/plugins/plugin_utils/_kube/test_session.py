@@ -261,7 +261,7 @@ def test_somebody_else_writes_at_the_same_time():
     assert found["diff"]["before"]["unschedulable"] is True
     assert found["mark"]["previous"]["unschedulable"] is True
     resume_node(open_session(api))
-    assert api.stored["spec"] == {"unschedulable": True} and ownership.read(api.stored) is None
+    assert api.stored["spec"] == {"unschedulable": True} and ownership.read_marker(api.stored) is None
 
 
 def test_somebody_else_writes_all_the_time():

@@ -16,8 +16,8 @@ import re
 from .._mig import names
 from . import states
 
-FIELDS = ("name", "hostname", "state", "reason", "reason_user", "gres", "gres_used", "alloc_cpus", "boot_time")
-FIELDS += ("slurmd_start_time", "partitions", "version")
+FIELDS = ("name", "hostname", "state", "reason", "reason_user", "gres", "gres_used", "alloc_cpus", "partitions")
+FIELDS += ("version",)
 JOB_FORMAT = "%i|%u|%P|%T|%L"
 JOB_FIELDS = ("id", "user", "partition", "state", "time_left")
 # In these a job holds no node, or not any more. Whatever else Slurm says holds it.
@@ -114,8 +114,6 @@ def _from_text(text):
         found.get("Gres"),
         found.get("GresUsed"),
         number(found.get("CPUAlloc")),
-        found.get("BootTime", ""),
-        found.get("SlurmdStartTime", ""),
         partitions,
         found.get("Version"),
     )
@@ -151,8 +149,6 @@ def _from_json(item):
         item.get("gres"),
         item.get("gres_used"),
         number(item.get("alloc_cpus")),
-        number(item.get("boot_time")),
-        number(item.get("slurmd_start_time")),
         item.get("partitions") or [],
         item.get("version") or item.get("slurmd_version"),
     )

@@ -16,21 +16,9 @@ JOB = {"id": "1", "user": "kim", "partition": "batch", "state": "RUNNING", "time
 SHORT = "gres/gpu count reported lower than configured (0 < 4)"
 
 
-def record(state, reason="", user="root", gres="gpu:a100:4", alloc=0, boot="t0"):
-    return records.node(
-        "n1",
-        "host1",
-        states.parse(state),
-        reason,
-        user if reason else "",
-        gres,
-        "",
-        alloc,
-        boot,
-        "",
-        ["batch"],
-        "22.05.8",
-    )
+def record(state, reason="", user="root", gres="gpu:a100:4", alloc=0):
+    user = user if reason else ""
+    return records.node("n1", "host1", states.parse(state), reason, user, gres, "", alloc, ["batch"], "22.05.8")
 
 
 # State, reason, who set it; whose mark it is; what drained does, and resumed.

@@ -36,27 +36,33 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import (
 
 
 def _add_sentence(answer: dict[str, Any]) -> dict[str, Any]:
-    return dict(answer, refusal=catalog.sentence(answer["refusals"]))
+    return dict(answer, refusal=catalog.make_sentence(answer["refusals"]))
 
 
 def decide_packages(offered: str, installed: str, **given: Any) -> dict[str, Any]:
-    found = versions.decide(available=versions.offered(offered), present=versions.installed(installed), **given)
+    found = versions.decide(
+        available=versions.parse_offered(offered), present=versions.parse_installed(installed), **given
+    )
     return _add_sentence(found)
 
 
 QUESTIONS = {
     "packages": decide_packages,
     "installed": lambda snapshot, program: _add_sentence(versions.decide(snapshot, program=program)),
-    "package_names": versions.candidates,
+    "package_names": versions.list_packages,
     "engine": engine.decide,
-    "counters": lambda profiling, exporter: counters.render(profiling, versions.exporter(exporter)),
-    "counters_check": lambda text, profiling, exporter: counters.check(text, profiling, versions.exporter(exporter)),
-    "image": lambda image, version: _add_sentence({"refusals": versions.client(image, versions.upstream(version))}),
+    "counters": lambda profiling, exporter: counters.render(profiling, versions.parse_exporter_version(exporter)),
+    "counters_check": lambda text, profiling, exporter: counters.check(
+        text, profiling, versions.parse_exporter_version(exporter)
+    ),
+    "image": lambda image, version: _add_sentence(
+        {"refusals": versions.check_image(image, versions.upstream(version))}
+    ),
     "image_reference": lambda image: _add_sentence({"refusals": versions.split_image(image)[2]}),
     "port": lambda **given: _add_sentence({"refusals": listeners.decide(**given)}),
     "exporter": lambda text, **given: proof.decide(fields=counters.check(text, True)["fields"], **given),
-    "job_table": lambda snapshot, discovery: engine.render_job_table(snapshot, engine.discovered(discovery) or {}),
-    "chart_values": lambda **options: manifests.values(options),
+    "job_table": lambda snapshot, discovery: engine.render_job_table(snapshot, engine.parse_discovery(discovery) or {}),
+    "chart_values": lambda **options: manifests.make_chart_values(options),
     "manifests": lambda **options: manifests.plain(options),
 }
 

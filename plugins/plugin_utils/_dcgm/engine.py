@@ -21,7 +21,7 @@ JOBS_HEAD = (
 )
 
 
-def discovered(text: str) -> t.Optional[t.Dict[str, int]]:
+def parse_discovery(text: str) -> t.Optional[t.Dict[str, int]]:
     """Return the GPUs of the output of dcgmi discovery -l, their DCGM ids by UUID; None unless the output is whole."""
     count = COUNT.search(text)
     if not count:
@@ -40,7 +40,7 @@ def discovered(text: str) -> t.Optional[t.Dict[str, int]]:
     return found if len(found) == len(rows) == int(count.group(1)) else None
 
 
-def gpus(snapshot: t.Mapping[str, t.Any]) -> t.Optional[t.List[str]]:
+def list_gpus(snapshot: t.Mapping[str, t.Any]) -> t.Optional[t.List[str]]:
     """Return the UUIDs of the GPUs that NVML has; None unless it tells all of them."""
     found = [(gpu.get("uuid") or {}).get("value") for gpu in snapshot.get("gpus") or []]
     count = (snapshot.get("count") or {}).get("value")
@@ -49,7 +49,7 @@ def gpus(snapshot: t.Mapping[str, t.Any]) -> t.Optional[t.List[str]]:
 
 def decide(snapshot: t.Mapping[str, t.Any], text: str, rc: int, error: str = "") -> t.Dict[str, t.Any]:
     """Return whether the engine has exactly the GPUs that NVML has; what is not known is not proven."""
-    known, found = gpus(snapshot), discovered(text)
+    known, found = list_gpus(snapshot), parse_discovery(text)
     answer: t.Dict[str, t.Any] = {
         "proven": False,
         "expected": len(known) if known else None,

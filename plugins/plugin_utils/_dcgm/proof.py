@@ -68,17 +68,17 @@ def parse_series(text: str) -> t.Tuple[t.List[Sample], t.List[int]]:
     return samples, unread
 
 
-def blank(value: float) -> bool:
+def is_blank(value: float) -> bool:
     """Return whether a number stands for a value that DCGM does not have."""
     return math.isnan(value) or any(one["from"] <= value <= one["to"] for one in catalog.load("counters")["blanks"])
 
 
-def expected(snapshot: t.Mapping[str, t.Any]) -> t.Optional[t.List[Entity]]:
+def list_expected(snapshot: t.Mapping[str, t.Any]) -> t.Optional[t.List[Entity]]:
     """Return the GPUs and MIG instances that NVML has; None unless it tells them all.
 
     A GPU with MIG instances is told by these, one without as a whole, which is how the exporter serves them (-d f).
     """
-    known = engine.gpus(snapshot)
+    known = engine.list_gpus(snapshot)
     if known is None:
         return None
     found: t.List[Entity] = []
@@ -91,7 +91,7 @@ def expected(snapshot: t.Mapping[str, t.Any]) -> t.Optional[t.List[Entity]]:
     return found
 
 
-def read(samples: t.Iterable[Sample]) -> t.Dict[Entity, t.Dict[str, t.List[float]]]:
+def read_values(samples: t.Iterable[Sample]) -> t.Dict[Entity, t.Dict[str, t.List[float]]]:
     """Return the values by GPU or MIG instance and by name, without blank ones.
 
     Series of several jobs are several values.
@@ -102,12 +102,12 @@ def read(samples: t.Iterable[Sample]) -> t.Dict[Entity, t.Dict[str, t.List[float
         if uuid and sample.name.startswith("DCGM_"):
             values = found.setdefault((uuid, sample.labels.get(INSTANCE) or None), {})
             values.setdefault(sample.name, [])
-            if not blank(sample.value):
+            if not is_blank(sample.value):
                 values[sample.name].append(sample.value)
     return found
 
 
-def name(entity: Entity) -> str:
+def describe_entity(entity: Entity) -> str:
     """Return a GPU or MIG instance in words."""
     return entity[0] if entity[1] is None else "MIG instance %s of %s" % (entity[1], entity[0])
 
@@ -128,23 +128,23 @@ def decide(
         "stale": [],
         "message": "",
     }
-    wanted = expected(snapshot)
+    wanted = list_expected(snapshot)
     if wanted is None:
         return dict(
             answer, message="NVML does not tell its GPUs and MIG instances, so that the series cannot be compared."
         )
     data, known = catalog.load("counters"), set(fields)
     samples, unread = parse_series(second if second is not None else first)
-    now = read(samples)
+    now = read_values(samples)
     required = [one for one in data["required"] if one in known]
     answer.update(expected=len(wanted), found=len([one for one in wanted if one in now]))
     for entity in wanted:
         if entity not in now or not any(now[entity].values()):
-            answer["missing"].append(name(entity))
+            answer["missing"].append(describe_entity(entity))
         else:
             whole = now.get((entity[0], None), {})
             answer["blank"].extend(
-                "%s of %s" % (field, name(entity))
+                "%s of %s" % (field, describe_entity(entity))
                 for field in required
                 if not (now[entity].get(field) or whole.get(field))
             )
@@ -152,21 +152,21 @@ def decide(
     # A GPU with MIG instances may have series of its own beside theirs. An instance that NVML does not have is one of
     # an earlier layout.
     answer["unexpected"] = sorted(
-        name(one) for one in now if one not in wanted and not (one[1] is None and one[0] in uuids)
+        describe_entity(one) for one in now if one not in wanted and not (one[1] is None and one[0] in uuids)
     )
     answer["complete"] = not (unread or answer["missing"] or answer["blank"] or answer["unexpected"])
     if second is not None:
         before, unread_before = parse_series(first)
-        then = read(before)
-        answer["stale"] = [name(one) for one in wanted if not moved(one, then, now, data["moving"])]
+        then = read_values(before)
+        answer["stale"] = [describe_entity(one) for one in wanted if not has_moved(one, then, now, data["moving"])]
         answer["fresh"] = not answer["stale"] and not unread_before
         unread = unread + unread_before
     answer["proven"] = answer["complete"] and answer["fresh"]
-    answer["message"] = _sentence(answer, unread, second is not None)
+    answer["message"] = _make_sentence(answer, unread, second is not None)
     return answer
 
 
-def moved(
+def has_moved(
     entity: Entity,
     then: t.Mapping[Entity, t.Mapping[str, t.List[float]]],
     now: t.Mapping[Entity, t.Mapping[str, t.List[float]]],
@@ -181,7 +181,7 @@ def moved(
     return False
 
 
-def _sentence(answer: t.Mapping[str, t.Any], unread: t.List[int], both: bool) -> str:
+def _make_sentence(answer: t.Mapping[str, t.Any], unread: t.List[int], both: bool) -> str:
     """Return what is not proven, in words; empty if all is."""
     parts = []
     for key, words in (

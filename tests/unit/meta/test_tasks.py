@@ -242,7 +242,7 @@ def test_a_store_that_is_there_keeps_its_mode(tmp_path, before):
 CASES = [
     ("gpu_health", "save", {"__gpu_health_file": "{place}/b.json"}, 0o700),
     ("gpu_health", "verdict", {"__gpu_health_state_dir": "{place}"}, 0o1777),
-    ("gpu_monitoring", "dashboards", {"gpu_monitoring_dashboard_dir": "{place}"}, 0o750),
+    ("gpu_monitoring", "optional", {"gpu_monitoring_dashboard_dir": "{place}"}, 0o750),
 ]
 VALUES = {
     "__gpu_health_host": "localhost",

@@ -21,7 +21,7 @@ class ActionModule(RolloutAction):
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
         ledger_id, states = ledger.standing(database, name)
         marks = arguments["marks"] if "claim" in arguments["marks"] or not arguments["marks"].get("unreachable") else {}
-        answer = {"held": flight.holder(marks, states, ledger_id), "states": states}
+        answer = {"held": flight.explain_holder(marks, states, ledger_id), "states": states}
         if arguments["baseline"]:
             answer["baseline"] = ledger.last_document(database, name, "baseline")
         if arguments["undo"]:

@@ -60,12 +60,12 @@ _value:
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import sharing
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 
 
 def device_plugin_config(configs, name="gpufleet-device-plugin", namespace="nvidia-device-plugin"):
     try:
-        return sharing.config_map(configs, name, namespace)
+        return sharing.make_config_map(configs, name, namespace)
     except KubeError as exc:
         raise AnsibleFilterError(str(exc)) from exc
 

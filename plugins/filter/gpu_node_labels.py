@@ -22,43 +22,19 @@ options:
     description: The snapshot that M(gpufleet.lifecycle.gpu_info) returned.
     type: dict
     required: true
-  node_class:
-    description: The value of the label C(gpufleet.lifecycle/class), such as V(training) or V(inference). No such label
-      when empty.
-    type: str
-    default: ''
-"""
-
-EXAMPLES = r"""
----
-- name: Label the node by what was read
-  gpufleet.lifecycle.kube_node:
-    state: present
-    labels: "{{ gpus.snapshot | gpufleet.lifecycle.gpu_node_labels(node_class='training') }}"
-"""
-
-RETURN = r"""
----
-_value:
-  description: Labels and their values.
-  type: dict
 """
 
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import labels
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
 
 
-def gpu_node_labels(snapshot, node_class=""):
+def gpu_node_labels(snapshot):
     if not isinstance(snapshot, dict) or "gpus" not in snapshot:
         raise AnsibleFilterError(
             "gpu_node_labels takes the snapshot that gpu_info returned, and got %s" % (type(snapshot).__name__,)
         )
-    try:
-        return labels.of_snapshot(snapshot, node_class)
-    except KubeError as exc:
-        raise AnsibleFilterError(str(exc)) from exc
+    return labels.make_labels(snapshot)
 
 
 class FilterModule:

@@ -21,21 +21,6 @@ options:
     required: true
 """
 
-EXAMPLES = r"""
----
-- name: Refuse a node whose GPUs are in use
-  ansible.builtin.fail:
-    msg: "{{ gpus.snapshot | gpufleet.lifecycle.gpus_in_use }}"
-  when: gpus.snapshot | gpufleet.lifecycle.gpus_in_use | length > 0
-"""
-
-RETURN = r"""
----
-_value:
-  description: Why, in a sentence. Empty if no process computes.
-  type: str
-"""
-
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _gpu_use
 
 

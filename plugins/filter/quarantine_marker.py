@@ -25,24 +25,6 @@ options:
     required: true
 """
 
-EXAMPLES = r"""
----
-- name: Keep rollouts away from the node
-  gpufleet.lifecycle.node_note:
-    name: quarantine
-    state: present
-    note: "{{ about | gpufleet.lifecycle.quarantine_marker }}"
-  vars:
-    about: {node: "{{ inventory_hostname }}", time: "2026-01-31T12:00:00Z", reason: XID 79}
-"""
-
-RETURN = r"""
----
-_value:
-  description: The marker.
-  type: dict
-"""
-
 import getpass
 import socket
 

@@ -120,7 +120,7 @@ cache_timeout: 600
 """
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory import base, hosts, kubernetes
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import client, words
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import client
 
 
 class InventoryModule(base.LifecycleInventory):
@@ -133,7 +133,7 @@ class InventoryModule(base.LifecycleInventory):
         try:
             cluster = client.Cluster.connect(ask("kubeconfig"), ask("context"), ask("timeout"))
             found = client.Api(cluster).nodes(ask("label_selector"))
-        except words.KubeError as exc:
+        except client.KubeError as exc:
             raise hosts.InventoryProblem("The cluster gave no nodes. %s" % exc) from exc
         asked = cluster.shown + (" for %s" % ask("label_selector") if ask("label_selector") else "")
         return kubernetes.hosts(found, asked, names, ask("label_groups"), ask("gpus_only")), asked

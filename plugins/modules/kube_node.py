@@ -20,7 +20,8 @@ description:
     C(gpufleet.lifecycle/mark), in one write. Then its pods are evicted, those that hold GPUs first, and it is looked
     again until none is left. A pod that a disruption budget or an admission webhook keeps is tried again until
     O(timeout_s) is over. Then the task fails and names the pods and budgets. The node stays unschedulable.
-  - An API server that is away once the node was read is asked again until O(timeout_s) is over.
+  - With V(cordoned), V(drained) and V(resumed) an API server that is away is asked again until O(timeout_s) is over.
+    With V(read) and V(present) the task fails.
   - With O(state=resumed) a mark with our O(token) is lifted and what was found before is put back. A node that was
     unschedulable before it was drained stays so. A node without our mark is left as it is. It is lifted once the
     cluster has the GPUs of the node (O(expected_gpus)).
@@ -299,7 +300,7 @@ waited_s:
   returned: when the cluster was asked
   type: float
 requests:
-  description: How many requests were sent to the API server.
+  description: How many requests were made to the API server, without those that were sent again.
   returned: when the cluster was asked
   type: int
 """

@@ -47,8 +47,6 @@ options:
       drained: Closed for new jobs, and empty.
       resumed: In service again, if it was this O(token) that took it out, and if slurmd answers and reports the GPUs
         that are expected.
-      rebooting: Rebooted by Slurm. It has to be drained with this O(token) and empty, and it is out of service after it
-        until it is resumed. Slurm is never told to resume it by itself.
   token:
     description:
       - Whose drain it is, such as the name of a rollout. Required unless O(state=read).
@@ -68,8 +66,8 @@ options:
     default: maintenance
   timeout_s:
     description:
-      - Seconds to wait, for jobs to end, for slurmd to answer, for a reboot. With V(0) the node is drained and nothing
-        is waited for; RV(drained) says whether it is empty.
+      - Seconds to wait, for jobs to end or for slurmd to answer. With V(0) the node is drained and nothing is waited
+        for; RV(drained) says whether it is empty.
     type: int
     default: 0
   slice_s:
@@ -298,7 +296,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._slurm import c
 ARGUMENT_SPEC = {
     "node_name": {"type": "str"},
     "node_names": {"type": "list", "elements": "str", "default": []},
-    "state": {"type": "str", "default": "read", "choices": ["read", "drained", "resumed", "rebooting"]},
+    "state": {"type": "str", "default": "read", "choices": ["read", "drained", "resumed"]},
     "token": {"type": "str", "no_log": False},
     "owner": {"type": "str", "default": "unknown", "choices": ["ours", "operator", "none", "unknown"]},
     "reason": {"type": "str", "default": "maintenance"},

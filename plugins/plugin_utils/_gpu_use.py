@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import names
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes
 
 NOTHING = -1
@@ -39,12 +40,12 @@ def _schedulable_of(gpu: Mapping[str, Any]) -> int:
 
 
 def mig_devices(snapshot: Mapping[str, Any] | None) -> dict[str, int]:
-    """{profile: number} of the MIG devices that can be read; a profile is the last word of a device's name."""
+    """Return {profile: number} of the MIG devices that can be read."""
     found: dict[str, int] = {}
     for gpu in (snapshot or {}).get("gpus") or []:
         if (gpu.get("mig_mode_current") or {}).get("value") == 1:
             for device in (gpu.get("mig_instances") or {}).get("value") or []:
-                profile = (str(device.get("name") or "").split() or ["unknown"])[-1]
+                profile = names.find_profile(device.get("name")) or "unknown"
                 found[profile] = found.get(profile, 0) + 1
     return dict(sorted(found.items()))
 

@@ -24,7 +24,6 @@ SCHEDULER = {
     "gpu_scheduler_slurm_host": "slurm-c",
     "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
     "gpu_scheduler_poll": 1,
-    "gpu_scheduler_slice": 5,
     "gpu_scheduler_resume_timeout": 30,
 }
 

@@ -80,7 +80,6 @@ def inventory(tmp_path, space):
         "gpu_scheduler_slurm_host": "slurm-c",
         "gpu_scheduler_slurm_node": slurm_name("{{ inventory_hostname }}"),
         "gpu_scheduler_poll": 1,
-        "gpu_scheduler_slice": 5,
         "gpu_scheduler_kubernetes_node": kube_name("{{ inventory_hostname }}"),
         "gpu_scheduler_kubernetes_kubeconfig": str(space.plane.kubeconfig(cluster.LIFECYCLE)),
         "gpu_scheduler_kubernetes_drain_taints": [DRAIN_TAINT],

@@ -110,7 +110,6 @@ def run(artifacts):
         "gpu_scheduler_slurm_reconfigure": True,
         "gpu_scheduler_slurm_restart": True,  # Debian's Slurm is older than 23.11
         "gpu_scheduler_poll": 1,
-        "gpu_scheduler_slice": 5,
         "gpu_scheduler_resume_timeout": 60,
     }
     return lambda playbook, **more: play(playbook, [scenario.INVENTORY, inventory], {**common, **more})

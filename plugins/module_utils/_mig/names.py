@@ -52,6 +52,18 @@ def parse(text: Any) -> Name:
     return Name(compute, slices, size, found.group(4) or "")
 
 
+def find_profile(text: Any) -> str:
+    """Return the profile at the end of a device's name, of a type of Slurm or of a resource of NVIDIA's device plugin,
+    which have a dot in the place of the plus. Empty if there is none.
+    """
+    found = re.split(r"[ _]|\bmig-", str(text))[-1]
+    try:
+        parse(re.sub(r"(?<=gb)\.", "+", found, count=1))
+    except NameProblem:
+        return ""
+    return found
+
+
 def write(name: Name) -> str:
     """The text of NAME, as the driver writes it: without compute slices where the device has all of them."""
     compute = "" if name.compute in (None, name.slices) else "%dc." % (name.compute,)

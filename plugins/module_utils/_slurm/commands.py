@@ -230,10 +230,6 @@ class Slurm:
         """Restart slurmctld on this host; jobs go on."""
         self.call(["systemctl", "restart", "slurmctld.service"])
 
-    def reboot(self, name, reason):
-        """Reboot a node. ASAP drains it first; after it, the node is DOWN until it is resumed."""
-        self.call(["scontrol", "reboot", "ASAP", "nextstate=DOWN", "reason=" + reason, name], name)
-
     def reservation(self, name):
         """Tell if there is a reservation of that name."""
         code, out, err = self.run(["scontrol", "show", "reservation", name], TIMEOUT_S)

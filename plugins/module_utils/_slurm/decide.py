@@ -112,25 +112,6 @@ def gpus(counts):
     return "%d GPU%s" % (number, "" if number == 1 else "s")
 
 
-def reboot(record, jobs, token, recorded=marks.UNKNOWN):
-    """Only a node that we drained, and that is empty, may be rebooted through Slurm."""
-    mark = marks.mark(record, token, recorded)
-    if mark["owner"] != marks.OURS:
-        return Decision(
-            REFUSE, "it is not drained by %s%s (%s): drain it first" % (marks.PREFIX, token, quoted(record))
-        )
-    if states.rebooting(record["state"]):
-        return Decision(NOTHING, "its reboot is under way")
-    if not drained(record, jobs):
-        return Decision(REFUSE, "it is not empty: %s" % (empty(record, jobs)[1] or states.text(record["state"])))
-    return Decision(DO, "")
-
-
-def rebooted(record, since):
-    """Tell if a reboot that was requested when the node had booted at SINCE has ended."""
-    return not states.rebooting(record["state"]) and record["boot_time"] not in ("", 0, since)
-
-
 def quoted(record):
     text = (
         '"%s"%s' % (record["reason"], " by %s" % record["reason_user"] if record["reason_user"] else "")

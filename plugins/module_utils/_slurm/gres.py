@@ -112,7 +112,13 @@ def _gpu(gpu, files, renamed):
                 "again" % (place + (gpu.get("index"),))
             )
         own = tuple("/dev/nvidia-caps/nvidia-cap%d" % files[minor, place[0], number] for number in (None, place[1]))
-        name = type_name(model, profile_of(device["name"], gpu.get("index")))
+        profile = names.find_profile(device["name"])
+        if not profile:
+            raise GresError(
+                "a MIG device of GPU %s is called %r, expected a name that ends with its profile, such as 1g.10gb"
+                % (gpu.get("index"), device["name"])
+            )
+        name = type_name(model, profile)
         devices.append(Device(str(renamed.get(name, name)), (path,) + own))
     return Gpu(uuid, kind, tuple(devices))
 
@@ -129,16 +135,6 @@ def _read(gpu, key):
             % (gpu.get("index"), key, answer.get("error") or "no answer")
         )
     return answer["value"]
-
-
-def profile_of(name, index):
-    """1g.10gb of "NVIDIA H100 80GB HBM3 MIG 1g.10gb"."""
-    profile = str(name).rsplit(" ", 1)[-1]
-    try:
-        names.parse(profile)
-    except names.NameProblem as exc:
-        raise GresError("a MIG device of GPU %s is called %r: %s" % (index, name, exc)) from exc
-    return profile
 
 
 def staying(gpus, layout):

@@ -13,10 +13,11 @@ import itertools
 import json
 import re
 
+from .._mig import names
 from . import states
 
-FIELDS = ("name", "hostname", "state", "reason", "reason_user", "gres", "gres_used", "alloc_cpus", "boot_time")
-FIELDS += ("slurmd_start_time", "partitions", "version")
+FIELDS = ("name", "hostname", "state", "reason", "reason_user", "gres", "gres_used", "alloc_cpus", "partitions")
+FIELDS += ("version",)
 JOB_FORMAT = "%i|%u|%P|%T|%L"
 JOB_FIELDS = ("id", "user", "partition", "state", "time_left")
 # In these a job holds no node, or not any more. Whatever else Slurm says holds it.
@@ -40,7 +41,6 @@ GONE = (
     "LAUNCH_FAILED",
     "RECONFIG_FAIL",
 )
-MIG_TYPE = re.compile(r"_((?:\d+c\.)?\d+g\.\d+gb\S*)\Z")
 NOTHING = ("(null)", "N/A", "None", "Unknown")
 
 
@@ -67,8 +67,8 @@ def matches(kind, detected):
     """Tell if a GPU of a detected type is one of KIND, as Slurm compares: a type may be a part of the detected one, and
     none is any (gres.conf(5), Type). That of a MIG device has to have its profile: other GPUs are no slices.
     """
-    profile = MIG_TYPE.search(detected)
-    return kind.lower() in detected.lower() and (not kind or profile is None or profile.group(1) in kind.lower())
+    profile = names.find_profile(detected)
+    return kind.lower() in detected.lower() and (not kind or profile in kind.lower())
 
 
 def fits(configured, found):
@@ -114,8 +114,6 @@ def _from_text(text):
         found.get("Gres"),
         found.get("GresUsed"),
         number(found.get("CPUAlloc")),
-        found.get("BootTime", ""),
-        found.get("SlurmdStartTime", ""),
         partitions,
         found.get("Version"),
     )
@@ -151,8 +149,6 @@ def _from_json(item):
         item.get("gres"),
         item.get("gres_used"),
         number(item.get("alloc_cpus")),
-        number(item.get("boot_time")),
-        number(item.get("slurmd_start_time")),
         item.get("partitions") or [],
         item.get("version") or item.get("slurmd_version"),
     )

@@ -44,9 +44,7 @@ class SlurmNode:
         self.before = None
 
     def run(self):
-        {"read": self.info, "drained": self.drained, "resumed": self.resumed, "rebooting": self.rebooting}[
-            self.params["state"]
-        ]()
+        {"read": self.info, "drained": self.drained, "resumed": self.resumed}[self.params["state"]]()
         self.result["waited_s"] = round(self.part["waited_s"] + self.clock() - self.began, 1)
         return self.result
 
@@ -338,36 +336,6 @@ class SlurmNode:
             "%s was resumed and does not serve (%s), so that %s: see whether slurmd runs on it (systemctl status "
             "slurmd) and what its log says." % (self.name, states.text(state), kept)
         )
-
-    # rebooting
-
-    def rebooting(self):
-        record, jobs = self.look()
-        decision = decide.reboot(record, jobs, self.token, self.owner)
-        if decision.action == decide.REFUSE:
-            raise NodeError("%s was not rebooted: %s." % (self.name, decision.reason))
-        booted, reason = record["boot_time"], record["reason"]
-        self.result["changed"] = decision.action == decide.DO
-        if self.check:
-            return
-        if decision.action == decide.DO:
-            self.slurm.reboot(self.name, marks.reason(self.token, self.params["reason"]))
-        while self.params["timeout_s"]:
-            record, jobs = self.patiently(self.look)
-            if decide.rebooted(record, booted) or self.over():
-                break
-            self.pause()
-        # Whatever the result of the reboot, the node must not serve before it has been checked. Slurm takes the drain
-        # away with the reboot.
-        if self.params["timeout_s"] and not states.closed(record["state"]) and not states.rebooting(record["state"]):
-            self.slurm.update(self.name, state="drain", reason=reason)
-            self.look()
-        if self.params["timeout_s"] and not decide.rebooted(record, booted):
-            self.result["waiting"] = True
-            raise NodeError(
-                "%s has not come back from its reboot after %d s (%s): look at its console. It stays out of service."
-                % (self.name, self.params["timeout_s"], decide.quoted(record))
-            )
 
 
 def contradiction(params):

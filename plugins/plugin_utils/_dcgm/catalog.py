@@ -24,12 +24,12 @@ def load(name: str) -> t.Dict[str, t.Any]:
     return yaml.safe_load((HERE / (name + ".yml")).read_text(encoding="utf-8"))
 
 
-def refusal(ident: str, message: str, found: t.Any, expected: t.Any, next_step: str) -> t.Dict[str, t.Any]:
+def make_refusal(ident: str, message: str, found: t.Any, expected: t.Any, next_step: str) -> t.Dict[str, t.Any]:
     """Return what stands against a step, as data."""
     return {"id": ident, "message": message, "found": found, "expected": expected, "next_step": next_step}
 
 
-def sentence(refusals: t.Iterable[t.Dict[str, t.Any]]) -> str:
+def make_sentence(refusals: t.Iterable[t.Dict[str, t.Any]]) -> str:
     """Return refusals in words, each with what was found, what was expected, and the next step."""
     return " ".join(
         "%s Found: %s. Expected: %s. Next step: %s."

@@ -34,10 +34,10 @@ def known_fields() -> t.Dict[str, str]:
     return {**found, **data["exporter_fields"]}
 
 
-def serves(field: str, exporter: str) -> bool:
+def is_served(field: str, exporter: str) -> bool:
     """Return whether an exporter of this version knows FIELD; one of an unknown version is taken for the oldest."""
     since = known_fields().get(field)
-    return since is not None and versions.numbers(since) <= versions.numbers(exporter or OLDEST)
+    return since is not None and versions.parse_numbers(since) <= versions.parse_numbers(exporter or OLDEST)
 
 
 def render(profiling: bool, exporter: str = "") -> str:
@@ -45,7 +45,7 @@ def render(profiling: bool, exporter: str = "") -> str:
     data = catalog.load("counters")
     parts = [HEAD]
     for group in data["groups"] + (data["profiling"] if profiling else []):
-        fields = [field for field in group["fields"] if serves(field[0], exporter)]
+        fields = [field for field in group["fields"] if is_served(field[0], exporter)]
         parts.append("\n# %s\n" % group["name"] if fields else "")
         parts.extend("%s, %s, %s\n" % tuple(field) for field in fields)
     return "".join(parts)
@@ -64,7 +64,7 @@ def check(text: str, profiling: bool, exporter: str = "") -> t.Dict[str, t.Any]:
         if line and not line.startswith("#"):
             cells = [(quoted.replace('""', '"') or plain).strip(" ") for quoted, plain in CELLS.findall(line)]
             is_whole = "".join(match.group() for match in CELLS.finditer(line)) == line
-            wrong = _line(cells if is_whole else None, data, fields, profiling, exporter)
+            wrong = _find_problem(cells if is_whole else None, data, fields, profiling, exporter)
             if wrong:
                 errors.append(dict(wrong, line=number))
             else:
@@ -79,42 +79,42 @@ def check(text: str, profiling: bool, exporter: str = "") -> t.Dict[str, t.Any]:
                 "message": "The file has no field by which a stale engine could be told from a live one.",
             }
         )
-    return {"fields": fields, "errors": errors, "message": " ".join(map(_sentence, errors))}
+    return {"fields": fields, "errors": errors, "message": " ".join(map(_make_sentence, errors))}
 
 
-def _line(
+def _find_problem(
     cells: t.Optional[t.List[str]], data: t.Mapping[str, t.Any], before: t.List[str], profiling: bool, exporter: str
 ) -> t.Optional[t.Dict[str, t.Any]]:
     """Return what is wrong with the CELLS of a line, None if they cannot be told apart; None if nothing is."""
     if cells is None:
-        return _wrong("quote", "a quotation mark", "none, or a cell that begins and ends with one")
+        return _make_problem("quote", "a quotation mark", "none, or a cell that begins and ends with one")
     if len(cells) < 3:
-        return _wrong("fields", "%d fields" % len(cells), "three: field, type, help")
+        return _make_problem("fields", "%d fields" % len(cells), "three: field, type, help")
     if len(cells) > 3:
-        return _wrong("comma", "%d fields" % len(cells), "three: field, type, and a help without a comma")
+        return _make_problem("comma", "%d fields" % len(cells), "three: field, type, and a help without a comma")
     field, kind, text = cells
     if field not in known_fields():
-        return _wrong("field", field or "no field", "a field that DCGM has, such as DCGM_FI_DEV_GPU_TEMP")
-    if exporter and not serves(field, exporter):
-        return _wrong(
+        return _make_problem("field", field or "no field", "a field that DCGM has, such as DCGM_FI_DEV_GPU_TEMP")
+    if exporter and not is_served(field, exporter):
+        return _make_problem(
             "version", field, "fields that the exporter %s knows; this one needs %s" % (exporter, known_fields()[field])
         )
     if kind not in data["types"]:
-        return _wrong("type", kind or "no type", "one of %s" % ", ".join(data["types"]))
+        return _make_problem("type", kind or "no type", "one of %s" % ", ".join(data["types"]))
     if not text:
-        return _wrong("help", "no help", "a help")
+        return _make_problem("help", "no help", "a help")
     if field in before:
-        return _wrong("twice", field + " a second time", "each field once")
+        return _make_problem("twice", field + " a second time", "each field once")
     if field.startswith(PROFILING) and not profiling:
-        return _wrong("profiling", field, "no DCGM_FI_PROF_ field unless nvidia_dcgm_exporter_profiling is true")
+        return _make_problem("profiling", field, "no DCGM_FI_PROF_ field unless nvidia_dcgm_exporter_profiling is true")
     return None
 
 
-def _wrong(ident: str, found: str, expected: str) -> t.Dict[str, t.Any]:
+def _make_problem(ident: str, found: str, expected: str) -> t.Dict[str, t.Any]:
     return {"id": ident, "found": found, "expected": expected, "message": ""}
 
 
-def _sentence(error: t.Mapping[str, t.Any]) -> str:
+def _make_sentence(error: t.Mapping[str, t.Any]) -> str:
     place = (
         "Line %d has %s" % (error["line"], error["found"])
         if error["line"]

@@ -15,7 +15,7 @@ USER = re.compile(r'\("([^"]*)",pid=(\d+)')
 OURS = ("dcgm-exporter",)
 
 
-def listeners(text: str, port: int) -> t.List[t.Dict[str, t.Any]]:
+def find_listeners(text: str, port: int) -> t.List[t.Dict[str, t.Any]]:
     """Return who listens on a TCP port, of the output of ss -Hltnp."""
     found = []
     for line in text.splitlines():
@@ -31,7 +31,7 @@ def decide(text: str, port: int, active: bool) -> t.List[t.Dict[str, t.Any]]:
 
     ACTIVE says whether its own unit runs, which then may be the listener.
     """
-    for one in listeners(text, port):
+    for one in find_listeners(text, port):
         if active and one["users"] and all(user["program"].startswith(OURS) for user in one["users"]):
             continue
         who = (
@@ -39,7 +39,7 @@ def decide(text: str, port: int, active: bool) -> t.List[t.Dict[str, t.Any]]:
             or "a process that ss does not name"
         )
         return [
-            catalog.refusal(
+            catalog.make_refusal(
                 "port_taken",
                 "Something else listens on the port of the exporter.",
                 "%s on %s" % (who, one["address"]),

@@ -22,12 +22,12 @@ RESOURCES = "/var/lib/kubelet/pod-resources"
 GRACE_S = 300
 
 
-def arguments(options: t.Mapping[str, t.Any]) -> t.List[str]:
+def make_arguments(options: t.Mapping[str, t.Any]) -> t.List[str]:
     """Return the arguments of the exporter."""
     return ["-f", FILE, "-a", ":%d" % options["port"], "-c", str(1000 * options["interval"]), "-r", options["engine"]]
 
 
-def security(profiling: bool) -> t.Dict[str, t.Any]:
+def make_security_context(profiling: bool) -> t.Dict[str, t.Any]:
     """Return the security context; profiling counters take SYS_ADMIN."""
     more: t.Dict[str, t.Any] = {"add": ["SYS_ADMIN"]} if profiling else {}
     return {
@@ -38,19 +38,19 @@ def security(profiling: bool) -> t.Dict[str, t.Any]:
     }
 
 
-def values(options: t.Mapping[str, t.Any]) -> str:
+def make_chart_values(options: t.Mapping[str, t.Any]) -> str:
     """Return values for the chart gpu-helm-charts/dcgm-exporter."""
     repository, tag, dummy = versions.split_image(options["image"])
-    return _text(
+    return _dump_documents(
         {
             "image": {"repository": repository, "tag": tag},
-            "arguments": arguments(options),
+            "arguments": make_arguments(options),
             "customMetrics": options["counters"],
             "hostNetwork": True,
             "runtimeClassName": options["runtime_class"],
             "nodeSelector": dict(options["node_selector"]),
             "tolerations": list(options["tolerations"]),
-            "securityContext": security(options["profiling"]),
+            "securityContext": make_security_context(options["profiling"]),
             "service": {"port": options["port"], "address": ":%d" % options["port"]},
             # The role gpu_monitoring writes one with the labels of this collection.
             "serviceMonitor": {"enabled": False},
@@ -65,13 +65,13 @@ def plain(options: t.Mapping[str, t.Any]) -> str:
     container = {
         "name": NAME,
         "image": options["image"],
-        "args": arguments(options),
+        "args": make_arguments(options),
         "env": [
             {"name": "DCGM_EXPORTER_KUBERNETES", "value": "true"},
             {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         ],
         "ports": [{"name": PORT, "containerPort": options["port"]}],
-        "securityContext": security(options["profiling"]),
+        "securityContext": make_security_context(options["profiling"]),
         "volumeMounts": [
             {"name": "counters", "mountPath": FILE, "subPath": "counters"},
             {"name": "pod-resources", "mountPath": RESOURCES, "readOnly": True},
@@ -91,7 +91,7 @@ def plain(options: t.Mapping[str, t.Any]) -> str:
     }
     if options["runtime_class"]:
         pod["runtimeClassName"] = options["runtime_class"]
-    return _text(
+    return _dump_documents(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"counters": options["counters"]}},
         {
             "apiVersion": "apps/v1",
@@ -108,7 +108,7 @@ def plain(options: t.Mapping[str, t.Any]) -> str:
     )
 
 
-def _text(*documents: t.Any) -> str:
+def _dump_documents(*documents: t.Any) -> str:
     """Return the documents as YAML, also where texts of them are of Ansible's own classes."""
     return yaml.dump_all(json.loads(json.dumps(documents)), Dumper=_Dumper, sort_keys=False)
 

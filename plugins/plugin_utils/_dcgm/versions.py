@@ -25,34 +25,38 @@ def upstream(version: t.Any) -> str:
     return found.group(1) if found else ""
 
 
-def numbers(version: t.Any) -> Numbers:
+def parse_numbers(version: t.Any) -> Numbers:
     """Return the numbers of a version, for comparison."""
     return tuple(int(part) for part in upstream(version).split(".") if part)
 
 
-def offered(text: str) -> t.Dict[str, t.List[str]]:
+def parse_offered(text: str) -> t.Dict[str, t.List[str]]:
     """Return the versions of every package of the output of apt-cache madison, the newest first."""
     found: t.Dict[str, t.List[str]] = {}
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split("|")]
         if len(cells) == 3 and cells[1] not in found.setdefault(cells[0], []):
             found[cells[0]].append(cells[1])
-    return {name: sorted(known, key=_order, reverse=True) for name, known in found.items()}
+    return {name: sorted(known, key=_make_sort_key, reverse=True) for name, known in found.items()}
 
 
-def _order(version: str) -> t.Tuple[int, Numbers, Numbers]:
+def _make_sort_key(version: str) -> t.Tuple[int, Numbers, Numbers]:
     epoch, colon, rest = version.rpartition(":")
     revision = rest.rpartition("-")[2] if "-" in rest else ""
-    return int(epoch) if colon and epoch.isdigit() else 0, numbers(rest), tuple(map(int, re.findall(r"\d+", revision)))
+    return (
+        int(epoch) if colon and epoch.isdigit() else 0,
+        parse_numbers(rest),
+        tuple(map(int, re.findall(r"\d+", revision))),
+    )
 
 
-def installed(text: str) -> t.Dict[str, str]:
+def parse_installed(text: str) -> t.Dict[str, str]:
     """Return the installed packages of the output of dpkg-query with the format NAME, status and version, by tabs."""
     rows = [line.split("\t") for line in text.splitlines()]
     return {row[0]: row[2] for row in rows if len(row) == 3 and row[1].endswith("installed") and "not-" not in row[1]}
 
 
-def candidates() -> t.List[str]:
+def list_packages() -> t.List[str]:
     """Return the names of all packages of DCGM that the data knows, for any CUDA."""
     data = catalog.load("packages")
     patterns = data["packages"] + data["diagnostics"]
@@ -61,11 +65,11 @@ def candidates() -> t.List[str]:
     )
 
 
-def driver(snapshot: t.Mapping[str, t.Any]) -> t.Tuple[t.Optional[str], t.Optional[int]]:
+def read_driver(snapshot: t.Mapping[str, t.Any]) -> t.Tuple[t.Optional[str], t.Optional[int]]:
     """Return the version of the loaded driver and its CUDA major, each None if NVML does not tell it."""
     system = snapshot.get("system") or {}
     version = (system.get("driver_version") or {}).get("value")
-    cuda = numbers((system.get("cuda_driver_version") or {}).get("value"))
+    cuda = parse_numbers((system.get("cuda_driver_version") or {}).get("value"))
     return version, cuda[0] if cuda else None
 
 
@@ -81,7 +85,7 @@ def decide(
 
     AVAILABLE is None where nothing is to be installed; PROGRAM is then what dcgmi says of its version.
     """
-    version, cuda = driver(snapshot)
+    version, cuda = read_driver(snapshot)
     answer: t.Dict[str, t.Any] = {
         "driver": version,
         "cuda": cuda,
@@ -93,23 +97,23 @@ def decide(
         "due": False,
         "refusals": [],
     }
-    row, refused = _row(version, cuda)
+    row, refused = _find_row(version, cuda)
     if refused:
         return dict(answer, refusals=[refused])
     if available is None:
         answer["version"] = upstream(program)
-        answer["refusals"] = pair(answer["version"], version, cuda, row)
+        answer["refusals"] = check_pair(answer["version"], version, cuda, row)
         return answer
-    return _install(answer, row, wanted, available, dict(present or {}), diagnostics)
+    return _plan_install(answer, row, wanted, available, dict(present or {}), diagnostics)
 
 
-def _row(
+def _find_row(
     version: t.Optional[str], cuda: t.Optional[int]
 ) -> t.Tuple[t.Dict[str, t.Any], t.Optional[t.Dict[str, t.Any]]]:
     """Return the row of the data for a driver, or why there is none."""
     rows = catalog.load("packages")["cuda"]
     if not version or cuda is None:
-        return {}, catalog.refusal(
+        return {}, catalog.make_refusal(
             "driver_unknown",
             "The driver does not tell its version and its CUDA version.",
             "driver %s, CUDA %s" % (version or "unknown", cuda or "unknown"),
@@ -117,7 +121,7 @@ def _row(
             "load the driver (role nvidia_driver), and run again",
         )
     if cuda not in rows:
-        return {}, catalog.refusal(
+        return {}, catalog.make_refusal(
             "cuda_unknown",
             "No package of DCGM is known for this driver.",
             "driver %s, CUDA %d" % (version, cuda),
@@ -127,15 +131,15 @@ def _row(
     return rows[cuda], None
 
 
-def pair(
+def check_pair(
     dcgm: str, version: t.Optional[str], cuda: t.Optional[int], row: t.Mapping[str, t.Any]
 ) -> t.List[t.Dict[str, t.Any]]:
     """Return what stands against DCGM in this version on this driver; an unknown version does."""
     major = catalog.load("packages")["major"]
-    found, need = numbers(dcgm), "DCGM %s or newer for driver %s (CUDA %s)" % (row["dcgm"], version, cuda)
+    found, need = parse_numbers(dcgm), "DCGM %s or newer for driver %s (CUDA %s)" % (row["dcgm"], version, cuda)
     if len(found) < 2:
         return [
-            catalog.refusal(
+            catalog.make_refusal(
                 "dcgm_unknown",
                 "The version of DCGM is not known.",
                 dcgm or "none",
@@ -145,7 +149,7 @@ def pair(
         ]
     if found[0] != major:
         return [
-            catalog.refusal(
+            catalog.make_refusal(
                 "dcgm_major",
                 "This is not DCGM %d." % major,
                 "DCGM " + dcgm,
@@ -153,9 +157,9 @@ def pair(
                 "set nvidia_dcgm_version to a version of DCGM %d, or leave it empty" % major,
             )
         ]
-    if found < numbers(row["dcgm"])[: len(found)]:
+    if found < parse_numbers(row["dcgm"])[: len(found)]:
         return [
-            catalog.refusal(
+            catalog.make_refusal(
                 "dcgm_too_old",
                 "DCGM is older than the driver needs.",
                 "DCGM " + dcgm,
@@ -163,9 +167,9 @@ def pair(
                 "set nvidia_dcgm_version to %s or newer, or leave it empty" % row["dcgm"],
             )
         ]
-    if numbers(version) < numbers(row["driver"]):
+    if parse_numbers(version) < parse_numbers(row["driver"]):
         return [
-            catalog.refusal(
+            catalog.make_refusal(
                 "driver_too_old",
                 "The driver is older than DCGM needs.",
                 "driver %s" % version,
@@ -176,14 +180,14 @@ def pair(
     return []
 
 
-def _matching(known: t.Iterable[str], wanted: str) -> t.List[str]:
+def _select_versions(known: t.Iterable[str], wanted: str) -> t.List[str]:
     """Return the versions that are WANTED, which may lack epoch and revision."""
     return [
         one for one in known if not wanted or wanted in (one, one.partition(":")[2] or one) or wanted == upstream(one)
     ]
 
 
-def _install(
+def _plan_install(
     answer: t.Dict[str, t.Any],
     row: t.Mapping[str, t.Any],
     wanted: str,
@@ -195,11 +199,11 @@ def _install(
     names = [name % cuda if "%s" in name else name for name in data["packages"]]
     more = [name % cuda if "%s" in name else name for name in data["diagnostics"]] if diagnostics else []
     kept = present.get(names[1]) if not wanted and present.get(names[0]) == present.get(names[1]) else None
-    known = [kept] if kept else _matching(available.get(names[1], []), wanted)
+    known = [kept] if kept else _select_versions(available.get(names[1], []), wanted)
     if not known:
-        refused = pair(wanted, answer["driver"], cuda, row) if wanted else []
+        refused = check_pair(wanted, answer["driver"], cuda, row) if wanted else []
         answer["refusals"] = refused or [
-            catalog.refusal(
+            catalog.make_refusal(
                 "not_offered",
                 "DCGM is not offered to this node.",
                 ", ".join(available.get(names[1], [])) or "none",
@@ -210,11 +214,11 @@ def _install(
         return answer
     full = known[0]
     answer["version"] = upstream(full)
-    answer["refusals"] = pair(answer["version"], answer["driver"], cuda, row)
+    answer["refusals"] = check_pair(answer["version"], answer["driver"], cuda, row)
     missing = [name for name in names if full not in available.get(name, []) and present.get(name) != full]
     if missing and not answer["refusals"]:
         answer["refusals"] = [
-            catalog.refusal(
+            catalog.make_refusal(
                 "not_offered",
                 "A part of DCGM is not offered in this version.",
                 "no %s %s" % (missing[0], full),
@@ -229,12 +233,12 @@ def _install(
         full=full,
         left_out=[name for name in more if name not in there],
         due=any(present.get(name) != full for name in names + there),
-        replaced=sorted(name for name in present if name in candidates() and name not in names + more),
+        replaced=sorted(name for name in present if name in list_packages() and name not in names + more),
     )
     return answer
 
 
-def exporter(text: str) -> str:
+def parse_exporter_version(text: str) -> str:
     """Return the version of the exporter of an image, whose tag is such as 4.5.3-4.8.2-distroless, or of a package."""
     tag = re.search(r":\d+\.\d+\.\d+-(\d+\.\d+\.\d+)(?:-|$)", text.partition("@")[0])
     return tag.group(1) if tag else "" if "/" in text else upstream(text)
@@ -250,7 +254,7 @@ def split_image(image: str) -> t.Tuple[str, str, t.List[t.Dict[str, t.Any]]]:
     refusals = []
     if pinned and not DIGEST.fullmatch(digest):
         refusals.append(
-            catalog.refusal(
+            catalog.make_refusal(
                 "image_digest",
                 "The image of the exporter has something after its tag that is no digest.",
                 image,
@@ -258,9 +262,9 @@ def split_image(image: str) -> t.Tuple[str, str, t.List[t.Dict[str, t.Any]]]:
                 "give the digest that the registry names, or leave it out, in nvidia_dcgm_exporter_image",
             )
         )
-    elif not REPOSITORY.fullmatch(repository) or not TAG.fullmatch(tag) or len(numbers(tag)) < 3:
+    elif not REPOSITORY.fullmatch(repository) or not TAG.fullmatch(tag) or len(parse_numbers(tag)) < 3:
         refusals.append(
-            catalog.refusal(
+            catalog.make_refusal(
                 "image_version",
                 "The image of the exporter does not tell its version.",
                 image,
@@ -271,7 +275,7 @@ def split_image(image: str) -> t.Tuple[str, str, t.List[t.Dict[str, t.Any]]]:
     return repository, tag + pinned + digest, refusals
 
 
-def client(image: str, engine: str) -> t.List[t.Dict[str, t.Any]]:
+def check_image(image: str, engine: str) -> t.List[t.Dict[str, t.Any]]:
     """Return what stands against an exporter of this image beside an engine of this version.
 
     A client may be older than the engine in minor version, not newer.
@@ -279,10 +283,10 @@ def client(image: str, engine: str) -> t.List[t.Dict[str, t.Any]]:
     dummy, tag, refusals = split_image(image)
     if refusals:
         return refusals
-    built, runs = numbers(tag), numbers(engine)
+    built, runs = parse_numbers(tag), parse_numbers(engine)
     if len(runs) < 2:
         return [
-            catalog.refusal(
+            catalog.make_refusal(
                 "engine_version",
                 "The version of the engine is not known.",
                 engine or "none",
@@ -292,7 +296,7 @@ def client(image: str, engine: str) -> t.List[t.Dict[str, t.Any]]:
         ]
     if built[0] != runs[0] or built[:2] > runs[:2]:
         return [
-            catalog.refusal(
+            catalog.make_refusal(
                 "image_pair",
                 "The exporter was built with a DCGM that is not the engine's.",
                 "DCGM " + upstream(tag),

@@ -46,7 +46,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
     """An inventory from one source. A subclass has NAME, WORD (the last part of its files' names), ASKS, and reads."""
 
     # Ansible asks this for the names of constructed groups, which may have texts of nodes in them.
-    _sanitize_group_name = staticmethod(hosts.safe_group)
+    _sanitize_group_name = staticmethod(hosts.make_safe_group)
     WORD = ""
     ASKS = ()  # options that say what is asked, of whom
 
@@ -86,7 +86,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
         key = "%s_%s" % (self.get_cache_key(path), hashlib.sha256(asked.encode("utf-8")).hexdigest()[:12])
         if used and cache:
             try:
-                return hosts.checked(self._cache[key])
+                return hosts.check_cache(self._cache[key])
             # A cache that cannot be read, for whatever reason, is asked around.
             except Exception as exc:  # noqa: BLE001
                 display.vv(
@@ -96,10 +96,10 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
         found, asked = self.read(path, names)
         groups = {*self.inventory.groups, *(self.get_option("groups") or {})}
         groups.update(group for one in found.values() for group in one["groups"])
-        found = hosts.usable(found, names, groups)
+        found = hosts.select_usable(found, names, groups)
         for name in names.left_out:
             display.warning("%s: no node can be called %s, which is left out" % (self.NAME, ascii(name)[:300]))
-        hosts.enough(found, self.get_option("min_nodes"), asked)
+        hosts.require_enough(found, self.get_option("min_nodes"), asked)
         for clash in names.clashes():
             if self.get_option("strict"):
                 raise hosts.InventoryProblem(

@@ -27,12 +27,12 @@ class InventoryProblem(Exception):
     """The source gave no inventory: what was asked, what was found, what was expected, and the next step."""
 
 
-def group(*words: str) -> str:
+def make_group(*words: str) -> str:
     """The name of a group: lower-case letters, digits and underscores."""
     return re.sub(r"_+", "_", re.sub(r"[^a-z0-9_]", "_", "_".join(words).lower())).strip("_")
 
 
-def safe_group(name: str) -> str:
+def make_safe_group(name: str) -> str:
     """Return the name of a group without what is a template, or a pattern of hosts."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
 
@@ -49,12 +49,12 @@ def is_host_name(name: t.Any) -> bool:
     if not isinstance(name, str) or not NAME.fullmatch(name) or ".." in name:
         return False
     if NUMERIC.fullmatch(name):
-        return bool(address(name))
+        return bool(parse_address(name))
     lower = name.lower()
     return lower.split(".")[0] not in RESERVED and not lower.startswith(OWN_GROUPS)
 
 
-def address(text: t.Any) -> str:
+def parse_address(text: t.Any) -> str:
     """Return the IP address of another machine that TEXT is; empty if it is none."""
     try:
         found = ipaddress.ip_address(text if isinstance(text, str) and "%" not in text else "")
@@ -65,19 +65,19 @@ def address(text: t.Any) -> str:
     return "" if here else str(text)
 
 
-def place(text: t.Any) -> str:
+def parse_place(text: t.Any) -> str:
     """Return the address or host name of another machine that TEXT is; empty if it is neither."""
-    return address(text) or (text if is_host_name(text) else "")
+    return parse_address(text) or (text if is_host_name(text) else "")
 
 
-def usable(found: Hosts, names: Names, groups: t.Container[str] = ()) -> Hosts:
+def select_usable(found: Hosts, names: Names, groups: t.Container[str] = ()) -> Hosts:
     """Return the hosts without those whose names no node has, or that are called as a group; NAMES remembers them."""
     bad = sorted(name for name in found if not is_host_name(name) or name in groups)
     names.left_out.extend(bad)
     return {name: one for name, one in found.items() if name not in bad}
 
 
-def host(variables: t.Dict[str, t.Any], groups: t.Iterable[str]) -> t.Dict[str, t.Any]:
+def make_host(variables: t.Dict[str, t.Any], groups: t.Iterable[str]) -> t.Dict[str, t.Any]:
     """One host, without the same group twice."""
     return {"groups": sorted(set(groups)), "variables": variables}
 
@@ -90,8 +90,8 @@ class Names:
         self.left_out: t.List[str] = []  # names that no node has
 
     def group(self, *words: str) -> str:
-        """As group(), remembering the words."""
-        name = group(*words)
+        """As make_group(), remembering the words."""
+        name = make_group(*words)
         self.made.setdefault(name, set()).add(words)
         return name
 
@@ -104,7 +104,7 @@ class Names:
         ]
 
 
-def enough(found: Hosts, least: int, asked: str) -> Hosts:
+def require_enough(found: Hosts, least: int, asked: str) -> Hosts:
     """FOUND, if it has as many hosts as there have to be."""
     if len(found) < max(1, least):
         raise InventoryProblem(
@@ -115,7 +115,7 @@ def enough(found: Hosts, least: int, asked: str) -> Hosts:
     return found
 
 
-def checked(kept: t.Any) -> Hosts:
+def check_cache(kept: t.Any) -> Hosts:
     """Return the cached hosts, if the cache still has the form of hosts."""
     if not isinstance(kept, dict) or not kept:
         raise InventoryProblem("the cache holds no hosts")

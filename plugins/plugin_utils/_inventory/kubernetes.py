@@ -12,23 +12,23 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory.host
     Hosts,
     InventoryProblem,
     Names,
-    address,
-    host,
-    place,
-    usable,
+    make_host,
+    parse_address,
+    parse_place,
+    select_usable,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.gpus import GPU as GPU_RESOURCE
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.gpus import SHARED, replicas
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.gpus import SHARED, count_replicas
 
 Node = t.Dict[str, t.Any]
 ROLE = "node-role.kubernetes.io/"
 # What a kubelet reports of its machine, by the type of the address.
 ADDRESSES = {
-    "InternalIP": address,
-    "ExternalIP": address,
-    "Hostname": place,
-    "InternalDNS": place,
-    "ExternalDNS": place,
+    "InternalIP": parse_address,
+    "ExternalIP": parse_address,
+    "Hostname": parse_place,
+    "InternalDNS": parse_place,
+    "ExternalDNS": parse_place,
 }
 READY = {"True": "ready", "False": "not_ready"}
 GPU = re.compile(r"(nvidia\.com/(gpu|mig-.+))(\.shared)?$")
@@ -50,17 +50,17 @@ def hosts(
     chosen: Hosts = {}
     seen: t.Set[str] = set()
     for number, node in enumerate(found):
-        name = _whole(node, number, asked)
+        name = _read_name(node, number, asked)
         if name in seen:
             raise InventoryProblem("%s names node %s twice; expected each once. Ask again." % (asked, name))
         seen.add(name)
-        gpus = _gpus(node)
+        gpus = _count_gpus(node)
         if not gpus_only or sum(gpus.values()):
-            chosen[name] = host(_variables(name, node, gpus), _groups(node, gpus, names, labels))
-    return usable(chosen, names)
+            chosen[name] = make_host(_make_variables(name, node, gpus), _make_groups(node, gpus, names, labels))
+    return select_usable(chosen, names)
 
 
-def _whole(node: t.Any, number: int, asked: str) -> str:
+def _read_name(node: t.Any, number: int, asked: str) -> str:
     """The name of a node that has all that an API server gives one."""
     parts = [node.get(key) for key in ("metadata", "spec", "status")] if isinstance(node, dict) else []
     name = parts[0].get("name") if parts and isinstance(parts[0], dict) else None
@@ -79,7 +79,7 @@ def _whole(node: t.Any, number: int, asked: str) -> str:
     return name
 
 
-def ready(node: Node) -> str:
+def read_readiness(node: Node) -> str:
     """C(ready), C(not_ready), or C(unknown)."""
     said = [
         each.get("status")
@@ -89,7 +89,7 @@ def ready(node: Node) -> str:
     return READY.get(said[0], "unknown") if len(said) == 1 else "unknown"
 
 
-def _gpus(node: Node) -> t.Dict[str, int]:
+def _count_gpus(node: Node) -> t.Dict[str, int]:
     """{resource: how many the kubelet offers} of NVIDIA's GPUs and MIG devices; a number that is none counts as 0."""
     offered = node["status"].get("allocatable") or {}
     return {
@@ -99,13 +99,13 @@ def _gpus(node: Node) -> t.Dict[str, int]:
     }
 
 
-def _number(node: Node, gpus: t.Dict[str, int]) -> int:
+def _count_devices(node: Node, gpus: t.Dict[str, int]) -> int:
     """The number of GPUs and MIG devices, however often the kubelet offers each."""
     meta, total = node["metadata"], 0
     labels = meta.get("labels") or {}
     register = " ".join(str((meta.get("annotations") or {}).get(key) or "") for key in HAMI)
     for resource, offered in gpus.items():
-        shared = replicas(labels, resource, gpus)
+        shared = count_replicas(labels, resource, gpus)
         base = resource.removesuffix(SHARED)
         count = str(labels.get(base + ".count") or base == GPU_RESOURCE and len(set(GPU_UUID.findall(register))))
         if shared == 1 and re.fullmatch(r"[0-9]{1,6}", count) and int(count) and not offered % int(count):
@@ -114,18 +114,18 @@ def _number(node: Node, gpus: t.Dict[str, int]) -> int:
     return total
 
 
-def _taints(node: Node) -> t.List[t.Dict[str, str]]:
+def _read_taints(node: Node) -> t.List[t.Dict[str, str]]:
     return [
         {key: str(each.get(key) or "") for key in ("key", "value", "effect")}
         for each in node["spec"].get("taints") or []
     ]
 
 
-def _roles(labels: t.Dict[str, str]) -> t.List[str]:
+def _read_roles(labels: t.Dict[str, str]) -> t.List[str]:
     return sorted(key[len(ROLE) :] for key in labels if key.startswith(ROLE) and len(key) > len(ROLE))
 
 
-def _variables(name: str, node: Node, gpus: t.Dict[str, int]) -> t.Dict[str, t.Any]:
+def _make_variables(name: str, node: Node, gpus: t.Dict[str, int]) -> t.Dict[str, t.Any]:
     labels, info = node["metadata"].get("labels") or {}, node["status"].get("nodeInfo") or {}
     addresses: t.Dict[str, t.List[str]] = {}
     for each in node["status"].get("addresses") or []:
@@ -135,32 +135,32 @@ def _variables(name: str, node: Node, gpus: t.Dict[str, int]) -> t.Dict[str, t.A
             addresses.setdefault(kind, []).append(found)
     return {
         "kubernetes_node": name,
-        "kubernetes_state": ready(node),
+        "kubernetes_state": read_readiness(node),
         "kubernetes_cordoned": bool(node["spec"].get("unschedulable")),
         "kubernetes_labels": dict(labels),
-        "kubernetes_taints": _taints(node),
-        "kubernetes_roles": _roles(labels),
+        "kubernetes_taints": _read_taints(node),
+        "kubernetes_roles": _read_roles(labels),
         "kubernetes_addresses": addresses,
-        "kubernetes_gpus": _number(node, gpus),
+        "kubernetes_gpus": _count_devices(node, gpus),
         "kubernetes_gpu_resources": gpus,
         "kubernetes_provider_id": node["spec"].get("providerID") or "",
         "kubernetes_versions": {key: str(info.get(word) or "") for key, word in VERSIONS.items()},
     }
 
 
-def _groups(node: Node, gpus: t.Dict[str, int], names: Names, keys: t.Sequence[str]) -> t.List[str]:
+def _make_groups(node: Node, gpus: t.Dict[str, int], names: Names, keys: t.Sequence[str]) -> t.List[str]:
     labels = node["metadata"].get("labels") or {}
-    made = ["kubernetes", names.group("kubernetes_state", ready(node))]
+    made = ["kubernetes", names.group("kubernetes_state", read_readiness(node))]
     if node["spec"].get("unschedulable"):
         made.append("kubernetes_cordoned")
-    made += [names.group("kubernetes_role", each) for each in _roles(labels)]
+    made += [names.group("kubernetes_role", each) for each in _read_roles(labels)]
     # With the key of the whole label or taint as one word, so that a clash names it.
     made += [
         names.group("kubernetes_label", "%s=%s" % (key, labels[key]) if labels[key] else key)
         for key in keys
         if key in labels
     ]
-    made += [names.group("kubernetes_taint", "%s:%s" % (each["key"], each["effect"])) for each in _taints(node)]
+    made += [names.group("kubernetes_taint", "%s:%s" % (each["key"], each["effect"])) for each in _read_taints(node)]
     if sum(gpus.values()):
         made.append("kubernetes_gpu")
     return made + [names.group("kubernetes_resource", key) for key, count in gpus.items() if count]

@@ -14,9 +14,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory.host
     Hosts,
     InventoryProblem,
     Names,
-    host,
-    place,
-    usable,
+    make_host,
+    parse_place,
+    select_usable,
 )
 
 Record = t.Dict[str, t.Any]
@@ -99,7 +99,7 @@ def _from_json(text: str, asked: str) -> t.List[Record]:
         ) from exc
 
 
-def whole(found: t.Sequence[Record], members: t.Iterable[str], asked: str) -> None:
+def require_whole(found: t.Sequence[Record], members: t.Iterable[str], asked: str) -> None:
     """Refuse an answer of scontrol that lacks nodes which sinfo names."""
     missing = sorted(set(members) - {record["name"] for record in found})
     if missing:
@@ -133,15 +133,15 @@ def hosts(
         gpus = records.gres_counts(record["gres"])
         if (gpus_only and not sum(gpus.values())) or (partitions and not set(partitions) & set(record["partitions"])):
             continue
-        chosen[record["name"]] = host(_variables(record, gpus), _groups(record, gpus, names))
-    return usable(chosen, names)
+        chosen[record["name"]] = make_host(_make_variables(record, gpus), _make_groups(record, gpus, names))
+    return select_usable(chosen, names)
 
 
-def _variables(record: Record, gpus: t.Dict[str, int]) -> t.Dict[str, t.Any]:
+def _make_variables(record: Record, gpus: t.Dict[str, int]) -> t.Dict[str, t.Any]:
     state = record["state"]
     return {
         "slurm_node": record["name"],
-        "slurm_hostname": place(record["hostname"]),
+        "slurm_hostname": parse_place(record["hostname"]),
         "slurm_state": states.text(state),
         "slurm_state_base": state.base,
         "slurm_state_flags": sorted(state.flags),
@@ -158,7 +158,7 @@ def _variables(record: Record, gpus: t.Dict[str, int]) -> t.Dict[str, t.Any]:
     }
 
 
-def _groups(record: Record, gpus: t.Dict[str, int], names: Names) -> t.List[str]:
+def _make_groups(record: Record, gpus: t.Dict[str, int], names: Names) -> t.List[str]:
     made = ["slurm"] + [names.group("slurm_partition", each) for each in record["partitions"]]
     made += [names.group("slurm_state", each) for each in [record["state"].base] + sorted(record["state"].flags)]
     if sum(gpus.values()):

@@ -64,7 +64,7 @@ def by_commands(
     cluster = commands.Slurm(over, bin_dir or None, host=ssh_host or "the controller")
     try:
         found = slurm.parse(cluster.all_nodes(), asked)
-        slurm.whole(found, cluster.members(), asked)
+        slurm.require_whole(found, cluster.members(), asked)
     except commands.SlurmError as exc:
         raise InventoryProblem("%s gave no nodes. %s%s" % (asked, exc, "" if ssh_host else " " + HERE)) from exc
     for notice in cluster.notices:

@@ -1,32 +1,70 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The connection to one cluster: how to reach it, one request at a time, each counted, and what its refusals mean.
+"""The connection to one cluster, the requests that this collection makes, and its errors.
 
 Objects are plain JSON, so that one code serves every version of the API that a server has. The kubernetes package finds
 the way to the server (kubeconfig, contexts, certificates, credential plugins, the pod's own account) and holds the
-connection.
+connection. An eviction names the pod's UID and may be tried without being done, which kubernetes.core.k8s_drain cannot.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import time
 import urllib.parse
+from typing import Any
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import ApiError, Away, KubeError
 
 CONNECT_S = 10
 TRIES = 3  # of a request that may be repeated
-PAGE = 500
+BACKOFF_S = 1
+BUSY = (429, 500, 502, 503, 504)
 MERGE = "application/merge-patch+json"
+Node = dict[str, Any]
 
 
-def _configuration(kubeconfig, context):
-    """The way to the server, and a description of where it comes from that holds nothing secret."""
+class KubeError(Exception):
+    """An error for the operator, in whole sentences: WHY, and the state in which the node is left."""
+
+    passing = False  # whether it may be different in a moment
+
+    def __init__(self, why: str, stands: str = "") -> None:
+        super().__init__(" ".join(filter(None, (why, stands))))
+        self.why = why
+
+
+class Away(KubeError):
+    """The API server did not answer."""
+
+    passing = True
+
+
+class Refused(KubeError):
+    """Nothing was changed, because of what was found: BLOCKERS."""
+
+    def __init__(self, why: str, stands: str = "", blockers: Any = ()) -> None:
+        super().__init__(why, stands)
+        self.blockers = list(blockers)
+
+
+class ApiError(KubeError):
+    """The API server answered, and the answer was no."""
+
+    def __init__(self, message: str, status: int, answer: Any = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.passing = status == 429 or status >= 500
+        self.answer = answer if isinstance(answer, dict) else {}
+        found = (self.answer.get("details") or {}).get("causes") or []
+        self.causes = [str(cause.get("message") or "") for cause in found]
+        self.reasons = [str(cause.get("reason") or "") for cause in found]
+
+
+def _find_server(kubeconfig: str, context: str) -> tuple[Any, str]:
+    """Return the configuration of the kubernetes package, and where it comes from, with nothing secret."""
     try:
         from kubernetes import client, config
         from kubernetes.config import config_exception
@@ -71,90 +109,62 @@ def _configuration(kubeconfig, context):
 
 
 class Cluster:
-    """One API server. REQUESTS counts what was sent."""
+    """One API server. LOG has verb and resource of every request."""
 
-    def __init__(self, pool, host, headers, shown, timeout_s=30, sleep=time.sleep):
+    def __init__(self, pool: Any, host: str, headers: Any, shown: str, timeout_s: float = 30) -> None:
         self._pool = pool
         self._headers = headers
         self.host = host.rstrip("/")
         self.shown = "%s (%s)" % (redaction.mask_credentials(self.host), shown)
-        self.requests = 0
-        self.log = []  # (verb, resource) of every request
+        self.log: list[tuple[str, str]] = []
         self._timeout_s = timeout_s
-        self._sleep = sleep
 
     @classmethod
-    def connect(cls, kubeconfig="", context="", timeout_s=30):
-        """Reads how to reach the server; sends nothing yet."""
-        configuration, shown = _configuration(kubeconfig, context)
+    def connect(cls, kubeconfig: str = "", context: str = "", timeout_s: float = 30) -> Cluster:
+        """Read how to reach the server. Sends nothing yet."""
+        configuration, shown = _find_server(kubeconfig, context)
         from kubernetes import client
 
-        configuration.retries = False  # a request that is sent is counted
         pool = client.ApiClient(configuration=configuration).rest_client.pool_manager
 
-        def headers():
+        def headers() -> dict[str, str]:
             settings = configuration.auth_settings().values()
-            return dict(
-                (each["key"], each["value"]) for each in settings if each.get("in") == "header" and each.get("value")
-            )
+            return {each["key"]: each["value"] for each in settings if each.get("in") == "header" and each.get("value")}
 
         return cls(pool, configuration.host, headers, shown, timeout_s)
 
-    def get(self, path, what, **query):
-        return self.request("get", "GET", path, what, query=query)
+    def items(self, path: str, what: str, **query: str) -> list[Node]:
+        """Return all objects of a list. Anything that is not a whole list is an error."""
+        answer = self.request("list", "GET", path, what, query=query)
+        if not isinstance(answer.get("items", ""), (list, type(None))) or (answer.get("metadata") or {}).get(
+            "continue"
+        ):
+            # It must not look like an empty list: a proxy's page, another API, half an answer.
+            raise KubeError(
+                "%s was asked to list %s and answered something else: no JSON with all items. See what answers "
+                "at that address." % (self.shown, what)
+            )
+        return answer["items"] or []
 
-    def patch(self, path, what, body):
-        return self.request("patch", "PATCH", path, what, body=body, kind=MERGE)
-
-    def create(self, path, what, body, repeat=False):
-        return self.request("create", "POST", path, what, body=body, repeat=repeat)
-
-    def items(self, path, what, **query):
-        """All objects of a list, page by page."""
-        found = []
-        query["limit"] = PAGE
-        while True:
-            page = self.request("list", "GET", path, what, query=query)
-            if not isinstance(page.get("items", ""), (list, type(None))):
-                # What is no list must not look like an empty one: a proxy's page, another API, half an answer.
-                raise KubeError(
-                    "%s was asked to list %s and answered something else: no JSON with items. See what answers "
-                    "at that address." % (self.shown, what)
-                )
-            found += page["items"] or []
-            following = (page.get("metadata") or {}).get("continue")
-            if not following:
-                return found
-            query["continue"] = following
-
-    def request(self, verb, method, path, what, query=None, body=None, kind="application/json", repeat=True):
-        """One answer. Repeated a few times where that is harmless: no answer, a server that is busy or starts."""
-        url = self.host + path + ("?" + urllib.parse.urlencode(query) if query else "")
-        data = None if body is None else json.dumps(body).encode("utf-8")
-        tries = TRIES if repeat else 1
-        for attempt in range(1, tries + 1):
-            try:
-                status, answer, wait = self._send(verb, method, url, what, data, kind)
-            except KubeError as exc:
-                if attempt == tries or not exc.passing:
-                    raise
-                self._sleep(attempt)
-                continue
-            if status < 300:
-                return answer
-            if attempt == tries or not (status == 429 or status >= 500):
-                break
-            self._sleep(min(wait or attempt, 10))
-        raise self._refusal(verb, what, status, answer)
-
-    def _send(self, verb, method, url, what, data, kind):
+    def request(
+        self,
+        verb: str,
+        method: str,
+        path: str,
+        what: str,
+        query: Any = None,
+        body: Any = None,
+        kind: str = "application/json",
+        repeat: bool = True,
+    ) -> dict[str, Any]:
+        """Send a request and return its answer. REPEAT: try again a few times if the server is busy or away."""
         import urllib3
 
-        headers = {"Accept": "application/json", "User-Agent": "gpufleet.lifecycle"}
-        if data is not None:
-            headers["Content-Type"] = kind
-        self.requests += 1
         self.log.append((verb, what))
+        url = self.host + path + ("?" + urllib.parse.urlencode(query) if query else "")
+        headers = {"Accept": "application/json", "User-Agent": "gpufleet.lifecycle"}
+        if body is not None:
+            headers["Content-Type"] = kind
         try:
             own = self._headers()
         except Exception as exc:  # noqa: BLE001 (a credential plugin is a program of others)
@@ -167,19 +177,29 @@ class Cluster:
         if wrong:
             raise KubeError("The request to %s cannot be sent: %s." % (self.shown, wrong))
         headers.update(own)
+        again = urllib3.Retry(
+            TRIES - 1,
+            allowed_methods=None,
+            status_forcelist=BUSY,
+            backoff_factor=BACKOFF_S,
+            raise_on_status=False,
+            respect_retry_after_header=False,  # it has no upper limit
+        )
         try:
             reply = self._pool.request(
                 method,
                 url,
-                body=data,
+                body=None if body is None else json.dumps(body).encode("utf-8"),
                 headers=headers,
                 redirect=False,
-                retries=False,
+                retries=again if repeat else False,
                 timeout=urllib3.Timeout(connect=min(CONNECT_S, self._timeout_s), read=self._timeout_s),
             )
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as exc:
             why = exc.reason if getattr(exc, "reason", None) else exc
-            raise Away(
+            # Time does not make a certificate right.
+            kind_of_error = KubeError if "CERTIFICATE_VERIFY_FAILED" in str(why) else Away
+            raise kind_of_error(
                 "The API server %s does not answer (%s: %s). Look at the address, the certificate authority and the "
                 "network from the controller."
                 % (self.shown, type(why).__name__, redaction.redact(str(why).rsplit(": ", 1)[-1], secrets))
@@ -188,55 +208,52 @@ class Cluster:
             answer = json.loads(reply.data.decode("utf-8"))
         except ValueError:
             answer = None
-        if reply.status < 300 and not isinstance(answer, dict):
+        if reply.status < 300 and isinstance(answer, dict):
+            return answer
+        if reply.status < 300:
             # A proxy's page, or another server at that address.
             raise Away("%s was asked to %s %s and answered no JSON object." % (self.shown, verb, what))
-        if isinstance(answer, dict) and "message" in answer and reply.status >= 300:
+        answer = answer if isinstance(answer, dict) else {}
+        if "message" in answer:
             answer["message"] = redaction.redact(answer["message"], secrets)
-        wait = str(reply.headers.get("Retry-After") or "")
-        return reply.status, answer if isinstance(answer, dict) else {}, int(wait) if wait.isdigit() else 0
+        raise self._refusal(verb, what, reply.status, answer)
 
-    def _refusal(self, verb, what, status, answer):
+    def _refusal(self, verb: str, what: str, status: int, answer: dict[str, Any]) -> ApiError:
         said = str(answer.get("message") or "no reason given")
         if status == 401:
-            text = "%s refuses the credentials (401): they are wrong or have expired. Renew them and run again." % (
-                self.shown,
+            text = (
+                "%s refuses the credentials (401): they are wrong or have expired. Renew them and run again."
+                % self.shown
             )
         elif status == 403:
+            rights = "rbac-inventory.yml" if (verb, what) == ("list", "nodes") else "rbac.yml"
             text = (
                 "%s does not permit to %s %s (403): %s. Give the account the permissions in "
-                "roles/gpu_scheduler/files/kubernetes/%s."
-                % (
-                    self.shown,
-                    verb,
-                    what,
-                    said,
-                    "rbac-inventory.yml" if (verb, what) == ("list", "nodes") else "rbac.yml",
-                )
+                "roles/gpu_scheduler/files/kubernetes/%s." % (self.shown, verb, what, said, rights)
             )
         else:
             text = "%s answered %d when asked to %s %s: %s" % (self.shown, status, verb, what, said)
         return ApiError(text, status, answer)
 
 
-def quoted(name):
+def quote(name: str) -> str:
     return urllib.parse.quote(str(name), safe="")
 
 
 class Api:
     """The requests this collection makes, and no other."""
 
-    def __init__(self, cluster):
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.eviction = None
+        self.eviction = ""
 
     @property
-    def requests(self):
-        return self.cluster.requests
+    def requests(self) -> int:
+        return len(self.cluster.log)
 
-    def node(self, name):
+    def node(self, name: str) -> Node:
         try:
-            return self.cluster.get("/api/v1/nodes/" + quoted(name), "nodes %s" % name)
+            return self.cluster.request("get", "GET", "/api/v1/nodes/" + quote(name), "nodes %s" % name)
         except ApiError as exc:
             if exc.status != 404:
                 raise
@@ -245,32 +262,32 @@ class Api:
                 % (self.cluster.shown, name)
             ) from exc
 
-    def nodes(self, selector=""):
+    def nodes(self, selector: str = "") -> list[Node]:
         return self.cluster.items("/api/v1/nodes", "nodes", **({"labelSelector": selector} if selector else {}))
 
-    def patch_node(self, name, body):
-        return self.cluster.patch("/api/v1/nodes/" + quoted(name), "nodes %s" % name, body)
+    def patch_node(self, name: str, body: Any) -> Node:
+        path = "/api/v1/nodes/" + quote(name)
+        return self.cluster.request("patch", "PATCH", path, "nodes %s" % name, body=body, kind=MERGE)
 
-    def pods(self, node):
+    def pods(self, node: str) -> list[Any]:
         return self.cluster.items("/api/v1/pods", "pods of node %s" % node, fieldSelector="spec.nodeName=" + node)
 
-    def allowed(self, attributes):
-        """Tell if this account is allowed to do it, as the server reports; None if it gives no answer."""
+    def allowed(self, attributes: dict[str, str]) -> bool:
+        """Return whether this account may do it, as the server says."""
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
             "spec": {"resourceAttributes": attributes},
         }
-        answer = self.cluster.create(
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "selfsubjectaccessreviews", body, repeat=True
-        )
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        answer = self.cluster.request("create", "POST", path, "selfsubjectaccessreviews", body=body)
         return bool((answer.get("status") or {}).get("allowed"))
 
-    def discover_eviction(self):
-        """The version of the API group policy in which this server takes evictions."""
-        if self.eviction is None:
-            found = self.cluster.get("/api/v1", "the resources of the API version v1").get("resources") or []
-            self.eviction = eviction_version(found)
+    def discover_eviction(self) -> str:
+        """Return the version of the API group policy in which this server takes evictions."""
+        if not self.eviction:
+            answer = self.cluster.request("get", "GET", "/api/v1", "the resources of the API version v1")
+            self.eviction = find_eviction_version(answer.get("resources") or [])
             if not self.eviction:
                 raise KubeError(
                     "%s offers no eviction of pods (no resource pods/eviction in /api/v1): the node cannot be drained."
@@ -278,8 +295,10 @@ class Api:
                 )
         return self.eviction
 
-    def evict(self, namespace, pod, uid, grace_period_s=None, dry_run=False):
-        options = {"preconditions": {"uid": uid}}
+    def evict(
+        self, namespace: str, pod: str, uid: str, grace_period_s: int | None = None, dry_run: bool = False
+    ) -> None:
+        options: dict[str, Any] = {"preconditions": {"uid": uid}}
         if grace_period_s is not None:
             options["gracePeriodSeconds"] = grace_period_s
         if dry_run:
@@ -290,12 +309,12 @@ class Api:
             "metadata": {"name": pod, "namespace": namespace},
             "deleteOptions": options,
         }
-        path = "/api/v1/namespaces/%s/pods/%s/eviction" % (quoted(namespace), quoted(pod))
-        return self.cluster.create(path, "pods/eviction %s/%s" % (namespace, pod), body)
+        path = "/api/v1/namespaces/%s/pods/%s/eviction" % (quote(namespace), quote(pod))
+        self.cluster.request("create", "POST", path, "pods/eviction %s/%s" % (namespace, pod), body=body, repeat=False)
 
 
-def eviction_version(resources):
-    """v1 or v1beta1, out of the resources that a server lists; empty when it takes no evictions."""
+def find_eviction_version(resources: Any) -> str:
+    """Return v1 or v1beta1, of the resources that a server lists. Empty if it takes no evictions."""
     for each in resources:
         if each.get("name") == "pods/eviction" and each.get("kind") == "Eviction":
             return each["version"] if each.get("version") in ("v1", "v1beta1") and each.get("group") == "policy" else ""

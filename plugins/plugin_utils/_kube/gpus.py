@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import names
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import pods
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import labels_of
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import get_labels
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import Node
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 SAME, WAIT, REFUSE, SKIP = "same", "wait", "refuse", "skip"
@@ -24,7 +27,6 @@ SHARED = ".shared"
 GPU, MIG = "nvidia.com/gpu", "nvidia.com/mig-"
 GKE_CLIENTS = "cloud.google.com/gke-max-shared-clients-per-gpu"
 # Others give resources such as nvidia.com/gpumem: they are no GPUs.
-_PROFILE = re.compile(r"nvidia\.com/mig-(\d+c\.)?\d+g\.\d+gb([.-][a-z.]+)?")
 _RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-[a-z0-9.-]+?)(\.shared)?")
 
 
@@ -41,7 +43,7 @@ class Want:
         False  # whether the layout has changed, so that what the plugin gives is of the old one, whatever its number
     )
     timeout_s: int = 300
-    shared: tuple = ()  # of shared(), before the drain
+    shared: tuple = ()  # of find_sharing(), before the drain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,9 +54,8 @@ class Verdict:
     why: str = ""
 
 
-def resources(node, kind="allocatable"):
-    """{resource: amount} of the GPUs in the status of a node, those that are 0 too; an amount that is no number is
-    None."""
+def count_resources(node: Node, kind: str = "allocatable") -> dict[str, int | None]:
+    """Return {resource: amount} of the GPUs in the status of a node. An amount that is no number is None."""
     found = ((node.get("status") or {}).get(kind)) or {}
     return {
         name: int(amount) if re.fullmatch(r"\d+", str(amount)) else None
@@ -63,13 +64,13 @@ def resources(node, kind="allocatable"):
     }
 
 
-def known(node):
+def has_known_gpus(node: Node) -> bool:
     """Tell if the cluster has ever had GPUs for the node: the kubelet keeps a resource with 0 after its plugin is
     gone."""
-    return bool(resources(node) or resources(node, "capacity"))
+    return bool(count_resources(node) or count_resources(node, "capacity"))
 
 
-def replicas(labels, resource, offered=()):
+def count_replicas(labels: dict[str, str], resource: str, offered: Any = ()) -> int:
     """Return how often each GPU is advertised; 1 if no label says that pods share it, or those that they share have a
     resource of their own among OFFERED."""
     if resource + SHARED in offered and offered[resource + SHARED]:
@@ -78,20 +79,20 @@ def replicas(labels, resource, offered=()):
     return max([int(text) for text in texts if re.fullmatch(r"\d{1,6}", text)] + [1])
 
 
-def number(node, kind="allocatable"):
+def count_gpus(node: Node, kind: str = "allocatable") -> int | None:
     """Return the number of GPUs and MIG devices that pods can get; None if it cannot be determined."""
-    labels, offered, total = labels_of(node), resources(node, kind), 0
+    labels, offered, total = get_labels(node), count_resources(node, kind), 0
     for resource, amount in offered.items():
-        shared_by = replicas(labels, resource, offered)
+        shared_by = count_replicas(labels, resource, offered)
         if amount is None or amount % shared_by:
             return None
         total += amount // shared_by
     return total
 
 
-def shared(node, want):
+def find_sharing(node: Node, want: Want) -> list[int] | None:
     """Return [how many the cluster has, of how many GPUs] if it has each several times and the labels do not say so."""
-    total, labelled = _offered(node, "capacity"), number(node, "capacity")
+    total, labelled = _sum_offered(node, "capacity"), count_gpus(node, "capacity")
     found = [total, want.expected]
     if want.compare == NEVER or not is_shared(found) or labelled == want.expected or total <= want.expected:
         return None
@@ -99,39 +100,38 @@ def shared(node, want):
     return found if labelled != total or total >= 2 * want.expected else None
 
 
-def is_shared(found):
-    """Tell if this can be an answer of shared(), which a node keeps."""
+def is_shared(found: Any) -> bool:
+    """Tell if this can be an answer of find_sharing(), which a node keeps."""
     if not isinstance(found, list) or len(found) != 2:
         return False
     return all(isinstance(each, int) and not isinstance(each, bool) and each > 0 for each in found)
 
 
-def _offered(node, kind="allocatable"):
-    return sum(amount or 0 for amount in resources(node, kind).values())
+def _sum_offered(node: Node, kind: str = "allocatable") -> int:
+    return sum(amount or 0 for amount in count_resources(node, kind).values())
 
 
-def _is_as_before(node, want):
+def _is_as_before(node: Node, want: Want) -> bool:
     """Tell if the cluster has as many for the node as before the drain, or for each GPU if their number changed."""
     if not want.shared or want.expected <= 0:
         return False
-    (total, gpus), now = want.shared, _offered(node)
+    (total, gpus), now = want.shared, _sum_offered(node)
     # GPUs that were missing before may be back.
     most = max(gpus, want.expected)
     return (now, want.expected) == (total, gpus) or total % most == 0 and now * most == total * want.expected
 
 
-def mig_devices(node):
-    """{resource: number} of the MIG devices that pods can get by their profile; how often each is advertised does not
-    count."""
-    labels, found = labels_of(node), {}
-    for resource, amount in resources(node).items():
+def count_mig_devices(node: Node) -> dict[str, int]:
+    """Return {resource: number} of the MIG devices that pods can get, however often each is advertised."""
+    labels, found = get_labels(node), {}
+    for resource, amount in count_resources(node).items():
         name = resource.removesuffix(SHARED)
         if name != GPU and amount:
-            found[name] = found.get(name, 0) + amount // replicas(labels, resource)
+            found[name] = found.get(name, 0) + amount // count_replicas(labels, resource)
     return found
 
 
-def other_profiles(node, want):
+def find_other_profiles(node: Node, want: Want) -> str:
     """Return the MIG devices that the node has, if the cluster has others; empty if it has these.
 
     It is also empty if the cluster has all of them as nvidia.com/gpu, which the strategy single does for devices of one
@@ -140,59 +140,57 @@ def other_profiles(node, want):
     if want.mig is None:
         return ""
     wanted = {MIG + profile.replace("+", "."): amount for profile, amount in want.mig.items() if amount}
-    found = mig_devices(node)
-    if not all(_PROFILE.fullmatch(name) for name in found):
+    found = count_mig_devices(node)
+    if not all(names.find_profile(name) for name in found):
         return ""
     if found == wanted or not found and len(wanted) == 1 and want.expected == sum(wanted.values()):
         return ""
     return ", ".join("%s %d" % item for item in sorted(wanted.items())) or "no MIG device"
 
 
-def _ready(node):
-    """A kubelet that does not report tells yesterday's numbers.
-
-    A cluster whose nodes have no conditions has none to wait for.
-    """
+def _is_ready(node: Node) -> bool:
+    """Tell if the kubelet reports: otherwise its numbers are old. A node without conditions has none to wait for."""
     ready = [
         each.get("status") for each in (node.get("status") or {}).get("conditions") or [] if each.get("type") == "Ready"
     ]
     return all(status == "True" for status in ready)
 
 
-def judge(node, want):
+def decide_resume(node: Node, want: Want) -> Verdict:
     """Decide if the node may be resumed, as far as its GPUs are concerned."""
     if want.compare == NEVER or want.compare == AUTO and want.expected is None:
         return Verdict(SKIP)
     if want.expected is None:
         return Verdict(REFUSE, "how many GPUs it has was not said (expected_gpus), and compare_gpus is always")
     if want.expected < 0:
-        if want.compare == AUTO and not known(node):
+        if want.compare == AUTO and not has_known_gpus(node):
             return Verdict(SKIP)
         return Verdict(
             REFUSE,
             "the cluster has %s for it, and how many GPUs and MIG devices the node has is not known: they could not "
             "be counted. See which "
             "GPU does not tell its MIG mode or its MIG devices (nvidia-smi -L on the node, or gpu_info with the "
-            "subset mig)" % (told(node),),
+            "subset mig)" % (describe_resources(node),),
         )
-    if not _ready(node):
+    if not _is_ready(node):
         return Verdict(WAIT, "its kubelet is not ready, expected GPUs: %d" % (want.expected,))
-    if number(node) == want.expected or _is_as_before(node, want):
-        others = other_profiles(node, want)
+    if count_gpus(node) == want.expected or _is_as_before(node, want):
+        others = find_other_profiles(node, want)
         if not others:
             return Verdict(SAME)
-        return Verdict(WAIT, "the cluster has %s for it, and the node has %s" % (told(node), others))
+        return Verdict(WAIT, "the cluster has %s for it, and the node has %s" % (describe_resources(node), others))
     return Verdict(
         WAIT,
-        "the cluster has %s for it, expected GPUs and MIG devices that pods can get: %d" % (told(node), want.expected),
+        "the cluster has %s for it, expected GPUs and MIG devices that pods can get: %d"
+        % (describe_resources(node), want.expected),
     )
 
 
-def unfit(node, want):
+def explain_unfit(node: Node, want: Want) -> str:
     """Return why a node should not be drained: its resume is sure to be refused. Empty if it is not."""
     if want.compare == ALWAYS and want.expected is None:
-        return judge(node, want).why
-    if want.compare == NEVER or (want.expected or 0) <= 0 or known(node):
+        return decide_resume(node, want).why
+    if want.compare == NEVER or (want.expected or 0) <= 0 or has_known_gpus(node):
         return ""
     return (
         "the node has %d GPUs and MIG devices, and the cluster has never had any for it, so that it could not be "
@@ -202,35 +200,35 @@ def unfit(node, want):
     )
 
 
-def told(node):
-    """C(nvidia.com/gpu 7 of 8) for each resource: what pods can get, and of how many."""
-    capacity, labels, parts = resources(node, "capacity"), labels_of(node), []
-    for resource, amount in resources(node).items():
+def describe_resources(node: Node) -> str:
+    """Return "nvidia.com/gpu 7 of 8" for each resource: what pods can get, and of how many."""
+    capacity, labels, parts = count_resources(node, "capacity"), get_labels(node), []
+    for resource, amount in count_resources(node).items():
         of = capacity.get(resource)
         text = "%s %s" % (resource, "unreadable" if amount is None else amount)
         text += " of %s" % of if of is not None and of != amount else ""
-        shared = replicas(labels, resource)
+        shared = count_replicas(labels, resource)
         parts.append(text + (" (each GPU %d times)" % shared if shared > 1 else ""))
     return ", ".join(parts) or "no nvidia.com/gpu"
 
 
-def label_problems(labels):
+def find_label_problems(labels: Any) -> list[str]:
     """Return a problem for each label that is not KEY=VALUE."""
     return ["%r is no label KEY=VALUE" % (each,) for each in labels if not re.fullmatch(r"[^=\s]+=[^=\s]+", str(each))]
 
 
-def plugins(listed, want):
-    """The device plugin's pods of the node: of a DaemonSet, with one of the labels, and not ending already."""
+def find_device_plugins(listed: Iterable[Node], want: Want) -> list[dict[str, Any]]:
+    """Return the device plugin's pods: of a DaemonSet, with one of the labels, and not ending already."""
     wanted = [tuple(str(each).split("=", 1)) for each in want.plugin]
     found = []
     for pod in listed:
         labels = (pod.get("metadata") or {}).get("labels") or {}
         if (
-            pods.controller(pod) == "DaemonSet"
-            and not pods.finished(pod)
+            pods.get_controller_kind(pod) == "DaemonSet"
+            and not pods.has_finished(pod)
             and any(labels.get(key) == value for key, value in wanted)
         ):
-            entry = pods.describe(pod)
+            entry = pods.describe_pod(pod)
             entry["running"] = (pod.get("status") or {}).get("phase") == "Running"
             found += [] if entry["terminating"] else [entry]
     return found

@@ -8,9 +8,16 @@ They are known by the labels they read and write, and are told to keep off by th
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container, Iterable
+from typing import Any
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import pods
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import labels_of
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import key_problem, value_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import (
+    find_key_problem,
+    find_value_problem,
+    get_labels,
+)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import Node
 
 DEPLOY = "nvidia.com/gpu.deploy."
 DRIVER = DEPLOY + "driver"
@@ -39,9 +46,9 @@ OPERATOR = "GPU Operator"
 SENTINEL = "NVSentinel"
 
 
-def found(node, listed):
+def find_operators(node: Node, listed: Iterable[Node]) -> list[str]:
     """Return the operators that manage the node: OPERATOR and SENTINEL, or some of them."""
-    labels = labels_of(node)
+    labels = get_labels(node)
     here = []
     if (
         UPGRADE_STATE in labels
@@ -56,23 +63,23 @@ def found(node, listed):
     return here
 
 
-def _is_driver(pod):
+def _is_driver(pod: Node) -> bool:
     labels = (pod.get("metadata") or {}).get("labels") or {}
-    return any(labels.get(key) == value for key, value in DRIVER_PODS) and not pods.finished(pod)
+    return any(labels.get(key) == value for key, value in DRIVER_PODS) and not pods.has_finished(pod)
 
 
-def at_work(node, listed, held=()):
+def explain_work(node: Node, listed: Iterable[Node], held: Container[str] = ()) -> list[str]:
     """Return why the node cannot be taken from the operators now, as sentences; empty if it can. HELD: labels that we
     set ourselves."""
-    labels = labels_of(node)
+    labels = get_labels(node)
     why = []
     # The operator sets the label DRIVER=true also where the driver is the host's (driver.enabled=false).
-    drivers = [pods.describe(pod) for pod in listed if _is_driver(pod)]
+    drivers = [pods.describe_pod(pod) for pod in listed if _is_driver(pod)]
     if drivers:
         why.append(
             "the GPU Operator owns the driver of this node (pod %s): change the driver in its ClusterPolicy. If "
             "the driver is the host's own, set driver.enabled=false there, or label the node %s=pre-installed"
-            % (pods.names(drivers[:1]), DRIVER)
+            % (pods.list_pods(drivers[:1]), DRIVER)
         )
     state = labels.get(UPGRADE_STATE, "")
     if state not in UPGRADE_QUIET:
@@ -103,13 +110,13 @@ def at_work(node, listed, held=()):
     return why
 
 
-def makes_layout(node):
+def explain_layout(node: Node) -> str:
     """Return why the MIG layout of the node is not to be changed by others, as a sentence; empty if it may be.
 
     The MIG manager makes the layout that the label nvidia.com/mig.config names whenever it starts, also after it was
     paused.
     """
-    labels = labels_of(node)
+    labels = get_labels(node)
     if not labels.get(MIG_CONFIG) or labels.get(MANAGER) not in ("true", PAUSED):
         return ""
     return (
@@ -118,10 +125,10 @@ def makes_layout(node):
     )
 
 
-def keep_off(node, listed):
-    """Labels that tell both not to begin anything on the node; set together with the mark."""
-    here = found(node, listed)
-    labels = labels_of(node)
+def plan_keep_off(node: Node, listed: Iterable[Node]) -> dict[str, str]:
+    """Return the labels that keep both from beginning anything on the node. They are set together with the marker."""
+    here = find_operators(node, listed)
+    labels = get_labels(node)
     wanted = {}
     if OPERATOR in here and UPGRADE_STATE in labels:
         wanted[UPGRADE_SKIP] = "true"
@@ -130,31 +137,28 @@ def keep_off(node, listed):
     return wanted
 
 
-def operands_off(node):
-    """Labels that take the GPU Operator's parts off the node: they hold the GPUs open.
-
-    Those that are not wanted there stay as they are.
-    """
+def plan_operands_off(node: Node) -> dict[str, str]:
+    """Return the labels that take the GPU Operator's parts off the node, which hold the GPUs open."""
     return dict(
         (key, PAUSED)
-        for key, value in labels_of(node).items()
+        for key, value in get_labels(node).items()
         if key.startswith(DEPLOY) and key != DRIVER and value == "true"
     )
 
 
-def is_kept(key, pair):
-    """Return True if keep_off() or operands_off() sets the label KEY, and PAIR can be its value before and after."""
-    if not isinstance(pair, list) or len(pair) != 2 or key_problem(key):
+def is_kept(key: str, pair: Any) -> bool:
+    """Tell if this collection sets the label KEY, and PAIR can be its value before and after."""
+    if not isinstance(pair, list) or len(pair) != 2 or find_key_problem(key):
         return False
     before, value = pair
-    if before is not None and (not isinstance(before, str) or value_problem(before)):
+    if before is not None and (not isinstance(before, str) or find_value_problem(before)):
         return False
     if key.startswith(DEPLOY):
         return key != DRIVER and before == "true" and value == PAUSED
     return value == {UPGRADE_SKIP: "true", **dict.fromkeys(SENTINEL_MANAGED, "false")}.get(key, ())
 
 
-def _selects(pod, keys):
+def _is_selected(pod: Node, keys: Collection[str]) -> bool:
     spec = pod.get("spec") or {}
     if any(key in keys for key in spec.get("nodeSelector") or {}):
         return True
@@ -167,10 +171,10 @@ def _selects(pod, keys):
     return False
 
 
-def operands(listed, keys):
-    """Pods on the node that run there because of these labels, and have to end when the labels say otherwise."""
+def find_operands(listed: Iterable[Node], keys: Collection[str]) -> list[dict[str, Any]]:
+    """Return the pods that run on the node because of these labels, and end when the labels say otherwise."""
     return [
-        pods.describe(pod)
+        pods.describe_pod(pod)
         for pod in listed
-        if pods.controller(pod) == "DaemonSet" and not pods.finished(pod) and _selects(pod, keys)
+        if pods.get_controller_kind(pod) == "DaemonSet" and not pods.has_finished(pod) and _is_selected(pod, keys)
     ]

@@ -8,6 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import Node
+
+Entry = dict[str, Any]  # of describe_pod()
 
 # How the names of resources begin by which pods get GPUs: of NVIDIA's device plugin, KubeVirt, HAMi, volcano, gpushare,
 # and of clouds. Others below nvidia.com/ are of networks.
@@ -63,7 +69,7 @@ class Decision:
     left: list
 
 
-def _holds(resources):
+def _requests_gpu(resources: Any) -> bool:
     for kind in ("requests", "limits"):
         for name, amount in ((resources or {}).get(kind) or {}).items():
             if GPU_RESOURCES.match(name) and str(amount) not in ("", "0"):
@@ -71,7 +77,7 @@ def _holds(resources):
     return False
 
 
-def holds_gpu(pod):
+def holds_gpu(pod: Node) -> bool:
     """Tell if the pod gets GPUs: by an extended resource of any container, a claim of dynamic resource allocation, an
     annotation, or past the scheduler.
 
@@ -82,13 +88,13 @@ def holds_gpu(pod):
     if spec.get("resourceClaims") or any(GPU_ANNOTATIONS.match(key) and value for key, value in annotations.items()):
         return True
     containers = (spec.get("containers") or []) + (spec.get("initContainers") or [])
-    if any(_holds(each.get("resources")) or (each.get("resources") or {}).get("claims") for each in containers):
+    if any(_requests_gpu(each.get("resources")) or (each.get("resources") or {}).get("claims") for each in containers):
         return True
     # The parts of GPU operators and monitors see all GPUs and compute on none: they are pods of DaemonSets.
-    return controller(pod) != "DaemonSet" and _sees_gpus(spec, containers)
+    return get_controller_kind(pod) != "DaemonSet" and _sees_gpus(spec, containers)
 
 
-def _sees_gpus(spec, containers):
+def _sees_gpus(spec: Any, containers: list[Any]) -> bool:
     """Tell if the container runtime gives the pod GPUs without a scheduler that counts them."""
     values = [
         str(entry.get("value") or "void")
@@ -105,7 +111,7 @@ def _sees_gpus(spec, containers):
     )
 
 
-def controller(pod):
+def get_controller_kind(pod: Node) -> str:
     """Return the kind of the controller that would create the pod again, or nothing."""
     for owner in (pod.get("metadata") or {}).get("ownerReferences") or []:
         if owner.get("controller"):
@@ -113,7 +119,7 @@ def controller(pod):
     return ""
 
 
-def describe(pod):
+def describe_pod(pod: Node) -> Entry:
     meta = pod.get("metadata") or {}
     return {
         "namespace": str(meta.get("namespace") or ""),
@@ -125,7 +131,7 @@ def describe(pod):
     }
 
 
-def blocker(entry, reason, message, budget=""):
+def make_blocker(entry: Entry, reason: str, message: str, budget: str = "") -> dict[str, str]:
     return {
         "namespace": entry["namespace"],
         "pod": entry["pod"],
@@ -135,24 +141,24 @@ def blocker(entry, reason, message, budget=""):
     }
 
 
-def finished(pod):
+def has_finished(pod: Node) -> bool:
     return (pod.get("status") or {}).get("phase") in FINISHED
 
 
-def _kept(pod, policy):
+def _explain_staying(pod: Node, policy: Policy) -> str:
     """Return why a pod is never evicted; empty if it may be."""
     if MIRROR in ((pod.get("metadata") or {}).get("annotations") or {}):
         return "mirror"
-    if controller(pod) == "DaemonSet" and policy.daemonset == "leave":
+    if get_controller_kind(pod) == "DaemonSet" and policy.daemonset == "leave":
         return "daemonset"
     return ""
 
 
-def _forbidden(pod, policy):
-    """The first rule of the policy that the pod meets; empty when it may be evicted."""
-    if controller(pod) == "DaemonSet":
+def _find_broken_rule(pod: Node, policy: Policy) -> str:
+    """Return the first rule of the policy that keeps the pod. Empty if it may be evicted."""
+    if get_controller_kind(pod) == "DaemonSet":
         return "daemonset"
-    if not controller(pod) and policy.unmanaged != "evict":
+    if not get_controller_kind(pod) and policy.unmanaged != "evict":
         return "unmanaged"
     if policy.emptydir != "evict" and any(
         "emptyDir" in volume for volume in (pod.get("spec") or {}).get("volumes") or []
@@ -161,35 +167,35 @@ def _forbidden(pod, policy):
     return ""
 
 
-def decide(pods, policy):
+def decide_pods(pods: Iterable[Node], policy: Policy) -> Decision:
     """Decide about each pod of the node."""
     going, blockers, left = [], [], []
     for pod in pods:
-        entry = describe(pod)
-        if finished(pod) or policy.scope == "gpu" and not entry["gpu"]:
+        entry = describe_pod(pod)
+        if has_finished(pod) or policy.scope == "gpu" and not entry["gpu"]:
             continue
-        kept = _kept(pod, policy)
+        kept = _explain_staying(pod, policy)
         if kept:
             left.append({"namespace": entry["namespace"], "pod": entry["pod"], "reason": kept, "gpu": entry["gpu"]})
             continue
         # What terminates already goes without us: no rule can hold it back.
-        reason = "" if entry["terminating"] else _forbidden(pod, policy)
+        reason = "" if entry["terminating"] else _find_broken_rule(pod, policy)
         if reason:
-            blockers.append(blocker(entry, reason, REASONS[reason]))
+            blockers.append(make_blocker(entry, reason, REASONS[reason]))
         else:
             going.append(entry)
     going.sort(key=lambda entry: (not entry["gpu"], entry["namespace"], entry["pod"]))
     return Decision(going, blockers, left)
 
 
-def now_due(going):
-    """Those whose turn it is: the others wait until no pod that holds a GPU is left."""
+def select_due(going: list[Entry]) -> list[Entry]:
+    """Return the pods whose turn it is: the others wait until no pod that holds a GPU is left."""
     holders = [entry for entry in going if entry["gpu"]]
     return holders or going
 
 
-def names(entries):
-    """C(default/a (reason), default/b) for a message, never longer than a screen."""
+def list_pods(entries: Sequence[Entry]) -> str:
+    """Return "default/a (reason), default/b" for a message, never longer than a screen."""
     shown = []
     for entry in entries[:SHOWN]:
         text = "%s/%s" % (entry["namespace"], entry["pod"])

@@ -9,20 +9,24 @@ Pure: what is wanted in, a ConfigMap out.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import Any
 
 import yaml
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError, node_name_problem
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import names
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import find_node_name_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.gpus import GPU, MIG
 
 STRATEGIES = {"none": None, "time_slicing": "timeSlicing", "mps": "mps"}
 MIG_STRATEGIES = ("none", "single", "mixed")
 MPS_CLIENTS = 48  # what one GPU serves, from Volta on
-_RESOURCE = re.compile(r"nvidia\.com/(gpu|mig-\d+g\.\d+gb([.-][a-z0-9.]+)?)")
 _NAME = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 FIELDS = {"strategy", "mig_strategy", "rename", "fail_requests_greater_than_one", "resources"}
 
 
-def problems(name, wanted):
+def find_problems(name: str, wanted: Any) -> Iterator[str]:
     """Return the problems of one configuration."""
     if not _NAME.fullmatch(name):
         yield "its name is none of letters, digits, '-', '_' and '.'"
@@ -50,26 +54,26 @@ def problems(name, wanted):
         yield "it shares nothing: resources is empty"
     if strategy == "mps" and wanted.get("fail_requests_greater_than_one") is False:
         yield "with MPS a request for more than one always fails: leave fail_requests_greater_than_one out"
-    yield from _resource_problems(strategy, mig, resources)
+    yield from _find_resource_problems(strategy, mig, resources)
 
 
-def _resource_problems(strategy, mig, resources):
+def _find_resource_problems(strategy: str, mig: str, resources: Any) -> Iterator[str]:
     seen = set()
     for each in resources:
         resource, replicas = str(each.get("name", "")), each.get("replicas")
         unknown = sorted(set(map(str, each)) - {"name", "replicas"})
         if unknown:
             yield "the resource %s has the unknown keys %s, expected name and replicas" % (resource, ", ".join(unknown))
-        if not _RESOURCE.fullmatch(resource):
+        if resource not in (GPU, MIG + (names.find_profile(resource) or "?")):
             yield (
                 "%r is no resource of the device plugin, expected nvidia.com/gpu or one like nvidia.com/mig-1g.10gb"
                 % (resource,)
             )
         elif resource in seen:
             yield "%s is there twice" % (resource,)
-        elif strategy == "mps" and (resource != "nvidia.com/gpu" or mig != "none"):
+        elif strategy == "mps" and (resource != GPU or mig != "none"):
             yield "MPS shares whole GPUs only: %s with mig_strategy %s" % (resource, mig)
-        elif resource != "nvidia.com/gpu" and mig != "mixed":
+        elif resource != GPU and mig != "mixed":
             yield "%s is only offered with the mig_strategy mixed, not %s" % (resource, mig)
         seen.add(resource)
         if isinstance(replicas, bool) or not isinstance(replicas, int) or replicas < 2:
@@ -78,7 +82,7 @@ def _resource_problems(strategy, mig, resources):
             yield "%s has %d replicas, and MPS serves %d clients on a GPU" % (resource, replicas, MPS_CLIENTS)
 
 
-def document(wanted):
+def make_config(wanted: Any) -> dict[str, Any]:
     """One configuration as the device plugin reads it.
 
     Ansible's texts and numbers are types of its own, which YAML does not know.
@@ -97,7 +101,9 @@ def document(wanted):
     return found
 
 
-def config_map(configs, name="gpufleet-device-plugin", namespace="nvidia-device-plugin"):
+def make_config_map(
+    configs: Any, name: str = "gpufleet-device-plugin", namespace: str = "nvidia-device-plugin"
+) -> dict[str, Any]:
     """The ConfigMap with all configurations, or a KubeError with everything that is wrong with them."""
     if not isinstance(configs, dict) or not configs:
         raise KubeError(
@@ -105,14 +111,18 @@ def config_map(configs, name="gpufleet-device-plugin", namespace="nvidia-device-
             % ("empty" if not configs else "no mapping",)
         )
     wrong = [
-        "%s: %s" % (key, problem) for key in sorted(configs, key=str) for problem in problems(str(key), configs[key])
+        "%s: %s" % (key, problem)
+        for key in sorted(configs, key=str)
+        for problem in find_problems(str(key), configs[key])
     ]
     for what, value in (("name", name), ("namespace", namespace)):
-        if node_name_problem(value):
+        if find_node_name_problem(value):
             wrong.append("the %s %r of the ConfigMap is no DNS name" % (what, value))
     if wrong:
         raise KubeError("The device plugin's configuration is refused: %s." % ("; ".join(wrong),))
-    data = dict((str(key), yaml.safe_dump(document(configs[key]), sort_keys=False)) for key in sorted(configs, key=str))
+    data = dict(
+        (str(key), yaml.safe_dump(make_config(configs[key]), sort_keys=False)) for key in sorted(configs, key=str)
+    )
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, promql, template
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, template
 
 
 def needs(thresholds: t.Dict[str, t.Dict[str, t.Any]]) -> t.Dict[str, t.Set[str]]:
@@ -17,7 +17,7 @@ def needs(thresholds: t.Dict[str, t.Dict[str, t.Any]]) -> t.Dict[str, t.Set[str]
 
     def resolve(expr: str) -> t.Set[str]:
         found: t.Set[str] = set()
-        for name in promql.series(template.fill(expr, known)):
+        for name in template.find_series(template.fill(expr, known)):
             found |= raw.get(name, {name})
         return found
 

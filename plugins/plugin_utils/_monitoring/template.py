@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fills thresholds and labels into the expressions and texts of rules. Pure."""
+"""Fill thresholds and labels into the expressions and texts of rules, and find the series that they read. Pure."""
 
 from __future__ import annotations
 
@@ -17,6 +17,13 @@ BLANK = 2147483632
 PLACE = re.compile(
     r"\$\{(?:clean:(?P<series>[A-Za-z_]\w*(?:\{[^}]*\})?)|(?P<name>[a-z_]+)(?::(?P<form>words|percent))?)\}"
 )
+KEYWORDS = set("and or unless by without on ignoring group_left group_right offset bool inf nan".split())
+STRINGS = re.compile(r'"(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\'')
+# What stands in braces, in brackets, and behind the words that take lists of labels, names no series.
+ELSEWHERE = re.compile(
+    r"\{[^{}]*\}|\[[^\[\]]*\]|\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)|\boffset\s+[0-9a-z]+"
+)
+SERIES = re.compile(r"(?<![\w:.$])([A-Za-z_:][\w:]*)(?!\w|\s*\()")
 
 
 def number(value: t.Union[int, float]) -> str:
@@ -77,3 +84,9 @@ def price_text(thresholds: t.Dict[str, t.Dict[str, t.Any]]) -> str:
     """Return the price of an hour of a GPU, or that it is not known."""
     value = thresholds["price_gpu_hour"]["value"]
     return "an unknown amount (threshold price_gpu_hour is not set)" if value is None else number(value)
+
+
+def find_series(expression: str) -> t.Set[str]:
+    """Return the names of the series that an expression of PromQL reads."""
+    text = ELSEWHERE.sub(" ", STRINGS.sub('""', expression))
+    return {name for name in SERIES.findall(text) if name.lower() not in KEYWORDS}

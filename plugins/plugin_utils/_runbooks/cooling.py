@@ -54,12 +54,12 @@ class Cause(TypedDict):
     power_brake: list[str]
 
 
-def gpus(snapshot: Any, limits: Mapping[str, float]) -> list[Gpu]:
+def read_gpus(snapshot: Any, limits: Mapping[str, float]) -> list[Gpu]:
     """The GPUs of a snapshot; LIMITS are thresholds of the alerts."""
-    return [_gpu(gpu, limits) for gpu in model.gpus(snapshot)]
+    return [_read_gpu(gpu, limits) for gpu in model.gpus(snapshot)]
 
 
-def _gpu(gpu: Answer, limits: Mapping[str, float]) -> Gpu:
+def _read_gpu(gpu: Answer, limits: Mapping[str, float]) -> Gpu:
     bits = compare.typed(gpu, "clocks_event_reasons", int)
     reasons = [name for bit, name in REASONS if bits.known and bits.value & bit]
     throttled = any(name in THERMAL for name in reasons) if bits.known else None
@@ -70,11 +70,11 @@ def _gpu(gpu: Answer, limits: Mapping[str, float]) -> Gpu:
         "throttled": throttled,
         "reasons": reasons,
         "temperature_c": temperature.value if temperature.known else None,
-        "hot": True if throttled else _hot(gpu, temperature, limits),
+        "hot": True if throttled else _is_hot(gpu, temperature, limits),
     }
 
 
-def _hot(gpu: Answer, temperature: Any, limits: Mapping[str, float]) -> bool | None:
+def _is_hot(gpu: Answer, temperature: Any, limits: Mapping[str, float]) -> bool | None:
     """Tell if a GPU is about as hot as one that throttles, by its own margin or limit before the default."""
     margin = compare.typed(gpu, "temperature_margin_c", compare.NUMBER)
     if margin.known:
@@ -86,7 +86,7 @@ def _hot(gpu: Answer, temperature: Any, limits: Mapping[str, float]) -> bool | N
     return temperature.value >= min(own or [limits["temperature_limit_default"]])
 
 
-def sensors(result: Answer) -> Sensors:
+def parse_sensors(result: Answer) -> Sensors:
     """Parse the output of `ipmitool -c sdr list full`: a line NAME,VALUE,UNIT,STATE for each sensor."""
     found: Sensors = {"inlet_c": None, "fans": None, "failed_fans": [], "problem": ""}
     if result.get("rc") != 0:
@@ -98,7 +98,7 @@ def sensors(result: Answer) -> Sensors:
     for row in csv.reader(str(result.get("stdout") or "").splitlines()):
         if len(row) < 4 or row[3] == NO_READING:
             continue
-        value = _number(row[1])
+        value = _parse_number(row[1])
         if row[2] == "degrees C" and INLETS.search(row[0]) and value is not None:
             inlets.append(value)
         if row[2] in ("RPM", "percent") and FAN.search(row[0]):
@@ -111,20 +111,20 @@ def sensors(result: Answer) -> Sensors:
     return found
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         return float(text)
     except ValueError:
         return None
 
 
-def cause(found: Sequence[Gpu], air: Sensors, limits: Mapping[str, float]) -> Cause:
+def find_cause(found: Sequence[Gpu], air: Sensors, limits: Mapping[str, float]) -> Cause:
     """The likely cause of the heat. What was not read leaves it unknown, unless what was read is enough."""
-    name, why = _cause(found, air, limits)
+    name, why = _find_cause(found, air, limits)
     return {"cause": name, "why": why, "power_brake": [gpu["gpu"] for gpu in found if POWER_BRAKE in gpu["reasons"]]}
 
 
-def _cause(found: Sequence[Gpu], air: Sensors, limits: Mapping[str, float]) -> tuple[str, str]:
+def _find_cause(found: Sequence[Gpu], air: Sensors, limits: Mapping[str, float]) -> tuple[str, str]:
     throttled = [gpu for gpu in found if gpu["throttled"]]
     others = [gpu for gpu in found if not gpu["throttled"]]
     if not throttled:
@@ -133,10 +133,10 @@ def _cause(found: Sequence[Gpu], air: Sensors, limits: Mapping[str, float]) -> t
         return INLET, "the air that enters the node has %g C, expected at most %g C%s" % (
             air["inlet_c"],
             limits["inlet_temperature_max"],
-            "; failed fans: " + _listed(air["failed_fans"]) if air["failed_fans"] else "",
+            "; failed fans: " + _join_names(air["failed_fans"]) if air["failed_fans"] else "",
         )
     if air["failed_fans"]:
-        return FANS, "the BMC tells that fans failed or stand still: %s" % _listed(air["failed_fans"])
+        return FANS, "the BMC tells that fans failed or stand still: %s" % _join_names(air["failed_fans"])
     hot = [gpu for gpu in others if gpu["hot"]]
     neighbours = "%d of %d GPUs throttle, and %d of the others are hot" % (len(throttled), len(found), len(hot))
     if air["inlet_c"] is None or air["fans"] is None:
@@ -150,5 +150,5 @@ def _cause(found: Sequence[Gpu], air: Sensors, limits: Mapping[str, float]) -> t
     return GPU, "inlet and fans are in order, and %s: heat sink, paste or fan of the GPU" % neighbours
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (" and %d more" % (len(names) - SHOWN) if len(names) > SHOWN else "")

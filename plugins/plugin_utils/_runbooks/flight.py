@@ -18,7 +18,7 @@ NEXT = (
 )
 
 
-def holder(marks: Mapping[str, Any], states: Mapping[str, str], ledger_id: str | None) -> str:
+def explain_holder(marks: Mapping[str, Any], states: Mapping[str, str], ledger_id: str | None) -> str:
     """Return why the node belongs to a rollout; empty if it belongs to none.
 
     MARKS is the answer of node_claim, or an empty mapping of a node that does not answer; STATES its state in every

@@ -22,22 +22,22 @@ class Exchange(TypedDict):
     new: list[Answer]
 
 
-def known_gpus(snapshot: Any) -> list[dict[str, Any]]:
+def describe_gpus(snapshot: Any) -> list[dict[str, Any]]:
     """The GPUs of a snapshot of NVML; what a GPU does not tell is None."""
-    return [_known(gpu) for gpu in model.gpus(snapshot)]
+    return [_describe_gpu(gpu) for gpu in model.gpus(snapshot)]
 
 
-def _known(gpu: Answer) -> dict[str, Any]:
-    found = {key: _text(gpu, name) for key, name in TEXTS.items()}
+def _describe_gpu(gpu: Answer) -> dict[str, Any]:
+    found = {key: _read_text(gpu, name) for key, name in TEXTS.items()}
     return dict(found, pci=model.address(gpu))
 
 
-def _text(gpu: Answer, key: str) -> str | None:
+def _read_text(gpu: Answer, key: str) -> str | None:
     value = model.reading(gpu, key).value
     return value if isinstance(value, str) and value else None
 
 
-def labelled(gpu: Answer) -> str:
+def format_gpu(gpu: Answer) -> str:
     """A GPU for people."""
     words = [str(gpu.get("uuid") or "a GPU")]
     words += ["serial number %s" % gpu["serial"]] if gpu.get("serial") else []
@@ -45,7 +45,7 @@ def labelled(gpu: Answer) -> str:
     return words[0] + (" (%s)" % ", ".join(words[1:]) if words[1:] else "")
 
 
-def exchange(before: Sequence[Answer], now: Sequence[Answer]) -> Exchange:
+def find_exchanged(before: Sequence[Answer], now: Sequence[Answer]) -> Exchange:
     """GPUs of BEFORE that are not there NOW, and those that are new. A GPU that tells no UUID is none of either."""
     old, new = _by_uuid(before), _by_uuid(now)
     return {
@@ -102,21 +102,21 @@ def build(given: Answer) -> dict[str, Any]:
         if not str(made[key]).strip():
             raise MarkerError("a quarantine marker needs %s" % key)
     made["reason"] = " ".join(str(made["reason"]).split())
-    made["gpus"] = made["gpus"] or gpus(given.get("snapshot"), given.get("baseline"))
+    made["gpus"] = made["gpus"] or list_gpus(given.get("snapshot"), given.get("baseline"))
     made["serials"] = sorted({gpu["serial"] for gpu in made["gpus"] if gpu.get("serial")})
-    made["checks"] = made["checks"] or failed_checks(given.get("health"))
+    made["checks"] = made["checks"] or list_failed_checks(given.get("health"))
     made["token"] = made["token"] or made["rollout_id"] or BY_HAND
     return dict(made, schema=SCHEMA)
 
 
-def gpus(snapshot: Any, baseline: Any) -> list[dict[str, Any]]:
+def list_gpus(snapshot: Any, baseline: Any) -> list[dict[str, Any]]:
     """The GPUs of a node: those that answered, and those of its baseline that did not."""
-    now = [gpu for gpu in known_gpus(snapshot) if gpu["uuid"]]
-    before = known_gpus(baseline.get("snapshot")) if isinstance(baseline, Mapping) else []
-    return now + [dict(gpu) for gpu in exchange(before, now)["gone"]]
+    now = [gpu for gpu in describe_gpus(snapshot) if gpu["uuid"]]
+    before = describe_gpus(baseline.get("snapshot")) if isinstance(baseline, Mapping) else []
+    return now + [dict(gpu) for gpu in find_exchanged(before, now)["gone"]]
 
 
-def failed_checks(health: Any) -> list[str]:
+def list_failed_checks(health: Any) -> list[str]:
     """Ids of the checks of a verdict that did not pass."""
     checks = health.get("checks") if isinstance(health, Mapping) else None
     return sorted(
@@ -137,7 +137,7 @@ def read(note: Any) -> dict[str, Any]:
     return found
 
 
-def completed(note: Any, more: Answer) -> dict[str, Any]:
+def complete(note: Any, more: Answer) -> dict[str, Any]:
     """A marker that lies on a node, with what it lacks from MORE, the fields of a new one: why and since when stay."""
     old = read(note)
     kept = {key: value for key, value in old.items() if value not in ("", [])}

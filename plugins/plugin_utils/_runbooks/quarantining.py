@@ -82,7 +82,7 @@ def decide(facts: Facts) -> dict[str, Any]:
         "baseline": known,
         "about": {key: str(facts.get(key) or "") for key in ("node", "reason", "user", "controller", "time")},
         "failure": _failure(facts),
-        "failed_checks": marker.failed_checks(health.get("health")),
+        "failed_checks": marker.list_failed_checks(health.get("health")),
         **_mig(facts, known),
         "no_way_back": _no_way_back(facts, lies, known, problem),
         "unfit": _unfit(facts),
@@ -131,7 +131,7 @@ def _marker(facts: Facts, state: Mapping[str, Any]) -> dict[str, Any]:
         "health": _of(facts, "health").get("health"),
         "baseline": state["baseline"],
     }
-    return marker.completed(note, given)
+    return marker.complete(note, given)
 
 
 def _mig(facts: Facts, baseline: Answer | None) -> dict[str, Any]:
@@ -173,13 +173,13 @@ def _recovery(facts: Facts) -> dict[str, Any]:
         "step": step,
         "reason": "%s%s"
         % (step["why"], ", since these checks did not pass: %s" % ", ".join(step["checks"]) if step["checks"] else ""),
-        "begun": recovery.begun(
+        "begun": recovery.record_begin(
             note, step, now, {"user": facts.get("user") or "", "controller": facts.get("controller") or ""}
         ),
-        "ended": recovery.ended(note, outcome, position),
+        "ended": recovery.record_end(note, outcome, position),
         "position": position,
         "running": _upgrade_state.active_units(str(_of(facts, "units").get("stdout") or "")),
-        "since": recovery.since(note, facts.get("first"), facts.get("acted") or ""),
+        "since": recovery.find_log_position(note, facts.get("first"), facts.get("acted") or ""),
     }
 
 
@@ -230,7 +230,7 @@ def _no_way_back(facts: Facts, lies: Answer, baseline: Answer | None, problem: s
             "(return_to_service_baseline_dir), or take a new one on purpose: %s. Nothing was changed."
             % (problem.rstrip("."), NEW_BASELINE)
         )
-    now = marker.known_gpus(_of(facts, "info").get("snapshot"))
+    now = marker.describe_gpus(_of(facts, "info").get("snapshot"))
     if not now or any(not gpu["uuid"] for gpu in now):
         return (
             "which GPUs the node has cannot be told (%s); expected all of them to answer. "
@@ -238,13 +238,13 @@ def _no_way_back(facts: Facts, lies: Answer, baseline: Answer | None, problem: s
             % (_said(_of(facts, "info"), "a GPU does not tell its UUID" if now else "NVML shows none"))
         )
     for what, before in (
-        ("the baseline", marker.known_gpus(_mapping(baseline).get("snapshot"))),
+        ("the baseline", marker.describe_gpus(_mapping(baseline).get("snapshot"))),
         ("the quarantine record", lies["gpus"]),
     ):
-        found = marker.exchange(before, now)
+        found = marker.find_exchanged(before, now)
         if found["gone"] or found["new"]:
             said = [
-                words + ", ".join(map(marker.labelled, found[key]))
+                words + ", ".join(map(marker.format_gpu, found[key]))
                 for key, words in (("gone", "missing is "), ("new", "new is "))
                 if found[key]
             ]

@@ -85,7 +85,7 @@ def build(about: Answer, health: Any, reading: Any, baseline: Any, table: Any) -
 
 def _gpus(reading: Answer, baseline: Any, missing: list[dict[str, str]]) -> Iterator[dict[str, Any]]:
     """The GPUs that were read, and those of the baseline that were not; what they did not tell goes to MISSING."""
-    before = {gpu["pci"]: gpu for gpu in marker.known_gpus(model.item(baseline, "snapshot")) if gpu["pci"]}
+    before = {gpu["pci"]: gpu for gpu in marker.describe_gpus(model.item(baseline, "snapshot")) if gpu["pci"]}
     seen = set()
     for gpu in model.gpus(model.item(reading, "snapshot")):
         place = model.address(gpu)
@@ -101,14 +101,14 @@ def _gpus(reading: Answer, baseline: Any, missing: list[dict[str, str]]) -> Iter
         _fill(row, before.get(place) if row["uuid"] is None else None)
         seen.add(row["uuid"])
         yield row
-    for gpu in marker.known_gpus(model.item(baseline, "snapshot")):
+    for gpu in marker.describe_gpus(model.item(baseline, "snapshot")):
         if gpu["uuid"] and gpu["uuid"] not in seen:
             row = dict.fromkeys(VALUES)
             row.update(index=None, pci=None, from_baseline=[])
             _fill(row, gpu)
             missing.append(
                 {
-                    "part": marker.labelled(gpu),
+                    "part": marker.format_gpu(gpu),
                     "reason": "NVML shows this GPU of the baseline no more" if reading else "the node was not read",
                 }
             )
@@ -184,4 +184,7 @@ def _wall(time: Any, read_at_us: Any, moment: Any) -> str | None:
 def entry(record: Answer) -> dict[str, Any]:
     """Return the marker's data on the GPUs of a record."""
     keys = ("uuid", "serial", "part_number", "name", "pci")
-    return {"gpus": [{key: gpu[key] for key in keys} for gpu in record["gpus"]], "checks": marker.failed_checks(record)}
+    return {
+        "gpus": [{key: gpu[key] for key in keys} for gpu in record["gpus"]],
+        "checks": marker.list_failed_checks(record),
+    }

@@ -53,44 +53,46 @@ def next_step(health: Any, note: Any, problem: str, now: str, allowed: Iterable[
     that the history cannot be read. Anything unknown leads to quarantine, and no action is taken twice a day.
     """
     if not isinstance(health, Mapping) or health.get("verdict") not in ("pass", "fail", "unknown"):
-        return _step(QUARANTINE, "there is no verdict on the node", [])
+        return _make_step(QUARANTINE, "there is no verdict on the node", [])
     checks = [
         check
         for check in health.get("checks") or []
         if isinstance(check, Mapping) and check.get("status") in ("fail", "unknown")
     ]
     if health["verdict"] == "pass":
-        return _step(NOTHING, "the node is healthy", [])
+        return _make_step(NOTHING, "the node is healthy", [])
     wanted = health.get("action")
     if wanted == "restore_setting":
-        return _step(
+        return _make_step(
             REFUSE,
             "its settings differ and its hardware is not in question: bring them back with the module gpu_settings",
             checks,
         )
     if wanted == NOTHING and health["verdict"] == "unknown":
-        return _step(
+        return _make_step(
             REFUSE,
             "nothing is known to be wrong, but not what hardware it should have: say it in gpu_health_expect",
             checks,
         )
     if wanted not in ACTIONS:
-        return _step(
+        return _make_step(
             QUARANTINE, "the verdict asks for %s, which no action of this playbook is" % (wanted or "nothing",), checks
         )
     mine = [check for check in checks if check.get("action") == wanted]
     gpus = sorted({str(check.get("entity")) for check in mine if GPU.fullmatch(str(check.get("entity")))})
-    services = sorted(filter(None, {_service(check) for check in mine}))
+    services = sorted(filter(None, {_find_service(check) for check in mine}))
     if wanted == RESET and (not gpus or len(gpus) < len({str(check.get("entity")) for check in mine})):
         wanted, gpus = REBOOT, []  # which GPUs to reset is not known; a reboot resets them all
     if wanted == RESTART and not services:
-        return _step(QUARANTINE, "the verdict asks for a service to be restarted, and names none", checks)
+        return _make_step(QUARANTINE, "the verdict asks for a service to be restarted, and names none", checks)
     if wanted not in tuple(allowed):
-        return _step(QUARANTINE, "the verdict asks for %s, which recover_gpu_actions does not permit" % wanted, checks)
-    before = _last(note, problem, wanted, now)
+        return _make_step(
+            QUARANTINE, "the verdict asks for %s, which recover_gpu_actions does not permit" % wanted, checks
+        )
+    before = _explain_repetition(note, problem, wanted, now)
     if before:
-        return _step(QUARANTINE, "the verdict asks for %s, and %s" % (wanted, before), checks)
-    return _step(
+        return _make_step(QUARANTINE, "the verdict asks for %s, and %s" % (wanted, before), checks)
+    return _make_step(
         wanted,
         "the verdict asks for it",
         checks,
@@ -107,7 +109,9 @@ def without_layout(step: Step, problem: str) -> Step:
     return {**step, "do": QUARANTINE, "why": problem} if problem and step["do"] == NOTHING else step
 
 
-def _step(do: str, why: str, checks: Iterable[Answer], gpus: Iterable[str] = (), services: Iterable[str] = ()) -> Step:
+def _make_step(
+    do: str, why: str, checks: Iterable[Answer], gpus: Iterable[str] = (), services: Iterable[str] = ()
+) -> Step:
     return {
         "do": do,
         "why": why,
@@ -117,12 +121,12 @@ def _step(do: str, why: str, checks: Iterable[Answer], gpus: Iterable[str] = (),
     }
 
 
-def _service(check: Answer) -> str | None:
+def _find_service(check: Answer) -> str | None:
     entity = str(check.get("entity"))
     return entity if UNIT.fullmatch(entity) else SERVICES.get(str(check.get("id")))
 
 
-def _last(note: Any, problem: str, action: str, now: str) -> str:
+def _explain_repetition(note: Any, problem: str, action: str, now: str) -> str:
     """Return why ACTION may not be taken now: it was taken within a day, or that is unknown. Empty if it may."""
     if problem:
         return "whether that was done today cannot be told: %s" % problem.rstrip(".")
@@ -134,7 +138,7 @@ def _last(note: Any, problem: str, action: str, now: str) -> str:
     for entry in entries:
         if not isinstance(entry, Mapping) or entry.get("action") not in ACTIONS:
             return "whether that was done today cannot be told: its history is damaged"
-        if entry["action"] == action and _recent(entry.get("time"), now):
+        if entry["action"] == action and _is_recent(entry.get("time"), now):
             return "that was done at %s already, with the outcome %s" % (
                 entry.get("time"),
                 entry.get("outcome") or "unknown",
@@ -142,19 +146,19 @@ def _last(note: Any, problem: str, action: str, now: str) -> str:
     return ""
 
 
-def _recent(time: Any, now: str) -> bool:
+def _is_recent(time: Any, now: str) -> bool:
     """Within a day of now; a time that is none, or in the future, counts as recent."""
     try:
-        return (_moment(now) - _moment(time)).total_seconds() < DAY_S
+        return (_parse_time(now) - _parse_time(time)).total_seconds() < DAY_S
     except (TypeError, ValueError):
         return True
 
 
-def _moment(text: Any) -> datetime.datetime:
+def _parse_time(text: Any) -> datetime.datetime:
     return datetime.datetime.strptime(text, TIME)
 
 
-def begun(note: Any, step: Answer, now: str, who: Answer) -> dict[str, Any]:
+def record_begin(note: Any, step: Answer, now: str, who: Answer) -> dict[str, Any]:
     """The history with the action that is about to be taken, written ahead of it."""
     entry = {
         "action": step["do"],
@@ -165,30 +169,30 @@ def begun(note: Any, step: Answer, now: str, who: Answer) -> dict[str, Any]:
         "outcome": "begun",
         **who,
     }
-    return _history(note, [*_entries(note), entry])
+    return _make_history(note, [*_read_entries(note), entry])
 
 
-def ended(note: Any, outcome: str, position: Any) -> dict[str, Any]:
+def record_end(note: Any, outcome: str, position: Any) -> dict[str, Any]:
     """The history with the outcome of the last action, and where the kernel log was then: what came before is known."""
-    entries = _entries(note)
+    entries = _read_entries(note)
     if entries:
         entries = [*entries[:-1], dict(entries[-1], outcome=outcome)]
-    made = _history(note, entries)
+    made = _make_history(note, entries)
     if outcome == "pass" and isinstance(position, Mapping):
         made["seen"] = dict(position)
     return made
 
 
-def _entries(note: Any) -> list[Answer]:
+def _read_entries(note: Any) -> list[Answer]:
     return list(note["actions"]) if isinstance(note, Mapping) and isinstance(note.get("actions"), list) else []
 
 
-def _history(note: Any, entries: Sequence[Answer]) -> dict[str, Any]:
+def _make_history(note: Any, entries: Sequence[Answer]) -> dict[str, Any]:
     kept = {"seen": note["seen"]} if isinstance(note, Mapping) and isinstance(note.get("seen"), Mapping) else {}
     return {**kept, "schema": SCHEMA, "actions": [dict(entry) for entry in entries[-KEPT:]]}
 
 
-def since(note: Any, first: Any, acted: str) -> dict[str, Any] | None:
+def find_log_position(note: Any, first: Any, acted: str) -> dict[str, Any] | None:
     """Return the position from which to read the kernel log: entries that an action has dealt with do not count again.
 
     FIRST is the position at the verdict that led to the last action, ACTED that action; a reboot begins a new log.

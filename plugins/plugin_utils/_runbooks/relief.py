@@ -54,8 +54,8 @@ class Entry(TypedDict):
 def decide(facts: Facts) -> dict[str, Any]:
     """The steps for the node. With a refusal there are no steps and no note."""
     snapshot = _mapping(_mapping(facts.get("info")).get("snapshot"))
-    found = cooling.gpus(snapshot, facts["limits"])
-    told = cooling.sensors(_mapping(facts.get("sensors")))
+    found = cooling.read_gpus(snapshot, facts["limits"])
+    told = cooling.parse_sensors(_mapping(facts.get("sensors")))
     state: dict[str, Any] = {
         "refusal": "",
         "do": NOTHING,
@@ -66,7 +66,7 @@ def decide(facts: Facts) -> dict[str, Any]:
         "unread": [gpu["gpu"] for gpu in found if gpu["throttled"] is None],
         "throttled": [gpu["gpu"] for gpu in found if gpu["throttled"]],
         "sensors": told,
-        **cooling.cause(found, told, facts["limits"]),
+        **cooling.find_cause(found, told, facts["limits"]),
     }
     try:
         note = _note(_mapping(facts.get("note")))

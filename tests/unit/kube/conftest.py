@@ -16,7 +16,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import kube_node
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import client
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import client, session
 from tests.lab.kube import cluster
 from tests.lab.kube.cluster import LIFECYCLE, PATHS
 
@@ -82,8 +82,8 @@ class World(cluster.Space):
         with contextlib.ExitStack() as stack:
             if over:
                 options.setdefault("timeout_s", 600)
-                course = functools.partial(kube_node.Course, clock=lambda: time.monotonic() + 3600 * bool(over()))
-                stack.enter_context(mock.patch.object(kube_node, "Course", course))
+                late = functools.partial(session.Session, clock=lambda: time.monotonic() + 3600 * bool(over()))
+                stack.enter_context(mock.patch.object(session, "Session", late))
             return self._task(state, check, account, kubeconfig, inventory_name, options)
 
     def _task(self, state, check, account, kubeconfig, inventory_name, options):

@@ -148,7 +148,9 @@ def test_a_server_that_is_not_there(world):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     found = world.fails(
-        "drained", kubeconfig=world.plane.kubeconfig("gone", token="x", server="https://127.0.0.1:%d" % port)
+        "drained",
+        kubeconfig=world.plane.kubeconfig("gone", token="x", server="https://127.0.0.1:%d" % port),
+        timeout_s=0,
     )
     assert (
         "127.0.0.1:%d" % port in found["msg"]

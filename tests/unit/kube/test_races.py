@@ -13,8 +13,8 @@ import subprocess
 import sys
 import threading
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, client, mark
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import Course
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, client, ownership
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.session import Session
 from ansible_collections.gpufleet.lifecycle.tests.unit.kube.conftest import LIFECYCLE, ROOT
 from tests.lab.kube import agent
 
@@ -30,14 +30,14 @@ def test_a_write_in_between_is_seen_and_kept(world):
     """The operator cordons the node between our reading and our writing: the server answers 409, and his cordon is what
     was found.
     """
-    course = Course(connect(world), world.node, "r7")
-    course.read()
+    work = Session(connect(world), world.node, "r7")
+    work.read()
     world.patch({"spec": {"unschedulable": True}, "metadata": {"labels": {"theirs": "1"}}})
-    course.write(lambda node: mark.place(node, "r7", "", "now").merged(change.Change(labels={"ours": "1"})))
-    assert course.api.requests == 4, "read, refused, read again, written"
+    work.write(lambda node: ownership.place_marker(node, "r7", "", "now").merge(change.Change(labels={"ours": "1"})))
+    assert work.api.requests == 4, "read, refused, read again, written"
     found = world.read()
     assert found["metadata"]["labels"]["theirs"] == found["metadata"]["labels"]["ours"] == "1"
-    assert course.answer()["mark"]["previous"]["unschedulable"] is True
+    assert work.answer()["mark"]["previous"]["unschedulable"] is True
     world.ok("resumed")
     assert world.read()["spec"]["unschedulable"] is True
 
@@ -54,14 +54,14 @@ def test_nothing_is_lost_among_many_writers(world):
             stop.wait(0.02)
 
     def ours(number):
-        course = Course(connect(world), world.node, "r7")
-        course.bring(
+        work = Session(connect(world), world.node, "r7")
+        work.bring(
             change.Change(
                 labels={"writer-%d" % number: "1"},
                 taints=[{"key": "writer-%d" % number, "value": "", "effect": "NoSchedule", "state": "present"}],
             )
         )
-        return course.answer()["requests"]
+        return work.answer()["requests"]
 
     thread = threading.Thread(target=another)
     thread.start()
@@ -90,7 +90,7 @@ PLAY = """
       register: found
     - name: Tell
       ansible.builtin.debug:
-        msg: "owner={{ found.mark.owner }} drained={{ found.drained }}"
+        msg: "owner={{ found.ownership.owner }} drained={{ found.drained }}"
 """
 
 
@@ -145,7 +145,7 @@ def test_a_controller_that_dies_leaves_a_mark_that_the_next_one_lifts(world, tmp
         second = playbook(world, tmp_path, wish)
         output = second.communicate(timeout=180)[0]
         assert second.returncode == 0 and words in output, output
-    assert "unschedulable" not in world.read()["spec"] and mark.read(world.read()) is None
+    assert "unschedulable" not in world.read()["spec"] and ownership.read_marker(world.read()) is None
 
 
 def test_a_thousand_nodes_cost_no_more_than_one(world):
@@ -176,7 +176,7 @@ def test_a_thousand_nodes_cost_no_more_than_one(world):
     # And every one of them tainted: two requests each, whatever their number.
     api = connect(world)
     for name in names:
-        Course(api, name).bring(
+        Session(api, name).bring(
             change.Change(taints=[dict(taint, state="present")], labels={"gpufleet.lifecycle/class": "training"})
         )
     tainted = [each for each in world.plane.must("GET", path)["items"] if taint in (each["spec"].get("taints") or [])]

@@ -204,22 +204,21 @@ def order(tasks):
     words = {
         "Drain the node in Slurm, and wait for its jobs": "drain slurm",
         "Drain the node in Kubernetes": "drain kubernetes",
-        "Ask whether Kubernetes would let the node go": "ask kubernetes",
-        "Ask Slurm": "ask slurm",
-        "Put the node back in Kubernetes": "resume kubernetes",
-        "Put the node back in Slurm": "resume slurm",
+        "Check whether the node can be drained in Kubernetes": "ask kubernetes",
+        "Read the state of the node in Slurm": "ask slurm",
+        "Resume the node in Kubernetes": "resume kubernetes",
+        "Resume the node in Slurm": "resume slurm",
     }
     names = [task.rsplit(" | ", 1)[0].rsplit(" : ", 1)[-1] for task in tasks]
-    if "Refuse a node that can be given work" in names:  # what verify and status ask afterwards has no order
-        names = [name for name in names if name != "Ask Slurm"]
+    if "Fail unless the node is drained" in names:  # what verify and status ask afterwards has no order
+        names = [name for name in names if name != "Read the state of the node in Slurm"]
     return [words[name] for name in names if name in words]
 
 
 def test_the_entry_points_of_the_role(fleet):
     way = {
         "entries": ["join", "label", "drain", "verify", "resume"],
-        "gpu_scheduler_kubernetes_class": "training",
-        "gpu_scheduler_kubernetes_labels": {"rack": "r1"},
+        "gpu_scheduler_kubernetes_labels": {"rack": "r1", "gpufleet.lifecycle/class": "training"},
         "gpu_scheduler_kubernetes_drain_taints": [BRINGUP_TAINT],
         "gpu_scheduler_device_plugin_configs": {
             "shared": {"strategy": "time_slicing", "resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}
@@ -458,7 +457,7 @@ def test_a_new_node_is_closed_in_kubernetes_until_it_is_proven(fleet):
         loaded=None,
         disk=None,
         running=[],
-        variables={"gpu_scheduler_kubernetes_class": "training", "gpu_scheduler_kubernetes_labels": {"rack": "r1"}},
+        variables={"gpu_scheduler_kubernetes_labels": {"rack": "r1", "gpufleet.lifecycle/class": "training"}},
     )
     fleet.add("good", KUBE, **dict(new, waits_at=["health baseline"]))
     fleet.add("sick", KUBE, **dict(new, sick_with=[NEW]))

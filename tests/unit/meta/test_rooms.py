@@ -28,7 +28,7 @@ ARROWS = {
     "_containers": ("_node",),
     "_health": ("_node", "_kernel"),
     "_program": ("_node", "_kernel", "_packages", "_driver", "_nvml", "_mig", "_health"),
-    "_kube": (),
+    "_kube": ("_mig",),
     "_inventory": ("_kube", "_node", "_slurm"),
     "_report": ("_health",),
     "_ledger": (),

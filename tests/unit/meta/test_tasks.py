@@ -173,7 +173,7 @@ OWN = {
     "roles/gpu_health/tasks/boot_check.yml",
     "roles/gpu_log_shipping/tasks/journal_upload.yml",
     "roles/gpu_log_shipping/tasks/journald.yml",
-    "roles/gpu_scheduler/tasks/slurm/join.yml",
+    "roles/gpu_scheduler/tasks/join.yml",
     "roles/nvidia_container_toolkit/tasks/login.yml",
     "roles/nvidia_container_toolkit/tasks/unit_of_toolkit.yml",
     "roles/nvidia_dcgm/tasks/unit.yml",
@@ -242,7 +242,7 @@ def test_a_store_that_is_there_keeps_its_mode(tmp_path, before):
 CASES = [
     ("gpu_health", "save", {"__gpu_health_file": "{place}/b.json"}, 0o700),
     ("gpu_health", "verdict", {"__gpu_health_state_dir": "{place}"}, 0o1777),
-    ("gpu_monitoring", "dashboards", {"gpu_monitoring_dashboard_dir": "{place}"}, 0o750),
+    ("gpu_monitoring", "optional", {"gpu_monitoring_dashboard_dir": "{place}"}, 0o750),
 ]
 VALUES = {
     "__gpu_health_host": "localhost",

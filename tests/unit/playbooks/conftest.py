@@ -189,7 +189,6 @@ class Fleet:
             "gpu_scheduler_slurm_node": "n-{{ inventory_hostname }}",
             "gpu_scheduler_slurm_bin_dir": str(self.nodes / "bin"),
             "gpu_scheduler_poll": 0.2,
-            "gpu_scheduler_slice": 1,
             "gpu_scheduler_drain_timeout": 60,
             "gpu_scheduler_resume_timeout": 1,
         }
@@ -220,11 +219,7 @@ class Fleet:
             (files / "nodes" / ("n-%s.conf" % name)).write_text("NodeName=n-%s CPUs=2 Gres=%s\n" % (name, gres))
         for name, end in (("slurm.conf", ".conf"), ("gres.conf", ".gres.conf")):
             (files / name).write_text("".join("Include nodes/n-%s%s\n" % (node, end) for node in names))
-        return {
-            "gpu_scheduler_slurm_gres_dir": str(files / "nodes"),
-            "gpu_scheduler_slurm_reconfigure": True,
-            "gpu_scheduler_slurm_gres_timeout": 2,
-        }
+        return {"gpu_scheduler_slurm_gres_dir": str(files / "nodes"), "gpu_scheduler_slurm_reconfigure": True}
 
     def gres(self, name):
         """Each Gres that slurmctld was given for the node, and how many MIG devices each GPU had then; and the lines of

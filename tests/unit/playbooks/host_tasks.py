@@ -18,8 +18,8 @@ LIMIT, PREFLIGHT = 60, 3
 SCHEDULER = (
     # Out of service, while the node holds no down slot. It is the role that knows the order of several schedulers.
     "Validating arguments against arg spec 'drain' | ansible.builtin.validate_argument_spec",
-    "Ask Slurm, which comes second | ansible.builtin.include_tasks",
-    "Ask Kubernetes, which comes second | ansible.builtin.include_tasks",
+    "Read the state in Slurm, which comes second | ansible.builtin.include_tasks",
+    "Check Kubernetes, which comes second | ansible.builtin.include_tasks",
     "Drain it in Slurm, which comes first | ansible.builtin.include_tasks",
     "Drain the node in Slurm, and wait for its jobs | gpufleet.lifecycle.slurm_node",
     "Drain it in Kubernetes | ansible.builtin.include_tasks",
@@ -32,7 +32,7 @@ SCHEDULER = (
     "Resume it in Slurm, which came second | ansible.builtin.include_tasks",
     "Resume it in Kubernetes | ansible.builtin.include_tasks",
     "Resume it in Slurm, which came first | ansible.builtin.include_tasks",
-    "Put the node back in Slurm | gpufleet.lifecycle.slurm_node",
+    "Resume the node in Slurm | gpufleet.lifecycle.slurm_node",
     "Set the facts of the node in its schedulers | ansible.builtin.set_fact",
     "Remove the record of the drain from the node | gpufleet.lifecycle.node_note",
 )

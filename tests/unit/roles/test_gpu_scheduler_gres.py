@@ -97,7 +97,7 @@ class Site:
                 gpu_scheduler_slurm_bin_dir=str(self.base / "bin"),
                 gpu_scheduler_slurm_gres_dir=str(self.etc / "nodes"),
                 gpu_scheduler_slurm_reconfigure=True,
-                gpu_scheduler_slurm_gres_timeout=2,
+                gpu_scheduler_resume_timeout=2,
                 __gpu_scheduler_minors_file=str(self.etc / "minors"),
                 ansible_python_interpreter=sys.executable,
             ),
@@ -127,7 +127,7 @@ class Site:
         return dict(
             told,
             slurm_changed=re.search(
-                r"TASK \[gpufleet.lifecycle.gpu_scheduler : Give Slurm the GPUs and MIG devices\] \*+\n(\w+):",
+                r"TASK \[gpufleet.lifecycle.gpu_scheduler : Configure the GPUs and MIG devices in Slurm\] \*+\n(\w+):",
                 process.stdout,
             ).group(1)
             == "changed",

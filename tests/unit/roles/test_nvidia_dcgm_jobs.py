@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("ansible.template", reason="the scripts are templates of a role")
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import jobs
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import engine
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import Role
 
 SNAPSHOT = {
@@ -33,19 +33,19 @@ IDS = {"GPU-a": 0, "GPU-b": 6, "GPU-c": 2, "GPU-e": 3}
 
 
 def test_gpus_are_joined_by_uuid_and_not_by_order():
-    lines = jobs.table(SNAPSHOT, IDS).splitlines()[1:]
+    lines = engine.render_job_table(SNAPSHOT, IDS).splitlines()[1:]
     assert lines == ["GPU-a 0", "minor:4 0", "GPU-b 6", "minor:0 6", "MIG-1 2.7", "MIG-2 2.9", "GPU-e 3"]
 
 
 @pytest.mark.parametrize("snapshot, ids", [(SNAPSHOT, {}), ({}, IDS), ({"gpus": []}, IDS)])
 def test_a_table_that_is_not_known_is_empty(snapshot, ids):
-    assert jobs.table(snapshot, ids) == ""
+    assert engine.render_job_table(snapshot, ids) == ""
 
 
 @pytest.fixture(name="node")
 def _node(tmp_path):
     (tmp_path / "jobs").mkdir()
-    (tmp_path / "table").write_text(jobs.table(SNAPSHOT, IDS))
+    (tmp_path / "table").write_text(engine.render_job_table(SNAPSHOT, IDS))
     role = Role(
         "nvidia_dcgm_exporter",
         nvidia_dcgm_exporter_job_mapping_dir=str(tmp_path / "jobs"),

@@ -23,12 +23,10 @@ TEMPLATE = ROOT / "roles/gpu_scheduler/templates/kubernetes/device-plugin-config
 
 def test_labels():
     make = gpu_node_labels.FilterModule().filters()["gpu_node_labels"]
-    assert make({"status": "ok", "gpus": []}, "training")["gpufleet.lifecycle/class"] == "training"
+    assert set(make({"status": "ok", "gpus": []}).values()) == {None}
     for wrong in ("text", {"failed": True}):
         with pytest.raises(AnsibleFilterError, match="snapshot"):
             make(wrong)
-    with pytest.raises(AnsibleFilterError, match="class"):
-        make({"gpus": []}, "a b")
 
 
 def test_the_template_writes_what_the_device_plugin_reads():
@@ -39,7 +37,6 @@ def test_the_template_writes_what_the_device_plugin_reads():
     environment.filters["to_nice_yaml"] = Core().filters()["to_nice_yaml"]
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         ansible_managed="managed",
-        gpu_scheduler_device_plugin_config_name="shared",
         gpu_scheduler_device_plugin_namespace="gpu-operator",
         gpu_scheduler_device_plugin_configs={
             "a": {"strategy": "mps", "resources": [{"name": "nvidia.com/gpu", "replicas": 8}]}
@@ -49,7 +46,7 @@ def test_the_template_writes_what_the_device_plugin_reads():
     assert (found["apiVersion"], found["kind"], found["metadata"]["name"], found["metadata"]["namespace"]) == (
         "v1",
         "ConfigMap",
-        "shared",
+        "gpufleet-device-plugin",
         "gpu-operator",
     )
     assert yaml.safe_load(found["data"]["a"])["sharing"]["mps"]["resources"] == [

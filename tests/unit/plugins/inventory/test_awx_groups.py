@@ -36,7 +36,7 @@ def sources(ansible, cluster):
     one = test_kubernetes.node("k1")
     key = labels.PREFIX + "mig-layout"
     one["metadata"]["labels"] = dict(one["metadata"]["labels"], **{key: "all-1g.10gb"})
-    cluster.answers(test_kubernetes.page(one, test_kubernetes.node("k2")))
+    cluster.answers(test_kubernetes.listing(one, test_kubernetes.node("k2")))
     constructed = data.named("controller_inventory_sources")["Auto-created source for: gpufleet"]["source_vars"]
     return [
         ansible.file("a.slurm.yml", plugin=test_slurm.PLUGIN, file="nodes.txt"),

@@ -205,6 +205,34 @@ def test_what_is_no_name_is_refused(text):
         names.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "profile"),
+    [
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", "1g.10gb"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb+me", "1g.10gb+me"),
+        ("NVIDIA RTX PRO 5000 MIG 1c.2g.48gb-me", "1c.2g.48gb-me"),
+        ("NVIDIA Thor MIG 2g.0gb+gfx", "2g.0gb+gfx"),
+        ("nvidia_h100_80gb_hbm3_1g.10gb", "1g.10gb"),
+        ("nvidia_h100_80gb_hbm3_1g.10gb.me", "1g.10gb.me"),
+        ("nvidia_rtx_pro_6000_1g.24gb-me", "1g.24gb-me"),
+        ("nvidia.com/mig-1g.10gb", "1g.10gb"),
+        ("nvidia.com/mig-1c.3g.40gb", "1c.3g.40gb"),
+        ("nvidia.com/mig-1g.24gb.me.all", "1g.24gb.me.all"),
+        ("1g.10gb", "1g.10gb"),
+        ("nvidia.com/mig-small", ""),
+        ("nvidia.com/mig-1g.10gb.shared.", ""),
+        ("nvidia.com/gpu", ""),
+        ("NVIDIA H100 80GB HBM3", ""),
+        ("nvidia_h100_80gb_hbm3", ""),
+        ("a100_4c.3g.40gb", ""),
+        ("", ""),
+        (None, ""),
+    ],
+)
+def test_profile_is_found_in_names_of_devices_types_and_resources(text, profile):
+    assert names.find_profile(text) == profile
+
+
 def named(text):
     return [boards.profile(number, name, 1, 1000, None) for number, name in enumerate(text.split())]
 

@@ -31,7 +31,7 @@ OPTIONS = {
 
 class Cluster:
     def __init__(self, state="IDLE", reason="", user="root", gres="gpu:a100:4", jobs=()):
-        self.state, self.reason, self.user, self.gres, self.boot = state, reason, user, gres, "2026-11-21T08:00:00"
+        self.state, self.reason, self.user, self.gres = state, reason, user, gres
         self.jobs = list(jobs)  # (number, user, ends at, state)
         self.now = 0.0
         self.calls = []  # what changed something
@@ -68,7 +68,7 @@ class Cluster:
         state = self.state if not self.running() else self.state.replace("IDLE", "MIXED")
         told = (
             "NodeName=n1 CPUAlloc=%d\n   Gres=%s\n   NodeHostName=host1 Version=22.05.8\n   State=%s ThreadsPerCore=1\n"
-            "   BootTime=%s\n" % (1 if self.running() else 0, self.gres, state, self.boot)
+            % (1 if self.running() else 0, self.gres, state)
         )
         return told + ("   Reason=%s [%s@2026-11-21T22:47:07]\n\n" % (self.reason, self.user) if self.reason else "\n")
 
@@ -115,9 +115,6 @@ class Cluster:
             self.reservations.add(fields["ReservationName"])
         elif words[1] == "delete":
             self.reservations.remove(fields["ReservationName"])
-        elif words[1] == "reboot":
-            assert fields["nextstate"] == "DOWN"
-            self.state, self.reason = "IDLE+DRAIN+REBOOT_ISSUED", fields["reason"] + " : reboot issued"
         return 0, "", ""
 
     def run_sbatch(self, words):

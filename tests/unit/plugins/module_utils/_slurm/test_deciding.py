@@ -16,21 +16,9 @@ JOB = {"id": "1", "user": "kim", "partition": "batch", "state": "RUNNING", "time
 SHORT = "gres/gpu count reported lower than configured (0 < 4)"
 
 
-def record(state, reason="", user="root", gres="gpu:a100:4", alloc=0, boot="t0"):
-    return records.node(
-        "n1",
-        "host1",
-        states.parse(state),
-        reason,
-        user if reason else "",
-        gres,
-        "",
-        alloc,
-        boot,
-        "",
-        ["batch"],
-        "22.05.8",
-    )
+def record(state, reason="", user="root", gres="gpu:a100:4", alloc=0):
+    user = user if reason else ""
+    return records.node("n1", "host1", states.parse(state), reason, user, gres, "", alloc, ["batch"], "22.05.8")
 
 
 # State, reason, who set it; whose mark it is; what drained does, and resumed.
@@ -159,35 +147,6 @@ def test_gres_in_step(gres, gpus, types, said):
     text = decide.gres(node, gpus, types)
     assert said in text and bool(text) == bool(said)
     assert decide.resume(node, "tok-1", gpus, types).action == ("refuse" if said else "do")
-
-
-@pytest.mark.parametrize(
-    ("state", "reason", "jobs", "action"),
-    [
-        ("IDLE+DRAIN", OURS, [], "do"),
-        ("IDLE+DRAIN", OURS, [JOB], "refuse"),
-        ("MIXED+DRAIN", OURS, [], "refuse"),
-        ("IDLE", "", [], "refuse"),
-        ("IDLE+DRAIN", "bad fan", [], "refuse"),
-        ("DOWN", OURS, [], "refuse"),
-        ("IDLE+DRAIN+REBOOT_ISSUED", OURS, [], "nothing"),
-    ],
-)
-def test_what_may_be_rebooted(state, reason, jobs, action):
-    assert decide.reboot(record(state, reason), jobs, "tok-1").action == action
-
-
-@pytest.mark.parametrize(
-    ("state", "boot", "done"),
-    [
-        ("DOWN+DRAIN", "t1", True),
-        ("DOWN+DRAIN", "t0", False),
-        ("DOWN+DRAIN", "", False),
-        ("DOWN+DRAIN+REBOOT_ISSUED", "t1", False),
-    ],
-)
-def test_when_a_reboot_has_ended(state, boot, done):
-    assert decide.rebooted(record(state, OURS, boot=boot), "t0") == done
 
 
 def test_the_reason_is_one_line_that_scontrol_leaves_as_it_is():

@@ -84,18 +84,8 @@ def test_the_text_of_scontrol():
         ["batch", "debug"],
     )
     assert (first["reason"], first["reason_user"]) == ("gpufleet:tok-1 driver upgrade a=b Reason=x", "root")
-    assert (first["gres"], first["alloc_cpus"], first["boot_time"], first["version"]) == (
-        "gpu:a100:4",
-        1,
-        "2026-11-21T08:38:33",
-        "22.05.8",
-    )
-    assert (second["name"], second["gres"], second["boot_time"], second["reason"]) == (
-        "n2",
-        "",
-        "",
-        "gpufleet:tok-1 test : reboot issued",
-    )
+    assert (first["gres"], first["alloc_cpus"], first["version"]) == ("gpu:a100:4", 1, "22.05.8")
+    assert (second["name"], second["gres"], second["reason"]) == ("n2", "", "gpufleet:tok-1 test : reboot issued")
     assert records.from_text("Node nope not found\n") == []
 
 
@@ -129,7 +119,7 @@ def test_both_kinds_of_json_and_text_say_the_same():
         "root",
         1,
     )
-    assert (new["boot_time"], new["slurmd_start_time"], new["version"]) == (1795250313, 0, "23.11.4")
+    assert new["version"] == "23.11.4"
 
 
 @pytest.mark.parametrize("text", ["", "Node nope not found", "[]", '{"jobs": []}', "null"])

@@ -191,8 +191,6 @@ def test_check_mode_does_nothing_and_says_what_it_would():
     assert drained.calls == [] and result["changed"] and result["diff"]["after"] == {"state": "IDLE", "reason": ""}
     drained.do("resumed", check_mode=True, expected_gpus=3)
     assert "and the node has 3" in told(drained)
-    result = drained.do("rebooting", check_mode=True)
-    assert drained.calls == [] and result["changed"]
 
 
 def test_slurm_may_be_away_for_a_while():
@@ -350,43 +348,6 @@ def test_a_reservation_of_our_own():
     busy = Cluster(jobs=[KIM])
     busy.do("drained", reservation_minutes=90, timeout_s=60)
     assert "is not empty" in told(busy) and busy.reservations == set()
-
-
-# rebooting
-
-
-def test_slurm_reboots_it_and_it_does_not_serve_after_that():
-    cluster = Cluster("IDLE+DRAIN", OURS)
-
-    def back(it):
-        it.state, it.reason, it.boot = "DOWN", OURS + " : reboot issued : reboot complete", "2026-11-21T09:00:00"
-
-    cluster.later = [(50, back)]
-    result = cluster.do("rebooting", timeout_s=600)
-    assert cluster.failure is None and result["changed"]
-    assert cluster.calls[0] == "scontrol reboot ASAP nextstate=DOWN reason=%s n1" % OURS
-    assert cluster.calls[1] == DRAINS and result["mark"]["owner"] == "ours" and result["drained"], (
-        "Slurm took the drain away with the reboot"
-    )
-    assert not any("RESUME" in call for call in cluster.calls)
-
-
-def test_a_reboot_that_does_not_end():
-    cluster = Cluster("IDLE+DRAIN", OURS)
-    cluster.later = [
-        (50, lambda it: (setattr(it, "state", "DOWN"), setattr(it, "reason", OURS + " : reboot timed out")))
-    ]
-    result = cluster.do("rebooting", timeout_s=100)
-    assert "has not come back from its reboot after 100 s" in told(cluster) and result["mark"]["owner"] == "ours"
-    assert "DRAIN" in cluster.state
-
-
-@pytest.mark.parametrize(
-    "cluster", [Cluster(), Cluster("IDLE+DRAIN", "bad fan"), Cluster("IDLE+DRAIN", OURS, jobs=[KIM])]
-)
-def test_only_what_we_drained_and_what_is_empty_is_rebooted(cluster):
-    cluster.do("rebooting", timeout_s=60)
-    assert "was not rebooted" in told(cluster) and cluster.calls == []
 
 
 # info, and bad input

@@ -14,7 +14,7 @@ import yaml
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import catalog, client, document
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity.history import Window
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog as monitoring
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import promql
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import template
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._monitoring import servers
 
 pytestmark = pytest.mark.slow
@@ -140,7 +140,7 @@ def test_every_query_parses(tmp_path):
 
 @pytest.mark.parametrize("query, group, expr", EXPRESSIONS)
 def test_every_series_of_a_query_is_written_by_something(query, group, expr):
-    found = promql.series(expr)
+    found = template.find_series(expr)
     assert found and found - KNOWN == set()
 
 

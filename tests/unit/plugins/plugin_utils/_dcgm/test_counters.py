@@ -101,7 +101,7 @@ def test_a_line_that_the_exporter_takes(text):
     ],
 )
 def test_the_own_file_has_what_the_exporter_knows(exporter, version, has_threshold):
-    assert versions.exporter(exporter) == version
+    assert versions.parse_exporter_version(exporter) == version
     text = counters.render(True, version)
     assert ("DCGM_FI_DEV_THRESHOLD_SRM" in text) is has_threshold
     assert counters.check(text, True, version)["errors"] == []
@@ -163,7 +163,7 @@ OPTIONS = {
 @pytest.mark.parametrize("digest", ["", "@sha256:" + "ab" * 32])
 def test_values_for_the_chart(digest):
     """The chart joins repository and tag by a colon (deployment/templates/daemonset.yaml of dcgm-exporter)."""
-    found = yaml.safe_load(manifests.values(dict(OPTIONS, image=OPTIONS["image"] + digest)))
+    found = yaml.safe_load(manifests.make_chart_values(dict(OPTIONS, image=OPTIONS["image"] + digest)))
     assert found["image"] == {"repository": "r:5000/dcgm-exporter", "tag": "4.5.3-4.8.2" + digest}
     assert found["arguments"] == ["-f", manifests.FILE, "-a", ":9401", "-c", "15000", "-r", "localhost:5555"]
     assert (

@@ -9,7 +9,7 @@ import copy
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import counters, engine, proof, series
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._dcgm import counters, engine, proof
 
 GPUS = ["GPU-0000000%d-0000-0000-0000-000000000000" % index for index in range(8)]
 FIELDS = [
@@ -209,7 +209,7 @@ def test_a_line_that_cannot_be_read_is_not_skipped():
     ],
 )
 def test_lines_of_the_text_format(line, sample):
-    samples, unread = series.parse("# HELP a b\n\n" + line + "\n")
+    samples, unread = proof.parse_series("# HELP a b\n\n" + line + "\n")
     assert [tuple(one) for one in samples] == ([sample] if sample else []) and unread == ([] if sample else [3])
 
 

@@ -87,8 +87,8 @@ def test_the_newest_that_is_offered_whatever_the_order():
     text = "".join(
         " %s | 1:4.%s-1 | file:/mirror Packages\n" % (P + "cuda13", minor) for minor in ("4.1", "10.0", "5.3", "4.1")
     )
-    assert versions.offered(text) == {P + "cuda13": ["1:4.10.0-1", "1:4.5.3-1", "1:4.4.1-1"]}
-    assert versions.offered("N: Unable to locate package\n") == {}
+    assert versions.parse_offered(text) == {P + "cuda13": ["1:4.10.0-1", "1:4.5.3-1", "1:4.4.1-1"]}
+    assert versions.parse_offered("N: Unable to locate package\n") == {}
 
 
 @pytest.mark.parametrize("driver, cuda", [(R535, 12), (R580, 13)])
@@ -102,7 +102,7 @@ def test_the_package_follows_the_cuda_of_the_driver(driver, cuda):
 
 def test_what_is_replaced():
     """DCGM 3, and the parts for the CUDA of the driver before; nothing that is no part of DCGM."""
-    there = versions.installed(
+    there = versions.parse_installed(
         "datacenter-gpu-manager\tinstall ok installed\t1:3.3.9\n"
         "datacenter-gpu-manager-4-cuda12\thold ok installed\t1:4.5.3-1\n"
         "datacenter-gpu-manager-4-proprietary-cuda12\tinstall ok installed\t1:4.5.3-1\n"
@@ -156,7 +156,7 @@ def test_no_restart_is_due_where_all_is_installed():
     ],
 )
 def test_the_pair_of_exporter_and_engine(image, engine, refused):
-    assert [one["id"] for one in versions.client(image, engine)] == refused
+    assert [one["id"] for one in versions.check_image(image, engine)] == refused
 
 
 def test_every_row_of_the_data_says_where_it_is_from():
@@ -165,7 +165,7 @@ def test_every_row_of_the_data_says_where_it_is_from():
 
 
 def test_a_refusal_in_words_has_what_was_found_and_expected():
-    words = catalog.sentence(versions.decide(R580, program="4.2.3")["refusals"])
+    words = catalog.make_sentence(versions.decide(R580, program="4.2.3")["refusals"])
     for part in ("4.2.3", "4.4.0", "580.95.05", "Next step"):
         assert part in words
-    assert catalog.sentence([]) == ""
+    assert catalog.make_sentence([]) == ""

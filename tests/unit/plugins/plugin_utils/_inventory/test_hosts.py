@@ -20,7 +20,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._inventory impo
     ],
 )
 def test_a_group_has_a_name_that_ansible_takes(words, name):
-    assert hosts.group(*words) == name
+    assert hosts.make_group(*words) == name
 
 
 def test_two_things_in_one_group_are_found_and_one_thing_twice_is_not():
@@ -34,14 +34,14 @@ def test_two_things_in_one_group_are_found_and_one_thing_twice_is_not():
     "count, least, well", [(0, 1, False), (0, 0, False), (1, 1, True), (3, 4, False), (4, 4, True)]
 )
 def test_fewer_hosts_than_there_have_to_be_are_refused(count, least, well):
-    found = {str(number): hosts.host({}, []) for number in range(count)}
+    found = {str(number): hosts.make_host({}, []) for number in range(count)}
     if well:
-        assert hosts.enough(found, least, "it") is found
+        assert hosts.require_enough(found, least, "it") is found
     else:
         with pytest.raises(
             hosts.InventoryProblem, match="^it named %d nodes; expected at least %d" % (count, max(1, least))
         ):
-            hosts.enough(found, least, "it")
+            hosts.require_enough(found, least, "it")
 
 
 @pytest.mark.parametrize(
@@ -59,12 +59,12 @@ def test_fewer_hosts_than_there_have_to_be_are_refused(count, least, well):
 )
 def test_a_cache_that_holds_something_else_is_not_used(kept):
     with pytest.raises(hosts.InventoryProblem):
-        hosts.checked(kept)
+        hosts.check_cache(kept)
 
 
 def test_a_cache_that_holds_hosts_is_used():
-    kept = {"n1": hosts.host({"a": 1}, ["g", "g"])}
-    assert hosts.checked(kept) == {"n1": {"groups": ["g"], "variables": {"a": 1}}}
+    kept = {"n1": hosts.make_host({"a": 1}, ["g", "g"])}
+    assert hosts.check_cache(kept) == {"n1": {"groups": ["g"], "variables": {"a": 1}}}
 
 
 HOSTILE = [
@@ -120,31 +120,30 @@ def test_name_of_node_is_a_host(name):
     ids=repr,
 )
 def test_text_that_is_no_address_of_a_node_is_dropped(text):
-    assert hosts.address(text) == ""
+    assert hosts.parse_address(text) == ""
 
 
 @pytest.mark.parametrize("text", ["192.0.2.1", "10.1.2.3", "2001:db8::1", "fd00::1"])
 def test_address_of_node_is_kept(text):
-    assert hosts.address(text) == text
+    assert hosts.parse_address(text) == text
 
 
 def test_nodes_that_are_no_hosts_are_left_out_and_named():
     names = hosts.Names()
-    assert hosts.usable({name: hosts.host({}, []) for name in ("n1", "all", "n2", "slurm")}, names, {"slurm"}) == {
-        "n1": hosts.host({}, []),
-        "n2": hosts.host({}, []),
-    }
+    assert hosts.select_usable(
+        {name: hosts.make_host({}, []) for name in ("n1", "all", "n2", "slurm")}, names, {"slurm"}
+    ) == {"n1": hosts.make_host({}, []), "n2": hosts.make_host({}, [])}
     assert names.left_out == ["all", "slurm"]
 
 
 def test_cache_with_name_of_no_host_is_not_used():
     with pytest.raises(hosts.InventoryProblem):
-        hosts.checked({"n1": hosts.host({}, []), "../x": hosts.host({}, [])})
+        hosts.check_cache({"n1": hosts.make_host({}, []), "../x": hosts.make_host({}, [])})
 
 
 @pytest.mark.parametrize("name, safe", [("rack_r1-2", "rack_r1-2"), ("r_{{ 1 }}", "r____1___"), ("a:b,c", "a_b_c")])
 def test_group_of_what_nodes_say_has_no_pattern_or_template(name, safe):
-    assert hosts.safe_group(name) == safe
+    assert hosts.make_safe_group(name) == safe
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ def test_one_line_for_a_node_is_whole():
 
 def test_an_answer_with_an_empty_list_has_no_host_to_give():
     with pytest.raises(hosts.InventoryProblem):
-        hosts.enough(made(json.dumps({"nodes": []})), 1, "it")
+        hosts.require_enough(made(json.dumps({"nodes": []})), 1, "it")
 
 
 def test_a_node_that_is_named_twice_is_refused():
@@ -138,9 +138,9 @@ def test_nodes_that_sinfo_alone_knows_make_it_half_an_answer(members, missing):
     found = slurm.parse(TEXT, "it")
     if missing:
         with pytest.raises(hosts.InventoryProblem, match="n3"):
-            slurm.whole(found, members, "it")
+            slurm.require_whole(found, members, "it")
     else:
-        slurm.whole(found, members, "it")
+        slurm.require_whole(found, members, "it")
         assert len(found) == 2
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import copy
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import ApiError, KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, drain, gpus, resume, session
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import ApiError, KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.pods import Policy
 
 
 def refusal(status, message="no", causes=(), after=None):
@@ -27,6 +28,25 @@ def budget(name, after=None):
         [("DisruptionBudget", "The disruption budget %s needs 2 healthy pods and has 2 currently" % name)],
         after,
     )
+
+
+OPTIONS = {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None}
+
+
+def open_session(api, token="r7", check=False, name="gpu-1"):
+    return session.Session(api, name, token, check, api.clock, api.sleep)
+
+
+def drain_node(work, wanted=None, policy=None, want=None, **options):
+    """Drain with the options of a test and return the result."""
+    wanted, policy, want = wanted or change.Change(), policy or Policy(), want or gpus.Want()
+    drain.Drain(work, dict(OPTIONS, **options), wanted, policy, want).run()
+    return work.answer()
+
+
+def resume_node(work, wanted=None, want=None, laid_out=False):
+    resume.Resume(work, wanted or change.Change(), want or gpus.Want(), laid_out).run()
+    return work.answer()
 
 
 class Clock:

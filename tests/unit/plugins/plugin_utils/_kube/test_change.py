@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK, KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import MARK
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 from tests.lab.kube.objects import node
 
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -45,7 +46,7 @@ def test_taints(found, wanted, after):
         assert body is None
     else:
         assert body["spec"] == {"taints": after or None}
-        assert change.taints_of(change.applied(one, body)) == after
+        assert change.get_taints(change.applied(one, body)) == after
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_taints(found, wanted, after):
     ],
 )
 def test_taint_of_another_owner_is_named(found, wanted, number):
-    assert len(change.foreign_taints(node(taints=found), change.Change(taints=[wanted]))) == number
+    assert len(change.find_foreign_taints(node(taints=found), change.Change(taints=[wanted]))) == number
 
 
 def test_only_what_differs_is_written_and_the_version_goes_along():

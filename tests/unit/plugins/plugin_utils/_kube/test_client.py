@@ -14,11 +14,13 @@ import json
 import socket
 import sys
 import threading
+from unittest import mock
 
 import pytest
+import urllib3
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import client
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import ApiError, KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import ApiError, KubeError
 
 pytestmark = pytest.mark.cores
 
@@ -87,6 +89,7 @@ def config(path, url, user=None, context="one"):
 
 @pytest.fixture(autouse=True)
 def no_other_way(clean_environment, tmp_path):
+    clean_environment.setattr(client, "BACKOFF_S", 0)
     for name in ("KUBECONFIG", "K8S_AUTH_KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         clean_environment.delenv(name, raising=False)
     clean_environment.setenv("HOME", str(tmp_path / "home"))
@@ -95,13 +98,11 @@ def no_other_way(clean_environment, tmp_path):
 
 @pytest.fixture
 def api(server, tmp_path):
-    cluster = client.Cluster.connect(config(tmp_path / "kubeconfig", server.url), timeout_s=600)
-    cluster._sleep = lambda seconds: server.asked.append(("slept", seconds))
-    return client.Api(cluster)
+    return client.Api(client.Cluster.connect(config(tmp_path / "kubeconfig", server.url), timeout_s=600))
 
 
 def sent(server):
-    return [each[:3] for each in server.asked if each[0] != "slept"]
+    return [each[:3] for each in server.asked]
 
 
 def headers(server):
@@ -116,11 +117,10 @@ def test_a_node_is_read_by_its_name_with_the_token_of_the_kubeconfig(api, server
     assert SECRET not in api.cluster.shown
 
 
-def test_pods_are_asked_for_by_their_node_page_by_page(api, server):
-    server.answers = [(200, {"items": [1], "metadata": {"continue": "more"}}), (200, {"items": [2], "metadata": {}})]
-    assert api.pods("gpu-1") == [1, 2] and api.requests == 2
-    first, second = (each[1] for each in sent(server))
-    assert "fieldSelector=spec.nodeName%3Dgpu-1" in first and "limit=500" in first and "continue=more" in second
+def test_pods_are_asked_for_by_their_node(api, server):
+    server.answers = [(200, {"items": [1, 2], "metadata": {}})]
+    assert api.pods("gpu-1") == [1, 2] and api.requests == 1
+    assert sent(server)[0][1] == "/api/v1/pods?fieldSelector=spec.nodeName%3Dgpu-1"
 
 
 def test_a_patch_is_a_merge_patch(api, server):
@@ -130,9 +130,20 @@ def test_a_patch_is_a_merge_patch(api, server):
     assert headers(server)["content-type"] == "application/merge-patch+json"
 
 
-@pytest.mark.parametrize("answer", [{}, "<html>", {"items": "x"}, {"items": {}}, [], {"kind": "Status"}])
-def test_what_is_no_list_is_no_empty_list(api, server, answer):
-    server.answers = [(200, {"items": [1], "metadata": {"continue": "more"}}), (200, answer)]
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        "<html>",
+        {"items": "x"},
+        {"items": {}},
+        [],
+        {"kind": "Status"},
+        {"items": [1], "metadata": {"continue": "more"}},
+    ],
+)
+def test_list_that_is_not_whole_is_an_error(api, server, answer):
+    server.answers = [(200, answer)]
     with pytest.raises(KubeError, match="pods of node gpu-1"):
         api.pods("gpu-1")
 
@@ -159,7 +170,7 @@ EVICTION = {"name": "pods/eviction", "kind": "Eviction", "namespaced": True, "gr
     ],
 )
 def test_the_version_of_evictions_is_what_the_server_lists(api, server, resources, version):
-    assert client.eviction_version(resources) == version
+    assert client.find_eviction_version(resources) == version
     server.answers = [(200, {"resources": resources}), (201, {})]
     if not version:
         with pytest.raises(KubeError, match="offers no eviction"):
@@ -197,10 +208,24 @@ def test_an_eviction_is_not_sent_twice(api, server):
     assert caught.value.status == 429 and len(sent(server)) == 1 and caught.value.reasons == ["DisruptionBudget"]
 
 
-def test_a_busy_server_is_asked_again_after_the_time_it_names(api, server):
-    server.answers = [(429, {}, {"Retry-After": "3"}), (503, {}), (200, {"kind": "Node"})]
-    assert api.node("gpu-1") == {"kind": "Node"} and api.requests == 3
-    assert [each[1] for each in server.asked if each[0] == "slept"] == [3, 2]
+def test_busy_server_is_asked_again_and_the_time_it_names_is_no_wait(api, server):
+    server.answers = [(429, {}, {"Retry-After": "9999"}), (503, {}), (200, {"kind": "Node"})]
+    assert api.node("gpu-1") == {"kind": "Node"} and len(sent(server)) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "passing"),
+    [
+        (urllib3.exceptions.SSLError("[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed"), False),
+        (urllib3.exceptions.SSLError("[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred"), True),
+        (urllib3.exceptions.ProtocolError("Connection aborted"), True),
+    ],
+)
+def test_certificate_that_is_not_valid_is_not_waited_for(error, passing):
+    pool = mock.Mock(request=mock.Mock(side_effect=urllib3.exceptions.MaxRetryError(None, "/", error)))
+    with pytest.raises(KubeError) as caught:
+        client.Api(client.Cluster(pool, "https://k8s.example", dict, "test")).node("gpu-1")
+    assert caught.value.passing is passing
 
 
 @pytest.mark.parametrize(
@@ -230,7 +255,7 @@ def test_an_answer_that_is_no_json(api, server):
     server.answers = [(502, "<html>gateway</html>")]
     with pytest.raises(ApiError, match="502"):
         api.node("gpu-1")
-    assert api.requests == client.TRIES
+    assert len(sent(server)) == client.TRIES
 
 
 @pytest.mark.parametrize("answer", ["<html>maintenance</html>", "[]", '{"kind": "No', ""])
@@ -238,7 +263,7 @@ def test_success_that_is_no_object_is_a_server_that_is_away(api, server, answer)
     server.answers = [(200, answer)]
     with pytest.raises(KubeError) as caught:
         api.node("gpu-1")
-    assert caught.value.passing and api.requests == client.TRIES
+    assert caught.value.passing
 
 
 @pytest.mark.parametrize(("status", "passing"), [(401, False), (403, False), (422, False), (429, True), (503, True)])
@@ -253,11 +278,9 @@ def test_no_answer(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     cluster = client.Cluster.connect(config(tmp_path / "k", "http://127.0.0.1:%d" % port), timeout_s=600)
-    cluster._sleep = lambda dummy: None
     with pytest.raises(KubeError, match="does not answer.*refused") as caught:
         client.Api(cluster).node("gpu-1")
     assert caught.value.passing
-    assert cluster.requests == client.TRIES
 
 
 def test_an_answer_that_never_comes(tmp_path):
@@ -265,7 +288,6 @@ def test_an_answer_that_never_comes(tmp_path):
         cluster = client.Cluster.connect(
             config(tmp_path / "k", "http://127.0.0.1:%d" % silent.getsockname()[1]), timeout_s=0.2
         )
-        cluster._sleep = lambda dummy: None
         with pytest.raises(KubeError, match="does not answer"):
             client.Api(cluster).node("gpu-1")
 
@@ -308,7 +330,6 @@ def test_what_a_credential_plugin_prints_stays_secret(tmp_path):
     }
     try:
         cluster = client.Cluster.connect(config(tmp_path / "k", "http://127.0.0.1:1", plugin))
-        cluster._sleep = lambda dummy: None
         client.Api(cluster).node("gpu-1")
     except KubeError as exc:
         assert SECRET not in str(exc)
@@ -356,7 +377,6 @@ def test_user_and_password_in_the_address_of_the_server_are_not_shown(server, tm
     server.answers = [(401, {})]
     address = server.url.replace("//", "//user:%s@" % SECRET) if not closed else "http://u:%s@127.0.0.1:1" % SECRET
     cluster = client.Cluster.connect(config(tmp_path / "kubeconfig", address))
-    cluster._sleep = lambda seconds: None
     with pytest.raises(KubeError) as caught:
         client.Api(cluster).node("gpu-1")
     assert SECRET not in cluster.shown and SECRET not in str(caught.value)

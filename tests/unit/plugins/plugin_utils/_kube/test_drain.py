@@ -9,14 +9,22 @@ from unittest import mock
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, gpus
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import Course
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import gpus
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import Change
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import Away, KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.drain import Drain
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.pods import Policy
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import Away, KubeError
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget, refusal
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import (
+    OPTIONS,
+    FakeApi,
+    budget,
+    drain_node,
+    open_session,
+    refusal,
+    resume_node,
+)
 from tests.lab.kube.objects import gpu_status, node, pod
 
-OPTIONS = {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None}
 DEPLOY = {"nvidia.com/gpu.deploy.dcgm": "true"}
 OPERAND = pod("dcgm", owner="DaemonSet", selector=DEPLOY)
 
@@ -31,12 +39,11 @@ def cluster(pods, answers=None, on_sleep=(), labels=None, grace=2):
 
 def drain(api, **options):
     """The result, with the message of its failure when it fails."""
-    course = Course(api, "gpu-1", "r7", False, api.clock, api.sleep)
+    work = open_session(api)
     try:
-        course.drain(dict(OPTIONS, **options), change.Change(), Policy())
+        return drain_node(work, **options)
     except KubeError as exc:
-        return dict(course.answer(), msg=str(exc))
-    return course.answer()
+        return dict(work.answer(), msg=str(exc))
 
 
 def after(seconds, act):
@@ -150,8 +157,36 @@ def test_server_that_stays_away_ends_the_drain_at_its_timeout():
     assert not found["drained"] and "msg" in found and 120 <= found["waited_s"] < 135
 
 
-def test_server_that_is_away_at_first_is_told_at_once():
+@pytest.mark.parametrize("timeout_s", [0, 120])
+def test_server_that_is_away_at_first_ends_the_drain_at_its_timeout(timeout_s):
     api = away(cluster([pod("a", gpus=1)]), 0, 9999)
+    found = drain(api, timeout_s=timeout_s)
+    assert "msg" in found and not found["changed"] and timeout_s <= api.clock.now - 1000 < timeout_s + 15
+
+
+@pytest.mark.parametrize("state", ["drained", "cordoned", "resumed"])
+def test_server_that_is_away_at_first_is_waited_for(state):
+    api = away(cluster([]), 0, 40)
+    work = open_session(api)
+    if state == "resumed":
+        resume_node(work)
+    else:
+        run = Drain(work, OPTIONS, Change(), Policy())
+        run.run() if state == "drained" else run.cordon()
+    assert work.answer()["state"] == ("schedulable" if state == "resumed" else "unschedulable")
+    assert 40 <= api.clock.now - 1000 < 60
+
+
+@pytest.mark.parametrize("ask", [lambda work: work.read_pods(Policy()), lambda work: work.bring(Change())])
+def test_reading_without_a_timeout_fails_at_once(ask):
+    api = away(cluster([]), 0, 40)
+    with pytest.raises(Away):
+        ask(open_session(api))
+    assert api.clock.now == 1000
+
+
+def test_refusal_at_first_is_not_waited_for():
+    api = away(cluster([]), 0, 40, error=KubeError("no such node"))
     assert "msg" in drain(api) and api.clock.now == 1000
 
 
@@ -164,11 +199,10 @@ def test_eviction_without_an_answer_is_tried_again():
 def test_resume_outlives_a_server_that_is_away():
     api = cluster([])
     drain(api)
-    one = Course(away(api, 5, 60), "gpu-1", "r7", False, api.clock, api.sleep)
+    work = open_session(away(api, 5, 60))
     api.stored["status"] = gpu_status(7)
     api.on_sleep = [after(90, lambda each: each.stored.update(status=gpu_status(8)))]
-    one.resume(change.Change(), gpus.Want(8, timeout_s=300))
-    assert one.answer()["mark"]["owner"] == "none"
+    assert resume_node(work, want=gpus.Want(8, timeout_s=300))["mark"]["owner"] == "none"
 
 
 WEBHOOK = 'admission webhook "evictions.example.org" denied the request: come again'

@@ -11,15 +11,22 @@ import json
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, gpus, operators
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import SETTLE_S, Course
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.pods import Policy
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK, KubeError, Refused
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget, refusal
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import MARK
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError, Refused
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.resume import SETTLE_S
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import (
+    FakeApi,
+    budget,
+    drain_node,
+    open_session,
+    refusal,
+    resume_node,
+)
 from tests.lab.kube.objects import gpu_status, node, pod
 
 GPU, SLICE, HALF = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"
 PLUGIN = {"app": "nvidia-device-plugin-daemonset"}
-LABELS = ("name=nvidia-device-plugin-ds", "app=nvidia-device-plugin-daemonset")
+WAITS = {"plugin": ("name=nvidia-device-plugin-ds", "app=nvidia-device-plugin-daemonset"), "timeout_s": 300}
 
 
 def not_ready(one, status="False"):
@@ -75,7 +82,9 @@ TABLE = [
 
 @pytest.mark.parametrize(("one", "expected", "auto", "always"), TABLE)
 def test_what_is_done_about_the_gpus(one, expected, auto, always):
-    verdicts = [gpus.judge(one, gpus.Want(expected, compare)) for compare in (gpus.AUTO, gpus.ALWAYS, gpus.NEVER)]
+    verdicts = [
+        gpus.decide_resume(one, gpus.Want(expected, compare)) for compare in (gpus.AUTO, gpus.ALWAYS, gpus.NEVER)
+    ]
     assert [verdict.action for verdict in verdicts] == [auto, always, "skip"]
     assert all(bool(verdict.why) == (verdict.action in ("wait", "refuse")) for verdict in verdicts)
 
@@ -106,7 +115,7 @@ ME, SHARED = "nvidia.com/mig-1g.10gb.me", "nvidia.com/mig-1g.10gb.shared"
 )
 def test_mig_devices_are_compared_by_profile(given, expected, mig, action):
     one = node(gpus=given, labels={"nvidia.com/mig-1g.10gb.replicas": "2"} if SHARED in given else {})
-    verdict = gpus.judge(one, gpus.Want(expected, mig=mig))
+    verdict = gpus.decide_resume(one, gpus.Want(expected, mig=mig))
     assert verdict.action == action, verdict.why
 
 
@@ -126,12 +135,12 @@ def test_mig_devices_are_compared_by_profile(given, expected, mig, action):
     ],
 )
 def test_a_node_without_any_such_resource_is_not_drained_in_vain(one, expected, compare, unfit):
-    assert bool(gpus.unfit(one, gpus.Want(expected, compare))) is unfit
+    assert bool(gpus.explain_unfit(one, gpus.Want(expected, compare))) is unfit
 
 
 @pytest.mark.parametrize(("labels", "problems"), [(["a=b", "x/y=z"], 0), ([], 0), (["a", "=b", "a=", "a=b c"], 4)])
 def test_labels_are_keys_with_values(labels, problems):
-    assert len(gpus.label_problems(labels)) == problems
+    assert len(gpus.find_label_problems(labels)) == problems
 
 
 def test_the_device_plugin_is_known_by_its_labels():
@@ -142,8 +151,8 @@ def test_the_device_plugin_is_known_by_its_labels():
         pod("done", owner="DaemonSet", labels=PLUGIN, phase="Failed"),
         pod("going", owner="DaemonSet", labels=PLUGIN, deleted="2026-11-21T22:00:00Z"),
     ]
-    assert [entry["pod"] for entry in gpus.plugins(listed, gpus.Want(plugin=LABELS))] == ["plugin"]
-    assert gpus.plugins(listed, gpus.Want()) == []
+    assert [entry["pod"] for entry in gpus.find_device_plugins(listed, gpus.Want(**WAITS))] == ["plugin"]
+    assert gpus.find_device_plugins(listed, gpus.Want()) == []
 
 
 # The way of a resume.
@@ -155,30 +164,19 @@ def plugin(name="plugin-1"):
 
 def drained(gpus_there=8, listed=None, expected=None, **labels):
     api = FakeApi(node(gpus=gpus_there, labels=labels or None), [plugin()] if listed is None else listed)
-    course(api).drain(
-        {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None},
-        change.Change(),
-        Policy(),
-        gpus.Want(expected),
-    )
+    drain_node(open_session(api), want=gpus.Want(expected))
     api.said.clear()
     return api
 
 
-def course(api, check=False):
-    return Course(api, "gpu-1", "r7", check, api.clock, api.sleep)
-
-
 def resume(api, expected=8, check=False, **more):
-    one = course(api, check)
-    one.resume(change.Change(), gpus.Want(expected, **dict({"plugin": LABELS, "timeout_s": 300}, **more)))
-    return one.answer()
+    return resume_node(open_session(api, check=check), want=gpus.Want(expected, **dict(WAITS, **more)))
 
 
 def refused(api, expected=8, **more):
-    one = course(api)
+    one = open_session(api)
     with pytest.raises(KubeError) as caught:
-        one.resume(change.Change(), gpus.Want(expected, **dict({"plugin": LABELS, "timeout_s": 300}, **more)))
+        resume_node(one, want=gpus.Want(expected, **dict(WAITS, **more)))
     answer = one.answer()
     assert (
         answer["mark"]["owner"] == "ours"
@@ -232,7 +230,7 @@ def test_a_node_with_its_gpus_is_resumed_at_once():
     taints = [{"key": "x", "value": "", "effect": "NoSchedule", "state": "absent"}]
     api = drained()
     api.stored["spec"]["taints"] = [{"key": "x", "effect": "NoSchedule"}]
-    course(api).resume(change.Change(taints=taints), gpus.Want(8, plugin=LABELS))
+    resume_node(open_session(api), change.Change(taints=taints), gpus.Want(8, **WAITS))
     assert api.said == ["get node", "patch node"] and api.stored["spec"] == {}
 
 
@@ -291,9 +289,9 @@ def test_an_account_that_may_not_evict_is_told():
     api = drained(8)
     api.answers["plugin-1"] = [refusal(403)]
     api.denied.add(("create", "pods"))
-    one = course(api)
+    one = open_session(api)
     with pytest.raises(KubeError) as caught:
-        one.resume(change.Change(), gpus.Want(56, plugin=LABELS))
+        resume_node(one, want=gpus.Want(56, **WAITS))
     assert caught.value.status == 403 and one.answer()["mark"]["owner"] == "ours"
 
 
@@ -330,8 +328,7 @@ def test_gpus_that_are_shared_without_a_label_are_compared_with_what_was_before(
 def test_gpus_of_which_some_are_shared_are_compared_with_what_was_before():
     """Four GPUs alone and four with two replicas, under one resource and one label."""
     api = FakeApi(node(gpus=12, labels={GPU + ".replicas": "2"}), [plugin()])
-    options = {"operators": "pause", "reason": "why", "timeout_s": 60, "grace_period_s": None}
-    course(api).drain(options, change.Change(), Policy(), gpus.Want(8))
+    drain_node(open_session(api), want=gpus.Want(8))
     assert resume(api, 8)["mark"]["owner"] == "none"
 
 
@@ -415,13 +412,12 @@ def test_a_node_that_another_puts_back_meanwhile_is_theirs():
 
 
 def test_a_drain_is_refused_for_a_cluster_that_never_had_a_gpu_for_the_node():
-    options = {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None}
     api = FakeApi(node(gpus={}), [pod("a", gpus=1)])
     with pytest.raises(Refused):
-        course(api).drain(options, change.Change(), Policy(), gpus.Want(8))
+        drain_node(open_session(api), want=gpus.Want(8))
     assert api.said == ["get node"]
-    course(api).drain(options, change.Change(), Policy(), gpus.Want(8, gpus.NEVER))
-    course(api).drain(options, change.Change(), Policy(), gpus.Want(8))  # it is ours by now
+    drain_node(open_session(api), want=gpus.Want(8, gpus.NEVER))
+    drain_node(open_session(api), want=gpus.Want(8))  # it is ours by now
 
 
 def test_a_taint_of_the_drain_is_gone_before_the_gpus_are_waited_for():
@@ -440,7 +436,7 @@ def test_a_taint_of_the_drain_is_gone_before_the_gpus_are_waited_for():
         assert each.stored["spec"]["unschedulable"]
 
     api.on_sleep.append(watch)
-    one = course(api)
-    one.resume(change.Change(taints=[dict(taint, state="absent")]), gpus.Want(8, plugin=LABELS))
+    one = open_session(api)
+    resume_node(one, change.Change(taints=[dict(taint, state="absent")]), gpus.Want(8, **WAITS))
     assert one.answer()["mark"]["owner"] == "none"
     assert api.stored["spec"] == {"taints": [{"key": "other", "effect": "NoSchedule"}]}

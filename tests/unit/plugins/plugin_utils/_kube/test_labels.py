@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, labels
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError, value_problem
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import find_value_problem
 
 UNREADABLE = {"value": None, "rc": 999, "error": "UNKNOWN"}
 UNSUPPORTED = {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
@@ -34,7 +34,7 @@ def snapshot(*gpus, driver=None, status="ok"):
 
 
 def found(*gpus, **more):
-    return dict((key.split("/")[1], value) for key, value in labels.of_snapshot(snapshot(*gpus, **more)).items())
+    return dict((key.split("/")[1], value) for key, value in labels.make_labels(snapshot(*gpus, **more)).items())
 
 
 def test_a_whole_node():
@@ -79,16 +79,8 @@ def test_what_could_not_be_read_takes_the_label_away():
 
 @pytest.mark.parametrize("name", ["NVIDIA GeForce RTX 4090", "-odd-", "ü", "A" * 80, "a/b c (rev 2)", ""])
 def test_values_are_ones_that_the_server_takes(name):
-    assert value_problem(labels.text(name)) == ""
+    assert find_value_problem(labels.make_value(name)) == ""
 
 
-def test_the_class_is_the_operators_word():
-    assert labels.of_snapshot(snapshot(gpu()), "training")[labels.CLASS] == "training"
-    assert labels.CLASS not in labels.of_snapshot(snapshot(gpu()))
-    with pytest.raises(KubeError, match="class"):
-        labels.of_snapshot(snapshot(gpu()), "deep learning")
-
-
-def test_the_taints_and_labels_are_ones_that_the_server_takes():
-    change.wanted(labels.of_snapshot(snapshot(gpu())), {}, [labels.GPU_TAINT, labels.BRINGUP_TAINT])
-    assert labels.GPU_TAINT["key"] == "nvidia.com/gpu" and labels.GPU_TAINT["value"] == "present"
+def test_labels_are_ones_that_the_server_takes():
+    change.wanted(labels.make_labels(snapshot(gpu())), {}, [])

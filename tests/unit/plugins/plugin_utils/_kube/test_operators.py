@@ -41,7 +41,7 @@ def labelled(**more):
     ],
 )
 def test_who_is_there(one, listed, found):
-    assert operators.found(one, listed) == found
+    assert operators.find_operators(one, listed) == found
 
 
 UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
@@ -74,7 +74,7 @@ UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
     ],
 )
 def test_when_a_node_cannot_be_taken_from_them(one, listed, held, word):
-    why = operators.at_work(one, listed, held)
+    why = operators.explain_work(one, listed, held)
     assert (word in "; ".join(why)) and bool(why) == bool(word)
 
 
@@ -91,27 +91,27 @@ def test_when_a_node_cannot_be_taken_from_them(one, listed, held, word):
     ],
 )
 def test_a_layout_that_the_mig_manager_makes_is_its_own(one, refused):
-    assert bool(operators.makes_layout(one)) is refused
+    assert bool(operators.explain_layout(one)) is refused
 
 
 def test_they_are_told_to_keep_off_by_their_own_labels():
-    assert operators.keep_off(node(), []) == {}
-    assert operators.keep_off(labelled(), []) == {}
-    assert operators.keep_off(node(labels={UPGRADE: "upgrade-done"}), []) == {
+    assert operators.plan_keep_off(node(), []) == {}
+    assert operators.plan_keep_off(labelled(), []) == {}
+    assert operators.plan_keep_off(node(labels={UPGRADE: "upgrade-done"}), []) == {
         "nvidia.com/gpu-driver-upgrade.skip": "true"
     }
-    assert operators.keep_off(node(), [MONITOR]) == {
+    assert operators.plan_keep_off(node(), [MONITOR]) == {
         "nvsentinel.dgxc.nvidia.com/managed": "false",
         "k8saas.nvidia.com/ManagedByNVSentinel": "false",
     }
 
 
 def test_only_parts_that_run_there_are_taken_off_and_the_driver_never():
-    assert operators.operands_off(labelled()) == {
+    assert operators.plan_operands_off(labelled()) == {
         "nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade",
         "nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade",
     }
-    assert operators.operands_off(node(labels={"nvidia.com/gpu.deploy.driver": "true"})) == {}
+    assert operators.plan_operands_off(node(labels={"nvidia.com/gpu.deploy.driver": "true"})) == {}
 
 
 KEY = "nvidia.com/gpu.deploy.dcgm"
@@ -135,4 +135,4 @@ TERMS = {
     ],
 )
 def test_which_pods_end_when_a_label_changes(one, waits):
-    assert [each["pod"] for each in operators.operands([one], {KEY})] == (["a"] if waits else [])
+    assert [each["pod"] for each in operators.find_operands([one], {KEY})] == (["a"] if waits else [])

@@ -115,7 +115,7 @@ ALL = pods.Policy(scope="all")
     ],
 )
 def test_what_becomes_of_a_pod(policy, one, becomes):
-    found = pods.decide([one], policy)
+    found = pods.decide_pods([one], policy)
     places = {"going": found.going, "left": found.left, "nothing": []}
     if becomes in places:
         assert [each["pod"] for each in found.going] == (["a"] if becomes == "going" else [])
@@ -133,17 +133,17 @@ def test_what_becomes_of_a_pod(policy, one, becomes):
 def test_an_owner_that_is_no_controller_does_not_make_a_pod_anew():
     one = pod("a", gpus=1)
     one["metadata"]["ownerReferences"][0]["controller"] = False
-    assert [each["reason"] for each in pods.decide([one], DEFAULT).blockers] == ["unmanaged"]
+    assert [each["reason"] for each in pods.decide_pods([one], DEFAULT).blockers] == ["unmanaged"]
 
 
 def test_holders_of_gpus_go_first_and_alone():
-    going = pods.decide([pod("b"), pod("z", gpus=1), pod("c", gpus=1)], ALL).going
+    going = pods.decide_pods([pod("b"), pod("z", gpus=1), pod("c", gpus=1)], ALL).going
     assert [each["pod"] for each in going] == ["c", "z", "b"]
-    assert [each["pod"] for each in pods.now_due(going)] == ["c", "z"]
-    assert [each["pod"] for each in pods.now_due(going[2:])] == ["b"]
+    assert [each["pod"] for each in pods.select_due(going)] == ["c", "z"]
+    assert [each["pod"] for each in pods.select_due(going[2:])] == ["b"]
 
 
 def test_a_message_names_ten_pods_and_counts_the_rest():
-    entries = [pods.describe(pod("p%02d" % number)) for number in range(13)]
-    text = pods.names(entries)
+    entries = [pods.describe_pod(pod("p%02d" % number)) for number in range(13)]
+    text = pods.list_pods(entries)
     assert "default/p09" in text and "p10" not in text and text.endswith("and 3 more")

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import sharing
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError
 
 
 def gpu(replicas=4, name="nvidia.com/gpu"):
@@ -15,7 +15,7 @@ def gpu(replicas=4, name="nvidia.com/gpu"):
 
 
 def rendered(**wanted):
-    found = sharing.config_map({"one": wanted})
+    found = sharing.make_config_map({"one": wanted})
     return yaml.safe_load(found["data"]["one"])
 
 
@@ -50,7 +50,7 @@ def test_mig_devices_are_shared_with_the_strategy_that_offers_them():
 
 
 def test_a_config_map_of_several():
-    found = sharing.config_map({"b": {}, "a": {}}, "shared", "gpu-operator")
+    found = sharing.make_config_map({"b": {}, "a": {}}, "shared", "gpu-operator")
     assert (found["kind"], found["metadata"]["name"], found["metadata"]["namespace"]) == (
         "ConfigMap",
         "shared",
@@ -86,7 +86,7 @@ def test_a_config_map_of_several():
 )
 def test_what_is_wrong_is_named(wanted, word):
     with pytest.raises(KubeError, match="is refused: one: ") as caught:
-        sharing.config_map({"one": wanted})
+        sharing.make_config_map({"one": wanted})
     assert word in str(caught.value)
 
 
@@ -102,7 +102,7 @@ def test_what_is_wrong_is_named(wanted, word):
 )
 def test_names(configs, more, word):
     with pytest.raises(KubeError) as caught:
-        sharing.config_map(configs, **more)
+        sharing.make_config_map(configs, **more)
     assert word in str(caught.value)
 
 
@@ -120,7 +120,7 @@ def test_texts_and_numbers_of_ansible_are_written_too():
             "resources": [{"name": Text("nvidia.com/gpu"), "replicas": Number(4)}],
         }
     }
-    found = yaml.safe_load(sharing.config_map(wanted)["data"]["a"])
+    found = yaml.safe_load(sharing.make_config_map(wanted)["data"]["a"])
     assert found["flags"] == {"migStrategy": "mixed"} and found["sharing"]["timeSlicing"]["resources"] == [
         {"name": "nvidia.com/gpu", "replicas": 4}
     ]

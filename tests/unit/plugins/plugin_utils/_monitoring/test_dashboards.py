@@ -14,7 +14,7 @@ import subprocess
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, promql, rules
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, rules, template
 
 ROOT = pathlib.Path(__file__).resolve().parents[5]
 PLACE = ROOT / "roles" / "gpu_monitoring" / "files" / "dashboards"
@@ -147,7 +147,7 @@ def test_capacity_dashboard_compares_with_the_target_of_the_thresholds():
 
 @pytest.mark.parametrize("name, title, expr", list(queries()))
 def test_every_series_of_a_query_is_known(name, title, expr):
-    assert promql.series(expr) - set(catalog.series()) - RECORDED == set()
+    assert template.find_series(expr) - set(catalog.series()) - RECORDED == set()
 
 
 def test_every_query_returns_data(tmp_path):

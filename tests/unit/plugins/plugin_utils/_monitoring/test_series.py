@@ -9,7 +9,7 @@ import inspect
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, promql, rules, template
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, rules, template
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import metrics
 
 THRESHOLDS = catalog.thresholds({"rack_power_limit_watts": 1, "price_gpu_hour": 1})
@@ -21,12 +21,12 @@ EXPRESSIONS = [(rule["record"], rule["expr"]) for rule in catalog.recordings()] 
 
 @pytest.mark.parametrize("name, expr", EXPRESSIONS)
 def test_every_series_of_a_rule_is_known(name, expr):
-    found = promql.series(template.fill(expr, THRESHOLDS))
+    found = template.find_series(template.fill(expr, THRESHOLDS))
     assert found and found - set(catalog.series()) - RECORDED == set()
 
 
 def test_a_series_that_nothing_writes_is_found():
-    assert promql.series("max by (node) (DCGM_FI_DEV_GPU_TEMPERATURE)") - set(catalog.series()) - RECORDED == {
+    assert template.find_series("max by (node) (DCGM_FI_DEV_GPU_TEMPERATURE)") - set(catalog.series()) - RECORDED == {
         "DCGM_FI_DEV_GPU_TEMPERATURE"
     }
 
@@ -36,7 +36,7 @@ def test_a_recorded_series_is_recorded_before_it_is_read():
     seen = set()
     for rule in catalog.recordings():
         assert {
-            name for name in promql.series(template.fill(rule["expr"], THRESHOLDS)) if name in RECORDED
+            name for name in template.find_series(template.fill(rule["expr"], THRESHOLDS)) if name in RECORDED
         } - seen == set(), rule["record"]
         seen.add(rule["record"])
 
@@ -105,7 +105,7 @@ def test_a_series_of_the_node_is_whole(one):
     ],
 )
 def test_names_are_told_from_words(expression, names):
-    assert promql.series(expression) == names
+    assert template.find_series(expression) == names
 
 
 def test_labels_of_a_rule_are_those_of_the_scrape():

@@ -60,7 +60,7 @@ UNTOLD = gpu(temperature_gpu_c=UNREAD)
     ],
 )
 def test_the_cause(gpus, told, cause):
-    found = cooling.cause(cooling.gpus({"gpus": gpus}, THRESHOLDS), cooling.sensors(told), THRESHOLDS)
+    found = cooling.find_cause(cooling.read_gpus({"gpus": gpus}, THRESHOLDS), cooling.parse_sensors(told), THRESHOLDS)
     assert found["cause"] == cause and found["why"]
 
 
@@ -79,7 +79,7 @@ def test_the_cause(gpus, told, cause):
     ],
 )
 def test_a_gpu_is_hot_by_its_margin_then_its_limit_then_the_default(fields, hot):
-    assert cooling.gpus({"gpus": [gpu(**fields)]}, THRESHOLDS)[0]["hot"] is hot
+    assert cooling.read_gpus({"gpus": [gpu(**fields)]}, THRESHOLDS)[0]["hot"] is hot
 
 
 def test_what_the_bmc_tells():
@@ -96,7 +96,7 @@ def test_what_the_bmc_tells():
             "12V,12.4,Volts,ok",
         )
     )
-    assert cooling.sensors({"rc": 0, "stdout": text}) == {
+    assert cooling.parse_sensors({"rc": 0, "stdout": text}) == {
         "inlet_c": 26.5,
         "fans": 2,
         "failed_fans": ["FAN3"],
@@ -105,8 +105,8 @@ def test_what_the_bmc_tells():
 
 
 def test_a_power_brake_is_told_beside_the_cause():
-    gpus = cooling.gpus({"gpus": [gpu(0xC8), COLD, gpu(0x88)]}, THRESHOLDS)
-    found = cooling.cause(gpus, cooling.sensors(bmc()), THRESHOLDS)
+    gpus = cooling.read_gpus({"gpus": [gpu(0xC8), COLD, gpu(0x88)]}, THRESHOLDS)
+    found = cooling.find_cause(gpus, cooling.parse_sensors(bmc()), THRESHOLDS)
     assert found["power_brake"] == ["GPU-200", "GPU-136"] and found["cause"] == "gpu"
     assert gpus[2]["throttled"] is False and gpus[0]["reasons"] == ["hw_slowdown", "hw_thermal", "hw_power_brake"]
-    assert cooling.gpus({"gpus": [dict(COLD, clocks_event_reasons=UNREAD)]}, THRESHOLDS)[0]["throttled"] is None
+    assert cooling.read_gpus({"gpus": [dict(COLD, clocks_event_reasons=UNREAD)]}, THRESHOLDS)[0]["throttled"] is None

@@ -84,7 +84,7 @@ def test_what_makes_no_marker(wrong):
 def test_a_marker_of_a_rollout_is_completed_and_keeps_its_reason_and_time():
     read = marker.read(OF_A_ROLLOUT)
     assert (read["reason"], read["token"], read["gpus"], read["record"]) == ("it failed", "upgrade-2", [], "")
-    now = marker.completed(OF_A_ROLLOUT, dict(GIVEN, record="/r", token="quarantine", snapshot=snapshot("GPU-a")))
+    now = marker.complete(OF_A_ROLLOUT, dict(GIVEN, record="/r", token="quarantine", snapshot=snapshot("GPU-a")))
     assert (now["reason"], now["time"], now["token"], now["version"], now["not_put_back"]) == (
         "it failed",
         OF_A_ROLLOUT["time"],
@@ -93,13 +93,13 @@ def test_a_marker_of_a_rollout_is_completed_and_keeps_its_reason_and_time():
         "it failed again",
     )
     assert (now["record"], now["serials"], now["schema"]) == ("/r", ["SGPU-a"], marker.SCHEMA)
-    assert marker.completed(now, dict(GIVEN, record="/other", reason="another")) == now, "a second time changes nothing"
+    assert marker.complete(now, dict(GIVEN, record="/other", reason="another")) == now, "a second time changes nothing"
 
 
 @pytest.mark.parametrize("note", [None, [], "x", {"gpus": 7, "reason": ["a"], "serials": None}])
 def test_of_a_marker_that_cannot_be_read_nothing_is_known(note):
     assert marker.read(note) == dict(marker.FIELDS, token="by-hand")
-    assert marker.completed(note, GIVEN)["reason"] == "XID 79"
+    assert marker.complete(note, GIVEN)["reason"] == "XID 79"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_of_a_marker_that_cannot_be_read_nothing_is_known(note):
     ],
 )
 def test_which_gpus_were_exchanged(before, now, gone, new):
-    found = marker.exchange(marker.known_gpus(snapshot(*before)), marker.known_gpus(snapshot(*now)))
+    found = marker.find_exchanged(marker.describe_gpus(snapshot(*before)), marker.describe_gpus(snapshot(*now)))
     assert ([gpu["uuid"] for gpu in found["gone"]], [gpu["uuid"] for gpu in found["new"]]) == (gone, new)
 
 
@@ -142,9 +142,9 @@ def marks(found=None, **more):
     ],
 )
 def test_whether_a_rollout_has_the_node(found, states, held):
-    assert bool(flight.holder(found, states, "l")) is held
+    assert bool(flight.explain_holder(found, states, "l")) is held
 
 
 def test_who_has_the_node_is_said():
-    assert "rollout r2 has it in flight (down" in flight.holder(marks(), {"r2": "down"}, "l")
-    assert "rollout r1 (attempt 1, begun on ctl1)" in flight.holder(marks(CLAIM), {}, None)
+    assert "rollout r2 has it in flight (down" in flight.explain_holder(marks(), {"r2": "down"}, "l")
+    assert "rollout r1 (attempt 1, begun on ctl1)" in flight.explain_holder(marks(CLAIM), {}, None)

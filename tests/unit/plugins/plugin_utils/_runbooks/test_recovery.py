@@ -129,7 +129,7 @@ def test_the_checks_that_name_a_service_are_there():
 
 def test_an_action_is_in_the_history_before_it_is_taken_and_its_outcome_after_it():
     step = recovery.next_step(verdict("reboot", check("reboot")), None, "", NOW)
-    note = recovery.begun(None, step, NOW, {"user": "kim"})
+    note = recovery.record_begin(None, step, NOW, {"user": "kim"})
     assert recovery.next_step(verdict("reboot", check("reboot")), note, "", NOW)["do"] == "quarantine", (
         "a controller that died in it did it"
     )
@@ -137,15 +137,15 @@ def test_an_action_is_in_the_history_before_it_is_taken_and_its_outcome_after_it
         ("reboot", "begun", "kim")
     ]
     place = {"boot_id": "b", "seq": 7}
-    assert recovery.ended(note, "fail", place)["actions"][0]["outcome"] == "fail" and "seen" not in recovery.ended(
-        note, "fail", place
-    )
-    proven = recovery.ended(note, "pass", place)
-    assert proven["seen"] == place and recovery.begun(proven, step, NOW, {})["seen"] == place
+    assert recovery.record_end(note, "fail", place)["actions"][0][
+        "outcome"
+    ] == "fail" and "seen" not in recovery.record_end(note, "fail", place)
+    proven = recovery.record_end(note, "pass", place)
+    assert proven["seen"] == place and recovery.record_begin(proven, step, NOW, {})["seen"] == place
     for dummy in range(recovery.KEPT + 5):
-        note = recovery.begun(note, step, NOW, {})
+        note = recovery.record_begin(note, step, NOW, {})
     assert len(note["actions"]) == recovery.KEPT
-    assert recovery.ended(None, "pass", None) == {"schema": recovery.SCHEMA, "actions": []}
+    assert recovery.record_end(None, "pass", None) == {"schema": recovery.SCHEMA, "actions": []}
 
 
 @pytest.mark.parametrize(
@@ -162,4 +162,4 @@ def test_an_action_is_in_the_history_before_it_is_taken_and_its_outcome_after_it
     ],
 )
 def test_from_where_the_kernel_log_counts(note, first, acted, expected):
-    assert recovery.since(note, first, acted) == expected
+    assert recovery.find_log_position(note, first, acted) == expected

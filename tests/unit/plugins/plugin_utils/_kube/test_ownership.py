@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, mark, operators
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import MARK
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, operators, ownership
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.change import MARK
 from tests.lab.kube.objects import node
 
 PART, SKIP, PAUSED = operators.DEPLOY + "dcgm", operators.UPGRADE_SKIP, operators.PAUSED
@@ -24,11 +24,11 @@ def marked(token="r7", unschedulable=True, **more):
 
 
 def placed(one, token="r7", labels=None):
-    return change.applied(one, change.patch(one, mark.place(one, token, "why", NOW, labels)))
+    return change.applied(one, change.patch(one, ownership.place_marker(one, token, "why", NOW, labels)))
 
 
 def lifted(one, token="r7"):
-    return change.applied(one, change.patch(one, mark.lift(one, token)))
+    return change.applied(one, change.patch(one, ownership.lift_marker(one, token)))
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def lifted(one, token="r7"):
     ],
 )
 def test_whose_token_it_is(token, found, ours):
-    assert mark.same(token, found) is ours
+    assert ownership.is_ours(token, found) is ours
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_whose_token_it_is(token, found, ours):
     ],
 )
 def test_who_holds_a_node(one, owner, token):
-    found = mark.standing(one, "r7")
+    found = ownership.describe_owner(one, "r7")
     assert (found["owner"], found["token"]) == (owner, token)
     assert (found["previous"] is not None) == (owner == "ours")
 
@@ -83,14 +83,14 @@ def test_who_holds_a_node(one, owner, token):
 )
 def test_what_was_found_is_put_back(one):
     during = placed(one, labels={SKIP: "true", OFF: "false"})
-    assert change.unschedulable(during) and mark.standing(during, "r7")["owner"] == "ours"
-    assert change.labels_of(during)[SKIP] == "true" and change.labels_of(during)[OFF] == "false"
+    assert change.is_unschedulable(during) and ownership.describe_owner(during, "r7")["owner"] == "ours"
+    assert change.get_labels(during)[SKIP] == "true" and change.get_labels(during)[OFF] == "false"
     after = lifted(during)
     assert (after["spec"], after["metadata"]) == (one["spec"], one["metadata"])
 
 
 def test_mark_and_cordon_are_one_write():
-    body = change.patch(node(), mark.place(node(), "r7", "why", NOW))
+    body = change.patch(node(), ownership.place_marker(node(), "r7", "why", NOW))
     assert body["spec"] == {"unschedulable": True}
     assert json.loads(body["metadata"]["annotations"][MARK])["unschedulable"] is False
     assert body["metadata"]["resourceVersion"] == "7"
@@ -98,39 +98,44 @@ def test_mark_and_cordon_are_one_write():
 
 def test_a_second_drain_changes_nothing():
     one = placed(node(), labels={SKIP: "true"})
-    assert change.patch(one, mark.place(one, "r7", "why", "2027-01-01T00:00:00Z", {SKIP: "true"})) is None
+    assert change.patch(one, ownership.place_marker(one, "r7", "why", "2027-01-01T00:00:00Z", {SKIP: "true"})) is None
 
 
 def test_a_mark_of_ours_tells_the_last_reason():
     one = placed(node())
-    again = change.applied(one, change.patch(one, mark.place(one, "r7", "quarantined", "later")))
-    assert mark.standing(again, "r7")["reason"] == "quarantined" and mark.standing(again, "r7")["since"] == NOW
-    assert change.patch(again, mark.place(again, "r7", "", "later")) is None
+    again = change.applied(one, change.patch(one, ownership.place_marker(one, "r7", "quarantined", "later")))
+    assert (
+        ownership.describe_owner(again, "r7")["reason"] == "quarantined"
+        and ownership.describe_owner(again, "r7")["since"] == NOW
+    )
+    assert change.patch(again, ownership.place_marker(again, "r7", "", "later")) is None
 
 
 def test_labels_that_come_later_join_those_in_the_mark():
     one = placed(node(labels={PART: "true", SKIP: "false"}), labels={PART: PAUSED})
-    one = change.applied(one, change.patch(one, mark.hold(one, mark.ours(one, "r7"), {SKIP: "true"})))
-    assert change.labels_of(lifted(one)) == {PART: "true", SKIP: "false"}
+    one = change.applied(
+        one, change.patch(one, ownership.hold_labels(one, ownership.find_ours(one, "r7"), {SKIP: "true"}))
+    )
+    assert change.get_labels(lifted(one)) == {PART: "true", SKIP: "false"}
 
 
 def test_a_node_that_somebody_put_back_is_schedulable_afterwards():
     one = placed(node(unschedulable=True))
     one["spec"] = {}
-    assert not change.unschedulable(lifted(placed(one)))
+    assert not change.is_unschedulable(lifted(placed(one)))
 
 
 @pytest.mark.parametrize(
     "one", [node(), node(unschedulable=True), marked("r8"), marked("r70"), node(annotations={MARK: "by hand"})]
 )
 def test_what_is_not_ours_is_not_lifted(one):
-    assert change.patch(one, mark.lift(one, "r7")) is None
+    assert change.patch(one, ownership.lift_marker(one, "r7")) is None
 
 
 def test_a_label_that_another_changed_meanwhile_stays():
     one = placed(node(labels={SKIP: "false"}), labels={SKIP: "true"})
     one["metadata"]["labels"][SKIP] = "2"
-    assert change.labels_of(lifted(one)) == {SKIP: "2"}
+    assert change.get_labels(lifted(one)) == {SKIP: "2"}
 
 
 RESTRICTED = "node-restriction.kubernetes.io/trusted"
@@ -160,11 +165,11 @@ def test_label_of_a_forged_mark_is_neither_set_nor_kept(labels):
     values = {key: pair[1] for key, pair in labels.items() if isinstance(pair, list) and pair[1]}
     one = marked(labels=labels)
     one["metadata"]["labels"] = dict(values)
-    assert mark.lift(one, "r7").labels == {}
-    assert mark.release(one, "r7", operators.PAUSED).labels == {}
-    assert mark.standing(one, "r7")["previous"]["labels"] == {}
+    assert ownership.lift_marker(one, "r7").labels == {}
+    assert ownership.release_labels(one, "r7", operators.PAUSED).labels == {}
+    assert ownership.describe_owner(one, "r7")["previous"]["labels"] == {}
     for key in labels:
-        assert key not in mark.place(one, "r7", "why", NOW).annotations[MARK]
+        assert key not in ownership.place_marker(one, "r7", "why", NOW).annotations[MARK]
 
 
 def test_labels_that_come_back_are_those_that_a_kubelet_may_set_itself():
@@ -177,10 +182,10 @@ def test_labels_that_come_back_are_those_that_a_kubelet_may_set_itself():
     }
     one = marked(labels=labels)
     one["metadata"]["labels"] = {key: pair[1] for key, pair in labels.items()}
-    assert mark.lift(one, "r7").labels == {key: pair[0] for key, pair in labels.items()}
+    assert ownership.lift_marker(one, "r7").labels == {key: pair[0] for key, pair in labels.items()}
 
 
 @pytest.mark.parametrize("token", ["r7\x1b[2K", "r7 \x9b", "r7\n"])
 def test_mark_whose_token_steers_a_terminal_is_not_ours(token):
-    assert mark.read(marked(token))["token"] == "" and mark.ours(marked(token), "r7") is None
-    assert "\x1b" not in mark.read(marked(reason="\x1b[2K", since="\x1b[2K"))["reason"]
+    assert ownership.read_marker(marked(token))["token"] == "" and ownership.find_ours(marked(token), "r7") is None
+    assert "\x1b" not in ownership.read_marker(marked(reason="\x1b[2K", since="\x1b[2K"))["reason"]

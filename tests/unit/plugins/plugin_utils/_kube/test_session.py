@@ -5,35 +5,32 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, mark, operators
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.course import CONFLICTS, Course
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube import change, operators, ownership
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.client import KubeError, Refused
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.drain import Drain
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.pods import Policy
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.words import KubeError, Refused
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import FakeApi, budget, refusal
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._kube.session import CONFLICTS
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._kube.fake import (
+    OPTIONS,
+    FakeApi,
+    budget,
+    drain_node,
+    open_session,
+    refusal,
+    resume_node,
+)
 from tests.lab.kube.objects import node, pod
 
-OPTIONS = {"operators": "pause", "lays_out": False, "reason": "why", "timeout_s": 60, "grace_period_s": None}
+
+def drain(api, check=False, **options):
+    return drain_node(open_session(api, check=check), **options)
 
 
-def course(api, token="r7", check=False, name="gpu-1"):
-    return Course(api, name, token, check, api.clock, api.sleep)
-
-
-def drain(api, check=False, policy=None, wanted=None, **options):
-    one = course(api, check=check)
-    one.drain(dict(OPTIONS, **options), wanted or change.Change(), policy or Policy())
-    return one.answer()
-
-
-def fails(api, kind=KubeError, **more):
-    one = course(api, check=more.pop("check", False))
+def fails(api, kind=KubeError, check=False, **options):
+    work = open_session(api, check=check)
     with pytest.raises(kind) as caught:
-        one.drain(
-            dict(OPTIONS, **{key: more.pop(key) for key in list(more) if key in OPTIONS}),
-            change.Change(),
-            more.pop("policy", Policy()),
-        )
-    return str(caught.value), one.answer()
+        drain_node(work, **options)
+    return str(caught.value), work.answer()
 
 
 def test_a_drain_cordons_first_and_looks_again():
@@ -49,8 +46,8 @@ def test_a_drain_cordons_first_and_looks_again():
 def test_a_cordon_evicts_nothing_and_is_never_refused_for_what_runs_there():
     labels = {"nvidia.com/gpu-driver-upgrade-state": "cordon-required"}
     api = FakeApi(node(labels=labels), [pod("a", gpus=1), pod("b", gpus=1, owner=None)])
-    one = course(api)
-    one.cordon(OPTIONS, change.Change(), Policy())
+    one = open_session(api)
+    Drain(one, OPTIONS, change.Change(), Policy()).cordon()
     found = one.answer()
     assert (
         api.said == ["get node", "list pods", "patch node"]
@@ -61,14 +58,14 @@ def test_a_cordon_evicts_nothing_and_is_never_refused_for_what_runs_there():
     assert found["mark"]["owner"] == "ours" and found["unschedulable"] and found["state"] == "unschedulable"
     assert [(each["pod"], each["reason"]) for each in found["blockers"]] == [("b", "unmanaged"), ("a", "running")]
     assert api.stored["metadata"]["labels"]["nvidia.com/gpu-driver-upgrade.skip"] == "true"
-    one = course(api)
-    one.resume(change.Change())
+    one = open_session(api)
+    resume_node(one)
     assert api.stored["metadata"]["labels"] == labels and not one.answer()["unschedulable"]
 
 
 def test_a_node_that_is_empty_is_drained_by_a_cordon():
-    one = course(FakeApi(node(), [pod("a")]))
-    one.cordon(OPTIONS, change.Change(), Policy())
+    one = open_session(FakeApi(node(), [pod("a")]))
+    Drain(one, OPTIONS, change.Change(), Policy()).cordon()
     assert one.answer()["drained"]
 
 
@@ -83,7 +80,7 @@ def test_why_it_was_in_vain_stands_apart_from_as_what_the_node_is_left():
     api = FakeApi(node(), [pod("a", gpus=1)])
     api.answers["a"] = [budget("train")]
     with pytest.raises(KubeError) as caught:
-        course(api).drain(OPTIONS, change.Change(), Policy())
+        drain(api)
     why = caught.value.why
     assert (
         "default/a" in why and "cordoned" not in why and str(caught.value).startswith(why + " The node stays cordoned")
@@ -263,8 +260,8 @@ def test_somebody_else_writes_at_the_same_time():
     # The operator's cordon came between: it is found, is no part of our diff, and stays when ours is lifted.
     assert found["diff"]["before"]["unschedulable"] is True
     assert found["mark"]["previous"]["unschedulable"] is True
-    course(api).resume(change.Change())
-    assert api.stored["spec"] == {"unschedulable": True} and mark.read(api.stored) is None
+    resume_node(open_session(api))
+    assert api.stored["spec"] == {"unschedulable": True} and ownership.read_marker(api.stored) is None
 
 
 def test_somebody_else_writes_all_the_time():
@@ -281,8 +278,8 @@ def test_somebody_else_writes_all_the_time():
 def test_what_was_there_before_stays(owner):
     api = FakeApi(owner)
     assert drain(api)["mark"]["owner"] == "ours"
-    one = course(api)
-    one.resume(change.Change())
+    one = open_session(api)
+    resume_node(one)
     assert one.answer()["mark"]["owner"] == "operator" and one.answer()["changed"]
     assert (api.stored["spec"], api.stored["metadata"]["annotations"]) == (
         owner["spec"],
@@ -292,8 +289,8 @@ def test_what_was_there_before_stays(owner):
 
 def test_a_resume_lifts_nothing_of_another():
     api = FakeApi(node(unschedulable=True, annotations={"gpufleet.lifecycle/mark": '{"token":"r8"}'}))
-    one = course(api)
-    one.resume(change.Change())
+    one = open_session(api)
+    resume_node(one)
     assert not one.answer()["changed"] and api.said == ["get node"] and one.answer()["mark"]["token"] == "r8"
 
 
@@ -347,8 +344,8 @@ def test_operators_are_paused_and_resumed():
         and labels["nvsentinel.dgxc.nvidia.com/managed"] == "false"
     )
     assert drain(api)["changed"] is False
-    one = course(api)
-    one.resume(change.Change())
+    one = open_session(api)
+    resume_node(one)
     assert api.stored["metadata"]["labels"] == DEPLOY and api.stored["metadata"]["annotations"] == {}
 
 
@@ -360,7 +357,7 @@ def test_parts_that_do_not_go_fail_the_drain():
         and not found["drained"]
         and [each["reason"] for each in found["blockers"]] == ["operand"]
     )
-    course(api).resume(change.Change())
+    resume_node(open_session(api))
     assert api.stored["metadata"]["labels"] == DEPLOY
 
 
@@ -392,7 +389,7 @@ def test_taint_of_another_owner_stays_with_a_warning():
     api = FakeApi(node(taints=[taint]))
     found = drain(api, wanted=change.Change(taints=[dict(wanted, state="present")]))
     assert api.stored["spec"]["taints"] == [taint] and len(found["warnings"]) == 1
-    course(api).resume(change.Change(taints=[dict(wanted, state="absent")]))
+    resume_node(open_session(api), change.Change(taints=[dict(wanted, state="absent")]))
     assert api.stored["spec"]["taints"] == [taint]
 
 
@@ -415,12 +412,12 @@ def test_node_whose_layout_the_mig_manager_would_undo_is_not_resumed(laid_out):
     api = FakeApi(node(labels={"nvidia.com/gpu.deploy.mig-manager": "true"}))
     drain(api, lays_out=True)
     api.stored["metadata"]["labels"]["nvidia.com/mig.config"] = "all-1g.10gb"
-    one = course(api)
+    one = open_session(api)
     if laid_out:
         with pytest.raises(KubeError):
-            one.resume(change.Change(), laid_out=True)
+            resume_node(one, laid_out=True)
     else:
-        one.resume(change.Change())
+        resume_node(one)
     assert one.answer()["mark"]["owner"] == ("ours" if laid_out else "none")
 
 
@@ -431,8 +428,8 @@ def test_operators_can_be_ignored():
 
 def test_what_is_there_is_told_without_a_change():
     api = FakeApi(node(labels=DEPLOY), [pod("a", gpus=1), pod("b", gpus=1, owner=None), OPERAND])
-    one = course(api, token="")
-    one.info(Policy())
+    one = open_session(api, token="")
+    one.read_pods(Policy())
     found = one.answer()
     assert api.said == ["get node", "list pods"] and not found["changed"] and not found["drained"]
     assert [each["pod"] for each in found["holding"]] == ["a"]
@@ -445,5 +442,5 @@ def test_what_is_there_is_told_without_a_change():
 def test_a_name_that_no_node_can_have(name):
     api = FakeApi(node())
     with pytest.raises(KubeError, match="node_name"):
-        course(api, name=name).read()
+        open_session(api, name=name).read()
     assert api.said == []

@@ -132,7 +132,7 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
         """Make no group of a node's label or reason that means something to the playbooks, or is called as a host."""
         parents = [keyed.get("parent_group") for keyed in keys or [] if isinstance(keyed, dict)]
         self._sanitize_group_name = lambda name: (
-            hosts.safe_group(name) if name in parents else hosts.keyed_group(name, self.inventory.hosts)
+            hosts.make_safe_group(name) if name in parents else hosts.keyed_group(name, self.inventory.hosts)
         )
         try:
             super()._add_host_to_keyed_groups(keys, variables, host, strict, fetch_hostvars)

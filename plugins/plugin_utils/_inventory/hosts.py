@@ -38,8 +38,8 @@ def make_safe_group(name: str) -> str:
 
 
 def keyed_group(name: str, taken: t.Container[str]) -> str:
-    """Return safe_group() of a name that a node may choose: no group of the playbooks, and none of TAKEN."""
-    safe = safe_group(name)
+    """Return make_safe_group() of a name that a node may choose: no group of the playbooks, and none of TAKEN."""
+    safe = make_safe_group(name)
     lower = safe.lower()
     return "_" + safe if lower in RESERVED or lower.startswith(OWN_GROUPS) or safe in taken else safe
 

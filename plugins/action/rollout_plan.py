@@ -40,7 +40,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     probes,
     windows,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import webhook
 
 # The limits of the policy that are options; others are computed here.
 LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
@@ -149,8 +149,6 @@ class ActionModule(PlanningAction):
                 )
             )
             refused = made.refused
-            if not arguments["hand_over"]:
-                self.watch(ledger, identity, run, arguments["textfile_dir"])
             self.tell(ledger, arguments, now=True)
         lines = self.lines(ledger, made, arguments, refused)
         if running:
@@ -163,7 +161,7 @@ class ActionModule(PlanningAction):
         layouts.refuse_unfit(arguments["layout_looks"])
         holds.check(arguments["hold_queries"])
         holds.check_times(arguments["hold_age_s"], arguments["hold_deadline_s"])
-        outbox.check(arguments["webhook"])
+        webhook.check(arguments["webhook"])
         given = dict({key: arguments[key] for key in LIMITS}, holds=holds.wanted(arguments["hold_queries"]))
         policy = limits.complete(dict(given, waves=given["waves"] if arguments["mode"] == "waves" else []), count)
         windows.check(policy["windows"])
@@ -214,7 +212,7 @@ class ActionModule(PlanningAction):
         found = self.claims_found(arguments)
         places = self.places(arguments, task_vars)
         looked = self.looked(ledger, arguments, places, found, planned["peers"], {}, False)
-        outbox.check(arguments["webhook"])
+        webhook.check(arguments["webhook"])
         foreseen = joining.part(view, planned, looked)[0]
         self.enough_forks(foreseen.policy, len(foreseen.order), task_vars)
         identity = dict(self.controller(), **({"job": running} if running else {}))
@@ -259,7 +257,6 @@ class ActionModule(PlanningAction):
             _controller.require()
             made, total = ledger.transact(work)
         if not self.check:
-            self.watch(ledger, identity, view.run, arguments["textfile_dir"])
             self.tell(ledger, arguments, now=True)
         left_out = [name for name in arguments["audits"] if name not in made.nodes]
         lines = joining.lines(made, ledger.rollout_id, total, left_out)

@@ -20,11 +20,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
     owned_view,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
-    outbox,
-    preview,
+    formats,
     publish,
-    summary,
-    words,
+    report,
+    webhook,
 )
 
 
@@ -64,31 +63,31 @@ class ActionModule(RolloutAction):
         if arguments["end"]:
             hosts = task_vars.get("ansible_play_hosts") or []
             gone = set(task_vars.get("ansible_play_hosts_all") or []) - set(hosts)
-            result["blame"] = summary.blame(
+            result["blame"] = formats.find_failing_hosts(
                 doc, hosts, gone, task_vars.get("inventory_hostname"), self.verdict(ledger, doc), part
             )
         else:
-            result["table"] = summary.summary(doc, ledger.path(publish.NAMES["html"]))
+            result["table"] = formats.render_summary(doc, ledger.path(publish.NAMES["html"]))
             for line in result["table"]:
                 self.say(line)
         if arguments["dest"] and not self.check:
             dest = os.path.expanduser(arguments["dest"])
             if story is None:
                 doc, story = publish.gather(ledger, over)
-            files.write(dest, publish.contents(doc, story))
+            files.write(dest, publish.render_files(doc, story))
         if arguments["fail_unless_complete"] and doc["verdict"] != "complete":
             result.update(failed=True, msg=self.verdict(ledger, doc))
         return result
 
     def foresee(self, arguments, task_vars):
         """The end of a run in check mode, which has no rollout to report."""
-        lines = preview.lines(_answers.accept_all("driver_packages", arguments["previews"]))
+        lines = formats.preview_packages(_answers.accept_all("driver_packages", arguments["previews"]))
         for line in lines:
             self.say(line)
         hosts = task_vars.get("ansible_play_hosts") or []
         return {
             "table": lines,
-            "blame": preview.blame(arguments["planned"], hosts, task_vars.get("inventory_hostname")),
+            "blame": formats.find_refused_hosts(arguments["planned"], hosts, task_vars.get("inventory_hostname")),
             "msg": "Check mode: no node was changed, there is nothing to report.",
         }
 
@@ -121,7 +120,7 @@ class ActionModule(RolloutAction):
         WRITTEN: this run has written the files. Others may be missing, or older than what other controllers did since.
         """
         if self.check or (written and os.path.exists(ledger.path(publish.NAMES["html"]))):
-            return publish.gathered(ledger, display.warning, over)
+            return publish.try_gather(ledger, display.warning, over)
         return publish.refresh(ledger, True, complain=display.warning, ended=over), None
 
     @staticmethod
@@ -130,7 +129,7 @@ class ActionModule(RolloutAction):
             ledger.rollout_id,
             doc["target"],
             doc["verdict"],
-            words.count(doc),
+            report.describe_counts(doc),
             ledger.path(publish.NAMES["html"]),
         )
 
@@ -183,5 +182,5 @@ class ActionModule(RolloutAction):
         part, stops = ledger.transact(close)
         over = (part is not None and stops and not ledger.running()) or None
         doc = self.tell(ledger, arguments, now=True, ended=over)
-        outbox.flush(ledger, arguments["webhook"], display.warning)
+        webhook.flush(ledger, arguments["webhook"], display.warning)
         return doc, part, over

@@ -28,8 +28,8 @@ options:
     description:
       - Join the plan of O(rollout_id) with the hosts of O(audits) instead of making one. Limits and versions that are
         given and differ from the plan's are refused, and so is another digest than the plan's in O(approve).
-      - The run becomes a member of the rollout, with a lease of two minutes that its heartbeats extend. A host of
-        another living member is refused. Nodes that a dead one left in flight are taken over.
+      - The run becomes a member of the rollout, with a lease of 15 minutes that each gate and each step extends. A
+        host of another living member is refused. Nodes that a dead one left in flight are taken over.
     type: bool
     default: false
 """

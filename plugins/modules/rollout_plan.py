@@ -237,7 +237,7 @@ options:
     elements: str
     default: []
   break_lock:
-    description: Take over from a controller that is not visible. Refused if it wrote in the last two minutes.
+    description: Take over from a controller that is not visible. Refused if it recorded a step in the last two minutes.
     type: bool
     default: false
 seealso:

@@ -23,8 +23,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     proof,
     windows,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, watcher
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import webhook
 
 # What refuses a plan, and not the rollout itself.
 REFUSALS = (
@@ -32,7 +32,7 @@ REFUSALS = (
     holds.HoldError,
     limits.LimitError,
     options.OptionError,
-    outbox.WebhookError,
+    webhook.WebhookError,
     owner.OwnerError,
     plan.PlanError,
     windows.WindowError,
@@ -172,18 +172,6 @@ class PlanningAction(RolloutAction):
             if why:
                 raise plan.PlanError(why)
         return running
-
-    @staticmethod
-    def watch(ledger, controller, run, textfile_dir):
-        """Start the process that writes heartbeats, and closes the report if the playbook cannot."""
-        try:
-            watcher.start(ledger, controller, run, textfile_dir or "")
-        except OSError as exc:
-            display.warning(
-                "The watcher of rollout %s could not be started (%s): if the playbook is interrupted, its report is "
-                "not closed, and during a task of more than %d s other controllers may consider this one dead."
-                % (ledger.rollout_id, exc, owner.FRESH_S)
-            )
 
     @staticmethod
     def unproven(ledger, names):

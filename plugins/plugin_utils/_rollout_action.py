@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import os
 
+from ansible import constants as C
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, store, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
@@ -23,9 +25,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     plan,
     windows,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, webhook
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
+PROGRESS = "gpufleet.lifecycle.rollout_progress"
 EXPECTED = (
     _controller.ControllerError,
     domains.DomainError,
@@ -33,7 +36,7 @@ EXPECTED = (
     LedgerError,
     limits.LimitError,
     options.OptionError,
-    outbox.WebhookError,
+    webhook.WebhookError,
     owner.OwnerError,
     plan.PlanError,
     tickets.StateError,
@@ -155,8 +158,10 @@ class RolloutAction(NodeActionBase):
 
         ENDED: as in publish.gather().
         """
-        doc = publish.refresh(ledger, now, idle, arguments.get("textfile_dir"), display.warning, ended)
-        outbox.kick(ledger, arguments.get("webhook"), idle, display.warning)
+        textfile_dir = arguments.get("textfile_dir")
+        identity = self.controller() if textfile_dir else None
+        doc = publish.refresh(ledger, now, idle, textfile_dir, display.warning, ended, identity)
+        webhook.notify(ledger, arguments.get("webhook"), idle, display.warning)
         return doc
 
     def say_brakes(self, ledger, found):
@@ -192,6 +197,11 @@ class RolloutAction(NodeActionBase):
     @staticmethod
     def say(line):
         display.display(line)
+
+    def say_progress(self, line):
+        """Print the line of a transition, unless callback rollout_progress does."""
+        if PROGRESS not in C.CALLBACKS_ENABLED:
+            self.say(line)
 
 
 def owned_view(transaction, ledger, identity):

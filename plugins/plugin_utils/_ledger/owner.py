@@ -17,8 +17,8 @@ import socket
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 
-# The interval of a controller's heartbeat, and the age at which it is too old where its process cannot be seen. The
-# heartbeat is written by watcher.py and by every task that uses the ledger.
+# The interval in which the gate and the steps of a controller record that it is alive, and the age of that record from
+# which on an operator may break its lock, where its process cannot be seen.
 HEARTBEAT_S = 30
 FRESH_S = 120
 GONE = "gone"
@@ -298,21 +298,6 @@ def require(transaction, rollout_id, owner, now=None):
     if is_due(record["heartbeat"], now):
         transaction.hold(dict(record, heartbeat=timestamp(now)))
     return record["run"]
-
-
-def record_heartbeat(transaction, owner, run, now=None):
-    """Record a heartbeat of the owner; False if the run no longer belongs to it, or has ended."""
-    record = transaction.owner
-    if (
-        record is None
-        or not same(record["owner"], owner)
-        or record["run"] != run
-        or record.get("ended")
-        or record.get("broken")
-    ):
-        return False
-    transaction.hold(dict(record, heartbeat=timestamp(now or transaction.clock())))
-    return True
 
 
 def release(transaction, owner, now=None):

@@ -14,13 +14,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 # The phases of a node in flight.
-PHASES = ("drain", "down", "validate", "soak", "rollback")
+PHASES = ("prepare", "drain", "down", "validate", "soak", "rollback")
 # The number of attempts of a node in a report.
 ATTEMPTS = 5
+# Steps before the drain, in which a node serves.
+PREPARING = ("evidence", "prestage")
 OF_STATE = {"draining": "drain", "down": "down", "validating": "validate", "soaking": "soak"}
 
 
-def seconds(text):
+def parse_time(text):
     """Return a time of the ledger as seconds since 1970; None for none."""
     return datetime.datetime.fromisoformat(text[:-1] + "+00:00").timestamp() if text else None
 
@@ -64,17 +66,19 @@ class Timeline:
     last: t.Optional[float] = None
 
 
-def phase_of(node):
+def find_phase(node):
     """Return the phase of a node; None if it is not in flight."""
     if node.state not in state.IN_FLIGHT:
         return None
     step = node.steps[-1].name if node.steps else ""
     if step.startswith("rollback"):
         return "rollback"
+    if node.state == "draining" and (not step or step in PREPARING):
+        return "prepare"
     return "soak" if step == "soak" else OF_STATE[node.state]
 
 
-def failure_weight(node):
+def weigh_failure(node):
     """Return the use of the failure budget by a node."""
     return sum(limits.weight(one) for one in limits.charged([node])) if node.state in state.FAILED else 0
 
@@ -93,7 +97,7 @@ class _Story:
         self.level: t.Any = None
 
     def take(self, event):
-        now = seconds(event["time"])
+        now = parse_time(event["time"])
         kind = event["event"]
         before = self.before(event)
         apply(self.view, event)
@@ -188,7 +192,7 @@ class _Story:
         mine = (
             int(node.state == "draining"),
             int(node.state in state.NOT_SERVING + state.OUT_OF_SERVICE),
-            failure_weight(node),
+            weigh_failure(node),
         )
         old = self.use.get(node.name, (0, 0, 0))
         if mine != old:
@@ -198,7 +202,7 @@ class _Story:
     def follow(self, name, node, now):
         spans = self.spans.get(name)
         current = spans[-1] if spans and spans[-1].end is None else None
-        phase = phase_of(node) if node is not None else None
+        phase = find_phase(node) if node is not None else None
         if current is not None and current.phase == phase:
             return
         if current is not None:
@@ -222,7 +226,7 @@ class _Story:
             self.points.append(Point(now, *level))
 
 
-def build(events):
+def build_timeline(events):
     """Return the Timeline of EVENTS, first to last. Events before the first plan are ignored."""
     story = _Story()
     first = last = None
@@ -240,8 +244,8 @@ def build(events):
         story.journal,
         sorted(story.absent.values(), key=lambda node: node.name),
         story.earlier,
-        seconds(first),
-        seconds(last),
+        parse_time(first),
+        parse_time(last),
     )
 
 
@@ -251,7 +255,7 @@ PAUSE_S, PAUSE_SHARE = 900.0, 0.25
 BREAK_WIDTH, TICK_WIDTH = 14.0, 95.0
 
 
-def busy(intervals):
+def join_intervals(intervals):
     """Return the sorted union of the intervals (start, end), with short pauses closed."""
     merged = []
     for start, end in sorted(intervals):
@@ -273,7 +277,7 @@ class TimeScale:
     """Maps times to x coordinates between LEFT and RIGHT."""
 
     def __init__(self, intervals, left, right):
-        parts = busy(intervals) or [(0.0, 1.0)]
+        parts = join_intervals(intervals) or [(0.0, 1.0)]
         total = sum(end - start for start, end in parts) or 1.0
         self.left, self.right = left, right
         self.scale = (right - left - BREAK_WIDTH * (len(parts) - 1)) / total

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import preview
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats
 
 
 def found(version="2.0-1", **transaction):
@@ -19,7 +19,7 @@ def test_nodes_that_are_alike_are_told_once():
     upgrade = [{"name": "nvidia-smi", "version": "2.0-1"}, {"name": "dkms", "version": "3"}]
     previews = {"n%03d" % number: found(upgrade=upgrade, remove=[]) for number in range(66)}
     previews["odd"] = found("1.9-1", install=["nvidia-smi"])
-    lines = preview.lines(previews)
+    lines = formats.preview_packages(previews)
     assert lines == [
         "66 nodes would get nvidia-kernel-dkms 2.0-1, nvidia-smi 2.0-1: n000, n001, n002, n003, n004 and 61 more",
         "  upgrade: dkms 3, nvidia-smi 2.0-1",
@@ -40,11 +40,13 @@ def test_nodes_that_are_alike_are_told_once():
     ],
 )
 def test_who_has_no_preview_says_nothing(given):
-    assert preview.lines(given) == []
+    assert formats.preview_packages(given) == []
 
 
 def test_a_node_with_nothing_to_do_says_so():
-    assert preview.lines({"a": found(install=[], upgrade=[])})[1] == "  nothing would be installed or removed"
+    assert (
+        formats.preview_packages({"a": found(install=[], upgrade=[])})[1] == "  nothing would be installed or removed"
+    )
 
 
 def planned(**states):
@@ -66,6 +68,6 @@ def planned(**states):
     ],
 )
 def test_nodes_that_the_plan_leaves_out_fail_in_check_mode_as_they_do_without(nodes, hosts, failing):
-    found = preview.blame(nodes, hosts, hosts[0])
+    found = formats.find_refused_hosts(nodes, hosts, hosts[0])
     assert set(found) == failing
     assert all(name in found[name] and "why" in found[name] for name in failing & set(nodes) if name == "a")

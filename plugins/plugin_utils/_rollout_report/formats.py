@@ -8,35 +8,22 @@ end. Each format begins or ends with the verdict and its reasons. Pure.
 from __future__ import annotations
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import junit, markdown, text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report, timeline
 
 CONTROLLER = "localhost"
+COLUMNS = ("node", "state", "from", "to", "took", "reason")
 
 
 def render_table(doc):
     """Return the summary as lines of plain text. The verdict is last, so that it is visible in a terminal."""
-    rows = [("node", "state", "from", "to", "took", "reason")]
-    folded = len(doc["nodes"]) > report.LISTED
-    for name, node in doc["nodes"].items():
-        if not (folded and node["state"] in ("done", "skipped", "pending") and not node["orphaned"]):
-            rows.append(
-                (
-                    text.line(name),
-                    node["state"],
-                    text.line(node["from"]) or "-",
-                    report.describe_target(node),
-                    report.describe_duration(node) or "-",
-                    report.describe_reason(node, report.REASON) or "-",
-                )
-            )
-    lines = text.columns(rows)
-    if folded:
-        lines.append(
-            "... and %s that %s done, skipped or pending"
-            % (text.count(len(doc["nodes"]) - len(rows) + 1, "node"), "is" if len(doc["nodes"]) == len(rows) else "are")
-        )
+    some = _select_nodes(doc)
+    lines = text.columns([COLUMNS, *_list_rows(some, report.REASON)])
+    left = len(doc["nodes"]) - len(some)
+    if left:
+        verb = "is" if left == 1 else "are"
+        lines.append("... and %s that %s done, skipped or pending" % (text.count(left, "node"), verb))
     if report.describe_estimate(doc):
         lines.append(report.describe_estimate(doc))
     lines.append(
@@ -112,130 +99,90 @@ def find_failing_hosts(doc, hosts, gone, host, verdict, part=None):
     return found if told else {host: verdict}
 
 
-def render_markdown(doc):
-    """Return the report as Markdown."""
-    escape = markdown.escape
-    lines = ["# Driver rollout to %s: %s" % (escape(doc["target"]), doc["verdict"]), ""]
-    lines += ["- " + escape(reason) for reason in doc["reasons"]]
-    lines += markdown.section(
-        "What to do", ["%d. %s" % (number, escape(step)) for number, step in enumerate(doc["next_steps"], start=1)]
-    )
-    lines += [
-        "",
-        escape(
-            "Rollout %s, started %s, finished %s%s. %s."
-            % (
-                doc["rollout_id"],
-                report.format_time(doc["started"]),
-                report.format_time(doc["finished"]) or "not yet",
-                ", after %s" % report.format_duration(doc["started"], doc["finished"]) if doc["finished"] else "",
-                report.describe_counts(doc),
-            )
-        ),
-    ]
-    if report.describe_estimate(doc):
-        lines += ["", escape(report.describe_estimate(doc)[:1].upper() + report.describe_estimate(doc)[1:] + ".")]
-    bad = report.list_troubled(doc)
-    lines += markdown.section(
-        "Nodes that need attention",
-        bad
-        and markdown.table(
-            ("node", "state", "failed in", "reason", "serves"),
-            (
-                (
-                    name,
-                    node["state"],
-                    report.find_failed_step(node) or "-",
-                    report.describe_reason(node),
-                    report.SERVES.get(node["state"], "unknown"),
-                )
-                for name, node in bad
-            ),
-        ),
-    )
-    lines += markdown.section(
-        "Evidence",
-        ["- %s: %s" % (escape(name), escape(", ".join(node["evidence"]))) for name, node in bad if node["evidence"]],
-    )
-    lines += markdown.section(
-        "Budgets",
-        markdown.table(
-            ("budget", "used", "limit"),
-            ((name, str(entry["used"]), str(entry["limit"])) for name, entry in doc["budgets"].items()),
-        ),
-    )
-    some = [
+def _list_rows(nodes, limit=None):
+    """Yield a row for each of NODES, (name, node), with at most LIMIT characters of its reason."""
+    for name, node in nodes:
+        yield (
+            text.line(name),
+            node["state"],
+            text.line(node["from"]) or "-",
+            report.describe_target(node),
+            report.describe_duration(node) or "-",
+            report.describe_reason(node, limit) or "-",
+        )
+
+
+def _select_nodes(doc):
+    """Return (name, node) of all nodes, or of many those that are in flight or failed."""
+    is_large = len(doc["nodes"]) > report.LISTED
+    return [
         (name, node)
         for name, node in doc["nodes"].items()
-        if len(doc["nodes"]) <= report.LISTED or node["state"] not in ("done", "skipped", "pending")
+        if not is_large or node["state"] not in ("done", "skipped", "pending") or node["orphaned"]
     ]
-    lines += markdown.section(
-        "Nodes",
-        markdown.table(
-            ("node", "state", "from", "to", "took", "reason"),
-            (
-                (
-                    name,
-                    node["state"],
-                    node["from"] or "-",
-                    report.describe_target(node),
-                    report.describe_duration(node) or "-",
-                    report.describe_reason(node),
-                )
-                for name, node in some
-            ),
-        ),
+
+
+def render_markdown(doc: dict) -> str:
+    """Return the report as Markdown."""
+    section, table = formats.Section, formats.Table
+    bad, some, estimate = report.list_troubled(doc), _select_nodes(doc), report.describe_estimate(doc)
+    when = "Rollout %s, started %s, finished %s%s. %s." % (
+        doc["rollout_id"],
+        report.format_time(doc["started"]),
+        report.format_time(doc["finished"]) or "not yet",
+        ", after %s" % report.format_duration(doc["started"], doc["finished"]) if doc["finished"] else "",
+        report.describe_counts(doc),
     )
-    if len(some) < len(doc["nodes"]):
-        lines += [
-            "",
-            "%s more are done, skipped or pending; report.json names them."
-            % text.count(len(doc["nodes"]) - len(some), "node"),
-        ]
+    troubled = (
+        (
+            name,
+            node["state"],
+            report.find_failed_step(node) or "-",
+            report.describe_reason(node),
+            report.SERVES.get(node["state"], "unknown"),
+        )
+        for name, node in bad
+    )
+    budgets = ((name, str(entry["used"]), str(entry["limit"])) for name, entry in doc["budgets"].items())
+    evidence = ["%s: %s" % (name, ", ".join(node["evidence"])) for name, node in bad if node["evidence"]]
+    left = len(doc["nodes"]) - len(some)
+    folded = "%s more are done, skipped or pending; report.json names them." % text.count(left, "node")
+    sections = [
+        section("", doc["reasons"]),
+        section("What to do", doc["next_steps"], 2, True),
+        section("", when),
+        section("", estimate and estimate[:1].upper() + estimate[1:] + "."),
+        section("Nodes that need attention", table(("node", "state", "failed in", "reason", "serves"), troubled)),
+        section("Evidence", evidence),
+        section("Budgets", table(("budget", "used", "limit"), budgets)),
+        section("Nodes", table(COLUMNS, _list_rows(some))),
+        section("", folded if left else ""),
+    ]
     for name, node in some[: report.LISTED]:
-        if node["steps"]:
-            lines += markdown.section(
-                name,
-                markdown.table(
-                    ("step", "started", "took", "status"),
-                    (
-                        (
-                            step["name"],
-                            step["started"],
-                            report.format_duration(step["started"], step["finished"]) or "-",
-                            step["status"],
-                        )
-                        for step in node["steps"]
-                    ),
-                ),
-                3,
+        steps = (
+            (
+                step["name"],
+                step["started"],
+                report.format_duration(step["started"], step["finished"]) or "-",
+                step["status"],
             )
-        if node["earlier"]:
-            lines += markdown.section(
-                "%s: earlier attempts" % name,
-                markdown.table(
-                    ("attempt", "ended", "state", "failed in", "reason"),
-                    (
-                        (
-                            str(one["attempt"]),
-                            one["ended"] or "-",
-                            one["state"],
-                            report.find_failed_step(one) or "-",
-                            one["reason"],
-                        )
-                        for one in node["earlier"]
-                    ),
-                ),
-                3,
-            )
-    return "\n".join(lines) + "\n"
+            for step in node["steps"]
+        )
+        earlier = (
+            (str(one["attempt"]), one["ended"] or "-", one["state"], report.find_failed_step(one) or "-", one["reason"])
+            for one in node["earlier"]
+        )
+        sections.append(section(name, table(("step", "started", "took", "status"), steps), 3))
+        head = ("attempt", "ended", "state", "failed in", "reason")
+        sections.append(section("%s: earlier attempts" % name, table(head, earlier), 3))
+    return formats.render_markdown("Driver rollout to %s: %s" % (doc["target"], doc["verdict"]), sections)
 
 
 def render_junit(doc):
     """Return the report as JUnit XML: a suite for the whole rollout, and one with a case for each node."""
     verdict = doc["verdict"]
     outcome = {"complete": "passed", "running": "skipped", "failed": "failure"}.get(verdict, "error")
-    whole = junit.Case(
+    whole = formats.Case(
         "verdict",
         "gpufleet.rollout",
         outcome,
@@ -250,10 +197,10 @@ def render_junit(doc):
         ("plan", doc["sha256"]),
     ]
     time = doc["time"] or ""
-    return junit.render(
+    return formats.render_junit(
         [
-            junit.Suite("rollout", "gpufleet.rollout", time, properties, [whole], doc["reasons"]),
-            junit.Suite(
+            formats.Suite("rollout", "gpufleet.rollout", time, properties, [whole], doc["reasons"]),
+            formats.Suite(
                 "nodes",
                 "gpufleet.rollout",
                 time,
@@ -269,9 +216,9 @@ def _make_case(name, node):
     place = "gpufleet.rollout.%s" % (",".join("%s-%s" % item for item in sorted(node["domains"].items())) or "nodes")
     words = node["reason"] or node["state"]
     if not node["in_run"]:
-        return junit.Case(name, place, "skipped", "", "not part of this run, %s: %s" % (node["state"], words), "")
+        return formats.Case(name, place, "skipped", "", "not part of this run, %s: %s" % (node["state"], words), "")
     if node["state"] == "done":
-        return junit.Case(name, place, "passed", "", "", "")
+        return formats.Case(name, place, "passed", "", "", "")
     if node["state"] in state.FAILED:
         steps = "\n".join(
             [
@@ -281,7 +228,7 @@ def _make_case(name, node):
             ]
             + ["earlier, attempt %d: %s, %s" % (one["attempt"], one["state"], one["reason"]) for one in node["earlier"]]
         )
-        return junit.Case(
+        return formats.Case(
             name,
             place,
             "error" if node["state"] == "lost" else "failure",
@@ -290,7 +237,7 @@ def _make_case(name, node):
             "%s\n%s\n%s" % (words, report.NEXT_STEP[node["state"]], steps),
         )
     # A node that is in flight or did not start has no verdict, which is not a pass.
-    return junit.Case(
+    return formats.Case(
         name, place, "skipped", "", "%s%s" % (node["state"], ": " + node["reason"] if node["reason"] else ""), ""
     )
 

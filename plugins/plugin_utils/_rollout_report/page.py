@@ -115,21 +115,17 @@ def build_view(doc, story):
             for key, label in PHASES.items()
             if any(span.phase == key for spans in story.spans.values() for span in spans)
         ],
-        "said": [
-            {
-                "time": format_moment(entry["time"], 19),
-                "who": entry["who"],
-                "what": " ".join([name_state(entry["what"]), entry.get("node") or ""]).strip(),
-                "reason": "%s%s"
-                % (entry["reason"], " (%s)" % text.shown(entry["limits"]) if entry.get("limits") else ""),
-            }
-            for entry in story.journal[-report.LISTED :]
-        ],
+        "journal": story.journal[-report.LISTED :],
         "rows": [
             _build_row(name, node) for name, node in doc["nodes"].items() if not (large and node["state"] in QUIET)
         ][: report.LISTED],
         "folded": _fold_quiet(doc) if large else [],
         "how": list_settings(doc),
+        "moment": format_moment,
+        "duration": report.format_duration,
+        "failed_step": report.find_failed_step,
+        "name_state": name_state,
+        "reason_length": report.REASON,
         "geometry": {"width": WIDTH, "left": LEFT, "right": RIGHT},
     }
 
@@ -192,66 +188,47 @@ def list_settings(doc):
     )
 
 
-def _build_card(name, node, opened):
+def _describe_node(name, node):
+    """Return what the card and the row of a node have in common."""
     return {
         "name": name,
         "state": name_state(node["state"]),
         "tone": TONE[node["state"]],
         "sign": SIGN[node["state"]],
-        "open": opened,
-        "where": ", ".join("%s %s" % item for item in sorted(node["domains"].items())),
-        "step": report.find_failed_step(node),
         "canary": node["canary"],
-        "reason": report.describe_reason(node) or "No reason was recorded.",
-        "serves": report.SERVES.get(node["state"], "unknown"),
-        "next": report.NEXT_STEP.get(node["state"], "Run the same playbook again: it examines this node first."),
-        "change": "%s → %s" % (node["from"] or "unknown", report.describe_target(node, "unknown")),
-        "attempt": node["attempt"],
-        "steps": [
-            {
-                "name": step["name"],
-                "started": format_moment(step["started"], 19),
-                "took": report.format_duration(step["started"], step["finished"]) or "-",
-                "status": step["status"],
-                "bad": step["status"] == "failed",
-            }
-            for step in node["steps"]
-        ],
-        "evidence": [
+        "earlier": node["earlier"],
+    }
+
+
+def _build_card(name, node, opened):
+    return dict(
+        _describe_node(name, node),
+        open=opened,
+        where=", ".join("%s %s" % item for item in sorted(node["domains"].items())),
+        step=report.find_failed_step(node),
+        reason=report.describe_reason(node) or "No reason was recorded.",
+        serves=report.SERVES.get(node["state"], "unknown"),
+        next=report.NEXT_STEP.get(node["state"], "Run the same playbook again: it examines this node first."),
+        change="%s → %s" % (node["from"] or "unknown", report.describe_target(node, "unknown")),
+        attempt=node["attempt"],
+        steps=node["steps"],
+        evidence=[
             {"href": "file://" + urllib.parse.quote(path), "words": path.rpartition("/")[2], "path": path}
             for path in node["evidence"]
         ],
-        "earlier": [
-            {
-                "attempt": one["attempt"],
-                "ended": format_moment(one["ended"], 19) or "-",
-                "state": name_state(one["state"]),
-                "step": report.find_failed_step(one) or "-",
-                "reason": one["reason"],
-            }
-            for one in node["earlier"]
-        ],
-    }
+    )
 
 
 def _build_row(name, node):
-    return {
-        "name": name,
-        "state": name_state(node["state"]),
-        "tone": TONE[node["state"]],
-        "sign": SIGN[node["state"]],
-        "took": report.describe_duration(node) or "-",
-        "where": ", ".join(node["domains"][key] for key in sorted(node["domains"])),
-        "change": "%s → %s" % (node["from"] or "?", report.describe_target(node, "?")),
-        "reason": report.describe_reason(node, report.REASON),
-        "canary": node["canary"],
-        "earlier": []
-        if node["state"] in report.WORST
-        else [
-            "attempt %d: %s: %s" % (one["attempt"], name_state(one["state"]), text.line(one["reason"], report.REASON))
-            for one in node["earlier"]
-        ],
-    }
+    found = dict(
+        _describe_node(name, node),
+        took=report.describe_duration(node) or "-",
+        where=", ".join(node["domains"][key] for key in sorted(node["domains"])),
+        change="%s → %s" % (node["from"] or "?", report.describe_target(node, "?")),
+        reason=report.describe_reason(node, report.REASON),
+    )
+    # The card of a node that needs attention has its attempts.
+    return dict(found, earlier=[]) if node["state"] in report.WORST else found
 
 
 def _fold_quiet(doc):

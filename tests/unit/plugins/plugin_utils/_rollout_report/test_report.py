@@ -19,7 +19,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import reduce
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, markdown
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats as markup
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate, limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
     formats,
@@ -225,7 +226,9 @@ class TestEveryState:
         assert set(made) == set(publish.NAMES.values())
         told = name in state.IN_FLIGHT + state.FAILED or not many
         assert json.loads(made["report.json"])["nodes"][name]["state"] == name
-        assert ("| %s | %s |" % (markdown.escape(name), markdown.escape(name)) in made["report.md"]) == told
+        assert (
+            "| %s | %s |" % (markup.escape_markdown(name), markup.escape_markdown(name)) in made["report.md"]
+        ) == told
         assert (
             'gpufleet_rollout_nodes{rollout="r1",state="%s"} %d' % (name, doc["counts"][name]) in made["rollout.prom"]
         )
@@ -1035,3 +1038,68 @@ def test_queries_of_the_policy_are_text_by_name():
     for wrong in (["a"], {"a": 1}, {"a": ""}, "x"):
         with pytest.raises(limits.LimitError, match="holds"):
             limits.complete({"holds": wrong}, 1)
+
+
+def found(version="2.0-1", **transaction):
+    return {
+        "resolved": {"packages": {"nvidia-smi": version, "nvidia-kernel-dkms": version}},
+        "transaction": transaction,
+    }
+
+
+def test_nodes_that_are_alike_are_told_once():
+    upgrade = [{"name": "nvidia-smi", "version": "2.0-1"}, {"name": "dkms", "version": "3"}]
+    previews = {"n%03d" % number: found(upgrade=upgrade, remove=[]) for number in range(66)}
+    previews["odd"] = found("1.9-1", install=["nvidia-smi"])
+    lines = formats.preview_packages(previews)
+    assert lines == [
+        "66 nodes would get nvidia-kernel-dkms 2.0-1, nvidia-smi 2.0-1: n000, n001, n002, n003, n004 and 61 more",
+        "  upgrade: dkms 3, nvidia-smi 2.0-1",
+        "1 node would get nvidia-kernel-dkms 1.9-1, nvidia-smi 1.9-1: odd",
+        "  install: nvidia-smi",
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"a": {}},
+        {"a": {"failed": True, "msg": "x"}},
+        {"localhost": {}},
+        {"a": None},
+        {"a": {"resolvable": False, "resolved": {"packages": {}}, "transaction": {"install": []}}},
+    ],
+)
+def test_who_has_no_preview_says_nothing(given):
+    assert formats.preview_packages(given) == []
+
+
+def test_a_node_with_nothing_to_do_says_so():
+    assert (
+        formats.preview_packages({"a": found(install=[], upgrade=[])})[1] == "  nothing would be installed or removed"
+    )
+
+
+def planned(**states):
+    return {name: {"state": state, "reason": "why"} for name, state in states.items()}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hosts", "failing"),
+    [
+        (planned(a="pending", b="skipped", c="done"), ["localhost", "a", "b", "c"], set()),
+        ({}, ["localhost"], set()),
+        (planned(a="failed", b="pending"), ["localhost", "a", "b"], {"localhost", "a"}),
+        (planned(a="lost"), ["localhost", "a"], {"localhost", "a"}),
+        (planned(a="quarantined"), ["localhost", "a"], {"localhost", "a"}),
+        (planned(a="rolled_back"), ["localhost"], {"localhost"}),  # of an earlier run, or unreachable
+        (planned(a="failed", b="pending"), ["a", "b"], {"a"}),  # a limit leaves the controller out
+        (planned(a="failed", b="pending"), ["b"], {"b"}),
+        ({"a": {"state": "lost", "orphaned": True}}, ["localhost", "a"], set()),  # it goes
+    ],
+)
+def test_nodes_that_the_plan_leaves_out_fail_in_check_mode_as_they_do_without(nodes, hosts, failing):
+    found = formats.find_refused_hosts(nodes, hosts, hosts[0])
+    assert set(found) == failing
+    assert all(name in found[name] and "why" in found[name] for name in failing & set(nodes) if name == "a")

@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import webhook as hooks
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import Server, serving, wait_for
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import serving, wait_for
 
 pytestmark = pytest.mark.cores
 
@@ -317,11 +317,3 @@ def test_a_webhook_that_could_not_be_told_is_refused_before_anything_starts(give
     with pytest.raises(hooks.WebhookError, match=words) as found:
         hooks.check(dict(good, **given))
     assert "s3cr3t" not in str(found.value)
-
-
-def test_a_server_of_the_tests_keeps_its_port():
-    one = Server().start()
-    port = one.port
-    one.stop()
-    assert one.start().port == port
-    one.stop()

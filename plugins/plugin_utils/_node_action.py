@@ -84,7 +84,6 @@ class Background:
         return _answers.accept(module.rsplit(".", 1)[-1], answer)
 
     def _run_job(self, module, args):
-        booted = self._look("")[0]
         with _controller.limit(self.answer_s, self.node):
             begun = self.action._execute_module(
                 module_name=module, module_args=args, task_vars=self.task_vars, wrap_async=True
@@ -92,7 +91,7 @@ class Background:
         job = begun.get("ansible_job_id")
         if begun.get("failed") or not job:
             return begun
-        answer, why = self._wait(job, booted)
+        answer, why = self._wait(job)
         if why:
             return {
                 "failed": True,
@@ -108,8 +107,9 @@ class Background:
             if key not in JOB_KEYS and not (key.startswith("std") and not value)
         }
 
-    def _wait(self, job, booted):
-        """Wait for a job; return (its last answer, why there is no result). BOOTED: the boot id before it began."""
+    def _wait(self, job):
+        """Wait for a job; return (its last answer, why there is no result)."""
+        first = self._look(job)
         deadline, look_at, silent, lost = self.clock() + self.limit_s, self.clock() + LOOK_S, 0, ""
         while True:
             if self.clock() >= deadline:
@@ -131,25 +131,18 @@ class Background:
                 look_at = self.clock()  # it may have been booted
             elif self.clock() >= look_at:
                 look_at = self.clock() + LOOK_S
-                lost = self._find_loss(job, booted)
-
-    def _find_loss(self, job, booted):
-        """Return what ended a job without a result; empty if it runs, or if that cannot be told."""
-        boot_id, is_gone = self._look(job)
-        if booted and boot_id and boot_id != booted:
-            return "was ended by a boot of the node"
-        return "has no process on the node any more: it was killed" if is_gone else ""
+                lost = find_loss(first, self._look(job))
 
     def _look(self, job):
-        """Return (boot id of the node or empty, True if no process of the job runs)."""
+        """Return (boot id of the node or empty, whether a process of the job runs, None if that cannot be told)."""
         found = JOB_ID.fullmatch(str(job))
         command = LOOK % found[1] if found else LOOK.partition(";")[0]
         try:
             with _controller.limit(self.answer_s, self.node):
                 lines = self.action._low_level_execute_command(command)["stdout"].split()
         except (AnsibleError, OSError, TypeError, AttributeError):
-            return "", False
-        return (lines[0] if lines and len(lines[0]) == 36 else ""), lines[1:] == ["1"]
+            return "", None
+        return (lines[0] if lines and len(lines[0]) == 36 else ""), {("0",): True, ("1",): False}.get(tuple(lines[1:]))
 
     def _ask(self, job, mode):
         """Return what the node knows of the job; empty if its connection fails, as it may boot or lose its network."""
@@ -171,6 +164,18 @@ class Background:
             if reset is not None:
                 reset()
             return {}
+
+
+def find_loss(first: tuple[str, bool | None], now: tuple[str, bool | None]) -> str:
+    """Return what ended a job without a result; empty if it runs, or if that cannot be told.
+
+    Args:
+        first: the boot id of the node when the job began, and whether its process was found.
+        now: the same, now. A process counts as gone only where it was found before.
+    """
+    if first[0] and now[0] and first[0] != now[0]:
+        return "was ended by a boot of the node"
+    return "has no process on the node any more: it was killed" if first[1] and now[1] is False else ""
 
 
 def is_finished(answer: t.Mapping[str, t.Any]) -> bool:

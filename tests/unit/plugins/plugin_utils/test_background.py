@@ -146,11 +146,11 @@ RUNS, AWAY, DONE = {"started": 1, "finished": 0}, AnsibleConnectionFailure("away
 
 
 def run(polls, looks):
-    """Return (result, number of polls) of a job; POLLS and LOOKS are the answers of the node, a minute apart."""
+    """Return (result, mock of the looks) of a job; POLLS and LOOKS are the answers of the node, a minute apart."""
     action = mock.Mock(_task=mock.Mock(async_val=3600, poll=1))
     action._templar.template.side_effect = lambda value: value
     action._execute_module.return_value = {"ansible_job_id": "j12.34", "started": 1}
-    action._low_level_execute_command.side_effect = [{"stdout": BOOT}, *({"stdout": one} for one in looks)]
+    action._low_level_execute_command.side_effect = [{"stdout": one} for one in looks]
     clock = mock.Mock(now=0.0)
 
     def pause(dummy):
@@ -165,14 +165,15 @@ def run(polls, looks):
 @pytest.mark.parametrize(
     "polls, looks, word",
     [
-        ([RUNS, AWAY, RUNS, RUNS], [BOOT + "\n0", OTHER + "\n1"], "boot"),
-        ([RUNS, RUNS], [OTHER + "\n0"], "boot"),
-        ([RUNS, RUNS], [BOOT + "\n1"], "killed"),
-        ([RUNS, DONE], [BOOT + "\n1"], ""),
-        ([RUNS, DONE], [BOOT + "\n0"], ""),
-        ([RUNS, RUNS, DONE], [BOOT + "\n127", ""], ""),
+        ([AWAY, RUNS, RUNS], [BOOT + "\n0", OTHER + "\n1"], "boot"),
+        ([RUNS, RUNS], [BOOT + "\n127", OTHER + "\n127"], "boot"),
+        ([RUNS, RUNS], [BOOT + "\n0", BOOT + "\n1"], "killed"),
+        ([RUNS, DONE], [BOOT + "\n0", BOOT + "\n1"], ""),
+        ([RUNS, DONE], [BOOT + "\n0", BOOT + "\n0"], ""),
+        ([RUNS, DONE], [BOOT + "\n1", BOOT + "\n1"], ""),
+        ([RUNS, RUNS, DONE], ["", BOOT + "\n127", ""], ""),
     ],
-    ids=["booted while it was away", "booted", "killed", "ended meanwhile", "runs", "cannot be told"],
+    ids=["booted while it was away", "booted", "killed", "ended meanwhile", "runs", "never found", "cannot be told"],
 )
 def test_wait_for_a_job_ends_once_nothing_runs_it_any_more(polls, looks, word):
     result, look = run(polls, looks)
@@ -185,5 +186,5 @@ def test_job_id_of_a_node_is_no_part_of_a_command_unless_it_is_one():
     action._low_level_execute_command.return_value = {"stdout": BOOT}
     background = _node_action.Background(action)
     background.answer_s, background.node = 1, "a1"
-    assert background._look("j1'; reboot; '") == (BOOT, False)
+    assert background._look("j1'; reboot; '") == (BOOT, None)
     assert "reboot" not in action._low_level_execute_command.call_args[0][0]

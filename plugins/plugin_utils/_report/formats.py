@@ -16,14 +16,14 @@ SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
 def escape_markdown(value: object, limit: int | None = None) -> str:
-    """VALUE on one line, with nothing in it that Markdown or HTML would read as its own."""
+    """Return VALUE on one line, with everything escaped that Markdown or HTML would interpret."""
     escaped = SPECIAL.sub(r"\\\1", text.line(value, limit))
     # No page makes a link of an address that a node answered.
     return re.sub(r"(?i)(?:(?<=http)|(?<=https)|(?<=ftp))://", r"\\://", escaped).replace("www.", "www\\.")
 
 
 def render_table(head: t.Sequence[str], rows: t.Iterable[t.Sequence[str]]) -> list[str]:
-    """Lines of a table; cells are escaped."""
+    """Return the lines of a table; cells are escaped."""
     lines = ["| %s |" % " | ".join(escape_markdown(cell) for cell in head), "|%s" % ("---|" * len(head))]
     lines += ["| %s |" % " | ".join(escape_markdown(cell) or " " for cell in row) for row in rows]
     return lines
@@ -69,7 +69,7 @@ EPOCH = "1970-01-01T00:00:00"
 
 
 def render_junit(suites: list) -> str:
-    """The document as text."""
+    """Return a JUnit XML document."""
     root = ElementTree.Element("testsuites")
     for number, suite in enumerate(suites):
         _add_suite(root, number, suite)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import collections
+import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers, _twins
@@ -29,13 +30,19 @@ NEXT_STEP = {
 
 
 def find_worst_verdict(verdicts: list) -> str:
-    """fail before unknown before pass; nothing at all is unknown."""
+    """Return the worst verdict: fail, then unknown, then pass. Without any it is unknown."""
     known = [verdict if verdict in VERDICTS else "unknown" for verdict in verdicts]
     return max(known, key=VERDICTS.index) if known else "unknown"
 
 
-def build_document(names, results, fail_on=BARS, asked=None, time=""):
-    """The report about the nodes NAMES.
+def build_document(
+    names: list[str],
+    results: dict[str, dict],
+    fail_on: t.Sequence[str] = BARS,
+    asked: dict | None = None,
+    time: str = "",
+) -> dict:
+    """Return the report about the nodes NAMES.
 
     RESULTS: name -> result of gpu_health, in whatever state; FAIL_ON as gpu_health's.
 
@@ -69,8 +76,8 @@ def build_document(names, results, fail_on=BARS, asked=None, time=""):
     }
 
 
-def settle_result(result, usual):
-    """RESULT with its verdict as it is once it is known how many GPUs other nodes have."""
+def settle_result(result: dict, usual: dict) -> dict:
+    """Return the result with the verdict that follows from the number of GPUs of other nodes."""
     return (
         dict(result, health=_peers.health_of(result, usual))
         if isinstance(model.item(result, "health"), dict)
@@ -78,7 +85,7 @@ def settle_result(result, usual):
     )
 
 
-def count_gpus(nodes, results):
+def count_gpus(nodes: dict[str, dict], results: dict[str, dict]) -> tuple[dict, set[str]]:
     """({node: {model: number of GPUs}} of the nodes that were judged, those of them that have a baseline, or of which
     the number was said).
     """
@@ -99,8 +106,8 @@ def count_gpus(nodes, results):
     return {name: collections.Counter(gpu["name"] for gpu in entry["gpus"]) for name, entry in counts.items()}, told
 
 
-def add_missing_gpus(entry, lacks, fail_on):
-    """The node ENTRY with the finding that it has fewer GPUs than other nodes."""
+def add_missing_gpus(entry: dict, lacks: str, fail_on: t.Sequence[str]) -> dict:
+    """Return the entry of a node with the finding that it has fewer GPUs than other nodes."""
     found = describe_finding(
         {
             "id": HARDWARE,
@@ -139,7 +146,7 @@ def add_missing_gpus(entry, lacks, fail_on):
     )
 
 
-def identify_machine(result):
+def identify_machine(result: dict) -> dict:
     """Return the identity of the machine that a result of gpu_health is about: as the audit of the driver says, and the
     GPUs as NVML does.
     """
@@ -149,8 +156,8 @@ def identify_machine(result):
     return dict(told if isinstance(told, dict) else {}, **({"gpus": uuids} if uuids and all(uuids) else {}))
 
 
-def list_checks(result):
-    """All checks of a result, sorted; those that are none are left out here and counted by describe_node()."""
+def list_checks(result: dict) -> list[dict]:
+    """Return the well-formed checks of a result, sorted. Others make its verdict unknown in describe_node()."""
     health = model.item(result, "health")
     listed = model.item(health, "checks")
     checks = [entry for entry in listed if _is_check(entry)] if isinstance(listed, list) else []
@@ -165,7 +172,7 @@ def _is_check(check):
     )
 
 
-def find_state(result):
+def find_state(result: dict | None) -> tuple[str, str]:
     """Return whether there is a verdict in RESULT, and why not."""
     if not isinstance(result, dict) or not result:
         return MISSING, ""
@@ -183,7 +190,7 @@ def find_state(result):
     return FAILED, text.clean(result.get("msg") or "gpu_health answered no verdict").strip()
 
 
-def describe_node(result, fail_on=BARS):
+def describe_node(result: dict | None, fail_on: t.Sequence[str] = BARS) -> dict:
     """Return the entry of one node in the report."""
     state, message = find_state(result)
     health = result["health"] if state == JUDGED else {}
@@ -239,7 +246,7 @@ def is_notice(check: dict) -> bool:
 
 
 def describe_finding(check: dict) -> dict:
-    """A check for the report."""
+    """Return a check for the report."""
     entry = {
         key: text.plain(check.get(key))
         for key in ("id", "entity", "status", "observed", "expected", "source", "action", "message")
@@ -255,7 +262,7 @@ def describe_finding(check: dict) -> dict:
 
 
 def find_worst_finding(findings: list[dict]) -> dict | None:
-    """The finding a person should read first."""
+    """Return the finding that a person should read first; None if there is none."""
     bad = [entry for entry in findings if entry["status"] in BARS]
     if not bad:
         return None
@@ -278,8 +285,8 @@ def _count_ids(idents):
     return counted
 
 
-def list_gpus(snapshot):
-    """The GPUs of a snapshot, as far as they can be named. A value that could not be read is its NVML code."""
+def list_gpus(snapshot: t.Any) -> list[dict]:
+    """Return the GPUs of a snapshot. A value that could not be read is its NVML code."""
     gpus = []
     for position, gpu in enumerate(model.gpus(snapshot)):
         readable = model.opened(gpu)
@@ -342,7 +349,7 @@ TRAITS = (
 
 
 def find_outliers(nodes: dict[str, dict]) -> list[dict]:
-    """One notice for each model and trait in which not all are alike. NODES: name -> node of the fleet's document.
+    """Return a notice for each GPU model and trait in which not all are alike. NODES: name -> node of the document.
 
     A value counts per GPU, a driver per node. What cannot be read differs from what can: its code is the value then.
     """
@@ -361,7 +368,7 @@ def find_outliers(nodes: dict[str, dict]) -> list[dict]:
 
 
 def _list_values(trait, members, nodes):
-    """[(node, index or None, value as shown)] of what is known."""
+    """Return [(node, index or None, value as shown)] of the known values."""
     found = []
     if trait.key == "driver":
         for name in sorted({name for name, gpu in members}):
@@ -402,7 +409,7 @@ def _find_odd(gpu_model, trait, values):
 
 
 def describe_outlier(notice: dict) -> str:
-    """A notice in words."""
+    """Return a notice in words."""
     if notice["majority"] is None:
         values = collections.Counter()
         for entry in notice["odd"]:
@@ -426,7 +433,7 @@ def describe_outlier(notice: dict) -> str:
 
 
 def describe_place(entry: dict) -> str:
-    """gpu-a-1, or gpu-a-1 GPU 3."""
+    """Return a node and its GPUs, such as C(gpu-a-1 GPU 3)."""
     if not entry["gpus"]:
         return entry["node"]
     return "%s GPU%s %s" % (

@@ -29,13 +29,13 @@ PLACES = (
 )
 
 
-def find_group(node):
+def find_group(node: dict) -> str:
     """Return the group of the page in which a node is shown."""
     return "unreachable" if node["state"] == precheck.UNREACHABLE else node["verdict"]
 
 
-def describe_gpus(node):
-    """8 x H100 80GB HBM3; the models of a mixed node one after the other."""
+def describe_gpus(node: dict) -> str:
+    """Return the GPUs of a node by model, such as C(8 x H100 80GB HBM3)."""
     names = {}
     for gpu in node["gpus"]:
         name = re.sub(r"^NVIDIA ", "", gpu["name"] or "unreadable GPU")
@@ -43,12 +43,12 @@ def describe_gpus(node):
     return ", ".join("%d x %s" % (names[name], text.line(name)) for name in sorted(names))
 
 
-def read_driver_version(node):
+def read_driver_version(node: dict) -> str:
     return text.line(node["driver"].get("loaded") or node["driver"].get("nvml") or "", 40)
 
 
-def name_gpu(node, entity):
-    """A GPU as a technician finds it: index, address and serial number."""
+def name_gpu(node: dict, entity: str) -> str:
+    """Return the index, PCI address and serial number of a GPU, by which a technician finds it."""
     for gpu in node["gpus"]:
         if gpu["entity"] == entity or (gpu["uuid"] and gpu["uuid"] == entity):
             parts = (
@@ -60,8 +60,8 @@ def name_gpu(node, entity):
     return text.line(entity)
 
 
-def describe_worst(node):
-    """The worst of a node in a sentence."""
+def describe_worst(node: dict) -> str:
+    """Return the worst finding of a node in a sentence."""
     if node["state"] != precheck.JUDGED:
         return text.line("%s: %s" % (node["state"], node["message"]) if node["message"] else node["state"])
     found = node["worst"]
@@ -79,22 +79,22 @@ def describe_worst(node):
     )
 
 
-def describe_counts(doc):
-    """1 fail, 1 unknown (1 unreachable), 2 pass."""
+def describe_counts(doc: dict) -> str:
+    """Return the number of nodes by verdict, such as C(1 fail, 1 unknown (1 unreachable), 2 pass)."""
     counts = doc["counts"]
     parts = ["%d %s" % (counts[word], word) for word in reversed(precheck.VERDICTS) if counts[word]]
     apart = ", ".join("%d %s" % (counts[state], state) for state in precheck.STATES[1:] if counts[state])
     return ", ".join(parts) + (" (%s)" % apart if apart else "") if parts else "no nodes"
 
 
-def order_nodes(doc):
-    """(name, node), the worst first."""
+def order_nodes(doc: dict) -> list[tuple[str, dict]]:
+    """Return (name, node) of all nodes, the worst first."""
     order = [key for key, dummy, dummy2 in GROUPS]
     return sorted(doc["nodes"].items(), key=lambda entry: (order.index(find_group(entry[1])), entry[0]))
 
 
-def render_summary(doc, width=90):
-    """The end of a run as lines of plain text."""
+def render_summary(doc: dict, width: int = 90) -> list[str]:
+    """Return the table of the nodes and the verdict as lines of plain text, with WIDTH characters of a finding."""
     passing = doc["counts"]["pass"]
     folded = passing > PASSING_LINES
     rows = [COLUMNS]
@@ -119,8 +119,8 @@ def render_summary(doc, width=90):
     return lines
 
 
-def build_matrix(doc):
-    """The versions of the nodes: those that are alike in one row, the largest row first."""
+def build_matrix(doc: dict) -> dict:
+    """Return the versions of the nodes; those that are alike share a row, the largest row is first."""
     rows = {}
     for name, node in doc["nodes"].items():
         if node["state"] == precheck.JUDGED:
@@ -159,8 +159,8 @@ def _join_values(values):
     return ", ".join(found) if found else "nothing"
 
 
-def group_by_check(doc):
-    """Failing and unknown checks over the fleet: what is common comes first."""
+def group_by_check(doc: dict) -> list[dict]:
+    """Return the failing and unknown checks of the fleet, those of most nodes first."""
     found = {}
     for name, node in doc["nodes"].items():
         for entry in node["findings"]:
@@ -176,11 +176,11 @@ def group_by_check(doc):
 
 
 def _list_findings(doc, wanted):
-    """(node name, node, finding) for the findings that WANTED takes."""
+    """Return (node name, node, finding) of the findings for which WANTED is true."""
     return [(name, node, entry) for name, node in doc["nodes"].items() for entry in node["findings"] if wanted(entry)]
 
 
-def list_waivers(doc):
+def list_waivers(doc: dict) -> list[dict]:
     rows = []
     for name, node, entry in _list_findings(doc, lambda entry: entry["status"] == model.WAIVED):
         waiver = entry["waiver"] if isinstance(entry.get("waiver"), dict) else {}
@@ -196,7 +196,7 @@ def list_waivers(doc):
     return rows
 
 
-def list_notices(doc):
+def list_notices(doc: dict) -> list[dict]:
     return [
         {
             "node": name,
@@ -212,7 +212,7 @@ def list_notices(doc):
     ]
 
 
-def list_changes(doc):
+def list_changes(doc: dict) -> list[dict]:
     """Return the unexpected changes since the baselines."""
     rows = []
     for name, node in doc["nodes"].items():
@@ -271,8 +271,8 @@ LISTINGS = (
 )
 
 
-def build_listings(doc):
-    """The tables over all nodes that are not about verdicts."""
+def build_listings(doc: dict) -> list[dict]:
+    """Return the tables of all nodes that are not about verdicts."""
     return [
         {
             "name": name,
@@ -285,11 +285,11 @@ def build_listings(doc):
     ]
 
 
-def name_entity(node, entry):
+def name_entity(node: dict, entry: dict) -> str:
     return "node" if entry["entity"] == model.NODE else name_gpu(node, entry["entity"])
 
 
-def describe_run(doc):
+def describe_run(doc: dict) -> list[tuple[str, str]]:
     """Return the last part of the report: how it was made."""
     return [
         *doc["asked"].items(),
@@ -298,15 +298,13 @@ def describe_run(doc):
     ]
 
 
-def format_time(time):
-    """2026-01-31 12:00 out of 2026-01-31T12:00:00Z."""
+def format_time(time: str) -> str:
+    """Return 2026-01-31 12:00 for 2026-01-31T12:00:00Z."""
     return time[:16].replace("T", " ")
 
 
-def build_suites(doc, results):
-    """A suite for each node and a case for each check that does not pass; what passes is counted, a case for each kind
-    of check.
-    """
+def build_suites(doc: dict, results: dict) -> list[formats.Suite]:
+    """Return a suite for each node, with a case for each check that does not pass and one for each kind that does."""
     return [_build_suite(name, node, results.get(name), doc["time"]) for name, node in doc["nodes"].items()]
 
 
@@ -355,7 +353,7 @@ def _name_place(check):
 
 
 def _count_checks(checks):
-    """(check, title) for each kind of check that passed, or that does not apply; the check is the first of its kind."""
+    """Return (first check, title) for each kind of check that passed or does not apply."""
     found = {}
     for check in checks:
         found.setdefault((check["status"], check["id"]), []).append(check)
@@ -387,7 +385,7 @@ def _build_case(name, check, title, label=""):
     )
 
 
-def render_junit(doc, results):
+def render_junit(doc: dict, results: dict) -> str:
     return formats.render_junit(build_suites(doc, results))
 
 

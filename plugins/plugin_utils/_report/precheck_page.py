@@ -26,7 +26,7 @@ ACTIONS = {
 SINCE = {"before": "was already so in the baseline", "during": "new since the baseline"}
 
 
-def build_view(doc):
+def build_view(doc: dict) -> dict:
     """Return the content of the page: words and numbers only, no decision is left to the template."""
     groups = []
     attention = doc["counts"]["nodes"] - doc["counts"]["pass"]
@@ -101,7 +101,7 @@ def _build_card(name, node, opened):
 
 
 def _build_blocks(node):
-    """The findings of a node by check, the worst check first. What is the same on several GPUs is said once."""
+    """Return the findings of a node by check, the worst first. What several GPUs have in common is one entry."""
     blocks = {}
     for entry in node["findings"]:
         if entry["status"] in precheck.BARS:
@@ -142,7 +142,7 @@ def _find_place(node, entry):
 
 
 def _remove_name(node, entry):
-    """The message of a check without the name of its GPU, to be said of several."""
+    """Return the message of a check without the name of its GPU, for several GPUs."""
     message = text.line(entry["message"])
     if entry["entity"] == model.NODE:
         return message
@@ -155,5 +155,5 @@ def _remove_name(node, entry):
     return message[:1].upper() + message[1:]
 
 
-def render_page(doc):
+def render_page(doc: dict) -> str:
     return html.render("precheck.html.j2", build_view(doc))

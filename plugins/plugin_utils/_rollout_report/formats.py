@@ -7,6 +7,8 @@ end. Each format begins or ends with the verdict and its reasons. Pure.
 
 from __future__ import annotations
 
+import typing as t
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
@@ -16,7 +18,7 @@ CONTROLLER = "localhost"
 COLUMNS = ("node", "state", "from", "to", "took", "reason")
 
 
-def render_table(doc):
+def render_table(doc: dict) -> list[str]:
     """Return the summary as lines of plain text. The verdict is last, so that it is visible in a terminal."""
     some = _select_nodes(doc)
     lines = text.columns([COLUMNS, *_list_rows(some, report.REASON)])
@@ -49,7 +51,7 @@ def _list_exceptions(doc):
         yield ", without %s of earlier runs (%s)" % (text.count(len(open_ones), "node"), limits.listed(open_ones))
 
 
-def render_summary(doc, path):
+def render_summary(doc: dict, path: str) -> list[str]:
     """Return the table, the reasons, the next steps and the PATH of the report. The verdict is last."""
     lines = render_table(doc)
     return (
@@ -61,7 +63,14 @@ def render_summary(doc, path):
     )
 
 
-def find_failing_hosts(doc, hosts, gone, host, verdict, part=None):
+def find_failing_hosts(
+    doc: dict,
+    hosts: t.Sequence[str],
+    gone: t.Iterable[str],
+    host: str,
+    verdict: str,
+    part: t.Iterable[str] | None = None,
+) -> dict[str, str]:
     """Return {host: message} for the HOSTS that have to fail at the end of a run.
 
     PART are the hosts of this controller, if others work on the rollout too (None: it has all of them). Then the run
@@ -178,7 +187,7 @@ def render_markdown(doc: dict) -> str:
     return formats.render_markdown("Driver rollout to %s: %s" % (doc["target"], doc["verdict"]), sections)
 
 
-def render_junit(doc):
+def render_junit(doc: dict) -> str:
     """Return the report as JUnit XML: a suite for the whole rollout, and one with a case for each node."""
     verdict = doc["verdict"]
     outcome = {"complete": "passed", "running": "skipped", "failed": "failure"}.get(verdict, "error")
@@ -245,7 +254,7 @@ def _make_case(name, node):
 VERDICTS = ("complete", "failed", "incomplete", "running")
 
 
-def escape_label(value):
+def escape_label(value: object) -> str:
     """Return the value of a label, escaped."""
     return text.clean(value).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
@@ -255,7 +264,7 @@ def _format_sample(name, labels, value):
     return "%s{%s} %s" % (name, shown, ("%.3f" % value).rstrip("0").rstrip(".") if isinstance(value, float) else value)
 
 
-def list_metrics(doc):
+def list_metrics(doc: dict) -> tuple:
     """Return (name, help, [(labels, value)]) of all metrics. Unknown values have no sample."""
     mine = ("rollout", doc["rollout_id"])
     budgets, now = doc["budgets"], doc["estimate"]
@@ -321,7 +330,7 @@ def list_metrics(doc):
     )
 
 
-def render_metrics(doc):
+def render_metrics(doc: dict) -> str:
     """Return the file. It begins with the verdict in a comment."""
     lines = ["# rollout %s: %s" % (text.line(doc["rollout_id"]), text.line(doc["verdict"]))]
     lines += ["# %s" % text.line(reason, 300) for reason in doc["reasons"][:5]]
@@ -336,7 +345,7 @@ def render_metrics(doc):
 KINDS = ("install", "upgrade", "downgrade", "reinstall", "remove")
 
 
-def preview_packages(previews):
+def preview_packages(previews: dict[str, t.Any]) -> list[str]:
     """Return lines about PREVIEWS, the results of driver_packages by node.
 
     Nodes without a usable result are left out.
@@ -356,7 +365,7 @@ def preview_packages(previews):
     return said
 
 
-def find_refused_hosts(nodes, hosts, host):
+def find_refused_hosts(nodes: dict[str, dict], hosts: t.Sequence[str], host: str) -> dict[str, str]:
     """Return {host: message} for the HOSTS that have to fail, as the rollout itself would not be complete.
 
     NODES: the nodes of the plan, by name. HOST: the host of the task, which fails if no other one can.

@@ -58,15 +58,15 @@ PHASES = {
 QUIET = ("done", "skipped", "pending")
 
 
-def name_state(name):
+def name_state(name: str) -> str:
     return name.replace("_", " ")
 
 
-def render_page(doc, story):
+def render_page(doc: dict, story: timeline.Timeline) -> str:
     return html.render("rollout.html.j2", build_view(doc, story), ("style.css", "rollout.css"))
 
 
-def build_view(doc, story):
+def build_view(doc: dict, story: timeline.Timeline) -> dict:
     """Return the values for the template."""
     bad = report.list_troubled(doc)
     counts, tone = doc["counts"], choose_tone(doc)
@@ -81,7 +81,7 @@ def build_view(doc, story):
         "tone": tone,
         # What went as the policy says is not called a failure in the first line.
         "badge": "" if doc["verdict"] == "failed" and tone == "unknown" else doc["verdict"].upper(),
-        "headline": write_headline(doc, bad),
+        "headline": write_headline(doc),
         "made": format_moment(doc["time"]),
         "simulated": False,
         "reasons": doc["reasons"],
@@ -130,7 +130,7 @@ def build_view(doc, story):
     }
 
 
-def choose_tone(doc):
+def choose_tone(doc: dict) -> str:
     """Return the colour of the first line: red (fail) if somebody is needed now, amber (unknown) if not all is done."""
     if doc["verdict"] == "complete":
         return "pass"
@@ -140,12 +140,12 @@ def choose_tone(doc):
     return "fail" if left or any(doc["counts"].get(name) for name in URGENT) else "unknown"
 
 
-def format_moment(time, length=16):
+def format_moment(time: str | None, length: int = 16) -> str:
     """Return 2026-01-31 12:00 for 2026-01-31T12:00:00.000Z."""
     return (time or "")[:length].replace("T", " ")
 
 
-def write_headline(doc, bad):
+def write_headline(doc: dict) -> str:
     counts, total = doc["counts"], sum(doc["counts"].values())
     if doc["verdict"] == "complete":
         return "%s done or had nothing to do" % ("The node is" if total == 1 else "All %d nodes are" % total)
@@ -165,7 +165,7 @@ def write_headline(doc, bad):
     return ", ".join([done, *parts])
 
 
-def list_settings(doc):
+def list_settings(doc: dict) -> list[tuple[str, str]]:
     policy = doc["policy"] or {}
     shown = (
         ("max_down", "down at a time"),

@@ -94,7 +94,7 @@ def build_document(
     }
 
 
-def count_states(view):
+def count_states(view: state.Rollout) -> dict[str, int]:
     """Return {state: number of nodes}, of the states in which there are any."""
     found = view.nodes.count()
     return {name: found[name] for name in state.STATES if found.get(name)}
@@ -146,7 +146,7 @@ def _describe_steps(steps):
     ]
 
 
-def measure_budgets(view, failed):
+def measure_budgets(view: state.Rollout, failed: list[state.Node]) -> dict[str, dict]:
     """Return the use and the limit of each budget."""
     policy = view.policy
     down = len(view.nodes.having(*(state.NOT_SERVING + state.OUT_OF_SERVICE)))
@@ -198,12 +198,12 @@ def _join_names(nodes):
     return limits.listed(node.name for node in nodes)
 
 
-def find_left_out(view):
+def find_left_out(view: state.Rollout) -> list[state.Node]:
     """Return the nodes that an operator skipped; other skipped nodes had nothing to do."""
     return [node for node in view.nodes.having("skipped") if node.order]
 
 
-def list_reasons(view, verdict, spent, absent=()):
+def list_reasons(view: state.Rollout, verdict: str, spent: str, absent: t.Sequence[state.Node] = ()) -> list[str]:
     """Return the reasons for the verdict, the most important first."""
     counts = view.nodes.count()
     found = _find_brakes(view, verdict, spent)
@@ -253,7 +253,7 @@ def list_reasons(view, verdict, spent, absent=()):
     return found
 
 
-def list_brakes(view):
+def list_brakes(view: state.Rollout) -> list[str]:
     """Return what keeps further nodes from starting while a rollout runs, with the next steps."""
     spent = limits.spent(view.policy, view.nodes.having(*state.FAILED), view.attempted) if view.policy else ""
     found = _find_brakes(view, "running", spent)
@@ -293,7 +293,7 @@ def _list_releases(view, spent):
     return found
 
 
-def list_next_steps(view, verdict, spent, several=False):
+def list_next_steps(view: state.Rollout, verdict: str, spent: str, several: bool = False) -> list[str]:
     """Return the next steps for the reader, the most urgent first. SEVERAL: of a plan for several controllers."""
     found = [
         "%s (%s): %s" % (_join_names(nodes), name.replace("_", " "), NEXT_STEP[name])
@@ -333,14 +333,14 @@ def list_next_steps(view, verdict, spent, several=False):
     return found
 
 
-def format_duration(started, finished):
+def format_duration(started: str | None, finished: str | None) -> str:
     """Return the duration between two times in readable form; empty if one of them is missing."""
     if not started or not finished:
         return ""
     return format_span(timeline.parse_time(finished) - timeline.parse_time(started))
 
 
-def format_time(time):
+def format_time(time: str | None) -> str:
     """Return a time of the ledger in UTC, and in the time zone of this controller if that differs; empty for none."""
     if not time:
         return ""
@@ -349,7 +349,7 @@ def format_time(time):
     return utc if not moment.utcoffset() else "%s (%s)" % (utc, moment.strftime("%Y-%m-%d %H:%M:%S %Z"))
 
 
-def format_span(seconds):
+def format_span(seconds: float) -> str:
     """Return a number of seconds in readable form."""
     seconds = int(round(seconds))
     if seconds < 60:
@@ -359,30 +359,30 @@ def format_span(seconds):
     return "%d h %02d min" % divmod(seconds // 60, 60)
 
 
-def describe_duration(node):
+def describe_duration(node: dict) -> str:
     """Return the duration of a node's steps in readable form."""
     ends = [step["finished"] for step in node["steps"] if step["finished"]]
     return format_duration(node["steps"][0]["started"], ends[-1]) if ends else ""
 
 
-def find_failed_step(node):
+def find_failed_step(node: dict) -> str:
     """Return the step in which a node failed."""
     names = [step["name"] for step in node["steps"] if step["status"] == "failed"]
     return names[0] if names else ""
 
 
-def describe_counts(doc):
+def describe_counts(doc: dict) -> str:
     """Return the number of nodes in each state, such as C(3 done, 1 rolled_back)."""
     return ", ".join("%d %s" % (number, name) for name, number in doc["counts"].items()) or "no nodes"
 
 
-def list_troubled(doc):
+def list_troubled(doc: dict) -> list[tuple[str, dict]]:
     """Return (name, node) of the nodes that need attention, the worst first."""
     found = [(name, node) for name, node in doc["nodes"].items() if node["state"] in WORST or node["orphaned"]]
     return sorted(found, key=lambda entry: (WORST.index(entry[1]["state"]) if entry[1]["state"] in WORST else -1,))
 
 
-def describe_estimate(doc):
+def describe_estimate(doc: dict) -> str:
     """Return the estimate in words; empty if there is none."""
     found = doc["estimate"]
     if not found:
@@ -404,7 +404,7 @@ def describe_step(name: str, for_s: float | None, usual_s: float | None) -> str:
     return "%s%s%s" % (name, since, "" if usual_s is None else " (usual: %s)" % owner.since(max(1, round(usual_s))))
 
 
-def describe_reason(node, limit=None):
+def describe_reason(node: dict, limit: int | None = None) -> str:
     """Return the step and the reason of a node on one line, with a note if the node is not in the last run."""
     step = node["in_step"]
     parts = [describe_step(step["name"], step["for_s"], step["usual_s"])] if step else []
@@ -412,7 +412,7 @@ def describe_reason(node, limit=None):
     return reason if node["in_run"] else "not part of this run%s" % (", " + reason if reason else "")
 
 
-def describe_target(node, unknown="-"):
+def describe_target(node: dict, unknown: str = "-") -> str:
     """Return the target of a node on one line: its version and, if one was wanted, its MIG layout."""
     return (text.line(node["to"]) or unknown) + (
         ", MIG layout %s" % text.line(node["layout"]) if node["layout"] else ""

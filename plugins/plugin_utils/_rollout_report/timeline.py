@@ -50,7 +50,7 @@ class Point:
     failure_budget: int
 
 
-def find_phase(node):
+def find_phase(node: state.Node) -> str | None:
     """Return the phase of a node; None if it is not in flight."""
     if node.state not in state.IN_FLIGHT:
         return None
@@ -62,7 +62,7 @@ def find_phase(node):
     return "soak" if step == "soak" else OF_STATE[node.state]
 
 
-def weigh_failure(node):
+def weigh_failure(node: state.Node) -> int:
     """Return the use of the failure budget by a node."""
     return sum(limits.weight(one) for one in limits.charged([node])) if node.state in state.FAILED else 0
 
@@ -217,7 +217,7 @@ PAUSE_S, PAUSE_SHARE = 900.0, 0.25
 BREAK_WIDTH, TICK_WIDTH = 14.0, 95.0
 
 
-def join_intervals(intervals):
+def join_intervals(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the sorted union of the intervals (start, end), with short pauses closed."""
     merged = []
     for start, end in sorted(intervals):

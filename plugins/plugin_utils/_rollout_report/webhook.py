@@ -389,7 +389,7 @@ def notify(
 
 
 def flush(ledger: Ledger, webhook: dict | None, complain: t.Callable[[str], t.Any] = lambda message: None) -> None:
-    """At the end of a run, send what is left, and try again for a while."""
+    """Send what is left at the end of a run, and try again for a while."""
     if not webhook or not webhook.get("url"):
         return
     until = time.monotonic() + webhook["timeout"] + 5

@@ -43,15 +43,29 @@ test: ## static checks, unit tests, sanity, a course for each promise, and the d
 	@tests/tools/test.sh test-parts
 
 .PHONY: test-parts
-test-parts: part-unit part-demo part-sanity part-ansible-lint part-py38 part-yamllint part-ruff part-changelog
+test-parts: part-demo part-courses part-unit part-unit-node part-sanity part-ansible-lint part-py38 part-yamllint part-ruff \
+	part-changelog
 
 .PHONY: part-demo
 part-demo:
 	@GPUFLEET_LAB_ID=$$($(UNUSED_LAB)) $(PART) demo 60 $(call IN,main) python3 -m tests.lab demo
 
+# Three processes that collect a third of the tests each: pytest-xdist has each of its own collect all of them.
+COURSES := tests/unit/playbooks tests/unit/roles tests/unit/awx
+ON_NODES := tests/unit/plugins/module_utils tests/unit/plugins/modules tests/unit/sim tests/unit/scenarios tests/unit/lab
+QUICK = $(call IN,main) $(PYTEST) -m "not slow"
+
+.PHONY: part-courses
+part-courses:
+	@$(PART) courses 75 $(QUICK) $(COURSES)
+
+.PHONY: part-unit-node
+part-unit-node:
+	@$(PART) unit-node 75 $(QUICK) $(ON_NODES)
+
 .PHONY: part-unit
 part-unit:
-	@$(PART) unit 75 $(call IN,main) $(PYTEST) -n 2 --dist worksteal -m "not slow" tests/unit --ignore=tests/unit/kube
+	@$(PART) unit 75 $(QUICK) tests/unit $(addprefix --ignore=,$(COURSES) $(ON_NODES) tests/unit/kube)
 
 # The files that hold such tests; the others cannot be imported without Ansible.
 PYTHONS_FILES = $$(grep -rl --include='test_*.py' --exclude-dir=scenarios 'pytest\.mark\.pythons' tests/unit)
@@ -101,21 +115,22 @@ full-slow:
 .PHONY: test-courses
 test-courses: ## all courses of a rollout and of the other playbooks over stand-in nodes, and those that differ on other ansible-cores
 	@tests/tools/test.sh full-courses
-COURSES := tests/unit/playbooks
+PLAYBOOKS := tests/unit/playbooks
 .PHONY: full-courses
 full-courses:
-	@$(PART) courses 120 $(call IN,main) $(PYTEST) -n 2 --dist loadfile $(COURSES)
-	@$(PART) courses-core218 60 $(call IN,core218) $(PYTEST) -n 2 --dist loadfile $(COURSES)/test_failure_matrix.py \
-		$(COURSES)/test_resume.py $(COURSES)/test_upgrade_course.py -k "matrix or wherever or once_and or budget or signal"
-	@$(PART) courses-newest 60 $(call IN,newest) $(PYTEST) -n 2 --dist loadfile -m cores $(COURSES)
+	@$(PART) all-courses 120 $(call IN,main) $(PYTEST) -n 2 --dist loadfile $(PLAYBOOKS)
+	@$(PART) courses-core218 60 $(call IN,core218) $(PYTEST) -n 2 --dist loadfile $(PLAYBOOKS)/test_failure_matrix.py \
+		$(PLAYBOOKS)/test_resume.py $(PLAYBOOKS)/test_upgrade_course.py $(PLAYBOOKS)/test_hostile.py $(PLAYBOOKS)/test_node_facts.py \
+		-k "matrix or wherever or once_and or budget or signal or hostile or node_facts"
+	@$(PART) courses-newest 60 $(call IN,newest) $(PYTEST) -n 2 --dist loadfile -m cores $(PLAYBOOKS)
 
 .PHONY: test-cores
 test-cores: ## what calls Ansible, SQLAlchemy or the Kubernetes client, on the oldest and the newest ansible-core
 	@tests/tools/test.sh full-cores
 .PHONY: full-cores
 full-cores:
-	@$(PART) core218 60 $(call IN,core218) $(PYTEST) -n 2 --dist loadfile -m cores $(CORES_FILES) --ignore=$(COURSES)
-	@$(PART) newest 60 $(call IN,newest) $(PYTEST) -n 2 --dist loadfile -m cores $(CORES_FILES) --ignore=$(COURSES)
+	@$(PART) core218 60 $(call IN,core218) $(PYTEST) -n 2 --dist loadfile -m cores $(CORES_FILES) --ignore=$(PLAYBOOKS)
+	@$(PART) newest 60 $(call IN,newest) $(PYTEST) -n 2 --dist loadfile -m cores $(CORES_FILES) --ignore=$(PLAYBOOKS)
 
 .PHONY: test-pythons
 test-pythons: ## what runs on nodes, on the newest Python (`make test` has the oldest)
@@ -137,7 +152,7 @@ test-ee: ## AWX's wrappers and the inventory plugins with the packages of the ex
 	@tests/tools/test.sh full-ee
 .PHONY: full-ee
 full-ee:
-	@$(PART) ee 60 $(call IN,ee) $(PYTEST) tests/unit/plugins/inventory $(COURSES)/test_awx.py
+	@$(PART) ee 60 $(call IN,ee) $(PYTEST) tests/unit/plugins/inventory $(PLAYBOOKS)/test_awx.py
 
 .PHONY: test-molecule
 test-molecule: ## the scenarios on machines; SCENARIOS="bringup kernel" takes some

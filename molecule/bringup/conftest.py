@@ -13,7 +13,6 @@ import pytest
 
 from tests.lab import scenario
 from tests.lab.play import play
-from tests.lab.scenario import unchanged_but
 
 
 @pytest.fixture(scope="session")
@@ -29,16 +28,6 @@ def up_1(machines):
 @pytest.fixture(scope="session")
 def up_2(machines):
     return machines["up-2"]
-
-
-@pytest.fixture(scope="session")
-def unchanged():
-    return unchanged_but
-
-
-@pytest.fixture(scope="session")
-def artifacts(tmp_path_factory):
-    return tmp_path_factory.mktemp("artifacts")
 
 
 @pytest.fixture(scope="session")
@@ -61,8 +50,3 @@ def ask(artifacts):
     """ask(node, module, arguments, become_user="root"): the outcome and the module's result."""
     extra = {"gpufleet_artifact_dir": str(artifacts), "nvidia_driver_tree_dir": str(scenario.CACHE / "dkms")}
     return functools.partial(scenario.ask, extra=extra)
-
-
-@pytest.fixture(scope="session")
-def boot_id():
-    return scenario.boot_id

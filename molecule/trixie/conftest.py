@@ -10,7 +10,6 @@ import pytest
 from tests.lab import scenario
 from tests.lab.config import DRIVER_VERSIONS
 from tests.lab.play import play
-from tests.lab.scenario import unchanged_but
 
 # Compiled modules of the two revisions of the packages: their names are the same, and their sources are not.
 OLD, NEW = DRIVER_VERSIONS["trixie"]
@@ -35,16 +34,6 @@ def cut_off(machines):
 
 
 @pytest.fixture(scope="session")
-def unchanged():
-    return unchanged_but
-
-
-@pytest.fixture(scope="session")
-def artifacts(tmp_path_factory):
-    return tmp_path_factory.mktemp("artifacts")
-
-
-@pytest.fixture(scope="session")
 def run(artifacts):
     """run(playbook, version, check=False, **variables): one run with the compiled modules of that version."""
 
@@ -53,8 +42,3 @@ def run(artifacts):
         return play(playbook, scenario.INVENTORY, extra, check=check)
 
     return running
-
-
-@pytest.fixture(scope="session")
-def boot_id():
-    return scenario.boot_id

@@ -16,7 +16,8 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.node_program import ARGUMENT_SPEC
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _node_program
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _binding, _node_program
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 
 class ActionModule(ActionBase):
@@ -37,7 +38,7 @@ class ActionModule(ActionBase):
             (args["dest"], program.data, "0755"),
             (args["dest"] + ".sha256", ("%s  %s\n" % (program.sha256, args["dest"])).encode("utf-8"), "0644"),
         ):
-            copied = self.copy(content, dest, mode, task_vars)
+            copied = _answers.accept("node_program", self.copy(content, dest, mode, task_vars))
             copied["changed"] = bool(copied.get("changed")) or result["changed"]
             result.update(copied)
             if result.get("failed"):
@@ -45,7 +46,7 @@ class ActionModule(ActionBase):
         result.update(sha256=program.sha256, binding_version=program.binding_version, dest=args["dest"])
         # A file of which nothing can be shown.
         result.pop("diff", None)
-        return result
+        return clean_result(result)
 
     def copy(self, content, dest, mode, task_vars):
         """The result of writing CONTENT to DEST of the node."""

@@ -18,6 +18,7 @@ from ansible.utils.vars import load_extra_vars
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import (
     members,
     owner,
@@ -212,7 +213,7 @@ class ActionModule(RolloutAction):
                 break
             time.sleep(min(REBOOTING_S, max(0.0, deadline - time.monotonic())))
         why = "it could not be claimed: %s. Nothing was changed in this run" % (
-            str(said.get("msg") or "it is about to reboot").rstrip(". ")
+            redaction.reason(said.get("msg") or "it is about to reboot").rstrip(". ")
         )
         self.end(ledger, node, "lost" if resume else "failed", why)
         self.tell(ledger, arguments)

@@ -27,8 +27,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
-REASON = 4000  # characters
-
 
 def words(arguments):
     """Return the line to print."""
@@ -37,11 +35,6 @@ def words(arguments):
     if arguments["name"]:
         return "%s%s" % (arguments["name"], " (%s)" % arguments["detail"] if arguments["detail"] else "")
     return "failed (%s)" % arguments["failed"] if arguments["failed"] else "documents kept"
-
-
-def cleaned(words):
-    """Return WORDS of a node as the ledger keeps them: no credentials, nothing that steers a terminal, bounded."""
-    return redaction.redact(words or "", limit=REASON)
 
 
 class ActionModule(RolloutAction):
@@ -139,7 +132,7 @@ class ActionModule(RolloutAction):
         return {"changed": changed or bool(made.get("changed"))}
 
     def record(self, arguments, task_vars):
-        arguments = dict(arguments, **{key: cleaned(arguments[key]) for key in ("failed", "reason", "detail")})
+        arguments = dict(arguments, **{key: redaction.reason(arguments[key]) for key in ("failed", "reason", "detail")})
         node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):

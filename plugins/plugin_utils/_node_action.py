@@ -14,6 +14,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _controller
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result
 
 STATUS = "ansible.legacy.async_status"
 # Polls in a row that may end without an answer before the job is given up. A node that boots or loses its network is
@@ -46,7 +47,7 @@ class ModuleAction(NodeActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         result.update(Background(self).run(self.MODULE, dict(self._task.args), task_vars))
-        return result
+        return clean_result(result)
 
 
 class Background:
@@ -125,7 +126,7 @@ class Background:
                 continue
             if is_finished(answer):
                 return answer, ""
-            if lost:
+            if lost and answer:
                 return {}, lost  # it had not ended when it was found to be lost, nor by now
             if not answer:
                 look_at = self.clock()  # it may have been booted

@@ -17,6 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.urls impo
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 
 LIMIT = 300
+REASON = 4000  # characters of a reason in the ledger
 MOST = 16384  # characters of a text that are read at all
 # A secret that is shorter is replaced as a whole word alone, or the message would be unreadable.
 SHORT = 4
@@ -58,3 +59,8 @@ def redact(value: object, secrets: t.Iterable[object] = (), limit: int = LIMIT) 
 def describe(exc: BaseException, secrets: t.Iterable[object] = (), limit: int = LIMIT) -> str:
     """Return what an exception says, as redact() does, or the name of its type if it says nothing."""
     return redact(exc, secrets, limit) or type(exc).__name__
+
+
+def reason(words: object) -> str:
+    """Return the WORDS of a node, or nothing, as the ledger and the notes of nodes keep them."""
+    return redact(words or "", limit=REASON)

@@ -1,28 +1,16 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes the table of the profiles' values and their sources: python3 tests/sim/profile_table.py >
-tests/sim/profiles/README.md
-"""
+"""The profiles' values and where each of them is from, by profiles/sources.cfg."""
 
 from __future__ import annotations
 
 import configparser
+import functools
 import pathlib
-import sys
 from fnmatch import fnmatchcase
 
 PROFILES = pathlib.Path(__file__).resolve().parent / "profiles"
-# Keys whose values are long, and are looked up in the profiles.
-NO_VALUES = ("mig_",)
-LETTERS = {
-    "capture": "C",
-    "data sheet": "D",
-    "documentation": "N",
-    "MIG guide": "M",
-    "recording": "R",
-    "simulator": "S",
-}
 
 
 def _read(*paths: pathlib.Path) -> configparser.ConfigParser:
@@ -43,6 +31,7 @@ def profiles() -> dict[str, dict[str, str]]:
     return found
 
 
+@functools.lru_cache(maxsize=None)
 def sections() -> dict[str, dict[str, str]]:
     """Model, or all -> source -> patterns of keys."""
     parser = _read(PROFILES / "sources.cfg")
@@ -68,37 +57,3 @@ def named_captures() -> dict[str, str]:
         for line in path.read_text(encoding="utf-8").splitlines()
         if line.startswith("# Values: ")
     }
-
-
-def table() -> str:
-    """The page."""
-    models = profiles()
-    keys = list(dict.fromkeys(key for values in models.values() for key in values))
-    sources = _read(PROFILES / "sources.cfg")["sources"]
-    lines = [
-        "# Values of the profiles, and where they are from",
-        "",
-        "Written by `profile_table.py` from the profiles and `sources.cfg`.",
-        "",
-        *("- **%s** %s" % (LETTERS[name], text) for name, text in sources.items()),
-        "",
-        "Captures:",
-        "",
-        *("- `%s`: %s" % item for item in named_captures().items()),
-        "",
-        "| key | %s |" % " | ".join("`%s`" % model for model in models),
-        "|---|" + "---|" * len(models),
-    ]
-    for key in keys:
-        if key.startswith(NO_VALUES):
-            continue
-        cells = [
-            "%s %s" % (values[key], LETTERS[source(model, key) or ""]) if key in values else ""
-            for model, values in models.items()
-        ]
-        lines.append("| `%s` | %s |" % (key, " | ".join(cells)))
-    return "\n".join([*lines, "", "MIG: the keys `mig_*` of the profiles, %s." % LETTERS["MIG guide"]]) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(table())

@@ -33,11 +33,6 @@ TOUCHED = r"(Inst|Remv|Conf) (\S*nvidia|libcuda|linux-(image|headers|modules))"
 
 
 @pytest.fixture(scope="module")
-def kernel(host):
-    return host.check_output("uname -r")
-
-
-@pytest.fixture(scope="module")
 def holds(host):
     return set(host.check_output("apt-mark showhold").splitlines())
 
@@ -204,11 +199,8 @@ def test_nothing_is_left_behind(host, kernel):
         "packages",
     ]
     kept = host.check_output("ls /var/lib/gpufleet/dkms").split()
-    assert (
-        [name for name in kept if name.endswith(".gz")] == kept[:1]
-        and kept[0].startswith("nvidia-current_%s_%s_" % (VERSION, kernel))
-        and len(kept) == 2
-    )
+    assert [name for name in kept if name.endswith(".gz")] == kept[:1]
+    assert kept[0].startswith("nvidia-current_%s_%s_" % (VERSION, kernel)) and len(kept) == 2
     assert host.check_output("ls -A /root/.ansible/tmp") == "gpufleet-0"
     assert host.run("find /home/fleet/.ansible -type f").stdout == ""
     elsewhere = (

@@ -13,26 +13,21 @@ The driver packages are the lab's stubs (tests/lab/stubs.py), one slow to compil
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
-import subprocess
 import time
 
 import pytest
-import testinfra
 
-from tests.lab.config import CHECKOUT
-from tests.lab.play import environment, play
+from tests.lab import scenario
+from tests.lab.play import play
+from tests.lab.scenario import INVENTORY
 
-INVENTORY = CHECKOUT / "molecule" / "inventory"
-SSH_CONFIG = CHECKOUT / ".lab" / ("lab" + os.environ.get("GPUFLEET_LAB_ID", "0")) / "ssh" / "config"
 NODE = "int-1"
 PLAY = [{"hosts": NODE, "become": True, "roles": ["gpufleet.lifecycle.nvidia_driver"]}]
 
 
 @pytest.fixture(scope="module")
 def host():
-    return testinfra.get_host("ssh://" + NODE, ssh_config=str(SSH_CONFIG), sudo=True)
+    return scenario.machine(NODE)
 
 
 def at_work(host, pattern):
@@ -67,31 +62,15 @@ def controller_at(host, tmp_path, version, pattern, more=""):
         "- hosts: %s\n  become: true\n  roles: [gpufleet.lifecycle.nvidia_driver]\n"
         "  vars: {nvidia_driver_version: '%s', nvidia_driver_tree_dir: ''%s}\n" % (NODE, version, more)
     )
-    log = tmp_path / "controller.log"
-    with log.open("w") as out:
-        controller = subprocess.Popen(
-            ["ansible-playbook", "-i", str(INVENTORY), str(playbook)],
-            cwd=CHECKOUT,
-            env={**os.environ, **environment()},
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    try:
-        wait_for(
-            lambda: at_work(host, pattern) or controller.poll() is not None, 120, "the node never came to %r" % pattern
-        )
-        assert controller.poll() is None, log.read_text()
-        yield controller, log
-    finally:
-        with contextlib.suppress(ProcessLookupError):  # all of it has ended
-            os.killpg(controller.pid, signal.SIGKILL)
-        controller.wait()
+    with scenario.controller(tmp_path / "controller.log", str(playbook), {}) as running:
+        ended = running.process.poll
+        wait_for(lambda: at_work(host, pattern) or ended() is not None, 120, "the node never came to %r" % pattern)
+        assert ended() is None, running.log.read_text()
+        yield running
 
 
 def test_a_connection_that_breaks_ends_no_installation(host, tmp_path):
-    with controller_at(host, tmp_path, "535.556.01", "nvidia-kernel-dkms.postinst") as (controller, log):
+    with controller_at(host, tmp_path, "535.556.01", "nvidia-kernel-dkms.postinst") as running:
         working = at_work(host, "nvidia-kernel-dkms.postinst")
         sessions = set(at_work(host, "sshd: fleet"))
         assert sessions
@@ -104,7 +83,7 @@ def test_a_connection_that_breaks_ends_no_installation(host, tmp_path):
             300,
             "the installation ended with its connection",
         )
-        assert controller.wait(timeout=300) == 0, log.read_text()
+        running.ends(300)
     assert host.check_output("dpkg-query -W -f '${Version}' nvidia-kernel-dkms").startswith("535.556.01")
     assert host.check_output("dpkg --audit") == ""
     assert "535.556.01, %s, x86_64: installed" % host.check_output("uname -r") in host.check_output("dkms status")
@@ -123,11 +102,8 @@ def test_a_killed_controller_leaves_a_lock_that_the_next_run_respects(host, tmp_
     working = at_work(host, pattern)
     assert working, "the node's work has to outlive its controller, or there is nothing to respect"
 
-    hasty = play(
-        PLAY,
-        INVENTORY,
-        {"nvidia_driver_version": version, "nvidia_driver_tree_dir": "", "nvidia_driver_lock_timeout": 2},
-    )
+    variables = {"nvidia_driver_version": version, "nvidia_driver_tree_dir": ""}
+    hasty = play(PLAY, INVENTORY, {**variables, "nvidia_driver_lock_timeout": 2})
     assert hasty.rc == 2
     why = hasty.why(NODE)
     assert "/run/gpufleet.lock" in why and module in why and "nothing was started" in why
@@ -135,11 +111,7 @@ def test_a_killed_controller_leaves_a_lock_that_the_next_run_respects(host, tmp_
         "the hasty run started something beside the running work, or ended it"
     )
 
-    patient = play(
-        PLAY,
-        INVENTORY,
-        {"nvidia_driver_version": version, "nvidia_driver_tree_dir": "", "nvidia_driver_lock_timeout": 300},
-    )
+    patient = play(PLAY, INVENTORY, {**variables, "nvidia_driver_lock_timeout": 300})
     assert patient.rc == 0, patient.tail()
     kernel = host.check_output("uname -r")
     assert "%s, %s, x86_64: installed" % (version, kernel) in host.check_output("dkms status")

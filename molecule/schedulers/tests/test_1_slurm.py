@@ -78,10 +78,8 @@ def test_a_job_that_outlives_the_timeout_is_named_and_the_node_serves_again(host
     number = submit(host, 600)
     outcome, result = ask(state="drained", timeout_s=3)
     assert outcome.rc == 2 and result["waiting"] and not result["drained"]
-    assert (
-        "job %s (user root, partition batch, RUNNING, " % number in result["msg"]
-        and "The drain was lifted again." in result["msg"]
-    )
+    assert "job %s (user root, partition batch, RUNNING, " % number in result["msg"]
+    assert "The drain was lifted again." in result["msg"]
     assert [(job["id"], job["user"]) for job in result["blockers"]] == [(number, "root")]
     # Slurm asks slurmd of a node that was resumed anew, and says NOT_RESPONDING until it answers.
     wait_for(lambda: state(host, NODE) == "MIXED", "the node does not serve again: " + state(host, NODE))
@@ -94,12 +92,8 @@ def test_a_job_that_ends_is_waited_for(host, ask):
     submit(host, 4)
     outcome, result = ask(state="drained", timeout_s=60)
     assert outcome.rc == 0, outcome.tail()
-    assert (
-        result["drained"]
-        and result["changed"]
-        and result["mark"]["owner"] == "ours"
-        and state(host, NODE) == "IDLE+DRAIN"
-    )
+    assert result["drained"] and result["changed"] and result["mark"]["owner"] == "ours"
+    assert state(host, NODE) == "IDLE+DRAIN"
     outcome, result = ask(state="resumed", timeout_s=30, expected_gpus=4)
     assert outcome.rc == 0 and result["changed"] and state(host, NODE) == "IDLE", outcome.tail()
 
@@ -118,12 +112,8 @@ def test_a_node_without_its_slurmd_is_drained_again(host, node, ask):
     node.run_expect([0], "systemctl stop slurmd")
     try:
         outcome, result = ask(state="resumed")
-        assert (
-            outcome.rc == 2
-            and "does not serve" in result["msg"]
-            and "DRAIN" in state(host, NODE)
-            and reason(host, NODE).startswith("gpufleet:tests ")
-        )
+        assert outcome.rc == 2 and "does not serve" in result["msg"] and "DRAIN" in state(host, NODE)
+        assert reason(host, NODE).startswith("gpufleet:tests ")
     finally:
         node.run_expect([0], "systemctl start slurmd")
     assert ask(state="resumed", timeout_s=60)[0].rc == 0 and state(host, NODE) == "IDLE"
@@ -139,9 +129,10 @@ def test_the_scheduler_makes_the_window(host, ask):
 
 def test_a_reservation_for_the_time_of_the_maintenance(host, ask):
     outcome, result = ask(state="drained", reservation_minutes=10)
-    assert outcome.rc == 0 and "Flags=MAINT,IGNORE_JOBS" in host.check_output(
-        "scontrol show reservation gpufleet_tests_" + NODE
-    ), outcome.tail()
+    assert outcome.rc == 0
+    assert "Flags=MAINT,IGNORE_JOBS" in host.check_output("scontrol show reservation gpufleet_tests_" + NODE), (
+        outcome.tail()
+    )
     outcome, result = ask(state="resumed", reservation_minutes=10, timeout_s=30)
     assert outcome.rc == 0 and host.run("scontrol show reservation gpufleet_tests_" + NODE).rc == 1
 
@@ -200,9 +191,8 @@ def test_a_clock_that_differs_is_told_before_anything_is_drained(host, ask):
     assert outcome.rc == 2 and result.get("trouble") == "auth" and "their clocks differ by minutes" in result["msg"], (
         result
     )
-    assert "log of slurmctld says which it is" in result["msg"] and "Rewound credential" in host.check_output(
-        "journalctl -q -u slurmctld --since=-2min"
-    )
+    assert "log of slurmctld says which it is" in result["msg"]
+    assert "Rewound credential" in host.check_output("journalctl -q -u slurmctld --since=-2min")
     assert state(host, NODE) == "IDLE"
     outcome, result = ask(on="slurm-2", state="drained")
     assert outcome.rc == 0 and "DRAIN" in state(host, NODE), "with its own clock it is heard"

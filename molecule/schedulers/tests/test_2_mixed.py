@@ -160,22 +160,16 @@ def test_one_upgrade_of_a_fleet_of_slurm_kubernetes_and_both(host, space, jobs, 
 
         # Three wait, each for another reason, and hold nobody up.
         assert [name for name in BACKENDS if name + ": stop" in said] == ["kube-2"]
-        assert standing(space, "kube-1") == (True, ID, TAINTS + [DRAIN_TAINT]) and space.pods(kube_name("kube-1")) == [
-            "monitor",
-            "train-kube-1",
-            "web",
-        ]
+        assert standing(space, "kube-1") == (True, ID, TAINTS + [DRAIN_TAINT])
+        assert space.pods(kube_name("kube-1")) == ["monitor", "train-kube-1", "web"]
         assert {answer for _at, answer, _body in asked(space, "create", "pods/eviction", "train-kube-1")} == {429}, (
             "its budget keeps it"
         )
-        assert standing(space, "slurm-2") == (False, None, TAINTS) and space.pods(kube_name("slurm-2")) == [
-            "slurmd",
-            "train-slurm-2",
-        ], "its job comes first"
+        assert standing(space, "slurm-2") == (False, None, TAINTS)
+        assert space.pods(kube_name("slurm-2")) == ["slurmd", "train-slurm-2"], "its job comes first"
         for name in set(BACKENDS) - {"kube-2"}:
-            assert scenario.boot_id(machines[name]) == boots[name] and TARGET not in machines[name].check_output(
-                "nvidia-smi"
-            )
+            assert scenario.boot_id(machines[name]) == boots[name]
+            assert TARGET not in machines[name].check_output("nvidia-smi")
 
         for name, number in jobs.items():
             machines[name].run_expect([0], "touch " + END)
@@ -203,11 +197,8 @@ def test_one_upgrade_of_a_fleet_of_slurm_kubernetes_and_both(host, space, jobs, 
     assert standing(space, "kube-2") == (True, None, TAINTS), "what an operator cordoned stays so"
     for name in ("slurm-2", "kube-1", "kube-2"):
         labels = space.read(kube_name(name))["metadata"]["labels"]
-        assert (
-            labels["rack"] == "r1"
-            and labels["gpufleet.lifecycle/driver-version"] == TARGET
-            and labels["gpufleet.lifecycle/gpu-count"] == "4"
-        )
+        assert labels["rack"] == "r1" and labels["gpufleet.lifecycle/driver-version"] == TARGET
+        assert labels["gpufleet.lifecycle/gpu-count"] == "4"
 
     # Gone is what had a GPU and is made anew elsewhere, and not before its budget let it go.
     left = {name: space.pods(kube_name(name)) for name in ("slurm-2", "kube-1", "kube-2")}
@@ -223,9 +214,8 @@ def test_one_upgrade_of_a_fleet_of_slurm_kubernetes_and_both(host, space, jobs, 
         for at, _answer, body in writes
         if MARK in body["metadata"].get("annotations", {})
     ]
-    assert (
-        (first, between, last) == ("DRAINING", [], "IDLE") and len(marks) == 2 and marks[0][1] and marks[1][1] is None
-    )
+    assert (first, between, last) == ("DRAINING", [], "IDLE") and len(marks) == 2 and marks[0][1]
+    assert marks[1][1] is None
     assert drained < ended["slurm-2"] < marks[0][0] < marks[1][0] < resumed
 
     # By the shipped account, which needed no more than it has.

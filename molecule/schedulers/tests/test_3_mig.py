@@ -190,9 +190,8 @@ def test_a_node_that_fails_gets_its_layout_and_gres_back(host, machines, roll, a
     outcome = roll("other", ["slurm-2"])
     assert outcome.rc == 2, outcome.tail()
     nodes = json.loads((artifacts / "rollouts" / "mig-other" / "report.json").read_text())["nodes"]
-    assert nodes["slurm-2"]["state"] == "rolled_back" and "rollback_mig" in [
-        step["name"] for step in nodes["slurm-2"]["steps"]
-    ]
+    assert nodes["slurm-2"]["state"] == "rolled_back"
+    assert "rollback_mig" in [step["name"] for step in nodes["slurm-2"]["steps"]]
     node.run_expect([0], "gpusim clear")
     assert (layout(node), gres(host, "slurm-2")) == (SLICED, SLICED_GRES)
     assert (slurm.state(host, "n-slurm-2"), slurm.reason(host, "n-slurm-2")) == ("IDLE", "none")

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 DRIVER = "550.163.01"
 VERSION = "550.163.01-2"
 DRIVER_PACKAGES = {
@@ -28,11 +26,6 @@ DRIVER_PACKAGES = {
 }
 # Lines of apt's simulation about them. What modules are compiled with, such as linux-kbuild-6.1, may be newer.
 TOUCHED = r"(Inst|Remv|Conf) (\S*nvidia|libcuda|linux-(image|headers|modules))"
-
-
-@pytest.fixture(scope="module")
-def kernel(host):
-    return host.check_output("uname -r")
 
 
 def test_the_system_is_debian_13_with_its_own_dkms_and_python(host, kernel):

@@ -60,10 +60,7 @@ def test_the_mirror_is_believed_for_its_signature_alone(cut_off):
     )
     try:
         refused = cut_off.run(update)
-        assert (
-            refused.rc == 100
-            and "signature verification failed" in refused.stdout
-            and "is not signed" in refused.stdout
-        )
+        assert refused.rc == 100 and "signature verification failed" in refused.stdout
+        assert "is not signed" in refused.stdout
     finally:
         cut_off.run_expect([0], "mv /root/InRelease %s; rm -rf /root/lists" % release)

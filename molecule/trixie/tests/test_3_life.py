@@ -57,10 +57,8 @@ def test_the_driver_is_loaded_anew_without_a_reboot(node, boot_id):
     outcome, result = scenario.ask("deb13-1", "driver_reload", {"policy": "reload", "force": True})
     assert outcome.rc == 0, outcome.tail()
     assert (result["action"], result["version"]) == ("reload", DRIVER)
-    assert (
-        result["actions"][0] == "stop nvidia-persistenced.service"
-        and result["actions"][-1] == "start nvidia-persistenced.service"
-    )
+    assert result["actions"][0] == "stop nvidia-persistenced.service"
+    assert result["actions"][-1] == "start nvidia-persistenced.service"
     assert {"unload " + name for name in before} <= set(result["actions"]) and boot_id(node) == boot
     assert assert_runs(node, OLD) == before
 

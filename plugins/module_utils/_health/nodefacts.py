@@ -51,9 +51,39 @@ def upstream(version):
     return version.rpartition(":")[2].partition("-")[0]
 
 
+def driver_versions(snapshot, audit):
+    """Return the driver's version in each place that carries one, by name of the place; None where it is not known."""
+    modules = model.item(audit, "versions", "modules")
+    kernel = model.item(audit, "kernel")
+    return {
+        "nvml": upstream(model.reading(model.item(snapshot, "system"), "driver_version").value),
+        "loaded": upstream(model.item(audit, "versions", "loaded")),
+        "library": upstream(model.item(audit, "versions", "library")),
+        "on_disk": upstream(model.item(modules, model.item(kernel, "running"), "version")),
+        "next_boot": upstream(model.item(modules, model.item(kernel, "next_boot"), "version")),
+    }
+
+
+def coherent_version(ctx):
+    """Return the one version that every part of the driver has; None if two differ or one of the places is unknown."""
+    found = list(driver_versions(ctx.snapshot, ctx.audit).values())
+    found.append(upstream(model.item(ctx.system, "libcuda", "version")))
+    if model.item(ctx.system, "fabricmanager", "present"):
+        found.append(upstream(model.item(ctx.system, "fabricmanager", "version")))
+    packages = model.item(ctx.audit, "versions", "driver_packages")
+    if isinstance(packages, dict):
+        found.extend(upstream(version) for version in packages.values())
+    return found[0] if len(set(found)) == 1 else None
+
+
 def driver(ctx):
-    """The version everything is compared with: the wanted one, else the loaded one; None if neither is known."""
-    return upstream(ctx.expected_driver) or upstream(model.item(ctx.audit, "versions", "loaded"))
+    """Return the version that the parts of the driver are compared with; None if none is known.
+
+    That is the wanted version, else the loaded one. If all parts have one version and another is wanted, then the node
+    was not upgraded: driver.loaded alone fails for that, and the parts are compared with each other.
+    """
+    loaded = upstream(model.item(ctx.audit, "versions", "loaded"))
+    return coherent_version(ctx) or upstream(ctx.expected_driver) or loaded
 
 
 class Checks:

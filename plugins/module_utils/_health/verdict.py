@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 from . import baseline as baseline_family
-from . import mig_free, model, registry, relief, signals
+from . import mig_free, model, nodefacts, registry, relief, signals
 from . import policy as policy_rules
-from .checks import hardware, versions
+from .checks import hardware
 from .diff import EXPECTED
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
 from .nodefacts import Checks, upstream
@@ -82,7 +82,7 @@ def evaluate(
         "time": now,
         "phase": phase,
         "simulated": bool(model.item(ctx.snapshot, "simulated")),
-        "driver": dict(versions.seen(ctx.snapshot, ctx.audit), expected=upstream(expected_driver)),
+        "driver": dict(nodefacts.driver_versions(ctx.snapshot, ctx.audit), expected=upstream(expected_driver)),
         "verdict": overall(checks),
         "action": action(checks),
         "notices": len([check for check in checks if check["notice"]]),

@@ -32,7 +32,17 @@ CONSOLE = re.compile(
     r"(?:\[ *\d{1,12}\.\d{1,9}\](?:\[ *[CT]\d+\])? (?:[\w.-]{1,255} (?=kernel: ))?)?(?:kernel: )?"
 )
 # Other records that begin with the name of a process: its faults and failed allocations, the out-of-memory killer.
-BY_NAME = r".{0,15}(?: ?\(\d+\)| ?\[\d+\]| invoked oom-killer:|: page allocation failure|: vmalloc )"
+# And with that of a network interface, which a user may make in a namespace of its own (net/core/dev.c, net/bridge,
+# drivers/net/bonding and team).
+OF_INTERFACE = (
+    r": (?:renamed from |(?:entered|left) |port \d|[Pp]ort device |received packet on |mixed |hw csum failure|caps="
+    r"|Caught |\(slave |now running |active |making |link |option |[Mm]ode |[Ss]etting |[Rr]emoving |[Aa]dding "
+    r"|Changed |[Dd]evice |[Dd]ropped |mtu |topology |refused )"
+)
+BY_NAME = (
+    r".{0,15}(?: ?\(\d+\)| ?\[\d+\]| \((?:un)?regist\w+\):| invoked oom-killer:|: page allocation failure|: vmalloc "
+    "|%s)" % OF_INTERFACE
+)
 NO_NAME = "(?!%s)" % BY_NAME
 
 WHOLE_ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"

@@ -24,10 +24,9 @@ def entries(snapshot: Any, instances: bool = True) -> List[Dict[str, Any]]:
     Without INSTANCES only the MIG mode is that of the baseline.
     """
     try:
-        gpus = list(snapshot["gpus"])
-    except (KeyError, TypeError) as exc:
+        found = [_entry(gpu) for gpu in snapshot["gpus"]]
+    except (AttributeError, KeyError, TypeError) as exc:
         raise BaselineProblem("the baseline holds no reading of its GPUs (snapshot.gpus); %s" % (AGAIN,)) from exc
-    found = [_entry(gpu) for gpu in gpus]
     return found if instances else [dict(entry, mig_devices={}) if entry["mig_enabled"] else entry for entry in found]
 
 

@@ -112,8 +112,9 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
 
     def _populate(self, found):
         strict = self.get_option("strict")
-        for name, one in sorted(found.items()):
+        for name in found:
             self.inventory.add_host(name)
+        for name, one in sorted(found.items()):
             for group in one["groups"]:
                 self.inventory.add_child(self.inventory.add_group(group), name)
             # Texts that others wrote, such as the reason of a drain: never a template.
@@ -126,3 +127,14 @@ class LifecycleInventory(BaseInventoryPlugin, Constructable, Cacheable):
                 self.inventory.set_variable(name, key, plain(composed[key]))
             self._add_host_to_composed_groups(self.get_option("groups"), variables, name, strict=strict)
             self._add_host_to_keyed_groups(self.get_option("keyed_groups"), variables, name, strict=strict)
+
+    def _add_host_to_keyed_groups(self, keys, variables, host, strict=False, fetch_hostvars=True):
+        """Make no group of a node's label or reason that means something to the playbooks, or is called as a host."""
+        parents = [keyed.get("parent_group") for keyed in keys or [] if isinstance(keyed, dict)]
+        self._sanitize_group_name = lambda name: (
+            hosts.safe_group(name) if name in parents else hosts.keyed_group(name, self.inventory.hosts)
+        )
+        try:
+            super()._add_host_to_keyed_groups(keys, variables, host, strict, fetch_hostvars)
+        finally:
+            del self._sanitize_group_name

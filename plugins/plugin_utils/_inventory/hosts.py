@@ -37,6 +37,13 @@ def safe_group(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
 
 
+def keyed_group(name: str, taken: t.Container[str]) -> str:
+    """Return safe_group() of a name that a node may choose: no group of the playbooks, and none of TAKEN."""
+    safe = safe_group(name)
+    lower = safe.lower()
+    return "_" + safe if lower in RESERVED or lower.startswith(OWN_GROUPS) or safe in taken else safe
+
+
 def is_host_name(name: t.Any) -> bool:
     """Return whether a node that others named can be a host: no pattern, option, path, template or the controller."""
     if not isinstance(name, str) or not NAME.fullmatch(name) or ".." in name:

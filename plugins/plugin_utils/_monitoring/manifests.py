@@ -64,6 +64,7 @@ def service_monitor(
                     "metricRelabelings": [{"action": "labeldrop", "regex": scrape.DROPPED}],
                 }
             ],
+            "sampleLimit": scrape.SAMPLE_LIMIT,
         },
     }
 

@@ -19,6 +19,8 @@ STATIC = ("kubernetes", "slurm", "rollout")
 RULES, SCRAPE, TARGETS = "gpufleet.rules.yml", "gpufleet.scrape.yml", "targets"
 # What exporters of DCGM call the host: one name before 4.8.2, another one after it, a wrong host with a remote engine.
 DROPPED = "Hostname|hostname"
+# More than the exporters of a node with 16 GPUs and 512 cores tell. Whoever has a node could fill Prometheus otherwise.
+SAMPLE_LIMIT = 100_000
 
 
 def address(host: str, variables: t.Dict[str, t.Any]) -> str:
@@ -99,6 +101,7 @@ def job(name: str, directory: str, options: t.Dict[str, t.Any], interval: int) -
     return {
         "job_name": "gpufleet-" + name,
         "scrape_interval": "%ds" % interval,
+        "sample_limit": SAMPLE_LIMIT,
         "file_sd_configs": [{"files": ["%s/%s/%s.yml" % (directory.rstrip("/"), TARGETS, name)]}],
         "relabel_configs": [{"source_labels": ["node"], "regex": "(.+)", "target_label": "instance"}],
         **options,

@@ -10,6 +10,7 @@ The page's content security policy allows the frame's own style and script by th
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import os
 
@@ -30,7 +31,9 @@ def _finalize(value):
     return value if hasattr(value, "__html__") else text.clean(value)
 
 
+@functools.cache
 def environment() -> jinja2.Environment:
+    """Return the environment of all pages; it keeps the compiled templates, which take longer to make than a page."""
     jinja = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES, encoding="utf-8"),
         autoescape=True,

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 
-# Control characters, line and paragraph separators, overrides of the direction of writing, and what no XML may hold.
+# Control characters, line and paragraph separators, marks and overrides of the direction of writing, what has no width
+# and what no XML may hold.
 UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    "\ufff9-\ufffb\ufffe\uffff]"
 )
 SHOWN_LIMIT = 400
 

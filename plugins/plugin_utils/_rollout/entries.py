@@ -6,17 +6,14 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import natural
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import VERSION, Probe
 
-# A driver version such as 535.261.03, or the version of its packages such as 535.261.03-1~bpo12+1.
-VERSION = re.compile(r"([0-9]+:)?[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.+~]+)?")
 # Steps in which a node may be unreachable for a while: a reload may become a reboot.
 REBOOTS = ("reboot", "reload", "rollback_reboot", "rollback_reload")
 # Notes on nodes whose driver is rolled back without the earlier kernel: the kernel, and their names.

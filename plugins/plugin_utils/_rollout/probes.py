@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
+
+# A driver version such as 535.261.03, or the version of its packages such as 535.261.03-1~bpo12+1.
+VERSION = re.compile(r"([0-9]+:)?[0-9]+(\.[0-9]+){1,3}(-[A-Za-z0-9.+~]+)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,9 +67,8 @@ def judged(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
         for check in health.get("checks") or []
         if check.get("status") == status
     ]
-    return verdict, " ".join(filter(None, bad[:3])) or str(result.get("msg") or "its health could not be read").split(
-        "\n", 1
-    )[0]
+    said = " ".join(filter(None, bad[:3])) or str(result.get("msg") or "its health could not be read").split("\n", 1)[0]
+    return verdict, redaction.reason(said)
 
 
 # The status in gpu_mig's result, in check mode, of a GPU that has the wanted layout.
@@ -86,7 +90,7 @@ def layout_looked_at(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[t.Opt
     if not result or result.get("skipped") or result.get("unreachable"):
         return None, "", ""
     rows, failures = result.get("gpus") or [], result.get("failures") or []
-    said = " ".join(str(result.get("msg") or "gpu_mig gave no answer").split())
+    said = redaction.reason(result.get("msg") or "gpu_mig gave no answer")
     if any(failure.get("code") in UNFIT for failure in failures):
         return None, "", said
     if not rows or any(failure.get("code") not in PASSING for failure in failures):
@@ -120,7 +124,9 @@ def probe(
     audit, marker = audit or {}, marker or {}
     verdict, complaint = judged(health)
     if audit.get("unreachable") or marker.get("unreachable"):
-        return Probe(name, reachable=False, error=str(audit.get("msg") or marker.get("msg") or ""), domains=places)
+        return Probe(
+            name, reachable=False, error=redaction.reason(audit.get("msg") or marker.get("msg")), domains=places
+        )
     layout, unread, dummy = layout_looked_at(look)
     found = audit.get("audit") or {}
     mark = marker.get("quarantine", marker.get("stat"))
@@ -143,13 +149,18 @@ def probe(
     version, package = versions.get("loaded") or versions.get("library"), versions.get("package")
     if package and upstream(package) != version:
         package = None  # the driver on disk is not the loaded one
+    strange = [one for one in (version, package) if one and not VERSION.fullmatch(one)]
+    if strange:
+        # A rollback of the whole fleet would ask for it.
+        version = package = None
+        error = error or "its driver version is %r; expected one such as 535.261.03. Examine the node" % strange[0]
     users = found.get("compute_users")
     return Probe(
         name,
         version=version,
         package=package,
         quarantined=quarantined,
-        error=error,
+        error=redaction.reason(error),
         domains=places,
         stratum=stratum,
         at_work=None if users is None else users > 0,

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _upgrade_state
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._runbooks import marker, recovery
 
 Answer = Mapping[str, Any]
@@ -289,11 +290,11 @@ def _unread(health: Answer) -> str:
 
 def _failure(facts: Facts) -> str:
     failed, task = _of(facts, "failed_result"), _of(facts, "failed_task")
-    return " ".join(str(failed.get("msg") or "task failed: %s" % task.get("name", "")).split())
+    return redaction.reason(failed.get("msg") or "task failed: %s" % task.get("name", ""))
 
 
 def _said(result: Answer, otherwise: str) -> str:
-    return " ".join(str(result.get("msg") or otherwise).split())
+    return redaction.reason(result.get("msg") or otherwise)
 
 
 def _of(mapping: Any, key: str) -> Answer:

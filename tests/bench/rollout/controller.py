@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What precheck and upgrade cost a controller, by the number of nodes.
+"""What precheck, upgrade, and upgrade in check mode cost a controller, by the number of nodes.
 
     tests/tools/nox.sh -s main -- python3 -m tests.bench.rollout.controller [--nodes 10,50,200] [--forks 50]
 
@@ -14,19 +14,31 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+import resource
 import subprocess
 import sys
 import tempfile
-
-from tests.bench.rollout import check
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-PLAYBOOKS = ("ping", "precheck", "upgrade")
+PING = "- hosts: gpu_nodes\n  gather_facts: false\n  tasks:\n    - ansible.builtin.ping:\n"
+PLAYBOOKS = ("ping", "precheck", "check", "upgrade")  # "check" is upgrade --check
 REPORT = ("plugins/action/health_report.py", "plugins/modules/health_report.py")  # of precheck, and of no course
 GIVEN = {
     "precheck": {"precheck_expected_driver_version": "1.0.1"},
     "upgrade": {"rollout_max_down": "100%", "gpu_node_upgrade_gate_poll": 0.5},
 }
+
+
+def measure_cost(run, timeout_s):
+    """Return the CPU and the wall seconds of a run to its end."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    try:
+        run.wait(timeout_s)
+    finally:
+        run.stop()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, time.monotonic() - began
 
 
 def host_tasks(counted):
@@ -49,9 +61,10 @@ def measure(fleet, name, nodes, forks, timeout_s):
         for part in REPORT:
             fleet.conftest.collection.link(ROOT / part, run.collection / part)
         if name == "ping":
-            (run.collection / "playbooks" / "ping.yml").write_text(check.LEAST)
-        run.process = run.begin(name, **GIVEN.get(name, {}))
-        cpu_s, wall_s = check.cost(run, timeout_s)
+            (run.collection / "playbooks" / "ping.yml").write_text(PING)
+        playbook, arguments = ("upgrade", ["--check"]) if name == "check" else (name, [])
+        run.process = run.begin(playbook, *arguments, **GIVEN.get(playbook, {}))
+        cpu_s, wall_s = measure_cost(run, timeout_s)
         return cpu_s, wall_s, host_tasks(run.host_tasks())
 
 

@@ -79,13 +79,6 @@ def _ecc(options):
     }
 
 
-def _ecc_rising(options):
-    kind = _word(options, ("volatile", "aggregate"), "volatile")
-    step = chosen(options, 1)
-    short = {"volatile": "vol", "aggregate": "agg"}[kind]
-    return values(**{"ecc_%s_corr" % short: "%d++%d" % (step, step), "ecc_%s_unc" % short: "1++1"})
-
-
 def _banks(options):
     kind = _word(options, ("partial", "low", "none"), "low")
     count = chosen(options, 1)
@@ -267,7 +260,6 @@ CATALOGUE = {
         "correctable ECC errors (--value N, default a million)",
         lambda options: values(ecc_vol_corr=chosen(options, 1000000), ecc_agg_corr=chosen(options, 1000000)),
     ),
-    "ecc-rising": fault("error counts grow with every look (--value N at a time)", _ecc_rising, "[volatile|aggregate]"),
     "sram-threshold": fault(
         "the threshold of SRAM errors is exceeded", _plain(sram_threshold_exceeded=1, sram_agg_unc=5, ecc_agg_unc=5)
     ),
@@ -335,9 +327,6 @@ CATALOGUE = {
         "[correctable|non_fatal|fatal]",
     ),
     # clocks, heat, power
-    "clocks-slowed": fault(
-        "clock event reason hardware slowdown (--value BITS, default 0x48)", _valued("clocks_event_reasons", 0x48)
-    ),
     "hw-slowdown": fault("clocks are slowed down by the hardware: bit 0x8", _plain(clocks_event_reasons=0x8)),
     "hw-thermal": fault("clocks are slowed down by heat: bits 0x8 and 0x40", _plain(clocks_event_reasons=0x48)),
     "power-brake": fault(
@@ -404,7 +393,6 @@ CATALOGUE = {
         "RC",
         node=True,
     ),
-    "nvml-code": fault("the same as error", _error, "SYMBOL", "RC", node=True),
     "hang": fault(
         "an NVML function answers late, or never with 'forever' (only SIGKILL ends it) or 'frozen' (nothing ends it)",
         _hang,

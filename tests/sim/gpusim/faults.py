@@ -16,7 +16,7 @@ from . import catalogue, files, freezer, library, log, mig, modules, state, sysf
 
 CATALOGUE = catalogue.CATALOGUE
 # Of these, several may be set at a time: their first word is a part of their name.
-NAMED_BY_WORD = ("error", "nvml-code", "hang", "ignored", "missing-symbol", "set")
+NAMED_BY_WORD = ("error", "hang", "ignored", "missing-symbol", "set")
 
 
 def _identity(name: str, options) -> str:

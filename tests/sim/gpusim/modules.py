@@ -407,63 +407,26 @@ def _forward(tool: str, arguments: list[str]) -> int:
     return subprocess.call([real] + arguments)
 
 
+SHORT = "afinrqRvsDbcC:d:S:wVh"
+LONG = """
+    all force force-modversion force-vermagic ignore-install ignore-remove show dry-run remove quiet resolve-alias verbose
+    syslog show-depends use-blacklist showconfig config= dirname= set-version= first-time wait= remove-holders version help
+    show-modversions dump-modversions show-config
+""".split()
+# Options of modprobe that are about other modules, or load none.
+ELSEWHERE = set(
+    "c showconfig show-config D show-depends R resolve-alias S set-version d dirname V version h help show-modversions "
+    "dump-modversions".split()
+)
+
+
 def modprobe(arguments: list[str]) -> int:
     try:
-        options, names = getopt.gnu_getopt(
-            arguments,
-            "afinrqRvsDbcC:d:S:wVh",
-            [
-                "all",
-                "force",
-                "force-modversion",
-                "force-vermagic",
-                "ignore-install",
-                "ignore-remove",
-                "show",
-                "dry-run",
-                "remove",
-                "quiet",
-                "resolve-alias",
-                "verbose",
-                "syslog",
-                "show-depends",
-                "use-blacklist",
-                "showconfig",
-                "config=",
-                "dirname=",
-                "set-version=",
-                "first-time",
-                "wait=",
-                "remove-holders",
-                "version",
-                "help",
-                "show-modversions",
-                "dump-modversions",
-                "show-config",
-            ],
-        )
+        options, names = getopt.gnu_getopt(arguments, SHORT, LONG)
     except getopt.GetoptError:
         return _forward("modprobe", arguments)
     flags = {key.lstrip("-") for key, _value in options}
-    elsewhere = flags & {
-        "c",
-        "showconfig",
-        "show-config",
-        "D",
-        "show-depends",
-        "R",
-        "resolve-alias",
-        "S",
-        "set-version",
-        "d",
-        "dirname",
-        "V",
-        "version",
-        "h",
-        "help",
-        "show-modversions",
-        "dump-modversions",
-    }
+    elsewhere = flags & ELSEWHERE
     removing = bool(flags & {"r", "remove", "remove-holders"})
     # Without -a and -r only the first word is a module; the rest are its parameters.
     wanted = names if removing or flags & {"a", "all"} else names[:1]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulated NVML as the commands here call it: functions by name, and the structures that nvidia-smi reads."""
+"""The simulated NVML as the commands here call it: functions by name, and what nvidia-smi reads of a GPU."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import struct
 
 from . import library, state
 
-NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND, TOO_SMALL, NO_FUNCTION = 3, 4, 6, 7, 13
-LOST, RESET_REQUIRED, MISMATCH, DEPRECATED = 15, 16, 18, 26
-ULONGLONG, SINT = 3, 5
+NOT_FOUND, FUNCTION_NOT_FOUND, MISMATCH = 6, 13, 18
 
 
 class NvmlError(Exception):
@@ -36,7 +34,7 @@ class Nvml:
 
     def call(self, name: str, *arguments) -> None:
         function = getattr(self.library, name, None)
-        code = NO_FUNCTION if function is None else function(*arguments)
+        code = FUNCTION_NOT_FOUND if function is None else function(*arguments)
         if code:
             raise NvmlError(code)
 
@@ -63,6 +61,11 @@ class Nvml:
     def count(self) -> int:
         return self.number("nvmlDeviceGetCount_v2")
 
+    def gpu(self, index: int) -> Gpu:
+        handle = ctypes.c_void_p()
+        self.call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(handle))
+        return Gpu(self, handle)
+
     def process_name(self, pid: int) -> str:
         try:
             return self.text("nvmlSystemGetProcessName", pid)
@@ -71,53 +74,22 @@ class Nvml:
 
 
 class Gpu:
-    """A GPU or a MIG device. The methods take the part of a function's name that follows nvmlDeviceGet."""
+    """A GPU. The methods take the part of a function's name that follows nvmlDeviceGet."""
 
     def __init__(self, nvml: Nvml, handle):
         self.nvml, self.handle = nvml, handle
 
-    def text(self, name: str, *arguments) -> str:
-        return self.nvml.text("nvmlDeviceGet" + name, self.handle, *arguments)
+    def text(self, name: str) -> str:
+        return self.nvml.text("nvmlDeviceGet" + name, self.handle)
 
-    def number(self, name: str, *arguments) -> int:
-        return self.nvml.number("nvmlDeviceGet" + name, self.handle, *arguments)
+    def number(self, name: str) -> int:
+        return self.nvml.number("nvmlDeviceGet" + name, self.handle)
 
-    def long(self, name: str, *arguments) -> int:
-        return self.nvml.number("nvmlDeviceGet" + name, self.handle, *arguments, kind=ctypes.c_ulonglong)
-
-    def numbers(self, name: str, count: int) -> list[int]:
-        values = [ctypes.c_uint() for _index in range(count)]
-        self.nvml.call("nvmlDeviceGet" + name, self.handle, *[ctypes.byref(value) for value in values])
-        return [value.value for value in values]
-
-    def unpacked(self, layout: str, name: str, version: int = 0) -> tuple:
-        """Return the members of a structure. One with a version begins with it."""
-        size = struct.calcsize(layout)
-        buffer = ctypes.create_string_buffer(size)
-        if version:
-            struct.pack_into("=I", buffer, 0, size | version << 24)
-        self.nvml.call("nvmlDeviceGet" + name, self.handle, buffer)
-        return struct.unpack(layout, buffer.raw)
-
-    def field(self, number: int, scope: int = 0) -> int:
-        """Return the value of one of NVML's fields."""
-        buffer = ctypes.create_string_buffer(struct.pack("@IIqqIIQ", number, scope, 0, 0, 0, 0, 0))
-        self.nvml.call("nvmlDeviceGetFieldValues", self.handle, 1, buffer)
-        kind, code, value = struct.unpack_from("@IIQ", buffer, 24)
-        if code:
-            raise NvmlError(code)
-        return value if kind == ULONGLONG else struct.unpack_from("@i" if kind == SINT else "@I", buffer, 32)[0]
-
-    def pci(self) -> dict:
-        values = self.unpacked("@16s5I32s", "PciInfo_v3")
-        return {"id": values[4], "subsystem": values[5], "address": values[6].split(b"\0")[0].decode()}
-
-    def memory(self) -> dict:
-        values = self.unpacked("@IQQQQ", "MemoryInfo_v2", version=2)
-        return dict(zip(("total", "reserved", "free", "used"), values[1:]))
-
-    def fabric(self) -> dict:
-        return dict(zip(("cluster", "status", "clique", "state"), self.unpacked("@16sIIB3x", "GpuFabricInfo")))
+    def address(self) -> str:
+        layout = "@16s5I32s"
+        buffer = ctypes.create_string_buffer(struct.calcsize(layout))
+        self.nvml.call("nvmlDeviceGetPciInfo_v3", self.handle, buffer)
+        return struct.unpack(layout, buffer.raw)[6].split(b"\0")[0].decode()
 
     def processes(self) -> list[tuple[str, int, int]]:
         """Return type (C or G), process id and bytes of each process that uses the GPU."""
@@ -126,19 +98,4 @@ class Gpu:
             count, buffer = ctypes.c_uint(64), (ctypes.c_ulonglong * (3 * 64))()
             self.nvml.call("nvmlDeviceGet%sRunningProcesses_v2" % kind, self.handle, ctypes.byref(count), buffer)
             found += [(kind[0], buffer[3 * row] & 0xFFFFFFFF, buffer[3 * row + 1]) for row in range(count.value)]
-        return found
-
-    def mig_devices(self) -> list[Gpu]:
-        found = []
-        try:
-            most = self.number("MaxMigDeviceCount")
-        except NvmlError:
-            return []
-        for index in range(most):
-            handle = ctypes.c_void_p()
-            try:
-                self.nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", self.handle, index, ctypes.byref(handle))
-            except NvmlError:
-                continue
-            found.append(Gpu(self.nvml, handle))
         return found

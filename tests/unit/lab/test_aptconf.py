@@ -57,23 +57,6 @@ def test_deb822_keeps_a_key_that_stands_in_place():
     assert aptconf.keyrings([source]) == []
 
 
-def test_one_line_sources():
-    text = "deb [arch=amd64 signed-by=/k.gpg trusted=yes] http://m.example/d bookworm main non-free # note\n"
-    text += "deb-src http://m.example/d bookworm main\n# deb http://x y z\n"
-    assert aptconf.parse_list(text) == [
-        Source(("http://m.example/d",), ("bookworm",), ("main", "non-free"), {"Signed-By": "/k.gpg", "Trusted": "yes"})
-    ]
-
-
-def test_node_has_the_hosts_mirrors_and_a_stock_machines_components():
-    found = aptconf.node_sources(aptconf.parse_deb822(STOCK), "bookworm")
-    assert [(source.uris, source.suites) for source in found] == [
-        (("http://mirror.example/debian",), ("bookworm", "bookworm-updates")),
-        (("http://mirror.example/debian-security",), ("bookworm-security",)),
-    ]
-    assert {source.components for source in found} == {("main", "non-free-firmware")}
-
-
 def test_node_of_a_host_with_another_suite_uses_debians_own_mirrors():
     found = aptconf.node_sources([Source(("http://u.example/ubuntu",), ("jammy",), ("main",))], "bookworm")
     assert {(source.uris[0], suite) for source in found for suite in source.suites} == {
@@ -98,15 +81,6 @@ def test_a_third_partys_repository_is_not_taken_for_debian():
     assert "http://third.example/apt" not in [uri for source in found for uri in source.uris]
 
 
-def test_driver_sources_add_components_and_backports():
-    node = aptconf.node_sources(aptconf.parse_deb822(STOCK), "bookworm")
-    added = aptconf.driver_sources(node, "bookworm")
-    assert [source.components for source in added[:2]] == [("contrib", "non-free")] * 2
-    assert added[2].suites == ("bookworm-backports",)
-    assert added[2].uris == ("http://mirror.example/debian",)
-    assert set(added[2].components) == {"main", "contrib", "non-free", "non-free-firmware"}
-
-
 def test_only_what_leads_to_a_mirror_is_taken_from_the_hosts_settings():
     dump = (
         'Acquire::http::Proxy "http://proxy.example:3128";\n'
@@ -122,16 +96,4 @@ def test_only_what_leads_to_a_mirror_is_taken_from_the_hosts_settings():
         'Acquire::http::Proxy "http://proxy.example:3128";',
         'Acquire::https::CAInfo "/etc/ssl/certs/x.pem";',
         'Acquire::Check-Valid-Until "false";',
-    ]
-
-
-def test_reading_a_hosts_directory(tmp_path):
-    parts = tmp_path / "sources.list.d"
-    parts.mkdir()
-    (tmp_path / "sources.list").write_text("deb http://a.example/debian bookworm main\n")
-    (parts / "b.sources").write_text("Types: deb\nURIs: http://b.example/debian\nSuites: bookworm\nComponents: main\n")
-    (parts / "c.list.disabled").write_text("deb http://c.example/debian bookworm main\n")
-    assert [source.uris[0] for source in aptconf.read_host(tmp_path)] == [
-        "http://a.example/debian",
-        "http://b.example/debian",
     ]

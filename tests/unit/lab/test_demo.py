@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import io
 import json
-import sqlite3
 from unittest import mock
 
 import pytest
@@ -121,16 +119,6 @@ def test_of_a_rack_one_node_may_be_out_of_service(begin, together):
     assert demo.out_of_order(nodes) == together
 
 
-def test_what_the_ledger_kept_is_read_from_it(tmp_path):
-    path = tmp_path / "ledger.sqlite"
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE gpufleet_document (rollout_id TEXT, node TEXT, name TEXT, body TEXT)")
-        database.execute("INSERT INTO gpufleet_document VALUES ('x', 'a', 'baseline', '{\"node\": \"a\"}')")
-        database.commit()
-    assert demo.kept(path, "a", "baseline") == {"node": "a"}
-    assert demo.kept(path, "b", "baseline") is None
-
-
 GPU = {"uuid": {"value": "GPU-5d2f"}, "pci_bus_id": {"value": "00000000:4b:00.0"}}
 
 
@@ -147,49 +135,6 @@ GPU = {"uuid": {"value": "GPU-5d2f"}, "pci_bus_id": {"value": "00000000:4b:00.0"
 )
 def test_the_reason_has_to_name_the_gpu(reason, expected):
     assert demo.names_the_gpu(reason, GPU) is expected
-
-
-def shown(*events):
-    log, lines = io.StringIO(), []
-    progress = demo.Progress(log, out=lambda text, flush: lines.append(text.partition("  ")[2].strip() or text))
-    for event in events:
-        progress.event(event)
-    return [line.split("  ")[-1] for line in lines], log.getvalue()
-
-
-def start(host, task="Write a file", role="", play="Bring GPU nodes up"):
-    return {"event": "runner_on_start", "event_data": {"host": host, "task": task, "role": role, "play": play}}
-
-
-def test_a_stage_is_shown_once_for_each_node():
-    lines, dummy = shown(
-        start("a", role="kernel_hold"),
-        start("a", "Write another", role="kernel_hold"),
-        start("b", role="gpufleet.lifecycle.kernel_hold"),
-        start("a", "Reboot into the driver"),
-        start("a", "Something else"),
-        start("a", role="nvidia_driver", play="Upgrade node after node"),
-    )
-    assert lines == ["a: hold the kernel (1/6)", "b: hold the kernel (1/6)", "a: reboot (4/6)"]
-
-
-def test_lines_of_the_rollout_are_shown_without_colours_and_all_output_is_logged():
-    lines, log = shown(
-        {"event": "verbose", "stdout": "\x1b[0;32m[3/4] gpu-r1-2: install (driver 1 -> 2)\x1b[0m\r\n"},
-        {"event": "runner_on_ok", "stdout": "ok: [gpu-r1-2]", "event_data": {"host": "gpu-r1-2"}},
-        {"event": "runner_on_unreachable", "stdout": "fatal", "event_data": {"host": "gpu-r1-2"}},
-    )
-    assert lines == ["[3/4] gpu-r1-2: install (driver 1 -> 2)", "gpu-r1-2: does not answer"]
-    assert "[3/4] gpu-r1-2: install (driver 1 -> 2)\n" in log and "ok: [gpu-r1-2]" in log and "\x1b" not in log
-
-
-def test_the_table_holds_every_node_and_its_reason():
-    report = changed(gpu_r2_1__reason="GPU is\ngone")
-    assert demo.table(report)[2:] == [
-        "gpu-r1-1  done         535.216.03  535.261.03  4",
-        "gpu-r2-1  rolled_back  535.216.03  535.261.03  3",
-        "gpu-r2-1: GPU is gone",
-    ]
 
 
 LOG = """TASK [Write the report]

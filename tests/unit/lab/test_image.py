@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from plugins.module_utils._packages import systems
-from tests.lab import aptconf, cli, config, drivers, image, layers, machines, rehearse
-from tests.lab.common import LabError, list_file
-from tests.lab.inventory import Machine
+from tests.lab import aptconf, config, drivers, image, layers, machines, rehearse
+from tests.lab.common import LabError
 
 HERE = Path(image.__file__).resolve().parent
 
@@ -33,35 +32,6 @@ def test_a_layer_over_a_changed_parent_is_another_layer():
     assert over[0] != over[1]
 
 
-def test_digest_of_files_sees_names_and_contents(tmp_path):
-    first, second = tmp_path / "a", tmp_path / "b"
-    first.write_text("x")
-    before = layers.digest_files([first], tmp_path)
-    first.rename(second)
-    renamed = layers.digest_files([second], tmp_path)
-    second.write_text("y")
-    assert len({before, renamed, layers.digest_files([second], tmp_path)}) == 3
-
-
-def test_the_image_is_stacked_simulator_over_packages_over_base():
-    assert [layer.kind for layer in layers.stack(image.node_layer())] == ["sim", "packages", "base"]
-
-
-def test_a_suites_image_shares_nothing_with_another_but_the_way_it_is_made():
-    names = {suite: [layer.name for layer in layers.stack(image.node_layer(suite))] for suite in config.SUITES}
-    assert set(names) == {"bookworm", "trixie"}
-    assert len({name for stack in names.values() for name in stack}) == 6
-    assert image.node_layer().name == image.node_layer("bookworm").name, "what names no suite is of the default one"
-
-
-def test_an_image_keeps_the_drivers_of_its_suite():
-    kept = {suite: image.packages_layer(suite).inputs["versions"].split() for suite in config.SUITES}
-    assert kept == {
-        "bookworm": ["535.216.03-2~bpo12+1", "535.261.03-1"],
-        "trixie": ["550.163.01-2", "550.163.01-4~bpo13+1"],
-    }
-
-
 @pytest.mark.parametrize(("suite", "system"), [("bookworm", "12"), ("trixie", "13")])
 def test_the_driver_package_is_the_collections(suite, system):
     table = systems.table_for({"ID": "debian", "VERSION_ID": system})
@@ -69,29 +39,6 @@ def test_the_driver_package_is_the_collections(suite, system):
     assert (flavour["root"], flavour["dkms_name"]) == (drivers.PACKAGE, drivers.MODULE)
     for version in config.DRIVER_VERSIONS[suite]:
         assert f"Package: src:{table['sources'][0]}\nPin: version {version}\n" in aptconf.driver_pin(version)
-
-
-def test_an_image_is_built_in_its_suite(tmp_path, monkeypatch):
-    made = []
-    monkeypatch.setattr(image, "check_host", lambda: None)
-    monkeypatch.setattr(image.layers, "isolated", lambda *words, **_more: made.append(words) or 0)
-    image.ensure(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), "trixie")
-    assert made == [("_layer", "trixie", kind) for kind in ("base", "packages", "sim")]
-
-
-def test_only_suites_that_machines_are_of_get_an_image(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr(image, "ensure", lambda _lab, suite: asked.append(suite) or image.node_layer(suite))
-    lab = config.Lab(checkout=tmp_path, cache=tmp_path, number=0)
-    assert list(machines.images(lab, [Machine("n1", 101), Machine("n2", 102)])) == asked == ["bookworm"]
-    asked.clear()
-    found = machines.images(
-        lab, [Machine("n1", 101), Machine("n2", 102, suite="trixie"), Machine("n3", 103, suite="trixie")]
-    )
-    assert asked == ["bookworm", "trixie"]
-    assert found["trixie"] == [
-        str(tmp_path / "images" / layer.name / "root") for layer in layers.stack(image.node_layer("trixie"))
-    ]
 
 
 def test_a_layer_is_made_once_and_whole(tmp_path, monkeypatch):
@@ -127,13 +74,6 @@ def test_kernels_are_those_that_can_boot(tmp_path):
     (tmp_path / "boot").mkdir()
     (tmp_path / "boot/vmlinuz-6.1.0-9-amd64").touch()
     assert image.kernels(tmp_path) == ["6.1.0-9-amd64"]
-
-
-def test_package_lists_are_read_without_comments():
-    assert {"systemd-container", "mmdebstrap", "nftables"} <= set(list_file(HERE / "host-packages.txt"))
-    packages = list_file(HERE / "node-packages.txt")
-    assert {"dkms", "linux-headers-amd64", "linux-image-amd64", "openssh-server", "zstd"} <= set(packages)
-    assert not [name for name in packages if "nvidia" in name]
 
 
 @pytest.mark.parametrize(("text", "number"), [(None, 0), ("", 0), ("0", 0), ("7", 7), ("99", 99)])
@@ -175,24 +115,6 @@ def test_an_ambiguous_driver_version_is_refused():
         drivers.choose("535.261.03", ["535.261.03-1", "535.261.03-2"])
 
 
-def test_stored_packages_are_told_by_their_file_names():
-    names = [
-        "nvidia-kernel-dkms_535.216.03-2~bpo12+1_amd64.deb",
-        "nvidia-smi_535.216.03-2_amd64.deb",
-        "lock",
-        "nvidia-kernel-dkms_1%3a2-3_amd64.deb",
-    ]
-    assert drivers.stored_versions(names) == {"535.216.03-2~bpo12+1": names[0], "1:2-3": names[3]}
-
-
-def test_madison():
-    output = (
-        "nvidia-kernel-dkms | 535.261.03-1 | http://m.example bookworm/non-free amd64 Packages\n"
-        "nvidia-kernel-dkms | 535.216.03-2~bpo12+1 | x\n"
-    )
-    assert drivers.madison(output) == ["535.261.03-1", "535.216.03-2~bpo12+1"]
-
-
 def test_a_rehearsal_lays_the_lab_over_the_inventory_and_reaches_nothing_else():
     words = rehearse.command(
         "ansible-playbook", Path("/i"), Path("/o.json"), Path("/p.yml"), ["n1", "n2"], ["-e", "x=1"], {"y": "2"}
@@ -211,14 +133,6 @@ def test_a_rehearsal_lays_the_lab_over_the_inventory_and_reaches_nothing_else():
         "x=1",
         "/p.yml",
     ]
-
-
-def test_a_rehearsal_writes_no_ledger_among_those_of_the_real_fleet(tmp_path):
-    lab = config.Lab(checkout=tmp_path, cache=tmp_path / "cache", number=0)
-    assert rehearse.apart(lab) == {
-        "gpufleet_artifact_dir": str(tmp_path / ".lab" / "rehearsed"),
-        "nvidia_driver_tree_dir": str(tmp_path / "cache" / "dkms"),
-    }
 
 
 @pytest.mark.parametrize("word", ["-l", "-lx", "--limit", "--limit=x"])
@@ -241,38 +155,6 @@ def test_a_rehearsal_names_the_hosts_it_leaves_out():
 
 
 @pytest.mark.parametrize(
-    ("words", "asked"),
-    [
-        ([], [("bookworm", [])]),
-        (["--suite", "trixie", "550.163.01-2"], [("trixie", ["550.163.01-2"])]),
-        (["--inventory", "/i/one", "--inventory", "/i/two"], [("bookworm", []), ("trixie", [])]),
-    ],
-)
-def test_drivers_are_compiled_for_the_suites_that_were_asked_for(words, asked, monkeypatch):
-    done = []
-    monkeypatch.setattr(cli.drivers, "ensure", lambda _lab, versions, suite: done.append((suite, versions)))
-    monkeypatch.setattr(
-        cli.machines, "suites", lambda path: {"one": ["bookworm"], "two": ["bookworm", "trixie"]}[path.name]
-    )
-    assert cli.main(["drivers", *words]) == 0
-    assert done == asked
-
-
-def test_all_that_a_suites_image_keeps_is_compiled_when_nothing_is_named(tmp_path, monkeypatch):
-    compiled = []
-    monkeypatch.setattr(image, "ensure", lambda *_words: None)
-    monkeypatch.setattr(image, "check_host", lambda: None)
-    monkeypatch.setattr(image, "kernels", lambda _root: ["6.12.1+deb13-amd64"])
-    monkeypatch.setattr(drivers, "_archives", lambda _lab, _suite: tmp_path)
-    monkeypatch.setattr(drivers, "tree_name", lambda _root, version, kernel: f"{version}_{kernel}")
-    monkeypatch.setattr(drivers.layers, "isolated", lambda *words, **_more: compiled.append(words) or 0)
-    drivers.ensure(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), [], "trixie")
-    assert compiled == [
-        ("_driver", "trixie", version, "6.12.1+deb13-amd64") for version in ("550.163.01-2", "550.163.01-4~bpo13+1")
-    ]
-
-
-@pytest.mark.parametrize(
     ("suite", "version", "place"),
     [
         ("bookworm", "535.216.03-2~bpo12+1", "dkms"),
@@ -286,17 +168,6 @@ def test_trees_of_two_revisions_of_a_driver_do_not_take_each_others_place(suite,
     assert (
         drivers.directory(config.Lab(checkout=tmp_path, cache=tmp_path, number=0), suite, version) == tmp_path / place
     )
-
-
-def test_a_machines_suite_is_told(tmp_path, monkeypatch, capsys):
-    machine = Machine("n1", 101, suite="trixie")
-    monkeypatch.setattr(machines, "existing", lambda _lab: {"n1": machine})
-    monkeypatch.setattr(machines, "running", lambda _lab, _name: False)
-    assert [entry["suite"] for entry in machines.status(config.Lab(checkout=tmp_path, cache=tmp_path, number=0))] == [
-        "trixie"
-    ]
-    assert cli.main(["status"]) == 0
-    assert " trixie " in capsys.readouterr().out
 
 
 def test_mounts_of_the_lab_are_found_deepest_first():

@@ -25,15 +25,6 @@ def groups(hostvars, gpu_nodes=True):
     }
 
 
-def test_hosts_of_nested_groups_come_once_and_in_order():
-    nested = {
-        "gpu_nodes": {"children": ["rack_r1", "model_x"]},
-        "rack_r1": {"hosts": ["b", "a"]},
-        "model_x": {"hosts": ["a", "c"], "children": ["gpu_nodes"]},
-    }
-    assert inventory.gpu_hosts(nested) == ["b", "a", "c"]
-
-
 def test_without_a_gpu_group_all_hosts_are_taken_but_the_local_one():
     found = inventory.gpu_hosts(groups({"n1": {}, "controller": {"ansible_connection": "local"}}, gpu_nodes=False))
     assert found == ["n1"]
@@ -45,27 +36,9 @@ def test_hosts_outside_the_gpu_group_get_no_machine():
     assert [machine.name for machine in inventory.machines(given)] == ["n1"]
 
 
-def test_a_machine_is_what_the_inventory_says():
-    (machine,) = inventory.machines(
-        groups({"n1": {"lab_address": 11, "lab_gpu_model": "a100-sxm", "lab_gpu_count": 4}})
-    )
-    assert machine == Machine("n1", 11, "a100-sxm", 4)
-
-
-@pytest.mark.parametrize(("names", "made"), [([], ["n1", "n2", "n3"]), (["n3", "n1"], ["n1", "n3"])])
-def test_machines_are_those_that_are_named_or_all(names, made):
-    found = inventory.machines(groups({"n1": {}, "n2": {}, "n3": {}}))
-    assert [machine.name for machine in inventory.selected(found, Path("hosts.yml"), names)] == made
-
-
 def test_a_machine_that_the_inventory_has_not_is_refused():
     with pytest.raises(LabError, match="hosts.yml has no GPU host n9; it has: n1"):
         inventory.selected(inventory.machines(groups({"n1": {}})), Path("hosts.yml"), ["n1", "n9"])
-
-
-def test_a_machine_is_of_the_suite_that_the_inventory_says():
-    found = inventory.machines(groups({"n1": {}, "n2": {"lab_suite": "trixie"}}))
-    assert [machine.suite for machine in found] == ["bookworm", "trixie"]
 
 
 def test_hosts_without_an_address_get_free_ones_that_running_machines_keep():

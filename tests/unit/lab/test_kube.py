@@ -57,11 +57,6 @@ def test_a_source_that_apt_cannot_check_is_not_built(lab, monkeypatch, tmp_path)
         build._fetch(tmp_path, tmp_path / "log")
 
 
-def test_sources_are_asked_of_the_mirror_that_gives_packages():
-    text = aptconf.deb822([aptconf.Source(("http://x.example/debian",), ("bookworm",), ("main",))], kind="deb-src")
-    assert text.startswith("Types: deb-src\nURIs: http://x.example/debian\n")
-
-
 @pytest.mark.parametrize(
     ("meta", "due"),
     [
@@ -73,20 +68,3 @@ def test_sources_are_asked_of_the_mirror_that_gives_packages():
 )
 def test_the_agent_ends_a_pod_when_its_time_is_over(meta, due):
     assert agent.due({"metadata": meta}, 1795298400.0) is due
-
-
-def test_the_agent_works_until_it_is_stopped():
-    class Plane:
-        asked = 0
-
-        def must(self, *words):
-            self.asked += 1
-            return {"items": []}
-
-    one = agent.NodeAgent(Plane())
-    one.start()
-    while one.plane.asked < 2:
-        assert one.is_alive() and one.problem is None
-        one.join(timeout=0.01)
-    one.stop()
-    assert not one.is_alive() and one.problem is None

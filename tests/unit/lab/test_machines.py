@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import cli, demo, layers, machines, network, processes, supervisor
+from tests.lab import cli, demo, machines, network, processes, supervisor
 from tests.lab import machine as build
 from tests.lab.config import Lab
 from tests.lab.inventory import Machine
@@ -44,16 +44,6 @@ def test_foreign_hosts_keep_a_mirror_and_drop_what_is_only_the_hosts():
     assert build.foreign_hosts(text, {"builder"}) == ["192.0.2.9 mirror.example mirror", "192.0.2.3 alias"]
 
 
-def test_hosts_file_knows_itself_and_the_others():
-    text = build.hosts_file(LAB, TWO, [ONE, TWO], ["192.0.2.9 mirror.example"])
-    assert text.splitlines() == [
-        "127.0.0.1 localhost",
-        "127.0.1.1 gpu-r2-1.dc.example gpu-r2-1",
-        "10.213.77.11 gpu-r1-1",
-        "192.0.2.9 mirror.example",
-    ]
-
-
 def test_name_servers_that_a_machine_can_reach_are_taken():
     assert build.resolv_conf("nameserver 192.0.2.53\nsearch example\n") == "nameserver 192.0.2.53\nsearch example\n"
 
@@ -64,71 +54,6 @@ def test_a_stub_on_loopback_is_replaced_by_what_is_behind_it():
         build.resolv_conf(stub, "nameserver 192.0.2.53\nnameserver 127.0.0.1\n")
         == "nameserver 192.0.2.53\nsearch example\n"
     )
-
-
-def test_identity_is_complete_and_private_keys_are_private():
-    keys = {"host_private": "P", "host_public": "Q", "user_public": "U"}
-    files = {
-        file.path: file for file in build.identity(LAB, TWO, [ONE, TWO], [], "nameserver 192.0.2.53\n", 1400, keys)
-    }
-    assert files["etc/hostname"].text == "gpu-r2-1\n"
-    assert files["etc/ssh/ssh_host_ed25519_key"].mode == 0o600
-    assert files["home/fleet/.ssh/authorized_keys"].owner == "fleet"
-    assert "Address=10.213.77.21/24\n" in files["etc/systemd/network/10-lab.network"].text
-    assert "MTUBytes=1400\n" in files["etc/systemd/network/10-lab.network"].text
-    assert len(files["etc/machine-id"].text.strip()) == 32
-
-
-def test_nspawn_boots_on_the_labs_bridge_and_hands_reboots_to_the_supervisor():
-    words = build.nspawn(LAB, ONE, Path("/r"))
-    assert words[:3] == ["setpriv", "--pdeathsig=KILL", "systemd-nspawn"]
-    for word in ("--boot", "--keep-unit", "--register=no", "--network-bridge=gflab0", "--hostname=gpu-r1-1"):
-        assert word in words
-    assert words[words.index("-D") + 1] == "/r"
-
-
-def test_ssh_trusts_known_keys_only():
-    words = build.ssh(LAB, ONE, ["true"])
-    assert "StrictHostKeyChecking=yes" in words
-    assert "UserKnownHostsFile=/checkout/.lab/ssh/known_hosts" in words
-    assert words[-2:] == ["fleet@10.213.77.11", "true"]
-
-
-def test_known_hosts_name_the_address_and_the_host():
-    text = build.known_hosts(LAB, {TWO: "ssh-ed25519 BBBB two\n", ONE: "ssh-ed25519 AAAA one\n"})
-    assert text == "10.213.77.11,gpu-r1-1 ssh-ed25519 AAAA\n10.213.77.21,gpu-r2-1.dc.example ssh-ed25519 BBBB\n"
-
-
-def test_ssh_configuration_reaches_each_machine_by_name():
-    text = build.ssh_config(SECOND, [TWO, ONE])
-    assert text.index("Host gpu-r1-1\n  HostName 10.213.80.11\n") < text.index(
-        "Host gpu-r2-1.dc.example\n  HostName 10.213.80.21\n"
-    )
-    assert text.count("StrictHostKeyChecking yes") == 2
-
-
-def test_a_second_lab_keeps_its_state_apart():
-    assert LAB.state == Path("/checkout/.lab")
-    assert SECOND.state == SECOND.state_link == Path("/checkout/.lab/lab3")
-
-
-def test_simulated_hardware_is_the_machines():
-    assert build.simulator_settings(TWO) == ["--model", "a100-sxm", "--gpus", "4", "--node", "gpu-r2-1.dc.example"]
-
-
-def test_a_command_in_a_machine_does_not_see_the_hosts_environment():
-    words = build.enter(42, ["id", "-u"])
-    assert words[:2] == ["nsenter", "--target=42"]
-    assert words[-2:] == ["id", "-u"]
-    inside = words[words.index("--") + 1 :]
-    assert inside[:2] == ["/usr/bin/env", "-i"]
-
-
-def test_firewall_masquerades_the_labs_subnet_alone():
-    rules = network.ruleset(SECOND)
-    assert "table ip gpufleet_lab3" in rules
-    assert 'ip saddr 10.213.80.0/24 oifname != "gflab3" masquerade' in rules
-    assert "policy drop" not in rules
 
 
 def test_mtu_is_that_of_the_way_out():
@@ -148,13 +73,6 @@ def test_a_device_in_the_labs_subnet_is_found_but_not_its_own_bridge():
     assert network.clash(SECOND, [own, other]) is None
 
 
-def test_overlay_options_put_the_topmost_layer_first():
-    words = layers.options([Path("/sim"), Path("/base")], Path("/u"), Path("/w"), volatile=True).split(",")
-    assert words[:3] == ["lowerdir=/sim:/base", "upperdir=/u", "workdir=/w"]
-    assert "volatile" in words
-    assert "volatile" not in layers.options([Path("/base")], Path("/u"), Path("/w"), volatile=False)
-
-
 MOUNTS_V1 = (
     "31 23 0:28 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n"
     "32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
@@ -168,15 +86,6 @@ def test_control_groups_on_both_kinds_of_host():
     assert found == [Path("/sys/fs/cgroup/systemd/gpufleet-lab0"), Path("/sys/fs/cgroup/unified/gpufleet-lab0")]
     unified = "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
     assert supervisor.cgroup_dirs(LAB, unified, "0::/box") == [Path("/sys/fs/cgroup/box/gpufleet-lab0")]
-
-
-def test_descendants_are_all_below_and_nothing_beside():
-    assert processes.descendants([10], {11: 10, 12: 11, 13: 1, 14: 12}) == {11, 12, 14}
-
-
-def test_process_one_of_a_machine_is_known_by_its_inner_number():
-    assert processes.inner_pid("Name:\tsystemd\nNSpid:\t4242\t1\n") == 1
-    assert processes.inner_pid("Name:\tbash\nNSpid:\t4242\n") is None
 
 
 @pytest.fixture

@@ -1,18 +1,14 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The signed repositories of the lab: apt believes nothing that was changed, and the stand-ins say what they are."""
+"""The signed mirror of the lab: apt believes nothing in it that was changed."""
 
 from __future__ import annotations
 
 import subprocess
-import sys
-import tarfile
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
-from ansible_collections.gpufleet.lifecycle.tests.lab import toolkit
 from tests.lab import mirror
 from tests.lab.common import LabError
 
@@ -104,15 +100,6 @@ def test_apt_takes_nothing_from_a_mirror_that_was_changed(made, tmp_path, path):
     assert "nvidia-thing" not in names
 
 
-def test_the_tar_holds_the_packages_themselves(made):
-    with tarfile.open(f"{made}.tar") as archive:
-        members = {member.name: member for member in archive}
-    assert "./key.asc" in members and "./dists/trixie/InRelease" in members
-    assert members["./pool/nvidia-thing_1.0-2~bpo13+1_amd64.deb"].isfile(), (
-        "and no link to a file that another machine does not have"
-    )
-
-
 def test_no_secret_key_is_left(made):
     assert "PUBLIC KEY" in (made / "key.asc").read_text()
     assert not [
@@ -136,49 +123,3 @@ def test_a_package_of_an_unknown_component_is_refused():
     ]
     with pytest.raises(LabError, match="restricted/misc"):
         mirror.component("restricted/misc")
-
-
-@pytest.fixture(name="repository", scope="module")
-def _repository(tmp_path_factory):
-    place = tmp_path_factory.mktemp("toolkit") / "repository"
-    assert toolkit.repository(place) == 4 * len(toolkit.VERSIONS)
-    return place
-
-
-def test_the_index_is_signed_by_the_key_beside_it(repository):
-    fingerprint = (repository / "fingerprint").read_text().strip()
-    assert keyring.fingerprints((repository / "gpgkey").read_bytes()) == [fingerprint]
-    ring = repository.parent / "ring.gpg"
-    ring.write_bytes(keyring.rendered((repository / "gpgkey").read_bytes(), "binary"))
-    checked = subprocess.run(
-        ["gpgv", "--keyring", str(ring), str(repository / "InRelease")], capture_output=True, text=True, check=False
-    )
-    assert checked.returncode == 0, checked.stderr
-    assert (repository / "InRelease").read_text().count("Packages") > 0
-
-
-@pytest.mark.parametrize("version,units", [("1.17.8", False), ("1.18.1", True)])
-def test_what_a_package_brings(repository, tmp_path, version, units):
-    deb = repository / ("nvidia-container-toolkit-base_%s-1_amd64.deb" % version)
-    subprocess.run(["dpkg-deb", "--extract", str(deb), str(tmp_path)], check=True)
-    assert (tmp_path / "lib/systemd/system/nvidia-cdi-refresh.path").exists() is units
-    for path in [path for path in tmp_path.rglob("*") if path.is_file()]:
-        assert "stand" in path.read_text().lower(), path
-    program = tmp_path / "usr/lib/gpufleet-standin/nvidia-ctk.py"
-    said = subprocess.run(
-        [sys.executable, "-I", "-S", str(program), "--version"], capture_output=True, text=True, check=True
-    ).stdout
-    assert said.splitlines()[0] == "NVIDIA Container Toolkit CLI version " + version and "stand-in" in said
-    unknown = subprocess.run(
-        [sys.executable, "-I", "-S", str(program), "system"], capture_output=True, text=True, check=False
-    )
-    assert unknown.returncode == 1 and "stand-in" in unknown.stderr
-
-
-def test_the_whole_set_is_of_one_version(repository):
-    index = (repository / "Packages").read_text()
-    for version in toolkit.VERSIONS:
-        assert (
-            "Depends: nvidia-container-toolkit-base (= %s-1), libnvidia-container-tools (= %s-1)" % (version, version)
-            in index
-        )

@@ -81,6 +81,11 @@ class Result:
         self.fleet = fleet
 
     @property
+    def text(self):
+        """The output without the line ends with which Ansible wraps a message."""
+        return " ".join(self.output.split())
+
+    @property
     def report(self):
         return json.loads((self.fleet.artifacts / "rollouts" / ("upgrade-" + NEW) / "report.json").read_text())
 

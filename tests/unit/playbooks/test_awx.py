@@ -99,12 +99,8 @@ def jobs(awx, url):
 def test_in_a_job_a_ledger_in_a_file_is_refused_with_nothing_touched(jobs):
     """That files need a host as well is a row in the tests of rollout_plan."""
     job = jobs["no ledger"]
-    assert (
-        (job.rc, job.drivers) == (2, [OLD, OLD])
-        and "rollout_ledger" in job.words
-        and job.changed() == []
-        and job.artifacts == {}
-    )
+    assert (job.rc, job.drivers) == (2, [OLD, OLD]) and "rollout_ledger" in job.words and job.changed() == []
+    assert job.artifacts == {}
 
 
 def test_a_job_that_would_lose_the_evidence_of_what_it_destroys_is_refused_with_nothing_touched(jobs):

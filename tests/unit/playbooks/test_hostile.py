@@ -22,6 +22,8 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_mig_rollou
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.test_quarantine import keep_baseline, marker, records
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
+pytestmark = pytest.mark.cores
+
 OLD, NEW = "1.0.1", "2.0.1"
 HONEST = ("a1", "a2")
 # The actions that check and judge what the node answers, in the place of none.
@@ -195,7 +197,8 @@ def test_precheck_names_liars_and_judges_others_as_without_them(hostile):
     assert {name: timeless(found[name]) for name in HONEST} == timeless(alone)
     passed = [name for name in kinds if found[name]["verdict"] == "pass"]
     assert [name for name in passed if kinds[name] not in BESIDE] == []
-    assert all(found[name]["message"].isprintable() for name in kinds)
+    # ansible-core 2.18 says in two lines that it got no JSON.
+    assert all(found[name]["message"].replace("\n", "").isprintable() for name in kinds)
     hostile.assert_untouched()
 
 

@@ -32,13 +32,8 @@ def test_a_layout_is_kept_and_what_mig_hides_is_read_before_and_after(fleet):
     fleet.add("a4", mig_devices=7, mig_fails_with=[NEW])
     fleet.add("b1")
     result = fleet.run("upgrade", rollout_max_down=5, rollout_failure_budget=9, rollout_common_cause=0)
-    assert result.rc == 2 and result.states == {
-        "a1": "done",
-        "a2": "quarantined",
-        "a3": "rolled_back",
-        "a4": "rolled_back",
-        "b1": "done",
-    }
+    assert result.rc == 2
+    assert result.states == {"a1": "done", "a2": "quarantined", "a3": "rolled_back", "a4": "rolled_back", "b1": "done"}
     assert done(fleet, "a1") == UP and done(fleet, "b1") == ["installed " + NEW, "reboot into " + NEW]
     # Nothing was installed on a node whose hidden values were bad, and it got its layout back, though not its place: it
     # is sick.

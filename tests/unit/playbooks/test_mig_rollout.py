@@ -101,7 +101,8 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
         "u1": "lost",
     }
     view = fleet.view("mig-halves")
-    assert view.nodes.get("c1").went == 1 and [step.name for step in view.nodes.get("c1").steps] == [
+    assert view.nodes.get("c1").went == 1
+    assert [step.name for step in view.nodes.get("c1").steps] == [
         "evidence",
         "drain",
         "stop",
@@ -130,14 +131,10 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
         == ["mig: 0 MIG devices", "mig: " + waits, reset, "mig: " + waits] + ["rollback_mig: 0 MIG devices"] * 2
     )
     reasons = {name: view.nodes.get(name).reason for name in ("r2", "r3")}
-    assert (
-        "nvidia-smi did not reset GPU-b" in reasons["r2"]
-        and "2 GPUs wait for a reset" in reasons["r3"]
-        and reset not in fleet.read("a1")["log"]
-    )
-    assert fleet.touched() == ["a1", "a2", "a4", "a5", "c1", "r1", "r2", "r3"] and "u1" not in [
-        node.name for node in went(view)
-    ]
+    assert "nvidia-smi did not reset GPU-b" in reasons["r2"] and "2 GPUs wait for a reset" in reasons["r3"]
+    assert reset not in fleet.read("a1")["log"]
+    assert fleet.touched() == ["a1", "a2", "a4", "a5", "c1", "r1", "r2", "r3"]
+    assert "u1" not in [node.name for node in went(view)]
     for name, devices in (
         ("a1", 2),
         ("a2", 2),
@@ -151,16 +148,14 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     ):
         node = fleet.read(name)
         assert (node["mig_now"] if name != "a3" else 2, node["boots"], node["loaded"]) == (devices, 0, OLD), name
-        assert not [line for line in node["log"] if line.startswith(UNTOUCHED)] and node["running"] == [
-            "nvidia-persistenced.service"
-        ]
+        assert not [line for line in node["log"] if line.startswith(UNTOUCHED)]
+        assert node["running"] == ["nvidia-persistenced.service"]
     # Slurm knew of what stays alone while the layout was made, and has what was made then: also where that is the
     # layout before.
     told, lines = fleet.gres("a1")
     assert told == [(GPU + ":1", 0), (GPU + ":1," + GPU + "_1g.10gb:2", 2)] and len(lines) == 3
-    assert "MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap10," in lines[1] and lines[2].endswith(
-        " File=/dev/nvidia1"
-    )
+    assert "MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap10," in lines[1]
+    assert lines[2].endswith(" File=/dev/nvidia1")
     assert "mig: 2 MIG devices" in done(fleet, "a5") and done(fleet, "a5")[-1] == "rollback_mig: 7 MIG devices"
     for name in ("a4", "a5"):
         told, lines = fleet.gres(name)
@@ -196,16 +191,11 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
         **policy,
         **dict(slurm, gpu_scheduler_slurm_gres_dir=""),
     )
-    words = " ".join(refused.output.split())
-    assert (
-        refused.rc == 2
-        and "a1, a2 cannot have" in words
-        and "gpu_scheduler_slurm_gres_dir" in words
-        and MANAGER in words
-    ), refused.output
-    assert (
-        logs == {name: fleet.read(name)["log"] for name in fleet.names} and recorded(fleet, "rollback-mig-halves") == {}
-    )
+    words = refused.text
+    assert refused.rc == 2 and "a1, a2 cannot have" in words and "gpu_scheduler_slurm_gres_dir" in words
+    assert MANAGER in words, refused.output
+    assert logs == {name: fleet.read(name)["log"] for name in fleet.names}
+    assert recorded(fleet, "rollback-mig-halves") == {}
     fleet.change("a2", enabled=[PERSISTENCED])
 
     # And back to what each node had before, which was not changed on a3.
@@ -213,14 +203,11 @@ def test_a_layout_goes_over_a_fleet_and_back(fleet):
     assert back.rc == 0 and recorded(fleet, "rollback-mig-halves") == {"a1": "done", "a2": "done", "a3": "skipped"}, (
         back.output
     )
-    assert [fleet.read(name)["mig_now"] for name in ("a1", "a2")] == [0, 7] and sum(
-        fleet.read(name)["boots"] for name in fleet.names
-    ) == 0
+    assert [fleet.read(name)["mig_now"] for name in ("a1", "a2")] == [0, 7]
+    assert sum(fleet.read(name)["boots"] for name in fleet.names) == 0
     told, lines = fleet.gres("a1")
-    assert told[2:] == [(GPU + ":1", 0), (WHOLE, 0)] and [line.rpartition("=")[2] for line in lines] == [
-        "/dev/nvidia0",
-        "/dev/nvidia1",
-    ]
+    assert told[2:] == [(GPU + ":1", 0), (WHOLE, 0)]
+    assert [line.rpartition("=")[2] for line in lines] == ["/dev/nvidia0", "/dev/nvidia1"]
 
 
 @pytest.mark.promise
@@ -279,13 +266,10 @@ def test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of
     wait_for(lambda: all(done(fleet, name)[-1:] == ["mig: 0 MIG devices"] for name in ("k1", "k2")))
 
     result = fleet.run("mig", **policy)
-    assert result.rc == 2 and recorded(fleet) == {
-        "k1": "done",
-        "k2": "rolled_back",
-        "s1": "done",
-        "s2": "done",
-        "s3": "done",
-    }, result.output
+    assert result.rc == 2
+    assert recorded(fleet) == {"k1": "done", "k2": "rolled_back", "s1": "done", "s2": "done", "s3": "done"}, (
+        result.output
+    )
     assert [(fleet.read(name)["mig_now"], fleet.read(name)["running"]) for name in fleet.names] == [
         (devices, [PERSISTENCED]) for devices in (2, 7, 2, 2, 2)
     ]
@@ -300,9 +284,8 @@ def test_another_controller_goes_on_where_the_first_one_died_and_what_is_left_of
     for name in late:
         fleet.change(name, waits_at=[], running=running[name])
     wait_for(lambda: not fleet.at_work())
-    assert {name: fleet.read(name)["running"] for name in late} == running and {
-        name: fleet.read(name)["log"] for name in late
-    } == logs
+    assert {name: fleet.read(name)["running"] for name in late} == running
+    assert {name: fleet.read(name)["log"] for name in late} == logs
     assert kept(fleet, "s3") == {}
     assert {name: (fleet.nodes / name / "refused").read_text() for name in late} == {
         "s1": "stop stopped Fenced\n",

@@ -42,9 +42,8 @@ def test_a_node_that_was_lost_after_its_change_is_proven_or_put_back_however_lon
         "nothing is installed twice"
     )
     for name in ("a1", "a2"):
-        assert fleet.document(name, "health-after")["verdict"] == "pass" and fleet.read(name)["running"] == [
-            "nvidia-persistenced.service"
-        ]
+        assert fleet.document(name, "health-after")["verdict"] == "pass"
+        assert fleet.read(name)["running"] == ["nvidia-persistenced.service"]
     assert "GPU 3 does not answer with driver 2.0.1" in last.report["nodes"]["a2"]["reason"]
 
 
@@ -54,12 +53,8 @@ def test_a_node_that_was_done_and_is_sick_now_fails_the_next_run_and_is_not_touc
     fleet.change("a1", sick_with=[NEW])
     log = fleet.read("a1")["log"]
     sick = fleet.run("upgrade")
-    assert (
-        sick.rc == 2
-        and sick.states == {"a1": "failed"}
-        and sick.report["verdict"] == "failed"
-        and fleet.read("a1")["log"] == log
-    )
+    assert sick.rc == 2 and sick.states == {"a1": "failed"} and sick.report["verdict"] == "failed"
+    assert fleet.read("a1")["log"] == log
     assert sick.report["nodes"]["a1"]["reason"].startswith("was done earlier, and now: GPU 3 does not answer")
     fleet.change("a1", sick_with=[])
     well = fleet.run("upgrade")

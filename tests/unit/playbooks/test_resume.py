@@ -134,11 +134,8 @@ def test_another_machine_takes_over_without_a_node_that_is_lost_and_one_that_is_
 
     for check in ([], ["--check"]):
         unseen = fleet.run("upgrade", *check, rollout_abandon=["a3"], **policy)
-        assert (
-            unseen.rc == 2
-            and "on first-machine" in unseen.output
-            and "run again with rollout_break_lock=true" in unseen.output
-        )
+        assert unseen.rc == 2 and "on first-machine" in unseen.output
+        assert "run again with rollout_break_lock=true" in unseen.output
         assert ("  refused: Rollout upgrade-2.0.1 is recorded as run by process " in unseen.output) == bool(check)
     missing = fleet.run("upgrade", rollout_break_lock=True, **policy)
     assert missing.rc == 2 and "a3 was in flight (down, in step install) when its controller died" in missing.output
@@ -148,16 +145,12 @@ def test_another_machine_takes_over_without_a_node_that_is_lost_and_one_that_is_
     assert result.rc in (2, 4) and result.report["verdict"] == "failed"
     assert result.states == fleet.recorded() == {"a1": "done", "a2": "lost", "a3": "lost", "a4": "done"}
     reasons = {name: node["reason"] for name, node in result.report["nodes"].items()}
-    assert (
-        reasons["a2"].startswith("did not answer before the rollout: ")
-        and reasons["a3"] == "abandoned: it was down when its controller died"
-    )
+    assert reasons["a2"].startswith("did not answer before the rollout: ")
+    assert reasons["a3"] == "abandoned: it was down when its controller died"
     assert "2 of 9 failures" in result.output, "both count"
     assert fleet.read("a3")["log"] == before["a3"] and fleet.read("a2")["log"] == before["a2"]
-    assert (
-        fleet.read("a1")["log"].count("installed " + NEW) == 1
-        and fleet.read("a1")["loaded"] == fleet.read("a4")["loaded"] == NEW
-    )
+    assert fleet.read("a1")["log"].count("installed " + NEW) == 1
+    assert fleet.read("a1")["loaded"] == fleet.read("a4")["loaded"] == NEW
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,8 @@ def test_a_node_that_is_quarantined_stays_drained(fleet):
     )
     assert result.rc == 2 and result.states == {"a1": "pending", "a2": "quarantined"}
     state, reason, log = fleet.slurm("a2")
-    assert (
-        state == "IDLE+DRAIN" and reason.startswith("gpufleet:%s quarantined: " % ID) and log[:2] == [DRAIN, "resume"]
-    ), "it had served again already"
+    assert state == "IDLE+DRAIN" and reason.startswith("gpufleet:%s quarantined: " % ID)
+    assert log[:2] == [DRAIN, "resume"], "it had served again already"
     assert len(log) == 3, "a broken node is closed whatever Slurm has for it by then"
     again = fleet.run("upgrade", *arguments, rollout_id="again", upgrade_hosts="a1", **variables)
     assert again.rc == 2 and fleet.read("a1")["running"] == []
@@ -148,10 +147,8 @@ def test_a_node_that_its_scheduler_does_not_take_back_is_put_back_by_the_next_ru
         "the build of 2.0.1 failed. The node is back on driver 1.0.1, which passed against its baseline. It was "
         + said % "a3"
     )
-    assert (
-        reasons["a2"].endswith(" The next run tries again.")
-        and " The next run tries again. Evidence of" in reasons["a3"]
-    )
+    assert reasons["a2"].endswith(" The next run tries again.")
+    assert " The next run tries again. Evidence of" in reasons["a3"]
     for name in fleet.names:
         assert fleet.slurm(name) == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [DRAIN]), (
             "not closed a second time, as a broken one is"
@@ -181,10 +178,8 @@ def test_slurm_that_cannot_be_asked_is_told_before_anything_is_done(fleet):
     assert "Slurm has 14 GPUs for it (Gres=gpu:1g.10gb:14), and the node has 6" in reasons["a3"], (
         "it has two GPUs with three MIG devices each"
     )
-    assert (
-        reasons["a1"].startswith("n-a1: slurmctld does not answer")
-        and "Slurm has 8 GPUs for it (Gres=gpu:h100:8), and the node has 2" in reasons["a2"]
-    )
+    assert reasons["a1"].startswith("n-a1: slurmctld does not answer")
+    assert "Slurm has 8 GPUs for it (Gres=gpu:h100:8), and the node has 2" in reasons["a2"]
     assert fleet.slurm("a1")[2] == fleet.slurm("a2")[2] == []
     unnamed = fleet.run(
         "upgrade", *arguments, rollout_id="unnamed", upgrade_hosts="a2", **dict(variables, gpu_scheduler_slurm_host="")
@@ -210,10 +205,8 @@ def test_a_node_whose_mig_state_was_not_read_agrees_with_no_number_of_slurm(flee
     assert reasons["a1"].startswith("n-a1 was not drained, since it could not be resumed afterwards: " + unread)
     assert "not taken back by slurm: n-a2 was not resumed and stays drained: " + unread in reasons["a2"]
     assert fleet.slurm("a1") == ("IDLE", "", []) and fleet.slurm("a3") == ("IDLE", "", [DRAIN, "resume"])
-    assert fleet.slurm("a2") == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [DRAIN]) and fleet.touched() == [
-        "a2",
-        "a3",
-    ]
+    assert fleet.slurm("a2") == ("IDLE+DRAIN", "gpufleet:%s driver %s" % (ID, NEW), [DRAIN])
+    assert fleet.touched() == ["a2", "a3"]
     fleet.change("a2", mig_unread=False, after_drain={})
     again = fleet.run("upgrade", *arguments, upgrade_hosts="a2", **variables)
     assert again.rc == 0 and again.states["a2"] == "done" and fleet.slurm("a2") == ("IDLE", "", [DRAIN, "resume"])
@@ -251,7 +244,6 @@ def test_another_controller_finishes_and_lifts_the_mark_of_the_first(fleet):
     killed_at(fleet, "health post", arguments, variables)
     result = fleet.run("upgrade", *arguments, **variables)
     assert result.rc == 0 and result.states == {"a1": "done"}
-    assert (
-        fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"]) and fleet.read("a1")["log"].count("installed " + NEW) == 1
-    )
+    assert fleet.slurm("a1") == ("IDLE", "", [DRAIN, "resume"])
+    assert fleet.read("a1")["log"].count("installed " + NEW) == 1
     assert json.loads((fleet.nodes / "a1" / "node.json").read_text())["loaded"] == NEW

@@ -49,7 +49,7 @@ def test_the_limits_of_hot_gpus_are_lowered_once_and_put_back(fleet):
     assert '"lowered_w": 350.0' in foreseen.output and '"cause": "inlet: ' in foreseen.output
 
     done = fleet.run("thermal_relief", **given)
-    said = " ".join(done.output.split())
+    said = done.text
     assert done.rc == 2 and fleet.touched() == ["a1"]
     assert limits(fleet, "a1") == [350000, 650500], "a GPU that is not hot keeps its limit"
     kept = note(fleet, "a1")

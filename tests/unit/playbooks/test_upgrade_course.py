@@ -254,10 +254,8 @@ def test_a_fabric_that_is_being_joined_is_waited_for_and_nothing_else(troubled):
 def test_a_node_whose_settings_or_services_do_not_come_back_is_put_back(troubled):
     assert "GPU 2: the power limit is 700 W, expected 500 W" in troubled.report["nodes"]["unset"]["reason"]
     reason = troubled.report["nodes"]["unserved"]["reason"]
-    assert (
-        reason.startswith("services that ran before do not start: nvidia-persistenced.service: ")
-        and "the stub was told so" in reason
-    )
+    assert reason.startswith("services that ran before do not start: nvidia-persistenced.service: ")
+    assert "the stub was told so" in reason
     running = [troubled.fleet.read(name)["running"] for name in ("unset", "unserved", "disabled")]
     assert running == [["nvidia-persistenced.service"]] * 3, "whether or not the boot starts it"
 
@@ -291,9 +289,8 @@ def test_a_node_that_does_not_answer_at_first_is_counted_and_reported(troubled):
 
 def test_a_node_that_cannot_be_prepared_is_not_drained(troubled):
     failed = troubled.report["nodes"]["unprepared"]
-    assert [step["name"] for step in failed["steps"]] == [
-        "prestage"
-    ] and "Driver version 2.0.1 is not available" in failed["reason"]
+    assert [step["name"] for step in failed["steps"]] == ["prestage"]
+    assert "Driver version 2.0.1 is not available" in failed["reason"]
     assert "unprepared" not in troubled.fleet.touched()
 
 
@@ -307,11 +304,8 @@ def test_who_comes_while_the_node_is_prepared_keeps_it(troubled):
     """A compilation takes minutes: what the node was doing before says nothing about what it does after."""
     failed = troubled.report["nodes"]["taken"]
     assert "processes compute on its GPUs, nothing was changed: pid 4711" in failed["reason"]
-    assert [step["name"] for step in failed["steps"]] == [
-        "prestage",
-        "evidence",
-        "drain",
-    ] and "taken" not in troubled.fleet.touched()
+    assert [step["name"] for step in failed["steps"]] == ["prestage", "evidence", "drain"]
+    assert "taken" not in troubled.fleet.touched()
 
 
 def steps(result, name):
@@ -392,10 +386,8 @@ def test_a_node_whose_evidence_cannot_be_kept_is_not_touched(fleet):
     assert result.rc == 2
     assert result.states == {"a1": "failed"} and fleet.touched() == []
     reason = result.report["nodes"]["a1"]["reason"]
-    assert (
-        "a1: the bundle of evidence (" in reason
-        and "cannot be written as %s/evidence/upgrade-2.0.1/a1/1-before: " % fleet.artifacts in reason
-    )
+    assert "a1: the bundle of evidence (" in reason
+    assert "cannot be written as %s/evidence/upgrade-2.0.1/a1/1-before: " % fleet.artifacts in reason
 
 
 def artifact_host(fleet, **variables):
@@ -501,15 +493,10 @@ def test_a_node_is_taken_by_hand_outside_of_any_rollout_and_not_inside_one_that_
     refused = fleet.run("by_hand", gpu_node_upgrade_version=NEW, gpu_node_upgrade_rollout_id="nobodys")
     assert refused.rc == 2 and fleet.touched() == []
     result = fleet.run("by_hand", gpu_node_upgrade_version=NEW, gpu_node_upgrade_rollout_mode="none")
-    assert (
-        result.rc == 0
-        and fleet.read("a1")["loaded"] == NEW
-        and fleet.read("a1")["running"] == ["nvidia-persistenced.service"]
-    )
-    assert (
-        "a1: install (driver 1.0.1 -> 2.0.1)" in result.output
-        and (fleet.nodes / "a1" / "state" / "baseline.json").exists()
-    )
+    assert result.rc == 0 and fleet.read("a1")["loaded"] == NEW
+    assert fleet.read("a1")["running"] == ["nvidia-persistenced.service"]
+    assert "a1: install (driver 1.0.1 -> 2.0.1)" in result.output
+    assert (fleet.nodes / "a1" / "state" / "baseline.json").exists()
     assert [path.name for path in bundles(fleet, "a1", "by-hand")] == ["1-before"]
 
 
@@ -548,10 +535,8 @@ def test_a_node_is_left_as_it_failed_where_the_policy_says_so(fleet, policy, oth
     assert result.rc == 2
     assert result.states["a1"] == "quarantined"
     assert (fleet.read("a1")["loaded"], fleet.read("a1")["disk"]) == (NEW, NEW), "nobody touched it after its failure"
-    assert (
-        "GPU 3 does not answer" in result.report["nodes"]["a1"]["reason"]
-        and "on_failure: " + policy in result.report["nodes"]["a1"]["reason"]
-    )
+    assert "GPU 3 does not answer" in result.report["nodes"]["a1"]["reason"]
+    assert "on_failure: " + policy in result.report["nodes"]["a1"]["reason"]
     assert (fleet.nodes / "a1" / "state" / "quarantine.json").exists()
     assert result.states["a2"] == "pending"
     assert ("stopped by the policy: a1 failed" in result.output) == (policy == "stop")
@@ -637,10 +622,8 @@ def test_what_no_rollout_can_be_made_of_is_refused(fleet):
     other = fleet.run("upgrade", nvidia_driver_version=OLD)
     assert other.rc == 2 and "nvidia_driver_version is set on the command line (-e)" in other.output
     misspelt = fleet.run("upgrade", rollout_domain_cap={"rack": 1})
-    assert (
-        misspelt.rc == 2
-        and "rollout_domain_cap is no variable of a rollout: did you mean rollout_domain_caps?" in misspelt.output
-    )
+    assert misspelt.rc == 2
+    assert "rollout_domain_cap is no variable of a rollout: did you mean rollout_domain_caps?" in misspelt.output
     ungated = fleet.run("upgrade", gpu_node_upgrade_rollout_mode="none")
     assert ungated.rc == 2 and "expected ledger in a rollout" in ungated.output
     assert fleet.touched() == [] and not fleet.artifacts.exists()
@@ -655,10 +638,8 @@ def test_a_killed_controller_is_followed_and_its_node_is_asked_first(fleet):
         wait_for(lambda: "hangs" in fleet.read("a2")["log"])
         beside = fleet.run("upgrade", "--limit", "a1,a2", rollout_id="other")
         assert beside.rc == 2
-        assert (
-            "is being run by process %d" % process.pid in beside.output
-            and "shares a1, a2 with this one" in beside.output
-        )
+        assert "is being run by process %d" % process.pid in beside.output
+        assert "shares a1, a2 with this one" in beside.output
     finally:
         process.kill()
         process.wait()
@@ -805,11 +786,8 @@ def test_an_operator_steers_a_rollout_while_it_runs(fleet):
         paused = fleet.run(
             "rollout_control", rollout_verb="pause", rollout_reason="look at a1 first", rollout_user="kim"
         )
-        assert (
-            paused.rc == 0
-            and "paused by kim: look at a1 first" in paused.output
-            and "run by process %d" % process.pid in paused.output
-        )
+        assert paused.rc == 0 and "paused by kim: look at a1 first" in paused.output
+        assert "run by process %d" % process.pid in paused.output
         stopped = fleet.run("rollout_control", rollout_verb="stop", rollout_reason="x", rollout_idd="another")
         assert stopped.rc == 2 and "rollout_idd is no variable of a rollout: did you mean rollout_id?" in stopped.output
         fleet.change("a1", waits_in_install=False)
@@ -874,10 +852,8 @@ def test_security_updates_come_before_the_driver_in_the_same_drain_and_without_t
         "no security update is applied: the transaction would change the kernel"
         in result.report["nodes"]["a2"]["reason"]
     )
-    assert (
-        not [line for line in fleet.read("a2")["log"] if line.startswith("installed")]
-        and fleet.read("a2")["boots"] == 0
-    )
+    assert not [line for line in fleet.read("a2")["log"] if line.startswith("installed")]
+    assert fleet.read("a2")["boots"] == 0
 
 
 @pytest.mark.parametrize(
@@ -941,10 +917,8 @@ def test_one_node_of_a_rack_at_a_time_and_the_same_failure_twice_is_the_changes_
         "b2": "pending",
         "c1": "pending",
     }
-    assert (
-        "a1, b1 failed in the same way (validate: " in result.output
-        and "so the cause is likely the change and not the nodes" in result.output
-    )
+    assert "a1, b1 failed in the same way (validate: " in result.output
+    assert "so the cause is likely the change and not the nodes" in result.output
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,8 @@ def test_foreseen_done_and_nothing_left_to_do(node):
         program,
     )
     found = expectation(node)
-    assert (found["driver_version"], found["hardware"], found["mig_file"]) == (w.DRIVER, {"gpus": 2}, None) and found[
-        "policy"
-    ] == w.POLICY
+    assert (found["driver_version"], found["hardware"], found["mig_file"]) == (w.DRIVER, {"gpus": 2}, None)
+    assert found["policy"] == w.POLICY
     assert dropins(node) == ["kubelet.service.d/" + DROPIN, "slurmd.service.d/" + DROPIN]
     for path in units(node).rglob(DROPIN):
         assert {"Requires=" + UNIT, "After=" + UNIT} <= set(path.read_text().splitlines())
@@ -87,17 +86,15 @@ def test_foreseen_done_and_nothing_left_to_do(node):
     assert {"nvidia-persistenced.service", "nvidia-fabricmanager.service", "gpufleet-mig.service"} <= set(
         after[0].split()
     )
-    assert set(before[0].split()) == {"slurmd.service", "kubelet.service"} and not [
-        line for line in unit if line.startswith(("Requires", "Wants"))
-    ]
+    assert set(before[0].split()) == {"slurmd.service", "kubelet.service"}
+    assert not [line for line in unit if line.startswith(("Requires", "Wants"))]
     assert "WantedBy=multi-user.target" in unit and "Condition" not in "".join(unit), "without its expectation it fails"
     ran = (node.root / "ran").read_text().splitlines()
     assert len(ran) == 1 and started[0].endswith(" " + ran[0]) and " boot-check " in ran[0], (
         "what the unit runs, once, by the role"
     )
-    assert "enable " + UNIT in node.log and not [
-        line for line in node.log if line.startswith(("start", "restart", "stop"))
-    ]
+    assert "enable " + UNIT in node.log
+    assert not [line for line in node.log if line.startswith(("start", "restart", "stop"))]
     again = play(node)
     assert (again.rc, again.changed) == (0, 0), again.output
 

@@ -211,9 +211,8 @@ def test_the_role_keeps_its_verdict_whatever_it_is(node):
     )
     assert kept.stat().st_mode & 0o777 == 0o600
     assert play(node, tasks_from="main", gpu_health_fail_on=[]).rc == 0
-    assert 'gpufleet_health_verdict{verdict="fail"} 1' in series(
-        node
-    ) and 'gpufleet_health_check_failed{check="gpu.xid"} 1' in series(node)
+    assert 'gpufleet_health_verdict{verdict="fail"} 1' in series(node)
+    assert 'gpufleet_health_check_failed{check="gpu.xid"} 1' in series(node)
     judge(node, "pass", "2026-01-02T00:00:00Z")
     again = play(node, tasks_from="main")
     assert (again.rc, again.changed) == (0, 0), again.output

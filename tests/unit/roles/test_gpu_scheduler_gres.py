@@ -164,12 +164,8 @@ def test_a_gpu_is_cut(site):
     changes."""
     before, layout = snapshot(whole(0), whole(1)), [row(0, None), row(1, {"1g.10gb": 2})]
     checked = site.play("check", before, layout)
-    assert (
-        checked["controller_first"]
-        and checked["gres"] == {H100: 1, SLICE: 2}
-        and site.calls == []
-        and not checked["slurm_changed"]
-    )
+    assert checked["controller_first"] and checked["gres"] == {H100: 1, SLICE: 2} and site.calls == []
+    assert not checked["slurm_changed"]
     site.state("IDLE+DRAIN")
     kept = site.play("before", before, layout)
     assert kept["controller_first"] and kept["slurm_changed"] and site.gres == "gpu:%s:1" % H100
@@ -177,9 +173,8 @@ def test_a_gpu_is_cut(site):
     foreseen = site.play("after", after, (), "--check")
     assert foreseen["slurm_changed"] and site.calls == ["reconfigure"] and site.gres == "gpu:%s:1" % H100
     done = site.play("after", after, gpu_scheduler_slurm_gres_types={H100: "h100"})
-    assert (
-        done["slurm_changed"] and site.gres == "gpu:h100:1,gpu:%s:2" % SLICE and done["gres"] == {"h100": 1, SLICE: 2}
-    )
+    assert done["slurm_changed"] and site.gres == "gpu:h100:1,gpu:%s:2" % SLICE
+    assert done["gres"] == {"h100": 1, SLICE: 2}
     assert site.file("n1.gres.conf").splitlines()[1:] == done["lines"]
     assert (
         "MultipleFiles=/dev/nvidia1,/dev/nvidia-caps/nvidia-cap147,/dev/nvidia-caps/nvidia-cap148" in done["lines"][1]
@@ -190,17 +185,11 @@ def test_a_gpu_is_cut(site):
 
 def test_what_nobody_may_write_is_refused_with_its_lines(site):
     said = site.play("check", snapshot(whole(0), whole(1)), [row(1, {"1g.10gb": 2})], gpu_scheduler_slurm_gres_dir="")
-    assert (
-        isinstance(said, str)
-        and "Gres=gpu:%s:1,gpu:%s:2" % (H100, SLICE) in said
-        and "gpu_scheduler_slurm_gres_dir" in said
-    )
+    assert isinstance(said, str) and "Gres=gpu:%s:1,gpu:%s:2" % (H100, SLICE) in said
+    assert "gpu_scheduler_slurm_gres_dir" in said
     said = site.play("after", snapshot(one(0, (1, 0, "1g.10gb"))), gpu_scheduler_slurm_reconfigure=False)
-    assert (
-        isinstance(said, str)
-        and "nvidia-cap12,/dev/nvidia-caps/nvidia-cap13" in said
-        and "gpu_scheduler_slurm_reconfigure" in said
-    )
+    assert isinstance(said, str) and "nvidia-cap12,/dev/nvidia-caps/nvidia-cap13" in said
+    assert "gpu_scheduler_slurm_reconfigure" in said
     assert site.calls == []
 
 

@@ -129,12 +129,8 @@ def test_a_file_that_nvidia_ctk_wrote_and_nvml_does_not_confirm(settled):
     text = "cdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices:\n- name: GPU-gone\n  containerEdits: {env: [A=b]}\n"
     settled.world.write("etc/cdi/nvidia.yaml", text)
     result = play(settled)
-    assert (
-        result.rc != 0
-        and "GPU-gone" in result.words
-        and "/etc/cdi/nvidia.yaml" in result.words
-        and "gpu-1" in result.words
-    )
+    assert result.rc != 0 and "GPU-gone" in result.words and "/etc/cdi/nvidia.yaml" in result.words
+    assert "gpu-1" in result.words
 
 
 @pytest.mark.parametrize(

@@ -114,10 +114,8 @@ def test_other_files_for_the_same_packages(base, mirror, signers):
     before = node.files()
     refused = node.play(tasks=["repository"], **options(mirror, signers[0]))
     assert refused.rc != 0 and node.files() == before
-    assert (
-        "/etc/apt/sources.list.d/nvidia-container-toolkit.list" in refused.words
-        and "nvidia_container_toolkit_disable_others" in refused.words
-    )
+    assert "/etc/apt/sources.list.d/nvidia-container-toolkit.list" in refused.words
+    assert "nvidia_container_toolkit_disable_others" in refused.words
     (mirror / "InRelease").rename(mirror / "gone")
     failed = node.play(
         tasks=["repository"], **options(mirror, signers[0], nvidia_container_toolkit_disable_others=True)
@@ -152,7 +150,5 @@ def test_the_version_and_its_pin(version, wanted):
     assert role["__nvidia_container_toolkit_wanted"] == wanted
     if version:
         pin = role.render("pin.j2")
-        assert (
-            "Package: %s\nPin: version %s\nPin-Priority: 1001\n" % (" ".join(NAMES), wanted) in pin
-            and pin.count("Pin-Priority: -1") == 1
-        )
+        assert "Package: %s\nPin: version %s\nPin-Priority: 1001\n" % (" ".join(NAMES), wanted) in pin
+        assert pin.count("Pin-Priority: -1") == 1

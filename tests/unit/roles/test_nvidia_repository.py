@@ -263,7 +263,8 @@ def test_every_place_of_a_mirror_is_a_variable():
         nvidia_repository_signed_by="/srv/debian.gpg",
     )
     text = rendered(role("debian 12", **places))
-    assert "http" not in text and set(uri for uri, components, key in stanzas(text).values()) == {
+    assert "http" not in text
+    assert set(uri for uri, components, key in stanzas(text).values()) == {
         "file:///srv/cuda/",
         "file:/srv/debian",
         "file:/srv/security",
@@ -342,9 +343,8 @@ KNOWN = "%s|/||%s:1"
 def test_who_else_configures_the_repository(source, uri, known, others, movable):
     found = role("debian 12", known, nvidia_repository_source=source, nvidia_repository_cuda_uri=uri)
     expected = [name if name.startswith("/") else "/etc/apt/sources.list.d/" + name for name in others]
-    assert found["__nvidia_repository_others"] == expected and found["__nvidia_repository_movable"] == (
-        expected if movable else []
-    )
+    assert found["__nvidia_repository_others"] == expected
+    assert found["__nvidia_repository_movable"] == (expected if movable else [])
 
 
 def test_who_else_configures_it_on_redhat(tmp_path):

@@ -139,19 +139,6 @@ def simulated_library(world):
     world.sim("inject", "library-missing")
 
 
-STALE = {
-    "driver.nvml": "is 580.95.05",
-    "driver.loaded": "is 580.95.05",
-    "driver.library": "is 580.95.05",
-    "driver.on_disk": "is 580.95.05",
-    "driver.next_boot": "is 580.95.05",
-    "driver.packages": "libcuda1 580.95.05",
-    "driver.versions_agree": "libcuda is 580.95.05",
-    "driver.gsp_firmware_file": "590.48.01",
-    "driver.libcuda": "is 580.95.05",
-    "node.fabric_manager_version": "is 580.95.05",
-}
-
 SCENARIOS = (
     # ---- the reading and the baseline ----
     scenario(
@@ -221,7 +208,26 @@ SCENARIOS = (
         first_look=True,
     ),
     # ---- the driver ----
-    scenario("the upgrade never happened", nothing, STALE, expected=w.NEWER),
+    scenario(
+        "the upgrade never happened", nothing, {"driver.loaded": "all of it coherent; 590.48.01"}, expected=w.NEWER
+    ),
+    scenario(
+        "the upgrade stopped after one package",
+        lambda world: world.packages(dict(dict.fromkeys(w.PACKAGES, w.DRIVER), libcuda1=w.NEWER)),
+        {
+            "driver.nvml": "is 580.95.05",
+            "driver.loaded": "is 580.95.05",
+            "driver.library": "is 580.95.05",
+            "driver.on_disk": "is 580.95.05",
+            "driver.next_boot": "is 580.95.05",
+            "driver.packages": "580.95.05",
+            "driver.versions_agree": "libcuda is 580.95.05",
+            "driver.gsp_firmware_file": "590.48.01",
+            "driver.libcuda": "is 580.95.05",
+            "node.fabric_manager_version": "is 580.95.05",
+        },
+        expected=w.NEWER,
+    ),
     scenario(
         "no module is loaded, and none was asked for",
         "scenario module-unloaded",

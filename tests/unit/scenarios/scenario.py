@@ -16,7 +16,7 @@ NEXT_STEP = re.compile(
     r"(?:^|[.;,:(?!\"] |\bthen |\bor |\band )(?:announce|blacklist|build|check|compare|create|do not|drain|enable|find "
     r"out|install|keep|load|look|"
     r"measure|pass|power-cycle|power it "
-    r"off|read|reboot|reload|remove|repeat|replace|reset|restart|roll|run|save|see|set|start|stop|take|update|wait|"
+    r"off|read|reboot|reload|remove|repeat|replace|reset|restart|roll|run|save|see|set|start|stop|take|update|upgrade|wait|"
     r"watch)\b",
     re.IGNORECASE,
 )

@@ -25,7 +25,6 @@ ALWAYS = FIRST + COMPARED
 WORDS = {
     "gpu-swapped": ("0",),
     "error": ("nvmlDeviceGetTemperature", "15"),
-    "nvml-code": ("nvmlDeviceGetTemperature", "15"),
     "hang": ("nvmlDeviceGetTemperature", "forever"),
     "missing-symbol": ("nvmlDeviceGetEccMode",),
     "xid": ("79",),
@@ -34,7 +33,7 @@ WORDS = {
     "packages-half-installed": ("libcuda1",),
     "bank-availability": ("none",),
 }
-OF_ONE_GPU = ("error", "nvml-code", "hang")
+OF_ONE_GPU = ("error", "hang")
 
 # Without a baseline nothing says what there was: other boards in good health, and what somebody may have set so.
 SEEN_BY_COMPARISON = {

@@ -365,9 +365,8 @@ def test_the_file_is_whole_and_readable_by_everybody(node):
     finally:
         os.umask(mask)
     out = node.root / "out"
-    assert [path.name for path in out.iterdir()] == ["gpufleet.prom"] and (
-        out / "gpufleet.prom"
-    ).stat().st_mode & 0o7777 == 0o644
+    assert [path.name for path in out.iterdir()] == ["gpufleet.prom"]
+    assert (out / "gpufleet.prom").stat().st_mode & 0o7777 == 0o644
 
 
 def test_what_a_run_that_was_killed_left_is_no_hindrance(node):

@@ -10,10 +10,7 @@ import json
 import re
 import subprocess
 
-import pytest
-
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_log, kmsg
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
 
 XID = 8
 LONG_MS = 600000
@@ -85,39 +82,6 @@ def test_faults_that_log_an_xid_are_events(booted):
             assert answer() == ["rc 15" if fault == "gpu-lost" else 2, XID, code, 0xFFFFFFFF, 0xFFFFFFFF]
 
 
-def test_a_wait_for_nothing_lasts_as_long_as_it_was_given(booted):
-    assert booted.python("""
-import time
-n.nvmlInit()
-events = n.nvmlEventSetCreate()
-begin = time.monotonic()
-code = rc(n.nvmlEventSetWait_v2, events, 300)
-print(json.dumps([code, 0.3 <= time.monotonic() - begin]))
-""") == [10, True]
-
-
-@pytest.mark.parametrize("wheel", wheels.VERSIONS)
-def test_what_events_refuse(booted, wheel):
-    assert booted.python(
-        """
-lib = ctypes.CDLL("libnvidia-ml.so.1")
-created, data = ctypes.c_void_p(), ctypes.create_string_buffer(64)
-answers = [lib.nvmlEventSetCreate(ctypes.byref(created))]
-n.nvmlInit()
-answers += [lib.nvmlEventSetCreate(None), lib.nvmlEventSetCreate(ctypes.byref(created)), \
-lib.nvmlEventSetWait_v2(created, None, 0),
-            lib.nvmlEventSetWait_v2(data, data, 0), lib.nvmlEventSetWait_v2(created, data, 0),
-            lib.nvmlDeviceRegisterEvents(handle(), ctypes.c_ulonglong(1 << 40), created),
-            lib.nvmlDeviceRegisterEvents(handle(), ctypes.c_ulonglong(8), None), lib.nvmlDeviceRegisterEvents(None, \
-ctypes.c_ulonglong(8), created),
-            lib.nvmlEventSetFree(created), lib.nvmlEventSetFree(created), lib.nvmlEventSetWait_v2(created, data, 0)]
-print(json.dumps(answers))
-""",
-        wheel,
-    ) == [1, 2, 0, 2, 2, 10, 3, 2, 2, 0, 2, 2]
-    assert booted.ask("n.nvmlDeviceGetSupportedEventTypes(handle())", wheel) & XID
-
-
 def test_the_first_version_of_the_wait_writes_no_instances(booted):
     assert booted.python("""
 import os
@@ -159,15 +123,6 @@ def test_a_boot_begins_a_log(booted):
         for _level, _sequence, _moment, text in found
     )
     assert not (booted.root / "run/gpusim/kmsg").exists()
-
-
-def test_the_next_boot_begins_another(booted):
-    first = booted.read("proc/sys/kernel/random/boot_id")
-    booted.sim("log", "something to forget")
-    booted.sim("boot")
-    assert "something to forget" not in booted.read("dev/kmsg")
-    assert records(booted)[0][1] == "0"
-    assert booted.read("proc/sys/kernel/random/boot_id") != first
 
 
 def test_loads_and_faults_append(booted):
@@ -223,17 +178,6 @@ def test_a_ring_that_wrapped(booted):
     assert reading(booted, position)["complete"] is not True
     booted.sim("log", "the numbers go on")
     assert int(records(booted)[-1][1]) == position["seq"] + 6
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [(["log", "--level", "8", "x"], "invalid choice"), (["log", "--forget", "many"], "invalid int")],
-)
-def test_bad_input(booted, arguments, message):
-    before = booted.read("dev/kmsg")
-    done = booted.sim(*arguments, check=False)
-    assert done.returncode == 2 and message in done.stderr
-    assert booted.read("dev/kmsg") == before
 
 
 def test_a_device_is_not_written_over(node):

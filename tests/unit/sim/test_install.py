@@ -25,14 +25,16 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.fixture
-def installed(tmp_path, cache):
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory, cache):
+    """One root for all tests: each looks at another part of it."""
+    root = tmp_path_factory.mktemp("root")
     for folder in ("etc", "usr/bin", "var/lib/dpkg", "var/cache/ldconfig"):
-        (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "etc/ld.so.conf").write_text("/usr/local/lib\n")
-    done = install(tmp_path, cache)
+        (root / folder).mkdir(parents=True)
+    (root / "etc/ld.so.conf").write_text("/usr/local/lib\n")
+    done = install(root, cache)
     assert done.returncode == 0, done.stderr
-    return tmp_path
+    return root
 
 
 def test_what_is_there(installed):

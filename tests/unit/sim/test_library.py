@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import signal
@@ -45,44 +44,6 @@ def test_an_upgrade_without_reload_then_a_reload(booted):
     assert booted.ask("n.nvmlSystemGetDriverVersion()") == NEW
 
 
-@pytest.mark.parametrize(
-    "call, size",
-    [
-        ("nvmlDeviceGetUUID(handle(), buffer, size)", 41),
-        ("nvmlDeviceGetName(handle(), buffer, size)", 22),
-        ("nvmlSystemGetDriverVersion(buffer, size)", 11),
-        ("nvmlDeviceGetVbiosVersion(handle(), buffer, size)", 15),
-    ],
-)
-def test_a_text_that_does_not_fit_is_not_cut(booted, call, size):
-    """As nvml.h says of these functions; SIZE is the smallest that fits."""
-    assert booted.python(
-        RAW
-        + """
-n.nvmlInit()
-answers = []
-for size in (%d - 1, %d):
-    buffer = ctypes.create_string_buffer(b"x" * 96, 96)
-    answers.append([lib.%s, len(buffer.value)])
-print(json.dumps(answers))
-"""
-        % (size, size, call)
-    ) == [[7, 96], [0, size - 1]]
-
-
-def test_the_name_of_a_process_is_cut_to_the_room_there_is(booted):
-    assert booted.python(
-        RAW
-        + """
-import os
-n.nvmlInit()
-buffer = ctypes.create_string_buffer(4)
-print(json.dumps([lib.nvmlSystemGetProcessName(os.getpid(), buffer, 4), len(buffer.value), \
-lib.nvmlSystemGetProcessName(os.getpid(), None, 4)]))
-"""
-    ) == [0, 3, 2]
-
-
 def test_energy_grows_with_time(booted):
     question = (
         "[n.nvmlDeviceGetTotalEnergyConsumption(handle()), n.nvmlDeviceGetFieldValues(handle(), [83])[0].value.ullVal]"
@@ -96,23 +57,6 @@ def test_energy_grows_with_time(booted):
     assert all(1000 * 71250 <= now - then < 2000 * 71250 for then, now in zip(before, after)), (
         "in millijoules, at 71.25 W for 1000 s"
     )
-
-
-def test_a_running_process_sees_the_change_at_its_next_init(booted):
-    assert booted.python(
-        """
-import os
-answers = [rc(n.nvmlInit)]
-n.nvmlShutdown()
-base = %r
-os.rename(base + "/libnvidia-ml.so.535.216.03", base + "/libnvidia-ml.so.535.261.03")
-os.unlink(base + "/libnvidia-ml.so.1")
-os.symlink("libnvidia-ml.so.535.261.03", base + "/libnvidia-ml.so.1")
-answers.append(rc(n.nvmlInit))
-print(json.dumps(answers))
-"""
-        % str(booted.root / "usr/lib/x86_64-linux-gnu/nvidia/current")
-    ) == [0, 18]
 
 
 def test_library_beside_the_soname_link_decides(node):
@@ -130,12 +74,6 @@ def test_library_beside_the_soname_link_decides(node):
     assert node.init_rc() == 18
 
 
-def test_versions(booted):
-    assert booted.ask(
-        "[n.nvmlSystemGetDriverVersion(), n.nvmlSystemGetNVMLVersion(), n.nvmlSystemGetCudaDriverVersion()]"
-    ) == [OLD, "12." + OLD, 12020]
-
-
 def test_it_says_that_it_is_simulated(build, booted):
     # In a process of its own: one that is loaded here would answer for those of the nodes of other tests.
     marker = booted.python(RAW + "print(json.dumps((ctypes.c_char * 64).in_dll(lib, 'gpusim_marker').value.decode()))")
@@ -150,41 +88,6 @@ def test_functions_it_has(build):
     assert names - ours == {"gpusim_marker", "gpusim_symbols"}
     # What is not in the table would be in the library of every driver.
     assert ours == set(re.findall(r"^SYMBOL\((\w+), ", (simnode.SIM / "src" / "symbols.h").read_text(), re.MULTILINE))
-
-
-def test_structures_are_as_large_as_the_newest_bindings():
-    binding = wheels.load(wheels.VERSIONS[-1])
-    header = (simnode.SIM / "src/nvml_abi.h").read_text()
-    sizes = dict(re.findall(r"SIZED\((\w+), (\d+)\)", header))
-    names = {name: "c_" + name for name in sizes}
-    names.update(
-        nvmlPciInfo_t="nvmlPciInfo_t",
-        nvmlPciInfo_v2_t="nvmlPciInfo_v2_t",
-        nvmlPciInfoExt_v1_t="nvmlPciInfoExt_v1_t",
-        nvmlRowRemapperHistogramValues_t="c_nvmlRowRemapperHistogramValues",
-        nvmlConfComputeSystemState_t="c_nvmlConfComputeSystemState_t",
-    )
-    compared = 0
-    for name, size in sizes.items():
-        structure = getattr(binding, names[name], None)
-        if structure is not None:
-            assert ctypes.sizeof(structure) == int(size), name
-            compared += 1
-    assert compared >= 18
-
-
-def test_before_init_and_after_shutdown(booted):
-    assert booted.python(
-        RAW
-        + """
-count = ctypes.c_uint()
-answers = [lib.nvmlDeviceGetCount_v2(ctypes.byref(count)), lib.nvmlShutdown(), lib.nvmlInit_v2(), lib.nvmlInit_v2(), \
-lib.nvmlShutdown(),
-           lib.nvmlDeviceGetCount_v2(ctypes.byref(count)), lib.nvmlShutdown(), \
-lib.nvmlDeviceGetCount_v2(ctypes.byref(count))]
-print(json.dumps(answers))
-"""
-    ) == [1, 1, 0, 0, 0, 0, 0, 1]
 
 
 def test_identity_follows_from_the_nodes_name(make_node):
@@ -205,34 +108,6 @@ def test_a_handle_by_any_name_is_the_same_gpu(booted):
         " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleByPciBusId(b'0000:c3:00.0')),"
         " n.nvmlDeviceGetIndex(n.nvmlDeviceGetHandleBySerial(n.nvmlDeviceGetSerial(handle(5))))]"
     ) == [5, 5, 5]
-
-
-@pytest.mark.parametrize(
-    "function, arguments, supported",
-    [
-        ("nvmlDeviceGetMigMode", "", {"h100-sxm", "h200", "a100-sxm"}),
-        ("nvmlDeviceGetNvLinkState", ", 0", {"h100-sxm", "h200", "a100-sxm"}),
-        ("nvmlDeviceGetGpuFabricInfoV", ", ctypes.byref(fabric())", {"h100-sxm", "h200"}),
-        ("nvmlDeviceGetRemappedRows", "", {"h100-sxm", "h200", "a100-sxm", "l4"}),
-        ("nvmlDeviceGetFanSpeed", "", set()),
-        ("nvmlDeviceGetRetiredPagesPendingStatus", "", set()),
-        ("nvmlDeviceGetRetiredPages", ", 0", set()),
-        ("nvmlDeviceGetGpuOperationMode", "", set()),
-    ],
-)
-def test_not_supported_where_the_board_is_not(make_node, function, arguments, supported):
-    code = """
-def fabric():
-    info = n.c_nvmlGpuFabricInfo_v2_t()
-    info.version = 0x2000024
-    return info
-n.nvmlInit()
-print(json.dumps(rc(n.%s, handle()%s)))
-""" % (function, arguments)
-    for model in ("h100-sxm", "h200", "a100-sxm", "l4"):
-        # A driver of a branch that has all of these functions.
-        node = make_node(model).booted("570.172.08")
-        assert node.python(code) == (0 if model in supported else 3), model
 
 
 @pytest.mark.parametrize(
@@ -259,10 +134,6 @@ print(json.dumps([answer, info.state if answer == 0 else None]))
         )
         == expected
     )
-
-
-def test_memory_of_an_unknown_version(booted):
-    assert booted.ask("rc(n.nvmlDeviceGetMemoryInfo, handle(), 0x3000028)") == 25
 
 
 @pytest.mark.parametrize("wheel", wheels.VERSIONS)
@@ -308,11 +179,6 @@ def test_field_values(booted):
         "rc 3",
     ]
     assert booted.ask("[field(165, scope=17), field(165, scope=18), field(91)]") == [1, "rc 2", 18]
-
-
-def test_recovery_action_is_answered_from_r570_on(make_node):
-    for driver, expected in (("550.163.01", "rc 3"), ("570.172.08", 0)):
-        assert make_node().booted(driver).ask("field(230)") == expected
 
 
 def test_p2p_and_topology(booted):
@@ -372,11 +238,6 @@ def test_a_killed_daemon_leaves_no_persistence_mode(booted):
     os.kill(pid, signal.SIGKILL)
     simnode.wait_for(lambda: booted.ask(MODE) == 0)
     assert booted.pid_file.exists()
-
-
-def test_a_daemon_without_persistence_mode(booted):
-    assert booted.persistenced("--no-persistence-mode", "--user", "root").returncode == 0
-    assert booted.ask(MODE) == 0
 
 
 def test_the_daemon_needs_the_driver_and_its_user(node, make_node):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
-from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 LAYOUT = """
 n.nvmlInit()
@@ -72,8 +71,7 @@ attributes.computeInstanceSliceCount,
     ]
 
 
-@pytest.mark.parametrize("wheel", wheels.VERSIONS)
-def test_a_device_has_a_uuid_of_its_own(booted, wheel):
+def test_a_device_has_a_uuid_of_its_own(booted):
     uuids, back, parent = mig(
         booted,
         """
@@ -84,24 +82,11 @@ back = n.nvmlDeviceGetHandleByUUID(uuids[1].encode())
 parent = n.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(back)
 print(json.dumps([uuids, n.nvmlDeviceGetGpuInstanceId(back), n.nvmlDeviceGetIndex(parent)]))
 """,
-        wheel,
     )
     assert len(set(uuids)) == 2 and all(len(item) == 40 and item.startswith("MIG-") for item in uuids)
     assert (back, parent) == (13, 1)
     again = mig(booted, "print(json.dumps([text(n.nvmlDeviceGetUUID, item) for item in devices()]))")
     assert again == uuids
-
-
-def test_what_whole_gpus_only_answer(booted):
-    assert mig(
-        booted,
-        """
-create(19, 0)
-item = devices()[0]
-print(json.dumps([rc(n.nvmlDeviceGetTemperature, item, 0), rc(n.nvmlDeviceGetAttributes, gpu), \
-rc(n.nvmlDeviceGetGpuInstanceId, gpu)]))
-""",
-    ) == [2, 3, 2]
 
 
 def test_placements_and_capacity(booted):
@@ -139,25 +124,6 @@ n.nvmlGpuInstanceGetInfo(answer).placement.start]))
     ) == ([0, 1, start] if answer == 0 else ["rc %d" % answer, 2])
 
 
-@pytest.mark.parametrize(
-    "driver, answer", [("590.48.01", [19, "MIG 1g.10gb", 9984, 1, 9, "rc 3"]), (simnode.OLD, "rc 13")]
-)
-def test_profiles_by_their_ids_as_drivers_have_it(make_node, driver, answer):
-    node = make_node().booted(driver)
-    assert (
-        node.python("""
-n.nvmlInit()
-def found(number):
-    info = value(n.nvmlDeviceGetGpuInstanceProfileInfoById, handle(), number)
-    return info if isinstance(info, str) else [info.id, info.name.decode() if isinstance(info.name, \
-bytes) else info.name, info.memorySizeMB]
-first, second = found(19), found(9)
-print(json.dumps(first if isinstance(first, str) else first + [1, second[0], found(77)]))
-""")
-        == answer
-    )
-
-
 def test_profiles_come_with_the_drivers_that_have_them(make_node):
     # The bindings ask through a function that 470 has not.
     have = (
@@ -166,31 +132,6 @@ def test_profiles_come_with_the_drivers_that_have_them(make_node):
     )
     assert make_node("a100-sxm", 1).booted("470.256.02").ask(have) == [0, 0, 3]
     assert make_node("a100-sxm", 1).booted().ask(have) == [0, 0, 0]
-
-
-def test_profiles(booted):
-    assert mig(
-        booted,
-        """
-found = {}
-for index in range(10):
-    try:
-        info = n.nvmlDeviceGetGpuInstanceProfileInfo(gpu, index)
-        found[str(info.id)] = [info.sliceCount, info.instanceCount, info.memorySizeMB, \
-info.name.decode() if isinstance(info.name, bytes) else info.name]
-    except n.NVMLError as error:
-        assert error.value == 3
-print(json.dumps(found))
-""",
-    ) == {
-        "19": [1, 7, 9984, "MIG 1g.10gb"],
-        "20": [1, 1, 9984, "MIG 1g.10gb+me"],
-        "15": [1, 4, 20096, "MIG 1g.20gb"],
-        "14": [2, 3, 20096, "MIG 2g.20gb"],
-        "9": [3, 2, 40448, "MIG 3g.40gb"],
-        "5": [4, 1, 40448, "MIG 4g.40gb"],
-        "0": [7, 1, 81152, "MIG 7g.80gb"],
-    }
 
 
 def test_compute_instances_share_a_gpu_instance(booted):
@@ -212,35 +153,3 @@ rc(n.nvmlGpuInstanceDestroy, instance),
 print(json.dumps(answers))
 """,
     ) == [[3, 1, 1, "rc 3"], [1, 2, 1, 32], [[1, 0, 0], 23], [0, 1, 0, 2], [19, 0, 0, 2, 2, []]]
-
-
-def test_remapped_rows_are_hidden_while_instances_exist(booted):
-    assert mig(
-        booted,
-        """
-answers = [rc(n.nvmlDeviceGetRemappedRows, gpu)]
-instance = create(19)
-answers += [rc(n.nvmlDeviceGetRemappedRows, gpu), rc(n.nvmlDeviceGetRemappedRows, handle(0))]
-n.nvmlGpuInstanceDestroy(instance)
-answers.append(rc(n.nvmlDeviceGetRemappedRows, gpu))
-print(json.dumps(answers))
-""",
-    ) == [0, 3, 0, 0]
-
-
-def test_volatile_errors_are_not_told_by_the_whole_gpu(booted):
-    assert mig(
-        booted,
-        """
-print(json.dumps([[rc(n.nvmlDeviceGetTotalEccErrors, handle(i), 1, counter) for counter in (0, 1)] for i in (1, 0)]
-                 + [[rc(n.nvmlDeviceGetMemoryErrorCounter, gpu, 1, counter, 7) for counter in (0, 1)]]))
-""",
-    ) == [[3, 0], [0, 0], [3, 0]]
-
-
-def test_boards_without_mig(make_node):
-    node = make_node("l4").booted()
-    assert node.ask(
-        "[rc(n.nvmlDeviceGetMigDeviceHandleByIndex, handle(), 0), n.nvmlDeviceGetMaxMigDeviceCount(handle()),"
-        " rc(n.nvmlDeviceCreateGpuInstance, handle(), 19)]"
-    ) == [3, 0, 3]

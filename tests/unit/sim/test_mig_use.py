@@ -60,18 +60,6 @@ def test_a_process_is_listed_by_its_instance_and_by_the_gpu(laid_out):
     ) == [[[3, 0, 2048]], [[], [[3, 0, 2048]], [], []], [[10, 0, 1024]], [0, 2048, 0, 0]]
 
 
-def test_a_process_of_the_whole_gpu_names_no_instance(booted):
-    booted.sim("inject", "stray-process", "--gpu", "1")
-    # The binding makes None of the number that says so, or leaves it.
-    assert ask(booted, "[item[:2] for item in processes(gpu)]") in ([[[None, None]]], [[[0xFFFFFFFF] * 2]])
-
-
-def test_a_process_needs_an_instance_that_is_there(laid_out):
-    for words in (["--mig", "1"], ["--mig", "3", "--ci", "1"]):
-        refused = laid_out.sim("inject", "stray-process", "--gpu", "1", *words, check=False)
-        assert refused.returncode == 2 and "GPU 1" in refused.stderr
-
-
 def test_what_is_in_use_is_not_destroyed(laid_out):
     laid_out.sim("inject", "stray-process", "--gpu", "1", "--mig", "3")
     assert ask(
@@ -120,31 +108,6 @@ print(json.dumps([answers(item) for item in devices()]))
     for number, answers in zip(DEVICES[model]["devices"], found):
         facts = DEVICES[model]["devices"][number]
         assert {key: answers[key] for key in facts} == facts
-
-
-def test_devices_answer_what_is_asked_of_gpus(laid_out):
-    assert ask(
-        laid_out,
-        "[n.nvmlDeviceGetIndex(item) for item in devices()]",
-        "n.nvmlDeviceGetEccMode(devices()[0])",
-        "n.nvmlDeviceGetComputeMode(devices()[0])",
-        "[value(n.nvmlDeviceGetTotalEccErrors, devices()[0], *two) for two in ((0, 0), (0, 1), (1, 0), (1, 1))]",
-        "value(n.nvmlDeviceGetMemoryErrorCounter, devices()[0], 1, 0, 7)",
-    ) == [[0, 1, 2, 3], [1, 1], 0, [0, "rc 3", 0, "rc 3"], 0]
-
-
-def test_devices_of_a_lost_gpu_are_lost(laid_out):
-    assert laid_out.python(
-        ASK
-        + """
-import pathlib
-item = devices()[0]
-before = rc(n.nvmlDeviceGetMemoryInfo, item)
-with open(pathlib.Path(os.environ["GPUSIM_ROOT"], "run/gpusim/settings.ini"), "a") as stream:
-    stream.write("[gpu 1]\\nlost = 1\\n")
-print(json.dumps([before, rc(n.nvmlDeviceGetMemoryInfo, item), rc(n.nvmlDeviceGetMemoryInfo, handle(0))]))
-""".replace("import pathlib", "import os, pathlib")
-    ) == [0, 15, 0]
 
 
 # ---- capabilities ----
@@ -284,18 +247,6 @@ def test_the_mode_of_a_busy_gpu_waits(make_node, model, after, kind):
     assert ask_mode(node, MODE) == [[after, after]]
 
 
-def test_changing_the_mode_takes_the_instances_away(booted):
-    booted.sim("mig", "--gpu", "1", "1g.10gb")
-    assert ask_mode(
-        booted,
-        "instances(1)",
-        "set_mode(0, 1)",
-        "rc(n.nvmlDeviceCreateGpuInstance, handle(1), 19)",
-        "set_mode(1, 1)",
-        "instances(1)",
-    ) == [1, [0, 0, [0, 0]], 3, [0, 0, [1, 1]], 0]
-
-
 def test_on_ampere_instances_stay_until_the_reset(make_node):
     node = make_node("a100-sxm", 1).booted()
     node.sim("mig", "--gpu", "0", "3g.20gb", "2g.10gb")
@@ -304,36 +255,12 @@ def test_on_ampere_instances_stay_until_the_reset(make_node):
     assert ask_mode(node, MODE, "instances()") == [[0, 0], 0]
 
 
-def test_a_mode_change_can_be_said_and_not_done(booted):
-    booted.sim("inject", "ignored", "nvmlDeviceSetMigMode", "--gpu", "0")
-    assert ask_mode(booted, "set_mode(1)") == [[0, 0, [0, 0]]]
-
-
-@pytest.mark.parametrize("model, name", [("a100-sxm", "1g.5gb"), ("h100-sxm", "1g.10gb")])
-def test_a_gpu_in_use_is_not_laid_out(make_node, model, name):
-    node = make_node(model, 1).booted()
-    node.sim("inject", "stray-process", "--gpu", "0")
-    assert node.sim("mig", "--gpu", "0", name, check=False).returncode == 2
-    assert ask_mode(node, MODE, "instances()") == [[0, 1], 0]
-
-
 # ---- the note of what was asked to change ----
 
 
 def writes(node):
     place = node.root / "run/gpusim/writes"
     return place.read_text().splitlines() if place.exists() else []
-
-
-def test_reading_notes_no_write(booted):
-    ask_mode(
-        booted,
-        MODE,
-        "instances()",
-        "n.nvmlDeviceGetGpuInstanceProfileInfo(handle(), 0).id",
-        "n.nvmlDeviceGetPowerManagementLimit(handle())",
-    )
-    assert not writes(booted)
 
 
 def test_each_call_that_changes_something_is_noted(booted):

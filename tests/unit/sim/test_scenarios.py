@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -87,12 +86,6 @@ def test_userspace_upgraded(installed):
     assert not os.path.exists("/proc/%d" % job) or open("/proc/%d/stat" % job).read().split()[2] == "Z"
 
 
-def test_module_unloaded(installed):
-    scenario(installed, "module-unloaded")
-    assert [path.name for path in (installed.root / "dev").iterdir()] == ["kmsg"]
-    assert not (installed.root / "run/gpusim/sys/module/nvidia").exists()
-
-
 def test_half_installed(installed):
     scenario(installed, "half-installed")
     states = {}
@@ -118,12 +111,6 @@ def test_wrong_kernel(node, compress):
     assert node.init_rc() == 0
 
 
-def test_module_unsigned(installed):
-    assert "Key was rejected by service" in scenario(installed, "module-unsigned")
-    text = installed.sim("kmsg").stdout
-    assert "module verification failed" in text and "unavailable key is rejected" in text
-
-
 def test_settings_lost(installed):
     installed.ask(
         "[n.nvmlDeviceSetPowerManagementLimit(handle(), 500000), n.nvmlDeviceSetApplicationsClocks(handle(), 2619, "
@@ -136,13 +123,6 @@ def test_settings_lost(installed):
         "n.nvmlDeviceGetPersistenceMode(handle()), n.nvmlDeviceGetTotalEccErrors(handle(), 1, 0), "
         "n.nvmlDeviceGetMigMode(handle())]"
     ) == [700000, 1980, 0, 0, [0, 1]]
-
-
-def test_gpus_that_are_gone(installed):
-    scenario(installed, "gpu-missing")
-    assert installed.ask("n.nvmlDeviceGetCount()") == 7
-    scenario(installed, "gpu-without-handle")
-    assert installed.ask("[n.nvmlDeviceGetCount(), rc(handle, 6), rc(handle, 7)]") == [8, 0, 15]
 
 
 def test_fabric_converging(installed, make_node):
@@ -174,15 +154,6 @@ def test_regression(installed):
     )
     assert installed.ask(question) == [[5, 1, 81559, "570.172.08"], [4, 0, 40779, "1.2.3"]]
     assert "16.0 GT/s" in installed.read("run/gpusim/sys/bus/pci/devices/0000:43:00.0/current_link_speed")
-
-
-def test_a_scenario_ends_the_one_before(installed):
-    scenario(installed, "half-installed")
-    scenario(installed, "gpu-missing")
-    assert installed.init_rc() == 9  # the module was unloaded, and a fault is no load
-    scenario(installed, "steady")
-    assert installed.init_rc() == 0
-    assert installed.ask("n.nvmlDeviceGetCount()") == 8
 
 
 def test_what_holds_the_module_is_named(installed):
@@ -299,16 +270,6 @@ def test_a_module_that_was_not_built(installed):
     assert not (installed.root / "var/lib/gpusim/aside").exists()
 
 
-def test_two_faults_of_files_end_apart(installed):
-    installed.sim("inject", "packages-half-installed", "nvidia-driver")
-    installed.sim("inject", "module-not-built")
-    installed.sim("clear", "packages-half-installed")
-    assert installed.sim("list").stdout == "module-not-built\n"
-    assert "half-installed" not in installed.read("var/lib/dpkg/status")
-    installed.sim("clear")
-    assert installed.sim("list").stdout == ""
-
-
 # ---- MIG, retired pages, repair ----
 
 
@@ -330,30 +291,6 @@ def test_mig_layouts(installed):
 def test_a_layout_that_does_not_fit(installed):
     refused = installed.sim("mig", "--gpu", "1", "4g.40gb", "4g.40gb", check=False)
     assert refused.returncode == 2 and "rc 23" in refused.stderr
-
-
-def test_retired_pages(make_node):
-    node = make_node("v100-sxm").booted()
-    node.sim("inject", "retired-pages", "--gpu", "1", "--value", "5")
-    node.sim("inject", "retired-pages-pending", "--gpu", "1")
-    assert node.ask("[field(30, 1), field(31, 1), field(30), field(31)]") == [5, 1, 0, 0]
-    node.sim("boot")
-    assert node.ask("[field(30, 1), field(31, 1)]") == [5, 0]
-
-
-def test_a_channel_that_waits_for_its_repair(make_node):
-    node = make_node().booted("580.95.05")
-    node.sim("inject", "channel-repair-pending", "--gpu", "1")
-    answers = node.python("""
-n.nvmlInit()
-found = []
-for index in (0, 1):
-    status = (ctypes.c_uint * 3)(0x100000c)
-    n._nvmlGetFunctionPointer("nvmlDeviceGetRepairStatus")(handle(index), ctypes.byref(status))
-    found.append(list(status)[1:])
-print(json.dumps(found))
-""")
-    assert answers == [[0, 0], [1, 0]]
 
 
 # ---- lines of the log ----
@@ -384,16 +321,3 @@ def test_lines(installed, words, line):
     installed.sim("inject", *words)
     assert installed.read("dev/kmsg").splitlines()[-1].split(";", 1)[1] == line
     assert installed.sim("list").stdout == ""
-
-
-def test_a_node_without_switches_has_no_sxid(make_node):
-    refused = make_node("l4").booted().sim("inject", "sxid", "12028", check=False)
-    assert refused.returncode == 2 and "no NVSwitch" in refused.stderr
-
-
-def test_all_gpus_at_once(installed):
-    installed.sim("inject", "gpu-hot", "--gpu", "all", "--value", "88")
-    assert installed.ask("[n.nvmlDeviceGetTemperature(handle(i), 0) for i in range(8)]") == [88] * 8
-    assert json.dumps(installed.sim("list").stdout.split()) == json.dumps(
-        " ".join("gpu-hot gpu%d" % index for index in range(8)).split()
-    )

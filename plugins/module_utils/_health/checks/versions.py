@@ -10,7 +10,7 @@ import collections
 import functools
 
 from ..._kernel.modules import made_for
-from .. import model
+from .. import model, nodefacts
 from ..model import FAIL
 from ..nodefacts import Checks, upstream
 from . import driver_files
@@ -60,26 +60,12 @@ PLACES = {
 }
 
 
-def seen(snapshot, audit):
-    """The version in every place; None where it is not known."""
-    modules = model.item(audit, "versions", "modules")
-    kernel = model.item(audit, "kernel")
-    return {
-        "nvml": upstream(model.reading(model.item(snapshot, "system"), "driver_version").value),
-        "loaded": upstream(model.item(audit, "versions", "loaded")),
-        "library": upstream(model.item(audit, "versions", "library")),
-        "on_disk": upstream(model.item(modules, model.item(kernel, "running"), "version")),
-        "next_boot": upstream(model.item(modules, model.item(kernel, "next_boot"), "version")),
-    }
-
-
 def place(ctx, where):
     """The version in one place."""
     what, action, step, title, read, numbers = PLACES[where]
-    versions = seen(ctx.snapshot, ctx.audit)
-    version = versions[where]
+    version = nodefacts.driver_versions(ctx.snapshot, ctx.audit)[where]
     wanted = upstream(ctx.expected_driver)
-    expected = wanted or versions["loaded"]
+    expected = nodefacts.driver(ctx)
     ident = "driver." + where
     checks = Checks(ident)
     wrong = absent(ctx, where)
@@ -94,6 +80,14 @@ def place(ctx, where):
             version,
             None,
             "Which driver is loaded is not known, so %s %s cannot be compared. Load the driver." % (what, version),
+        )
+    if where == "loaded" and wanted not in (None, version) and expected == version:
+        return checks.fail(
+            version,
+            wanted,
+            "The node runs driver %s, all of it coherent; %s is wanted. Upgrade the node "
+            "(playbook gpufleet.lifecycle.upgrade), or correct the wanted version." % (version, wanted),
+            "hold",
         )
     if version != expected:
         why = "wanted" if wanted else "loaded"
@@ -139,7 +133,7 @@ def packages(ctx):
     ident = "driver.packages"
     checks = Checks(ident)
     found = model.item(ctx.audit, "versions", "driver_packages")
-    expected = upstream(ctx.expected_driver) or seen(ctx.snapshot, ctx.audit)["loaded"]
+    expected = nodefacts.driver(ctx)
     old = model.item(ctx.baseline, "audit", "versions", "driver_packages")
     if not isinstance(found, dict):
         return checks.unknown(
@@ -174,12 +168,13 @@ def agree(ctx):
     """Everything that carries the driver's version carries the same one; the message names the odd ones."""
     ident = "driver.versions_agree"
     checks = Checks(ident)
-    found = dict((PLACES[where][0], version) for where, version in seen(ctx.snapshot, ctx.audit).items())
+    places = nodefacts.driver_versions(ctx.snapshot, ctx.audit)
+    found = dict((PLACES[where][0], version) for where, version in places.items())
     found["libcuda"] = upstream(model.item(ctx.system, "libcuda", "version"))
     if model.item(ctx.system, "fabricmanager", "present"):
         found["the fabric manager"] = upstream(model.item(ctx.system, "fabricmanager", "version"))
     known = dict((what, version) for what, version in found.items() if version is not None)
-    wanted = upstream(ctx.expected_driver)
+    wanted = nodefacts.coherent_version(ctx) or upstream(ctx.expected_driver)
     common = wanted or (collections.Counter(sorted(known.values())).most_common(1)[0][0] if known else None)
     odd = sorted("%s is %s" % (what, version) for what, version in known.items() if version != common)
     if odd:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import collections
 
-from .. import kernel_events, model, policy, tables
+from .. import kernel_events, model, nodefacts, policy, tables
 from ..model import FAIL, NODE, PASS, UNKNOWN
 from ..nodefacts import Checks
-from . import versions, xid_rules
+from . import xid_rules
 
 ACTIONS = {
     "app": "hold",
@@ -268,7 +268,7 @@ def mismatches(ctx):
     """
     ident = "driver.client_mismatch"
     log = kernel_events.log(ctx)
-    loaded = versions.seen(ctx.snapshot, ctx.audit)["loaded"]
+    loaded = nodefacts.driver_versions(ctx.snapshot, ctx.audit)["loaded"]
     groups = {}
     for event in kernel_events.of_kind(log, "api_mismatch"):
         module = event.get("module")

@@ -94,6 +94,17 @@ def test_name_or_type_of_a_node_is_no_template_and_no_group_of_hosts(ansible, sa
     assert not (ansible.directory / "made").exists()
 
 
+def test_what_others_wrote_makes_no_group_with_a_meaning(ansible, saved):
+    (ansible.directory / "nodes.txt").write_text(answers.DRAINING.replace("gpufleet:tok-1", "gpufleet_builders"))
+    keyed = {"prefix": "", "separator": "", "key": "slurm_reason.split()[0]", "parent_group": "gpufleet_reasons"}
+    groups, dummy = ansible.list(saved(keyed_groups=[keyed]))
+    assert (
+        "gpufleet_builders" not in groups
+        and groups["_gpufleet_builders"] == ["n1"]
+        and "_gpufleet_reasons" not in groups
+    )
+
+
 def test_what_others_wrote_is_no_template(ansible, saved):
     """Anyone who may drain a node writes its reason."""
     evil = "{{ lookup('ansible.builtin.env', 'HOME') }}"

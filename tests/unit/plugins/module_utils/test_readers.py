@@ -152,11 +152,8 @@ def test_a_recorded_modinfo(tmp_path):
         "NVIDIA",
         "DKMS module signing key",
     )
-    assert (
-        modules.made_for(KERNEL, found)
-        and not modules.made_for("6.1.0-56", found)
-        and not modules.made_for(KERNEL, {"vermagic": None})
-    )
+    assert modules.made_for(KERNEL, found) and not modules.made_for("6.1.0-56", found)
+    assert not modules.made_for(KERNEL, {"vermagic": None})
     assert runner.calls == [["modinfo", str(tmp_path) + MODULE]] and found["error"] is None and found["others"] == []
 
 

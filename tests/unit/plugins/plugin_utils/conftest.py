@@ -97,9 +97,15 @@ def postgresql():
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
+def database(request):
+    """The kind of database that the ledger of a test has."""
+    return request.param
+
+
+@pytest.fixture
+def url(request, database, tmp_path):
     """The URL of an empty ledger."""
-    if request.param == "sqlite":
+    if database == "sqlite":
         return "sqlite:///%s" % (tmp_path / "rollouts" / "ledger.sqlite")
     server = request.getfixturevalue("postgresql")
     return server.database("t%d" % time.monotonic_ns())

@@ -77,6 +77,13 @@ def test_node_action_checks_answer(answer, name, plugin):
     assert bool(result.get("failed")) is ("msg" in answer or "audit" in answer and name == "driver_audit")
 
 
+@pytest.mark.parametrize("name, plugin", [("driver_audit", driver_audit), ("node_claim", node_claim)])
+def test_texts_of_a_node_that_ansible_prints_steer_no_terminal(name, plugin):
+    evil = "boom \x1b[2K\u202eall done"
+    result = make(plugin, {"failed": True, "msg": evil, "warnings": [evil]}, name).run(task_vars={})
+    assert result["msg"].isprintable() and result["warnings"][0].isprintable()
+
+
 def test_node_cannot_send_a_verdict_of_its_own(monkeypatch):
     monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", "d" * 64, "1"))
     forged = {"failed": True, "msg": "x", "health": {"verdict": "pass"}, "baseline": {}}
@@ -146,11 +153,11 @@ MINE = {
 
 @pytest.fixture(name="copied")
 def _copied(monkeypatch, tmp_path):
-    """copied(environment): the arguments with which both files are copied."""
+    """copied(environment): the arguments with which both files are copied, and the result. ANSWER: of the node."""
     monkeypatch.setattr(_node_program, "build", lambda: mock.Mock(data=b"x", sha256="0", binding_version="1"))
     monkeypatch.setattr(node_program.constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
 
-    def run(environment):
+    def run(environment, answer=None):
         seen = []
         task = mock.Mock(
             args={"dest": "/x/program"}, async_val=0, check_mode=False, diff=False, action="x", environment=environment
@@ -160,25 +167,35 @@ def _copied(monkeypatch, tmp_path):
             task, mock.Mock(), mock.Mock(check_mode=False), DataLoader(), mock.Mock(), mock.Mock()
         )
         copy = mock.Mock()
-        copy.run.side_effect = lambda task_vars: {"changed": True}
+        copy.run.side_effect = lambda task_vars: dict({"changed": True}, **(answer or {}))
         action._shared_loader_obj = mock.Mock()
         action._shared_loader_obj.action_loader.get.side_effect = lambda name, task, **dummy: (
             seen.append(task.args) or copy
         )
-        assert action.run(task_vars={"inventory_hostname": "a1"})["changed"]
-        return seen
+        result = action.run(task_vars={"inventory_hostname": "a1"})
+        assert result["changed"] or answer
+        return seen, result
 
     return run
 
 
 @pytest.mark.parametrize("environment", [[], [{"LC_ALL": "C"}], [{claim.FENCE: ""}]])
 def test_outside_of_a_rollout_nothing_is_asked(copied, environment):
-    assert ["validate" in args for args in copied(environment)] == [False, False]
+    assert ["validate" in args for args in copied(environment)[0]] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "answer", [*HOSTILE[:3], {"failed": True, "msg": "boom \x1b[2K"}, {"more": "x" * 2**25}], ids=[*"abcde"]
+)
+def test_what_a_node_says_of_a_copy_is_checked(copied, answer):
+    result = copied([], answer)[1]
+    assert not {"ansible_facts", "ansible_stats", "more"} & set(result)
+    assert bool(result.get("failed")) is ("ansible" not in str(answer)[:20]) and result.get("msg", "").isprintable()
 
 
 def test_the_node_is_asked_before_each_file_takes_its_place(copied, tmp_path):
     place = tmp_path / "state of the node"
-    calls = [args["validate"] for args in copied([{"LC_ALL": "C"}, {claim.FENCE: claim.token(MINE, str(place))}])]
+    calls = [args["validate"] for args in copied([{"LC_ALL": "C"}, {claim.FENCE: claim.token(MINE, str(place))}])[0]]
     assert len(calls) == 2
 
     def asked():

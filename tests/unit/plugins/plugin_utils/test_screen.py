@@ -21,6 +21,7 @@ from ansible.utils.display import Display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _screen
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _web as web
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.webserver import serving
 
 pytestmark = pytest.mark.cores
@@ -35,6 +36,12 @@ def test_nothing_that_is_printed_steers_the_terminal(monkeypatch, method):
     monkeypatch.setattr(Display(), method, lambda text, **options: said.append((text, options)))
     getattr(_screen.display, method)("  " + EVIL)
     assert said[0][0].isprintable() and said[0][0].startswith("  boom")
+
+
+@pytest.mark.parametrize("mark", "\u061c\u200b\u200d\u200e\u2028\u202a\u2060\u2066\u206f\ufeff\ufff9\xad\u180e")
+def test_invisible_marks_are_replaced(mark):
+    found = text.line("node %s1 is done" % mark)
+    assert found.isprintable() and mark not in found and found != text.line("node 1 is done")
 
 
 def test_texts_of_a_result_that_ansible_prints_are_cleaned():

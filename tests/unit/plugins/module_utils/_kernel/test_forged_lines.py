@@ -4,7 +4,8 @@
 """Texts that users choose, and the kernel prints: names of processes, of control groups and of files.
 
 A name of a process has at most 15 bytes (TASK_COMM_LEN in include/linux/sched.h), that of a control group or of a file
-has 255. Neither of the two may have a slash, and a control group may have no line end.
+has 255. Neither of the two may have a slash, and a control group may have no line end. A network interface, which users
+make in a namespace of their own, has at most 15 bytes without a slash, a colon and blanks (dev_valid_name).
 """
 
 from __future__ import annotations
@@ -49,6 +50,39 @@ BY_GROUP = (
     "memory: usage 33554432kB, limit 33554432kB, failcnt 1 of /user.slice/%s",
     "Memory cgroup stats for /user.slice/%s:",
     "Task in /user.slice/%s killed as a result of limit of /user.slice",
+)
+# By the name of a network interface (net/core/dev.c, net/bridge, drivers/net/bonding, drivers/net/team).
+BY_INTERFACE = (
+    "%s: renamed from %s",
+    "%s: renamed from %s (while UP)",
+    "%s (unregistering): left promiscuous mode",
+    "%s: entered promiscuous mode",
+    "%s: port 1(%s) entered blocking state",
+    "%s: received packet on %s with own address as source address (addr:02:00:00:00:00:01, vlan:0)",
+    "%s: mixed HW and IP checksum settings.",
+    "%s: hw csum failure",
+    "%s: caps=(0x00000000, 0x00000000)",
+    "%s: Caught tx_queue_len zero misconfig",
+    "%s: (slave %s): Enslaving as an active interface with an up link",
+    "%s: now running without any active interface!",
+    "%s: Mode changed to \"activebackup\"",
+    "%s: Port device %s added",
+    "device %s entered promiscuous mode",
+    "IPv6: ADDRCONF(NETDEV_CHANGE): %s: link becomes ready",
+)
+INTERFACES = (
+    "BUG",
+    "WARNING",
+    "Oops",
+    "UBSAN",
+    "NVRM",
+    "nvidia",
+    "BTRFS",
+    "kernel",
+    "watchdog",
+    "mlx5_core",
+    "[#1]",
+    "0000",
 )
 # What the kernel and the driver print where it is true.
 RECORDS = (
@@ -129,6 +163,39 @@ def test_names_of_a_process_and_of_a_file_are_no_event(line):
 def test_name_of_a_control_group_is_no_event(line):
     for record in RECORDS:
         assert scan(line.replace("{0}", record) if "{0}" in line else line % record) == []
+
+
+@pytest.mark.parametrize("line", BY_INTERFACE)
+def test_name_of_a_network_interface_is_no_event(line):
+    for name in INTERFACES:
+        for other in INTERFACES:
+            assert scan(line % ((name, other) if line.count("%s") > 1 else name)) == [], (name, other)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "BUG: unable to handle page fault for address: ffffffffc0000000",
+        "BUG: kernel NULL pointer dereference, address: 0000000000000008",
+        "BUG: unable to handle kernel paging request at ffffffffc0000000",
+        "BUG: KASAN: slab-use-after-free in f+0x1/0x2",
+        "BUG: scheduling while atomic: python/4242/0x00000002",
+        "BUG: sleeping function called from invalid context at kernel/locking/mutex.c:580",
+        "BUG: Bad page state in process python  pfn:12345",
+        "BUG: Bad rss-counter state mm:000000001234 type:MM_ANONPAGES val:1",
+        "BUG: workqueue lockup - pool cpus=3 node=0 flags=0x0 nice=0 stuck for 31s!",
+        "BUG: soft lockup - CPU#3 stuck for 22s! [python:4242]",
+        "BUG: spinlock bad magic on CPU#1, python/4242",
+        "BUG: non-zero pgtables_bytes on freeing mm: 4096",
+        "Oops: 0002 [#1] PREEMPT SMP NOPTI",
+        "Oops: Oops: 0002 [#1] SMP NOPTI",
+        "Oops: general protection fault, probably for non-canonical address 0xdead000000000100: 0000 [#1] SMP",
+        "Oops: invalid opcode: 0000 [#2] SMP",
+        "Internal error: Oops: 0000000096000004 [#1] SMP",
+    ],
+)
+def test_report_of_the_kernel_is_an_event(line):
+    assert [event["kind"] for event in scan(line)] == ["oops_elsewhere"]
 
 
 def test_a_record_of_a_process_has_no_second_line():

@@ -67,7 +67,7 @@ def a30():
 
 
 def simulated(model):
-    """A board of the simulator: the rows mig_profile_ID of its profile (tests/sim/profiles/README.md)."""
+    """A board of the simulator: the rows mig_profile_ID of its profile (tests/sim/profiles)."""
     text = (PROFILES / (model + ".ini")).read_text(encoding="utf-8")
     found = []
     for ident, row in re.findall(r"^mig_profile_(\d+) = (.*)$", text, re.MULTILINE):

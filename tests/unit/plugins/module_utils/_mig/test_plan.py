@@ -91,11 +91,8 @@ def test_who_is_in_the_way_is_named():
     (problem,) = plan.decide(
         boards.gpu(processes=[(7, None, None), (8, 3, 0)]), OFF, {7: "python3 (pid 7, user root)"}
     ).problems
-    assert (
-        "python3 (pid 7, user root)" in problem.message
-        and "pid 8" in problem.message
-        and "GPU instance 3" in problem.message
-    )
+    assert "python3 (pid 7, user root)" in problem.message and "pid 8" in problem.message
+    assert "GPU instance 3" in problem.message
 
 
 def steps(gpu, layout):
@@ -236,9 +233,8 @@ def test_what_a_configuration_cannot_say_is_told():
     document, notes = documents.exported(
         [boards.gpu(instances=((9, 4, 4, ()),)), boards.gpu(1, mig_mode_current=LOST)], "now"
     )
-    assert len(notes) == 2 and document["mig-configs"]["now"] == [
-        {"devices": [0], "mig-enabled": True, "mig-devices": {}}
-    ]
+    assert len(notes) == 2
+    assert document["mig-configs"]["now"] == [{"devices": [0], "mig-enabled": True, "mig-devices": {}}]
 
 
 def test_layouts_are_generated_from_what_the_gpus_offer():

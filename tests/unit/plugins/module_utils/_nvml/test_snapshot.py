@@ -35,6 +35,19 @@ def is_value(thing):
     return thing["value"] is None and thing["error"] == codes.name(thing["rc"])
 
 
+def read_gpu(binding, key, number=0, **options):
+    """Return one value of a GPU of a node with two."""
+    return read(binding, **options)[0]["gpus"][number][key]
+
+
+def ok(content):
+    return {"value": content, "rc": 0}
+
+
+def failed(rc, **more):
+    return dict({"value": None, "rc": rc, "error": codes.name(rc)}, **more)
+
+
 # By the public header: the size, and where the last member lies.
 LAYOUTS = {
     "FabricInfo": (28, "state", 24),
@@ -106,11 +119,11 @@ def test_a_healthy_node(binding):
     )
     assert taken["nvml"] == {"rc": 0, "error": None}
     assert taken["system"] == {
-        "driver_version": {"value": "535.216.03", "rc": 0},
-        "nvml_version": {"value": "12.535.216.03", "rc": 0},
-        "cuda_driver_version": {"value": "12.2", "rc": 0},
+        "driver_version": ok("535.216.03"),
+        "nvml_version": ok("12.535.216.03"),
+        "cuda_driver_version": ok("12.2"),
     }
-    assert taken["count"] == {"value": 2, "rc": 0}
+    assert taken["count"] == ok(2)
     assert library.calls.count("nvmlInitWithFlags") == 1
     assert library.calls[-1] == "nvmlShutdown"
     for gpu in taken["gpus"]:
@@ -240,7 +253,7 @@ def test_a_healthy_node(binding):
         "fabric": fabric,
         "fabric_state": fabric,
     }
-    assert taken["gpus"][1]["retired_pages_pending"] == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
+    assert taken["gpus"][1]["retired_pages_pending"] == failed(3)
 
 
 @pytest.mark.parametrize("rc", [9, 12, 18, 4, 999])
@@ -251,7 +264,7 @@ def test_nvml_that_does_not_start_is_data(binding, rc):
     assert codes.NAMES[rc] in taken["message"] and codes.INIT_ADVICE[rc] in taken["message"]
     assert taken["gpus"] == []
     for value in [taken["count"]] + list(taken["system"].values()):
-        assert value == {"value": None, "rc": rc, "error": codes.NAMES[rc]}
+        assert value == failed(rc)
 
 
 def test_the_binding_without_a_library_answers_library_not_found(binding, monkeypatch):
@@ -270,9 +283,7 @@ def test_a_gpu_whose_handle_is_refused_stays_in_the_list(binding):
     assert [gpu["handle"]["rc"] for gpu in taken["gpus"]] == [0, 15, 0]
     lost = taken["gpus"][1]
     assert set(lost) == {"index", "handle"} | set(snapshot.GPU_KEYS)
-    assert all(
-        value == {"value": None, "rc": 15, "error": "GPU_IS_LOST"} for key, value in lost.items() if key != "index"
-    )
+    assert all(value == failed(15) for key, value in lost.items() if key != "index")
 
 
 @pytest.mark.parametrize(
@@ -290,30 +301,26 @@ def test_a_gpu_whose_handle_is_refused_stays_in_the_list(binding):
 )
 def test_a_missing_symbol_and_a_refusal_are_data(binding, symbol, key):
     taken, dummy = read(binding, without=[symbol])
-    assert taken["gpus"][0][key] == {"value": None, "rc": 13, "error": "FUNCTION_NOT_FOUND"}
+    assert taken["gpus"][0][key] == failed(13)
     taken, dummy = read(binding, fail={(symbol, 1): 15})
     assert taken["gpus"][0][key]["rc"] == 0
-    assert taken["gpus"][1][key] == {"value": None, "rc": 15, "error": "GPU_IS_LOST"}
+    assert taken["gpus"][1][key] == failed(15)
 
 
 def test_a_code_that_the_binding_does_not_know_keeps_its_number(binding):
-    taken, dummy = read(binding, fail={"nvmlDeviceGetPowerUsage": 77})
-    assert taken["gpus"][0]["power_usage_mw"] == {"value": None, "rc": 77, "error": "CODE_77"}
+    assert read_gpu(binding, "power_usage_mw", fail={"nvmlDeviceGetPowerUsage": 77}) == failed(77)
 
 
 def test_a_failed_field_is_read_from_the_field_itself(binding):
-    taken, dummy = read(binding, recovery=None)
-    assert taken["gpus"][0]["recovery_action"] == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
+    assert read_gpu(binding, "recovery_action", recovery=None) == failed(3)
 
 
 def test_remapped_rows_under_mig_come_from_the_fields(binding):
-    taken, dummy = read(binding, mig=1)
-    assert taken["gpus"][0]["remapped_rows"] == {
+    assert read_gpu(binding, "remapped_rows", mig=1) == {
         "value": {"correctable": 5, "uncorrectable": 6, "pending": True, "failure": False},
         "rc": 0,
     }
-    taken, dummy = read(binding, mig=1, fail={"nvmlDeviceGetFieldValues": 3})
-    assert taken["gpus"][0]["remapped_rows"] == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
+    assert read_gpu(binding, "remapped_rows", mig=1, fail={"nvmlDeviceGetFieldValues": 3}) == failed(3)
 
 
 def test_fabric_version_3_is_tried_first(binding):
@@ -332,10 +339,10 @@ def test_the_fabric_call_without_a_version_is_the_last_resort(binding):
         "health_mask": None,
         "health_summary": None,
     }
-    taken, dummy = read(binding, without=["nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"])
-    assert taken["gpus"][0]["fabric_state"] == {"value": None, "rc": 13, "error": "FUNCTION_NOT_FOUND"}
-    taken, dummy = read(binding, fail={"nvmlDeviceGetGpuFabricInfoV": 3})
-    assert taken["gpus"][0]["fabric_state"] == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
+    assert read_gpu(
+        binding, "fabric_state", without=["nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo"]
+    ) == failed(13)
+    assert read_gpu(binding, "fabric_state", fail={"nvmlDeviceGetGpuFabricInfoV": 3}) == failed(3)
 
 
 def test_an_older_library_answers_through_the_older_calls(binding):
@@ -348,28 +355,20 @@ def test_an_older_library_answers_through_the_older_calls(binding):
         ],
     )
     gpu = taken["gpus"][0]
-    assert gpu["clocks_event_reasons"] == {"value": 9, "rc": 0}
-    assert gpu["memory_total_bytes"] == {"value": 85520809984, "rc": 0}
+    assert gpu["clocks_event_reasons"] == ok(9)
+    assert gpu["memory_total_bytes"] == ok(85520809984)
     assert [process["pid"] for process in gpu["compute_processes"]["value"]] == [42, 4711]
 
 
 @pytest.mark.parametrize(
-    "links, expected",
-    [
-        (0, {"value": None, "rc": 2, "error": "INVALID_ARGUMENT"}),
-        (18, {"value": [True] * 18, "rc": 0}),
-        (36, {"value": [True] * 36, "rc": 0}),
-        (99, {"value": [True] * 36, "rc": 0}),
-    ],
+    "links, expected", [(0, failed(2)), (18, ok([True] * 18)), (36, ok([True] * 36)), (99, ok([True] * 36))]
 )
 def test_the_loop_over_links_ends(binding, links, expected):
-    taken, dummy = read(binding, gpus=1, links=links)
-    assert taken["gpus"][0]["nvlink_active"] == expected
+    assert read_gpu(binding, "nvlink_active", gpus=1, links=links) == expected
 
 
 def test_a_link_that_fails_for_another_reason_leaves_no_half_list(binding):
-    taken, dummy = read(binding, gpus=1, fail={"nvmlDeviceGetNvLinkState": 15})
-    assert taken["gpus"][0]["nvlink_active"] == {"value": None, "rc": 15, "error": "GPU_IS_LOST"}
+    assert read_gpu(binding, "nvlink_active", gpus=1, fail={"nvmlDeviceGetNvLinkState": 15}) == failed(15)
 
 
 def test_text_that_is_no_text_is_not_guessed(binding):
@@ -409,7 +408,7 @@ def test_the_simulator_is_recognised_by_its_symbol(binding):
 def test_an_outcome_without_a_reading_has_no_values(status, expected):
     taken = snapshot.take(runner=lambda work, deadline, stuck: session.Outcome(status, None, "why"))
     assert (taken["status"], taken["message"], taken["gpus"]) == (expected, "why", [])
-    assert taken["count"] == {"value": None, "rc": -1, "error": "UNREADABLE"}
+    assert taken["count"] == failed(-1)
     assert taken["nvml"] == {"rc": None, "error": None}
 
 
@@ -451,7 +450,7 @@ def test_a_field_is_read_by_the_type_it_says(binding, content, kind, expected):
 
     library.nvmlDeviceGetFieldValues = answer
     taken = snapshot.read_pass(fake_nvml.install(binding, library), {}, gather=["repair"])
-    assert taken["gpus"][0]["recovery_action"] == {"value": expected, "rc": 0}
+    assert taken["gpus"][0]["recovery_action"] == ok(expected)
 
 
 def test_a_field_of_an_unknown_type_is_not_guessed(binding):
@@ -466,7 +465,7 @@ def test_a_field_of_an_unknown_type_is_not_guessed(binding):
 
 @pytest.mark.parametrize("number", [1, 4, 5, 7, 99])
 def test_a_recovery_action_of_any_number_is_kept(binding, number):
-    assert read(binding, recovery=number)[0]["gpus"][0]["recovery_action"] == {"value": number, "rc": 0}
+    assert read_gpu(binding, "recovery_action", recovery=number) == ok(number)
 
 
 def test_calls_whose_layout_is_in_doubt_are_not_made(binding):
@@ -487,15 +486,15 @@ def test_calls_whose_layout_is_in_doubt_are_not_made(binding):
 )
 def test_a_version_that_the_driver_does_not_know_is_told(binding, symbol, key):
     taken, dummy = read(binding, fail={symbol: 25})
-    assert taken["gpus"][0][key] == {"value": None, "rc": 25, "error": "ARGUMENT_VERSION_MISMATCH"}
+    assert taken["gpus"][0][key] == failed(25)
 
 
 def test_memory_of_a_driver_that_does_not_know_the_newer_structure(binding):
     taken, dummy = read(binding, fail={"nvmlDeviceGetMemoryInfo_v2": 25})
     gpu = taken["gpus"][0]
-    assert gpu["memory_used_bytes"] == {"value": 520809984, "rc": 0}
-    assert gpu["memory_free_bytes"] == {"value": 85000000000, "rc": 0}
-    assert gpu["memory_reserved_bytes"] == {"value": None, "rc": 13, "error": "FUNCTION_NOT_FOUND"}
+    assert gpu["memory_used_bytes"] == ok(520809984)
+    assert gpu["memory_free_bytes"] == ok(85000000000)
+    assert gpu["memory_reserved_bytes"] == failed(13)
 
 
 def test_counters_that_a_gpu_lacks_are_none_and_an_error_is_an_error(binding):
@@ -513,12 +512,7 @@ def test_counters_that_a_gpu_lacks_are_none_and_an_error_is_an_error(binding):
         "sram": {"corrected": None, "uncorrected": None},
         "dram": {"corrected": 2, "uncorrected": 102},
     }
-    assert sram_is(15) == {
-        "value": None,
-        "rc": 15,
-        "error": "GPU_IS_LOST",
-        "detail": "in ('volatile', 'sram', 'corrected')",
-    }
+    assert sram_is(15) == failed(15, detail="in ('volatile', 'sram', 'corrected')")
 
 
 @pytest.mark.parametrize(
@@ -533,7 +527,7 @@ def test_counters_that_a_gpu_lacks_are_none_and_an_error_is_an_error(binding):
 )
 def test_a_value_of_which_no_part_answers_has_their_code(binding, symbol, key):
     taken, dummy = read(binding, fail={symbol: 3})
-    assert taken["gpus"][0][key] == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
+    assert taken["gpus"][0][key] == failed(3)
     taken, dummy = read(binding, fail={symbol: 999})
     assert (taken["gpus"][0][key]["value"], taken["gpus"][0][key]["rc"]) == (None, 999)
 
@@ -559,16 +553,13 @@ def test_a_value_of_which_no_part_answers_has_their_code(binding, symbol, key):
 @pytest.mark.parametrize("how", [{"without": True}, {"rc": 26}])
 def test_a_call_that_newer_drivers_drop_is_replaced_by_its_field(binding, symbol, key, expected, how):
     options = {"without": [symbol]} if "without" in how else {"fail": {symbol: how["rc"]}}
-    assert read(binding, **options)[0]["gpus"][0][key] == {"value": expected, "rc": 0}
+    assert read(binding, **options)[0]["gpus"][0][key] == ok(expected)
 
 
 def test_retired_pages_are_counted_where_the_driver_has_no_field(binding):
-    assert read(binding, retired={0: 3, 1: 0})[0]["gpus"][0]["retired_pages"] == {
-        "value": {"sbe": 3, "dbe": 0},
-        "rc": 0,
-    }
-    assert read(binding)[0]["gpus"][0]["retired_pages"] == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
-    assert read(binding, fail={"nvmlDeviceGetFieldValues": 15})[0]["gpus"][0]["retired_pages"]["rc"] == 15
+    assert read_gpu(binding, "retired_pages", retired={0: 3, 1: 0}) == {"value": {"sbe": 3, "dbe": 0}, "rc": 0}
+    assert read_gpu(binding, "retired_pages") == failed(3)
+    assert read_gpu(binding, "retired_pages", fail={"nvmlDeviceGetFieldValues": 15})["rc"] == 15
 
 
 @pytest.mark.parametrize("rc", [3, 13, 2, 27])
@@ -591,9 +582,7 @@ def test_what_a_link_does_not_tell_is_none(binding, rc):
 
 def test_the_newest_links_count_in_fields_of_the_link(binding):
     refused = {"nvmlDeviceGetNvLinkErrorCounter": 3}
-    links = read(binding, gpus=1, links=2, fail=refused, link_fields=(214, 215, 219, 221))[0]["gpus"][0]["nvlinks"][
-        "value"
-    ]
+    links = read_gpu(binding, "nvlinks", gpus=1, links=2, fail=refused, link_fields=(214, 215, 219, 221))["value"]
     assert links[1]["errors"] == {
         "replay": None,
         "crc_flit": None,
@@ -604,20 +593,15 @@ def test_the_newest_links_count_in_fields_of_the_link(binding):
         "symbol": 22101,
     }
     # Without the first of them none is asked for.
-    links = read(binding, gpus=1, links=2, fail=refused, link_fields=(219,))[0]["gpus"][0]["nvlinks"]["value"]
+    links = read_gpu(binding, "nvlinks", gpus=1, links=2, fail=refused, link_fields=(219,))["value"]
     assert links[1]["errors"] == {"replay": None, "crc_flit": None, "crc_data": None, "recovery": None}
 
 
 @pytest.mark.parametrize("rc", [15, 16, 999])
 def test_a_link_that_cannot_be_read_leaves_no_half_links(binding, rc):
     taken, dummy = read(binding, gpus=1, links=2, fail={"nvmlDeviceGetNvLinkErrorCounter": rc})
-    assert taken["gpus"][0]["nvlinks"] == {
-        "value": None,
-        "rc": rc,
-        "error": codes.name(rc),
-        "detail": "in replay of link 0",
-    }
-    assert taken["gpus"][0]["nvlink_active"] == {"value": [True, True], "rc": 0}
+    assert taken["gpus"][0]["nvlinks"] == failed(rc, detail="in replay of link 0")
+    assert taken["gpus"][0]["nvlink_active"] == ok([True, True])
 
 
 def test_a_link_between_others_that_does_not_exist_is_no_link(binding):
@@ -626,7 +610,7 @@ def test_a_link_between_others_that_does_not_exist_is_no_link(binding):
         fake_nvml.put(out, 0 if link.value == 2 else 1) if link.value in (0, 2) else fake_nvml.NOT_SUPPORTED
     )
     gpu = snapshot.read_pass(fake_nvml.install(binding, library), {})["gpus"][0]
-    assert gpu["nvlink_active"] == {"value": [True, None, False], "rc": 0}
+    assert gpu["nvlink_active"] == ok([True, None, False])
     assert [(link["link"], link["active"]) for link in gpu["nvlinks"]["value"]] == [(0, True), (2, False)]
 
 
@@ -636,14 +620,13 @@ def test_peers_are_those_that_can_be_opened(binding):
     assert set(taken["gpus"][0]["p2p"]["value"]) == {names[3]}
     assert taken["gpus"][1]["p2p"]["rc"] == 15
     assert set(taken["gpus"][2]["p2p"]["value"]) == {names[0], names[3]}
-    assert read(binding, gpus=1)[0]["gpus"][0]["p2p"] == {"value": {}, "rc": 0}
+    assert read_gpu(binding, "p2p", gpus=1) == ok({})
     refused = read(binding, fail={("nvmlDeviceGetP2PStatus", 1): 3})[0]["gpus"]
-    assert refused[0]["p2p"]["rc"] == 0 and refused[1]["p2p"] == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
+    assert refused[0]["p2p"]["rc"] == 0 and refused[1]["p2p"] == failed(3)
 
 
 def test_mig_instances_with_gaps_in_order(binding):
-    taken, dummy = read(binding, gpus=1, mig=1, instances=(1, 4))
-    assert taken["gpus"][0]["mig_instances"] == {
+    assert read_gpu(binding, "mig_instances", gpus=1, mig=1, instances=(1, 4)) == {
         "rc": 0,
         "value": [
             {
@@ -662,27 +645,16 @@ def test_mig_instances_with_gaps_in_order(binding):
 
 def test_mig_that_is_off_on_or_not_there(binding):
     def instances(**options):
-        return read(binding, gpus=1, **options)[0]["gpus"][0]["mig_instances"]
+        return read_gpu(binding, "mig_instances", gpus=1, **options)
 
-    assert instances() == {"value": [], "rc": 0}
-    assert instances(mig=1) == {"value": [], "rc": 0}
-    assert instances(fail={"nvmlDeviceGetMigMode": 3}) == {"value": None, "rc": 3, "error": "NOT_SUPPORTED"}
-    assert instances(mig=1, fail={"nvmlDeviceGetMaxMigDeviceCount": 999}) == {
-        "value": None,
-        "rc": 999,
-        "error": "UNKNOWN",
-    }
-    assert instances(mig=1, fail={"nvmlDeviceGetMigDeviceHandleByIndex": 15}) == {
-        "value": None,
-        "rc": 15,
-        "error": "GPU_IS_LOST",
-    }
-    assert instances(mig=1, instances=(0,), fail={"nvmlDeviceGetAttributes_v2": 999}) == {
-        "value": None,
-        "rc": 999,
-        "error": "UNKNOWN",
-        "detail": "in slices of MIG device 0",
-    }
+    assert instances() == ok([])
+    assert instances(mig=1) == ok([])
+    assert instances(fail={"nvmlDeviceGetMigMode": 3}) == failed(3)
+    assert instances(mig=1, fail={"nvmlDeviceGetMaxMigDeviceCount": 999}) == failed(999)
+    assert instances(mig=1, fail={"nvmlDeviceGetMigDeviceHandleByIndex": 15}) == failed(15)
+    assert instances(mig=1, instances=(0,), fail={"nvmlDeviceGetAttributes_v2": 999}) == failed(
+        999, detail="in slices of MIG device 0"
+    )
 
 
 def test_a_list_of_processes_that_grows_is_asked_for_again_and_not_for_ever(binding):
@@ -700,18 +672,14 @@ def test_a_list_of_processes_that_grows_is_asked_for_again_and_not_for_ever(bind
     library.nvmlDeviceGetGraphicsRunningProcesses_v3 = growing
     enough = 4
     gpu = snapshot.read_pass(fake_nvml.install(binding, library), {}, gather=["processes"])["gpus"][0]
-    assert gpu["graphics_processes"] == {"value": [{"pid": 42, "used_bytes": 1}], "rc": 0} and rooms == sorted(rooms)
+    assert gpu["graphics_processes"] == ok([{"pid": 42, "used_bytes": 1}]) and rooms == sorted(rooms)
     enough, rooms[:] = 99, []
     gpu = snapshot.read_pass(fake_nvml.install(binding, library), {}, gather=["processes"])["gpus"][0]
-    assert gpu["graphics_processes"] == {"value": None, "rc": 7, "error": "INSUFFICIENT_SIZE"} and len(rooms) == 5
+    assert gpu["graphics_processes"] == failed(7) and len(rooms) == 5
 
 
 def test_an_inforom_that_is_corrupt_says_so(binding):
-    assert read(binding, fail={"nvmlDeviceValidateInforom": 14})[0]["gpus"][0]["inforom_valid"] == {
-        "value": None,
-        "rc": 14,
-        "error": "CORRUPTED_INFOROM",
-    }
+    assert read_gpu(binding, "inforom_valid", fail={"nvmlDeviceValidateInforom": 14}) == failed(14)
 
 
 @pytest.mark.parametrize(

@@ -104,12 +104,8 @@ def test_notice_beside_usable_answer_is_no_failure():
     it = slurm(**printed)
     assert it.node("n1")["name"] == "n1" and len(it.jobs("n1")) == 3 and it.members() == {"n1"}
     it.update("n1", state="resume")
-    assert it.submit("x", "n1", 1) == "77" and [line.split(":")[0] for line in it.notices] == [
-        "scontrol",
-        "squeue",
-        "sinfo",
-        "sbatch",
-    ]
+    assert it.submit("x", "n1", 1) == "77"
+    assert [line.split(":")[0] for line in it.notices] == ["scontrol", "squeue", "sinfo", "sbatch"]
 
 
 @pytest.mark.parametrize(("out", "unusable"), [("", ("node", "submit")), ("welcome\n", ("node", "submit", "jobs"))])

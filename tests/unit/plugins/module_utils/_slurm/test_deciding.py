@@ -201,6 +201,5 @@ def test_the_reason_is_one_line_that_scontrol_leaves_as_it_is():
 
 def test_many_jobs_are_told_in_short():
     text = decide.jobs_told([dict(JOB, id=str(number)) for number in range(13)])
-    assert text.startswith("job 0 (user kim, partition batch, RUNNING, 1:00 left), job 1 ") and text.endswith(
-        " and 3 more"
-    )
+    assert text.startswith("job 0 (user kim, partition batch, RUNNING, 1:00 left), job 1 ")
+    assert text.endswith(" and 3 more")

@@ -83,11 +83,8 @@ def test_a_drain_of_an_operator_stays_and_is_told():
     assert result["mark"] == {"owner": "operator", "token": None, "previous": "bad fan"}
     assert result["left"] == ['n1 was drained before (IDLE+DRAIN, "bad fan" by kim), and stays so']
     back = cluster.do("resumed")
-    assert (
-        cluster.calls == []
-        and not back["changed"]
-        and back["left"] == ['n1 is kept out of service by another user (IDLE+DRAIN, "bad fan" by kim): it stays so']
-    )
+    assert cluster.calls == [] and not back["changed"]
+    assert back["left"] == ['n1 is kept out of service by another user (IDLE+DRAIN, "bad fan" by kim): it stays so']
     busy = Cluster("IDLE+DRAIN", "bad fan", "kim", jobs=[KIM])
     busy.do("drained", timeout_s=60)
     assert busy.calls == [] and "It stays drained." in told(busy), "nothing that is not ours is lifted"
@@ -97,11 +94,8 @@ def test_a_reason_that_somebody_changed_meanwhile_is_theirs():
     cluster = Cluster(jobs=[KIM])
     cluster.later = [(50, lambda it: setattr(it, "reason", "mine now"))]
     result = cluster.do("drained", timeout_s=600)
-    assert (
-        cluster.failure is None
-        and result["mark"]["owner"] == "operator"
-        and "now drained by another user" in result["left"][0]
-    )
+    assert cluster.failure is None and result["mark"]["owner"] == "operator"
+    assert "now drained by another user" in result["left"][0]
     assert cluster.do("resumed")["changed"] is False and cluster.state == "IDLE+DRAIN"
 
 
@@ -115,17 +109,11 @@ def test_an_operator_who_resumes_the_node_meanwhile_is_not_overruled():
 def test_a_part_of_the_time_ends_without_a_verdict():
     cluster = Cluster(jobs=[KIM])
     result = cluster.do("drained", timeout_s=60, part={"waited_s": 0, "owner": "none", "more": True})
-    assert (
-        cluster.failure is None
-        and cluster.calls == [DRAINS]
-        and (result["drained"], result["waiting"], result["mark"]["owner"]) == (False, False, "ours")
-    )
+    assert cluster.failure is None and cluster.calls == [DRAINS]
+    assert (result["drained"], result["waiting"], result["mark"]["owner"]) == (False, False, "ours")
     result = cluster.do("drained", timeout_s=60, part={"waited_s": 60, "owner": "ours", "more": False})
-    assert (
-        told(cluster).startswith("n1 is not empty after 120 s, 1 job holds it")
-        and result["waiting"]
-        and cluster.calls == [DRAINS, RESUMES]
-    )
+    assert told(cluster).startswith("n1 is not empty after 120 s, 1 job holds it") and result["waiting"]
+    assert cluster.calls == [DRAINS, RESUMES]
     window = Cluster(jobs=[KIM])
     window.do("drained", method="job", timeout_s=60, part={"waited_s": 0, "owner": "none", "more": True})
     assert window.failure is None and window.own == {"77": "PENDING"}, "it keeps its place in the queue"
@@ -136,16 +124,12 @@ def test_what_an_earlier_part_closed_is_not_closed_again(seconds):
     part = {"waited_s": 60, "owner": "ours", "more": True}
     cluster = Cluster(jobs=[KIM])
     cluster.do("drained", timeout_s=seconds, part=part)
-    assert (
-        "n1 is not drained any more (MIXED, no reason given): another user resumed it" in told(cluster)
-        and cluster.calls == []
-    )
+    assert "n1 is not drained any more (MIXED, no reason given): another user resumed it" in told(cluster)
+    assert cluster.calls == []
     cluster = Cluster("IDLE+DRAIN", "bad fan", "kim")
     result = cluster.do("drained", timeout_s=seconds, part=part)
-    assert (
-        result["left"] == ['n1 is now drained by another user (IDLE+DRAIN, "bad fan" by kim), and stays so']
-        and result["drained"]
-    )
+    assert result["left"] == ['n1 is now drained by another user (IDLE+DRAIN, "bad fan" by kim), and stays so']
+    assert result["drained"]
     assert cluster.do("drained", timeout_s=seconds, part=dict(part, owner="operator"))["left"] == [], (
         "it was told by then"
     )
@@ -187,10 +171,8 @@ def test_gpus_that_could_not_be_counted_agree_with_no_number(count):
     )
     cluster = Cluster()
     cluster.do("drained", timeout_s=60, expected_gpus=count)
-    assert (
-        "n1 was not drained, since it could not be resumed afterwards: " + unread in told(cluster)
-        and cluster.calls == []
-    )
+    assert "n1 was not drained, since it could not be resumed afterwards: " + unread in told(cluster)
+    assert cluster.calls == []
     assert "nvidia-smi -L" in told(cluster), "the next step"
     drained = Cluster("IDLE+DRAIN", OURS)
     drained.do("resumed", expected_gpus=count)
@@ -204,13 +186,8 @@ def test_gpus_that_could_not_be_counted_agree_with_no_number(count):
 def test_check_mode_does_nothing_and_says_what_it_would():
     cluster = Cluster(jobs=[KIM])
     result = cluster.do("drained", check_mode=True, timeout_s=60, reservation_minutes=10, method="job")
-    assert (
-        cluster.calls == []
-        and cluster.now == 0
-        and result["changed"]
-        and result["mark"]["owner"] == "ours"
-        and not result["drained"]
-    )
+    assert cluster.calls == [] and cluster.now == 0 and result["changed"] and result["mark"]["owner"] == "ours"
+    assert not result["drained"]
     assert result["diff"]["after"] == {"state": "MIXED+DRAIN", "reason": OURS}
     assert not Cluster("IDLE+DRAIN", "bad fan").do("drained", check_mode=True)["changed"]
     drained = Cluster("IDLE+DRAIN", OURS)
@@ -263,11 +240,8 @@ def test_a_node_whose_gpus_are_not_those_of_slurm_is_not_resumed(options, words)
 def test_a_node_of_which_slurmd_reports_less_is_not_resumed():
     cluster = Cluster("IDLE+DRAIN+INVALID_REG", OURS + ", gres/gpu count reported lower than configured (3 < 4)")
     cluster.do("resumed", timeout_s=60)
-    assert (
-        "slurmd reports less than Slurm has configured" in told(cluster)
-        and "(3 < 4)" in told(cluster)
-        and cluster.calls == []
-    )
+    assert "slurmd reports less than Slurm has configured" in told(cluster) and "(3 < 4)" in told(cluster)
+    assert cluster.calls == []
 
 
 SHORT = "gres/gpu count reported lower than configured (0 < 4)"
@@ -326,11 +300,8 @@ def test_a_node_whose_slurmd_is_dead_is_drained_again():
     cluster.answers = {"state=resume": deaf}
     result = cluster.do("resumed")
     assert "n1 was resumed and does not serve (IDLE+NOT_RESPONDING), so that the drain was put back" in told(cluster)
-    assert (
-        cluster.calls == ["resume", DRAINS]
-        and result["mark"]["owner"] == "ours"
-        and slurm_node.SETTLE_S <= cluster.now < slurm_node.SETTLE_S + 20
-    )
+    assert cluster.calls == ["resume", DRAINS] and result["mark"]["owner"] == "ours"
+    assert slurm_node.SETTLE_S <= cluster.now < slurm_node.SETTLE_S + 20
     slow = Cluster("IDLE+DRAIN", OURS)
     slow.answers = dict(cluster.answers)
     slow.later = [(5, lambda it: setattr(it, "state", "IDLE"))]
@@ -357,9 +328,8 @@ def test_a_job_of_our_own_makes_the_window():
 def test_a_window_that_does_not_come_leaves_nothing_behind():
     cluster = Cluster(jobs=[KIM])
     result = cluster.do("drained", method="job", timeout_s=60)
-    assert (
-        "1 job holds it: job 12 (user kim" in told(cluster) and cluster.own == {} and result["mark"]["owner"] == "none"
-    )
+    assert "1 job holds it: job 12 (user kim" in told(cluster) and cluster.own == {}
+    assert result["mark"]["owner"] == "none"
     assert [call.split()[0] for call in cluster.calls] == ["sbatch", "scancel"]
     waiting = Cluster(jobs=[KIM])
     result = waiting.do("drained", method="job")
@@ -400,11 +370,8 @@ def test_slurm_reboots_it_and_it_does_not_serve_after_that():
 
     cluster.later = [(50, back)]
     result = cluster.do("rebooting", timeout_s=600)
-    assert (
-        cluster.failure is None
-        and result["changed"]
-        and cluster.calls[0] == "scontrol reboot ASAP nextstate=DOWN reason=%s n1" % OURS
-    )
+    assert cluster.failure is None and result["changed"]
+    assert cluster.calls[0] == "scontrol reboot ASAP nextstate=DOWN reason=%s n1" % OURS
     assert cluster.calls[1] == DRAINS and result["mark"]["owner"] == "ours" and result["drained"], (
         "Slurm took the drain away with the reboot"
     )
@@ -417,11 +384,8 @@ def test_a_reboot_that_does_not_end():
         (50, lambda it: (setattr(it, "state", "DOWN"), setattr(it, "reason", OURS + " : reboot timed out")))
     ]
     result = cluster.do("rebooting", timeout_s=100)
-    assert (
-        "has not come back from its reboot after 100 s" in told(cluster)
-        and result["mark"]["owner"] == "ours"
-        and "DRAIN" in cluster.state
-    )
+    assert "has not come back from its reboot after 100 s" in told(cluster) and result["mark"]["owner"] == "ours"
+    assert "DRAIN" in cluster.state
 
 
 @pytest.mark.parametrize(

@@ -145,3 +145,18 @@ def test_cache_with_name_of_no_host_is_not_used():
 @pytest.mark.parametrize("name, safe", [("rack_r1-2", "rack_r1-2"), ("r_{{ 1 }}", "r____1___"), ("a:b,c", "a_b_c")])
 def test_group_of_what_nodes_say_has_no_pattern_or_template(name, safe):
     assert hosts.safe_group(name) == safe
+
+
+@pytest.mark.parametrize(
+    "name, made",
+    [
+        ("gpufleet_builders", "_gpufleet_builders"),
+        ("GPUFleet_x", "_GPUFleet_x"),
+        ("all", "_all"),
+        ("localhost", "_localhost"),
+        ("n1", "_n1"),
+        ("rack_1", "rack_1"),
+    ],
+)
+def test_keyed_group_is_none_of_the_playbooks_and_no_host(name, made):
+    assert hosts.keyed_group(name, {"n1": None}) == made

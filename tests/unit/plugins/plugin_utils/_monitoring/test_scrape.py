@@ -96,6 +96,12 @@ def test_the_label_of_the_host_is_the_inventorys_and_never_the_exporters():
     ]
 
 
+def test_exporter_of_a_node_tells_no_more_than_a_limit_and_no_labels_of_another():
+    nodes = scrape.scrape_configs("/etc/p", 30, {}, "ipmi:9290")
+    assert [one["sample_limit"] for one in nodes] == [100_000] * 3 and not any("honor_labels" in one for one in nodes)
+    assert scrape.scrape_configs("/etc/p", 30, {"sample_limit": 5})[0]["sample_limit"] == 5
+
+
 def test_a_job_that_is_not_known_is_refused():
     with pytest.raises(catalog.MonitoringError):
         scrape.scrape_configs("/etc/p", 30, static={"kube": []})

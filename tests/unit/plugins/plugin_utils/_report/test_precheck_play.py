@@ -190,6 +190,7 @@ def test_the_run_ends_with_the_table_and_the_paths(whole):
     assert len(end.splitlines()) < 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fits", [True, False], ids=["pass", "fail"])
 def test_each_report_is_kept_on_the_artifact_host_also_of_a_fleet_that_fails(precheck, fits):
     found = {"gpu-a-1": samples.healthy("gpu-a-1")} if fits else {"gpu-a-2": fleet()["gpu-a-2"]}
@@ -211,6 +212,7 @@ def test_in_a_job_of_awx_that_forgets_the_report_the_verdict_counts_and_a_warnin
     assert "AWX job 42" in words and "gpufleet_artifact_host" in words
 
 
+@pytest.mark.slow
 def test_an_artifact_host_that_is_away_changes_no_verdict(precheck):
     run = precheck({"gpu-a-1": samples.healthy("gpu-a-1")}, gpufleet_artifact_host="192.0.2.1", ansible_timeout=3)
     assert run.rc == 0 and run.report["verdict"] == "pass"
@@ -225,6 +227,7 @@ def test_a_node_that_hangs_fails_after_its_time_and_the_others_are_judged(preche
     assert run.report["failed_nodes"] == ["gpu-a-2"] and run.report["verdict"] != "pass"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [None, ""])
 def test_nothing_given_is_the_default_of_every_variable(precheck, whole, value):
     given = dict.fromkeys(heads.find_variables("precheck"), value)
@@ -252,6 +255,7 @@ def test_a_healthy_fleet_passes_and_is_compared_with_the_version_of_the_inventor
     assert {given["expected_driver_version"] for given in run.arguments.values()} == {"535.216.03"}
 
 
+@pytest.mark.slow
 def test_cards_that_come_in_any_number_are_counted_against_other_nodes(precheck):
     """Three nodes tell each other how many there should be, and the one with fewer fails; one of another model stays
     unknown.
@@ -280,8 +284,10 @@ def test_cards_that_come_in_any_number_are_counted_against_other_nodes(precheck)
     "answer, verdict",
     [
         (lambda name: samples.unreachable(), "unknown"),
-        (lambda name: samples.failed(), "unknown"),
-        (lambda name: samples.broken(samples.healthy(name), "gpu.present"), "fail"),
+        pytest.param(lambda name: samples.failed(), "unknown", marks=pytest.mark.slow),
+        pytest.param(
+            lambda name: samples.broken(samples.healthy(name), "gpu.present"), "fail", marks=pytest.mark.slow
+        ),
     ],
     ids=["unreachable", "failed", "broken"],
 )
@@ -311,12 +317,14 @@ def test_a_misspelt_verdict_to_fail_on_fails_everything(precheck):
     assert run.rc == 2 and "fail_on" in run.output
 
 
+@pytest.mark.slow
 def test_limit_looks_at_those_nodes_alone(precheck):
     run = precheck(fleet(), "--limit", "gpu-a-1")
     assert (run.rc, run.verdicts) == (0, {"gpu-a-1": "pass"})
     assert set(run.started) == {"gpu-a-1"}
 
 
+@pytest.mark.slow
 def test_a_limited_run_leaves_what_is_known_of_other_nodes_alone(precheck, whole, tmp_path):
     before = {path.name: path.read_bytes() for path in whole.reports.iterdir()}
     shutil.copytree(str(whole.reports), str(tmp_path / ".gpufleet" / "precheck"))
@@ -337,11 +345,13 @@ def test_a_limit_that_leaves_no_node_fails(precheck):
     assert "No host of the inventory matches gpu_nodes and --limit cpu-1" in run.output
 
 
+@pytest.mark.slow
 def test_an_empty_list_of_nodes_fails(precheck):
     run = precheck(fleet(), precheck_hosts="gpu_nodes:!gpu_nodes")
     assert run.rc == 2 and "No host of the inventory matches gpu_nodes:!gpu_nodes" in run.output
 
 
+@pytest.mark.slow
 def test_check_mode_and_one_fork_do_the_same(precheck, whole):
     page = (whole.reports / "report.md").read_text().splitlines()[4:]
     for arguments in (("--check",), ("--forks", "1")):
@@ -351,6 +361,7 @@ def test_check_mode_and_one_fork_do_the_same(precheck, whole):
         shutil.rmtree(str(run.reports))
 
 
+@pytest.mark.slow
 def test_many_complaints_are_cut_short_where_the_node_fails(precheck):
     result = samples.healthy("gpu-a-1")
     for index in range(8):
@@ -362,6 +373,7 @@ def test_many_complaints_are_cut_short_where_the_node_fails(precheck):
     assert "gpu-a-1: fail: The worst. Number 0. Number 1. (and 6 more, see the report)" in run.output
 
 
+@pytest.mark.slow
 def test_the_options_arrive(precheck, tmp_path):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept" / "gpu-a-1.json").write_text("{}")

@@ -308,6 +308,16 @@ def test_a_node_that_cannot_keep_its_claim_is_not_changed(one):
     )
 
 
+def test_words_of_a_node_that_cannot_be_claimed_are_cleaned_before_they_are_recorded(one, monkeypatch):
+    one.plan()
+    evil = "boom \x1b[2K\u202eall done http://kim:s3cret@h/ " + "x" * 100000
+    monkeypatch.setattr(one, "on_node", lambda *dummy, **more: {"failed": True, "msg": evil})
+    one.gate()
+    reason = one.node().reason
+    assert one.node().state == "failed" and "boom" in reason
+    assert reason.isprintable() and "s3cret" not in reason and len(reason) < 5000
+
+
 def test_a_node_whose_claim_cannot_be_read_is_not_planned(one):
     (one.nodes / "a").mkdir()
     (one.nodes / "a" / "claim.json").write_text("{")

@@ -318,3 +318,39 @@ def test_the_layout_before_is_that_of_the_baseline_of_what_was_changed():
     }
     with pytest.raises(PlanError, match="no earlier MIG layout of a"):
         layouts.before("r", nodes[:1], lambda name: {"snapshot": {"gpus": [lost]}})
+
+
+@pytest.mark.parametrize("value", [None, 5, ["x"], [5], [{"name": {}}], {"x": 1}])
+def test_baseline_of_another_shape_tells_no_layout_before(value):
+    gpu = {"uuid": {"rc": 0, "value": "GPU-1"}, "mig_mode_current": {"rc": 0, "value": 1}}
+    node = types.SimpleNamespace(name="a", layout=HALVES, attempt=1)
+    for gpus in ([dict(gpu, mig_instances={"rc": 0, "value": value})], [value], value):
+        baseline = {"snapshot": {"gpus": gpus}}
+        with pytest.raises(PlanError, match="no earlier MIG layout of a"):
+            layouts.before("r", [node], {"a": baseline}.get)
+
+
+@pytest.mark.parametrize("version", ["535.1; x", "../535.1", "535", "-oProxyCommand=x", "535.1\u202e", "x" * 200])
+def test_version_that_no_driver_has_is_an_error_of_its_node(version):
+    package = {"loaded": "535.1", "package": "535.1-1 " + version.lstrip("-")}
+    for versions in ({"loaded": version}, {"library": version}, package):
+        found = probes.probe("a", {"audit": {"versions": versions}}, {"stat": {}}, {})
+        assert (found.version, found.package) == (None, None) and "driver version" in found.error
+
+
+def test_words_of_a_node_are_cleaned_before_they_are_planned():
+    evil = {"failed": True, "msg": "boom \x1b[2K\u202eall done http://kim:s3cret@h/ " + "x" * 100000}
+    well, marks = {"audit": {"versions": {"loaded": "535.1"}}}, {"stat": {}}
+    bad = {"health": {"verdict": "fail", "checks": [{"status": "fail", "message": evil["msg"]}]}}
+    broken = {"gpus": [], "failures": [{"code": "unreadable"}], "msg": evil["msg"]}
+    for found in (
+        probes.probe("a", evil, marks, {}).error,
+        probes.probe("a", dict(evil, unreachable=True), marks, {}).error,
+        probes.probe("a", well, evil, {}).error,
+        probes.probe("a", well, dict(marks, problem=evil["msg"]), {}).error,
+        probes.probe("a", well, marks, {}, health=evil).complaint,
+        probes.probe("a", well, marks, {}, health=bad).complaint,
+        probes.probe("a", well, marks, {}, look=broken).error,
+        probes.layout_looked_at(dict(broken, failures=[{"code": "does_not_fit"}]))[2],
+    ):
+        assert "boom" in found and found.isprintable() and "s3cret" not in found and len(found) < 5000

@@ -299,3 +299,10 @@ def test_a_history_that_was_not_read_is_no_empty_one():
         decide(health=sick, actions=actions, history={"exists": True, "note": None, "problem": "no JSON"})["step"]["do"]
         == "quarantine"
     )
+
+
+def test_words_of_a_node_are_cleaned_before_they_are_noted():
+    evil = {"failed": True, "msg": "boom \x1b[2K\u202eall done http://kim:s3cret@h/ " + "x" * 100000}
+    state = decide(marks=evil, flight={}, failed_result=evil, health=evil, smoke=evil)
+    for found in (state["silent"], state["failure"], state["incomplete"], state["about"]["silent"]):
+        assert "boom" in found and found.isprintable() and "s3cret" not in found and len(found) < 5000

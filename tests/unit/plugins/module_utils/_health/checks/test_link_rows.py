@@ -48,6 +48,14 @@ def uncounted(name, numbers=range(18)):
     return found
 
 
+def nvlinks(*change, **counters_of_3):
+    return {"nvlinks": links(*change, **counters_of_3)}
+
+
+def without_counter(*counter):
+    return {"nvlinks": uncounted(*counter)}
+
+
 def joined(**change):
     return dict(readings.FABRIC, **change)
 
@@ -58,6 +66,10 @@ def bus(aer, **more):
     section["pci"][MINE]["aer"] = aer
     section.update(more)
     return section
+
+
+def with_errors(aer, **options):
+    return dict(reading={"system": bus(aer)}, **options)
 
 
 def errors(correctable=0, nonfatal=0, fatal=0):
@@ -139,26 +151,12 @@ CASES = cases.table(
         ],
         "gpu.pcie_aer": [
             ({}, {}, PASS),
-            ({}, NO_BASELINE, PASS, dict(reading={"system": bus(errors(correctable=1000))})),
-            (
-                {},
-                NO_BASELINE,
-                NOTICE,
-                "none",
-                "1001 since the node booted",
-                dict(reading={"system": bus(errors(correctable=1001))}),
-            ),
-            ({}, NO_BASELINE, NOTICE, "none", "Uncorrectable", dict(reading={"system": bus(errors(nonfatal=1))})),
-            ({}, {}, NOTICE, "none", "Uncorrectable", dict(reading={"system": bus(errors(fatal=1))})),
-            ({}, {}, PASS, dict(reading={"system": bus(errors(fatal=1))}, baseline=early(errors(fatal=1)))),
-            (
-                {},
-                {},
-                NOTICE,
-                "none",
-                "9.0 a minute",
-                dict(reading={"system": bus(errors(correctable=90))}, baseline=early(errors())),
-            ),
+            ({}, NO_BASELINE, PASS, with_errors(errors(correctable=1000))),
+            ({}, NO_BASELINE, NOTICE, "none", "1001 since the node booted", with_errors(errors(correctable=1001))),
+            ({}, NO_BASELINE, NOTICE, "none", "Uncorrectable", with_errors(errors(nonfatal=1))),
+            ({}, {}, NOTICE, "none", "Uncorrectable", with_errors(errors(fatal=1))),
+            ({}, {}, PASS, with_errors(errors(fatal=1), baseline=early(errors(fatal=1)))),
+            ({}, {}, NOTICE, "none", "9.0 a minute", with_errors(errors(correctable=90), baseline=early(errors()))),
             (
                 {},
                 {},
@@ -214,103 +212,63 @@ CASES = cases.table(
         ],
         "gpu.nvlink_remote": [
             ({}, {}, PASS),
-            ({"nvlinks": links({"version": 3})}, {}, FAIL, "hold", "link 3: version 3, expected 4"),
-            ({"nvlinks": links({"version": None})}, {}, FAIL, "hold"),
+            (nvlinks({"version": 3}), {}, FAIL, "hold", "link 3: version 3, expected 4"),
+            (nvlinks({"version": None}), {}, FAIL, "hold"),
             ({"nvlinks": links()[:-1]}, {}, FAIL, "hold", "link 17: not there"),
-            ({"nvlinks": links({"version": 5})}, {}, PASS),
-            ({"nvlinks": links({"remote_pci": "00000000:99:00.0"})}, {}, NOTICE, "none", "hardware was moved"),
-            ({}, {"nvlinks": links({"version": None, "remote_pci": None})}, PASS),
+            (nvlinks({"version": 5}), {}, PASS),
+            (nvlinks({"remote_pci": "00000000:99:00.0"}), {}, NOTICE, "none", "hardware was moved"),
+            ({}, nvlinks({"version": None, "remote_pci": None}), PASS),
             ({}, NO_BASELINE, SKIP),
             ({}, {"nvlinks": GONE}, UNKNOWN, "hold"),
             *absences("nvlinks"),
         ],
         "gpu.nvlink_recovery": [
             ({}, {}, PASS),
-            ({"nvlinks": links(recovery=1)}, NO_BASELINE, FAIL, "reset_gpu", "link 3: 1"),
+            (nvlinks(recovery=1), NO_BASELINE, FAIL, "reset_gpu", "link 3: 1"),
+            (nvlinks(recovery=1), nvlinks(recovery=1), FAIL, "reset_gpu", "since the driver was loaded"),
+            (nvlinks(recovery=1), nvlinks(recovery=1), PASS, same_load()),
+            (nvlinks(recovery=2), nvlinks(recovery=1), FAIL, "reset_gpu", "since the baseline", same_load()),
+            (nvlinks(recovery=1), nvlinks(recovery=5), FAIL, "reset_gpu", same_load()),
+            (nvlinks(recovery=1), {}, PASS, dict(policy_change={"nvlink_recoveries_max": 1})),
+            (nvlinks(recovery_failed=0), NO_BASELINE, PASS),
             (
-                {"nvlinks": links(recovery=1)},
-                {"nvlinks": links(recovery=1)},
-                FAIL,
-                "reset_gpu",
-                "since the driver was loaded",
-            ),
-            ({"nvlinks": links(recovery=1)}, {"nvlinks": links(recovery=1)}, PASS, same_load()),
-            (
-                {"nvlinks": links(recovery=2)},
-                {"nvlinks": links(recovery=1)},
-                FAIL,
-                "reset_gpu",
-                "since the baseline",
-                same_load(),
-            ),
-            ({"nvlinks": links(recovery=1)}, {"nvlinks": links(recovery=5)}, FAIL, "reset_gpu", same_load()),
-            ({"nvlinks": links(recovery=1)}, {}, PASS, dict(policy_change={"nvlink_recoveries_max": 1})),
-            ({"nvlinks": links(recovery_failed=0)}, NO_BASELINE, PASS),
-            (
-                {"nvlinks": links(recovery_failed=1)},
+                nvlinks(recovery_failed=1),
                 NO_BASELINE,
                 FAIL,
                 "reset_gpu",
                 "failed to recover since the driver was loaded",
             ),
-            ({"nvlinks": links(recovery_failed=1)}, {"nvlinks": links(recovery_failed=1)}, PASS, same_load()),
-            (
-                {"nvlinks": links(recovery_failed=2)},
-                {"nvlinks": links(recovery_failed=1)},
-                FAIL,
-                "reset_gpu",
-                "since",
-                same_load(),
-            ),
-            ({"nvlinks": links(recovery_failed=1)}, {}, PASS, dict(policy_change={"nvlink_failed_recoveries_max": 1})),
-            (
-                {"nvlinks": links(recovery=1, recovery_failed=2)},
-                NO_BASELINE,
-                FAIL,
-                "reset_gpu",
-                "and failed to recover",
-            ),
-            ({}, {"nvlinks": links(recovery_failed=0)}, UNKNOWN, "hold", "recovery_failed"),
-            ({"nvlinks": uncounted("recovery", [4])}, NO_BASELINE, UNKNOWN, "hold", "for link 4"),
-            ({"nvlinks": uncounted("recovery")}, NO_BASELINE, UNKNOWN, "hold"),
-            ({"nvlinks": uncounted("recovery")}, NO_BASELINE, SKIP, dict(peers={"nvlinks": uncounted("recovery")})),
-            ({"nvlinks": uncounted("recovery")}, {}, UNKNOWN, "hold", dict(peers={"nvlinks": uncounted("recovery")})),
-            ({"nvlinks": links(recovery=-1)}, NO_BASELINE, UNKNOWN, "hold", "for link 3"),
-            ({"nvlinks": links({"active": False, "errors": {}})}, NO_BASELINE, PASS),
+            (nvlinks(recovery_failed=1), nvlinks(recovery_failed=1), PASS, same_load()),
+            (nvlinks(recovery_failed=2), nvlinks(recovery_failed=1), FAIL, "reset_gpu", "since", same_load()),
+            (nvlinks(recovery_failed=1), {}, PASS, dict(policy_change={"nvlink_failed_recoveries_max": 1})),
+            (nvlinks(recovery=1, recovery_failed=2), NO_BASELINE, FAIL, "reset_gpu", "and failed to recover"),
+            ({}, nvlinks(recovery_failed=0), UNKNOWN, "hold", "recovery_failed"),
+            (without_counter("recovery", [4]), NO_BASELINE, UNKNOWN, "hold", "for link 4"),
+            (without_counter("recovery"), NO_BASELINE, UNKNOWN, "hold"),
+            (without_counter("recovery"), NO_BASELINE, SKIP, dict(peers=without_counter("recovery"))),
+            (without_counter("recovery"), {}, UNKNOWN, "hold", dict(peers=without_counter("recovery"))),
+            (nvlinks(recovery=-1), NO_BASELINE, UNKNOWN, "hold", "for link 3"),
+            (nvlinks({"active": False, "errors": {}}), NO_BASELINE, PASS),
             *absences("nvlinks"),
         ],
         "gpu.nvlink_errors": [
             ({}, {}, PASS),
-            ({"nvlinks": links(crc_flit=10000, replay=10)}, NO_BASELINE, PASS),
-            ({"nvlinks": links(crc_flit=10001)}, NO_BASELINE, NOTICE, "none", "CRC errors (crc_flit)"),
-            ({"nvlinks": links(crc_data=10001)}, {}, NOTICE, "none", "crc_data"),
-            ({"nvlinks": links(replay=11)}, NO_BASELINE, NOTICE, "none", "replays"),
-            ({"nvlinks": links(effective=10000, symbol=10**9)}, NO_BASELINE, PASS),
-            ({"nvlinks": links(effective=10001)}, NO_BASELINE, NOTICE, "none", "errors after correction (effective)"),
-            ({"nvlinks": links(symbol=10**9 + 1)}, NO_BASELINE, NOTICE, "none", "symbol errors"),
-            (
-                {"nvlinks": links(symbol=3 * 10**8)},
-                {"nvlinks": links(symbol=0)},
-                NOTICE,
-                "none",
-                "a minute",
-                same_load(),
-            ),
-            ({"nvlinks": links(crc_flit=-1)}, NO_BASELINE, UNKNOWN, "hold", "for link 3"),
-            ({}, {"nvlinks": links(effective=0)}, UNKNOWN, "hold", "effective"),
-            ({"nvlinks": links(replay=11)}, {"nvlinks": links(replay=11)}, PASS, same_load()),
-            ({"nvlinks": links(replay=12)}, {"nvlinks": links(replay=11)}, NOTICE, "none", "0.1 a minute", same_load()),
-            ({"nvlinks": links(crc_flit=59999)}, {}, PASS, same_load()),
-            ({"nvlinks": links(crc_flit=60001)}, {}, NOTICE, "none", "6000.1 a minute", same_load()),
-            (
-                {"nvlinks": links(replay=12)},
-                {"nvlinks": uncounted("replay")},
-                UNKNOWN,
-                "hold",
-                "no number",
-                same_load(),
-            ),
-            ({"nvlinks": uncounted("crc_flit", [0])}, NO_BASELINE, UNKNOWN, "hold", "crc_flit"),
+            (nvlinks(crc_flit=10000, replay=10), NO_BASELINE, PASS),
+            (nvlinks(crc_flit=10001), NO_BASELINE, NOTICE, "none", "CRC errors (crc_flit)"),
+            (nvlinks(crc_data=10001), {}, NOTICE, "none", "crc_data"),
+            (nvlinks(replay=11), NO_BASELINE, NOTICE, "none", "replays"),
+            (nvlinks(effective=10000, symbol=10**9), NO_BASELINE, PASS),
+            (nvlinks(effective=10001), NO_BASELINE, NOTICE, "none", "errors after correction (effective)"),
+            (nvlinks(symbol=10**9 + 1), NO_BASELINE, NOTICE, "none", "symbol errors"),
+            (nvlinks(symbol=3 * 10**8), nvlinks(symbol=0), NOTICE, "none", "a minute", same_load()),
+            (nvlinks(crc_flit=-1), NO_BASELINE, UNKNOWN, "hold", "for link 3"),
+            ({}, nvlinks(effective=0), UNKNOWN, "hold", "effective"),
+            (nvlinks(replay=11), nvlinks(replay=11), PASS, same_load()),
+            (nvlinks(replay=12), nvlinks(replay=11), NOTICE, "none", "0.1 a minute", same_load()),
+            (nvlinks(crc_flit=59999), {}, PASS, same_load()),
+            (nvlinks(crc_flit=60001), {}, NOTICE, "none", "6000.1 a minute", same_load()),
+            (nvlinks(replay=12), without_counter("replay"), UNKNOWN, "hold", "no number", same_load()),
+            (without_counter("crc_flit", [0]), NO_BASELINE, UNKNOWN, "hold", "crc_flit"),
             *absences("nvlinks"),
         ],
         "gpu.p2p": [

@@ -28,6 +28,22 @@ MIG = {"mig_mode_current": 1, "mig_mode_pending": 1}
 NEWER = {"driver": "580.95.05"}
 
 
+def rows(**change):
+    return {"remapped_rows": dict(ROWS, **change)}
+
+
+def repair(channel, tpc):
+    return {"repair_status": {"channel_pending": channel, "tpc_pending": tpc}}
+
+
+def pages(single, double):
+    return {"retired_pages": {"sbe": single, "dbe": double}}
+
+
+def corrected(count):
+    return {"ecc_volatile_corrected": count}
+
+
 CASES = cases.table(
     {
         "gpu.recovery_action": [
@@ -64,25 +80,18 @@ CASES = cases.table(
         ],
         "gpu.ecc_volatile_corrected": [
             ({}, {}, PASS),
-            ({"ecc_volatile_corrected": 20000000}, NO_BASELINE, PASS),
-            ({"ecc_volatile_corrected": 20000001}, NO_BASELINE, NOTICE, "none", "since the driver was loaded"),
-            ({"ecc_volatile_corrected": 20000001}, {"ecc_volatile_corrected": 20000000}, NOTICE),
-            ({"ecc_volatile_corrected": 20000001}, {"ecc_volatile_corrected": 20000000}, PASS, same_load()),
-            ({"ecc_volatile_corrected": 10000}, {}, PASS, same_load()),
-            ({"ecc_volatile_corrected": 10001}, {}, NOTICE, "none", "1000.1 a minute", same_load()),
-            ({"ecc_volatile_corrected": 10001}, {}, PASS, same_load(3590.0)),
-            ({"ecc_volatile_corrected": 10001}, {"ecc_volatile_corrected": 20000}, PASS, same_load()),
-            ({"ecc_volatile_corrected": 5}, {}, UNKNOWN, "hold", "uptime is missing", same_load(None)),
-            ({"ecc_volatile_corrected": 5}, {}, UNKNOWN, "hold", "boot id", dict(baseline={"boot_id": None})),
-            (
-                {"ecc_volatile_corrected": 5},
-                {"ecc_volatile_corrected": GONE},
-                UNKNOWN,
-                "hold",
-                "no number",
-                same_load(),
-            ),
-            ({"ecc_volatile_corrected": 5}, {"ecc_volatile_corrected": ABSENT}, PASS, same_load()),
+            (corrected(20000000), NO_BASELINE, PASS),
+            (corrected(20000001), NO_BASELINE, NOTICE, "none", "since the driver was loaded"),
+            (corrected(20000001), corrected(20000000), NOTICE),
+            (corrected(20000001), corrected(20000000), PASS, same_load()),
+            (corrected(10000), {}, PASS, same_load()),
+            (corrected(10001), {}, NOTICE, "none", "1000.1 a minute", same_load()),
+            (corrected(10001), {}, PASS, same_load(3590.0)),
+            (corrected(10001), corrected(20000), PASS, same_load()),
+            (corrected(5), {}, UNKNOWN, "hold", "uptime is missing", same_load(None)),
+            (corrected(5), {}, UNKNOWN, "hold", "boot id", dict(baseline={"boot_id": None})),
+            (corrected(5), {"ecc_volatile_corrected": GONE}, UNKNOWN, "hold", "no number", same_load()),
+            (corrected(5), {"ecc_volatile_corrected": ABSENT}, PASS, same_load()),
             *absences("ecc_volatile_corrected"),
         ],
         "gpu.ecc_aggregate": [
@@ -118,34 +127,25 @@ CASES = cases.table(
         ],
         "gpu.remap_failure": [
             ({}, NO_BASELINE, PASS),
-            ({"remapped_rows": dict(ROWS, failure=True)}, NO_BASELINE, FAIL, "field_diag"),
-            ({"remapped_rows": dict(ROWS, failure=None)}, {}, UNKNOWN, "hold"),
+            (rows(failure=True), NO_BASELINE, FAIL, "field_diag"),
+            (rows(failure=None), {}, UNKNOWN, "hold"),
             (dict(MIG, remapped_rows=ABSENT), {}, UNKNOWN, "hold", "MIG instances exist"),
             *absences("remapped_rows"),
         ],
         "gpu.remap_pending": [
             ({}, {}, PASS),
-            (
-                {"remapped_rows": dict(ROWS, pending=True)},
-                {"remapped_rows": dict(ROWS, pending=True)},
-                FAIL,
-                "reset_gpu",
-            ),
+            (rows(pending=True), rows(pending=True), FAIL, "reset_gpu"),
             ({"remapped_rows": {"failure": False}}, {}, UNKNOWN, "hold"),
             (dict(MIG, remapped_rows=ABSENT), dict(MIG, remapped_rows=ABSENT), UNKNOWN, "hold", "MIG instances exist"),
             *absences("remapped_rows"),
         ],
         "gpu.remap_uncorrectable": [
             ({}, {}, PASS),
-            ({"remapped_rows": dict(ROWS, uncorrectable=511)}, NO_BASELINE, PASS),
-            ({"remapped_rows": dict(ROWS, uncorrectable=512)}, NO_BASELINE, NOTICE, "none", "fewer than 512"),
-            (
-                {"remapped_rows": dict(ROWS, uncorrectable=513)},
-                {"remapped_rows": dict(ROWS, uncorrectable=513)},
-                NOTICE,
-            ),
-            ({"remapped_rows": dict(ROWS, uncorrectable=1)}, {}, FAIL, "reset_gpu", "expected 0 as in the baseline"),
-            ({"remapped_rows": dict(ROWS, uncorrectable="1")}, {}, UNKNOWN, "hold"),
+            (rows(uncorrectable=511), NO_BASELINE, PASS),
+            (rows(uncorrectable=512), NO_BASELINE, NOTICE, "none", "fewer than 512"),
+            (rows(uncorrectable=513), rows(uncorrectable=513), NOTICE),
+            (rows(uncorrectable=1), {}, FAIL, "reset_gpu", "expected 0 as in the baseline"),
+            (rows(uncorrectable="1"), {}, UNKNOWN, "hold"),
             ({}, {"remapped_rows": {"pending": False}}, UNKNOWN, "hold"),
             ({}, {"remapped_rows": ABSENT}, PASS),
             (dict(MIG, remapped_rows=ABSENT), {}, UNKNOWN, "hold", "MIG instances exist"),
@@ -162,23 +162,9 @@ CASES = cases.table(
             *absences("remap_histogram"),
         ],
         "gpu.repair_pending": [
-            ({"repair_status": {"channel_pending": False, "tpc_pending": False}}, NO_BASELINE, PASS, NEWER),
-            (
-                {"repair_status": {"channel_pending": True, "tpc_pending": False}},
-                NO_BASELINE,
-                FAIL,
-                "reset_gpu",
-                "channel_pending",
-                NEWER,
-            ),
-            (
-                {"repair_status": {"channel_pending": False, "tpc_pending": True}},
-                {},
-                FAIL,
-                "reset_gpu",
-                "tpc_pending",
-                NEWER,
-            ),
+            (repair(False, False), NO_BASELINE, PASS, NEWER),
+            (repair(True, False), NO_BASELINE, FAIL, "reset_gpu", "channel_pending", NEWER),
+            (repair(False, True), {}, FAIL, "reset_gpu", "tpc_pending", NEWER),
             ({"repair_status": {"channel_pending": False}}, {}, UNKNOWN, "hold", NEWER),
             ({"repair_status": failed(13)}, NO_BASELINE, SKIP, "none", "before 580"),
             ({"repair_status": failed(13)}, NO_BASELINE, UNKNOWN, "hold", NEWER),
@@ -192,20 +178,14 @@ CASES = cases.table(
             ({}, {"retired_pages_pending": 0}, FAIL, "hold"),
         ],
         "gpu.retired_pages": [
-            ({"retired_pages": {"sbe": 7, "dbe": 8}}, NO_BASELINE, PASS),
-            ({"retired_pages": {"sbe": 8, "dbe": 8}}, NO_BASELINE, NOTICE, "none", "at most 15"),
-            (
-                {"retired_pages": {"sbe": 1, "dbe": 1}},
-                {"retired_pages": {"sbe": 1, "dbe": 0}},
-                NOTICE,
-                "none",
-                "expected 1 as in the baseline",
-            ),
-            ({"retired_pages": {"sbe": 1, "dbe": 1}}, {"retired_pages": {"sbe": 1, "dbe": 1}}, PASS),
+            (pages(7, 8), NO_BASELINE, PASS),
+            (pages(8, 8), NO_BASELINE, NOTICE, "none", "at most 15"),
+            (pages(1, 1), pages(1, 0), NOTICE, "none", "expected 1 as in the baseline"),
+            (pages(1, 1), pages(1, 1), PASS),
             ({"retired_pages": {"sbe": 1}}, {}, UNKNOWN, "hold"),
-            ({"retired_pages": {"sbe": 1, "dbe": 1}}, {"retired_pages": {"sbe": 1}}, UNKNOWN, "hold"),
+            (pages(1, 1), {"retired_pages": {"sbe": 1}}, UNKNOWN, "hold"),
             ({}, {}, SKIP),
-            ({}, {"retired_pages": {"sbe": 1, "dbe": 1}}, FAIL, "hold"),
+            ({}, pages(1, 1), FAIL, "hold"),
         ],
         "gpu.memory_total": [
             ({}, {}, PASS),

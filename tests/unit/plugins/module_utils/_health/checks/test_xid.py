@@ -39,47 +39,18 @@ def one(code, word):
     return {} if word == "pass" else {(ZERO, code): word}
 
 
-# Every class of the table: adhoc, then after an upgrade.
-@pytest.mark.parametrize(
-    "code, adhoc, post",
-    [
-        (43, "pass", "pass"),
-        (14, "pass", "pass"),
-        (106, "pass", "pass"),
-        (107, "pass", "pass"),
-        (108, "pass", "pass"),
-        (137, "pass", "pass"),
-        (8, "notice", "fail:hold"),
-        (13, "notice", "fail:hold"),
-        (31, "notice", "fail:hold"),
-        (69, "notice", "fail:hold"),
-        (94, "notice", "fail:hold"),
-        (37, "notice", "notice"),
-        (63, "notice", "notice"),
-        (92, "notice", "notice"),
-        (121, "notice", "notice"),
-        (157, "notice", "notice"),
-        (46, "fail:reset_gpu", "fail:reset_gpu"),
-        (62, "fail:reset_gpu", "fail:reset_gpu"),
-        (64, "fail:reset_gpu", "fail:reset_gpu"),
-        (95, "fail:reset_gpu", "fail:reset_gpu"),
-        (109, "fail:reset_gpu", "fail:reset_gpu"),
-        (119, "fail:reset_gpu", "fail:reset_gpu"),
-        (79, "fail:reboot", "fail:reboot"),
-        (151, "fail:reboot", "fail:reboot"),
-        (167, "fail:reboot", "fail:reboot"),
-        (54, "fail:hold", "fail:hold"),
-        (78, "fail:hold", "fail:hold"),
-        (142, "fail:hold", "fail:hold"),
-        (173, "fail:hold", "fail:hold"),
-        (56, "fail:hold", "fail:hold"),
-        (61, "fail:hold", "fail:hold"),
-        (81, "fail:hold", "fail:hold"),
-        (123, "fail:hold", "fail:hold"),
-        (4321, "fail:hold", "fail:hold"),
-        (0, "fail:hold", "fail:hold"),
-    ],
-)
+# Every class of the table: adhoc, after an upgrade, and codes of it.
+CLASSES = [
+    ("pass", "pass", (43, 14, 106, 107, 108, 137)),
+    ("notice", "fail:hold", (8, 13, 31, 69, 94)),
+    ("notice", "notice", (37, 63, 92, 121, 157)),
+    ("fail:reset_gpu", "fail:reset_gpu", (46, 62, 64, 95, 109, 119)),
+    ("fail:reboot", "fail:reboot", (79, 151, 167)),
+    ("fail:hold", "fail:hold", (54, 78, 142, 173, 56, 61, 81, 123, 4321, 0)),
+]
+
+
+@pytest.mark.parametrize("code, adhoc, post", [(code, adhoc, post) for adhoc, post, codes in CLASSES for code in codes])
 def test_a_code_has_its_class(code, adhoc, post):
     assert judged(xid(code)) == one(code, adhoc)
     assert judged(xid(code), phase="baseline") == one(code, adhoc)
@@ -437,6 +408,10 @@ def test_a_part_of_an_nvlink5_line_that_is_missing_never_makes_it_harmless(harm)
     assert said(ask("gpu.xid", kernel_log))[ZERO, 145].startswith("fail:")
 
 
+def contained(reset, drain):
+    return xid(94, text="Contained: SM (0x1). RST: %s, D-RST: %s" % (reset, drain))
+
+
 @pytest.mark.parametrize(
     "lines, word",
     [
@@ -445,37 +420,19 @@ def test_a_part_of_an_nvlink5_line_that_is_missing_never_makes_it_harmless(harm)
         ([(0, xid(163)), (FAR, xid(162))], "pass"),
         ([(0, xid(162)), (FAR, xid(163))], "notice"),
         ([(0, xid(163)), (1, xid(162)), (2, xid(163))], "notice"),
-        ([xid(154, text="GPU recovery action changed from 0x0 (None) to 0x5 (Recover IMEX Domain)")], "fail:hold"),
-        ([xid(154, text="GPU recovery action changed from 0x0 (None) to 0x7 (System Reboot)")], "fail:reboot"),
+        ([recovery("0x5", "Recover IMEX Domain")], "fail:hold"),
+        ([recovery("0x7", "System Reboot")], "fail:reboot"),
         ([(0, xid(163)), (FAR, xid(162, GPU1))], "notice"),
         ([xid(174)], "notice"),
         ([xid(175)], "fail:reset_gpu"),
         ([xid(176)], "fail:hold"),
-        ([xid(94, text="Contained: SM (0x1). RST: No, D-RST: No")], "notice"),
-        ([xid(94, text="Contained: SM (0x1). RST: Yes, D-RST: No")], "fail:reset_gpu"),
-        ([xid(94, text="Contained: SM (0x1). RST: No, D-RST: Yes")], "fail:reset_gpu"),
+        ([contained("No", "No")], "notice"),
+        ([contained("Yes", "No")], "fail:reset_gpu"),
+        ([contained("No", "Yes")], "fail:reset_gpu"),
         # One line of several that asks for a reset is enough, wherever it stands.
-        (
-            [
-                xid(94, text="Contained: SM (0x1). RST: No, D-RST: Yes"),
-                xid(94, text="Contained: SM (0x1). RST: No, D-RST: No"),
-            ],
-            "fail:reset_gpu",
-        ),
-        (
-            [
-                xid(94, text="Contained: SM (0x1). RST: Yes, D-RST: No"),
-                xid(94, text="Contained: SM (0x1). RST: No, D-RST: No"),
-            ],
-            "fail:reset_gpu",
-        ),
-        (
-            [
-                xid(94, text="Contained: SM (0x1). RST: No, D-RST: No"),
-                xid(94, text="Contained: SM (0x1). RST: Yes, D-RST: No"),
-            ],
-            "fail:reset_gpu",
-        ),
+        ([contained("No", "Yes"), contained("No", "No")], "fail:reset_gpu"),
+        ([contained("Yes", "No"), contained("No", "No")], "fail:reset_gpu"),
+        ([contained("No", "No"), contained("Yes", "No")], "fail:reset_gpu"),
     ],
 )
 def test_codes_that_depend_on_others(lines, word):
@@ -496,7 +453,7 @@ def test_a_code_of_the_newest_drivers_is_known_and_not_only_held(code, mnemonic)
 
 
 def test_the_recovery_of_an_imex_domain_is_known_and_not_only_held():
-    line = xid(154, text="GPU recovery action changed from 0x0 (None) to 0x5 (Recover IMEX Domain)")
+    line = recovery("0x5", "Recover IMEX Domain")
     assert "nvidia-imex" in ask("gpu.xid", log(line))[0]["message"]
 
 

@@ -88,6 +88,26 @@ def test_a_message_names_gpu_setting_found_expected_code_and_next_step():
 
 
 @pytest.mark.parametrize(
+    "code, word, step",
+    [
+        (4, "NO_PERMISSION", "run it with become: true"),
+        (15, "GPU_IS_LOST", "power-cycle the node"),
+        (999, "UNKNOWN", "NVML does not know what went wrong"),
+        (2, "INVALID_ARGUMENT", "this board does not take that value"),
+        (19, "IN_USE", "drain the node"),
+        (3, "NOT_SUPPORTED", "has no such setting"),
+        (24, "FREQ_NOT_SUPPORTED", "does not run at this frequency"),
+        (77, "CODE_77", "look this NVML return code up"),
+    ],
+)
+def test_each_refusal_has_its_own_next_step(code, word, step):
+    plan = [decide("power_limit_w", 500000)]
+    row = settings_conclusion.conclude(plan, settings_plan.steps(plan), [refused(code)], [gpu()])[0]
+    (failure,) = settings_conclusion.list_failures([row])
+    assert (failure["code"], failure["error"], step in failure["message"]) == (code, word, True)
+
+
+@pytest.mark.parametrize(
     "lost, who",
     [
         ({"handle": (15,), "uuid": (15,), "pci_bus_id": (15,)}, "GPU with index 3"),

@@ -40,7 +40,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     probes,
     windows,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import webhook
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, webhook
 
 # The limits of the policy that are options; others are computed here.
 LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
@@ -169,7 +169,7 @@ class ActionModule(PlanningAction):
 
     def lines(self, ledger, made, arguments, refused):
         """Return the plan as lines to print, with the next step. REFUSED: why a real run would be refused."""
-        lines = plan_text.describe(made, ledger.rollout_id, arguments["node_s"])
+        lines = plan_text.describe(made, ledger.rollout_id, publish.estimate_node(ledger, arguments["node_s"]))
         lines[1:1] = [
             "  " + line
             for line in (_variables.drained(arguments["schedulers"], made.order) if arguments["schedulers"] else [])

@@ -25,6 +25,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.nodes i
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats, page, report, timeline
 
 NAMES = {
@@ -91,6 +92,12 @@ def read_done_nodes(ledger: Ledger) -> list[state.Node]:
         node_of(body)
         for body in ledger.store.read(lambda connection: connection.execute(query).scalars().all(), nothing=[])
     ]
+
+
+def estimate_node(ledger: Ledger, node_s: float) -> float:
+    """Return the seconds that a node usually took in other rollouts of the ledger; NODE_S if there are none."""
+    took = report.measure_nodes(read_done_nodes(ledger))
+    return estimate.median(took) if took else node_s
 
 
 def try_gather(

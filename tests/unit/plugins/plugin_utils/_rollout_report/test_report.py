@@ -749,9 +749,11 @@ class TestPage:
 def test_done_nodes_of_other_rollouts_are_read_for_estimates(tmp_path):
     pytest.importorskip("sqlalchemy", reason="ansible-test's environment has none; the plain pytest run has it")
     assert publish.read_done_nodes(Ledger(str(tmp_path), "r1")) == []
+    assert publish.estimate_node(Ledger(str(tmp_path), "r1"), 900) == 900
     for name in ("r1", "r2"):
         Story("a1", "b1", rollout_id=name).done("a1").go("b1").write(Ledger(str(tmp_path), name))
     assert [node.name for node in publish.read_done_nodes(Ledger(str(tmp_path), "r1"))] == ["a1"]
+    assert publish.estimate_node(Ledger(str(tmp_path), "r3"), 900) < 900
 
 
 def test_a_report_says_of_which_ledger_and_of_how_many_events_it_is_made(tmp_path):

@@ -26,8 +26,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import 
 TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
-def moment(given):
-    """The time that is GIVEN, else now."""
+def parse_time(given: str | None) -> datetime.datetime:
+    """Return the time that is GIVEN, else now."""
     if not given:
         return datetime.datetime.now(datetime.timezone.utc)
     try:
@@ -38,7 +38,7 @@ def moment(given):
         ) from None
 
 
-def require_library():
+def require_library() -> None:
     """Refuse a controller without the library that draws, which is no part of Ansible."""
     if charts.MISSING:
         raise catalog.CapacityError(
@@ -58,14 +58,14 @@ class ActionModule(ActionBase):
         result = super().run(tmp, task_vars or {})
         dummy, args = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         try:
-            result.update(self.report(args))
+            result.update(self.write_report(args))
         except catalog.CapacityError as exc:
             result.update(failed=True, changed=False, code=exc.code, msg=str(exc))
         return result
 
-    def report(self, args):
+    def write_report(self, args: dict) -> dict:
         asked = catalog.asked(args)
-        now = moment(args.get("time"))
+        now = parse_time(args.get("time"))
         require_library()
         dest = os.path.abspath(args["dest"])
         self.refuse_unwritable(dest)
@@ -77,7 +77,7 @@ class ActionModule(ActionBase):
             try:
                 changed = any(files.write(dest, contents, int(args["mode"], 8)).values())
             except OSError as exc:
-                raise self.unwritable(dest, exc.strerror) from exc
+                raise self.describe_unwritable(dest, exc.strerror) from exc
         lines = tables.summary(doc)
         last = (
             "not written in check mode" if self._task.check_mode else "report: %s" % os.path.join(dest, "capacity.html")
@@ -99,12 +99,12 @@ class ActionModule(ActionBase):
         while not os.path.lexists(place):
             place = os.path.dirname(place)
         if not os.path.isdir(place):
-            raise cls.unwritable(dest, "%s is no directory" % place)
+            raise cls.describe_unwritable(dest, "%s is no directory" % place)
         if not os.access(place, os.W_OK | os.X_OK):
-            raise cls.unwritable(dest, "%s may not be written to" % place)
+            raise cls.describe_unwritable(dest, "%s may not be written to" % place)
 
     @staticmethod
-    def unwritable(dest, why):
+    def describe_unwritable(dest: str, why: str) -> catalog.CapacityError:
         return catalog.CapacityError(
             "directory",
             "The report cannot be written to %s on the controller: %s. Give another capacity_report_dir." % (dest, why),

@@ -13,12 +13,7 @@ from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
-    _archives,
-    _background,
-    _controller,
-    _host_answers,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _archives, _controller, _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import (
     ArchiveError,
@@ -28,7 +23,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives impor
     send,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import Background, NodeActionBase
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
 MODULE = "gpufleet.lifecycle.dkms_module"
@@ -49,7 +44,7 @@ class ActionModule(NodeActionBase):
         args = dict(self._task.args)
         # What compiles goes on where the connection breaks. What only asks, or takes what is there, is over sooner than
         # a job begins.
-        self.background = _background.Background(self)
+        self.background = Background(self)
         for name in ("archives_offered", "archives_sources", "asked"):
             if name in args:
                 raise AnsibleActionFail(

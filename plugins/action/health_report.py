@@ -18,9 +18,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.modules.health_report import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
     files,
-    fleet,
     precheck,
     precheck_formats,
+    precheck_page,
     text,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
@@ -30,8 +30,8 @@ LIMITED = "limited"
 TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z")
 
 
-def known(path):
-    """The nodes of a report that was written before; none where there is no report that can be read."""
+def read_nodes(path: str) -> set[str]:
+    """Return the nodes of a report that was written before; none if there is none that can be read."""
     try:
         return set(json.loads(_artifacts.read_file(path).decode("utf-8"))["nodes"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -59,13 +59,13 @@ class ActionModule(ActionBase):
         results = (
             args["results"]
             if args.get("results") is not None
-            else self.registered(names, args["variable"], task_vars or {})
+            else self.read_registered(names, args["variable"], task_vars or {})
         )
         results = _answers.accept_all("gpu_health", results)
         asked = {key: text.line(value) for key, value in args["asked"].items() if value not in (None, "", [], {})}
-        doc = fleet.document(names, results, args["fail_on"], asked, time)
+        doc = precheck.build_document(names, results, args["fail_on"], asked, time)
 
-        dest, kept = self.place(args, (task_vars or {}).get("groups") or {})
+        dest, kept = self.choose_directory(args, (task_vars or {}).get("groups") or {})
         paths = {name: os.path.join(dest, NAMES[name]) for name in args["formats"]}
         contents = {NAMES[name]: self.render(name, doc, results) for name in sorted(args["formats"])}
         changed = True
@@ -76,7 +76,7 @@ class ActionModule(ActionBase):
                 raise AnsibleActionFail(
                     "the report cannot be written to %s on the controller: %s; give another dest" % (dest, exc.strerror)
                 ) from exc
-        lines = precheck.table(doc)
+        lines = precheck_formats.render_summary(doc)
         places = ["%-9s %s" % (name + ":", paths[name]) for name in sorted(paths)]
         for line in lines + kept + (["not written in check mode"] if self._task.check_mode else places):
             display.display(line)
@@ -97,12 +97,12 @@ class ActionModule(ActionBase):
         return result
 
     @staticmethod
-    def place(args, groups):
+    def choose_directory(args: dict, groups: dict) -> tuple[str, list[str]]:
         """Return the path to write to, and a line about the report that is left alone; no line if there is no such
         report."""
         dest = os.path.abspath(args["dest"])
         others = (
-            known(os.path.join(dest, NAMES["json"])) & set(groups.get("all") or []) - set(args["nodes"])
+            read_nodes(os.path.join(dest, NAMES["json"])) & set(groups.get("all") or []) - set(args["nodes"])
             if args["keep_others"]
             else set()
         )
@@ -114,15 +114,15 @@ class ActionModule(ActionBase):
         ]
 
     @staticmethod
-    def render(name, doc, results):
+    def render(name: str, doc: dict, results: dict) -> str:
         if name == "html":
-            return precheck_formats.html_text(doc)
+            return precheck_page.render_page(doc)
         if name == "junit":
-            return precheck_formats.junit_text(doc, results)
-        return precheck_formats.markdown_text(doc) if name == "markdown" else files.json_text(doc)
+            return precheck_formats.render_junit(doc, results)
+        return precheck_formats.render_markdown(doc) if name == "markdown" else files.json_text(doc)
 
     @staticmethod
-    def registered(names, variable, task_vars):
+    def read_registered(names: list[str], variable: str, task_vars: dict) -> dict[str, dict]:
         """Return the registered results of each node, unchanged: not as templates, and not copied into the arguments of
         a task."""
         hostvars = task_vars.get("hostvars") or {}

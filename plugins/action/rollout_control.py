@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names i
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import control, options
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import EXPECTED, RolloutAction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report, summary
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats, publish, report
 
 
 class ActionModule(RolloutAction):
@@ -50,8 +50,8 @@ class ActionModule(RolloutAction):
         found, dummy, parts = ledger.controllers()
         view = ledger.view()
         over = view.finished is not None or not ledger.running()
-        doc = report.document(view, over, timestamp(ledger.store.clock()))
-        lines = lines + summary.table(doc) + control.standing(view, found, owner.describe, parts)
+        doc = report.build_document(view, over, timestamp(ledger.store.clock()), before=publish.read_done_nodes(ledger))
+        lines = lines + formats.render_table(doc) + control.standing(view, found, owner.describe, parts)
         for line in lines:
             self.say(line)
         # No host changes, but the rollout does.
@@ -98,7 +98,7 @@ class ActionModule(RolloutAction):
         if members.shared(found):
             raise owner.OwnerError(
                 "Rollout %s was planned for several controllers, and none of them holds a lock on it. A member that is "
-                "gone gives its hosts free %d s after its last heartbeat: run its job again then. To keep further "
+                "gone keeps its hosts for %d s after its last heartbeat: run its job again then. To keep further "
                 "nodes from starting, use rollout_verb=pause or stop." % (rollout_id, members.LEASE_S)
             )
         now = transaction.clock()

@@ -36,7 +36,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
     owned_view,
     progress,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons, report, words
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
 ASKED = {steps.DRAIN: "drain", steps.DOWN: "go down", steps.RETURN: "serve again"}
 LOCKED_S = 600  # seconds to wait for the lock of a node that is not orphaned
@@ -104,9 +104,9 @@ class ActionModule(RolloutAction):
             answer.update(answer="stop", reason="still waiting after %d calls: %s" % (turn, answer["reason"]))
         line = answer.pop("line")
         if answer["answer"] != "wait" or turn == 1:
-            self.say(line)
+            (self.say_progress if answer["answer"] == "go" else self.say)(line)
         if answer["answer"] == "go" and answer.get("begun"):
-            self.say(answer.pop("begun"))
+            self.say_progress(answer.pop("begun"))
         if answer["resume"]:
             names = ("baseline", "services", "mig-free", "schedulers")
             answer["documents"] = {name: ledger.load(node, name) for name in names}
@@ -150,7 +150,7 @@ class ActionModule(RolloutAction):
         """Print a line about all nodes once in a while, whichever of those that wait comes to it."""
         me, now = owner.describe(self.controller()), time.time()
         if self.kept(ledger, "waiting.lock", lambda before: waiting.due(before, me, now)):
-            told = words.count({"counts": ledger.look(report.counts)})
+            told = report.describe_counts({"counts": ledger.look(report.count_states)})
             self.say("rollout %s: %s; %s waits: %s" % (ledger.rollout_id, told, node, reason))
 
     def by_hand(self, node, arguments, task_vars):
@@ -311,6 +311,7 @@ class ActionModule(RolloutAction):
             step = (arguments["resume_step"] if told["resume"] else None) or arguments["step"]
             if decision.answer == "go" and step:
                 transaction.append("step", run=view.run, node=node, step=step, detail=arguments["detail"])
+                told["step"] = step
                 told["begun"] = progress(
                     view, node, "%s%s" % (step, " (%s)" % arguments["detail"] if arguments["detail"] else "")
                 )
@@ -321,7 +322,7 @@ class ActionModule(RolloutAction):
                 told["other_ledger_s"] = view.policy.get("other_ledger_s", 0)
             if decision.answer == "wait":
                 told["ahead"] = waiting.ahead(view, node, members.present(transaction, controller, present))
-            return dict(told, lost=lines, brakes=reasons.brakes(view), wrote=bool(transaction.added))
+            return dict(told, lost=lines, brakes=report.list_brakes(view), wrote=bool(transaction.added))
 
         answer = ledger.transact(decide)
         lost = answer.pop("lost")
@@ -347,7 +348,7 @@ class ActionModule(RolloutAction):
             return dict(
                 self.told(view, phase, node, decision),
                 ahead=waiting.ahead(view, node, members.present(transaction, controller, present)),
-                brakes=reasons.brakes(view),
+                brakes=report.list_brakes(view),
                 wrote=False,
             )
 

@@ -40,7 +40,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     plan_text,
     probes,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, webhook
 
 APPROVAL_LETTERS = 8
 # The options with answers of nodes, and the modules that gave them.
@@ -114,8 +114,6 @@ class ActionModule(PlanningAction):
             run = uuid.uuid4().hex
             made = ledger.transact(lambda transaction: self.record_plan(transaction, ledger, run, make, peers, probed))
             refused = made.refused
-            if not given["hand_over"]:
-                self.start_watcher(ledger, run)
             self.tell(ledger, given, now=True)
         lines = self.describe_plan(ledger, made, refused)
         return self.make_result(ledger, made, run, peers, lines, "" if made.refused else refused)
@@ -127,13 +125,13 @@ class ActionModule(PlanningAction):
         self.find_domains(task_vars)
         layouts.refuse_unfit(self.given["layout_looks"])
         holds.check(self.given["hold_queries"])
-        outbox.check(self.given["webhook"])
+        webhook.check(self.given["webhook"])
         given = {key: start[key] for key in options.LIMITS if key != "waves" or self.given["mode"] == "waves"}
         return limits.complete(dict(given, holds=holds.wanted(start["hold_queries"])), count)
 
     def describe_plan(self, ledger: Ledger, made: plan.Plan, refused: str) -> t.List[str]:
         """Return the plan as lines to print, with the next step. REFUSED: why a real run would be refused."""
-        lines = plan_text.describe(made, ledger.rollout_id, made.policy["node_s"])
+        lines = plan_text.describe(made, ledger.rollout_id, publish.estimate_node(ledger, made.policy["node_s"]))
         if self.given["schedulers"]:
             lines[1:1] = ["  " + line for line in plan_text.describe_drains(self.given["schedulers"], made.order)]
         if made.policy["approved"] == "" and not self.given["hand_over"]:
@@ -180,7 +178,7 @@ class ActionModule(PlanningAction):
         joinable(view, members.shared(record))
         planned = ledger.planned(view.run)
         probed = self.make_probes(ledger, self.find_domains(task_vars), planned["peers"], {})
-        outbox.check(self.given["webhook"])
+        webhook.check(self.given["webhook"])
         foreseen = joining.part(view, planned, probed)[0]
         self.require_forks(foreseen.policy, len(foreseen.order), task_vars)
         member, abandon = uuid.uuid4().hex, self.given["abandon"]
@@ -223,7 +221,6 @@ class ActionModule(PlanningAction):
             _controller.require()
             made, total = ledger.transact(work)
         if not self.check:
-            self.start_watcher(ledger, view.run)
             self.tell(ledger, self.given, now=True)
         left_out = [name for name in self.given["audits"] if name not in made.nodes]
         lines = joining.lines(made, ledger.rollout_id, total, left_out)

@@ -20,11 +20,10 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
     owned_view,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
-    outbox,
-    preview,
+    formats,
     publish,
-    summary,
-    words,
+    report,
+    webhook,
 )
 
 
@@ -34,7 +33,7 @@ class ActionModule(RolloutAction):
 
     def act(self, arguments, task_vars):
         if arguments["end"] and self.check:
-            return self.foresee(arguments, task_vars)
+            return self.preview(arguments, task_vars)
         database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
         rollout_id = arguments["rollout_id"] or last_id(database)
         if not rollout_id:
@@ -45,15 +44,15 @@ class ActionModule(RolloutAction):
         several = members.shared(ledger.owner())
         part = None
         if arguments["end"]:
-            doc, part, over = self.end(ledger, arguments)
+            doc, part, over = self.close_run(ledger, arguments)
             story = None
         else:
             if several and not (arguments["between_jobs"] or self.check):
-                self.finish(ledger)
-            over = self.over(ledger, several, arguments["between_jobs"])
-            doc, story = self.current(ledger, over, written=arguments["between_jobs"])
+                self.end_if_nothing_is_left(ledger)
+            over = self.is_over(ledger, several, arguments["between_jobs"])
+            doc, story = self.read_current(ledger, over, written=arguments["between_jobs"])
         if doc is None:
-            return self.without(ledger, arguments)
+            return self.answer_without_report(ledger, arguments)
         result = {
             "verdict": doc["verdict"],
             "directory": ledger.directory,
@@ -64,42 +63,42 @@ class ActionModule(RolloutAction):
         if arguments["end"]:
             hosts = task_vars.get("ansible_play_hosts") or []
             gone = set(task_vars.get("ansible_play_hosts_all") or []) - set(hosts)
-            result["blame"] = summary.blame(
-                doc, hosts, gone, task_vars.get("inventory_hostname"), self.verdict(ledger, doc), part
+            result["blame"] = formats.find_failing_hosts(
+                doc, hosts, gone, task_vars.get("inventory_hostname"), self.describe_verdict(ledger, doc), part
             )
         else:
-            result["table"] = summary.summary(doc, ledger.path(publish.NAMES["html"]))
+            result["table"] = formats.render_summary(doc, ledger.path(publish.NAMES["html"]))
             for line in result["table"]:
                 self.say(line)
         if arguments["dest"] and not self.check:
             dest = os.path.expanduser(arguments["dest"])
             if story is None:
                 doc, story = publish.gather(ledger, over)
-            files.write(dest, publish.contents(doc, story))
+            files.write(dest, publish.render_files(doc, story))
         if arguments["fail_unless_complete"] and doc["verdict"] != "complete":
-            result.update(failed=True, msg=self.verdict(ledger, doc))
+            result.update(failed=True, msg=self.describe_verdict(ledger, doc))
         return result
 
-    def foresee(self, arguments, task_vars):
-        """The end of a run in check mode, which has no rollout to report."""
-        lines = preview.lines(_answers.accept_all("driver_packages", arguments["previews"]))
+    def preview(self, arguments, task_vars):
+        """Return what a run would install and leave out, in check mode, which has no rollout to report."""
+        lines = formats.preview_packages(_answers.accept_all("driver_packages", arguments["previews"]))
         for line in lines:
             self.say(line)
         hosts = task_vars.get("ansible_play_hosts") or []
         return {
             "table": lines,
-            "blame": preview.blame(arguments["planned"], hosts, task_vars.get("inventory_hostname")),
+            "blame": formats.find_refused_hosts(arguments["planned"], hosts, task_vars.get("inventory_hostname")),
             "msg": "Check mode: no node was changed, there is nothing to report.",
         }
 
     @staticmethod
-    def over(ledger, several, between_jobs):
+    def is_over(ledger, several, between_jobs):
         """Return True if the rollout is judged as one that is over."""
         finished, stops = ledger.look(lambda view: (view.finished is not None, gate.stops(view)))
         return finished or not (between_jobs and several and not stops or ledger.running())
 
     @staticmethod
-    def finish(ledger):
+    def end_if_nothing_is_left(ledger):
         """End a rollout of several controllers that has nothing left to do and no living member.
 
         Its last member ends it, unless its process was killed before, or an operator skipped the last nodes.
@@ -115,27 +114,27 @@ class ActionModule(RolloutAction):
         if ledger.look(may_end):
             ledger.transact(work)
 
-    def current(self, ledger, over, written):
+    def read_current(self, ledger, over, written):
         """Return the report as it is now, and its timeline if it was made on the way.
 
         WRITTEN: this run has written the files. Others may be missing, or older than what other controllers did since.
         """
         if self.check or (written and os.path.exists(ledger.path(publish.NAMES["html"]))):
-            return publish.gathered(ledger, display.warning, over)
+            return publish.try_gather(ledger, display.warning, over)
         return publish.refresh(ledger, True, complain=display.warning, ended=over), None
 
     @staticmethod
-    def verdict(ledger, doc):
+    def describe_verdict(ledger, doc):
         return "Rollout %s to %s is %s (%s). The report is %s." % (
             ledger.rollout_id,
             doc["target"],
             doc["verdict"],
-            words.count(doc),
+            report.describe_counts(doc),
             ledger.path(publish.NAMES["html"]),
         )
 
     @staticmethod
-    def without(ledger, arguments):
+    def answer_without_report(ledger, arguments):
         """Return the result without a report: the verdict of the ledger counts."""
         verdict, target = ledger.look(lambda view: (state.verdict(view, True), view.target))
         result = {"verdict": verdict, "directory": ledger.directory}
@@ -150,7 +149,7 @@ class ActionModule(RolloutAction):
             )
         return result
 
-    def end(self, ledger, arguments):
+    def close_run(self, ledger, arguments):
         """Close the run, or this controller's part of it: nodes that are still in flight are lost.
 
         Returns the report, the hosts of the part, None if the rollout has one controller, and if the rollout is over,
@@ -183,5 +182,5 @@ class ActionModule(RolloutAction):
         part, stops = ledger.transact(close)
         over = (part is not None and stops and not ledger.running()) or None
         doc = self.tell(ledger, arguments, now=True, ended=over)
-        outbox.flush(ledger, arguments["webhook"], display.warning)
+        webhook.flush(ledger, arguments["webhook"], display.warning)
         return doc, part, over

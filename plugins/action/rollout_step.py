@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
     owned_view,
     progress,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report
 
 
 def words(arguments):
@@ -177,9 +177,10 @@ class ActionModule(RolloutAction):
                 transaction.append("end", run=view.run)
             return {
                 "over": over,
-                "brakes": reasons.brakes(view) if told and not over else None,
+                "brakes": report.list_brakes(view) if told and not over else None,
                 "progress": progress(view, node, words(arguments)),
                 "state": found.state,
+                "step": arguments["name"] or "",
                 "sequence": transaction.sequence,
                 "claim": mine,
                 "numbers": numbers(view) if told else {},
@@ -189,7 +190,7 @@ class ActionModule(RolloutAction):
         answer = ledger.transact(write)
         over, brakes = answer.pop("over"), answer.pop("brakes")
         if told:
-            self.say(answer["progress"])
+            self.say_progress(answer["progress"])
             self.tell(ledger, arguments, now=over)
         if brakes is not None:
             self.say_brakes(ledger, brakes)

@@ -46,7 +46,7 @@ options:
         rolled back or skipped. They start if their play still runs, or in the next run.
       - V(set_budget) replaces the limits in O(limits).
       - V(break_lock) records that the controller of the rollout is gone. It is refused if the controller is alive, or
-        has written in the last two minutes.
+        has recorded a step in the last two minutes.
       - V(end) ends a rollout of several controllers, once none of them works on it. Its failures then no longer count
         in the next plan. It is refused while a controller that joined it is alive.
     type: str

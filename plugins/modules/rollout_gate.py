@@ -150,6 +150,10 @@ reason:
   description: The reason in words.
   returned: success
   type: str
+step:
+  description: The step that begins with the grant.
+  returned: success, with O(step)
+  type: str
 sequence:
   description: The number of the grant in the ledger. What happens later has a larger one, whatever the clocks say. 0 if
     nothing was recorded.

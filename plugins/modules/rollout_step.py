@@ -183,6 +183,10 @@ progress:
   returned: success
   type: str
   sample: '[3/4] gpu-r1-2: install (driver 535.216.03 -> 535.261.03)'
+step:
+  description: The step that begins; empty if none does.
+  returned: success, with the ledger
+  type: str
 sequence:
   description: The number of the step in the ledger. What happens later has a larger one, whatever the clocks say. 0 if
     nothing was recorded.

@@ -25,15 +25,15 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
     proof,
     windows,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, watcher
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import webhook
 
 # What refuses a plan, and not the rollout itself.
 REFUSALS = (
     domains.DomainError,
     holds.HoldError,
     options.OptionError,
-    outbox.WebhookError,
+    webhook.WebhookError,
     owner.OwnerError,
     plan.PlanError,
     windows.WindowError,
@@ -176,17 +176,6 @@ class PlanningAction(RolloutAction):
             if why:
                 raise plan.PlanError(why)
         return running
-
-    def start_watcher(self, ledger: Ledger, run: str) -> None:
-        """Start the process that writes heartbeats, and closes the report if the playbook cannot."""
-        try:
-            watcher.start(ledger, self.identity, run, self.given["textfile_dir"] or "")
-        except OSError as exc:
-            display.warning(
-                "The watcher of rollout %s could not be started (%s): if the playbook is interrupted, its report is "
-                "not closed, and during a task of more than %d s other controllers may consider this one dead."
-                % (ledger.rollout_id, exc, owner.FRESH_S)
-            )
 
     def find_unproven(self, ledger: Ledger) -> t.Dict[str, str]:
         """Return for each node the other rollout of this ledger that changed it last and has not proven it."""

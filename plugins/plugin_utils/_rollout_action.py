@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import os
 
+from ansible import constants as C
+
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, store, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import domains, holds, options, plan, windows
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, webhook
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import clean_result, display
 
+PROGRESS = "gpufleet.lifecycle.rollout_progress"
 EXPECTED = (
     _controller.ControllerError,
     domains.DomainError,
     holds.HoldError,
     LedgerError,
     options.OptionError,
-    outbox.WebhookError,
+    webhook.WebhookError,
     owner.OwnerError,
     plan.PlanError,
     tickets.StateError,
@@ -148,8 +151,10 @@ class RolloutAction(NodeActionBase):
 
         ENDED: as in publish.gather().
         """
-        doc = publish.refresh(ledger, now, idle, arguments.get("textfile_dir"), display.warning, ended)
-        outbox.kick(ledger, arguments.get("webhook"), idle, display.warning)
+        textfile_dir = arguments.get("textfile_dir")
+        identity = self.controller() if textfile_dir else None
+        doc = publish.refresh(ledger, now, idle, textfile_dir, display.warning, ended, identity)
+        webhook.notify(ledger, arguments.get("webhook"), idle, display.warning)
         return doc
 
     def say_brakes(self, ledger, found):
@@ -185,6 +190,11 @@ class RolloutAction(NodeActionBase):
     @staticmethod
     def say(line):
         display.display(line)
+
+    def say_progress(self, line):
+        """Print the line of a transition, unless callback rollout_progress does."""
+        if PROGRESS not in C.CALLBACKS_ENABLED:
+            self.say(line)
 
 
 def owned_view(transaction, ledger, identity):

@@ -11,7 +11,7 @@ import io
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._capacity import trend
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import markdown, text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats, text
 
 Row = t.List[t.Any]
 UNTOLD = "not told"
@@ -283,21 +283,23 @@ def markdown_text(doc: t.Dict[str, t.Any]) -> str:
     lines = [
         "# GPU capacity: %s" % doc["verdict"],
         "",
-        markdown.escape(headline(doc)) + ".",
+        formats.escape_markdown(headline(doc)) + ".",
         "",
-        "Made %s." % markdown.escape(doc["time"]),
+        "Made %s." % formats.escape_markdown(doc["time"]),
     ]
-    lines += markdown.section(
-        "What it does not know", ["- `%s`: %s" % (one["id"], markdown.escape(one["text"])) for one in doc["notes"]]
+    lines += formats.render_section(
+        "What it does not know",
+        ["- `%s`: %s" % (one["id"], formats.escape_markdown(one["text"])) for one in doc["notes"]],
     )
     for table in tables(doc):
         if table.rows:
-            said = [markdown.escape(table.meaning), ""] if table.meaning else []
-            lines += markdown.section(
-                table.title, said + markdown.table([title for title, dummy in table.head], table.shown())
+            said = [formats.escape_markdown(table.meaning), ""] if table.meaning else []
+            lines += formats.render_section(
+                table.title, said + formats.render_table([title for title, dummy in table.head], table.shown())
             )
-    lines += markdown.section(
-        "How it was made", ["- %s: %s" % (markdown.escape(key), markdown.escape(value)) for key, value in how(doc)]
+    lines += formats.render_section(
+        "How it was made",
+        ["- %s: %s" % (formats.escape_markdown(key), formats.escape_markdown(value)) for key, value in how(doc)],
     )
     return "\n".join(lines) + "\n"
 

@@ -4,10 +4,10 @@
 """The controllers that work on one rollout together, its members.
 
 A plan that was made for several controllers belongs to none of them. Each joins it with the hosts of its own inventory,
-and has a lease by the clock of the database, which its heartbeat extends. A member whose lease has run out, or whose
-process is visibly gone, is dead: another one may join with its hosts, which ends its part, so that it is refused at
-its next step. As long as no other has joined with its hosts, a member whose lease ran out, such as while the database
-was away, extends it and continues.
+and has a lease by the clock of the database, which each gate and each step of its nodes extends. A member whose lease
+has run out, or whose process is visibly gone, is dead: another one may join with its hosts, which ends its part, so
+that it is refused at its next step. As long as no other has joined with its hosts, a member whose lease ran out, such
+as in a long installation or while the database was away, extends it and continues.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 
-# Four heartbeats may be missed.
-LEASE_S = owners.FRESH_S
+# Longer than most steps, since nothing extends the lease while the only node in flight is in one.
+LEASE_S = 900
 
 
 @dataclasses.dataclass
@@ -74,6 +74,18 @@ def living(transaction, now=None):
     """Return the living members of the transaction's rollout."""
     now = now or transaction.clock()
     return [member for member in transaction.members() if lives(member, now)]
+
+
+def find_reporter(transaction, now=None):
+    """Return the identity of the controller that reports on a running rollout: its owner, or the first living member.
+
+    None if no controller is left.
+    """
+    record = transaction.owner
+    if not shared(record):
+        return record["owner"] if record and not record.get("ended") else None
+    candidates = living(transaction, now)
+    return min(candidates, key=lambda member: (member.joined, member.member)).owner if candidates else None
 
 
 def found(transaction, identity):
@@ -137,28 +149,6 @@ def require(transaction, rollout_id, identity, now=None):
     return member.run
 
 
-def record_heartbeat(transaction, identity, run, now=None):
-    """Record a heartbeat of this controller; False if the run no longer belongs to it, or its part has ended."""
-    if not shared(transaction.owner):
-        return owners.record_heartbeat(transaction, identity, run, now)
-    member = found(transaction, identity)
-    if member is None or member.ended or member.run != run:
-        return False
-    transaction.put_member(_extended(member, now or transaction.clock()))
-    return True
-
-
-def has_open(transaction, identity, run):
-    """Return True if this run belongs to this controller, or a part of it, and was not ended."""
-    record = transaction.owner
-    if record is None or record["run"] != run or transaction.view.run != run:
-        return False
-    if not shared(record):
-        return owners.same(record["owner"], identity) and not record.get("ended")
-    member = found(transaction, identity)
-    return member is not None and not member.ended
-
-
 def end(transaction, member, why, now=None):
     """Record that the part of a member has ended."""
     ended = timestamp(now or transaction.clock())
@@ -178,8 +168,8 @@ def release(transaction, identity, now=None):
 def join(transaction, member_id, names, identity, now, break_lock=False):
     """Make this controller a member with the hosts NAMES. Refuse hosts of a living member; end the parts of dead ones.
 
-    BREAK_LOCK: end also the part of a member whose lease is from the future, as the clock of the ledger was set back,
-    and whose process cannot be seen. Returns the member.
+    BREAK_LOCK: end also the part of a member whose process cannot be seen, and that was silent for FRESH_S, or whose
+    lease is from the future, as the clock of the ledger was set back. Returns the member.
     """
     text = timestamp(now)
     for other in transaction.members():
@@ -188,14 +178,14 @@ def join(transaction, member_id, names, identity, now, break_lock=False):
             continue
         is_broken = (
             break_lock
-            and owners.is_ahead(other.heartbeat, now)
+            and (owners.is_ahead(other.heartbeat, now) or owners.age(other.heartbeat, now) >= owners.FRESH_S)
             and owners.liveness(other.owner, heard=other.heartbeat, now=now) != "alive"
         )
         if lives(other, now) and not is_broken:
             raise owners.OwnerError(
                 "%s in rollout %s already, as %s of a job that is running: %s, since %s, with its last heartbeat %s "
-                "ago. Nothing was started. Wait for it, or end it first. A job that is gone gives its hosts free %d s "
-                "after its last heartbeat."
+                "ago. Nothing was started. Wait for it, or end it first. A job that is gone keeps its hosts for %d s "
+                "after its last heartbeat, or until you run with rollout_break_lock=true after %d s."
                 % (
                     "%s is" % common[0] if len(common) == 1 else "%s are" % owners.listed(common),
                     transaction.view.rollout_id,
@@ -204,6 +194,7 @@ def join(transaction, member_id, names, identity, now, break_lock=False):
                     other.joined,
                     owners.since(owners.age(other.heartbeat, now)),
                     LEASE_S,
+                    owners.FRESH_S,
                 )
             )
         end(

@@ -17,8 +17,8 @@ import socket
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 
-# The interval of a controller's heartbeat, and the age at which it is too old where its process cannot be seen. The
-# heartbeat is written by watcher.py and by every task that uses the ledger.
+# The interval in which the gate and the steps of a controller record that it is alive, and the age of that record from
+# which on an operator may break its lock, where its process cannot be seen.
 HEARTBEAT_S = 30
 FRESH_S = 120
 GONE = "gone"
@@ -37,18 +37,7 @@ def _read(path):
         return None
 
 
-def start_ticks(pid, proc="/proc"):
-    """Return when a process started, in ticks since boot; None if there is no such process, or it is a zombie."""
-    text = _read(os.path.join(proc, str(pid), "stat"))
-    if text is None or ")" not in text:
-        return None
-    fields = text.rpartition(")")[2].split()
-    if len(fields) < 20 or fields[0] in ("Z", "X"):
-        return None
-    return int(fields[19])
-
-
-def place(proc="/proc"):
+def place(proc: str = "/proc") -> dict:
     """Return the identity of this process table: host, boot and PID namespace."""
     try:
         pid_namespace = os.readlink(os.path.join(proc, "self", "ns", "pid"))
@@ -61,12 +50,13 @@ def place(proc="/proc"):
     }
 
 
-def identify(pid, proc="/proc"):
+def identify(pid: int, proc: str = "/proc") -> dict:
     """Return the identity of a process of this process table."""
-    return dict(place(proc), pid=pid, started=start_ticks(pid, proc))
+    started = find_start(pid, proc)
+    return dict(place(proc), pid=pid, started=None if started == GONE else started)
 
 
-def booted(now, proc="/proc"):
+def booted(now: datetime.datetime, proc: str = "/proc") -> datetime.datetime | None:
     """Return when this machine was booted, by the clock that says NOW; None if that is unknown.
 
     The kernel's own time of the boot is by the clock of this machine, which may be wrong.
@@ -78,7 +68,7 @@ def booted(now, proc="/proc"):
         return None
 
 
-def seen(pid, proc="/proc"):
+def find_start(pid: int, proc: str = "/proc") -> int | str | None:
     """Return when a process of this process table started, in ticks since boot; GONE if there is none, None if unknown.
 
     Whether the process exists is asked by a signal, which also works where /proc hides the processes of other users.
@@ -91,28 +81,27 @@ def seen(pid, proc="/proc"):
         pass
     except (OverflowError, TypeError):
         return None
-    text = _read(os.path.join(proc, str(pid), "stat"))
-    if text is None or ")" not in text:
-        return None
-    return GONE if text.rpartition(")")[2].split()[:1] in (["Z"], ["X"]) else start_ticks(pid, proc)
+    # proc(5): the second field, in parentheses, may hold anything; the third is the state, the 22nd the start.
+    fields = (_read(os.path.join(proc, str(pid), "stat")) or "").rpartition(")")[2].split()
+    return GONE if fields[:1] in (["Z"], ["X"]) else int(fields[19]) if len(fields) > 19 else None
 
 
-def judged(owner, here, seen_there):
-    """Return C(alive), C(dead) or C(unknown), from what seen() returned for the owner's pid in this process table.
+def judge_process(owner: dict, here: dict, start: int | str | None) -> str:
+    """Return C(alive), C(dead) or C(unknown), from what find_start() returned for the owner's pid on this machine.
 
     Pid 1 is always unknown: it is also the parent of a worker whose playbook has ended.
     """
     certain = all(owner.get(key) and owner.get(key) == here[key] for key in ("boot_id", "pid_namespace"))
-    if not certain or not isinstance(owner.get("pid"), int) or owner["pid"] <= 1 or seen_there is None:
+    if not certain or not isinstance(owner.get("pid"), int) or owner["pid"] <= 1 or start is None:
         return "unknown"
-    if seen_there == GONE:
+    if start == GONE:
         return "dead"
     if owner.get("started") is None:
         return "unknown"
-    return "alive" if seen_there == owner["started"] else "dead"
+    return "alive" if start == owner["started"] else "dead"
 
 
-def liveness(owner, proc="/proc", heard=None, now=None):
+def liveness(owner: dict, proc: str = "/proc", heard: str | None = None, now: datetime.datetime | None = None) -> str:
     """Return C(alive), C(dead), or C(unknown) if this controller cannot see the processes of the other one.
 
     C(heard) is the time of the last heartbeat. An owner with this machine's name and another boot is dead only if its
@@ -129,10 +118,10 @@ def liveness(owner, proc="/proc", heard=None, now=None):
             return "unknown"
         boot = booted(now, proc)
         return "dead" if boot is not None and _parsed(heard) < boot and age(heard, now) >= FRESH_S else "unknown"
-    return judged(owner, here, seen(owner.get("pid"), proc))
+    return judge_process(owner, here, find_start(owner.get("pid"), proc))
 
 
-def running(record, now):
+def running(record: dict, now: datetime.datetime) -> bool:
     """Return True if the run in the record of an owner may still go on."""
     return (
         bool(record)
@@ -141,17 +130,17 @@ def running(record, now):
     )
 
 
-def is_complete(owner):
+def is_complete(owner: dict) -> bool:
     """Return True if every part of the identity is known."""
     return all(owner.get(key) for key in IDENTITY)
 
 
-def same(one, other):
+def same(one: dict, other: dict) -> bool:
     """Return True if two identities are equal. Where parts are unknown, the host has to be equal too."""
     return all(one.get(key) == other.get(key) for key in IDENTITY + (() if is_complete(one) else ("host",)))
 
 
-def describe(owner):
+def describe(owner: dict) -> str:
     """Return the owner in words: its process, host and AWX job."""
     job = owner.get("job") or {}
     return "process %s on %s%s" % (
@@ -165,17 +154,17 @@ def _parsed(text):
     return datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=datetime.timezone.utc)
 
 
-def age(text, now):
+def age(text: str, now: datetime.datetime) -> int:
     """Return the seconds since a time of the ledger."""
     return max(0, int((now - _parsed(text)).total_seconds()))
 
 
-def is_ahead(text, now):
+def is_ahead(text: str, now: datetime.datetime) -> bool:
     """Return True if a heartbeat is from the future: the ledger's clock was set back since, so its age is not known."""
     return _parsed(text) > now + datetime.timedelta(seconds=HEARTBEAT_S)
 
 
-def is_due(text, now):
+def is_due(text: str, now: datetime.datetime) -> bool:
     """Return True if a controller has to write its heartbeat again."""
     return age(text, now) >= HEARTBEAT_S or is_ahead(text, now)
 
@@ -186,7 +175,7 @@ def listed(names):
     return ", ".join(names[:5]) + (" and %d more" % (len(names) - 5) if len(names) > 5 else "")
 
 
-def since(seconds):
+def since(seconds: float) -> str:
     """Return seconds in the unit that suits their number."""
     return (
         "%d s" % seconds
@@ -298,21 +287,6 @@ def require(transaction, rollout_id, owner, now=None):
     if is_due(record["heartbeat"], now):
         transaction.hold(dict(record, heartbeat=timestamp(now)))
     return record["run"]
-
-
-def record_heartbeat(transaction, owner, run, now=None):
-    """Record a heartbeat of the owner; False if the run no longer belongs to it, or has ended."""
-    record = transaction.owner
-    if (
-        record is None
-        or not same(record["owner"], owner)
-        or record["run"] != run
-        or record.get("ended")
-        or record.get("broken")
-    ):
-        return False
-    transaction.hold(dict(record, heartbeat=timestamp(now or transaction.clock())))
-    return True
 
 
 def release(transaction, owner, now=None):

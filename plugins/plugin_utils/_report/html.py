@@ -32,7 +32,7 @@ def _finalize(value):
 
 
 @functools.cache
-def environment():
+def environment() -> jinja2.Environment:
     """Return the environment of all pages; it keeps the compiled templates, which take longer to make than a page."""
     jinja = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES, encoding="utf-8"),
@@ -49,8 +49,8 @@ def environment():
     return jinja
 
 
-def render(template, view, styles=("style.css",)):
-    """The page made of TEMPLATE with the values VIEW, dressed in STYLES."""
+def render(template: str, view: dict, styles: tuple[str, ...] = ("style.css",)) -> str:
+    """Return the page of TEMPLATE with the values VIEW and the style sheets STYLES."""
     style, script = "\n".join(source(name) for name in styles), source("page.js")
     return (
         environment()
@@ -61,19 +61,19 @@ def render(template, view, styles=("style.css",)):
     )
 
 
-def source(name):
-    """A part of every page, as it stands in the file; nothing of a report is in it."""
+def source(name: str) -> str:
+    """Return a file of the templates as it is; nothing of a report is in it."""
     with open(os.path.join(TEMPLATES, name), encoding="utf-8") as stream:
         return stream.read().strip()
 
 
-def policy(style, script):
-    """The content security policy of a page."""
+def policy(style: str, script: str) -> str:
+    """Return the content security policy of a page."""
     return "default-src 'none'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'" % (
         digest(style),
         digest(script),
     )
 
 
-def digest(source_text):
+def digest(source_text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(source_text.encode("utf-8")).digest()).decode("ascii")

@@ -1,310 +1,443 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fleet's document in words, tables and lists, as its formats show it. Pure."""
+"""The health of a fleet as one document (schema gpufleet.precheck/1), from the answers of gpu_health. Pure."""
 
 from __future__ import annotations
 
-import re
+import collections
+import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import fleet, peers, text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _peers, _twins
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 
-# More nodes than these are counted instead of listed in the terminal, once they pass.
-PASSING_LINES = 40
-TITLE = "GPU health before maintenance"
-GROUPS = (
-    ("fail", "Fail", "At least one check failed."),
-    ("unknown", "Unknown", "No check failed, but something could not be read. Unknown is not healthy."),
-    ("unreachable", "Unreachable", "The node could not be reached, so nothing is known about it."),
-    ("pass", "Pass", "Every check passed, does not apply, or is waived."),
-)
-PLACES = (
-    ("loaded", "driver loaded"),
-    ("library", "library"),
-    ("on_disk", "module on disk"),
-    ("next_boot", "next boot"),
-    ("nvml", "NVML says"),
-)
-
-
-def group(node):
-    """Return the group of the page in which a node is shown."""
-    return "unreachable" if node["state"] == fleet.UNREACHABLE else node["verdict"]
+SCHEMA = "gpufleet.precheck/1"
+# From the best to the worst. What is none of these is unknown.
+VERDICTS = ("pass", "unknown", "fail")
+JUDGED, UNREACHABLE, FAILED, MISSING = "judged", "unreachable", "failed", "missing"
+STATES = (JUDGED, UNREACHABLE, FAILED, MISSING)
+BARS = ("fail", "unknown")
+# The check that says whether the GPUs are as many as they should be.
+HARDWARE = "node.hardware"
+# The check that says whether there was a baseline to compare with, and the one that much of the rest follows from.
+USED, ROOT = "baseline.usable", "nvml.answers"
+NEXT_STEP = {
+    UNREACHABLE: "Is the node on, and does it answer ssh with the inventory's address, user and key?",
+    FAILED: "Correct what the message names and run it again; nothing is known about this node.",
+    MISSING: "gpu_health was not run on this node, or it was skipped; run it again.",
+}
 
 
-def model_name(node):
-    """8 x H100 80GB HBM3; the models of a mixed node one after the other."""
-    names = {}
-    for gpu in node["gpus"]:
-        name = re.sub(r"^NVIDIA ", "", gpu["name"] or "unreadable GPU")
-        names[name] = names.get(name, 0) + 1
-    return ", ".join("%d x %s" % (names[name], text.line(name)) for name in sorted(names))
+def find_worst_verdict(verdicts: list) -> str:
+    """Return the worst verdict: fail, then unknown, then pass. Without any it is unknown."""
+    known = [verdict if verdict in VERDICTS else "unknown" for verdict in verdicts]
+    return max(known, key=VERDICTS.index) if known else "unknown"
 
 
-def driver_version(node):
-    return text.line(node["driver"].get("loaded") or node["driver"].get("nvml") or "", 40)
+def build_document(
+    names: list[str],
+    results: dict[str, dict],
+    fail_on: t.Sequence[str] = BARS,
+    asked: dict | None = None,
+    time: str = "",
+) -> dict:
+    """Return the report about the nodes NAMES.
 
+    RESULTS: name -> result of gpu_health, in whatever state; FAIL_ON as gpu_health's.
 
-def gpu_label(node, entity):
-    """A GPU as a technician finds it: index, address and serial number."""
-    for gpu in node["gpus"]:
-        if gpu["entity"] == entity or (gpu["uuid"] and gpu["uuid"] == entity):
-            parts = (
-                ["GPU %d" % gpu["index"]]
-                + ([gpu["pci"]] if gpu["pci"] else [])
-                + (["S/N %s" % gpu["serial"]] if gpu["serial"] else [])
-            )
-            return text.line(", ".join(parts))
-    return text.line(entity)
-
-
-def headline(node):
-    """The worst of a node in a sentence."""
-    if node["state"] != fleet.JUDGED:
-        return text.line("%s: %s" % (node["state"], node["message"]) if node["message"] else node["state"])
-    found = node["worst"]
-    if found is None:
-        return "" if node["verdict"] == "pass" else "no check answered; the result is incomplete"
-    more = node["counts"]["fail"] + node["counts"]["unknown"] - 1
-    return text.line(
-        "%s%s%s%s"
-        % (
-            found["id"],
-            "" if found["entity"] == model.NODE else " on " + gpu_label(node, found["entity"]),
-            ": " + found["message"] if found["message"] else "",
-            " (and %d more)" % more if more else "",
-        )
-    )
-
-
-def tally(doc):
-    """1 fail, 1 unknown (1 unreachable), 2 pass."""
-    counts = doc["counts"]
-    parts = ["%d %s" % (counts[word], word) for word in reversed(fleet.VERDICTS) if counts[word]]
-    apart = ", ".join("%d %s" % (counts[state], state) for state in fleet.STATES[1:] if counts[state])
-    return ", ".join(parts) + (" (%s)" % apart if apart else "") if parts else "no nodes"
-
-
-def ordered(doc):
-    """(name, node), the worst first."""
-    order = [key for key, dummy, dummy2 in GROUPS]
-    return sorted(doc["nodes"].items(), key=lambda entry: (order.index(group(entry[1])), entry[0]))
-
-
-def table(doc, width=90):
-    """The end of a run as lines of plain text."""
-    rows = [("node", "verdict", "driver", "GPUs", "worst finding")]
-    passing = doc["counts"]["pass"]
-    folded = passing > PASSING_LINES
-    for name, node in ordered(doc):
-        if not (folded and node["verdict"] == "pass"):
-            rows.append(
-                (
-                    text.line(name),
-                    group(node),
-                    driver_version(node) or "-",
-                    model_name(node) or "-",
-                    text.line(headline(node), width) or "-",
-                )
-            )
-    lines = text.columns(rows)
-    if folded:
-        lines.append("... and %s that pass" % text.count(passing, "node"))
-    lines += ["odd one out: %s" % peers.sentence(notice) for notice in doc["peers"]]
-    if doc["twins"]:
-        lines.append("one machine twice: %s" % doc["twins"])
-    if doc["simulated"]:
-        lines.append("SIMULATED: at least one node showed the project's simulator and no hardware")
-    lines.append(
-        "%s: %s of %s%s"
-        % (
-            doc["verdict"].upper(),
-            tally(doc),
-            text.count(doc["counts"]["nodes"], "node"),
-            ", " + text.count(doc["counts"]["notices"], "notice") if doc["counts"]["notices"] else "",
-        )
-    )
-    return lines
-
-
-def matrix(doc):
-    """The versions of the nodes: those that are alike in one row, the largest row first."""
-    rows = {}
-    for name, node in doc["nodes"].items():
-        if node["state"] == fleet.JUDGED:
-            key = (
-                model_name(node) or "no GPU",
-                *(text.line(text.shown(node["driver"].get(place))) for place, dummy in PLACES),
-                node["kernel"] or "nothing",
-                _together(gpu["gsp"] for gpu in node["gpus"]),
-                _together(gpu["vbios"] for gpu in node["gpus"]),
-            )
-            rows.setdefault(key, []).append(name)
-    head = ["GPUs", *(label for dummy, label in PLACES), "kernel", "GSP firmware", "VBIOS"]
-    listed = sorted(rows.items(), key=lambda entry: (-len(entry[1]), entry[0]))
-    usual = (
-        [
-            max(
-                sorted({row[column] for row in rows}),
-                key=lambda value: sum(len(names) for row, names in listed if row[column] == value),
-            )
-            for column in range(len(head))
-        ]
-        if rows
-        else []
-    )
+    ASKED (text -> text) says in the report how it was run; TIME is when, in UTC. The verdict is the document's first
+    field.
+    """
+    usual = _peers.expectation(_peers.of_results(results))
+    results = {name: settle_result(result, usual) for name, result in results.items()}
+    nodes = {name: describe_node(results.get(name), fail_on) for name in sorted(set(names))}
+    for name, lacks in _peers.fewer(*count_gpus(nodes, results)).items():
+        nodes[name] = add_missing_gpus(nodes[name], lacks, fail_on)
+    twins = _twins.find({name: identify_machine(results.get(name)) for name in nodes})
+    verdict = find_worst_verdict([entry["verdict"] for entry in nodes.values()] + (["fail"] if twins else []))
     return {
-        "head": head,
-        "rows": [
-            {"nodes": names, "cells": [{"text": cell, "odd": cell != usual[column]} for column, cell in enumerate(row)]}
-            for row, names in listed
+        "verdict": verdict,
+        "schema": SCHEMA,
+        "time": time,
+        "simulated": any(entry["simulated"] for entry in nodes.values()),
+        "asked": {str(key): str(value) for key, value in sorted((asked or {}).items())},
+        "fail_on": sorted(fail_on),
+        "counts": dict(
+            {word: len([entry for entry in nodes.values() if entry["verdict"] == word]) for word in reversed(VERDICTS)},
+            **{state: len([entry for entry in nodes.values() if entry["state"] == state]) for state in STATES},
+            nodes=len(nodes),
+            notices=sum(entry["counts"]["notices"] for entry in nodes.values()),
+        ),
+        "failed_nodes": [name for name in nodes if nodes[name]["fails"] or twins and name in (twins.one, twins.other)],
+        "peers": find_outliers(nodes),
+        "twins": _twins.words(twins),
+        "nodes": nodes,
+    }
+
+
+def settle_result(result: dict, usual: dict) -> dict:
+    """Return the result with the verdict that follows from the number of GPUs of other nodes."""
+    return (
+        dict(result, health=_peers.health_of(result, usual))
+        if isinstance(model.item(result, "health"), dict)
+        else result
+    )
+
+
+def count_gpus(nodes: dict[str, dict], results: dict[str, dict]) -> tuple[dict, set[str]]:
+    """({node: {model: number of GPUs}} of the nodes that were judged, those of them that have a baseline, or of which
+    the number was said).
+    """
+    counts = {
+        name: entry
+        for name, entry in nodes.items()
+        if entry["state"] == JUDGED and entry["gpus"] and all(gpu["name"] for gpu in entry["gpus"])
+    }
+    # A number was said; what the table of boards has is a list.
+    told = {
+        name
+        for name, entry in counts.items()
+        if entry["compared"]
+        or any(
+            check["id"] == HARDWARE and isinstance(check.get("expected"), int) for check in list_checks(results[name])
+        )
+    }
+    return {name: collections.Counter(gpu["name"] for gpu in entry["gpus"]) for name, entry in counts.items()}, told
+
+
+def add_missing_gpus(entry: dict, lacks: str, fail_on: t.Sequence[str]) -> dict:
+    """Return the entry of a node with the finding that it has fewer GPUs than other nodes."""
+    found = describe_finding(
+        {
+            "id": HARDWARE,
+            "entity": "node",
+            "status": "fail",
+            "observed": len(entry["gpus"]),
+            "expected": None,
+            "source": "peers",
+            "action": "hold",
+            "message": "The node %s." % lacks,
+        }
+    )
+    others = [one for one in entry["findings"] if (one["id"], one["status"]) != (HARDWARE, "fail")]
+    findings = sorted(others + [found], key=lambda one: (one["id"], one["entity"], one["status"], one["message"]))
+    not_applicable = {ident: number for ident, number in entry["not_applicable"].items() if ident != HARDWARE}
+    passed = {ident: number for ident, number in entry["passed"].items() if ident != HARDWARE}
+    counts = dict(entry["counts"], fail=entry["counts"]["fail"] + len(findings) - len(entry["findings"]))
+    counts["not_applicable"] -= entry["not_applicable"].get(HARDWARE, 0)
+    counts["pass"] -= entry["passed"].get(HARDWARE, 0)
+    return dict(
+        entry,
+        verdict="fail",
+        fails="fail" in fail_on,
+        action=max(entry["action"], "hold", key=model.ACTIONS.index),
+        worst=find_worst_finding(findings),
+        counts=counts,
+        findings=findings,
+        passed=passed,
+        not_applicable=not_applicable,
+        # What its own verdict told fails the node already.
+        **(
+            {}
+            if any(one["id"] == HARDWARE and one["status"] == "fail" for one in entry["findings"])
+            else {"lacks": lacks}
+        ),
+    )
+
+
+def identify_machine(result: dict) -> dict:
+    """Return the identity of the machine that a result of gpu_health is about: as the audit of the driver says, and the
+    GPUs as NVML does.
+    """
+    baseline = model.item(result, "baseline")
+    told = model.item(baseline, "audit", "identity")
+    uuids = [model.uuid(gpu) for gpu in model.gpus(model.item(baseline, "snapshot"))]
+    return dict(told if isinstance(told, dict) else {}, **({"gpus": uuids} if uuids and all(uuids) else {}))
+
+
+def list_checks(result: dict) -> list[dict]:
+    """Return the well-formed checks of a result, sorted. Others make its verdict unknown in describe_node()."""
+    health = model.item(result, "health")
+    listed = model.item(health, "checks")
+    checks = [entry for entry in listed if _is_check(entry)] if isinstance(listed, list) else []
+    return sorted(checks, key=lambda entry: (entry["id"], entry["entity"], entry["status"], str(entry.get("message"))))
+
+
+def _is_check(check):
+    return (
+        isinstance(check, dict)
+        and all(isinstance(check.get(key), str) and check[key] for key in ("id", "entity"))
+        and check.get("status") in model.STATUSES
+    )
+
+
+def find_state(result: dict | None) -> tuple[str, str]:
+    """Return whether there is a verdict in RESULT, and why not."""
+    if not isinstance(result, dict) or not result:
+        return MISSING, ""
+    if result.get("unreachable"):
+        return UNREACHABLE, text.clean(result.get("msg") or "the node cannot be reached").strip()
+    if result.get("timedout"):  # Ansible's word for a task that the keyword timeout ended
+        return UNREACHABLE, "the node did not answer: " + text.clean(
+            result.get("msg") or "the time of the task passed"
+        ).strip()
+    health = result.get("health")
+    if isinstance(health, dict) and isinstance(health.get("checks"), list) and health["checks"]:
+        return JUDGED, ""
+    if result.get("skipped"):
+        return MISSING, text.clean(result.get("skip_reason") or "").strip()
+    return FAILED, text.clean(result.get("msg") or "gpu_health answered no verdict").strip()
+
+
+def describe_node(result: dict | None, fail_on: t.Sequence[str] = BARS) -> dict:
+    """Return the entry of one node in the report."""
+    state, message = find_state(result)
+    health = result["health"] if state == JUDGED else {}
+    checks = list_checks(result) if state == JUDGED else []
+    verdict = _judge_node(health, checks)
+    findings = [
+        describe_finding(check)
+        for check in checks
+        if check["status"] in ("fail", "unknown", "waived") or is_notice(check)
+    ]
+    reading = model.item(result, "baseline") if state == JUDGED else None
+    return {
+        "verdict": verdict,
+        "state": state,
+        "fails": state != JUDGED or verdict in fail_on,
+        "message": message,
+        "next_step": NEXT_STEP.get(state, ""),
+        "action": str(health.get("action") or ("none" if verdict == "pass" else "hold")),
+        "worst": find_worst_finding(findings),
+        "counts": dict(
+            {status: len([check for check in checks if check["status"] == status]) for status in model.STATUSES},
+            notices=len([check for check in checks if is_notice(check)]),
+        ),
+        "simulated": bool(health.get("simulated")),
+        "time": str(health.get("time") or ""),
+        "boot_id": str(health.get("boot_id") or ""),
+        "kernel": str(model.item(reading, "audit", "kernel", "running") or ""),
+        "compared": any(check["id"] == USED and check["status"] == model.PASS for check in checks),
+        "driver": text.plain(health["driver"]) if isinstance(health.get("driver"), dict) else {},
+        "gpus": list_gpus(model.item(reading, "snapshot")),
+        "findings": findings,
+        "passed": _count_ids(check["id"] for check in checks if check["status"] == model.PASS),
+        "not_applicable": _count_ids(check["id"] for check in checks if check["status"] == model.NOT_APPLICABLE),
+        "changes": text.plain(health["changes"]) if isinstance(health.get("changes"), list) else [],
+        "attribution": text.plain(health["attribution"]) if isinstance(health.get("attribution"), dict) else {},
+    }
+
+
+def _judge_node(health, checks):
+    """Return the verdict of gpu_health, and never a better one than its checks give."""
+    if not health:
+        return "unknown"
+    statuses = [check["status"] for check in checks]
+    own = [status for status in statuses if status in VERDICTS]
+    damaged = len(checks) != len(health["checks"])
+    return find_worst_verdict(
+        [health.get("verdict")] + own + (["unknown"] if damaged or model.PASS not in statuses else [])
+    )
+
+
+def is_notice(check: dict) -> bool:
+    return check.get("notice") is True
+
+
+def describe_finding(check: dict) -> dict:
+    """Return a check for the report."""
+    entry = {
+        key: text.plain(check.get(key))
+        for key in ("id", "entity", "status", "observed", "expected", "source", "action", "message")
+    }
+    entry["action"] = entry["action"] if entry["action"] in model.ACTIONS else "hold"
+    entry["message"] = "" if entry["message"] is None else str(entry["message"])
+    for key in ("since", "waiver", "driver_suspect"):
+        if check.get(key) is not None:
+            entry[key] = text.plain(check[key])
+    if is_notice(check):
+        entry["notice"] = True
+    return entry
+
+
+def find_worst_finding(findings: list[dict]) -> dict | None:
+    """Return the finding that a person should read first; None if there is none."""
+    bad = [entry for entry in findings if entry["status"] in BARS]
+    if not bad:
+        return None
+    return min(
+        bad,
+        key=lambda entry: (
+            BARS.index(entry["status"]),
+            entry["id"] != ROOT,
+            -model.ACTIONS.index(entry["action"]),
+            entry["id"],
+            entry["entity"],
+        ),
+    )
+
+
+def _count_ids(idents):
+    counted = {}
+    for ident in sorted(idents):
+        counted[ident] = counted.get(ident, 0) + 1
+    return counted
+
+
+def list_gpus(snapshot: t.Any) -> list[dict]:
+    """Return the GPUs of a snapshot. A value that could not be read is its NVML code."""
+    gpus = []
+    for position, gpu in enumerate(model.gpus(snapshot)):
+        readable = model.opened(gpu)
+        gpus.append(
+            {
+                "index": gpu["index"] if isinstance(gpu.get("index"), int) else position,
+                "entity": model.entity(gpu),
+                "uuid": model.uuid(gpu),
+                "pci": model.address(gpu),
+                "name": _read_text(gpu, "name"),
+                "serial": _read_text(gpu, "serial"),
+                "vbios": _read_value(gpu, "vbios_version") if readable else None,
+                "inforom": _read_value(gpu, "inforom_image_version") if readable else None,
+                "gsp": _read_text(gpu, "gsp_firmware_version"),
+                "memory_bytes": _read_value(gpu, "memory_total_bytes") if readable else None,
+                "power_limit_mw": _read_value(gpu, "power_limit_mw") if readable else None,
+                "nvlinks": _count_links(gpu) if readable else None,
+                "pcie_width": _read_value(gpu, "pcie_width_current") if readable else None,
+            }
+        )
+    return gpus
+
+
+def _read_text(gpu, key):
+    found = model.reading(gpu, key)
+    return str(found.value) if found.known else None
+
+
+def _read_value(gpu, key):
+    found = model.reading(gpu, key)
+    if found.known:
+        return (
+            found.value
+            if isinstance(found.value, (int, float)) and not isinstance(found.value, bool)
+            else str(found.value)
+        )
+    return None if found.rc is None else found.error
+
+
+def _count_links(gpu):
+    found = model.reading(gpu, "nvlink_active")
+    if found.known and isinstance(found.value, list):
+        return len([link for link in found.value if link is True])
+    return None if found.rc is None else found.error
+
+
+# Fewer have no majority that means anything.
+FEWEST = 3
+
+Trait = collections.namedtuple("Trait", ["key", "label", "unit"])
+TRAITS = (
+    Trait("driver", "driver", str),
+    Trait("vbios", "VBIOS", str),
+    Trait("inforom", "InfoROM", str),
+    Trait("memory_bytes", "memory", lambda value: "%.1f GiB" % (value / 2.0**30)),
+    Trait("power_limit_mw", "power limit", lambda value: "%g W" % (value / 1000.0)),
+    Trait("nvlinks", "NVLinks up", str),
+    Trait("pcie_width", "PCIe width", lambda value: "x%d" % (value,)),
+)
+
+
+def find_outliers(nodes: dict[str, dict]) -> list[dict]:
+    """Return a notice for each GPU model and trait in which not all are alike. NODES: name -> node of the document.
+
+    A value counts per GPU, a driver per node. What cannot be read differs from what can: its code is the value then.
+    """
+    models = {}
+    for name in sorted(nodes):
+        for gpu in nodes[name]["gpus"]:
+            if gpu["name"]:
+                models.setdefault(gpu["name"], []).append((name, gpu))
+    notices = []
+    for gpu_model in sorted(models):
+        for trait in TRAITS:
+            notice = _find_odd(gpu_model, trait, _list_values(trait, models[gpu_model], nodes))
+            if notice:
+                notices.append(notice)
+    return notices
+
+
+def _list_values(trait, members, nodes):
+    """Return [(node, index or None, value as shown)] of the known values."""
+    found = []
+    if trait.key == "driver":
+        for name in sorted({name for name, gpu in members}):
+            version = nodes[name]["driver"].get("loaded") or nodes[name]["driver"].get("nvml")
+            if version:
+                found.append((name, None, str(version)))
+        return found
+    for name, gpu in members:
+        value = gpu.get(trait.key)
+        if value is not None:
+            number = not isinstance(value, (str, bool))
+            found.append((name, gpu["index"], trait.unit(value) if number or trait.unit is str else value))
+    return found
+
+
+def _find_odd(gpu_model, trait, values):
+    counted = collections.Counter(value for dummy, dummy2, value in values)
+    if len(values) < FEWEST or len(counted) < 2:
+        return None
+    most, number = sorted(counted.items(), key=lambda item: (-item[1], item[0]))[0]
+    majority = most if number * 2 > len(values) else None
+    odd = {}
+    for node, index, value in values:
+        if value != majority:
+            odd.setdefault((node, value), []).append(index)
+    return {
+        "model": gpu_model,
+        "trait": trait.label,
+        "majority": majority,
+        "alike": number if majority is not None else 0,
+        "of": len(values),
+        "per": "node" if trait.key == "driver" else "GPU",
+        "odd": [
+            {"node": node, "value": value, "gpus": [index for index in indexes if index is not None]}
+            for (node, value), indexes in sorted(odd.items())
         ],
     }
 
 
-def _together(values):
-    found = sorted({text.line(value) for value in values if value})
-    return ", ".join(found) if found else "nothing"
-
-
-def by_check(doc):
-    """Failing and unknown checks over the fleet: what is common comes first."""
-    found = {}
-    for name, node in doc["nodes"].items():
-        for entry in node["findings"]:
-            if entry["status"] in fleet.BARS:
-                found.setdefault((entry["status"], entry["id"]), {}).setdefault(name, 0)
-                found[(entry["status"], entry["id"])][name] += 1
-    return [
-        {"status": status, "id": ident, "times": sum(nodes.values()), "nodes": sorted(nodes)}
-        for (status, ident), nodes in sorted(
-            found.items(), key=lambda item: (fleet.BARS.index(item[0][0]), -len(item[1]), item[0][1])
+def describe_outlier(notice: dict) -> str:
+    """Return a notice in words."""
+    if notice["majority"] is None:
+        values = collections.Counter()
+        for entry in notice["odd"]:
+            values[entry["value"]] += len(entry["gpus"]) or 1
+        parts = [
+            "%d × %s" % (number, value)
+            for value, number in sorted(values.items(), key=lambda item: (-item[1], item[0]))
+        ]
+        return text.line("%s: no common %s: %s" % (notice["model"], notice["trait"], ", ".join(parts)))
+    return text.line(
+        "%s: %s is %s on %d of %s, but %s"
+        % (
+            notice["model"],
+            notice["trait"],
+            notice["majority"],
+            notice["alike"],
+            text.count(notice["of"], notice["per"]),
+            "; ".join("%s on %s" % (entry["value"], describe_place(entry)) for entry in notice["odd"]),
         )
-    ]
+    )
 
 
-def _rows(doc, wanted):
-    """(node name, node, finding) for the findings that WANTED takes."""
-    return [(name, node, entry) for name, node in doc["nodes"].items() for entry in node["findings"] if wanted(entry)]
-
-
-def waived(doc):
-    rows = []
-    for name, node, entry in _rows(doc, lambda entry: entry["status"] == model.WAIVED):
-        waiver = entry["waiver"] if isinstance(entry.get("waiver"), dict) else {}
-        rows.append(
-            {
-                "node": name,
-                "check": entry["id"],
-                "entity": entity_label(node, entry),
-                "expires": text.line(waiver.get("expires")),
-                "reason": text.line(waiver.get("reason") or entry["message"]),
-            }
-        )
-    return rows
-
-
-def notices(doc):
-    return [
-        {
-            "node": name,
-            "check": entry["id"],
-            "entity": entity_label(node, entry),
-            "observed": text.shown(entry["observed"]),
-            "expected": text.shown(entry["expected"]),
-            "message": text.line(entry["message"]),
-        }
-        for name, node, entry in _rows(doc, lambda entry: entry.get("notice") and entry["status"] == model.PASS)
-    ]
-
-
-def changed(doc):
-    """Return the unexpected changes since the baselines."""
-    rows = []
-    for name, node in doc["nodes"].items():
-        for change in node["changes"]:
-            if isinstance(change, dict) and change.get("class") != "expected":
-                rows.append(
-                    {
-                        "node": name,
-                        "entity": gpu_label(node, str(change.get("entity"))),
-                        "key": text.line(change.get("key")),
-                        "before": text.shown(change.get("before")),
-                        "after": text.shown(change.get("after")),
-                        "class": text.line(change.get("class")),
-                    }
-                )
-    return rows
-
-
-# name, title, what it says, and the columns: heading and field.
-LISTINGS = (
-    (
-        "changes",
-        "Changed since the baseline",
-        "What the readings show as different, less what was expected.",
-        changed,
-        (
-            ("node", "node"),
-            ("of", "entity"),
-            ("what", "key"),
-            ("before", "before"),
-            ("after", "after"),
-            ("class", "class"),
-        ),
-    ),
-    (
-        "notices",
-        "Notices",
-        "Worth knowing; no node fails for them.",
-        notices,
-        (
-            ("node", "node"),
-            ("check", "check"),
-            ("of", "entity"),
-            ("found", "observed"),
-            ("expected", "expected"),
-            ("what to do", "message"),
-        ),
-    ),
-    (
-        "waivers",
-        "Waivers in use",
-        "Checks that do not pass and are accepted until the day given.",
-        waived,
-        (("node", "node"), ("check", "check"), ("of", "entity"), ("until", "expires"), ("reason", "reason")),
-    ),
-)
-
-
-def listings(doc):
-    """The tables over all nodes that are not about verdicts."""
-    return [
-        {
-            "name": name,
-            "title": title,
-            "meaning": meaning,
-            "head": [head for head, dummy in fields],
-            "rows": [[row[field] for dummy, field in fields] for row in take(doc)],
-        }
-        for name, title, meaning, take, fields in LISTINGS
-    ]
-
-
-def entity_label(node, entry):
-    return "node" if entry["entity"] == model.NODE else gpu_label(node, entry["entity"])
-
-
-def how(doc):
-    """Return the last part of the report: how it was made."""
-    return [
-        *doc["asked"].items(),
-        ("verdicts that fail a node", ", ".join(doc["fail_on"]) or "none"),
-        ("schema", doc["schema"]),
-    ]
-
-
-def moment(time):
-    """2026-01-31 12:00 out of 2026-01-31T12:00:00Z."""
-    return time[:16].replace("T", " ")
+def describe_place(entry: dict) -> str:
+    """Return a node and its GPUs, such as C(gpu-a-1 GPU 3)."""
+    if not entry["gpus"]:
+        return entry["node"]
+    return "%s GPU%s %s" % (
+        entry["node"],
+        "" if len(entry["gpus"]) == 1 else "s",
+        ", ".join(str(index) for index in entry["gpus"]),
+    )

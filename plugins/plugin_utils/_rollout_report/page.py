@@ -10,7 +10,7 @@ import urllib.parse
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html, text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import order
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import timeline, words
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import report, timeline
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.timeline import TimeScale
 
 WIDTH, LEFT, RIGHT = 1130.0, 210.0, 1000.0
@@ -34,8 +34,8 @@ SIGN = {
 TONE = {
     "done": "pass",
     "skipped": "pass",
-    "failed": "fail",
-    "rolled_back": "fail",
+    "failed": "unknown",
+    "rolled_back": "unknown",
     "quarantined": "fail",
     "lost": "unreachable",
     "pending": "all",
@@ -44,40 +44,57 @@ TONE = {
     "validating": "unknown",
     "soaking": "unknown",
 }
-PHASES = {"drain": "drain", "down": "down", "validate": "validate", "soak": "soak", "rollback": "roll back"}
+# States of nodes that somebody has to look at now; the others of them serve.
+URGENT = ("lost", "quarantined")
+HEADLINE = {"rolled_back": "put back to the earlier driver and proven"}
+PHASES = {
+    "prepare": "prepare",
+    "drain": "drain",
+    "down": "down",
+    "validate": "validate",
+    "soak": "soak",
+    "rollback": "roll back",
+}
 QUIET = ("done", "skipped", "pending")
 
 
-def label(name):
+def name_state(name: str) -> str:
     return name.replace("_", " ")
 
 
-def html_text(doc, story):
-    return html.render("rollout.html.j2", view(doc, story), ("style.css", "rollout.css"))
+def render_page(doc: dict, story: timeline.Timeline) -> str:
+    return html.render("rollout.html.j2", build_view(doc, story), ("style.css", "rollout.css"))
 
 
-def view(doc, story):
+def build_view(doc: dict, story: timeline.Timeline) -> dict:
     """Return the values for the template."""
-    bad = words.troubled(doc)
-    counts = doc["counts"]
+    bad = report.list_troubled(doc)
+    counts, tone = doc["counts"], choose_tone(doc)
     flying = sum(counts.get(name, 0) for name in state.IN_FLIGHT)
-    end = timeline.seconds(doc["time"]) or story.last
-    scale = TimeScale(_busy(story, end), LEFT, RIGHT) if story.points else None
-    large = len(doc["nodes"]) > words.LISTED
+    end = timeline.parse_time(doc["time"]) or story.last
+    scale = TimeScale(_find_busy(story, end), LEFT, RIGHT) if story.points else None
+    large = len(doc["nodes"]) > report.LISTED
     return {
         "title": "Rollout %s: %s" % (doc["rollout_id"], doc["verdict"]),
         "kind": "Driver rollout %s to %s" % (doc["rollout_id"], doc["target"]),
         "verdict": doc["verdict"],
-        "tone": tone(doc),
-        "headline": headline(doc, bad),
-        "made": moment(doc["time"]),
+        "tone": tone,
+        # What went as the policy says is not called a failure in the first line.
+        "badge": "" if doc["verdict"] == "failed" and tone == "unknown" else doc["verdict"].upper(),
+        "headline": write_headline(doc),
+        "made": format_moment(doc["time"]),
         "simulated": False,
         "reasons": doc["reasons"],
         "next_steps": doc["next_steps"],
-        "over": words.when_over(doc),
+        "over": report.describe_estimate(doc),
         "running": doc["verdict"] == "running",
         "tiles": [
-            ("attention", "fail", len(bad), "need%s attention" % ("s" if len(bad) == 1 else "")),
+            (
+                "attention",
+                tone if tone != "pass" else "unknown",
+                len(bad),
+                "need%s attention" % ("s" if len(bad) == 1 else ""),
+            ),
             ("timeline", "unknown", flying, "in flight"),
             (
                 "nodes",
@@ -88,53 +105,53 @@ def view(doc, story):
             ("nodes", "pass", counts.get("done", 0), "done"),
             ("nodes", "all", sum(counts.values()), "in all"),
         ],
-        "cards": [_card(name, node, len(bad) <= OPEN_CARDS) for name, node in bad[:CARDS]],
+        "cards": [_build_card(name, node, len(bad) <= OPEN_CARDS) for name, node in bad[:CARDS]],
         "more_cards": max(0, len(bad) - CARDS),
-        "budgets": _budgets(doc, story, scale, end) if scale else [],
-        "scale": _scale(scale) if scale else None,
-        "timeline": _timeline(doc, story, scale, end, large) if scale else None,
+        "budgets": _draw_budgets(doc, story, scale, end) if scale else [],
+        "scale": _draw_scale(scale) if scale else None,
+        "timeline": _draw_timeline(doc, story, scale, end, large) if scale else None,
         "phases": [
             {"key": key, "label": label}
             for key, label in PHASES.items()
             if any(span.phase == key for spans in story.spans.values() for span in spans)
         ],
-        "said": [
-            {
-                "time": moment(entry["time"], 19),
-                "who": entry["who"],
-                "what": " ".join([label(entry["what"]), entry.get("node") or ""]).strip(),
-                "reason": "%s%s"
-                % (entry["reason"], " (%s)" % text.shown(entry["limits"]) if entry.get("limits") else ""),
-            }
-            for entry in story.journal[-words.LISTED :]
-        ],
-        "rows": [_row(name, node) for name, node in doc["nodes"].items() if not (large and node["state"] in QUIET)][
-            : words.LISTED
-        ],
-        "folded": _folded(doc) if large else [],
-        "how": settings(doc),
+        "journal": story.journal[-report.LISTED :],
+        "rows": [
+            _build_row(name, node) for name, node in doc["nodes"].items() if not (large and node["state"] in QUIET)
+        ][: report.LISTED],
+        "folded": _fold_quiet(doc) if large else [],
+        "how": list_settings(doc),
+        "moment": format_moment,
+        "duration": report.format_duration,
+        "failed_step": report.find_failed_step,
+        "name_state": name_state,
+        "reason_length": report.REASON,
         "geometry": {"width": WIDTH, "left": LEFT, "right": RIGHT},
     }
 
 
-def tone(doc):
+def choose_tone(doc: dict) -> str:
+    """Return the colour of the first line: red (fail) if somebody is needed now, amber (unknown) if not all is done."""
     if doc["verdict"] == "complete":
         return "pass"
-    if any(doc["counts"].get(name) for name in state.FAILED):
-        return "fail"
-    return "unknown"
+    left = [node for node in doc["nodes"].values() if node["orphaned"] and node["in_run"]]
+    if doc["verdict"] != "running" and any(doc["counts"].get(name) for name in state.IN_FLIGHT):
+        left.append(None)
+    return "fail" if left or any(doc["counts"].get(name) for name in URGENT) else "unknown"
 
 
-def moment(time, length=16):
+def format_moment(time: str | None, length: int = 16) -> str:
     """Return 2026-01-31 12:00 for 2026-01-31T12:00:00.000Z."""
     return (time or "")[:length].replace("T", " ")
 
 
-def headline(doc, bad):
+def write_headline(doc: dict) -> str:
     counts, total = doc["counts"], sum(doc["counts"].values())
     if doc["verdict"] == "complete":
         return "%s done or had nothing to do" % ("The node is" if total == 1 else "All %d nodes are" % total)
-    parts = ["%d %s" % (counts[name], label(name)) for name in words.WORST if counts.get(name)]
+    parts = [
+        "%d %s" % (counts[name], HEADLINE.get(name, name_state(name))) for name in report.WORST if counts.get(name)
+    ]
     parts += ["%d in flight" % flying for flying in [sum(counts.get(name, 0) for name in state.IN_FLIGHT)] if flying]
     parts += (
         ["%d did not start%s" % (counts["pending"], " yet" if doc["verdict"] == "running" else "")]
@@ -142,14 +159,13 @@ def headline(doc, bad):
         else []
     )
     over = counts.get("done", 0) + counts.get("skipped", 0)
-    return (
-        "%s; %d of %s done" % (", ".join(parts), over, text.count(total, "node"))
-        if parts
-        else "%d of %s done" % (over, text.count(total, "node"))
-    )
+    done = "%d of %s done" % (over, text.count(total, "node"))
+    if any(counts.get(name) for name in URGENT):
+        return "%s; %s" % (", ".join(parts), done)
+    return ", ".join([done, *parts])
 
 
-def settings(doc):
+def list_settings(doc: dict) -> list[tuple[str, str]]:
     policy = doc["policy"] or {}
     shown = (
         ("max_down", "down at a time"),
@@ -164,77 +180,58 @@ def settings(doc):
     return (
         [
             ("plan", doc["sha256"][:12]),
-            ("started", moment(doc["started"], 19) + " UTC"),
-            ("finished", moment(doc["finished"], 19) + " UTC" if doc["finished"] else "not yet"),
+            ("started", format_moment(doc["started"], 19) + " UTC"),
+            ("finished", format_moment(doc["finished"], 19) + " UTC" if doc["finished"] else "not yet"),
         ]
         + [(label, text.shown(policy[key])) for key, label in shown if policy.get(key) not in (None, {}, [], 0)]
         + [("schema", doc["schema"])]
     )
 
 
-def _card(name, node, opened):
+def _describe_node(name, node):
+    """Return what the card and the row of a node have in common."""
     return {
         "name": name,
-        "state": label(node["state"]),
+        "state": name_state(node["state"]),
         "tone": TONE[node["state"]],
         "sign": SIGN[node["state"]],
-        "open": opened,
-        "where": ", ".join("%s %s" % item for item in sorted(node["domains"].items())),
-        "step": words.failed_step(node),
         "canary": node["canary"],
-        "reason": words.said(node) or "No reason was recorded.",
-        "serves": words.SERVES.get(node["state"], "unknown"),
-        "next": words.NEXT_STEP.get(node["state"], "Run the same playbook again: it examines this node first."),
-        "change": "%s → %s" % (node["from"] or "unknown", words.wanted(node, "unknown")),
-        "attempt": node["attempt"],
-        "steps": [
-            {
-                "name": step["name"],
-                "started": moment(step["started"], 19),
-                "took": words.duration(step["started"], step["finished"]) or "-",
-                "status": step["status"],
-                "bad": step["status"] == "failed",
-            }
-            for step in node["steps"]
-        ],
-        "evidence": [
+        "earlier": node["earlier"],
+    }
+
+
+def _build_card(name, node, opened):
+    return dict(
+        _describe_node(name, node),
+        open=opened,
+        where=", ".join("%s %s" % item for item in sorted(node["domains"].items())),
+        step=report.find_failed_step(node),
+        reason=report.describe_reason(node) or "No reason was recorded.",
+        serves=report.SERVES.get(node["state"], "unknown"),
+        next=report.NEXT_STEP.get(node["state"], "Run the same playbook again: it examines this node first."),
+        change="%s → %s" % (node["from"] or "unknown", report.describe_target(node, "unknown")),
+        attempt=node["attempt"],
+        steps=node["steps"],
+        evidence=[
             {"href": "file://" + urllib.parse.quote(path), "words": path.rpartition("/")[2], "path": path}
             for path in node["evidence"]
         ],
-        "earlier": [
-            {
-                "attempt": one["attempt"],
-                "ended": moment(one["ended"], 19) or "-",
-                "state": label(one["state"]),
-                "step": words.failed_step(one) or "-",
-                "reason": one["reason"],
-            }
-            for one in node["earlier"]
-        ],
-    }
+    )
 
 
-def _row(name, node):
-    return {
-        "name": name,
-        "state": label(node["state"]),
-        "tone": TONE[node["state"]],
-        "sign": SIGN[node["state"]],
-        "took": words.took(node) or "-",
-        "where": ", ".join(node["domains"][key] for key in sorted(node["domains"])),
-        "change": "%s → %s" % (node["from"] or "?", words.wanted(node, "?")),
-        "reason": words.said(node, words.REASON),
-        "canary": node["canary"],
-        "earlier": []
-        if node["state"] in words.WORST
-        else [
-            "attempt %d: %s: %s" % (one["attempt"], label(one["state"]), text.line(one["reason"], words.REASON))
-            for one in node["earlier"]
-        ],
-    }
+def _build_row(name, node):
+    found = dict(
+        _describe_node(name, node),
+        took=report.describe_duration(node) or "-",
+        where=", ".join(node["domains"][key] for key in sorted(node["domains"])),
+        change="%s → %s" % (node["from"] or "?", report.describe_target(node, "?")),
+        reason=report.describe_reason(node, report.REASON),
+    )
+    # The card of a node that needs attention has its attempts.
+    return dict(found, earlier=[]) if node["state"] in report.WORST else found
 
 
-def _folded(doc):
+def _fold_quiet(doc):
     """Return the names of nodes that need no attention, by state."""
     found = []
     for name in QUIET:
@@ -254,7 +251,7 @@ def _folded(doc):
 # Charts. Numbers are rounded here, the template escapes all text.
 
 
-def _busy(story, end):
+def _find_busy(story, end):
     times = [(span.start, end if span.end is None else span.end) for spans in story.spans.values() for span in spans]
     return (
         times
@@ -270,14 +267,14 @@ def _busy(story, end):
     )
 
 
-def _scale(scale):
+def _draw_scale(scale):
     return {
         "ticks": [{"x": "%.1f" % where, "words": label} for where, label in scale.ticks()],
-        "breaks": [{"x": "%.1f" % where, "words": words.span(length)} for where, length in scale.breaks()],
+        "breaks": [{"x": "%.1f" % where, "words": report.format_span(length)} for where, length in scale.breaks()],
     }
 
 
-def steps(scale, changes, end, height, most):
+def draw_steps(scale, changes, end, height, most):
     """Return a step line through (time, value) as a path, with at most one column per pixel and without losing
     peaks.
     """
@@ -307,11 +304,11 @@ def steps(scale, changes, end, height, most):
     return " ".join(path) + " H%.1f" % scale.x(end)
 
 
-def _closed(path, scale, first, height):
+def _close_path(path, scale, first, height):
     return "%s V%.1f H%.1f Z" % (path, height, scale.x(first)) if path else ""
 
 
-def _budgets(doc, story, scale, end):
+def _draw_budgets(doc, story, scale, end):
     last = max(end, story.last)
     drawn = []
     for key, title, used, limit, window in (
@@ -322,7 +319,7 @@ def _budgets(doc, story, scale, end):
         points = [(point.time, getattr(point, used)) for point in story.points]
         limits = [(point.time, getattr(point, limit)) for point in story.points]
         most = max([1] + [value for dummy, value in points + limits]) * 1.1
-        line = steps(scale, points, last, CHART, most)
+        line = draw_steps(scale, points, last, CHART, most)
         grown = [(point.time, point.window) for point in story.points if window and point.window is not None]
         now = doc["budgets"][key]
         peak = max(value for dummy, value in points)
@@ -331,10 +328,10 @@ def _budgets(doc, story, scale, end):
                 "key": key,
                 "title": title,
                 "line": line,
-                "area": _closed(line, scale, points[0][0], CHART),
-                "limit": steps(scale, limits, last, CHART, most),
+                "area": _close_path(line, scale, points[0][0], CHART),
+                "limit": draw_steps(scale, limits, last, CHART, most),
                 "limit_y": "%.1f" % (CHART - (CHART - 8) * limits[-1][1] / most),
-                "window": steps(scale, grown, last, CHART, most),
+                "window": draw_steps(scale, grown, last, CHART, most),
                 "height": CHART,
                 "used": now["used"],
                 "of": now["limit"],
@@ -345,7 +342,7 @@ def _budgets(doc, story, scale, end):
     return drawn
 
 
-def _groups(doc, names):
+def _group_nodes(doc, names):
     """Return (title, nodes) by failure domain: by rack if there are racks."""
     keys = sorted({key for name in names for key in doc["nodes"][name]["domains"]})
     key = "rack" if "rack" in keys else keys[0] if keys else ""
@@ -360,18 +357,18 @@ def _groups(doc, names):
     ]
 
 
-def _timeline(doc, story, scale, end, large):
+def _draw_timeline(doc, story, scale, end, large):
     """Return the rows of nodes, under headings of their failure domains.
 
     For many nodes: failed ones, some of those in flight, and the failure domains as areas.
     """
     y, rows, headings = HEAD, [], []
-    groups = _groups(doc, list(doc["nodes"]))
+    groups = _group_nodes(doc, list(doc["nodes"]))
     if large:
         bad = [name for name, node in doc["nodes"].items() if node["state"] in state.FAILED]
         flying = [name for name, node in doc["nodes"].items() if node["state"] in state.IN_FLIGHT]
         groups = [
-            ("failed", bad[: words.LISTED]),
+            ("failed", bad[: report.LISTED]),
             ("in flight (%d of %d)" % (min(FLYING, len(flying)), len(flying)), flying[:FLYING]),
         ]
     for title, members in groups:
@@ -379,13 +376,13 @@ def _timeline(doc, story, scale, end, large):
             headings.append({"title": text.line(title, 28), "y": y + 13})
             y += 20
         for name in members:
-            rows.append(_bars(name, doc["nodes"][name], story, scale, end, y))
+            rows.append(_draw_bars(name, doc["nodes"][name], story, scale, end, y))
             y += ROW
         y += 6 if members else 0
     domains = []
     if large:
         headings.append({"title": "failure domains", "y": y + 13})
-        domains, y = _domain_areas(doc, story, scale, end, y + 20)
+        domains, y = _draw_domains(doc, story, scale, end, y + 20)
     return {
         "rows": rows,
         "headings": headings,
@@ -397,7 +394,7 @@ def _timeline(doc, story, scale, end, large):
     }
 
 
-def _bars(name, node, story, scale, end, y):
+def _draw_bars(name, node, story, scale, end, y):
     bars = []
     for span in story.spans.get(name, ()):
         until = end if span.end is None else span.end
@@ -409,11 +406,15 @@ def _bars(name, node, story, scale, end, y):
                 "width": "%.1f" % max(1.5, scale.x(until) - x),
                 "open": span.end is None,
                 "title": "%s: %s, %s"
-                % (name, PHASES[span.phase], words.span(until - span.start) + (" so far" if span.end is None else "")),
+                % (
+                    name,
+                    PHASES[span.phase],
+                    report.format_span(until - span.start) + (" so far" if span.end is None else ""),
+                ),
             }
         )
     marks = [
-        {"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, label(ended))}
+        {"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, name_state(ended))}
         for time, ended in story.marks.get(name, ())
         if ended in state.FAILED
     ]
@@ -425,15 +426,15 @@ def _bars(name, node, story, scale, end, y):
         "bars": bars,
         "marks": marks,
         "tone": TONE[node["state"]],
-        "state": "%s %s" % (SIGN[node["state"]], label(node["state"])),
+        "state": "%s %s" % (SIGN[node["state"]], name_state(node["state"])),
         "bad": node["state"] in state.FAILED,
     }
 
 
-def _domain_areas(doc, story, scale, end, y):
+def _draw_domains(doc, story, scale, end, y):
     """Return failure domains as areas of the number of their nodes that do not serve; those with failures first."""
     found = []
-    for title, members in _groups(doc, list(doc["nodes"])):
+    for title, members in _group_nodes(doc, list(doc["nodes"])):
         changes = {}
         for name in members:
             for span in story.spans.get(name, ()):
@@ -458,13 +459,13 @@ def _domain_areas(doc, story, scale, end, y):
     shown = sorted(found, key=lambda entry: not entry["bad"])[:DOMAINS]
     most = max([1] + [level for entry in shown for dummy, level in entry["levels"]])
     for entry in shown:
-        line = steps(scale, entry["levels"], end, 16, most)
+        line = draw_steps(scale, entry["levels"], end, 16, most)
         entry.update(
             y=y,
             short=text.line(entry["title"], 28),
-            area=_closed(line, scale, entry["levels"][0][0], 16) if line else "",
+            area=_close_path(line, scale, entry["levels"][0][0], 16) if line else "",
             marks=[
-                {"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, label(ended))}
+                {"x": "%.1f" % scale.x(time), "sign": SIGN[ended], "title": "%s: %s" % (name, name_state(ended))}
                 for name in entry["bad"][:20]
                 for time, ended in story.marks.get(name, ())[-1:]
             ],

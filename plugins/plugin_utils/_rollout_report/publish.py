@@ -1,33 +1,32 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Updates the report files of a rollout while it runs, at little cost.
+"""Write the report files of a rollout while it runs.
 
-Many short-lived processes write to the ledger. Each updates the files afterwards, unless that would take more than a
-small share of the controller's time. Then a later process does it, also one of a node that waits. An error of a report
-is a warning and never stops a rollout.
+Each task that writes to the ledger updates the files afterwards, unless they are younger than an interval that grows
+with the number of nodes. Then a later task does it, also one of a node that waits. An error of a report is a warning
+and never stops a rollout.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
+import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files as places
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, state, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.nodes import node_of
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import sa
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import (
-    formats,
-    metrics,
-    page,
-    report,
-    timeline,
-)
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.words import troubled
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import estimate
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats, page, report, timeline
 
 NAMES = {
     "json": "report.json",
@@ -36,109 +35,75 @@ NAMES = {
     "html": "report.html",
     "prometheus": "rollout.prom",
 }
-# The share of the time for reports, the seconds of it that can be saved up, and the interval of checks.
-SHARE, SAVED_S, LOOK_S = 0.05, 4.0, 2.0
-# How long a writer waits for another one.
-PATIENCE_S = 20.0
+# The interval between two updates is a second for so many nodes: writing 10,000 of them takes about five seconds.
+NODES_A_SECOND = 100.0
+# The interval between two looks of nodes that wait.
+LOOK_S = 2.0
+# How long a writer waits for another one, at the end of a run and in between.
+PATIENCE_S, SHORT_PATIENCE_S = 20.0, 0.5
 # With more nodes than this, report.json has one line.
 DENSE = 1000
 # The number of failed nodes whose evidence is listed, and of bundles for each.
 EVIDENCE, BUNDLES = 200, 20
+# The number of nodes of earlier rollouts that estimates are made from.
+DONE_NODES = 50
 TEXTFILE = "gpufleet_rollout_%s.prom"
 
+Complain = t.Callable[[str], t.Any]
 
-def gather(ledger, ended=None):
+
+def ignore(message: str) -> None:
+    """Take a message that nobody reads."""
+
+
+def gather(ledger: Ledger, ended: bool | None = None) -> tuple[dict, timeline.Timeline]:
     """Return (document, timeline) of a rollout as it is now. ENDED: True if its run has ended, None to read it."""
     events = ledger.events()
-    story = timeline.build(events)
+    story = timeline.build_timeline(events)
     over = story.view.finished is not None if ended is None else ended
     read = ledger.rehearse(lambda one: (one.owner, one.ledger_id, timestamp(one.clock())))
-    owner, identity, now = read or (None, None, None)
-    doc = report.document(
+    record, identity, now = read or (None, None, None)
+    doc = report.build_document(
         story.view,
         over,
         now,
         events[-1]["time"] if events else None,
         story,
-        members.shared(owner),
+        members.shared(record),
         (identity, len(events)),
+        read_done_nodes(ledger),
     )
-    for name, node in troubled(doc)[:EVIDENCE]:
-        node["evidence"] = bundles(ledger, name)
+    for name, node in report.list_troubled(doc)[:EVIDENCE]:
+        node["evidence"] = find_bundles(ledger, name)
     return doc, story
 
 
-def bundles(ledger, name):
-    """Return the directories with evidence of a node on the controller, in the order of its attempts."""
-    place = os.path.join(
-        os.path.abspath(os.path.expanduser(ledger.artifact_dir)), "evidence", ledger.rollout_id, check_node(name)
+def read_done_nodes(ledger: Ledger) -> list[state.Node]:
+    """Return nodes that were done in other rollouts of the ledger, the newest rollouts first, for estimates."""
+    table, rollout = ledger.store.table["node"], ledger.store.table["rollout"]
+    query = (
+        sa.select(table.c.body)
+        .join(rollout, rollout.c.rollout_id == table.c.rollout_id)
+        .where(table.c.rollout_id != ledger.rollout_id, table.c.state == "done")
+        .order_by(rollout.c.planned.desc(), table.c.name)
+        .limit(DONE_NODES)
     )
-    try:
-        found = os.listdir(place)
-    except OSError:
-        return []  # there are none, or they are on another host, which the reason names
-    attempts = sorted((int(one.partition("-")[0]), one) for one in found if one.partition("-")[0].isdigit())
-    return [os.path.join(place, one) for dummy, one in attempts][-BUNDLES:]
+    return [
+        node_of(body)
+        for body in ledger.store.read(lambda connection: connection.execute(query).scalars().all(), nothing=[])
+    ]
 
 
-def contents(doc, story):
-    """Return the files of a report by name."""
-    return {
-        NAMES["json"]: files.json_text(doc, len(doc["nodes"]) > DENSE),
-        NAMES["markdown"]: formats.markdown_text(doc),
-        NAMES["junit"]: formats.junit_text(doc),
-        NAMES["html"]: page.html_text(doc, story),
-        NAMES["prometheus"]: metrics.render(doc),
-    }
+def estimate_node(ledger: Ledger, node_s: float) -> float:
+    """Return the seconds that a node usually took in other rollouts of the ledger; NODE_S if there are none."""
+    took = report.measure_nodes(read_done_nodes(ledger))
+    return estimate.median(took) if took else node_s
 
 
-def textfile_name(rollout_id):
-    return TEXTFILE % re.sub(r"[^A-Za-z0-9_]", "_", rollout_id)
-
-
-def _account(handle):
-    """Return (seconds saved up, when, seconds that writing took, last event) of the last update."""
-    found = places.read_json(handle)
-    try:
-        return (
-            float(found.get("saved_s", SAVED_S)),
-            float(found.get("time", 0)),
-            float(found.get("took_s", 0)),
-            found.get("event"),
-        )
-    except (ValueError, TypeError):
-        return SAVED_S, 0.0, 0.0, None
-
-
-def refresh(ledger, now=False, idle=False, textfile_dir="", complain=lambda words: None, ended=None):
-    """Write the files if an update is due, or NOW; return the document if one was made.
-
-    IDLE: only if the last check was a while ago. ENDED: as in gather(). Errors go to COMPLAIN, but with NOW an error of
-    the ledger is raised.
-    """
-    path = ledger.path("report.lock")
-    try:
-        if idle and not now and places.written_within(path, LOOK_S):
-            return None
-        with places.locked(path, PATIENCE_S if now else 0.5) as handle:
-            if handle is None and not now:
-                return None  # another process writes; a later update has what is missing
-            doc = _write(ledger, handle, now, textfile_dir, complain, ended)
-            return doc
-    except OSError as exc:
-        complain(
-            "The report of rollout %s cannot be written on the controller: %s. The rollout continues without it."
-            % (ledger.rollout_id, exc)
-        )
-    except store.StoreError as exc:
-        if now:
-            raise
-        complain("The report of rollout %s was not brought up to date: %s" % (ledger.rollout_id, exc))
-    return gathered(ledger, complain, ended)[0] if now else None
-
-
-def gathered(ledger, complain, ended=None):
-    """Return the result of gather(); (None, None) and a warning if that fails."""
+def try_gather(
+    ledger: Ledger, complain: Complain, ended: bool | None = None
+) -> tuple[dict | None, timeline.Timeline | None]:
+    """Return the result of gather(); (None, None) and a warning if that fails, except for an error of the ledger."""
     try:
         return gather(ledger, ended)
     except store.StoreError:
@@ -151,30 +116,105 @@ def gathered(ledger, complain, ended=None):
         return None, None
 
 
-def _write(ledger, handle, now, textfile_dir, complain, ended):
-    saved, then, took, event = _account(handle) if handle is not None else (0.0, 0.0, 0.0, None)
-    begun = time.time()
-    saved = min(max(SAVED_S, 2 * took), saved + SHARE * max(0.0, begun - then)) if then else saved
-    if not now:
-        if saved < took or ledger.last_event() == event:
-            places.write_json(handle, {"saved_s": saved, "time": begun, "took_s": took, "event": event})
-            return None
-    event = ledger.last_event()
-    doc, story = gathered(ledger, complain, ended)
+def find_bundles(ledger: Ledger, name: str) -> list[str]:
+    """Return the directories with evidence of a node on the controller, in the order of its attempts."""
+    place = os.path.join(
+        os.path.abspath(os.path.expanduser(ledger.artifact_dir)), "evidence", ledger.rollout_id, check_node(name)
+    )
     try:
-        if doc is None:
+        found = os.listdir(place)
+    except OSError:
+        return []  # there are none, or they are on another host, which the reason names
+    attempts = sorted((int(one.partition("-")[0]), one) for one in found if one.partition("-")[0].isdigit())
+    return [os.path.join(place, one) for dummy, one in attempts][-BUNDLES:]
+
+
+def render_files(doc: dict, story: timeline.Timeline) -> dict[str, str]:
+    """Return the files of a report by name."""
+    return {
+        NAMES["json"]: files.json_text(doc, len(doc["nodes"]) > DENSE),
+        NAMES["markdown"]: formats.render_markdown(doc),
+        NAMES["junit"]: formats.render_junit(doc),
+        NAMES["html"]: page.render_page(doc, story),
+        NAMES["prometheus"]: formats.render_metrics(doc),
+    }
+
+
+def textfile_name(rollout_id: str) -> str:
+    return TEXTFILE % re.sub(r"[^A-Za-z0-9_]", "_", rollout_id)
+
+
+def refresh(
+    ledger: Ledger,
+    now: bool = False,
+    idle: bool = False,
+    textfile_dir: str = "",
+    complain: Complain = ignore,
+    ended: bool | None = None,
+    identity: dict | None = None,
+) -> dict | None:
+    """Write the files if an update is due, or NOW; return the document if NOW.
+
+    IDLE: the caller waits, and leaves the update to others while they write. ENDED: as in gather(). IDENTITY: this
+    controller, for TEXTFILE_DIR. Errors go to COMPLAIN, but with NOW an error of the ledger is raised.
+    """
+    path = ledger.path("report.lock")
+    doc = None
+    try:
+        if idle and not now and places.written_within(path, LOOK_S):
             return None
-        made = contents(doc, story)
-        files.write(ledger.directory, made)
-        if textfile_dir:
-            files.write(textfile_dir, {textfile_name(ledger.rollout_id): made[NAMES["prometheus"]]}, 0o644)
+        with places.locked(path, PATIENCE_S if now else SHORT_PATIENCE_S) as handle:
+            if handle is None and not now:
+                return None  # another process writes; a later update has what is missing
+            last = ledger.last_event()
+            if not now and not _is_due(places.read_json(handle), last, time.time()):
+                os.utime(path)  # for those that wait
+                return None
+            doc, story = try_gather(ledger, complain, ended)
+            if doc is None:
+                return None
+            _write(ledger, doc, story, textfile_dir, identity)
+            if handle is not None:
+                places.write_json(handle, {"event": last, "nodes": len(doc["nodes"]), "time": time.time()})
+            return doc
+    except store.StoreError as exc:
+        if now:
+            raise
+        complain("The report of rollout %s was not brought up to date: %s" % (ledger.rollout_id, exc))
     except Exception as exc:  # noqa: BLE001 (whatever is wrong with a report, it is not worth a rollout)
         complain(
-            "The report of rollout %s cannot be written on the controller: %s: %s. The rollout continues without "
-            "it." % (ledger.rollout_id, type(exc).__name__, redaction.redact(exc))
+            "The report of rollout %s cannot be written on the controller: %s: %s. The rollout continues without it."
+            % (ledger.rollout_id, type(exc).__name__, redaction.redact(exc))
         )
-    finally:
-        if handle is not None:
-            took = time.time() - begun
-            places.write_json(handle, {"saved_s": saved - took, "time": time.time(), "took_s": took, "event": event})
-    return doc
+    return doc or try_gather(ledger, complain, ended)[0] if now else None
+
+
+def _is_due(note: dict, last_event: int | None, now: float) -> bool:
+    """Return True if the files are older than the interval, and something happened since NOTE, that of their update."""
+    try:
+        age_s = now - float(note["time"])
+        return note["event"] != last_event and not 0 <= age_s < note["nodes"] / NODES_A_SECOND
+    except (KeyError, ValueError, TypeError):
+        return True
+
+
+def _write(ledger, doc, story, textfile_dir, identity):
+    rendered = render_files(doc, story)
+    files.write(ledger.directory, rendered)
+    if not textfile_dir:
+        return
+    name = textfile_name(ledger.rollout_id)
+    if doc["verdict"] != "running" or is_reporter(ledger, identity):
+        files.write(textfile_dir, {name: rendered[NAMES["prometheus"]]}, 0o644)
+    else:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(textfile_dir, name))
+
+
+def is_reporter(ledger: Ledger, identity: dict | None) -> bool:
+    """Return True if this controller writes the file for Prometheus: the owner, or the first of the living members.
+
+    Another one removes its file, which would say C(running) for ever.
+    """
+    reporter = ledger.rehearse(members.find_reporter)
+    return bool(reporter) and (identity is None or owner.same(reporter, identity))

@@ -11,18 +11,21 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.events import apply
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
 
 # The phases of a node in flight.
-PHASES = ("drain", "down", "validate", "soak", "rollback")
+PHASES = ("prepare", "drain", "down", "validate", "soak", "rollback")
 # The number of attempts of a node in a report.
 ATTEMPTS = 5
+# Steps before the drain, in which a node serves.
+PREPARING = ("evidence", "prestage")
 OF_STATE = {"draining": "drain", "down": "down", "validating": "validate", "soaking": "soak"}
 
 
-def seconds(text):
+def parse_time(written: str | None) -> t.Any:
     """Return a time of the ledger as seconds since 1970; None for none."""
-    return datetime.datetime.fromisoformat(text[:-1] + "+00:00").timestamp() if text else None
+    return datetime.datetime.fromisoformat(written[:-1] + "+00:00").timestamp() if written else None
 
 
 @dataclasses.dataclass
@@ -47,158 +50,135 @@ class Point:
     failure_budget: int
 
 
-@dataclasses.dataclass
-class Timeline:
-    view: state.Rollout
-    spans: t.Dict[str, t.List[Span]]
-    marks: t.Dict[str, t.List[t.Tuple[float, str]]]  # (time, final state)
-    points: t.List[Point]
-    journal: t.List[t.Dict[str, t.Any]]  # requests of operators, holds, and plans
-    absent: t.List[state.Node] = dataclasses.field(
-        default_factory=list
-    )  # nodes of earlier runs that the last one lacks
-    earlier: t.Dict[str, t.List[t.Dict[str, t.Any]]] = dataclasses.field(
-        default_factory=dict
-    )  # earlier attempts by node
-    first: t.Optional[float] = None
-    last: t.Optional[float] = None
-
-
-def phase_of(node):
+def find_phase(node: state.Node) -> str | None:
     """Return the phase of a node; None if it is not in flight."""
     if node.state not in state.IN_FLIGHT:
         return None
     step = node.steps[-1].name if node.steps else ""
     if step.startswith("rollback"):
         return "rollback"
+    if node.state == "draining" and (not step or step in PREPARING):
+        return "prepare"
     return "soak" if step == "soak" else OF_STATE[node.state]
 
 
-def failure_weight(node):
+def weigh_failure(node: state.Node) -> int:
     """Return the use of the failure budget by a node."""
     return sum(limits.weight(one) for one in limits.charged([node])) if node.state in state.FAILED else 0
 
 
-class _Story:
-    def __init__(self):
-        self.view = state.Rollout()
-        self.spans: t.Dict[str, t.List[Span]] = {}
-        self.marks: t.Dict[str, t.List[t.Tuple[float, str]]] = {}
-        self.points: t.List[Point] = []
-        self.journal: t.List[t.Dict[str, t.Any]] = []
-        self.absent: t.Dict[str, state.Node] = {}
-        self.earlier: t.Dict[str, t.List[t.Dict[str, t.Any]]] = {}
-        self.use: t.Dict[str, t.Tuple[int, int, int]] = {}
-        self.used = [0, 0, 0]
-        self.level: t.Any = None
+@dataclasses.dataclass
+class Timeline:
+    """What happened in a rollout, event after event."""
 
-    def take(self, event):
-        now = seconds(event["time"])
+    view: state.Rollout = dataclasses.field(default_factory=state.Rollout)
+    spans: dict[str, list[Span]] = dataclasses.field(default_factory=dict)
+    marks: dict[str, list[tuple[float, str]]] = dataclasses.field(default_factory=dict)  # (time, final state)
+    points: list[Point] = dataclasses.field(default_factory=list)
+    journal: list[dict[str, t.Any]] = dataclasses.field(default_factory=list)  # requests of operators, holds, plans
+    gone: dict[str, state.Node] = dataclasses.field(default_factory=dict)  # of earlier runs, not in the last one
+    earlier: dict[str, list[dict[str, t.Any]]] = dataclasses.field(default_factory=dict)  # attempts by node
+    first: float | None = None
+    last: float | None = None
+    _use: dict[str, tuple[int, int, int]] = dataclasses.field(default_factory=dict)
+    _used: list[int] = dataclasses.field(default_factory=lambda: [0, 0, 0])
+    _level: t.Any = None
+
+    @property
+    def absent(self) -> list[state.Node]:
+        """The nodes of earlier runs that the last one lacks."""
+        return sorted(self.gone.values(), key=lambda node: node.name)
+
+    def add_event(self, event: dict) -> None:
+        """Apply the next event. Events before the first plan are ignored."""
         kind = event["event"]
-        before = self.before(event)
+        if self.view.run is None and kind != "plan":
+            return
+        now = parse_time(event["time"])
+        self.first, self.last = self.first or now, now
+        before = self._keep_before(event)
         apply(self.view, event)
         if kind == "plan":
-            self.planned(before)
-            self.journal.append(
-                {
-                    "time": event["time"],
-                    "what": "planned",
-                    "who": "",
-                    "reason": "target %s, %s to go"
-                    % (event["target"], "1 node" if len(event["order"]) == 1 else "%d nodes" % len(event["order"])),
-                }
-            )
-            for name in list(self.spans):
-                if self.view.nodes.get(name) is None:
-                    self.follow(name, None, now)
-            self.use, self.used = {}, [0, 0, 0]
-            for node in self.view.nodes.everything():
-                self.account(node)
-                self.follow(node.name, node, now)
+            self._add_plan(event, before, now)
         elif event.get("run") != self.view.run:
             return
         elif kind == "control":
-            self.journal.append(
-                {
-                    "time": event["time"],
-                    "what": event["verb"],
-                    "who": event["user"],
-                    "reason": event["reason"],
-                    "node": event.get("node", ""),
-                    "limits": event.get("policy", {}),
-                }
-            )
+            self._note(event, event["verb"], event["reason"], event["user"])
+            self.journal[-1].update(node=event.get("node", ""), limits=event.get("policy", {}))
         elif kind == "hold":
-            self.journal.append(
-                {
-                    "time": event["time"],
-                    "what": "held" if event["names"] else "hold over",
-                    "who": "",
-                    "reason": event["reason"],
-                }
-            )
+            self._note(event, "held" if event["names"] else "hold over", event["reason"])
         node = self.view.nodes.get(event.get("node")) if event.get("node") else None
         if node is not None:
-            self.account(node)
-            self.follow(node.name, node, now)
+            self._measure_use(node)
+            self._follow(node.name, node, now)
             if kind == "state" and node.state in state.ENDED:
                 self.marks.setdefault(node.name, []).append((now, node.state))
-        self.point(now)
+        self._add_point(now)
 
-    def before(self, event):
-        """Return the nodes as they are before an event that may reset their steps."""
+    def _note(self, event, what, reason, who=""):
+        self.journal.append(
+            {"time": event["time"], "what": what, "who": who, "reason": reason, "node": "", "limits": {}}
+        )
+
+    def _keep_before(self, event):
+        """Return the nodes as they are before a plan, and keep the attempt that a retry ends."""
         if event["event"] == "plan":
             return self.view.nodes.everything()
         if event["event"] == "control" and event["verb"] == "retry" and event.get("run") == self.view.run:
             node = self.view.nodes.get(event["node"])
             if node is not None and node.state in state.FAILED:
-                self.remember(node, [])  # its steps stay, and the next attempt adds to them
+                self._keep_attempt(node, [])  # its steps stay, and the next attempt adds to them
         return []
 
-    def planned(self, before):
-        """Keep what a new plan drops of the earlier run."""
+    def _add_plan(self, event, before, now):
+        """Keep what a new plan drops of the earlier run, and follow its nodes."""
         for old in before:
             new = self.view.nodes.get(old.name)
             if new is None:
-                self.absent[old.name] = old
+                self.gone[old.name] = old
             elif new.orphaned:
-                self.remember(dataclasses.replace(old, reason=new.reason), [])
+                self._keep_attempt(dataclasses.replace(old, reason=new.reason), [])
             elif old.steps and (
                 new.steps is not old.steps or old.state in state.FAILED and new.state not in state.FAILED
             ):
-                self.remember(old, old.steps)
+                self._keep_attempt(old, old.steps)
         for node in self.view.nodes.everything():
-            gone = self.absent.pop(node.name, None)
-            if gone is not None and gone.steps:
-                self.remember(gone, gone.steps)
+            old = self.gone.pop(node.name, None)
+            if old is not None and old.steps:
+                self._keep_attempt(old, old.steps)
+        self._note(event, "planned", "target %s, %s to go" % (event["target"], text.count(len(event["order"]), "node")))
+        for name in list(self.spans):
+            if self.view.nodes.get(name) is None:
+                self._follow(name, None, now)
+        self._use, self._used = {}, [0, 0, 0]
+        for node in self.view.nodes.everything():
+            self._measure_use(node)
+            self._follow(node.name, node, now)
 
-    def remember(self, node, steps):
+    def _keep_attempt(self, node, steps):
         """Keep an attempt; of many, the first and the last ones."""
         attempts = self.earlier.setdefault(node.name, [])
-        attempts.append(
-            dict(
-                {key: getattr(node, key) for key in ("attempt", "state", "reason", "failure", "ended")},
-                steps=list(steps),
-            )
-        )
+        fields = {key: getattr(node, key) for key in ("attempt", "state", "reason", "failure", "ended")}
+        attempts.append(dict(fields, steps=list(steps)))
         if len(attempts) > ATTEMPTS:
             del attempts[1]
 
-    def account(self, node):
-        mine = (
+    def _measure_use(self, node):
+        use = (
             int(node.state == "draining"),
             int(node.state in state.NOT_SERVING + state.OUT_OF_SERVICE),
-            failure_weight(node),
+            weigh_failure(node),
         )
-        old = self.use.get(node.name, (0, 0, 0))
-        if mine != old:
-            self.use[node.name] = mine
-            self.used = [total + new - gone for total, new, gone in zip(self.used, mine, old)]
+        old = self._use.get(node.name, (0, 0, 0))
+        if use != old:
+            self._use[node.name] = use
+            self._used = [total + new - gone for total, new, gone in zip(self._used, use, old)]
 
-    def follow(self, name, node, now):
+    def _follow(self, name, node, now):
+        """End the span of a node whose phase has changed, and begin another one."""
         spans = self.spans.get(name)
         current = spans[-1] if spans and spans[-1].end is None else None
-        phase = phase_of(node) if node is not None else None
+        phase = find_phase(node) if node is not None else None
         if current is not None and current.phase == phase:
             return
         if current is not None:
@@ -206,43 +186,29 @@ class _Story:
         if phase is not None:
             self.spans.setdefault(name, []).append(Span(phase, now, step=node.steps[-1].name if node.steps else ""))
 
-    def point(self, now):
+    def _add_point(self, now):
         policy = self.view.policy
+        draining, down, failures = self._used
         level = (
-            self.used[0],
-            self.used[1] + policy["broken_elsewhere"],
-            self.used[2],
+            draining,
+            down + policy["broken_elsewhere"],
+            failures,
             policy["max_draining"],
             policy["max_down"],
             self.view.window,
             policy["failure_budget"],
         )
-        if level != self.level:
-            self.level = level
+        if level != self._level:
+            self._level = level
             self.points.append(Point(now, *level))
 
 
-def build(events):
-    """Return the Timeline of EVENTS, first to last. Events before the first plan are ignored."""
-    story = _Story()
-    first = last = None
+def build_timeline(events: list[dict]) -> Timeline:
+    """Return the Timeline of EVENTS, first to last."""
+    story = Timeline()
     for event in events:
-        if story.view.run is None and event["event"] != "plan":
-            continue
-        story.take(event)
-        last = event["time"]
-        first = first or last
-    return Timeline(
-        story.view,
-        story.spans,
-        story.marks,
-        story.points,
-        story.journal,
-        sorted(story.absent.values(), key=lambda node: node.name),
-        story.earlier,
-        seconds(first),
-        seconds(last),
-    )
+        story.add_event(event)
+    return story
 
 
 STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800)
@@ -251,7 +217,7 @@ PAUSE_S, PAUSE_SHARE = 900.0, 0.25
 BREAK_WIDTH, TICK_WIDTH = 14.0, 95.0
 
 
-def busy(intervals):
+def join_intervals(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:
     """Return the sorted union of the intervals (start, end), with short pauses closed."""
     merged = []
     for start, end in sorted(intervals):
@@ -273,7 +239,7 @@ class TimeScale:
     """Maps times to x coordinates between LEFT and RIGHT."""
 
     def __init__(self, intervals, left, right):
-        parts = busy(intervals) or [(0.0, 1.0)]
+        parts = join_intervals(intervals) or [(0.0, 1.0)]
         total = sum(end - start for start, end in parts) or 1.0
         self.left, self.right = left, right
         self.scale = (right - left - BREAK_WIDTH * (len(parts) - 1)) / total

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import markdown, text
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import formats, text
 
 Answer = Mapping[str, Any]
 
 
 def render(record: Answer) -> str:
-    escape = markdown.escape
+    escape = formats.escape_markdown
     lines = ["# %s in quarantine" % escape(record["node"]), ""]
     facts = [
         ("since", record["time"]),
@@ -32,10 +32,10 @@ def render(record: Answer) -> str:
         ("evidence", record["evidence"] or "none"),
     ]
     facts += [("simulated", "the project's simulator was read and no hardware")] if record["simulated"] else []
-    lines += markdown.table(("what", "value"), facts)
-    lines += markdown.section(
+    lines += formats.render_table(("what", "value"), facts)
+    lines += formats.render_section(
         "GPUs",
-        markdown.table(
+        formats.render_table(
             ("GPU", "serial number", "part number", "model", "UUID", "PCI address", "VBIOS", "InfoROM"),
             [
                 (
@@ -55,9 +55,9 @@ def render(record: Answer) -> str:
         else ["None is known."],
     )
     lines += (
-        markdown.section(
+        formats.render_section(
             "Memory",
-            markdown.table(
+            formats.render_table(
                 ("UUID", "ECC counters", "remapped rows", "remap histogram", "retired pages", "recovery action"),
                 [
                     (
@@ -74,9 +74,9 @@ def render(record: Answer) -> str:
         if record["gpus"]
         else []
     )
-    lines += markdown.section(
+    lines += formats.render_section(
         "XIDs in this boot",
-        markdown.table(
+        formats.render_table(
             ("XID", "class", "meaning", "GPU", "how often", "first", "last", "line"),
             [
                 (
@@ -95,9 +95,9 @@ def render(record: Answer) -> str:
         if record["xids"]
         else ["None was read."],
     )
-    lines += markdown.section(
+    lines += formats.render_section(
         "Checks that did not pass",
-        markdown.table(
+        formats.render_table(
             ("check", "of", "status", "found", "expected", "message"),
             [
                 (
@@ -114,9 +114,9 @@ def render(record: Answer) -> str:
         if record["checks"]
         else [],
     )
-    lines += markdown.section(
+    lines += formats.render_section(
         "What could not be read",
-        markdown.table(("what", "why"), [(entry["part"], entry["reason"]) for entry in record["missing"]])
+        formats.render_table(("what", "why"), [(entry["part"], entry["reason"]) for entry in record["missing"]])
         if record["missing"]
         else [],
     )

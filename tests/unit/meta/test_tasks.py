@@ -137,7 +137,7 @@ def test_a_job_has_a_limit_for_each_answer_and_for_all_of_it(role, entries):
     for task, module in jobs:
         assert "timeout" in task, task["name"]
         action = (ROOT / "plugins" / "action" / (module[len(PREFIX) :] + ".py")).read_text(encoding="utf-8")
-        assert "_background" in action or "(ModuleAction)" in action, module
+        assert "Background(self)" in action or "(ModuleAction)" in action, module
 
 
 @pytest.mark.parametrize("name", ["slurm/drain", "slurm/resume", "kubernetes/drain", "kubernetes/resume"])

@@ -17,8 +17,6 @@ import time
 
 import pytest
 
-ROOMS = ("_ledger", "_rollout", "_rollout_report")
-
 
 class Server:
     """A PostgreSQL server on a socket of its own; it refuses to run as root, so root lends it a user."""
@@ -111,20 +109,3 @@ def url(request, database, tmp_path):
         return "sqlite:///%s" % (tmp_path / "rollouts" / "ledger.sqlite")
     server = request.getfixturevalue("postgresql")
     return server.database("t%d" % time.monotonic_ns())
-
-
-@pytest.fixture(autouse=True)
-def watched(request, monkeypatch):
-    """What rollout_plan would have watched until the end of its playbook, which in these tests is the process that runs
-    them.
-    """
-    found = []
-    if request.node.path.parent.name in ROOMS and request.node.path.name not in (
-        "test_watcher.py",
-        "test_controller.py",
-    ):
-        monkeypatch.setattr(
-            "ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report.watcher.start",
-            lambda *given: found.append(given),
-        )
-    return found

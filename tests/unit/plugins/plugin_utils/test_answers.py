@@ -22,9 +22,14 @@ from ansible_collections.gpufleet.lifecycle.plugins.filter import hold_lines
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import audit
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _answers, _peers
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import files, fleet, precheck, precheck_formats
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
+    files,
+    precheck,
+    precheck_formats,
+    precheck_page,
+)
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import layouts, probes
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import preview
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver import test_audit
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
 
@@ -127,16 +132,16 @@ def outcome(module, answers):
         lines = [line.split() for line in hold_lines.render_lines(found)]  # whatever the widths of its columns
         return {name: [line for line in lines if any(word.strip(":,") == name for word in line)] for name in found}
     if module == "driver_packages":
-        return {name: [line for line in preview.lines({name: one})] for name, one in found.items()}
+        return {name: [line for line in formats.preview_packages({name: one})] for name, one in found.items()}
     if module == "gpu_mig":
         layouts.refuse_unfit({name: one for name, one in found.items() if not one.get("failures")})
         return {name: probes.layout_looked_at(one) for name, one in found.items()}
-    document = fleet.document(list(found), found)
-    json.loads(files.json_text(document)), precheck.table(document)
+    document = precheck.build_document(list(found), found)
+    json.loads(files.json_text(document)), precheck_formats.render_summary(document)
     for text in (
-        precheck_formats.html_text(document),
-        precheck_formats.markdown_text(document),
-        precheck_formats.junit_text(document, found),
+        precheck_page.render_page(document),
+        precheck_formats.render_markdown(document),
+        precheck_formats.render_junit(document, found),
     ):
         text.encode("utf-8")
     return {name: (entry["verdict"], entry["state"], entry["message"]) for name, entry in document["nodes"].items()}

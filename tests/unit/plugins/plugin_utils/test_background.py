@@ -17,7 +17,9 @@ import pytest
 
 pytest.importorskip("ansible", reason="an action plugin needs Ansible")
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _controller
+from ansible.errors import AnsibleConnectionFailure
+
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _node_action
 
 pytestmark = pytest.mark.cores
 
@@ -108,12 +110,16 @@ def test_its_failure_is_the_tasks(play):
     assert done.returncode == 2 and "no compiler" in done.stdout
 
 
+BOOT, OTHER = "0c3f4f0e-7d0e-4d43-9b1c-6f4f2f6f0a01", "0c3f4f0e-7d0e-4d43-9b1c-6f4f2f6f0a02"
+
+
 def silent(answer_s=1):
     """An action whose node takes the connection and does not answer."""
     action = mock.Mock(_task=mock.Mock(async_val=60, poll=1))
     action._execute_module.side_effect = lambda **dummy: time.sleep(30)
     action._templar.template.side_effect = lambda value: value
-    return _background.Background(action, lambda seconds: None), {"gpufleet_answer_timeout": answer_s}
+    action._low_level_execute_command.return_value = {"stdout": BOOT + "\n0\n"}
+    return _node_action.Background(action, lambda seconds: None), {"gpufleet_answer_timeout": answer_s}
 
 
 def test_a_job_that_does_not_begin_fails_after_the_time_for_an_answer():
@@ -133,4 +139,52 @@ def test_a_node_that_stops_answering_is_not_asked_until_its_job_is_past_its_time
     began = time.monotonic()
     with pytest.raises(_controller.AnswerTimeout):
         background.run("m", {}, task_vars)
-    assert asked.call_count == _background.SILENT and time.monotonic() - began < 20
+    assert asked.call_count == _node_action.SILENT and time.monotonic() - began < 20
+
+
+RUNS, AWAY, DONE = {"started": 1, "finished": 0}, AnsibleConnectionFailure("away"), {"finished": 1, "changed": True}
+
+
+def run(polls, looks):
+    """Return (result, mock of the looks) of a job; POLLS and LOOKS are the answers of the node, a minute apart."""
+    action = mock.Mock(_task=mock.Mock(async_val=3600, poll=1))
+    action._templar.template.side_effect = lambda value: value
+    action._execute_module.return_value = {"ansible_job_id": "j12.34", "started": 1}
+    action._low_level_execute_command.side_effect = [{"stdout": one} for one in looks]
+    clock = mock.Mock(now=0.0)
+
+    def pause(dummy):
+        clock.now += 60
+
+    status = action._shared_loader_obj.action_loader.get.return_value.run
+    status.side_effect = [*polls, {}]
+    background = _node_action.Background(action, pause, lambda: clock.now)
+    return background.run("m", {}, {"inventory_hostname": "a1"}), action._low_level_execute_command
+
+
+@pytest.mark.parametrize(
+    "polls, looks, word",
+    [
+        ([AWAY, RUNS, RUNS], [BOOT + "\n0", OTHER + "\n1"], "boot"),
+        ([RUNS, RUNS], [BOOT + "\n127", OTHER + "\n127"], "boot"),
+        ([RUNS, RUNS], [BOOT + "\n0", BOOT + "\n1"], "killed"),
+        ([RUNS, DONE], [BOOT + "\n0", BOOT + "\n1"], ""),
+        ([RUNS, DONE], [BOOT + "\n0", BOOT + "\n0"], ""),
+        ([RUNS, DONE], [BOOT + "\n1", BOOT + "\n1"], ""),
+        ([RUNS, RUNS, DONE], ["", BOOT + "\n127", ""], ""),
+    ],
+    ids=["booted while it was away", "booted", "killed", "ended meanwhile", "runs", "never found", "cannot be told"],
+)
+def test_wait_for_a_job_ends_once_nothing_runs_it_any_more(polls, looks, word):
+    result, look = run(polls, looks)
+    assert bool(result.get("failed")) == bool(word) and word in result.get("msg", "")
+    assert "[j]12'" in look.call_args[0][0], "the wrapper has the id without its own pid"
+
+
+def test_job_id_of_a_node_is_no_part_of_a_command_unless_it_is_one():
+    action = mock.Mock(_task=mock.Mock(async_val=3600, poll=1))
+    action._low_level_execute_command.return_value = {"stdout": BOOT}
+    background = _node_action.Background(action)
+    background.answer_s, background.node = 1, "a1"
+    assert background._look("j1'; reboot; '") == (BOOT, None)
+    assert "reboot" not in action._low_level_execute_command.call_args[0][0]

@@ -21,7 +21,7 @@ from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _background, _host_answers
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _host_answers, _node_action
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import Claims, receive
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
 
@@ -103,7 +103,7 @@ def act(args, *answers, copied=None, fetched=None, check=False, limit=0, jobs=()
     loader.action_loader.get.side_effect = get
     connection.fetch_file.side_effect = fetch
     with mock.patch.object(
-        _background.Background.__init__,
+        _node_action.Background.__init__,
         "__defaults__",
         (waits, lambda: sum(call[1] for call in calls if call[0] == "wait")),
     ):
@@ -288,13 +288,13 @@ def test_a_job_past_its_time_fails_with_node_module_and_job(store):
 
 def test_nobody_waits_on_for_a_playbook_that_ended(store, monkeypatch):
     def gone(seconds):
-        raise _background._controller.ControllerError("process 5 has ended")
+        raise _controller.ControllerError("process 5 has ended")
 
     action = mock.Mock()
     action._task = mock.Mock(async_val=60, poll=3)
     action._execute_module.return_value = dict(BEGUN)
-    with pytest.raises(_background._controller.ControllerError):
-        _background.Background(action, gone).run("m", {}, {})
+    with pytest.raises(_controller.ControllerError):
+        _node_action.Background(action, gone).run("m", {}, {})
     assert not action._shared_loader_obj.action_loader.get.called
 
 

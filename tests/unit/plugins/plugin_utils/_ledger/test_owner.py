@@ -93,7 +93,7 @@ def test_a_zombie_is_dead():
     try:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         identity = dict(HERE, pid=process.pid, started=1)
-        assert owner.start_ticks(process.pid) is None
+        assert owner.find_start(process.pid) == owner.GONE
     finally:
         process.wait()
     assert owner.liveness(identity) == "dead"
@@ -139,14 +139,14 @@ RECORDED = dict(FULL, pid=7, started=70)
     ],
 )
 def test_what_cannot_be_seen_is_not_dead(recorded, here, seen, expected):
-    assert owner.judged(dict(RECORDED, **recorded), dict(FULL, **here), seen) == expected
+    assert owner.judge_process(dict(RECORDED, **recorded), dict(FULL, **here), seen) == expected
 
 
 def test_a_process_whose_status_is_hidden_is_neither_gone_nor_known(tmp_path):
     hidden = tmp_path / "proc"
     hidden.mkdir()
-    assert owner.seen(os.getpid(), str(hidden)) is None
-    assert owner.seen(os.getpid()) == owner.start_ticks(os.getpid())
+    assert owner.find_start(os.getpid(), str(hidden)) is None
+    assert isinstance(owner.find_start(os.getpid()), int)
 
 
 def test_without_a_process_table_a_living_controller_is_refused_until_it_was_silent_and_an_operator_confirms(

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import webhook
 
 pytestmark = pytest.mark.cores
 
@@ -65,10 +65,11 @@ def test_the_rights_are_enough_and_no_password_is_kept(granted):
 
     ledger.transact(plan)
     ledger.transact(lambda transaction: transaction.append("state", run="run1", node="a1", state="done", reason=""))
+    outbox = webhook.Outbox(ledger, {})
     for dummy in range(2):  # written, and replaced
-        outbox.Outbox(ledger).change(lambda record, now: dict(record, seen=record["seen"] + 1))
-    assert outbox.Outbox(ledger).read()["seen"] == 2
-    assert len(outbox.Outbox(ledger).events()) == 2
+        outbox.update(lambda record, now: dict(record, sent=record["sent"] + 1))
+    assert outbox.look()[2]["sent"] == 2
+    assert len(outbox.read_events()) == 2
     assert PASSWORD not in ledger.store.shown
     for table in ledger.store.meta.tables:
         rows = connection.execute("SELECT * FROM %s" % table).fetchall()

@@ -10,7 +10,7 @@ import inspect
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._monitoring import catalog, rules, template
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import metrics
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import formats
 
 THRESHOLDS = catalog.thresholds({"rack_power_limit_watts": 1, "price_gpu_hour": 1})
 RECORDED = {rule["record"] for rule in catalog.recordings()}
@@ -55,7 +55,7 @@ def test_an_exporter_has_its_source(name):
 
 
 def test_the_names_of_a_rollout_are_those_that_its_metrics_have():
-    written = inspect.getsource(metrics.families)
+    written = inspect.getsource(formats.list_metrics)
     assert [
         name
         for name in catalog.exporters()["gpufleet-rollout"]["series"]

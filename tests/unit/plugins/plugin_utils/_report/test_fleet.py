@@ -13,10 +13,9 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
     files,
-    fleet,
-    peers,
     precheck,
     precheck_formats,
+    precheck_page,
 )
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._report import samples
 
@@ -26,7 +25,7 @@ UNKNOWN = samples.broken(PASS, "gpu.present", "unknown")
 
 
 def node(result, **more):
-    return fleet.document(["n"], {"n": result}, **more)["nodes"]["n"]
+    return precheck.build_document(["n"], {"n": result}, **more)["nodes"]["n"]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +44,7 @@ def node(result, **more):
 )
 def test_the_worst_verdict_wins(verdicts, expected):
     for order in itertools.permutations(verdicts):
-        assert fleet.worst(order) == expected
+        assert precheck.find_worst_verdict(order) == expected
 
 
 @pytest.mark.parametrize(
@@ -116,13 +115,13 @@ def test_who_fails_is_asked_for_but_a_node_without_a_verdict_always_does(fail_on
         "u": samples.broken(u, "gpu.present", "unknown"),
         "gone": samples.unreachable(),
     }
-    doc = fleet.document(list(results), results, fail_on)
+    doc = precheck.build_document(list(results), results, fail_on)
     assert doc["failed_nodes"] == failing
     assert doc["verdict"] == "fail", "what is accepted is still what it is"
 
 
 def test_a_fleet_without_nodes_is_unknown():
-    assert fleet.document([], {})["verdict"] == "unknown"
+    assert precheck.build_document([], {})["verdict"] == "unknown"
 
 
 def test_the_verdict_is_the_first_field_and_the_same_input_gives_the_same_bytes():
@@ -130,13 +129,13 @@ def test_the_verdict_is_the_first_field_and_the_same_input_gives_the_same_bytes(
     shuffled = {name: copy.deepcopy(results[name]) for name in ("gone", "u", "p", "f")}
     shuffled["p"]["health"]["checks"].reverse()
     shuffled["p"]["health"]["driver"] = dict(reversed(shuffled["p"]["health"]["driver"].items()))
-    one = fleet.document(list(results), results, time=samples.TIME)
-    two = fleet.document(["f", "f", "gone", "p", "u"], shuffled, time=samples.TIME)
+    one = precheck.build_document(list(results), results, time=samples.TIME)
+    two = precheck.build_document(["f", "f", "gone", "p", "u"], shuffled, time=samples.TIME)
     assert files.json_text(one) == files.json_text(two)
     assert files.json_text(one).startswith('{\n  "verdict": "fail",\n  "schema": "gpufleet.precheck/1"')
-    for render in (precheck_formats.markdown_text, precheck_formats.html_text, precheck.table):
+    for render in (precheck_formats.render_markdown, precheck_page.render_page, precheck_formats.render_summary):
         assert render(one) == render(two)
-    assert precheck_formats.junit_text(one, results) == precheck_formats.junit_text(two, shuffled)
+    assert precheck_formats.render_junit(one, results) == precheck_formats.render_junit(two, shuffled)
 
 
 def test_what_passes_is_counted_and_the_rest_is_there_in_full():
@@ -179,9 +178,14 @@ def test_a_check_of_an_unknown_kind_does_not_stop_the_report():
     result = samples.broken(
         PASS, "gpu.present", action="dance", message=None, observed={"b": [1, None], "a": object}, expected=[]
     )
-    doc = fleet.document(["n"], {"n": result})
+    doc = precheck.build_document(["n"], {"n": result})
     assert doc["nodes"]["n"]["worst"]["action"] == "hold"
-    for render in (precheck_formats.markdown_text, precheck_formats.html_text, precheck.table, files.json_text):
+    for render in (
+        precheck_formats.render_markdown,
+        precheck_page.render_page,
+        precheck_formats.render_summary,
+        files.json_text,
+    ):
         assert render(doc)
 
 
@@ -198,9 +202,9 @@ def test_a_check_of_an_unknown_kind_does_not_stop_the_report():
 def test_a_damaged_reading_does_not_stop_the_report(snapshot):
     result = copy.deepcopy(PASS)
     result["baseline"]["snapshot"] = snapshot
-    doc = fleet.document(["n"], {"n": result})
+    doc = precheck.build_document(["n"], {"n": result})
     assert doc["nodes"]["n"]["verdict"] == "pass", "the verdict is gpu_health's; only the inventory is missing"
-    for render in (precheck_formats.markdown_text, precheck_formats.html_text, precheck.table):
+    for render in (precheck_formats.render_markdown, precheck_page.render_page, precheck_formats.render_summary):
         assert render(doc)
 
 
@@ -209,7 +213,7 @@ class TestPeers:
         return {"n%d" % number: samples.healthy("n%d" % number, size) for number in range(count)}
 
     def odd(self, results):
-        return fleet.document(list(results), results)["peers"]
+        return precheck.build_document(list(results), results)["peers"]
 
     def set(self, results, name, key, value, gpus=(0,)):
         for index in gpus:
@@ -237,7 +241,7 @@ class TestPeers:
         (notice,) = self.odd(results)
         assert (notice["trait"], notice["alike"], notice["of"], notice["per"]) == (trait, 11, 12, "GPU")
         assert notice["odd"] == [{"node": "n1", "value": shown, "gpus": [2]}]
-        assert "but %s on n1 GPU 2" % shown in peers.sentence(notice)
+        assert "but %s on n1 GPU 2" % shown in precheck.describe_outlier(notice)
 
     def test_a_driver_is_the_node_s(self):
         results = dict(self.fleet(), n3=samples.healthy("n3", 4, driver=samples.OTHER))
@@ -266,7 +270,7 @@ class TestPeers:
         self.set(results, "n1", "power_limit_mw", samples.value(500000), range(4))
         (notice,) = self.odd(results)
         assert notice["majority"] is None and [entry["value"] for entry in notice["odd"]] == ["700 W", "500 W"]
-        assert peers.sentence(notice) == "%s: no common power limit: 4 × 500 W, 4 × 700 W" % samples.H100
+        assert precheck.describe_outlier(notice) == "%s: no common power limit: 4 × 500 W, 4 × 700 W" % samples.H100
 
     def test_a_lost_gpu_and_nodes_without_a_reading_are_no_peers(self):
         results = dict(self.fleet(), gone=samples.unreachable())
@@ -277,7 +281,7 @@ class TestPeers:
     def test_it_changes_no_verdict(self):
         results = self.fleet()
         self.set(results, "n1", "power_limit_mw", samples.value(1))
-        assert fleet.document(list(results), results)["verdict"] == "pass"
+        assert precheck.build_document(list(results), results)["verdict"] == "pass"
 
 
 def test_one_machine_under_two_names_fails_whatever_its_verdict():
@@ -287,14 +291,14 @@ def test_one_machine_under_two_names_fails_whatever_its_verdict():
         "c": samples.healthy("y"),
         "d": samples.unreachable(),
     }
-    doc = fleet.document(list(nodes), nodes, fail_on=[])
+    doc = precheck.build_document(list(nodes), nodes, fail_on=[])
     assert doc["verdict"] == "fail" and doc["failed_nodes"] == ["a", "b", "d"]
     assert doc["twins"].startswith("a and b are one machine under two names of the inventory: both have GPU GPU-x-0.")
     assert any(
-        doc["twins"] in line for line in precheck.table(doc)
-    ) and "a and b are one machine" in precheck_formats.markdown_text(doc)
-    assert "a and b are one machine" in precheck_formats.html_text(doc)
-    apart = fleet.document(["a", "c"], nodes)
+        doc["twins"] in line for line in precheck_formats.render_summary(doc)
+    ) and "a and b are one machine" in precheck_formats.render_markdown(doc)
+    assert "a and b are one machine" in precheck_page.render_page(doc)
+    apart = precheck.build_document(["a", "c"], nodes)
     assert (apart["verdict"], apart["twins"]) == ("pass", "")
 
 
@@ -302,9 +306,9 @@ def test_a_copied_machine_id_makes_no_twins_of_nodes_with_gpus_of_their_own():
     nodes = {name: samples.healthy(name) for name in "ab"}
     for result in nodes.values():
         result["baseline"]["audit"]["identity"] = {"machine_id": "m1", "board_serial": None, "gpus": None}
-    assert fleet.document(list(nodes), nodes)["twins"] == ""
+    assert precheck.build_document(list(nodes), nodes)["twins"] == ""
     nodes["b"]["baseline"]["snapshot"]["gpus"][0]["uuid"] = {"value": None, "rc": 999}
-    assert "both have machine id m1" in fleet.document(list(nodes), nodes)["twins"]
+    assert "both have machine id m1" in precheck.build_document(list(nodes), nodes)["twins"]
 
 
 def with_hardware(result, status, expected=None):
@@ -330,7 +334,7 @@ def with_hardware(result, status, expected=None):
 def test_a_node_with_fewer_gpus_than_its_peers_does_not_pass(change, fails, fail_on):
     results = {name: samples.healthy(name) for name in "abc"}
     results["few"] = change(samples.healthy("few", 4))
-    doc = fleet.document(list(results), results, fail_on)
+    doc = precheck.build_document(list(results), results, fail_on)
     few = doc["nodes"]["few"]
     assert (few["verdict"] == "fail") is fails and ("lacks" in few) is fails
     if fails:
@@ -342,5 +346,5 @@ def test_a_node_with_fewer_gpus_than_its_peers_does_not_pass(change, fails, fail
             and "has 4 of the GPUs %s, and 3 of 4 nodes with them have 8" % samples.H100 in few["worst"]["message"]
         )
         assert few["counts"]["fail"] == 1 and "node.hardware" not in {**few["passed"], **few["not_applicable"]}
-        assert any("node.hardware" in line for line in precheck.table(doc))
+        assert any("node.hardware" in line for line in precheck_formats.render_summary(doc))
     assert [doc["nodes"][name]["verdict"] for name in "abc"] == ["pass"] * 3

@@ -20,11 +20,10 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import (
     files,
-    fleet,
-    junit,
-    markdown,
+    formats,
     precheck,
     precheck_formats,
+    precheck_page,
     text,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._report import html as pages
@@ -58,7 +57,9 @@ def results():
 
 def document(given=None, extra=("gpu-a-7",)):
     given = results() if given is None else given
-    return fleet.document([*given, *extra], given, asked={"expected driver": samples.DRIVER}, time=samples.TIME)
+    return precheck.build_document(
+        [*given, *extra], given, asked={"expected driver": samples.DRIVER}, time=samples.TIME
+    )
 
 
 def evil_results():
@@ -121,7 +122,7 @@ class Page(html.parser.HTMLParser):
 
 class TestPage:
     def test_nodes_are_grouped_by_verdict_and_the_bad_ones_come_first(self):
-        page = Page(precheck_formats.html_text(document()))
+        page = Page(precheck_page.render_page(document()))
         groups = [one["attributes"]["id"] for one in page.all("section", class_="group")]
         assert groups == ["group-fail", "group-unknown", "group-unreachable", "group-pass"]
         found = {
@@ -141,7 +142,7 @@ class TestPage:
         assert page.all("h1")[0]["text"].split() == "FAIL 5 of 7 nodes need attention".split()
 
     def test_there_is_a_filter_for_every_verdict_that_needs_no_script(self):
-        source = precheck_formats.html_text(document())
+        source = precheck_page.render_page(document())
         page = Page(source)
         picks = [one["attributes"] for one in page.all("input", class_="pick")]
         assert [pick["id"] for pick in picks] == [
@@ -163,7 +164,7 @@ class TestPage:
         }, "siblings, for the style to work"
 
     def test_every_failing_check_has_found_expected_and_next_step(self):
-        page = Page(precheck_formats.html_text(document()))
+        page = Page(precheck_page.render_page(document()))
         (block,) = [
             one["text"] for one in page.all("section", class_="check") if "fail" in one["attributes"]["class"].split()
         ]
@@ -190,7 +191,7 @@ class TestPage:
                 expected=16,
                 message="%s at 0000:%02x:00.0 runs at x8. Reseat it." % (entity, 0x1A + index),
             )
-        page = Page(precheck_formats.html_text(document({"gpu-a-2": result}, ())))
+        page = Page(precheck_page.render_page(document({"gpu-a-2": result}, ())))
         (block,) = page.all("section", class_="check")
         assert block["text"].count("This GPU runs at x8. Reseat it.") == 1
         assert all("GPU %d, 0000:%02x" % (index, 0x1A + index) in block["text"] for index in range(6))
@@ -212,7 +213,7 @@ class TestPage:
             {"entity": "node", "key": "boot_id", "before": "a", "after": "b", "class": "expected"},
         ]
         doc = document(given)
-        page = Page(precheck_formats.html_text(doc))
+        page = Page(precheck_page.render_page(doc))
         parts = {
             one["attributes"]["id"]: " ".join(one["text"].split())
             for one in page.all("section", class_="part")
@@ -228,7 +229,7 @@ class TestPage:
         assert "power_limit_mw" in parts["changes"] and "boot_id" not in parts["changes"]
         odd = [one["text"] for one in page.all("td", class_="odd")]
         assert odd == ["96.00.61.00.01, 96.00.89.00.01"], "the matrix marks what differs from most"
-        plain = precheck_formats.markdown_text(doc)
+        plain = precheck_formats.render_markdown(doc)
         for part in (
             "## Odd ones out",
             "## Notices",
@@ -242,7 +243,7 @@ class TestPage:
 
     def test_it_loads_nothing(self):
         for doc in (document(), document(evil_results(), ())):
-            page = Page(precheck_formats.html_text(doc))
+            page = Page(precheck_page.render_page(doc))
             for one in page.elements:
                 assert not {"src", "href", "srcset", "style", "action", "background", "data", "poster", "ping"} & set(
                     one["attributes"]
@@ -265,7 +266,7 @@ class TestPage:
             assert script["text"] == pages.source("page.js") and style["text"] == pages.source("style.css")
 
     def test_its_policy_forbids_all_but_its_own_style_and_script(self):
-        page = Page(precheck_formats.html_text(document()))
+        page = Page(precheck_page.render_page(document()))
         (policy,) = [
             one["attributes"]["content"]
             for one in page.all("meta")
@@ -279,8 +280,8 @@ class TestPage:
         assert position.index("Content-Security-Policy") < position.index("style"), "it holds from where it stands"
 
     def test_whatever_a_node_says_is_text(self):
-        tame = Page(precheck_formats.html_text(document()))
-        page = Page(precheck_formats.html_text(document(evil_results(), ())))
+        tame = Page(precheck_page.render_page(document()))
+        page = Page(precheck_page.render_page(document(evil_results(), ())))
         assert {one["tag"] for one in page.elements} <= {one["tag"] for one in tame.elements} | {"ul", "li"}
         assert len(page.all("script")) == 1
         whole = page.all("body")[0]["text"]
@@ -291,7 +292,7 @@ class TestPage:
         ]
 
     def test_it_is_made_for_a_phone_and_for_the_dark(self):
-        page = Page(precheck_formats.html_text(document()))
+        page = Page(precheck_page.render_page(document()))
         names = {one["attributes"].get("name"): one["attributes"].get("content") for one in page.all("meta")}
         assert names["viewport"].startswith("width=device-width") and names["color-scheme"] == "light dark"
         style = page.all("style")[0]["text"]
@@ -307,10 +308,10 @@ class TestPage:
         given = {"n%03d" % number: samples.healthy("n%03d" % number) for number in range(300)}
         for number in range(0, 300, 10):
             given["n%03d" % number] = samples.broken(given["n%03d" % number], "gpu.present")
-        source = precheck_formats.html_text(document(given, ()))
+        source = precheck_page.render_page(document(given, ()))
         assert len(source) < 1500000
         assert not [one for one in Page(source).all("details", class_="node") if "open" in one["attributes"]]
-        lines = precheck.table(document(given, ()))
+        lines = precheck_formats.render_summary(document(given, ()))
         assert len(lines) < 40 and "... and 270 nodes that pass" in lines
 
 
@@ -363,7 +364,7 @@ class TestJUnit:
 
     @pytest.mark.parametrize("given", [results, evil_results, dict])
     def test_is_valid(self, given):
-        root = ElementTree.fromstring(precheck_formats.junit_text(document(given()), given()))
+        root = ElementTree.fromstring(precheck_formats.render_junit(document(given()), given()))
         self.valid(root)
         assert [suite.get("id") for suite in root] == [str(number) for number in range(len(root))]
         for suite in root:
@@ -375,11 +376,11 @@ class TestJUnit:
     def test_what_passes_is_counted_and_what_does_not_is_told(self):
         def size(count):
             given = {"n": samples.healthy("n", count)}
-            return len(precheck_formats.junit_text(document(given, ()), given))
+            return len(precheck_formats.render_junit(document(given, ()), given))
 
         assert size(16) - size(1) < 200 and size(8) < 6000, "a node that passes takes the same room with more GPUs"
         given = {"n": samples.broken(samples.healthy("n"), "gpu.pcie_width")}
-        (suite,) = ElementTree.fromstring(precheck_formats.junit_text(document(given, ()), given))
+        (suite,) = ElementTree.fromstring(precheck_formats.render_junit(document(given, ()), given))
         names = [case.get("name") for case in suite.findall("testcase") if not list(case)]
         assert "gpu.pcie_width [7 passed]" in names and "gpu.row_remap [8 passed]" in names
         assert [case.get("name") for case in suite.findall("testcase") if case.find("failure") is not None] == [
@@ -387,7 +388,7 @@ class TestJUnit:
         ]
 
     def test_a_suite_for_each_node_and_a_case_for_each_check(self):
-        root = ElementTree.fromstring(precheck_formats.junit_text(document(), results()))
+        root = ElementTree.fromstring(precheck_formats.render_junit(document(), results()))
         suites = {suite.get("name"): suite for suite in root}
         assert sorted(suites) == ["gpu-a-%d" % number for number in range(1, 8)]
         idents = {(check["id"], check["status"]) for check in results()["gpu-a-1"]["health"]["checks"]}
@@ -410,19 +411,19 @@ class TestJUnit:
     def test_no_suite_looks_better_than_its_node(self):
         result = samples.healthy("n")
         result["health"]["verdict"] = "fail"
-        (suite,) = ElementTree.fromstring(precheck_formats.junit_text(document({"n": result}, ()), {"n": result}))
+        (suite,) = ElementTree.fromstring(precheck_formats.render_junit(document({"n": result}, ()), {"n": result}))
         assert suite.get("failures") == "1"
 
     def test_an_outcome_that_is_none_is_refused(self):
         with pytest.raises(ValueError, match="fine"):
-            junit.render([junit.Suite("n", "p", "", [], [junit.Case("a", "b", "fine", "", "", "")], [])])
+            formats.render_junit([formats.Suite("n", "p", "", [], [formats.Case("a", "b", "fine", "", "", "")], [])])
 
 
 class TestMarkdown:
     def test_a_table_has_as_many_cells_in_every_row(self):
         for given in (results(), evil_results()):
             rows = []
-            for line in precheck_formats.markdown_text(document(given)).splitlines():
+            for line in precheck_formats.render_markdown(document(given)).splitlines():
                 if line.startswith("|"):
                     rows.append(len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)))
                 else:
@@ -433,20 +434,20 @@ class TestMarkdown:
         "value", ["<b>", "a|b", "`x`", "[a](b)", "*a*", "_a_", "# a", "![a](b)", "&lt;", "~~a~~", "a\nb", "\x1b[1m"]
     )
     def test_nothing_is_markup(self, value):
-        escaped = markdown.escape(value)
+        escaped = formats.escape_markdown(value)
         assert re.sub(r"\\([\\`*_{}\[\]<>#|~!&])", r"\1", escaped) == text.line(value)
         assert not re.search(r"(?<!\\)[`*_{}\[\]<>#|~!&]", escaped)
         assert "\n" not in escaped and "\x1b" not in escaped
 
     def test_an_address_does_not_become_a_link(self):
-        assert "https://" not in markdown.escape("see https://evil.example") and "www.e" not in markdown.escape(
-            "www.evil.example"
-        )
+        assert "https://" not in formats.escape_markdown(
+            "see https://evil.example"
+        ) and "www.e" not in formats.escape_markdown("www.evil.example")
 
 
 class TestTable:
     def test_names_the_worst_first(self):
-        lines = precheck.table(document())
+        lines = precheck_formats.render_summary(document())
         assert [line.split()[0] for line in lines[2:9]] == [
             "gpu-a-2",
             "gpu-a-3",
@@ -461,15 +462,15 @@ class TestTable:
 
     def test_steers_no_terminal(self):
         given = evil_results()
-        for line in precheck.table(document(given, ())):
+        for line in precheck_formats.render_summary(document(given, ())):
             assert line.isprintable()
 
     def test_says_that_nodes_are_simulated(self):
         result = samples.healthy("n")
         result["health"]["simulated"] = True
         doc = document({"n": result}, ())
-        assert any(line.startswith("SIMULATED") for line in precheck.table(doc))
-        assert "simulated" in precheck_formats.html_text(doc) and "**Simulated:**" in precheck_formats.markdown_text(
+        assert any(line.startswith("SIMULATED") for line in precheck_formats.render_summary(doc))
+        assert "simulated" in precheck_page.render_page(doc) and "Simulated: " in precheck_formats.render_markdown(
             doc
         )
 

@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, publish
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import publish, webhook
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils._rollout_report.stories import Story
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit
@@ -196,19 +196,15 @@ def test_events_documents_and_the_report_have_the_times_of_one_clock(ledger, set
 
 @pytest.mark.parametrize("first", WRONG)
 @pytest.mark.parametrize("second", WRONG)
-def test_one_sender_at_a_time_has_the_webhook(ledger, set_clock, monkeypatch, first, second):
+def test_one_task_at_a_time_has_the_lease_of_the_webhook(ledger, set_clock, first, second):
     Story("a1").write(ledger)
-    started = []
-    monkeypatch.setattr(outbox, "start", lambda *given: started.append(given))
+    one, other = webhook.Outbox(ledger, WEBHOOK), webhook.Outbox(ledger, WEBHOOK)
     set_clock(first)
-    assert outbox.Sender(ledger, WEBHOOK).lease(120)
+    assert one.take_lease()
     set_clock(second)
-    assert outbox.Sender(ledger, WEBHOOK).lease(120) is None, "the first has it"
-    outbox.kick(ledger, WEBHOOK)
-    assert started == []
-    outbox.Outbox(ledger).change(lambda record, now: dict(record, until=true_time() - 120))
-    outbox.kick(ledger, WEBHOOK)
-    assert len(started) == 1 and outbox.Sender(ledger, WEBHOOK).lease(120), "it has lost it"
+    assert other.take_lease() is None and other.look()[:2] == (True, False)
+    other.update(lambda record, now: dict(record, until=true_time() - 120))
+    assert other.look()[:2] == (True, True) and other.take_lease()["holder"] == other.token
 
 
 def unseen(host):
@@ -229,7 +225,6 @@ def test_the_lease_of_a_member_is_by_the_same_clock(ledger, set_clock, minutes):
     with pytest.raises(owner.OwnerError):
         join(other)
     assert ledger.rehearse(lambda transaction: members.found(transaction, one).until) > timestamp(Real.now(UTC))
-    ledger.transact(lambda transaction: members.record_heartbeat(transaction, one, "run"))
     heard = ledger.rehearse(lambda transaction: members.found(transaction, one))
     assert is_now(heard.heartbeat)
 
@@ -270,8 +265,7 @@ OWN = {
     "_ledger/files.py": {"written_within"},  # how long ago this controller wrote a file of its own
     "_ledger/store.py": {"now"},  # the ledger's clock, where the ledger is a file
     "_rollout/holds.py": {"answers"},  # how old the answers in a file of this controller are
-    "_rollout_report/outbox.py": {"kick"},  # in the same kind of file
-    "_rollout_report/publish.py": {"_write"},  # what share of its time this controller spends on reports
+    "_rollout_report/publish.py": {"refresh"},  # how old the files of this controller are
     "rollout_gate.py": {"say_waiting", "held"},  # when this controller prints a line; the answers of holds.py
 }
 

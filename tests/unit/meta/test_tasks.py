@@ -140,7 +140,9 @@ def test_a_job_has_a_limit_for_each_answer_and_for_all_of_it(role, entries):
         assert "Background(self)" in action or "(ModuleAction)" in action, module
 
 
-@pytest.mark.parametrize("name", ["slurm/drain", "slurm/resume", "kubernetes/drain", "kubernetes/resume"])
+@pytest.mark.parametrize(
+    "name", ["slurm/drain", "slurm/resume", "kubernetes/ask", "kubernetes/drain", "kubernetes/resume"]
+)
 def test_a_drain_and_a_resume_have_the_time_of_the_jobs_and_no_more(name):
     (task,) = [
         task

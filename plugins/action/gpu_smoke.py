@@ -28,7 +28,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action im
 
 # From this verbosity on (-vv) a failed task shows everything as well.
 VERBOSE = 2
-INTERNAL = tuple(options.INTERNAL_SPEC)
 
 
 def limits_of(policy):
@@ -61,17 +60,11 @@ def measured_elsewhere(nccl):
 
 
 class ActionModule(NvmlActionBase):
-    _supports_check_mode = True
-    _supports_async = False
+    INTERNAL = ("binding", "tests")
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        given = sorted(set(INTERNAL) & set(self._task.args))
-        if given:
-            raise AnsibleActionFail(
-                "%s: set by the action plugin, not by a playbook; remove it from the task" % (", ".join(given),)
-            )
         dummy, args = self.validate_argument_spec(
             argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE
         )

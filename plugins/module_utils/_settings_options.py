@@ -47,8 +47,6 @@ ARGUMENT_SPEC = dict(
     },
     **VALUES_SPEC,
 )
-# What the action plugin gives the module beside them.
-INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}
 MUTUALLY_EXCLUSIVE = [("baseline", "baseline_file")]
 
 

@@ -122,7 +122,7 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
     remembers a child that could not be ended, and beside it that NVML did not answer: the next ones wait shorter.
     GATHER is what subsets.choose takes, MORE what read_gpu takes.
     """
-    load = load or binding_module.own
+    load = load or binding_module.load_own
     subsets.choose(gather)
     begun = time.monotonic()
 

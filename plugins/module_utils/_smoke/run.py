@@ -289,7 +289,7 @@ def stay_near(address, root="/"):
 def conditions(load, index):
     """A function that answers the GPU's temperature and SM clock through NVML, None for what it does not tell."""
     try:
-        nvml = (load or binding_module.own)()[0]
+        nvml = (load or binding_module.load_own)()[0]
     # a binding that fails here has failed before, where it is told; the test goes on without
     except Exception:  # noqa: BLE001
         nvml = None

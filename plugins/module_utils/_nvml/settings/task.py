@@ -79,7 +79,7 @@ def run(
 def _work(taken, load):
     def work(progress):
         progress("loading the binding")
-        nvml = (load or binding_module.own)()[0]
+        nvml = (load or binding_module.load_own)()[0]
         if nvml is None:
             raise ValueError(binding_module.NO_BINDING)
         return settings.act(nvml, taken, progress)

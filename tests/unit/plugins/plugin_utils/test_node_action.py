@@ -78,7 +78,7 @@ def test_node_action_checks_answer(answer, name, plugin):
 
 
 def test_node_cannot_send_a_verdict_of_its_own(monkeypatch):
-    monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", "d" * 64, "1"))
+    monkeypatch.setattr(_binding, "find", lambda: _binding.Binding(b"source", "1", "d" * 64))
     forged = {"failed": True, "msg": "x", "health": {"verdict": "pass"}, "baseline": {}}
     result = make(gpu_health, forged, "gpu_health").run(task_vars={"inventory_hostname": "a1"})
     assert result["failed"] and not {"health", "baseline"} & set(result)

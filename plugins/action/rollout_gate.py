@@ -193,7 +193,7 @@ class ActionModule(RolloutAction):
                     task_vars,
                     state="held",
                     directory=arguments["claim_dir"],
-                    claim=mine,
+                    content=mine,
                     over=over,
                     other_ledger_s=other_ledger_s,
                     lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S),

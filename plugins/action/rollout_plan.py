@@ -46,7 +46,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 LIMITS = tuple(key for key in limits.DEFAULTS if key in ARGUMENT_SPEC)
 APPROVAL_LETTERS = 8
 # The options with answers of nodes, and the modules that gave them.
-ANSWERS = {"audits": "driver_audit", "markers": "node_claim", "health": "gpu_health", "layout_looks": "gpu_mig"}
+ANSWERS = {"audits": "driver_audit", "markers": "node_state", "health": "gpu_health", "layout_looks": "gpu_mig"}
 
 
 def approval(arguments, made):

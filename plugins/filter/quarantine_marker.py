@@ -13,7 +13,7 @@ author:
   - gpufleet contributors (@gpufleet)
 description:
   - Answers a document of schema C(gpufleet.quarantine/1), for the note C(quarantine) of
-    M(gpufleet.lifecycle.node_note). The role P(gpufleet.lifecycle.gpu_quarantine#role) documents its fields.
+    M(gpufleet.lifecycle.node_state). The role P(gpufleet.lifecycle.gpu_quarantine#role) documents its fields.
 options:
   _input:
     description:
@@ -28,10 +28,10 @@ options:
 EXAMPLES = r"""
 ---
 - name: Keep rollouts away from the node
-  gpufleet.lifecycle.node_note:
-    name: quarantine
+  gpufleet.lifecycle.node_state:
+    record: quarantine
     state: present
-    note: "{{ about | gpufleet.lifecycle.quarantine_marker }}"
+    content: "{{ about | gpufleet.lifecycle.quarantine_marker }}"
   vars:
     about: {node: "{{ inventory_hostname }}", time: "2026-01-31T12:00:00Z", reason: XID 79}
 """

@@ -21,7 +21,7 @@ NEXT = (
 def holder(marks: Mapping[str, Any], states: Mapping[str, str], ledger_id: str | None) -> str:
     """Return why the node belongs to a rollout; empty if it belongs to none.
 
-    MARKS is the answer of node_claim, or an empty mapping of a node that does not answer; STATES its state in every
+    MARKS is the answer of node_state, or an empty mapping of a node that does not answer; STATES its state in every
     rollout of the ledger.
     """
     flying = [

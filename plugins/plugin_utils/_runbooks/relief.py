@@ -37,7 +37,7 @@ class Facts(TypedDict, total=False):
     time: str
     user: str
     controller: str
-    note: Answer  # node_note
+    note: Answer  # node_state
     info: Answer  # gpu_info
     sensors: Answer  # ipmitool
     limits: Mapping[str, float]  # thresholds of the alerts

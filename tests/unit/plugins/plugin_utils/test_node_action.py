@@ -20,7 +20,7 @@ pytest.importorskip("ansible", reason="action plugins need Ansible")
 
 from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import driver_audit, gpu_health, node_claim
+from ansible_collections.gpufleet.lifecycle.plugins.action import driver_audit, gpu_health, node_state
 from ansible_collections.gpufleet.lifecycle.plugins.filter import gpu_peers, health_with_peers, hold_lines
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 
@@ -69,7 +69,7 @@ def test_no_action_takes_an_unchecked_answer():
     assert [(name, call) for name, call in found if 'module_name="ansible.legacy.' not in call] == []
 
 
-@pytest.mark.parametrize("name, plugin", [("driver_audit", driver_audit), ("node_claim", node_claim)])
+@pytest.mark.parametrize("name, plugin", [("driver_audit", driver_audit), ("node_state", node_state)])
 @pytest.mark.parametrize("answer", HOSTILE, ids=str)
 def test_node_action_checks_answer(answer, name, plugin):
     result = make(plugin, answer, name).run(task_vars={"inventory_hostname": "a1"})
@@ -101,10 +101,10 @@ def test_statistics_of_a_node_do_not_reach_the_run(tmp_path):
     (place / "meta").symlink_to(ROOT / "meta")
     (place / "galaxy.yml").symlink_to(ROOT / "galaxy.yml")
     answer = {"changed": False, "audit": {}, **HOSTILE[0], **HOSTILE[2]}
-    (place / "plugins" / "modules" / "node_note.py").write_text("#!/usr/bin/python\nprint(%r)\n" % json.dumps(answer))
+    (place / "plugins" / "modules" / "node_state.py").write_text("#!/usr/bin/python\nprint(%r)\n" % json.dumps(answer))
     (tmp_path / "play.yml").write_text(
         "- hosts: localhost\n  gather_facts: false\n  tasks:\n"
-        "    - gpufleet.lifecycle.node_note:\n"
+        "    - gpufleet.lifecycle.node_state:\n"
         "    - ansible.builtin.debug: {msg: 'limit {{ rollout_max_down | default(1) }}'}\n"
     )
     environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .. import codes
 from ..selection import value
 from . import table as settings
-from .rows import CHANGED, FAILED, NOT_SUPPORTED, UNPROVEN, advice, failed, reached, read, shown, text
+from .plan import CHANGED, FAILED, NOT_SUPPORTED, UNPROVEN, advice, failed, show
 
 
 def conclude(plan, taken, answers, gpus, problem=None):
@@ -51,25 +51,26 @@ def _answered(row, answer, problem):
 
 def _read_back(row, gpu):
     """The row with what is there now: whatever NVML said, a setting is as wanted if it reads so, and not otherwise."""
-    found = read(gpu, row["setting"]) if gpu is not None else codes.missing(6)
+    setting = settings.BY_NAME[row["setting"]]
+    found = setting.read(gpu) if gpu is not None else codes.missing(6)
     if found["rc"] != codes.SUCCESS:
         if row["status"] in (FAILED, NOT_SUPPORTED):
             return dict(row, after=None)
         return failed(dict(row, after=None), "it cannot be read back: %s" % (advice(found["rc"]),), found)
     row = dict(row, after=found["value"], changed=found["value"] != row["before"])
-    if row["status"] in (FAILED, NOT_SUPPORTED) or reached(row["setting"], found["value"], row["wanted"]):
+    if row["status"] in (FAILED, NOT_SUPPORTED) or setting.requested(found["value"]) == row["wanted"]:
         return row
     if row["step"] is None:
         return failed(
             row,
             "it was as wanted and is %s now; look for what else sets it"
-            % (text(shown(row["setting"], found["value"])),),
+            % (settings.text(setting.show(found["value"])),),
         )
     reason = "NVML answered SUCCESS to %s, and it reads %s" % (
         row["step"]["symbol"],
-        text(shown(row["setting"], found["value"])),
+        settings.text(setting.show(found["value"])),
     )
-    if value(gpu, "persistence_mode") == 0 and settings.BY_NAME[row["setting"]].lost_at == settings.LOAD:
+    if value(gpu, "persistence_mode") == 0 and setting.lost_at == settings.LOAD:
         return failed(
             row,
             reason
@@ -111,7 +112,7 @@ def make_warnings(rows, gpus):
         if row["status"] == NOT_SUPPORTED and row["wanted"] is not None and not row["was_default"]:
             result.append(
                 "%s of %s was %s in the baseline, and this driver no longer has the setting: it was not restored; use "
-                "locked clocks instead" % (row["setting"], row["gpu"], text(shown(row["setting"], row["wanted"])))
+                "locked clocks instead" % (row["setting"], row["gpu"], settings.text(show(row, "wanted")))
             )
     loose = [value(gpu, "uuid") for gpu in gpus if value(gpu, "persistence_mode") == 0]
     fleeting = sorted(
@@ -138,9 +139,9 @@ def present_row(row):
     return {
         "gpu": row["gpu"],
         "setting": name,
-        "before": shown(name, row["before"]),
-        "wanted": shown(name, row["wanted"]),
-        "after": shown(name, row["after"]),
+        "before": show(row, "before"),
+        "wanted": show(row, "wanted"),
+        "after": show(row, "after"),
         "status": row["status"],
         "changed": row["changed"],
         "lost_at": setting.lost_at if setting else None,
@@ -154,8 +155,8 @@ def list_failures(rows):
         {
             "gpu": row["gpu"],
             "setting": row["setting"],
-            "found": shown(row["setting"], row["after"] if row["changed"] else row["before"]),
-            "expected": shown(row["setting"], row["wanted"]),
+            "found": show(row, "after" if row["changed"] else "before"),
+            "expected": show(row, "wanted"),
             "code": row["failure"]["code"],
             "error": row["failure"]["error"],
             "message": row["failure"]["message"],

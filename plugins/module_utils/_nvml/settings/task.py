@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from .. import binding as binding_module
 from .. import selection, session, snapshot
-from . import conclusion, plan, state, wanted
+from . import conclusion, plan, state
 from . import table as settings
-from .rows import FAILED, PENDING
+from .plan import FAILED, PENDING
 
 
 class TaskError(Exception):
@@ -54,7 +54,7 @@ def run(
     try:
         gpus = selection.chosen(before["gpus"], options["gpus"])
         wishes, missing = _wishes(options, before["gpus"], gpus, kept)
-    except (selection.Choice, wanted.WishError) as exc:
+    except (selection.Choice, settings.WishError) as exc:
         raise TaskError("%s; nothing was set" % (exc,)) from exc
     rows = plan.decide(gpus, wishes, kept, mark, state.daemon_runs(root), options["processes"] == "allow")
     rows += plan.absent(missing)
@@ -108,9 +108,9 @@ def _wishes(options, everyone, gpus, kept):
     """({uuid: {setting: wish}}, UUIDs that the baseline has and this node does not)."""
     uuids = [uuid for uuid in (selection.value(gpu, "uuid") for gpu in gpus) if uuid]
     if options["state"] == "present":
-        wish = wanted.of_task(options)
+        wish = plan.of_task(options)
         if not wish:
-            raise wanted.WishError(
+            raise settings.WishError(
                 "no setting is named; name one of %s, or use state: restored with a baseline"
                 % (", ".join(settings.NAMES),)
             )
@@ -118,12 +118,11 @@ def _wishes(options, everyone, gpus, kept):
     try:
         old = dict((selection.value(gpu, "uuid"), gpu) for gpu in options["baseline"]["snapshot"]["gpus"])
     except (KeyError, TypeError, AttributeError) as exc:
-        raise wanted.WishError(
+        raise settings.WishError(
             "the baseline holds no reading of its GPUs (snapshot.gpus); take a new one with gpu_health"
         ) from exc
     wishes = dict(
-        (uuid, wanted.of_baseline(old.get(uuid), kept.get(uuid), options["settings"] or settings.NAMES))
-        for uuid in uuids
+        (uuid, plan.of_baseline(old.get(uuid), kept.get(uuid), options["settings"] or settings.NAMES)) for uuid in uuids
     )
     present = set(selection.value(gpu, "uuid") for gpu in everyone)
     return wishes, [] if options["gpus"] else sorted(uuid for uuid in old if uuid and uuid not in present)

@@ -122,7 +122,7 @@ class ActionModule(NvmlActionBase):
         facts = answer["facts"]
         limits = limits_of(policy)
         for dummy in range(args["retries"]):
-            again = smoke_rates.unsettled(
+            again = smoke_rates.find_unsettled_tests(
                 dict(facts["smoke"], peers=args["peers"]), model.item(baseline, "smoke"), limits
             )
             if not again:
@@ -141,7 +141,7 @@ class ActionModule(NvmlActionBase):
                     "low rates could not be measured again: %s" % (second.get("msg"),)
                 ]
                 break
-            facts["smoke"] = smoke_rates.merged(facts["smoke"], second["facts"]["smoke"])
+            facts["smoke"] = smoke_rates.merge_repeats(facts["smoke"], second["facts"]["smoke"])
         nccl = measured_elsewhere(args.get("nccl"))
         if nccl:
             facts["smoke"]["nccl"] = nccl

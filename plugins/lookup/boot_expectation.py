@@ -109,7 +109,7 @@ class LookupModule(LookupBase):
                 "policy": policy,
             }
             # As the node will read it.
-            return [boot_expectation.checked(document, VARIABLES)]
+            return [boot_expectation.check_document(document, VARIABLES)]
         except boot_expectation.Unusable as exc:
             raise AnsibleLookupError(
                 "%s: what the node should have at boot is not said: %s" % (node, exc.reason)

@@ -254,7 +254,7 @@ class MigTask(_nvml_task.NvmlTask):
     def work(self, held):
         tools = task.Tools(self.params["timeout_s"], self.nvml.load, self.nvml.stuck_file)
         try:
-            return task.run(self.params, self.check_mode, tools, holders.named)
+            return task.run(self.params, self.check_mode, tools, holders.name_holders)
         except task.TaskError as exc:
             raise _nvml_task.Undone(str(exc), exc.snapshot) from exc
 

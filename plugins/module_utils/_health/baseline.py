@@ -167,7 +167,7 @@ def changes(ctx):
     return diff.changes(ctx.baseline, ctx.reading, accepted, policy.limit(ctx, "memory_total_tolerance_percent"))
 
 
-def regressed(ctx):
+def check_regressions(ctx):
     """Check for unannounced changes for the worse. What makes a node unfit has a check of its own that fails."""
     ident = "baseline.changes"
     checks = Checks(ident, source="baseline")
@@ -200,7 +200,7 @@ ROWS = (
     model.Row(
         "baseline.changes",
         "node",
-        regressed,
+        check_regressions,
         "Nothing changed for the worse since the baseline (a notice)",
         ("baseline", "reading"),
         "this collection",

@@ -49,7 +49,7 @@ def is_a(value, kind):
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
-def typed(gpu, key, kind):
+def read_typed(gpu, key, kind):
     """The reading of KEY; one of another kind than KIND is not known."""
     found = model.reading(gpu, key)
     if found.known and not is_a(found.value, kind):
@@ -63,16 +63,16 @@ def part(value, key, kind=NUMBER):
     return inner if is_a(inner, kind) else None
 
 
-def counted(value, key):
+def read_count(value, key):
     """VALUE[KEY] if it is a number that something can be counted to, else None."""
     inner = part(value, key)
     return inner if inner is not None and inner >= 0 else None
 
 
 def before(ctx, gpu, key, kind):
-    """The reading of KEY in the baseline as typed() gives it; None where there is no such GPU to compare with."""
+    """The reading of KEY in the baseline as read_typed() gives it; None where there is no such GPU to compare with."""
     old = signals.old_gpu(ctx, gpu)
-    return None if old is None else typed(old, key, kind)
+    return None if old is None else read_typed(old, key, kind)
 
 
 def absent_before(old):
@@ -92,16 +92,16 @@ def incomparable(ctx, gpu, ident, key, kind, shown):
             model.entity(gpu),
             NOT_APPLICABLE,
             shown,
-            model.shown(old),
+            model.format_reading(old),
             "baseline",
             message="Not supported in the baseline.",
         )
     if damaged_before(old):
         return checks.unknown(
             shown,
-            model.shown(old),
+            model.format_reading(old),
             "The baseline has no %s of %s (%s); expected one to compare with what it is now: %s. %s"
-            % (key, model.named(gpu), model.shown(old), shown, AGAIN),
+            % (key, model.name_gpu(gpu), model.format_reading(old), shown, AGAIN),
         )
     return None
 
@@ -112,7 +112,7 @@ def against(ctx, gpu, ident, key, kind, judge, action=None, show=None):
     JUDGE(old, new) answers a finding or None; SHOW makes a value short enough for a report.
     """
     show = show or (lambda value: value)
-    now = typed(gpu, key, kind)
+    now = read_typed(gpu, key, kind)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now, action)
     answer = incomparable(ctx, gpu, ident, key, kind, show(now.value))
@@ -122,14 +122,14 @@ def against(ctx, gpu, ident, key, kind, judge, action=None, show=None):
     return result(ident, gpu, judge(old.value, now.value), show(now.value), show(old.value), "baseline")
 
 
-def unchanged(ident, key, what, step, kind=NUMBER, action=None):
+def make_unchanged_judge(ident, key, what, step, kind=NUMBER, action=None):
     """A judge for a value that has to be what it was. Without an ACTION a change is a notice."""
 
     def judge(ctx, gpu):
         def differs(old, new):
             if old == new:
                 return None
-            text = "%s of %s is %s; expected %s as in the baseline. %s" % (what, model.named(gpu), new, old, step)
+            text = "%s of %s is %s; expected %s as in the baseline. %s" % (what, model.name_gpu(gpu), new, old, step)
             return fails(action, text) if action else notice(text)
 
         return against(ctx, gpu, ident, key, kind, differs, action)
@@ -151,7 +151,9 @@ def too_old(ctx, ident, gpu, now, since):
     running = branch(ctx)
     if now.known or running is None or running >= since or now.rc not in model.ABSENT:
         return None
-    return not_applicable(ident, gpu, model.shown(now), "Drivers before %d do not have this signal." % (since,))
+    return not_applicable(
+        ident, gpu, model.format_reading(now), "Drivers before %d do not have this signal." % (since,)
+    )
 
 
 def under_mig(gpu, now):
@@ -172,7 +174,7 @@ def peers(ctx, gpu, key, kind):
     name = model.reading(gpu, "name").value
     values = []
     for other in model.gpus(ctx.snapshot):
-        found = typed(other, key, kind)
+        found = read_typed(other, key, kind)
         if other is not gpu and found.known and (name is None or model.reading(other, "name").value in (None, name)):
             values.append(found.value)
     return values

@@ -39,7 +39,7 @@ def more_links(before, after):
     return len(after) >= len(before) and all(new is True or new == old for old, new in zip(before, after))
 
 
-def repaired(before, after):
+def is_repaired(before, after):
     """A repair that waited was made: pending is gone, nothing failed."""
     return before.get("pending") is True and after.get("pending") is False and after.get("failure") is False
 
@@ -114,7 +114,7 @@ GPU_ITEMS = {
     "fabric_state": HARDWARE,
     "fabric": HARDWARE,
     "ecc_aggregate_uncorrected": HARDWARE,
-    "remapped_rows": _item(REGRESSION, better=repaired),
+    "remapped_rows": _item(REGRESSION, better=is_repaired),
     "remap_histogram": HARDWARE,
     "retired_pages": HARDWARE,
     "retired_pages_pending": _item(REGRESSION, better=healthy),
@@ -211,7 +211,7 @@ def _add(found, entity, key, before, after, kind):
 def _compare(found, entity, key, row, old, new, driver):
     """One value. That one is not known any more is a regression; that it is known now, or was never, is none."""
     if old.known and not new.known:
-        _add(found, entity, key, old.value, None if new is model.NOTHING else model.shown(new), REGRESSION)
+        _add(found, entity, key, old.value, None if new is model.NOTHING else model.format_reading(new), REGRESSION)
     elif old.known and old.value != new.value:
         _add(
             found,
@@ -222,7 +222,7 @@ def _compare(found, entity, key, row, old, new, driver):
             EXPECTED if (row.driver and driver) or _better(row, old.value, new.value) else row.kind,
         )
     elif new.known and not old.known and old.rc is not None:
-        _add(found, entity, key, model.shown(old), new.value, EXPECTED)
+        _add(found, entity, key, model.format_reading(old), new.value, EXPECTED)
 
 
 def _better(row, before, after):

@@ -169,10 +169,10 @@ def entity(ctx, where):
     return logged if isinstance(logged, str) and logged else where or model.NODE
 
 
-def named(ctx, where):
+def name_entity(ctx, where):
     gpu = gpu_at(ctx, where)
     if gpu is not None:
-        return model.named(gpu)
+        return model.name_gpu(gpu)
     if not where:
         return "a GPU that the line does not name"
     who = entity(ctx, where)

@@ -76,10 +76,10 @@ def accept_hidden(checks, ctx):
     """
     accepted = ACCEPTED.get(model.item(ctx.expect, "mig_hidden"), ())
     gpus = dict((model.entity(gpu), gpu) for gpu in model.gpus(ctx.snapshot))
-    return [_not_now(check) if _hidden(check, gpus.get(check["entity"]), accepted) else check for check in checks]
+    return [_not_now(check) if _hide_check(check, gpus.get(check["entity"]), accepted) else check for check in checks]
 
 
-def _hidden(check, gpu, accepted):
+def _hide_check(check, gpu, accepted):
     key = HIDES.get(check["id"])
     return (
         key in accepted

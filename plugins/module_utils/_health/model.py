@@ -107,7 +107,7 @@ def number(container, key):
     return found
 
 
-def shown(found):
+def format_reading(found):
     """A reading for the report: the value, or why there is none."""
     if found.known:
         return found.value
@@ -135,7 +135,7 @@ def gpus(snapshot):
     return [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
 
 
-def opened(gpu):
+def is_opened(gpu):
     """Tell if NVML returned a handle for the GPU."""
     return reading(gpu, "handle").known
 
@@ -154,7 +154,7 @@ def entity(gpu):
     return uuid(gpu) or address(gpu) or "gpu index %s" % (gpu.get("index"),)
 
 
-def named(gpu):
+def name_gpu(gpu):
     """A GPU for people: UUID and address."""
     place = address(gpu)
     return "%s at %s" % (entity(gpu), place) if place and place != entity(gpu) else entity(gpu)

@@ -35,7 +35,7 @@ def same_boot(ctx):
     return old == new if isinstance(old, str) and isinstance(new, str) and old and new else None
 
 
-def simulated(ctx):
+def is_simulated(ctx):
     """Tell if this is the project's simulator, as NVML reports it, or as the baseline has it if NVML does not answer
     now."""
     silent = model.item(ctx.snapshot, "nvml", "rc") is None

@@ -295,14 +295,14 @@ def apply(checks, rules, now):
     """The checks by the rules: notices that are strict fail, and those that a live waiver names are waived; an expired
     one explains itself.
     """
-    return waived(tightened(checks, rules), rules["waivers"], now)
+    return apply_waivers(apply_strict(checks, rules), rules["waivers"], now)
 
 
-def tightened(checks, rules):
-    return [_tightened(check, rules["strict"]) for check in checks]
+def apply_strict(checks, rules):
+    return [_tighten_check(check, rules["strict"]) for check in checks]
 
 
-def _tightened(check, strict):
+def _tighten_check(check, strict):
     if (
         check["status"] != model.PASS
         or not check["notice"]
@@ -318,7 +318,7 @@ def _tightened(check, strict):
     )
 
 
-def waived(checks, waivers, now):
+def apply_waivers(checks, waivers, now):
     if not waivers:
         return checks
     present = moment(now, "the present time")

@@ -29,7 +29,7 @@ def waivers(reading, snapshot):
     for gpu in model.gpus(snapshot):
         wanted = lowered.get(model.uuid(gpu))
         for check, key in CHECKS:
-            now = compare.typed(gpu, key, NUMBER)
+            now = compare.read_typed(gpu, key, NUMBER)
             if wanted is not None and now.known and now.value == wanted:
                 entry = {"check": check, "entity": model.entity(gpu), "reason": REASON}
                 found.append(dict(entry, expires=model.item(note, "expires")))

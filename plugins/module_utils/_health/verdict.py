@@ -61,10 +61,11 @@ def evaluate(
     earlier = None
     if baseline is not None:
         # The baseline is judged by the same rules, but not by what is wanted now.
-        earlier = policy_rules.tightened(
-            judged(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke")), table), rules
+        earlier = policy_rules.apply_strict(
+            judge_table(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke")), table),
+            rules,
         )
-    found = mig_free.accept_hidden(policy_rules.tightened(judged(ctx, table), rules), ctx)
+    found = mig_free.accept_hidden(policy_rules.apply_strict(judge_table(ctx, table), rules), ctx)
     # Waivers end by the latest of the controller's clock, the node's, and the baseline's time.
     clock = (
         policy_rules.latest(now, model.item(reading, "time"), model.item(baseline, "time")) if rules["waivers"] else now
@@ -82,7 +83,7 @@ def evaluate(
         "time": now,
         "phase": phase,
         "simulated": bool(model.item(ctx.snapshot, "simulated")),
-        "driver": dict(versions.seen(ctx.snapshot, ctx.audit), expected=upstream(expected_driver)),
+        "driver": dict(versions.collect_versions(ctx.snapshot, ctx.audit), expected=upstream(expected_driver)),
         "verdict": overall(checks),
         "action": action(checks),
         "notices": len([check for check in checks if check["notice"]]),
@@ -113,19 +114,19 @@ def context(reading, baseline, rules, tables, expected_driver, phase, expect, sm
     )
 
 
-def judged(ctx, table=None):
+def judge_table(ctx, table=None):
     """All checks of the table, or of TABLE."""
     checks = []
     for row in registry.TABLE if table is None else table:
         if row.scope == "node":
-            checks += asked(row, model.NODE, ctx)
+            checks += run_judge(row, model.NODE, ctx)
         else:
             for gpu in signals.ready(ctx):
-                checks += asked(row, model.entity(gpu), ctx, gpu)
+                checks += run_judge(row, model.entity(gpu), ctx, gpu)
     return checks
 
 
-def asked(row, entity, *arguments):
+def run_judge(row, entity, *arguments):
     """The checks of one judge. What it cannot digest is unknown, never a pass and never the end of the verdict."""
     try:
         answer = row.judge(*arguments)
@@ -175,7 +176,10 @@ def with_peers(health, reading, peers):
     if not isinstance(checks, list) or not any(hardware.is_open(check) for check in checks):
         return health
     snapshot, audit = (model.item(reading, key) for key in ("snapshot", "audit"))
-    checks = [hardware.settled(check, snapshot, audit, peers) if hardware.is_open(check) else check for check in checks]
+    checks = [
+        hardware.settle_by_peers(check, snapshot, audit, peers) if hardware.is_open(check) else check
+        for check in checks
+    ]
     return dict(health, checks=checks, verdict=overall(checks), action=action(checks))
 
 

@@ -217,15 +217,15 @@ def change_note(params: Params, check: bool) -> Result:
         held, why = claim.read(directory)
         if why or held and held["state"] == claim.HELD:
             raise TaskError(
-                "the node cannot be taken: %s. Nothing was changed." % (why or "it is " + claim.described(held))
+                "the node cannot be taken: %s. Nothing was changed." % (why or "it is " + claim.describe_owner(held))
             )
     after = params["content"] if state == PRESENT else None
     changed = before != after if state == PRESENT else exists
     diff = {
         "before_header": path,
         "after_header": path,
-        "before": "" if before is None else notes.spelled(before),
-        "after": "" if after is None else notes.spelled(after),
+        "before": "" if before is None else notes.render_note(before),
+        "after": "" if after is None else notes.render_note(after),
     }
     if changed and not check:
         if state == PRESENT:

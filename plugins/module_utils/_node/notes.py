@@ -38,13 +38,13 @@ def read(directory, name):
     return (note, "") if isinstance(note, dict) else (None, "%s holds no dictionary" % path)
 
 
-def spelled(note):
+def render_note(note):
     return json.dumps(note, indent=4, sort_keys=True) + "\n"
 
 
 def write(directory, name, note):
     """Put a note in the place of the one that lies there; a reader finds either, also after a loss of power."""
-    claim.put(directory, name + ".json", spelled(note))
+    claim.put(directory, name + ".json", render_note(note))
 
 
 def remove(directory, name):

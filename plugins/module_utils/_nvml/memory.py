@@ -95,7 +95,7 @@ def read_repair(reader, handle, gpu):
         lambda banks: dict((name, int(getattr(banks, name))) for name, dummy in fields.RemapHistogram._fields_),
     )
     gpu["retired_pages"] = together(
-        dict((name, _retired(reader, handle, field, cause)) for name, field, cause in RETIRED_CAUSES)
+        dict((name, _count_retired_pages(reader, handle, field, cause)) for name, field, cause in RETIRED_CAUSES)
     )
     gpu["retired_pages_pending"] = reader.number("nvmlDeviceGetRetiredPagesPendingStatus", handle)
     gpu["repair_status"] = convert(
@@ -141,7 +141,7 @@ def _remapped_rows(reader, handle):
         lambda: reader.raw("nvmlDeviceGetRemappedRows", handle, *[ctypes.byref(part) for part in parts]),
     )
     if answer["rc"] == codes.SUCCESS:
-        return codes.value(_remapped(*[part.value for part in parts]))
+        return codes.value(_make_remapped_rows(*[part.value for part in parts]))
     if answer["rc"] not in (codes.NOT_SUPPORTED, codes.FUNCTION_NOT_FOUND):
         return answer
     # The call is not supported while MIG instances exist; the fields may still answer.
@@ -155,11 +155,11 @@ def _remapped_rows(reader, handle):
         )
     ]
     if all(part["rc"] == codes.SUCCESS for part in answers):
-        return codes.value(_remapped(*[part["value"] for part in answers]))
+        return codes.value(_make_remapped_rows(*[part["value"] for part in answers]))
     return answer
 
 
-def _remapped(correctable, uncorrectable, pending, failure):
+def _make_remapped_rows(correctable, uncorrectable, pending, failure):
     return {
         "correctable": int(correctable),
         "uncorrectable": int(uncorrectable),
@@ -168,7 +168,7 @@ def _remapped(correctable, uncorrectable, pending, failure):
     }
 
 
-def _retired(reader, handle, field, cause):
+def _count_retired_pages(reader, handle, field, cause):
     """Count the pages retired for CAUSE: the field, or the length of the list if the driver has no such field."""
     answer = reader.field(handle, field)
     if answer["rc"] == codes.SUCCESS:

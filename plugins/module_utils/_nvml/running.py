@@ -129,8 +129,8 @@ def read_power(reader, handle, gpu):
 
 
 def read_processes(reader, handle, gpu):
-    gpu["compute_processes"] = processes(reader, handle, "nvmlDeviceGetComputeRunningProcesses", _used)
-    gpu["graphics_processes"] = processes(reader, handle, "nvmlDeviceGetGraphicsRunningProcesses", _used)
+    gpu["compute_processes"] = processes(reader, handle, "nvmlDeviceGetComputeRunningProcesses", _convert_process)
+    gpu["graphics_processes"] = processes(reader, handle, "nvmlDeviceGetGraphicsRunningProcesses", _convert_process)
 
 
 def processes(reader, handle, name, convert_row):
@@ -157,6 +157,6 @@ def processes(reader, handle, name, convert_row):
     )
 
 
-def _used(row):
+def _convert_process(row):
     used = row.usedGpuMemory
     return {"pid": int(row.pid), "used_bytes": None if used == fields.MEMORY_NOT_AVAILABLE else int(used)}

@@ -89,11 +89,11 @@ def read_pass(nvml, binding, progress=None, gather=None, more=()):
         taken = blank("nvml_error", codes.init_message(started["rc"]), started["rc"], binding)
         if started.get("detail"):
             taken["message"] += " (%s)" % (started["detail"],)
-        taken["simulated"] = simulated(nvml)
+        taken["simulated"] = is_simulated(nvml)
         return taken
     try:
         taken = blank("ok", "", codes.SUCCESS, binding)
-        taken["simulated"] = simulated(nvml)
+        taken["simulated"] = is_simulated(nvml)
         taken["system"] = read_system(reader)
         taken["count"] = reader.call("nvmlDeviceGetCount")
         if taken["count"]["rc"] != codes.SUCCESS:
@@ -110,7 +110,7 @@ def read_pass(nvml, binding, progress=None, gather=None, more=()):
         reader.call("nvmlShutdown")
 
 
-def simulated(nvml):
+def is_simulated(nvml):
     """Tell if the loaded library is the simulator, which has a symbol of its own."""
     return hasattr(getattr(nvml, "nvmlLib", None), "gpusim_marker")
 

@@ -31,7 +31,7 @@ def run(path: str, check: bool, timeout_s: int, node_lock: lock.NodeLock) -> Dic
     tools = task.Tools(timeout_s, stuck_file=binding.STUCK_FILE)
     try:
         with contextlib.nullcontext() if check else node_lock:
-            return task.run(options, check, tools, holders.named)
+            return task.run(options, check, tools, holders.name_holders)
     except task.TaskError as exc:
         raise NotDone(str(exc)) from exc
 

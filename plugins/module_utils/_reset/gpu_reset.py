@@ -78,7 +78,7 @@ class GpuReset:
         facts, plan = self.look()
         everyone = facts["snapshot"]["gpus"]
         if plan["action"] == decider.REFUSE:
-            return self.answer(facts, plan, proof.planned(everyone, plan, proof.UNCHANGED), False)
+            return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.UNCHANGED), False)
         if plan["action"] == decider.NONE:
             self.actions = ["turn persistence mode of %s on" % name for name in self.left(facts)]
             return self.answer(facts, plan, [], bool(self.actions))
@@ -86,7 +86,7 @@ class GpuReset:
         self.actions = ["turn persistence mode of %s off" % name for name in self.names(everyone, plan["persistence"])]
         self.actions += ["reset %s" % ", ".join(names)]
         self.actions += ["turn persistence mode of %s on" % name for name in self.owed(facts, plan)]
-        return self.answer(facts, plan, proof.planned(everyone, plan, proof.PLANNED), True)
+        return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.PLANNED), True)
 
     # ---- acting ----
 
@@ -94,7 +94,7 @@ class GpuReset:
         facts, plan = self.look()
         everyone = facts["snapshot"]["gpus"]
         if plan["action"] == decider.REFUSE:
-            return self.answer(facts, plan, proof.planned(everyone, plan, proof.UNCHANGED), False)
+            return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.UNCHANGED), False)
         if plan["action"] == decider.NONE:
             self.restore(self.left(facts))
             self.close()
@@ -115,7 +115,7 @@ class GpuReset:
             plan = dict(plan, action=decider.REFUSE, reasons=again)
             self.restore(owed)
             self.close()
-            return self.answer(facts, plan, proof.planned(everyone, plan, proof.UNCHANGED), bool(self.off()))
+            return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.UNCHANGED), bool(self.off()))
         try:
             self.note(facts, targets, owed, "resetting")
         except reading.RecordError as exc:
@@ -180,7 +180,7 @@ class GpuReset:
                 if proof.same(gpu, now) is not None:
                     self.problems += proof.remains(gpu, proof.same(gpu, now))
         log = reading.log(self.root, self.run_command, watermark) if watermark else None
-        problems, warnings = proof.logged(log, targets)
+        problems, warnings = proof.check_kernel_log(log, targets)
         self.problems += problems
         self.warnings += warnings
         rows = proof.rows(everyone, plan, now, self.problems)

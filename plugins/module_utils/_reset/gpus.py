@@ -121,7 +121,7 @@ def peers(gpus: list) -> dict | None:
     return dict((index, found - {index}) for index, found in direct.items())
 
 
-def switched(gpus: list) -> bool:
+def has_switch(gpus: list) -> bool:
     """Return whether an NVLink of these GPUs leads to a switch."""
     return any(link.get("remote_type") == "switch" for gpu in gpus for link in value(gpu, "nvlinks") or [])
 
@@ -145,7 +145,7 @@ def group(gpus: list, wanted: set, fabric_manager: bool | None) -> set | None:
     targets = [gpu for gpu in gpus if gpu["index"] in wanted]
     old = any(code(gpu, "architecture") != codes.SUCCESS or value(gpu, "architecture") < AMPERE for gpu in targets)
     readable = all(code(gpu, "nvlinks") in NONE + (codes.SUCCESS,) for gpu in targets)
-    if not old and (fabric_manager or readable and not switched(targets)):
+    if not old and (fabric_manager or readable and not has_switch(targets)):
         return set(wanted)
     graph = peers(gpus)
     if graph is None:

@@ -11,7 +11,7 @@ import re
 from .._kernel import references
 from .._node.holders import in_words
 from .._node.hung import IN_DRIVER
-from .._nvml.selection import Choice, chosen, value
+from .._nvml.selection import Choice, choose_gpus, value
 from . import gpus as gpu_facts
 
 RESET, NONE, REFUSE = "reset", "none", "refuse"
@@ -48,7 +48,7 @@ def sentence(reasons: list) -> str:
     return "%s. Next step: %s" % ("; ".join(item["message"] for item in reasons), "; ".join(steps))
 
 
-def wished(everyone: list, wanted: list) -> list:
+def list_wanted_gpus(everyone: list, wanted: list) -> list:
     """Return the GPUs that a task names, or all of them."""
     if ALL in wanted:
         if len(wanted) > 1:
@@ -57,7 +57,7 @@ def wished(everyone: list, wanted: list) -> list:
     if not wanted:
         raise WishError("gpus is empty; name the GPUs to reset, or [%s]" % ALL)
     try:
-        return chosen(everyone, wanted)
+        return choose_gpus(everyone, wanted)
     except Choice as exc:
         raise WishError(str(exc)) from exc
 
@@ -69,7 +69,7 @@ def decide(facts: dict, params: dict) -> dict:
     persistence mode is turned off for the reset, and ``instances`` the MIG instances that go, by the name of their GPU.
     """
     everyone = facts["snapshot"]["gpus"]
-    named = wished(everyone, params["gpus"])
+    named = list_wanted_gpus(everyone, params["gpus"])
     needs = dict((gpu["index"], gpu_facts.needs(gpu)) for gpu in named)
     answer = {
         "action": NONE,

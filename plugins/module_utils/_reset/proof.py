@@ -38,7 +38,7 @@ def state(gpu: dict) -> dict:
     )
 
 
-def foreseen(before: dict) -> dict:
+def predict_state(before: dict) -> dict:
     """Return STATE as a reset should leave it."""
     after = dict(before, mig_instances=[], repairs_pending=[])
     for which in gpu_facts.MODES:
@@ -205,7 +205,7 @@ def remains(gpu: dict, now: dict) -> list:
     return found
 
 
-def logged(log: dict | None, targets: list) -> tuple:
+def check_kernel_log(log: dict | None, targets: list) -> tuple:
     """Return (problems, warnings) of the kernel log since the reset began.
 
     An XID that tells that nothing is left to recover speaks for the reset.
@@ -265,9 +265,11 @@ def rows(before: list, plan: dict, after: list, problems: list) -> list:
     return found
 
 
-def planned(before: list, plan: dict, status: str) -> list:
+def make_planned_rows(before: list, plan: dict, status: str) -> list:
     """Return the rows of GPUs of which nothing was reset: as they are, or in check mode as they would be."""
     return [
-        dict(row, after=foreseen(row["before"]) if status == PLANNED else row["before"], status=status, evidence=[])
+        dict(
+            row, after=predict_state(row["before"]) if status == PLANNED else row["before"], status=status, evidence=[]
+        )
         for row in rows(before, plan, [], [])
     ]

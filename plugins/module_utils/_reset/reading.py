@@ -24,7 +24,7 @@ def obstacles(root, command):
         "references": references.read(root),
         "drm_modeset": drm_modeset(root),
         "hung": hung.read(root),
-        "command": installed(root, command),
+        "command": is_installed(root, command),
     }
 
 
@@ -36,7 +36,7 @@ def drm_modeset(root):
     return files.read_line(os.path.join(base, "parameters", "modeset")) or "unknown"
 
 
-def installed(root, command):
+def is_installed(root, command):
     """Return whether a command lies in the search path that commands get."""
     return any(os.access(files.under(root, place, command), os.X_OK) for place in runner.SEARCH_PATH.split(":"))
 

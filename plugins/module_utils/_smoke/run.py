@@ -72,7 +72,7 @@ def take(
     begun = time.monotonic()
     deadline_s = deadline_s or DEADLINES[level]
     taken = read(deadline_s=deadline_s, stuck_file=stuck_file, gather=GATHER, load=load)
-    document = _tested(
+    document = _run_tests(
         level,
         wanted,
         together,
@@ -93,14 +93,14 @@ def take(
     return document, taken
 
 
-def _tested(level, wanted, together, library_path, only, load, left_s, stuck_file, runner, taken, search):
+def _run_tests(level, wanted, together, library_path, only, load, left_s, stuck_file, runner, taken, search):
     if taken["status"] != "ok":
         return blank(
             level, "nvml", "The GPUs cannot be tested as NVML does not show them: %s" % (taken["message"],), taken
         )
-    gpus = selection.chosen(taken["gpus"], wanted)
+    gpus = selection.choose_gpus(taken["gpus"], wanted)
     document = blank(level, "ok", "", taken)
-    document.update(asked=[str(name) for name in wanted], gpus=[described(gpu) for gpu in gpus])
+    document.update(asked=[str(name) for name in wanted], gpus=[describe_gpu(gpu) for gpu in gpus])
     path = library_path
     if path is None:
         path = cuda.find_library(search, runner if search == "/" else None)
@@ -140,7 +140,7 @@ def _tested(level, wanted, together, library_path, only, load, left_s, stuck_fil
     return document
 
 
-def described(gpu):
+def describe_gpu(gpu):
     """A GPU in the document, before it is tested: its state is what to do with it, and why."""
     state, reason = fitness(gpu)
     return {

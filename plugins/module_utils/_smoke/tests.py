@@ -205,8 +205,8 @@ def _chunks(gpu, held, wanted):
 def vector_add(trial):
     """left + right of numbers whose sum single precision holds exactly."""
     gpu, count = trial.gpu, trial.level.sum_words
-    left = _repeated(array.array("f", [float(number) for number in range(8191)]), count)
-    right = _repeated(array.array("f", [number * 7 % 4093 / 4.0 for number in range(4093)]), count)
+    left = _repeat_pattern(array.array("f", [float(number) for number in range(8191)]), count)
+    right = _repeat_pattern(array.array("f", [number * 7 % 4093 / 4.0 for number in range(4093)]), count)
     expected = array.array("f", [one + other for one, other in zip(left, right)]).tobytes()
     size = count * 4
     wrong, detail = 0, ""
@@ -218,7 +218,7 @@ def vector_add(trial):
             gpu.linear(kernels.FILL, count, sum_at, count, 0xFFFFFFFF, 0)
             gpu.linear(kernels.ADD, count, left_at, right_at, sum_at, count)
             gpu.finish()
-            found, text = compared(gpu.read(sum_at, size), expected)
+            found, text = count_differences(gpu.read(sum_at, size), expected)
             wrong += found
             detail = detail or text
             trial.sample(found)
@@ -293,7 +293,7 @@ def matrix_product(trial):
         for dummy in trial.repetitions:
             gpu.linear(kernels.FILL, edge * edge, product_at, edge * edge, 0xFFFFFFFF, 0)
             trial.rate(trial.seconds(work), 2.0 * edge**3 * times)
-            found, text = compared(gpu.read(product_at, size), expected)
+            found, text = count_differences(gpu.read(product_at, size), expected)
             wrong += found
             detail = detail or text
         return trial.done(wrong, detail, edge=edge, times=times)
@@ -314,11 +314,11 @@ def matrices(edge):
 
 
 def _rows(pattern, edge):
-    rows = [_repeated(array.array("f", [float(number) for number in row]), edge).tobytes() for row in pattern]
+    rows = [_repeat_pattern(array.array("f", [float(number) for number in row]), edge).tobytes() for row in pattern]
     return b"".join(rows[i % PERIOD] for i in range(edge))
 
 
-def _repeated(period, count):
+def _repeat_pattern(period, count):
     return (period * (count // len(period) + 1))[:count]
 
 
@@ -327,7 +327,7 @@ def _buffer(gpu, limit):
     return max(MIB, min(limit, free // 8 // MIB * MIB))
 
 
-def compared(found, expected):
+def count_differences(found, expected):
     """Return how many words differ, and the first of them."""
     if found == expected:
         return 0, ""

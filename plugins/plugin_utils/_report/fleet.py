@@ -279,7 +279,7 @@ def inventory(snapshot):
     """The GPUs of a snapshot, as far as they can be named. A value that could not be read is its NVML code."""
     gpus = []
     for position, gpu in enumerate(model.gpus(snapshot)):
-        readable = model.opened(gpu)
+        readable = model.is_opened(gpu)
         gpus.append(
             {
                 "index": gpu["index"] if isinstance(gpu.get("index"), int) else position,

@@ -43,4 +43,4 @@ def holder(marks: Mapping[str, Any], states: Mapping[str, str], ledger_id: str |
     own = ledger_id is not None and found["ledger"] == ledger_id
     if own and states.get(found["rollout_id"]) in claims.SETTLED:
         return ""  # its controller ended between the two entries
-    return "it is %s%s. %s" % (claim.described(found), "" if own else ", of another ledger", NEXT)
+    return "it is %s%s. %s" % (claim.describe_owner(found), "" if own else ", of another ledger", NEXT)

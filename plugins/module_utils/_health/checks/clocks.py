@@ -20,7 +20,7 @@ KEY = "clocks_event_reasons"
 
 def reasons_of(ctx, gpu, ident):
     """The bits of what holds the clocks back, or the check that says why they are not known."""
-    now = compare.typed(gpu, KEY, int)
+    now = compare.read_typed(gpu, KEY, int)
     return (now.value, None) if now.known else (None, signals.absent(ctx, ident, gpu, KEY, now))
 
 
@@ -34,7 +34,7 @@ def hardware(ctx, gpu, ident, bit, what, action, step):
         finding = compare.fails(
             action,
             "%s of %s is on (clock event reasons 0x%x, expected 0x%x not to be set). %s"
-            % (what, model.named(gpu), reasons, bit, step),
+            % (what, model.name_gpu(gpu), reasons, bit, step),
         )
     return compare.result(ident, gpu, finding, "0x%x" % (reasons,), "without 0x%x" % (bit,), "hardware")
 
@@ -50,7 +50,7 @@ def software(ctx, gpu):
         finding = compare.notice(
             "The driver holds the clocks of %s back: %s (clock event reasons 0x%x, expected none of these). "
             "That is usual under load; without load, compare power limit, temperature and clocks with other nodes."
-            % (model.named(gpu), ", ".join(found), reasons)
+            % (model.name_gpu(gpu), ", ".join(found), reasons)
         )
     return compare.result(ident, gpu, finding, "0x%x" % (reasons,), "without 0x34", "hardware")
 
@@ -61,22 +61,22 @@ def application(ctx, gpu):
     Drivers that no longer have it answer so, which matters only where it was used.
     """
     ident, key = "gpu.applications_clocks", "applications_clocks_mhz"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     old = compare.before(ctx, gpu, key, dict)
     if now.rc == DEPRECATED and old is not None and old.known:
         default = compare.before(ctx, gpu, "applications_clocks_default_mhz", dict)
         if default.known and default.value == old.value:
             return compare.not_applicable(
-                ident, gpu, model.shown(now), NO_MORE + ", and in the baseline they were the default."
+                ident, gpu, model.format_reading(now), NO_MORE + ", and in the baseline they were the default."
             )
         finding = compare.fails(
             "restore_setting",
             "%s; expected %s for %s as in the baseline. Set locked clocks instead and take a new baseline."
-            % (NO_MORE, listed(old.value), model.named(gpu)),
+            % (NO_MORE, format_clocks(old.value), model.name_gpu(gpu)),
         )
-        return compare.result(ident, gpu, finding, model.shown(now), old.value, "baseline")
+        return compare.result(ident, gpu, finding, model.format_reading(now), old.value, "baseline")
     if now.rc == DEPRECATED and (old is None or old.rc == DEPRECATED or compare.absent_before(old)):
-        return compare.not_applicable(ident, gpu, model.shown(now), NO_MORE + ".")
+        return compare.not_applicable(ident, gpu, model.format_reading(now), NO_MORE + ".")
 
     def differs(before, after):
         if before == after:
@@ -84,7 +84,7 @@ def application(ctx, gpu):
         return compare.fails(
             "restore_setting",
             "Application clocks of %s are %s; expected %s as in the baseline. Set them again."
-            % (model.named(gpu), listed(after), listed(before)),
+            % (model.name_gpu(gpu), format_clocks(after), format_clocks(before)),
         )
 
     return compare.against(ctx, gpu, ident, key, dict, differs, "restore_setting")
@@ -106,20 +106,20 @@ def highest(ctx, gpu):
         return compare.fails(
             "hold",
             "Highest clocks of %s fell since the baseline: %s. Look at locked clocks, VBIOS and driver."
-            % (model.named(gpu), "; ".join(wrong)),
+            % (model.name_gpu(gpu), "; ".join(wrong)),
         )
 
     return compare.against(ctx, gpu, ident, key, dict, differs)
 
 
-def listed(clocks):
+def format_clocks(clocks):
     return ", ".join("%s %s MHz" % (domain, clocks[domain]) for domain in sorted(clocks, key=str))
 
 
 def idle(gpu):
     """Tell if the GPU is idle: True or False, None if unknown."""
-    reasons = compare.typed(gpu, KEY, int)
-    compute = compare.typed(gpu, "compute_processes", list)
+    reasons = compare.read_typed(gpu, KEY, int)
+    compute = compare.read_typed(gpu, "compute_processes", list)
     if reasons.known and reasons.value & IDLE:
         return True
     if not reasons.known or not compute.known:

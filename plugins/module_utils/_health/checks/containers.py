@@ -43,7 +43,7 @@ def cdi(ctx):
             "restart_service",
         )
     found = [problem(checks, spec, ours, driver) for spec in ours]
-    return next((item for item in found if item is not None), None) or counted(ctx, checks, ours)
+    return next((item for item in found if item is not None), None) or check_device_count(ctx, checks, ours)
 
 
 def problem(checks, spec, ours, driver):
@@ -93,7 +93,7 @@ def next_step(paths, specs):
     return "Remove %s, or make it again with nvidia-ctk cdi generate --output." % (", ".join(map(str, paths)),)
 
 
-def counted(ctx, checks, specs):
+def check_device_count(ctx, checks, specs):
     """As many devices as NVML has: GPUs that are not in MIG mode, and MIG devices."""
     wanted = devices(ctx)
     names = set(str(name) for spec in specs for name in spec["devices"]) - ALL
@@ -157,7 +157,7 @@ def devices(ctx):
     for gpu in gpus:
         mode = model.number(gpu, "mig_mode_current")
         if mode.known and mode.value == 1:
-            instances = compare.typed(gpu, "mig_instances", list)
+            instances = compare.read_typed(gpu, "mig_instances", list)
             if not instances.known:
                 return None
             found += [model.item(instance, "uuid") for instance in instances.value]

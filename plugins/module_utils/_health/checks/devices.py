@@ -25,7 +25,7 @@ MAJORS = (
 REPAIR = "Remove it and run nvidia-modprobe -c0 -u, or reload the driver."
 
 
-def listed(section):
+def list_device_files(section):
     """Device files by path; None if they could not be listed."""
     nodes = nodefacts.of_kind(model.item(section, "device_nodes"), list)
     return (
@@ -42,7 +42,7 @@ def gpu_node(ctx, gpu):
     if not minor.known:
         return signals.absent(ctx, checks.ident, gpu, "minor_number", minor)
     path = "/dev/nvidia%d" % (minor.value,)
-    nodes = listed(ctx.system)
+    nodes = list_device_files(ctx.system)
     if nodes is None:
         return checks.unknown(
             None,
@@ -55,7 +55,7 @@ def gpu_node(ctx, gpu):
             None,
             path,
             "%s, the device file of %s, is missing: no program can use the GPU. Run nvidia-modprobe -c%d."
-            % (path, model.named(gpu), minor.value),
+            % (path, model.name_gpu(gpu), minor.value),
             "restart_service",
         )
     return verdict(checks, path, problems(ctx, nodes[path], minor.value))
@@ -64,7 +64,7 @@ def gpu_node(ctx, gpu):
 def others(ctx):
     """The files that are not one GPU's, and none that stayed from a GPU or a driver that is gone."""
     checks = Checks("node.device_nodes", source="hardware")
-    nodes = listed(ctx.system)
+    nodes = list_device_files(ctx.system)
     old = nodefacts.before(ctx, "system", "device_nodes", kind=list)
     modules = nodefacts.of_kind(model.item(ctx.system, "modules"), list)
     if nodes is None or modules is None:
@@ -78,7 +78,7 @@ def others(ctx):
             None, None, "The baseline does not have the files in /dev. %s" % (nodefacts.AGAIN,), "baseline"
         )
     wanted = [CONTROL] + ([UVM[0]] if "nvidia_uvm" in modules else [])
-    before = set(listed(model.item(ctx.baseline, "system")) or {})
+    before = set(list_device_files(model.item(ctx.baseline, "system")) or {})
     missing = sorted(
         path for path in set(wanted) | set(path for path in before if not ON_DEMAND.match(path)) if path not in nodes
     )
@@ -117,9 +117,9 @@ def problems(ctx, node, minor):
     path, kind, mode = node["path"], node.get("kind"), node.get("mode")
     if kind is None or mode is None:
         return "unknown", "%s is there and cannot be looked at. Look at ls -l %s on the node." % (path, path)
-    if kind != "char" and not (nodefacts.simulated(ctx) and kind == "file"):
+    if kind != "char" and not (nodefacts.is_simulated(ctx) and kind == "file"):
         return "fail", "%s is a %s, not a character device. %s" % (path, kind, REPAIR)
-    if not nodefacts.simulated(ctx):
+    if not nodefacts.is_simulated(ctx):
         found = numbers(ctx, node, minor)
         if found:
             return found

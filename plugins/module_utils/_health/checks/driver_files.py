@@ -88,7 +88,7 @@ def flavour(ctx):
             "Whether the kernel module is the open or the proprietary one is not known. Look at "
             "/proc/driver/nvidia/version.",
         )
-    needs_open = sorted(model.named(gpu) for gpu in model.gpus(ctx.snapshot) if open_only(gpu))
+    needs_open = sorted(model.name_gpu(gpu) for gpu in model.gpus(ctx.snapshot) if open_only(gpu))
     if now != "open" and needs_open:
         return checks.fail(
             now,
@@ -110,9 +110,9 @@ def flavour(ctx):
         )
     # A library without the call is older than the GPUs that this is about.
     nameless = sorted(
-        model.named(gpu)
+        model.name_gpu(gpu)
         for gpu in model.gpus(ctx.snapshot)
-        if model.opened(gpu)
+        if model.is_opened(gpu)
         and not model.number(gpu, "architecture").known
         and model.reading(gpu, "architecture").rc != model.FUNCTION_NOT_FOUND
     )
@@ -129,14 +129,14 @@ def flavour(ctx):
         return checks.unknown(
             now, None, "The baseline does not say which kind of kernel module it had. %s" % (nodefacts.AGAIN,)
         )
-    if now != old.value and not announced(ctx, "audit.flavour"):
+    if now != old.value and not is_announced(ctx, "audit.flavour"):
         return checks.fail(
             now,
             old.value,
             "The kernel module is the %s one; in the baseline it was the %s one. Install that one, or announce the "
             "change (expect.changes: audit.flavour)." % (now, old.value),
         )
-    if disk not in (None, old.value) and not announced(ctx, "audit.flavour"):
+    if disk not in (None, old.value) and not is_announced(ctx, "audit.flavour"):
         return checks.fail(
             disk,
             old.value,
@@ -158,7 +158,7 @@ def open_only(gpu):
     return number.known and FIRST_OPEN_ONLY <= number.value < UNKNOWN_ARCHITECTURE
 
 
-def announced(ctx, key):
+def is_announced(ctx, key):
     """Tell if the caller reported a deliberate change of KEY."""
     patterns = nodefacts.of_kind(model.item(ctx.expect, "changes"), list) or []
     return any(isinstance(pattern, str) and fnmatch.fnmatchcase(key, pattern) for pattern in patterns)

@@ -27,7 +27,7 @@ def volatile_uncorrected(ctx, gpu):
         finding = compare.fails(
             "reset_gpu",
             "%s counted %s uncorrectable memory errors since the driver was loaded; expected at most %s. %s"
-            % (model.named(gpu), now.value, limit, LOOK),
+            % (model.name_gpu(gpu), now.value, limit, LOOK),
         )
     return compare.result(ident, gpu, finding, now.value, limit, "policy")
 
@@ -47,7 +47,7 @@ def volatile_corrected(ctx, gpu):
     )
     finding = compare.counter_finding(
         state,
-        "%s corrected memory errors: %s" % (model.named(gpu), text),
+        "%s corrected memory errors: %s" % (model.name_gpu(gpu), text),
         "Read it again after some hours of work; if it goes on like that, run the field diagnostics.",
     )
     return compare.result(ident, gpu, finding, now.value, policy.limit(ctx, "ecc_corrected_since_load", gpu), "policy")
@@ -58,10 +58,10 @@ def unreadable(ctx, ident, gpu, key, now):
     old = signals.before_of(ctx, gpu, key)
     if compare.under_mig(gpu, now) and (old is None or old.rc != model.NOT_SUPPORTED):
         return Checks(ident, model.entity(gpu), source="hardware").unknown(
-            model.shown(now),
+            model.format_reading(now),
             None,
             "%s of %s cannot be read in MIG mode. Read it while MIG is off, or waive it until then."
-            % (key, model.named(gpu)),
+            % (key, model.name_gpu(gpu)),
         )
     return signals.absent(ctx, ident, gpu, key, now)
 
@@ -79,16 +79,16 @@ def aggregate_uncorrected(ctx, gpu):
     if not old.known or not compare.is_a(old.value, NUMBER):
         return checks.unknown(
             now.value,
-            model.shown(old),
+            model.format_reading(old),
             "The baseline has no count of uncorrectable memory errors of %s (%s); expected one. %s"
-            % (model.named(gpu), model.shown(old), compare.AGAIN),
+            % (model.name_gpu(gpu), model.format_reading(old), compare.AGAIN),
         )
     if now.value > old.value:
         return checks.fail(
             now.value,
             old.value,
             "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Run the "
-            "field diagnostics." % (model.named(gpu), now.value, old.value),
+            "field diagnostics." % (model.name_gpu(gpu), now.value, old.value),
             "field_diag",
         )
     if now.value < old.value:
@@ -97,14 +97,14 @@ def aggregate_uncorrected(ctx, gpu):
             old.value,
             "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Fewer means that "
             "its InfoROM was written again: find out by whom, and take a new baseline."
-            % (model.named(gpu), now.value, old.value),
+            % (model.name_gpu(gpu), now.value, old.value),
         )
     return checks.good(now.value, old.value)
 
 
 def sram_threshold(ctx, gpu):
     ident, key = "gpu.sram_threshold", "sram_ecc"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     if not now.known:
         return compare.too_old(ctx, ident, gpu, now, SRAM_SINCE_BRANCH) or signals.absent(
             ctx, ident, gpu, key, now, "field_diag"
@@ -116,12 +116,12 @@ def sram_threshold(ctx, gpu):
         finding = compare.fails(
             "field_diag",
             "The SRAM of %s has more uncorrectable errors than NVIDIA accepts (threshold_exceeded is true, expected "
-            "false). Take it out of service and run the field diagnostics." % (model.named(gpu),),
+            "false). Take it out of service and run the field diagnostics." % (model.name_gpu(gpu),),
         )
     else:
         finding = compare.unknown(
             "The SRAM errors of %s were read without their threshold (found %r, expected false). Read the node again."
-            % (model.named(gpu), exceeded)
+            % (model.name_gpu(gpu), exceeded)
         )
     return compare.result(ident, gpu, finding, exceeded, False, "hardware")
 
@@ -141,7 +141,7 @@ def mode_pending(ctx, gpu, ident, current_key, pending_key, what, action):
         finding = compare.fails(
             action,
             "%s of %s is %s and becomes %s at the next reset; expected both to be the same. Reset or reboot, "
-            "then read again." % (what, model.named(gpu), current.value, wanted.value),
+            "then read again." % (what, model.name_gpu(gpu), current.value, wanted.value),
         )
     return compare.result(ident, gpu, finding, current.value, wanted.value, "hardware")
 
@@ -195,7 +195,7 @@ ROWS = (
     model.Row(
         "gpu.ecc_mode",
         "gpu",
-        compare.unchanged(
+        compare.make_unchanged_judge(
             "gpu.ecc_mode", "ecc_mode_current", "ECC mode", "Set it again and reboot.", action="restore_setting"
         ),
         "The ECC mode is that of the baseline",

@@ -68,7 +68,7 @@ def missing(old, new):
     return lost
 
 
-def unreached(ctx, gpu, matrix):
+def find_unreached_peers(ctx, gpu, matrix):
     """GPUs that this one does not reach, where boards of its name connect all: not those in MIG mode, nor what a driver
     setting disables.
     """
@@ -96,11 +96,11 @@ def peers(ctx, gpu):
     """Check that everything that worked between two GPUs still works; without a baseline, that they have all that GPUs
     on such boards support."""
     ident, key = "gpu.p2p", "p2p"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
     try:
-        apart = unreached(ctx, gpu, now.value) if ctx.baseline is None else []
+        apart = find_unreached_peers(ctx, gpu, now.value) if ctx.baseline is None else []
     except tables.TableError:
         apart = []  # node.hardware and gpu.hardware say so
     odd, off = strange(now.value)
@@ -117,25 +117,26 @@ def peers(ctx, gpu):
     finding = None
     if lost:
         finding = compare.fails(
-            "hold", "%s lost peer-to-peer access since the baseline: %s. %s" % (model.named(gpu), "; ".join(lost), step)
+            "hold",
+            "%s lost peer-to-peer access since the baseline: %s. %s" % (model.name_gpu(gpu), "; ".join(lost), step),
         )
     elif apart:
         finding = compare.fails(
             "hold",
             "%s has no peer-to-peer access to others on its board: %s. Look at NVLinks and fabric manager (nvidia-smi "
-            "topo -p2p r). If the node is built so, compare with a baseline." % (model.named(gpu), "; ".join(apart)),
+            "topo -p2p r). If the node is built so, compare with a baseline." % (model.name_gpu(gpu), "; ".join(apart)),
         )
     elif odd:
         finding = compare.unknown(
             "Peer-to-peer access of %s is not known: %s; expected a known status. %s"
-            % (model.named(gpu), "; ".join(odd), step)
+            % (model.name_gpu(gpu), "; ".join(odd), step)
         )
     elif compare.damaged_before(old):
         return compare.incomparable(ctx, gpu, ident, key, dict, brief(now.value))
     elif off:
         finding = compare.notice(
             "Peer-to-peer access of %s is disabled by a driver setting: %s; expected ok. Look at the options "
-            "of the kernel module." % (model.named(gpu), "; ".join(off))
+            "of the kernel module." % (model.name_gpu(gpu), "; ".join(off))
         )
     return compare.result(
         ident,
@@ -159,7 +160,7 @@ def brief(matrix):
 def fabric(ctx, gpu):
     """The GPU joined its fabric, and the fabric says that it is well."""
     ident, key = "gpu.fabric", "fabric"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now, "restart_service")
     state = compare.part(now.value, "state", int)
@@ -175,38 +176,38 @@ def fabric(ctx, gpu):
                 shown,
                 expected,
                 ("The fabric of %s is %s; expected %s as in the baseline. Look at the fabric manager and its version.")
-                % (model.named(gpu), shown, expected),
+                % (model.name_gpu(gpu), shown, expected),
                 "restart_service",
             )
         return compare.not_applicable(ident, gpu, shown, "This GPU has no NVLink fabric.")
-    return compare.result(ident, gpu, joined(ctx, gpu, now.value, state), shown, expected, "hardware")
+    return compare.result(ident, gpu, find_fabric_problem(ctx, gpu, now.value, state), shown, expected, "hardware")
 
 
-def joined(ctx, gpu, content, state):
+def find_fabric_problem(ctx, gpu, content, state):
     """Return the problem of a GPU whose fabric is in STATE."""
     grace = policy.limit(ctx, "fabric_grace_s", gpu)
     uptime = compare.part(ctx.reading, "uptime_s")
     if state == IN_PROGRESS or state == NOT_STARTED and uptime is not None and uptime < grace:
         return compare.unknown(
             "%s is joining its NVLink fabric (%s, expected completed). Read again for up to %s s; "
-            "if it stays so, look at the fabric manager." % (model.named(gpu), STATES[state], grace)
+            "if it stays so, look at the fabric manager." % (model.name_gpu(gpu), STATES[state], grace)
         )
     if state != COMPLETED:
         text = (
             "%s has not joined its NVLink fabric (%s, expected completed). Start the fabric manager, in the "
-            "version of the driver." % (model.named(gpu), STATES.get(state, state))
+            "version of the driver." % (model.name_gpu(gpu), STATES.get(state, state))
         )
         return compare.fails("restart_service", text) if state == NOT_STARTED else compare.unknown(text)
     status = compare.part(content, "status", int)
     if status is None:
         return compare.unknown(
-            "The fabric of %s was read without its status (expected 0). Read the node again." % (model.named(gpu),)
+            "The fabric of %s was read without its status (expected 0). Read the node again." % (model.name_gpu(gpu),)
         )
     if status != 0:
         return compare.fails(
             "restart_service",
             "%s failed to join its NVLink fabric: NVML status %s, expected 0. Look at the log of the fabric manager."
-            % (model.named(gpu), status),
+            % (model.name_gpu(gpu), status),
         )
     mask, summary = compare.part(content, "health_mask", int), compare.part(content, "health_summary", int)
     fields = (
@@ -219,7 +220,7 @@ def joined(ctx, gpu, content, state):
         return compare.fails(
             "hold",
             "The NVLink fabric of %s is not healthy: %s; expected none of these. "
-            "Look at NVLinks, switches and the log of the fabric manager." % (model.named(gpu), ", ".join(ill)),
+            "Look at NVLinks, switches and the log of the fabric manager." % (model.name_gpu(gpu), ", ".join(ill)),
         )
     return None
 
@@ -227,10 +228,10 @@ def joined(ctx, gpu, content, state):
 def clique(ctx, gpu):
     """The GPU is in the same NVLink domain and clique as before."""
     ident, key = "gpu.fabric_clique", "fabric"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now, "restart_service")
-    place = placed(now.value)
+    place = format_clique(now.value)
     answer = compare.incomparable(ctx, gpu, ident, key, dict, place)
     if answer is not None:
         return answer
@@ -244,22 +245,22 @@ def clique(ctx, gpu):
         return Checks(ident, model.entity(gpu), "baseline").make(
             UNKNOWN,
             place,
-            placed(old),
+            format_clique(old),
             "restart_service",
             "In which NVLink domain %s is, is not known (expected %s as in the baseline). See gpu.fabric."
-            % (model.named(gpu), placed(old)),
+            % (model.name_gpu(gpu), format_clique(old)),
         )
     finding = None
-    if place != placed(old):
+    if place != format_clique(old):
         finding = compare.fails(
             "hold",
             "%s is in the NVLink domain %s; expected %s as in the baseline. Check the partitions of the fabric."
-            % (model.named(gpu), place, placed(old)),
+            % (model.name_gpu(gpu), place, format_clique(old)),
         )
-    return compare.result(ident, gpu, finding, place, placed(old), "baseline")
+    return compare.result(ident, gpu, finding, place, format_clique(old), "baseline")
 
 
-def placed(content):
+def format_clique(content):
     return "cluster %s, clique %s" % (content.get("cluster_uuid"), content.get("clique_id"))
 
 

@@ -50,7 +50,7 @@ def nvswitches(ctx):
     return checks.good(now, old.value)
 
 
-def needed(ctx, checks):
+def check_need(ctx, checks):
     """None where a fabric manager must run on this node, else the check that says why not."""
     now, old = switches(ctx)
     if now is None:
@@ -64,7 +64,7 @@ def needed(ctx, checks):
     if now or old.value:
         return None
     # Those of NVLink 5 are not on the PCI bus.
-    answer = nvlink_switches.needed(ctx, checks)
+    answer = nvlink_switches.check_need(ctx, checks)
     if answer and answer["status"] == NOT_APPLICABLE:
         return checks.none(
             "There are no NVSwitches on the PCI bus, and no adapter of this node manages NVLink switches."
@@ -74,14 +74,14 @@ def needed(ctx, checks):
 
 def fabric_manager(ctx):
     checks = Checks("node.fabric_manager", source="hardware")
-    return needed(ctx, checks) or running(
+    return check_need(ctx, checks) or running(
         ctx, checks, FABRIC_MANAGER, "fabricmanager", "Without it, CUDA does not start on GPUs behind NVSwitches."
     )
 
 
 def fabric_manager_version(ctx):
     checks = Checks("node.fabric_manager_version")
-    answer = needed(ctx, checks)
+    answer = check_need(ctx, checks)
     if answer and (
         answer["status"] != NOT_APPLICABLE or model.item(ctx.system, "units", FABRIC_MANAGER, "active") != "active"
     ):

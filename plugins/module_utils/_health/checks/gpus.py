@@ -20,7 +20,9 @@ def count(ctx):
     listed = len(model.gpus(ctx.snapshot))
     if not now.known:
         return [
-            checks.unknown(model.shown(now), None, "The GPUs were not counted. See nvml.answers.", source="hardware")
+            checks.unknown(
+                model.format_reading(now), None, "The GPUs were not counted. See nvml.answers.", source="hardware"
+            )
         ]
     if now.value != listed:
         return [
@@ -63,7 +65,7 @@ def on_the_bus(ctx):
                 None, None, "No NVIDIA GPU could be listed on the PCI bus. Look at lspci -d 10de: on the node."
             )
         ]
-    seen = set(model.address(gpu) for gpu in model.gpus(ctx.snapshot) if model.opened(gpu)) - set([None])
+    seen = set(model.address(gpu) for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu)) - set([None])
     if model.item(ctx.snapshot, "status") != "ok":
         return [
             checks.unknown(
@@ -74,7 +76,7 @@ def on_the_bus(ctx):
         ]
     silent, strange = sorted(bus - seen), sorted(seen - bus)
     nameless = [
-        model.entity(gpu) for gpu in model.gpus(ctx.snapshot) if model.opened(gpu) and model.address(gpu) is None
+        model.entity(gpu) for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu) and model.address(gpu) is None
     ]
     if nameless and len(silent) <= len(nameless) and not strange:
         return [
@@ -104,8 +106,8 @@ def handles(ctx):
             result.append(checks.good("opened", "opened"))
             continue
         status, action, step = model.code_meaning(now.rc)
-        text = "NVML does not open %s: %s. %s" % (model.named(gpu), model.shown(now), step)
-        result.append(checks.make(status, model.shown(now), "opened", action, text))
+        text = "NVML does not open %s: %s. %s" % (model.name_gpu(gpu), model.format_reading(now), step)
+        result.append(checks.make(status, model.format_reading(now), "opened", action, text))
     return result
 
 
@@ -117,7 +119,7 @@ def present(ctx):
         ident = model.uuid(gpu)
         if ident is None or model.address(gpu) is None:
             missing = "UUID" if ident is None else "PCI address"
-            if model.opened(gpu):
+            if model.is_opened(gpu):
                 result.append(
                     model.check(
                         "gpu.present",
@@ -127,7 +129,7 @@ def present(ctx):
                         None,
                         "hardware",
                         "hold",
-                        "The %s of %s cannot be read. %s" % (missing, model.named(gpu), LOOK),
+                        "The %s of %s cannot be read. %s" % (missing, model.name_gpu(gpu), LOOK),
                     )
                 )
         elif ident in now:
@@ -152,10 +154,10 @@ def present(ctx):
             for ident, gpu in now.items()
             if ident not in told
         ]
-    return result + compared(now, ctx)
+    return result + compare_gpus(now, ctx)
 
 
-def compared(now, ctx):
+def compare_gpus(now, ctx):
     """The GPUs by UUID as they are NOW against those of the baseline."""
     result = []
     before = model.by_uuid(ctx.baseline["snapshot"])
@@ -243,7 +245,7 @@ def recovery_action(ctx, gpu):
         finding = compare.fails(
             action,
             "The driver asks to recover %s: %s (found %s, expected 0). Drain the node and do that."
-            % (model.named(gpu), name, now.value),
+            % (model.name_gpu(gpu), name, now.value),
         )
     return compare.result(ident, gpu, finding, now.value, 0, "hardware")
 

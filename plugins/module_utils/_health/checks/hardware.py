@@ -29,7 +29,7 @@ MIB = 1024 * 1024
 ON = 1
 
 
-def said(ctx):
+def read_policy_hardware(ctx):
     """Return the hardware that the user specified."""
     found = model.item(ctx.expect, "hardware")
     return dict((key, value) for key, value in found.items() if value is not None) if isinstance(found, dict) else {}
@@ -57,7 +57,7 @@ def boards(ctx):
     return [board_of(ctx, gpu) for gpu in model.gpus(ctx.snapshot)]
 
 
-def damaged(checks, exc):
+def report_damaged_policy(checks, exc):
     return checks.unknown(
         None,
         None,
@@ -69,11 +69,11 @@ def damaged(checks, exc):
 def node(ctx):
     """As many GPUs and NVSwitches as the node should have."""
     checks = Checks(NODE_CHECK)
-    wanted = said(ctx)
+    wanted = read_policy_hardware(ctx)
     try:
         rows = boards(ctx) if ctx.baseline is None else []
     except tables.TableError as exc:
-        return damaged(checks, exc)
+        return report_damaged_policy(checks, exc)
     count = model.number(ctx.snapshot, "count")
     listed = nodefacts.of_kind(model.item(ctx.system, "nvswitches"), list)
     found = {"gpus": count.value, "nvswitches": None if listed is None else len(listed)}
@@ -198,7 +198,7 @@ def is_open(check):
     )
 
 
-def settled(check, snapshot, audit, peers):
+def settle_by_peers(check, snapshot, audit, peers):
     """The open CHECK of the node that SNAPSHOT and AUDIT were read of, once it is known what its PEERS have
     (expect.peers).
     """
@@ -243,11 +243,11 @@ def _or(expected):
 def gpu(ctx, one):
     """The GPU is of the model that it should be, and has its memory, ECC, NVLinks and PCIe lanes."""
     checks = Checks("gpu.hardware", model.entity(one))
-    wanted = said(ctx)
+    wanted = read_policy_hardware(ctx)
     try:
         row = board_of(ctx, one) if ctx.baseline is None else None
     except tables.TableError as exc:
-        return damaged(checks, exc)
+        return report_damaged_policy(checks, exc)
     expected = dict((key, row[key]) for key in GPU_KEYS if row is not None and key in row)
     # An old slot is no fault; gpu.pcie_generation_max has a notice for it.
     expected.pop("pcie_generation", None)
@@ -264,7 +264,11 @@ def gpu(ctx, one):
             "none",
             "What %s should have is not known: its model, %s, is not in this collection's table. If what it has is "
             "right, say so in gpu_health_expect: {hardware: {%s}}."
-            % (model.named(one), _name(one), ", ".join("%s: %s" % (key, _written(here[key])) for key in sorted(here))),
+            % (
+                model.name_gpu(one),
+                _name(one),
+                ", ".join("%s: %s" % (key, _format_yaml(here[key])) for key in sorted(here)),
+            ),
         )
     found, wrong = {}, []
     for key in GPU_KEYS:
@@ -273,20 +277,22 @@ def gpu(ctx, one):
             if found[key] is None:
                 unread += [key] if key not in unread else []
             elif not FITS[key](found[key], expected[key]) and not _partition(ctx, key, found[key], wanted):
-                wrong.append("%s is %s, expected %s" % (WORDS[key], _shown(found[key]), _shown(expected[key])))
+                wrong.append(
+                    "%s is %s, expected %s" % (WORDS[key], _format_value(found[key]), _format_value(expected[key]))
+                )
     if wrong:
         return checks.fail(
             found,
             expected,
             "%s is not as it should be: %s. Look at the kernel log and at the seat of the GPU.%s"
-            % (model.named(one), "; ".join(wrong), "" if set(wanted) & set(GPU_KEYS) else " " + SAY),
+            % (model.name_gpu(one), "; ".join(wrong), "" if set(wanted) & set(GPU_KEYS) else " " + SAY),
         )
     if unread:
         return checks.unknown(
             found,
             expected,
             "Of %s cannot be read: %s. Read the node again as root."
-            % (model.named(one), ", ".join(WORDS[key] for key in unread)),
+            % (model.name_gpu(one), ", ".join(WORDS[key] for key in unread)),
         )
     return checks.good(found, expected)
 
@@ -296,12 +302,12 @@ def _partition(ctx, key, found, wanted):
     return key == "nvlinks" and key not in wanted and found == 0 and model.number(ctx.snapshot, "count").value == 1
 
 
-def _written(value):
+def _format_yaml(value):
     """A value as YAML has it."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
-def _shown(value):
+def _format_value(value):
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
@@ -338,7 +344,7 @@ def _same(found, expected):
     return found == expected
 
 
-def _named(found, expected):
+def _matches_name(found, expected):
     return fnmatch.fnmatchcase(str(found).lower(), str(expected).lower())
 
 
@@ -359,7 +365,7 @@ READERS = {
     "pcie_width": _number("pcie_width_current"),
 }
 FITS = {
-    "model": _named,
+    "model": _matches_name,
     "memory_mib": _at_least,
     "ecc": _same,
     "nvlinks": _at_least,

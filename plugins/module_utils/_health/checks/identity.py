@@ -18,13 +18,13 @@ EXCHANGED = "Check whether hardware was exchanged; if so, take a new baseline."
 def gsp_version(ctx, gpu):
     """The firmware that runs on the GPU is the one of the driver."""
     ident, key = "gpu.gsp_version", "gsp_firmware_version"
-    now = compare.typed(gpu, key, str)
+    now = compare.read_typed(gpu, key, str)
     driver = upstream(model.reading(model.item(ctx.snapshot, "system"), "driver_version").value)
     if not now.known:
-        mode = compare.typed(gpu, "gsp_firmware_mode", dict)
+        mode = compare.read_typed(gpu, "gsp_firmware_mode", dict)
         if now.rc == model.NOT_SUPPORTED and mode.known and model.item(mode.value, "enabled") is False:
             return compare.not_applicable(
-                ident, gpu, model.shown(now), "The GPU works without GSP firmware; see gpu.gsp_mode."
+                ident, gpu, model.format_reading(now), "The GPU works without GSP firmware; see gpu.gsp_mode."
             )
         return compare.too_old(ctx, ident, gpu, now, GSP_SINCE_BRANCH) or signals.absent(
             ctx, ident, gpu, key, now, "reboot"
@@ -33,14 +33,14 @@ def gsp_version(ctx, gpu):
     if driver is None:
         finding = compare.unknown(
             "The GSP firmware of %s is %s; expected the driver's version, which is not known. See nvml.answers."
-            % (model.named(gpu), now.value)
+            % (model.name_gpu(gpu), now.value)
         )
     elif upstream(now.value) != driver:
         finding = compare.fails(
             "reboot",
             "The GSP firmware of %s is %s; expected %s, the version of the driver. "
             "Install the firmware package of the driver, then reload the driver or reboot."
-            % (model.named(gpu), now.value, driver),
+            % (model.name_gpu(gpu), now.value, driver),
         )
     return compare.result(ident, gpu, finding, now.value, driver, "hardware")
 
@@ -48,7 +48,7 @@ def gsp_version(ctx, gpu):
 def gsp_mode(ctx, gpu):
     """A GPU that worked with GSP firmware works with it; one that began to is worth a look."""
     ident, key = "gpu.gsp_mode", "gsp_firmware_mode"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     if not now.known:
         old_driver = compare.too_old(ctx, ident, gpu, now, GSP_SINCE_BRANCH)
         if old_driver:
@@ -59,7 +59,7 @@ def gsp_mode(ctx, gpu):
         if before not in (True, False) or after not in (True, False):
             return compare.unknown(
                 "Whether %s works with GSP firmware is not known (found %r, expected %r as in the baseline). "
-                "Read the node again." % (model.named(gpu), after, before)
+                "Read the node again." % (model.name_gpu(gpu), after, before)
             )
         if before == after:
             return None
@@ -67,11 +67,11 @@ def gsp_mode(ctx, gpu):
             return compare.fails(
                 "hold",
                 "GSP firmware of %s is off; expected on as in the baseline. Look for the firmware files of the driver "
-                "and at NVreg_EnableGpuFirmware in the options of the kernel module." % (model.named(gpu),),
+                "and at NVreg_EnableGpuFirmware in the options of the kernel module." % (model.name_gpu(gpu),),
             )
         return compare.notice(
             "GSP firmware of %s is on; expected off as in the baseline. "
-            "Newer drivers turn it on by default: compare NVreg_EnableGpuFirmware." % (model.named(gpu),)
+            "Newer drivers turn it on by default: compare NVreg_EnableGpuFirmware." % (model.name_gpu(gpu),)
         )
 
     return compare.against(ctx, gpu, ident, key, dict, differs)
@@ -79,7 +79,7 @@ def gsp_mode(ctx, gpu):
 
 def inforom(ctx, gpu):
     ident, key = "gpu.inforom", "inforom_valid"
-    now = compare.typed(gpu, key, bool)
+    now = compare.read_typed(gpu, key, bool)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now, "field_diag")
     if now.value is True:
@@ -90,7 +90,7 @@ def inforom(ctx, gpu):
         compare.fails(
             "field_diag",
             "The InfoROM of %s is not valid (found false, expected true). Run the field diagnostics."
-            % (model.named(gpu),),
+            % (model.name_gpu(gpu),),
         ),
         False,
         True,
@@ -99,7 +99,7 @@ def inforom(ctx, gpu):
 
 
 def same(ident, key, what, step, action, title, source, row, kind=str):
-    judge = compare.unchanged(ident, key, what, step, kind, action)
+    judge = compare.make_unchanged_judge(ident, key, what, step, kind, action)
     return model.Row(ident, "gpu", judge, title, ("gpu." + key,), source, row)
 
 
@@ -119,7 +119,7 @@ def memory_total(ctx, gpu):
             "field_diag",
             "Total memory in bytes of %s is %s; expected %s as in the baseline, give or take %s %%. "
             "Look for memory repair (NVRM: Xid 168) in the kernel log and at the ECC mode."
-            % (model.named(gpu), new, old, tolerance),
+            % (model.name_gpu(gpu), new, old, tolerance),
         )
 
     return compare.against(ctx, gpu, "gpu.memory_total", "memory_total_bytes", NUMBER, differs, "field_diag")
@@ -134,10 +134,10 @@ def memory_reserved(ctx, gpu):
             return None
         return compare.notice(
             "The driver reserves %s bytes of the memory of %s; expected %s as in the baseline, and up to %s MiB more. "
-            "Compare the release notes of the driver." % (new, model.named(gpu), old, tolerance)
+            "Compare the release notes of the driver." % (new, model.name_gpu(gpu), old, tolerance)
         )
 
-    now = compare.typed(gpu, key, NUMBER)
+    now = compare.read_typed(gpu, key, NUMBER)
     return compare.too_old(ctx, ident, gpu, now, RESERVED_SINCE_BRANCH) or compare.against(
         ctx, gpu, ident, key, NUMBER, differs
     )
@@ -263,7 +263,7 @@ ROWS = (
     model.Row(
         "gpu.bar1_total",
         "gpu",
-        compare.unchanged(
+        compare.make_unchanged_judge(
             "gpu.bar1_total",
             "bar1_total_bytes",
             "BAR1 size in bytes",

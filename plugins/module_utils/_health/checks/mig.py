@@ -47,14 +47,14 @@ def uuids(instances):
 
 def layout(ctx, gpu):
     ident, key = "gpu.mig_layout", "mig_instances"
-    now = compare.typed(gpu, key, list)
+    now = compare.read_typed(gpu, key, list)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now, "restore_setting")
     found = profiles(now.value)
     if found is None:
         finding = compare.unknown(
             "MIG instances of %s were read in part (expected a name and slices for each). Read the node again."
-            % (model.named(gpu),)
+            % (model.name_gpu(gpu),)
         )
         return compare.result(ident, gpu, finding, now.value, None, "hardware")
     answer = compare.incomparable(ctx, gpu, ident, key, list, found)
@@ -66,23 +66,23 @@ def layout(ctx, gpu):
     if before is None:
         finding = compare.unknown(
             "The baseline has MIG instances of %s without name or slices; expected both, to compare with what "
-            "there is now: %s. %s" % (model.named(gpu), said(found), compare.AGAIN)
+            "there is now: %s. %s" % (model.name_gpu(gpu), format_instances(found), compare.AGAIN)
         )
     elif found != before:
         finding = compare.fails(
             "restore_setting",
             "MIG instances of %s are %s; expected %s as in the baseline. %s"
-            % (model.named(gpu), said(found), said(before), STEP),
+            % (model.name_gpu(gpu), format_instances(found), format_instances(before), STEP),
         )
     elif uuids(now.value) != uuids(old):
         finding = compare.notice(
             "MIG instances of %s have other UUIDs than in the baseline (found %s; expected %s). Update what "
-            "addresses them by UUID." % (model.named(gpu), ", ".join(uuids(now.value)), ", ".join(uuids(old)))
+            "addresses them by UUID." % (model.name_gpu(gpu), ", ".join(uuids(now.value)), ", ".join(uuids(old)))
         )
     return compare.result(ident, gpu, finding, found, before, "baseline")
 
 
-def said(listed):
+def format_instances(listed):
     return ", ".join(listed) or "none"
 
 
@@ -99,7 +99,9 @@ ROWS = (
     model.Row(
         "gpu.mig_mode",
         "gpu",
-        compare.unchanged("gpu.mig_mode", "mig_mode_current", "MIG mode", "Set it again.", action="restore_setting"),
+        compare.make_unchanged_judge(
+            "gpu.mig_mode", "mig_mode_current", "MIG mode", "Set it again.", action="restore_setting"
+        ),
         "The MIG mode is that of the baseline",
         ("gpu.mig_mode_current",),
         "nvml.h, nvmlDeviceGetMigMode",

@@ -52,7 +52,7 @@ def port(ctx, checks, now, old, was_there):
     state, speed = model.item(now, "state"), rate(now)
     if was_there and not isinstance(model.item(old, "state"), str):
         return checks.unknown(
-            shown(now),
+            format_port(now),
             None,
             "The baseline does not have the state of port %s. %s" % (name, nodefacts.AGAIN),
             "baseline",
@@ -61,54 +61,54 @@ def port(ctx, checks, now, old, was_there):
         return missing(checks, old)
     if not isinstance(state, str) or (state == UP and speed is None):
         return checks.unknown(
-            shown(now), shown(old), "The state or the rate of port %s cannot be read. %s" % (name, LOOK)
+            format_port(now), format_port(old), "The state or the rate of port %s cannot be read. %s" % (name, LOOK)
         )
     if was_there and old["state"] == UP:
-        return compared(ctx, checks, now, old)
+        return compare_port(ctx, checks, now, old)
     if was_there or state == UP:
-        return checks.good(shown(now), shown(old), "baseline" if was_there else None)
-    return checks.none("Port %s is %s, and there is no baseline in which it was up." % (name, state), shown(now))
+        return checks.good(format_port(now), format_port(old), "baseline" if was_there else None)
+    return checks.none("Port %s is %s, and there is no baseline in which it was up." % (name, state), format_port(now))
 
 
 def missing(checks, old):
     if old["state"] == UP:
         return checks.fail(
             "missing",
-            shown(old),
+            format_port(old),
             "Port %s of the baseline is missing. Look at lspci, and whether its driver is loaded." % (checks.entity,),
             "hold",
             "baseline",
         )
     return checks.notice(
         "missing",
-        shown(old),
+        format_port(old),
         "Port %s of the baseline, which was %s, is missing. %s" % (checks.entity, old["state"], LOOK),
         "baseline",
     )
 
 
-def compared(ctx, checks, now, old):
+def compare_port(ctx, checks, now, old):
     """A port that was up in the baseline."""
     name = checks.entity
     if now["state"] != UP:
         return checks.fail(
-            shown(now),
-            shown(old),
+            format_port(now),
+            format_port(old),
             "Port %s was up in the baseline and is %s (%s). %s" % (name, now["state"], now.get("phys_state"), LOOK),
             "hold",
             "baseline",
         )
     if rate(old) is None:
         return checks.unknown(
-            shown(now),
-            shown(old),
+            format_port(now),
+            format_port(old),
             "The baseline does not have the rate of port %s. %s" % (name, nodefacts.AGAIN),
             "baseline",
         )
     if rate(now) < rate(old):
         return checks.fail(
-            shown(now),
-            shown(old),
+            format_port(now),
+            format_port(old),
             "Port %s is slower than in the baseline: %s, it was %s. %s"
             % (name, now.get("rate"), old.get("rate"), LOOK),
             "hold",
@@ -126,12 +126,12 @@ def compared(ctx, checks, now, old):
     downs = [nodefacts.of_kind(one.get("link_downed"), int) for one in (old, now)]
     if nodefacts.same_boot(ctx) and None not in downs and downs[1] > downs[0]:
         return checks.notice(
-            shown(now),
-            shown(old),
+            format_port(now),
+            format_port(old),
             "The link of port %s went down %d times since the baseline. %s" % (name, downs[1] - downs[0], LOOK),
             "baseline",
         )
-    return checks.good(shown(now), shown(old), "baseline")
+    return checks.good(format_port(now), format_port(old), "baseline")
 
 
 def rate(entry):
@@ -140,7 +140,7 @@ def rate(entry):
     return float(found.group(1)) if found else None
 
 
-def shown(entry):
+def format_port(entry):
     return "%s, %s" % (model.item(entry, "state"), model.item(entry, "rate")) if isinstance(entry, dict) else None
 
 

@@ -51,7 +51,7 @@ def taint(ctx):
             now,
             0,
             "The kernel is tainted: %s. Look for the trace in the kernel log."
-            % (named(sum(1 << bit for bit, action in bad)),),
+            % (format_taint(sum(1 << bit for bit, action in bad)),),
             "field_diag" if "field_diag" in [action for bit, action in bad] else "reboot",
         )
     if old.given and not old.known:
@@ -65,13 +65,13 @@ def taint(ctx):
             now,
             accepted,
             "The kernel is tainted %s: %s. Look for the cause in the kernel log."
-            % ("as it was not in the baseline" if old.given else "not only by the driver", named(new)),
+            % ("as it was not in the baseline" if old.given else "not only by the driver", format_taint(new)),
             "baseline" if old.given else "hardware",
         )
     return checks.good(now, accepted)
 
 
-def named(bits):
+def format_taint(bits):
     """The bits for people: W (the kernel warned)"""
     known = ["%s (%s)" % (letter, meaning) for bit, letter, meaning, action in TAINT if bits >> bit & 1]
     rest = bits & ~sum(1 << bit for bit, letter, meaning, action in TAINT)

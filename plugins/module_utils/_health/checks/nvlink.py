@@ -27,8 +27,8 @@ def active(ctx, gpu):
             "reset_gpu",
             "%s of %s %s down: %s %s active; expected %s as in the baseline. %s"
             % (
-                named(down),
-                model.named(gpu),
+                format_links(down),
+                model.name_gpu(gpu),
                 "is" if len(down) == 1 else "are",
                 up,
                 "is" if up == 1 else "are",
@@ -37,31 +37,33 @@ def active(ctx, gpu):
             ),
         )
 
-    now = compare.typed(gpu, key, list)
+    now = compare.read_typed(gpu, key, list)
     if not now.known or signals.old_gpu(ctx, gpu) is not None:
         return compare.against(ctx, gpu, ident, key, list, gone, "reset_gpu", count)
     found = now.value.count(True)
     most = max([found] + [links.count(True) for links in compare.peers(ctx, gpu, key, list)])
     down = [number for number, up in enumerate(now.value) if up is not True]
     # A list that is shorter than another GPU's does not say which are missing.
-    which = "%s %s down" % (named(down), "is" if len(down) == 1 else "are") if down else "the others are not there"
+    which = (
+        "%s %s down" % (format_links(down), "is" if len(down) == 1 else "are") if down else "the others are not there"
+    )
     active_now = "%s active %s" % (found, "NVLink" if found == 1 else "NVLinks")
     finding = None
     if found < most:
         finding = compare.fails(
             "reset_gpu",
             "%s has %s; expected %s as other GPUs of its model here (%s). %s "
-            "If the node is built so, compare with a baseline." % (model.named(gpu), active_now, most, which, LOOK),
+            "If the node is built so, compare with a baseline." % (model.name_gpu(gpu), active_now, most, which, LOOK),
         )
     elif found < len(now.value):
         finding = compare.notice(
             "%s has %s; expected %s, if all are connected (%s). Compare with other nodes."
-            % (model.named(gpu), active_now, len(now.value), which)
+            % (model.name_gpu(gpu), active_now, len(now.value), which)
         )
     return compare.result(ident, gpu, finding, count(now.value), "%s active" % (most,), "hardware")
 
 
-def named(numbers):
+def format_links(numbers):
     """C(NVLink 3), C(NVLinks 3, 5)."""
     return "%s %s" % ("NVLink" if len(numbers) == 1 else "NVLinks", ", ".join(str(number) for number in numbers))
 
@@ -70,7 +72,7 @@ def count(links):
     return "%s of %s active" % (links.count(True), len(links))
 
 
-def numbered(links):
+def map_links(links):
     """The links by their number; those without one are left out."""
     return dict(
         (link["link"], link) for link in links if isinstance(link, dict) and compare.is_a(link.get("link"), int)
@@ -83,8 +85,8 @@ def remote(ctx, gpu):
 
     def differs(old, new):
         slower, moved = [], []
-        after = numbered(new)
-        for number, link in sorted(numbered(old).items()):
+        after = map_links(new)
+        for number, link in sorted(map_links(old).items()):
             other = after.get(number)
             if other is None:
                 slower.append("link %s: not there, expected" % (number,))
@@ -98,12 +100,12 @@ def remote(ctx, gpu):
         if slower:
             return compare.fails(
                 "hold",
-                "NVLinks of %s are not those of the baseline: %s. %s" % (model.named(gpu), "; ".join(slower), LOOK),
+                "NVLinks of %s are not those of the baseline: %s. %s" % (model.name_gpu(gpu), "; ".join(slower), LOOK),
             )
         if moved:
             return compare.notice(
                 "NVLinks of %s lead elsewhere than in the baseline: %s. Check whether hardware was moved, then "
-                "take a new baseline." % (model.named(gpu), "; ".join(moved))
+                "take a new baseline." % (model.name_gpu(gpu), "; ".join(moved))
             )
         return None
 
@@ -113,10 +115,10 @@ def remote(ctx, gpu):
 def errors_of(links, name):
     """Counter NAME of every link that is not down, by link: (numbers, links without one)."""
     numbers, without = {}, []
-    for number, link in numbered(links).items():
+    for number, link in map_links(links).items():
         if link.get("active") is False:
             continue
-        counted = compare.counted(model.item(link, "errors"), name)
+        counted = compare.read_count(model.item(link, "errors"), name)
         if counted is None:
             without.append(number)
         else:
@@ -128,10 +130,10 @@ def unread(ctx, gpu, links, name):
     """Return why counter NAME cannot be judged: only some links have it, or it was in the baseline; None if it can be
     judged.
     """
-    if len(numbered(links)) < len(links):
+    if len(map_links(links)) < len(links):
         return "NVLinks of %s were read without their numbers: %s of %s have one. Read the node again." % (
-            model.named(gpu),
-            len(numbered(links)),
+            model.name_gpu(gpu),
+            len(map_links(links)),
             len(links),
         )
     numbers, without = errors_of(links, name)
@@ -144,7 +146,7 @@ def unread(ctx, gpu, links, name):
         return None
     return (
         "The NVLink counter %s of %s cannot be read for link %s; expected a number as for other links. "
-        "Read the node again." % (name, model.named(gpu), ", ".join(str(number) for number in sorted(without)))
+        "Read the node again." % (name, model.name_gpu(gpu), ", ".join(str(number) for number in sorted(without)))
     )
 
 
@@ -158,7 +160,7 @@ RECOVERIES = (
 def recoveries(ctx, gpu):
     """A link that had to recover is a link that failed for a moment; one that could not is down or about to be."""
     ident, key = "gpu.nvlink_recovery", "nvlinks"
-    now = compare.typed(gpu, key, list)
+    now = compare.read_typed(gpu, key, list)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
     old = compare.before(ctx, gpu, key, list)
@@ -183,7 +185,7 @@ def recoveries(ctx, gpu):
     finding = None
     problem = next((text for text in problems if text), None)
     if told:
-        finding = compare.fails("reset_gpu", "NVLinks of %s %s. %s" % (model.named(gpu), ", and ".join(told), LOOK))
+        finding = compare.fails("reset_gpu", "NVLinks of %s %s. %s" % (model.name_gpu(gpu), ", and ".join(told), LOOK))
     elif problem:
         finding = compare.unknown(problem)
     elif not found:
@@ -204,7 +206,7 @@ ERROR_KINDS = (
 def errors(ctx, gpu):
     """Packets that came damaged or were sent again."""
     ident, key = "gpu.nvlink_errors", "nvlinks"
-    now = compare.typed(gpu, key, list)
+    now = compare.read_typed(gpu, key, list)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
     old = compare.before(ctx, gpu, key, list)
@@ -224,7 +226,7 @@ def errors(ctx, gpu):
                 before = model.Reading(True, sum(earlier.values()), 0, None) if earlier else model.NOTHING
             state, text = compare.judge_counter(ctx, gpu, shown[name], before, rate_key, count_key)
             finding = compare.counter_finding(
-                state, "NVLink %s (%s) of %s: %s" % (what, name, model.named(gpu), text), LOOK
+                state, "NVLink %s (%s) of %s: %s" % (what, name, model.name_gpu(gpu), text), LOOK
             )
             if finding is not None and (worst is None or worst.status == PASS):
                 worst = finding

@@ -40,11 +40,11 @@ def without_fabric(ctx):
 
 
 def _without(gpu):
-    now = compare.typed(gpu, "fabric", dict)
+    now = compare.read_typed(gpu, "fabric", dict)
     return compare.part(now.value, "state", int) == NOT_SUPPORTED if now.known else now.rc in model.ABSENT
 
 
-def needed(ctx, checks):
+def check_need(ctx, checks):
     """None where NVLink switches are managed from this node, else the check that says why not."""
     now, old = managers(ctx)
     if now is None:
@@ -85,7 +85,7 @@ def present(ctx):
 def kernel_modules(ctx):
     """The kernel modules are loaded through which the switches are managed."""
     checks = Checks("node.nvlink_modules", source="hardware")
-    answer = needed(ctx, checks)
+    answer = check_need(ctx, checks)
     if answer:
         return answer
     loaded = nodefacts.of_kind(model.item(ctx.system, "modules"), list)
@@ -114,7 +114,7 @@ def kernel_modules(ctx):
 def subnet_manager(ctx):
     """The NVLink Subnet Manager runs where NVLink switches are managed."""
     checks = Checks("node.nvlsm", source="hardware")
-    answer = needed(ctx, checks)
+    answer = check_need(ctx, checks)
     if answer:
         return answer
     there, runs = (nodefacts.of_kind(model.item(ctx.system, "nvlsm", key), bool) for key in ("present", "running"))

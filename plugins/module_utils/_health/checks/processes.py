@@ -25,13 +25,13 @@ def must_be_empty(ctx):
 
 
 def strays(ctx, gpu, ident, key, what):
-    now = compare.typed(gpu, key, list)
+    now = compare.read_typed(gpu, key, list)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
     pids = sorted(str(model.item(process, "pid")) for process in now.value)
     shown = ["pid %s" % (pid,) for pid in pids]
     limit = policy.limit(ctx, "processes_max", gpu)
-    text = "%s %s processes on %s (%s)" % (len(pids), what, model.named(gpu), ", ".join(shown))
+    text = "%s %s processes on %s (%s)" % (len(pids), what, model.name_gpu(gpu), ", ".join(shown))
     if not must_be_empty(ctx):
         return model.check(
             ident,
@@ -61,12 +61,12 @@ def graphics(ctx, gpu):
 def leftover(ctx, gpu):
     """Memory that is used though no process runs, compared with the same state in the baseline."""
     ident, key = "gpu.memory_used", "memory_used_bytes"
-    now = compare.typed(gpu, key, NUMBER)
+    now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
     running = {}
     for kind in ("compute_processes", "graphics_processes"):
-        found = compare.typed(gpu, kind, list)
+        found = compare.read_typed(gpu, kind, list)
         if not found.known:
             return signals.absent(ctx, ident, gpu, kind, found)
         running[kind] = found.value
@@ -81,7 +81,7 @@ def leftover(ctx, gpu):
             "reset_gpu",
             "%s bytes of memory are used on %s, though no process runs there; expected at most %s MiB more than the %s "
             "of the baseline. Look for who holds /dev/nvidia*, then reset the GPU."
-            % (new, model.named(gpu), rise, old),
+            % (new, model.name_gpu(gpu), rise, old),
         )
 
     return compare.against(ctx, gpu, ident, key, NUMBER, differs)

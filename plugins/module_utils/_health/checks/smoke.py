@@ -70,7 +70,7 @@ def compute(ctx, gpu):
         return check
     problem = smoke_document.error_of(entry.get("error"))
     if problem:
-        return smoke_document.judged(ident, gpu, "CUDA", problem)
+        return smoke_document.judge_cuda_error(ident, gpu, "CUDA", problem)
     tests = entry.get("tests") if isinstance(entry.get("tests"), dict) else {}
     wanted = [name for name in RIGHT if name != "matrix_product" or judge.document["level"] != "t0"]
     open_questions = []
@@ -78,7 +78,7 @@ def compute(ctx, gpu):
         test = tests.get(name)
         problem = smoke_document.error_of(model.item(test, "error"))
         if problem and problem["name"] != "NOT_RUN":
-            found = smoke_document.judged(ident, gpu, name, problem)
+            found = smoke_document.judge_cuda_error(ident, gpu, name, problem)
             if found["status"] == FAIL:
                 return found
             open_questions.append(found)
@@ -87,7 +87,7 @@ def compute(ctx, gpu):
                 "%s: %s" % (name, test.get("detail") or "wrong"),
                 "exact results",
                 "%s computes or remembers wrongly (%s). Take it out of service and run the field diagnostic."
-                % (model.named(gpu), name),
+                % (model.name_gpu(gpu), name),
                 "field_diag",
             )
         elif name in wanted and len(smoke_rates.numbers(test)) < judge.limit("smoke_repetitions_min", gpu):
@@ -95,7 +95,8 @@ def compute(ctx, gpu):
                 checks.unknown(
                     "%s: %d" % (name, len(smoke_rates.numbers(test))),
                     judge.limit("smoke_repetitions_min", gpu),
-                    "%s of %s was repeated too few times, or not done. Run the test again." % (name, model.named(gpu)),
+                    "%s of %s was repeated too few times, or not done. Run the test again."
+                    % (name, model.name_gpu(gpu)),
                     source="policy",
                 )
             )
@@ -104,7 +105,7 @@ def compute(ctx, gpu):
                 checks.unknown(
                     "%s: %s" % (name, model.item(test, "ok")),
                     True,
-                    "Whether %s of %s was right is not known. Run the test again." % (name, model.named(gpu)),
+                    "Whether %s of %s was right is not known. Run the test again." % (name, model.name_gpu(gpu)),
                     source="policy",
                 )
             )

@@ -27,7 +27,7 @@ def numbers(test):
     ]
 
 
-def measured(test, least):
+def is_measured(test, least):
     """Tell if TEST has at least LEAST samples, all of them rates above 0, and no error."""
     found = numbers(test)
     return (
@@ -110,14 +110,14 @@ def of_peers(document, mine, name):
                 continue
             if (
                 model.item(entry, "name") == mine.get("name")
-                and measured(test, 1)
+                and is_measured(test, 1)
                 and test.get("parameters") == model.item(reference, "parameters")
             ):
                 found.append(middle(test))
     return found
 
 
-def unsettled(document, baseline, limits):
+def find_unsettled_tests(document, baseline, limits):
     """{uuid: [test]} of what is to be measured once more: rates lower than in the BASELINE's document or than the
     peers', or too noisy to say.
 
@@ -134,12 +134,12 @@ def unsettled(document, baseline, limits):
         tests = model.item(entry, "tests")
         rules = limits(entry.get("name"))
         for name, test in sorted(tests.items() if isinstance(tests, dict) else []):
-            if model.item(test, "unit") == "errors" or not measured(test, 1):
+            if model.item(test, "unit") == "errors" or not is_measured(test, 1):
                 continue
             old = model.item(earlier.get(entry.get("uuid")), "tests", name)
             others = of_peers(document, entry, name)
             same = True
-            if measured(old, 1) and old.get("parameters") == test.get("parameters"):
+            if is_measured(old, 1) and old.get("parameters") == test.get("parameters"):
                 same = compare(test, old, *rules["baseline"])["verdict"] == "same"
             if same and len(others) >= rules["peers_min"]:
                 same = compare(test, {"samples": others}, *rules["peers"])["verdict"] == "same"
@@ -148,7 +148,7 @@ def unsettled(document, baseline, limits):
     return again
 
 
-def merged(first, again):
+def merge_repeats(first, again):
     """FIRST with the repeated measurements of AGAIN in place of its own, which are kept in "attempts".
 
     What was wrong once stays wrong.

@@ -28,10 +28,10 @@ def limit_of(now, old, names):
 
 
 def below_limit(ctx, gpu, ident, key, what, names, policy_key):
-    now = compare.typed(gpu, key, NUMBER)
+    now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
         return signals.absent(ctx, ident, gpu, key, now)
-    limits = compare.typed(gpu, LIMITS, dict)
+    limits = compare.read_typed(gpu, LIMITS, dict)
     if not limits.known and limits.rc not in NO_LIMITS:
         return signals.absent(ctx, ident, gpu, LIMITS, limits)
     old = compare.before(ctx, gpu, LIMITS, dict)
@@ -41,7 +41,8 @@ def below_limit(ctx, gpu, ident, key, what, names, policy_key):
     finding = None
     if now.value >= limit:
         finding = compare.fails(
-            "hold", "%s of %s is %s C; expected less than %s C. %s" % (what, model.named(gpu), now.value, limit, COOL)
+            "hold",
+            "%s of %s is %s C; expected less than %s C. %s" % (what, model.name_gpu(gpu), now.value, limit, COOL),
         )
     return compare.result(ident, gpu, finding, now.value, "less than %s" % (limit,), source)
 
@@ -72,7 +73,7 @@ def memory(ctx, gpu):
 
 def margin(ctx, gpu):
     ident, key = "gpu.temperature_margin", "temperature_margin_c"
-    now = compare.typed(gpu, key, NUMBER)
+    now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
         return compare.too_old(ctx, ident, gpu, now, MARGIN_SINCE_BRANCH) or signals.absent(ctx, ident, gpu, key, now)
     least = policy.limit(ctx, "temperature_margin_min_c", gpu)
@@ -81,7 +82,7 @@ def margin(ctx, gpu):
         finding = compare.fails(
             "hold",
             "%s is %s C below the temperature at which it slows down; expected at least %s C. %s"
-            % (model.named(gpu), now.value, least, COOL),
+            % (model.name_gpu(gpu), now.value, least, COOL),
         )
     return compare.result(ident, gpu, finding, now.value, "at least %s" % (least,), "policy")
 
@@ -96,7 +97,7 @@ def idle(ctx, gpu):
         if new - old <= rise or resting is False:
             return None
         text = "The temperature of %s is %s C; expected at most %s C more than the %s C of the baseline" % (
-            model.named(gpu),
+            model.name_gpu(gpu),
             new,
             rise,
             old,

@@ -60,7 +60,7 @@ PLACES = {
 }
 
 
-def seen(snapshot, audit):
+def collect_versions(snapshot, audit):
     """The version in every place; None where it is not known."""
     modules = model.item(audit, "versions", "modules")
     kernel = model.item(audit, "kernel")
@@ -76,7 +76,7 @@ def seen(snapshot, audit):
 def place(ctx, where):
     """The version in one place."""
     what, action, step, title, read, numbers = PLACES[where]
-    versions = seen(ctx.snapshot, ctx.audit)
+    versions = collect_versions(ctx.snapshot, ctx.audit)
     version = versions[where]
     wanted = upstream(ctx.expected_driver)
     expected = wanted or versions["loaded"]
@@ -139,7 +139,7 @@ def packages(ctx):
     ident = "driver.packages"
     checks = Checks(ident)
     found = model.item(ctx.audit, "versions", "driver_packages")
-    expected = upstream(ctx.expected_driver) or seen(ctx.snapshot, ctx.audit)["loaded"]
+    expected = upstream(ctx.expected_driver) or collect_versions(ctx.snapshot, ctx.audit)["loaded"]
     old = model.item(ctx.baseline, "audit", "versions", "driver_packages")
     if not isinstance(found, dict):
         return checks.unknown(
@@ -174,7 +174,7 @@ def agree(ctx):
     """Everything that carries the driver's version carries the same one; the message names the odd ones."""
     ident = "driver.versions_agree"
     checks = Checks(ident)
-    found = dict((PLACES[where][0], version) for where, version in seen(ctx.snapshot, ctx.audit).items())
+    found = dict((PLACES[where][0], version) for where, version in collect_versions(ctx.snapshot, ctx.audit).items())
     found["libcuda"] = upstream(model.item(ctx.system, "libcuda", "version"))
     if model.item(ctx.system, "fabricmanager", "present"):
         found["the fabric manager"] = upstream(model.item(ctx.system, "fabricmanager", "version"))

@@ -38,7 +38,7 @@ def outcome(ctx, gate):
     return FAIL, ACTIONS[gate], False
 
 
-def judged(ctx, log, table):
+def judge_codes(ctx, log, table):
     """Every code on every GPU of the log."""
     burst_s = policy.limit(ctx, "xid_burst_s")
     events = []
@@ -107,7 +107,7 @@ def xids(ctx):
         result.append(model.check(ident, NODE, UNKNOWN, len(found), 0, "policy", "hold", problem))
     if table is not None:
         before = sick_before(ctx, table)
-        for case in judged(ctx, log, table):
+        for case in judge_codes(ctx, log, table):
             status, action, notice = outcome(ctx, case.finding.gate)
             if status == PASS and not notice:
                 quiet["XID %s" % (case.code,)] = case.count
@@ -130,7 +130,7 @@ def xid_check(ctx, ident, case, status, action, notice, before):
     message = "%s%s on %s%s, %s: \"%s\". %s" % (
         name,
         meaning,
-        kernel_events.named(ctx, case.place),
+        kernel_events.name_entity(ctx, case.place),
         " (MIG %s)" % (", ".join(mig),) if mig else "",
         times(case.count, case.bursts),
         kernel_events.first_text(case.events),
@@ -166,11 +166,11 @@ def sick_before(ctx, table):
     if log.problem:
         return None
     return set(
-        (case.place, case.code) for case in judged(old, log, table) if outcome(old, case.finding.gate)[0] == FAIL
+        (case.place, case.code) for case in judge_codes(old, log, table) if outcome(old, case.finding.gate)[0] == FAIL
     )
 
 
-def lost(ctx):
+def check_lost_gpus(ctx):
     """A GPU can be gone without an XID."""
     return silent(
         ctx,
@@ -244,15 +244,15 @@ def silent(ctx, ident, kinds, meanings):
             {"event": kind, "count": count},
             0,
             "%s %s, %s: \"%s\". %s"
-            % (kernel_events.named(ctx, where), what, times(count, 1), kernel_events.first_text(events), step),
+            % (kernel_events.name_entity(ctx, where), what, times(count, 1), kernel_events.first_text(events), step),
             action,
         )
         check["driver_suspect"] = True
         result.append(check)
-    return ended(ident, log, result)
+    return complete_checks(ident, log, result)
 
 
-def ended(ident, log, result):
+def complete_checks(ident, log, result):
     """The checks, with the one about the node if nothing failed or not everything is known."""
     if log.problem:
         result.append(model.check(ident, NODE, UNKNOWN, None, 0, "hardware", "hold", log.problem))
@@ -268,7 +268,7 @@ def mismatches(ctx):
     """
     ident = "driver.client_mismatch"
     log = kernel_events.log(ctx)
-    loaded = versions.seen(ctx.snapshot, ctx.audit)["loaded"]
+    loaded = versions.collect_versions(ctx.snapshot, ctx.audit)["loaded"]
     groups = {}
     for event in kernel_events.of_kind(log, "api_mismatch"):
         module = event.get("module")
@@ -297,7 +297,9 @@ def mismatches(ctx):
             )
         )
     if log.problem or not any(check["status"] != PASS for check in result):
-        return [check for check in result if check["status"] != PASS or check["notice"]] + ended(ident, log, [])
+        return [check for check in result if check["status"] != PASS or check["notice"]] + complete_checks(
+            ident, log, []
+        )
     return result
 
 
@@ -314,7 +316,7 @@ ROWS = (
     model.Row(
         "gpu.fallen_off",
         "node",
-        lost,
+        check_lost_gpus,
         "No GPU has left the bus, locked up or lost its NVLinks without an XID",
         ("kernel_log.events", "kernel_log.complete"),
         "messages of the driver",

@@ -52,7 +52,7 @@ def worst(findings):
     return max(findings, key=lambda finding: WORST.index(finding.gate))
 
 
-def explained(table, case, event):
+def has_other_cause(table, case, event):
     """Tell if another XID of this GPU at the same time is the cause of EVENT. That XID must not be one that is
     ignored."""
     for other in case.others:
@@ -68,7 +68,7 @@ def cleanup(table, case):
     A consequence if something else happened to the GPU; alone it points to the fabric manager.
     """
     if all(
-        explained(table, case, event)
+        has_other_cause(table, case, event)
         or isinstance(event.get("cause"), int)
         and any(other["xid"] == event["cause"] for other in case.node)
         for event in case.events
@@ -136,12 +136,12 @@ def recovery(table, case):
 
 def sympathetic(table, case):
     """159: a consequence if there is another XID, else to be repaired by a reset."""
-    if all(explained(table, case, event) for event in case.events):
+    if all(has_other_cause(table, case, event) for event in case.events):
         return Finding("ok", "")
     return Finding("reset", "No other XID explains it. " + STEPS["reset"])
 
 
-def contained(table, case):
+def judge_contained_error(table, case):
     """94: the application's, unless the line says that the GPU must be reset, at once or once it is drained."""
     quiet = ("no", "not said")
     if all(event.get("reset") in quiet and event.get("drain_reset", "not said") in quiet for event in case.events):
@@ -225,7 +225,7 @@ def _bit(table, case, event, bits, number, bit):
     if rule in ("ignore", "counted"):
         return Finding("ok" if rule == "ignore" else "warn", what + STEPS["warn"])
     if rule == "sympathetic":
-        alone = len(bits) == 1 and not explained(table, case, event)
+        alone = len(bits) == 1 and not has_other_cause(table, case, event)
         return Finding("hold", what + "It stands alone. " + STEPS["hold"]) if alone else Finding("ok", "")
     if rule == "repeated":
         return (
@@ -236,7 +236,7 @@ def _bit(table, case, event, bits, number, bit):
     if rule == "mechanics":
         return Finding("hold", what + "Check the mechanical connection of the link, then run the field diagnostics.")
     if rule == "signal":
-        if len(bits) > 1 or explained(table, case, event):
+        if len(bits) > 1 or has_other_cause(table, case, event):
             return Finding("reset", what + "Other errors came with it: follow those. " + STEPS["reset"])
         return Finding("hold", what + "Check the mechanical connection of the link, then run the field diagnostics.")
     if rule == "fabric":
@@ -349,7 +349,7 @@ RULES = {
     45: cleanup,
     48: double_bit,
     74: nvlink,
-    94: contained,
+    94: judge_contained_error,
     154: recovery,
     159: sympathetic,
     163: smoothing,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from .. import codes
 from ..selection import value
 from . import table as settings
-from .plan import CHANGED, FAILED, NOT_SUPPORTED, UNPROVEN, advice, failed, show
+from .plan import CHANGED, FAILED, NOT_SUPPORTED, UNPROVEN, advice, fail_row, show
 
 
 def conclude(plan, taken, answers, gpus, problem=None):
@@ -24,29 +24,29 @@ def conclude(plan, taken, answers, gpus, problem=None):
     for row in plan:
         if row["status"] not in (FAILED, NOT_SUPPORTED):
             if row["step"]:
-                row = _answered(row, told.get((row["gpu"], row["setting"])), problem)
+                row = _apply_answer(row, told.get((row["gpu"], row["setting"])), problem)
             if settings.BY_NAME[row["setting"]].getter:
                 row = _read_back(row, again.get(row["gpu"]))
         rows.append(row)
     return rows
 
 
-def _answered(row, answer, problem):
+def _apply_answer(row, answer, problem):
     """The row after what NVML said to its step."""
     symbol = row["step"]["symbol"]
     if answer is not None and answer["rc"] == codes.SUCCESS:
         return row
     undone = dict(row, after=row["before"], changed=False)
     if answer is None:
-        return failed(undone, problem)
+        return fail_row(undone, problem)
     if not answer["tried"]:
-        return failed(
+        return fail_row(
             undone, "%s was not tried, as something before it failed: %s" % (symbol, advice(answer["rc"])), answer
         )
     if answer["rc"] in settings.UNSUPPORTED and row["step"]["optional"]:
         return dict(undone, status=NOT_SUPPORTED)
     detail = " (%s)" % (answer["detail"],) if answer.get("detail") else ""
-    return failed(undone, "NVML refuses %s%s: %s" % (symbol, detail, advice(answer["rc"])), answer)
+    return fail_row(undone, "NVML refuses %s%s: %s" % (symbol, detail, advice(answer["rc"])), answer)
 
 
 def _read_back(row, gpu):
@@ -56,12 +56,12 @@ def _read_back(row, gpu):
     if found["rc"] != codes.SUCCESS:
         if row["status"] in (FAILED, NOT_SUPPORTED):
             return dict(row, after=None)
-        return failed(dict(row, after=None), "it cannot be read back: %s" % (advice(found["rc"]),), found)
+        return fail_row(dict(row, after=None), "it cannot be read back: %s" % (advice(found["rc"]),), found)
     row = dict(row, after=found["value"], changed=found["value"] != row["before"])
     if row["status"] in (FAILED, NOT_SUPPORTED) or setting.requested(found["value"]) == row["wanted"]:
         return row
     if row["step"] is None:
-        return failed(
+        return fail_row(
             row,
             "it was as wanted and is %s now; look for what else sets it"
             % (settings.text(setting.show(found["value"])),),
@@ -71,12 +71,12 @@ def _read_back(row, gpu):
         settings.text(setting.show(found["value"])),
     )
     if value(gpu, "persistence_mode") == 0 and setting.lost_at == settings.LOAD:
-        return failed(
+        return fail_row(
             row,
             reason
             + "; persistence mode is off, and then the driver forgets it with the last program: turn that on first",
         )
-    return failed(row, reason + "; look for NVRM lines in the kernel log, and for what else sets it")
+    return fail_row(row, reason + "; look for NVRM lines in the kernel log, and for what else sets it")
 
 
 def unset(rows):
@@ -86,7 +86,7 @@ def unset(rows):
     ]
 
 
-def remembered(kept, rows, load):
+def update_kept(kept, rows, load):
     """Return the state that the node has to keep: KEPT with the locked clocks that were set."""
     result = dict((uuid, dict(entries)) for uuid, entries in kept.items())
     for row in rows:
@@ -95,10 +95,10 @@ def remembered(kept, rows, load):
     return result
 
 
-def forgotten(rows, problem):
+def fail_unproven(rows, problem):
     """ROWS if what was to be remembered could not be."""
     return [
-        failed(row, "it is set, but cannot be remembered for the next reload: %s" % (problem,))
+        fail_row(row, "it is set, but cannot be remembered for the next reload: %s" % (problem,))
         if row["status"] == UNPROVEN
         else row
         for row in rows

@@ -64,7 +64,7 @@ def blank(uuid, row=None, wish=None):
     }
 
 
-def failed(row, reason, answer=None):
+def fail_row(row, reason, answer=None):
     """ROW as a failure: REASON holds the next step, ANSWER the code of NVML if it said one."""
     subject = row["gpu"]
     if row["setting"]:
@@ -161,7 +161,7 @@ def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):
         uuid = value(gpu, "uuid")
         if value(gpu, "handle") is not True or not uuid:
             handle = gpu["handle"] if gpu["handle"]["rc"] != codes.SUCCESS else gpu["uuid"]
-            rows.append(_lost(gpu, handle))
+            rows.append(_make_lost_row(gpu, handle))
             continue
         for row in settings.TABLE:
             wish = wishes.get(uuid, {}).get(row.name)
@@ -175,7 +175,7 @@ def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):
 def absent(uuids):
     """Rows of GPUs that a baseline has and NVML does not show."""
     return [
-        failed(
+        fail_row(
             blank(uuid),
             "NVML does not show this GPU of the baseline; look for NVRM lines in the kernel log, and for "
             "the board in lspci",
@@ -185,16 +185,16 @@ def absent(uuids):
     ]
 
 
-def _lost(gpu, handle):
+def _make_lost_row(gpu, handle):
     who = value(gpu, "pci_bus_id") or "GPU with index %d" % (gpu["index"],)
-    return failed(blank(who), "NVML does not open the GPU: %s" % (advice(handle["rc"]),), handle)
+    return fail_row(blank(who), "NVML does not open the GPU: %s" % (advice(handle["rc"]),), handle)
 
 
 def _row(gpu, row, wish, kept, load, daemon, processes_ok):
     """The planned row, or None where nothing is wanted and nothing can be said."""
     planned = blank(value(gpu, "uuid"), row, wish)
     if "problem" in wish:
-        return failed(planned, wish["problem"])
+        return fail_row(planned, wish["problem"])
     if not row.getter:
         return _locked_row(gpu, row, wish, kept, load, processes_ok, planned)
     found = row.read(gpu)
@@ -203,19 +203,19 @@ def _row(gpu, row, wish, kept, load, daemon, processes_ok):
         return dict(planned, status=NOT_SUPPORTED) if row.is_missing(gpu, found["rc"]) else None
     if row.is_missing(gpu, found["rc"]):
         if planned["insists"] or not row.ends:
-            return failed(planned, "it is not supported here (%s): %s" % (row.support, advice(found["rc"])), found)
+            return fail_row(planned, "it is not supported here (%s): %s" % (row.support, advice(found["rc"])), found)
         return dict(planned, status=NOT_SUPPORTED)
     if found["rc"] != codes.SUCCESS:
-        return failed(planned, "it cannot be read: %s" % (advice(found["rc"]),), found)
+        return fail_row(planned, "it cannot be read: %s" % (advice(found["rc"]),), found)
     wanted = row.read_default(gpu) if wish["value"] == settings.DEFAULT else wish["value"]
     planned.update(before=found["value"], wanted=wanted, after=found["value"])
     if wanted is None:
-        return failed(planned, "NVML does not tell the default of this board; give a value")
+        return fail_row(planned, "NVML does not tell the default of this board; give a value")
     if row.requested(found["value"]) == wanted:
         return dict(planned, status=SAME if row.current(found["value"]) == wanted else PENDING)
     reason = row.refuse(gpu, wanted, daemon) or _busy(gpu, row, processes_ok)
     if reason:
-        return failed(planned, reason)
+        return fail_row(planned, reason)
     after = row.make_after(found["value"], wanted)
     return dict(
         planned,
@@ -237,7 +237,7 @@ def _locked_row(gpu, row, wish, kept, load, processes_ok, planned):
     due = not kept or kept["value"] != wanted or (not current and wanted != settings.UNLOCKED)
     reason = row.refuse(gpu, wanted, False) or (_busy(gpu, row, processes_ok) if due else None)
     if reason:
-        return failed(planned, reason)
+        return fail_row(planned, reason)
     return dict(
         planned,
         after=wanted,

@@ -50,9 +50,9 @@ def run(
         )
     mark = state.load_mark(root)
     warned = []
-    kept = _kept(options, state_directory, warned)
+    kept = _read_kept(options, state_directory, warned)
     try:
-        gpus = selection.chosen(before["gpus"], options["gpus"])
+        gpus = selection.choose_gpus(before["gpus"], options["gpus"])
         wishes, missing = _wishes(options, before["gpus"], gpus, kept)
     except (selection.Choice, settings.WishError) as exc:
         raise TaskError("%s; nothing was set" % (exc,)) from exc
@@ -87,7 +87,7 @@ def _work(taken, load):
     return work
 
 
-def _kept(options, directory, warned):
+def _read_kept(options, directory, warned):
     """Return the node's stored state. An unreadable one cannot be restored; a task that names its values does not need
     it."""
     try:
@@ -129,13 +129,13 @@ def _wishes(options, everyone, gpus, kept):
 
 
 def _remember(rows, kept, mark, directory):
-    remembered = conclusion.remembered(kept, rows, mark)
+    remembered = conclusion.update_kept(kept, rows, mark)
     if remembered == kept:
         return rows
     try:
         state.write(remembered, directory)
     except state.StateError as exc:
-        return conclusion.forgotten(rows, exc)
+        return conclusion.fail_unproven(rows, exc)
     return rows
 
 

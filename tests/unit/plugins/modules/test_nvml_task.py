@@ -251,7 +251,7 @@ def test_mig_gets_options_tools_and_lock(play_mig):
     result, (((params, check_mode, tools, name_processes), holder),) = play_mig(answer(gpus=[]))
     assert (result["gpus"], params["config_name"], check_mode) == ([], "wanted", False)
     assert (tools.timeout_s, tools.stuck_file) == (120, tools.load.__self__.stuck_file)
-    assert name_processes == holders.named
+    assert name_processes == holders.name_holders
     assert (holder["module"], holder["step"]) == ("gpu_mig", "MIG present")
 
 

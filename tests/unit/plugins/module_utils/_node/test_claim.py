@@ -113,7 +113,7 @@ def test_a_directory_that_cannot_be_one_has_no_room(tmp_path):
     ],
 )
 def test_what_a_call_is_answered_that_belongs_to_an_attempt(found, problem, words):
-    why = claim.fenced(found, problem, MINE)
+    why = claim.find_fence_problem(found, problem, MINE)
     assert (words in why) if words else why == ""
 
 

@@ -129,7 +129,7 @@ def event(kind="xid", **more):
     ],
 )
 def test_the_kernel_log(events, found):
-    problems, warnings = proof.logged(
+    problems, warnings = proof.check_kernel_log(
         {"watermark": {"seq": 1}, "complete": True, "problem": "", "events": events}, [gpu(0)]
     )
     assert [item["gpu"] for item in problems] == found and warnings == []
@@ -137,7 +137,7 @@ def test_the_kernel_log(events, found):
 
 def test_a_gpu_whose_address_is_not_known_is_answerable_for_every_event():
     log = {"watermark": {"seq": 1}, "complete": True, "problem": "", "events": [event(xid=119, pci="0000:99:00.0")]}
-    assert ids(proof.logged(log, [gpu(0, pci_bus_id=rc(16))])[0]) == ["kernel_log"]
+    assert ids(proof.check_kernel_log(log, [gpu(0, pci_bus_id=rc(16))])[0]) == ["kernel_log"]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_gpu_whose_address_is_not_known_is_answerable_for_every_event():
     ],
 )
 def test_a_log_that_may_lack_something_is_told(log):
-    problems, warnings = proof.logged(log, [gpu(0)])
+    problems, warnings = proof.check_kernel_log(log, [gpu(0)])
     assert problems == [] and len(warnings) == 1
 
 
@@ -181,7 +181,7 @@ def test_persistence_mode_has_to_be_on_again():
 )
 def test_what_is_foreseen_is_what_comes(before, after):
     before, after = gpu(**before), gpu(**after)
-    (row,) = proof.planned([before], PLAN, proof.PLANNED)
+    (row,) = proof.make_planned_rows([before], PLAN, proof.PLANNED)
     assert row["after"] == proof.state(after) and row["status"] == "planned"
-    (row,) = proof.planned([before], PLAN, proof.UNCHANGED)
+    (row,) = proof.make_planned_rows([before], PLAN, proof.UNCHANGED)
     assert row["after"] == row["before"] == proof.state(before) and row["status"] == "not_reset"

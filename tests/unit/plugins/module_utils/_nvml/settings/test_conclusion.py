@@ -116,18 +116,18 @@ def test_what_is_remembered():
         decide("power_limit_w", 500000),
         decide("locked_memory_clocks_mhz", {"min": 2, "max": 9999}),
     ]
-    assert settings_conclusion.remembered(kept, rows, LOAD) == dict(
+    assert settings_conclusion.update_kept(kept, rows, LOAD) == dict(
         kept, **{UUID: {"locked_graphics_clocks_mhz": {"value": LOCK, "load": LOAD}}}
     )
     assert kept == {"GPU-0": {"locked_memory_clocks_mhz": {"value": LOCK, "load": "old"}}}
-    assert [row["status"] for row in settings_conclusion.forgotten(rows, "disk full")] == [
+    assert [row["status"] for row in settings_conclusion.fail_unproven(rows, "disk full")] == [
         "failed",
         "changed",
         "failed",
     ]
     assert (
         "cannot be remembered for the next reload: disk full"
-        in settings_conclusion.forgotten(rows, "disk full")[0]["failure"]["message"]
+        in settings_conclusion.fail_unproven(rows, "disk full")[0]["failure"]["message"]
     )
 
 

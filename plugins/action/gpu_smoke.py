@@ -39,7 +39,7 @@ def limits_of(policy):
         gpu = {"name": {"value": name, "rc": 0}}
 
         def of(*keys):
-            return tuple(policy_rules.limit(ctx, key, gpu) for key in keys)
+            return tuple(policy_rules.find_limit(ctx, key, gpu) for key in keys)
 
         return {
             "baseline": of("smoke_tolerance_percent", "smoke_mad_factor", "smoke_noise_max_percent"),

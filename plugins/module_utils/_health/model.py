@@ -18,7 +18,7 @@ NODE = "node"
 READING = "gpufleet.reading/1"
 
 # What a judge is given. reading is all that the node read; snapshot, audit, system and kernel_log are its sections,
-# None where they are missing. policy is complete and asked with policy.limit(). tables are the collection's data files
+# None where they are missing. policy is complete and asked with policy.find_limit(). tables are the collection's data files
 # {"xid": ..., "sxid": ...}. expect is what the caller did on purpose: {"reboot": True|False|None, "changes": [...]};
 # never None.
 Context = collections.namedtuple(
@@ -64,13 +64,13 @@ def check(ident, entity, status, observed=None, expected=None, source="policy", 
         "expected": expected,
         "source": source,
         "action": action,
-        "message": sentence(message),
+        "message": end_sentence(message),
         "notice": bool(notice) and status == PASS,
         "since": None,
     }
 
 
-def sentence(message):
+def end_sentence(message):
     """MESSAGE with a stop at its end: what is read of a node, or said by another program, often has none."""
     words = (message or "").rstrip()
     return words + "." if words and words[-1] not in ".!?" else words

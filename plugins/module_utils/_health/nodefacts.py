@@ -23,7 +23,7 @@ def of_kind(value, kind):
     return value if isinstance(value, kind) else None
 
 
-def before(ctx, *keys, **options):
+def read_baseline(ctx, *keys, **options):
     """Return the baseline's value at KEYS, if it is of the ``kind`` wanted."""
     value = of_kind(model.item(ctx.baseline, *keys), options.get("kind", object))
     return Before(ctx.baseline is not None, value is not None, value)
@@ -44,16 +44,18 @@ def is_simulated(ctx):
     )
 
 
-def upstream(version):
+def strip_package_version(version):
     """The driver's own version out of a package version: 535.261.03-1~deb12u1 gives 535.261.03."""
     if not isinstance(version, str) or not version:
         return None
     return version.rpartition(":")[2].partition("-")[0]
 
 
-def driver(ctx):
+def find_driver_version(ctx):
     """The version everything is compared with: the wanted one, else the loaded one; None if neither is known."""
-    return upstream(ctx.expected_driver) or upstream(model.item(ctx.audit, "versions", "loaded"))
+    return strip_package_version(ctx.expected_driver) or strip_package_version(
+        model.item(ctx.audit, "versions", "loaded")
+    )
 
 
 class Checks:

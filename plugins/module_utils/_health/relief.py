@@ -15,7 +15,7 @@ CHECKS = (("gpu.power_limit", "power_limit_mw"), ("gpu.power_limit_enforced", "p
 REASON = "thermal_relief lowered the power limit"
 
 
-def waivers(reading, snapshot):
+def list_waivers(reading, snapshot):
     """Waivers as a policy has them.
 
     Only the very limit that was set is waived: no one asked for any other, and a note that cannot be used waives
@@ -34,6 +34,8 @@ def waivers(reading, snapshot):
                 entry = {"check": check, "entity": model.entity(gpu), "reason": REASON}
                 found.append(dict(entry, expires=model.item(note, "expires")))
     try:
-        return [policy.waiver(number, entry, [name for name, dummy in CHECKS]) for number, entry in enumerate(found)]
+        return [
+            policy.parse_waiver(number, entry, [name for name, dummy in CHECKS]) for number, entry in enumerate(found)
+        ]
     except policy.PolicyError:
         return []  # it does not say until when

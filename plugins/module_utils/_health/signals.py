@@ -13,7 +13,7 @@ from .nodefacts import Checks
 NO_PERMISSION = 4
 
 
-def absent(ctx, ident, gpu, key, now, action=None):
+def check_absent_signal(ctx, ident, gpu, key, now, action=None):
     """The check for signal KEY of GPU, which is not known NOW.
 
     Supported in the baseline and not afterwards is a failure, whatever the reason. Without a baseline, "not supported"
@@ -97,6 +97,6 @@ def peers_answer(ctx, gpu, key):
     return False
 
 
-def ready(ctx):
+def list_ready_gpus(ctx):
     """The GPUs that can be asked; what is wrong with the others is said by gpus.py."""
     return [gpu for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu)]

@@ -17,7 +17,7 @@ FABRIC_MANAGER = "nvidia-fabricmanager.service"
 DRM = "nvidia_drm"
 
 
-def obstacles(root, command):
+def read_obstacles(root, command):
     """Return what can change while the module runs; asked a second time right before the reset."""
     return {
         "holders": holders.read(root),
@@ -47,7 +47,7 @@ def fabric_manager(run):
     return None if found is None else found[FABRIC_MANAGER]["active"] == "active"
 
 
-def log(root, run, watermark=None):
+def read_log(root, run, watermark=None):
     """Return the kernel log since WATERMARK, with the position up to which it was read."""
     return kernel_log.read(root, run, watermark)
 

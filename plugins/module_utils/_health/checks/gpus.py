@@ -13,7 +13,7 @@ from ..nodefacts import Checks
 LOOK = "Look for NVRM lines in the kernel log."
 
 
-def count(ctx):
+def check_count(ctx):
     """NVML's own number, the list, and the baseline agree."""
     checks = Checks("gpu.count")
     now = model.number(ctx.snapshot, "count")
@@ -97,7 +97,7 @@ def on_the_bus(ctx):
     return [checks.good(sorted(seen), sorted(bus))]
 
 
-def handles(ctx):
+def check_handles(ctx):
     """NVML opens each GPU, which is what initialises it."""
     result = []
     for gpu in model.gpus(ctx.snapshot):
@@ -111,7 +111,7 @@ def handles(ctx):
     return result
 
 
-def present(ctx):
+def check_presence(ctx):
     """The same GPUs, by UUID, at the same PCI addresses."""
     now = {}
     result = []
@@ -161,7 +161,7 @@ def compare_gpus(now, ctx):
     """The GPUs by UUID as they are NOW against those of the baseline."""
     result = []
     before = model.by_uuid(ctx.baseline["snapshot"])
-    where = diff.places(ctx.baseline["snapshot"], ctx.snapshot)
+    where = diff.match_gpus(ctx.baseline["snapshot"], ctx.snapshot)
     for ident, old in before.items():
         checks = Checks("gpu.present", ident, source="baseline")
         place = model.address(old)
@@ -235,26 +235,26 @@ def recovery_action(ctx, gpu):
             old_driver = compare.too_old(ctx, ident, gpu, now, SINCE_BRANCH)
             if old_driver:
                 return old_driver
-        return signals.absent(ctx, ident, gpu, key, now)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
     finding = None
     if now.value != 0:
         name, action = ADVICE.get(
             now.value,
             ("an action newer than this collection knows: look it up in NVML's documentation of the driver", "hold"),
         )
-        finding = compare.fails(
+        finding = compare.make_failure(
             action,
             "The driver asks to recover %s: %s (found %s, expected 0). Drain the node and do that."
             % (model.name_gpu(gpu), name, now.value),
         )
-    return compare.result(ident, gpu, finding, now.value, 0, "hardware")
+    return compare.make_check(ident, gpu, finding, now.value, 0, "hardware")
 
 
 ROWS = (
     model.Row(
         "gpu.count",
         "node",
-        count,
+        check_count,
         "NVML's count of GPUs, its list and the baseline agree",
         ("snapshot.count", "snapshot.gpus"),
         "NVML nvmlDeviceGetCount_v2",
@@ -272,7 +272,7 @@ ROWS = (
     model.Row(
         "gpu.handle",
         "node",
-        handles,
+        check_handles,
         "NVML opens each GPU",
         ("snapshot.gpus[].handle",),
         "NVML nvmlDeviceGetHandleByIndex_v2",
@@ -281,7 +281,7 @@ ROWS = (
     model.Row(
         "gpu.present",
         "node",
-        present,
+        check_presence,
         "The same GPUs, by UUID, at the same PCI addresses as in the baseline",
         ("snapshot.gpus[].uuid", "snapshot.gpus[].pci_bus_id"),
         "NVML nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3",

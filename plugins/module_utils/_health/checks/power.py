@@ -16,27 +16,27 @@ def check_enforced_limit(ctx, gpu):
     ident, key = "gpu.power_limit_enforced", "power_limit_enforced_mw"
     now, wanted = compare.read_typed(gpu, key, NUMBER), compare.read_typed(gpu, "power_limit_mw", NUMBER)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now, "restore_setting")
-    old = compare.before(ctx, gpu, key, NUMBER)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now, "restore_setting")
+    old = compare.read_baseline(ctx, gpu, key, NUMBER)
     step = "Set the power limit again, and look at power capping of the node (BMC)."
     if compare.damaged_before(old):
-        return compare.incomparable(ctx, gpu, ident, key, NUMBER, now.value)
+        return compare.check_comparable(ctx, gpu, ident, key, NUMBER, now.value)
     if old is not None and old.known and now.value < old.value:
-        finding = compare.fails(
+        finding = compare.make_failure(
             "restore_setting",
             "The power limit in mW that holds for %s is %s; expected %s as in the baseline. %s"
             % (model.name_gpu(gpu), now.value, old.value, step),
         )
-        return compare.result(ident, gpu, finding, now.value, old.value, "baseline")
+        return compare.make_check(ident, gpu, finding, now.value, old.value, "baseline")
     if not wanted.known:
-        return signals.absent(ctx, ident, gpu, "power_limit_mw", wanted, "restore_setting")
+        return signals.check_absent_signal(ctx, ident, gpu, "power_limit_mw", wanted, "restore_setting")
     finding = None
     if now.value < wanted.value:
-        finding = compare.notice(
+        finding = compare.make_notice(
             "The power limit in mW that holds for %s is %s; expected %s, which is set. Look at power capping "
             "of the node (BMC)." % (model.name_gpu(gpu), now.value, wanted.value)
         )
-    return compare.result(ident, gpu, finding, now.value, wanted.value, "hardware")
+    return compare.make_check(ident, gpu, finding, now.value, wanted.value, "hardware")
 
 
 FORGOTTEN = "NVIDIA driver persistence guide: lost when the driver deinitialises"

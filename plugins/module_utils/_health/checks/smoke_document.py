@@ -20,7 +20,7 @@ class Judge:
         self.ctx, self.document = ctx, ctx.smoke
 
     def limit(self, key, gpu=None):
-        return policy.limit(self.ctx, key, gpu)
+        return policy.find_limit(self.ctx, key, gpu)
 
     @property
     def required(self):

@@ -23,11 +23,11 @@ RATES = (
 )
 
 
-def rate(ctx, gpu, ident, name):
+def check_rate(ctx, gpu, ident, name):
     """Rows 44 to 46: the rate of a test against the same GPU in the baseline."""
     judge, who = smoke_document.Judge(ctx), model.entity(gpu)
     checks = Checks(ident, who, source="baseline")
-    old = before(ctx, gpu, name)
+    old = find_baseline_test(ctx, gpu, name)
     entry, check = judge.entry(ident, gpu)
     if entry is None:
         if (
@@ -51,7 +51,7 @@ def rate(ctx, gpu, ident, name):
         problem = smoke_document.error_of(model.item(test, "error") or entry.get("error"))
         return checks.unknown(
             problem["name"] if problem else None,
-            None if old is None else smoke_rates.middle(old),
+            None if old is None else smoke_rates.find_median(old),
             "%s of %s was not measured%s. Run the test again, at the level of the baseline."
             % (name, model.name_gpu(gpu), ": %s in %s" % (problem["name"], problem["call"]) if problem else ""),
         )
@@ -63,11 +63,11 @@ def rate(ctx, gpu, ident, name):
             not judge.document.get("simulated"),
             "One of baseline and test is simulated and the other is not. Take a new baseline.",
         )
-    return against(judge, ident, gpu, name, test, old)
+    return judge_against(judge, ident, gpu, name, test, old)
 
 
 def judge_without(judge, ident, gpu, test):
-    who, seen = model.entity(gpu), "%g %s" % (smoke_rates.middle(test), test.get("unit"))
+    who, seen = model.entity(gpu), "%g %s" % (smoke_rates.find_median(test), test.get("unit"))
     checks = Checks(ident, who, source="baseline")
     if judge.ctx.baseline is not None and judge.required:
         return checks.unknown(
@@ -78,7 +78,7 @@ def judge_without(judge, ident, gpu, test):
     return checks.none("There is no earlier measurement to compare with.", seen)
 
 
-def against(judge, ident, gpu, name, test, old):
+def judge_against(judge, ident, gpu, name, test, old):
     who, unit = model.entity(gpu), test.get("unit")
     checks = Checks(ident, who, source="baseline")
     if old.get("parameters") != test.get("parameters") or old.get("unit") != unit:
@@ -88,7 +88,7 @@ def against(judge, ident, gpu, name, test, old):
             "%s of %s was measured in another way than in the baseline. Take a new baseline on a healthy node."
             % (name, model.name_gpu(gpu)),
         )
-    result = smoke_rates.compare(
+    result = smoke_rates.compare_rates(
         test,
         old,
         judge.limit("smoke_tolerance_percent", gpu),
@@ -96,7 +96,7 @@ def against(judge, ident, gpu, name, test, old):
         judge.limit("smoke_noise_max_percent", gpu),
     )
     seen, wanted = "%g %s" % (result["now"], unit), "at least %g %s" % (result["least"], unit)
-    differences = smoke_rates.differences(
+    differences = smoke_rates.list_differences(
         test,
         old,
         judge.limit("smoke_temperature_difference_c", gpu),
@@ -133,7 +133,7 @@ def against(judge, ident, gpu, name, test, old):
     return checks.make(PASS, seen, wanted, None, more.strip(), notice=bool(differences))
 
 
-def before(ctx, gpu, name):
+def find_baseline_test(ctx, gpu, name):
     """The test NAME of the same GPU in the baseline, if it was measured there."""
     entries = model.item(ctx.baseline, "smoke", "gpus")
     for entry in entries if isinstance(entries, list) else []:
@@ -143,7 +143,7 @@ def before(ctx, gpu, name):
     return None
 
 
-def peers(ctx, gpu):
+def check_peers(ctx, gpu):
     """Rows 44 to 46 again: every rate against the median of the GPUs of the same model, here and on the nodes in
     "peers".
     """
@@ -158,7 +158,7 @@ def peers(ctx, gpu):
         others = smoke_rates.of_peers(judge.document, entry, name)
         if len(others) < judge.limit("smoke_peers_min", gpu) or not smoke_rates.is_measured(test, 1):
             continue
-        result = smoke_rates.compare(
+        result = smoke_rates.compare_rates(
             test,
             {"samples": others},
             judge.limit("smoke_peers_tolerance_percent", gpu),
@@ -200,7 +200,7 @@ def peers(ctx, gpu):
     return checks.good(observed, expected)
 
 
-def nccl(ctx, ident, key):
+def check_nccl(ctx, ident, key):
     """Rows 47 and 48: the bus bandwidth of a collective that the caller measured, against the baseline's."""
     checks = Checks(ident, source="baseline")
     judge = smoke_document.Judge(ctx)
@@ -210,7 +210,7 @@ def nccl(ctx, ident, key):
         if smoke_rates.is_measured(old, 1) and judge.document is not None:
             return checks.unknown(
                 None,
-                smoke_rates.middle(old),
+                smoke_rates.find_median(old),
                 "The baseline has a result of NCCL (%s) and there is none now. Measure it again, in the same way."
                 % (key,),
             )
@@ -218,14 +218,14 @@ def nccl(ctx, ident, key):
     least = judge.limit("smoke_repetitions_min")
     if not smoke_rates.is_measured(test, least):
         return checks.unknown(
-            len(smoke_rates.numbers(test)),
+            len(smoke_rates.list_numbers(test)),
             least,
             "The result of NCCL (%s) has too few numbers above 0. Measure it %d times." % (key, least),
             source="policy",
         )
     if not smoke_rates.is_measured(old, 1):
-        return checks.none("There is no earlier measurement to compare with.", smoke_rates.middle(test))
-    result = smoke_rates.compare(
+        return checks.none("There is no earlier measurement to compare with.", smoke_rates.find_median(test))
+    result = smoke_rates.compare_rates(
         test,
         old,
         judge.limit("smoke_tolerance_percent"),

@@ -9,10 +9,10 @@ from __future__ import annotations
 from .. import codes
 from ..selection import value
 from . import table as settings
-from .plan import CHANGED, FAILED, NOT_SUPPORTED, UNPROVEN, advice, fail_row, show
+from .plan import CHANGED, FAILED, NOT_SUPPORTED, UNPROVEN, fail_row, find_advice, show
 
 
-def conclude(plan, taken, answers, gpus, problem=None):
+def conclude_plan(plan, taken, answers, gpus, problem=None):
     """The final rows.
 
     ANSWERS are those of settings.act to the steps TAKEN, None if it gave none, for the reason that PROBLEM tells. GPUS
@@ -41,12 +41,12 @@ def _apply_answer(row, answer, problem):
         return fail_row(undone, problem)
     if not answer["tried"]:
         return fail_row(
-            undone, "%s was not tried, as something before it failed: %s" % (symbol, advice(answer["rc"])), answer
+            undone, "%s was not tried, as something before it failed: %s" % (symbol, find_advice(answer["rc"])), answer
         )
     if answer["rc"] in settings.UNSUPPORTED and row["step"]["optional"]:
         return dict(undone, status=NOT_SUPPORTED)
     detail = " (%s)" % (answer["detail"],) if answer.get("detail") else ""
-    return fail_row(undone, "NVML refuses %s%s: %s" % (symbol, detail, advice(answer["rc"])), answer)
+    return fail_row(undone, "NVML refuses %s%s: %s" % (symbol, detail, find_advice(answer["rc"])), answer)
 
 
 def _read_back(row, gpu):
@@ -56,7 +56,7 @@ def _read_back(row, gpu):
     if found["rc"] != codes.SUCCESS:
         if row["status"] in (FAILED, NOT_SUPPORTED):
             return dict(row, after=None)
-        return fail_row(dict(row, after=None), "it cannot be read back: %s" % (advice(found["rc"]),), found)
+        return fail_row(dict(row, after=None), "it cannot be read back: %s" % (find_advice(found["rc"]),), found)
     row = dict(row, after=found["value"], changed=found["value"] != row["before"])
     if row["status"] in (FAILED, NOT_SUPPORTED) or setting.requested(found["value"]) == row["wanted"]:
         return row
@@ -64,11 +64,11 @@ def _read_back(row, gpu):
         return fail_row(
             row,
             "it was as wanted and is %s now; look for what else sets it"
-            % (settings.text(setting.show(found["value"])),),
+            % (settings.format_value(setting.show(found["value"])),),
         )
     reason = "NVML answered SUCCESS to %s, and it reads %s" % (
         row["step"]["symbol"],
-        settings.text(setting.show(found["value"])),
+        settings.format_value(setting.show(found["value"])),
     )
     if value(gpu, "persistence_mode") == 0 and setting.lost_at == settings.LOAD:
         return fail_row(
@@ -79,7 +79,7 @@ def _read_back(row, gpu):
     return fail_row(row, reason + "; look for NVRM lines in the kernel log, and for what else sets it")
 
 
-def unset(rows):
+def undo_plan(rows):
     """ROWS of a plan that failed: what was to be set was not, as nothing was."""
     return [
         row if row["step"] is None else dict(row, status=FAILED, after=row["before"], changed=False) for row in rows
@@ -112,7 +112,7 @@ def make_warnings(rows, gpus):
         if row["status"] == NOT_SUPPORTED and row["wanted"] is not None and not row["was_default"]:
             result.append(
                 "%s of %s was %s in the baseline, and this driver no longer has the setting: it was not restored; use "
-                "locked clocks instead" % (row["setting"], row["gpu"], settings.text(show(row, "wanted")))
+                "locked clocks instead" % (row["setting"], row["gpu"], settings.format_value(show(row, "wanted")))
             )
     loose = [value(gpu, "uuid") for gpu in gpus if value(gpu, "persistence_mode") == 0]
     fleeting = sorted(

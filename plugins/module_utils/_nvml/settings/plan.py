@@ -47,7 +47,7 @@ ADVICE = {
 }
 
 
-def blank(uuid, row=None, wish=None):
+def make_row(uuid, row=None, wish=None):
     wish = wish or {}
     return {
         "gpu": uuid,
@@ -70,7 +70,9 @@ def fail_row(row, reason, answer=None):
     if row["setting"]:
         subject = "%s of %s" % (row["setting"], row["gpu"])
         if row["wanted"] is not None:
-            subject += ": found %s, expected %s" % tuple(settings.text(show(row, key)) for key in ("before", "wanted"))
+            subject += ": found %s, expected %s" % tuple(
+                settings.format_value(show(row, key)) for key in ("before", "wanted")
+            )
     code = answer["rc"] if answer else None
     message = "%s: %s%s" % (subject, reason, " [NVML %s, %s]" % (code, codes.name(code)) if answer else "")
     return dict(
@@ -78,7 +80,7 @@ def fail_row(row, reason, answer=None):
     )
 
 
-def advice(rc):
+def find_advice(rc):
     return (
         ADVICE.get(rc)
         or codes.INIT_ADVICE.get(rc)
@@ -92,7 +94,7 @@ def show(row, key):
     return settings.BY_NAME[row["setting"]].show(content) if row["setting"] and content is not None else content
 
 
-def of_task(options):
+def list_task_wishes(options):
     """{setting: wish} of the options of the module that name a setting."""
     return dict(
         (row.name, {"value": row.parse(options[row.name]), "explicit": True})
@@ -101,7 +103,7 @@ def of_task(options):
     )
 
 
-def of_baseline(gpu, kept, names=settings.NAMES):
+def list_baseline_wishes(gpu, kept, names=settings.NAMES):
     """{setting: wish} to bring a GPU back to what it was in the baseline; GPU is its part of the baseline's snapshot,
     None if it has none.
 
@@ -122,11 +124,11 @@ def of_baseline(gpu, kept, names=settings.NAMES):
                 )
             }
         else:
-            wishes[name] = _of_baseline(gpu, row)
+            wishes[name] = _make_baseline_wish(gpu, row)
     return wishes
 
 
-def _of_baseline(gpu, row):
+def _make_baseline_wish(gpu, row):
     for key in row.getter:
         if not isinstance(gpu.get(key), dict) or "rc" not in gpu[key]:
             return {"problem": "the baseline has no %s of this GPU; %s" % (key, NEW_BASELINE)}
@@ -166,17 +168,17 @@ def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):
         for row in settings.TABLE:
             wish = wishes.get(uuid, {}).get(row.name)
             if wish is not None:
-                planned = _row(gpu, row, wish, (kept.get(uuid) or {}).get(row.name), load, daemon, processes_ok)
+                planned = _plan_row(gpu, row, wish, (kept.get(uuid) or {}).get(row.name), load, daemon, processes_ok)
                 if planned is not None:
                     rows.append(planned)
     return rows
 
 
-def absent(uuids):
+def make_absent_rows(uuids):
     """Rows of GPUs that a baseline has and NVML does not show."""
     return [
         fail_row(
-            blank(uuid),
+            make_row(uuid),
             "NVML does not show this GPU of the baseline; look for NVRM lines in the kernel log, and for "
             "the board in lspci",
             codes.missing(6),
@@ -187,12 +189,12 @@ def absent(uuids):
 
 def _make_lost_row(gpu, handle):
     who = value(gpu, "pci_bus_id") or "GPU with index %d" % (gpu["index"],)
-    return fail_row(blank(who), "NVML does not open the GPU: %s" % (advice(handle["rc"]),), handle)
+    return fail_row(make_row(who), "NVML does not open the GPU: %s" % (find_advice(handle["rc"]),), handle)
 
 
-def _row(gpu, row, wish, kept, load, daemon, processes_ok):
+def _plan_row(gpu, row, wish, kept, load, daemon, processes_ok):
     """The planned row, or None where nothing is wanted and nothing can be said."""
-    planned = blank(value(gpu, "uuid"), row, wish)
+    planned = make_row(value(gpu, "uuid"), row, wish)
     if "problem" in wish:
         return fail_row(planned, wish["problem"])
     if not row.getter:
@@ -203,17 +205,19 @@ def _row(gpu, row, wish, kept, load, daemon, processes_ok):
         return dict(planned, status=NOT_SUPPORTED) if row.is_missing(gpu, found["rc"]) else None
     if row.is_missing(gpu, found["rc"]):
         if planned["insists"] or not row.ends:
-            return fail_row(planned, "it is not supported here (%s): %s" % (row.support, advice(found["rc"])), found)
+            return fail_row(
+                planned, "it is not supported here (%s): %s" % (row.support, find_advice(found["rc"])), found
+            )
         return dict(planned, status=NOT_SUPPORTED)
     if found["rc"] != codes.SUCCESS:
-        return fail_row(planned, "it cannot be read: %s" % (advice(found["rc"]),), found)
+        return fail_row(planned, "it cannot be read: %s" % (find_advice(found["rc"]),), found)
     wanted = row.read_default(gpu) if wish["value"] == settings.DEFAULT else wish["value"]
     planned.update(before=found["value"], wanted=wanted, after=found["value"])
     if wanted is None:
         return fail_row(planned, "NVML does not tell the default of this board; give a value")
     if row.requested(found["value"]) == wanted:
         return dict(planned, status=SAME if row.current(found["value"]) == wanted else PENDING)
-    reason = row.refuse(gpu, wanted, daemon) or _busy(gpu, row, processes_ok)
+    reason = row.refuse(gpu, wanted, daemon) or _find_processes(gpu, row, processes_ok)
     if reason:
         return fail_row(planned, reason)
     after = row.make_after(found["value"], wanted)
@@ -222,7 +226,7 @@ def _row(gpu, row, wish, kept, load, daemon, processes_ok):
         after=after,
         status=CHANGED if row.current(after) == wanted else PENDING,
         changed=True,
-        step=_step(planned, row, wanted, wish["value"] == settings.DEFAULT),
+        step=_make_step(planned, row, wanted, wish["value"] == settings.DEFAULT),
     )
 
 
@@ -235,7 +239,7 @@ def _locked_row(gpu, row, wish, kept, load, processes_ok, planned):
     planned["before"] = kept["value"] if current else None
     # A reloaded driver has no locked clocks.
     due = not kept or kept["value"] != wanted or (not current and wanted != settings.UNLOCKED)
-    reason = row.refuse(gpu, wanted, False) or (_busy(gpu, row, processes_ok) if due else None)
+    reason = row.refuse(gpu, wanted, False) or (_find_processes(gpu, row, processes_ok) if due else None)
     if reason:
         return fail_row(planned, reason)
     return dict(
@@ -243,11 +247,11 @@ def _locked_row(gpu, row, wish, kept, load, processes_ok, planned):
         after=wanted,
         status=UNPROVEN,
         changed=due,
-        step=_step(planned, row, wanted, wanted == settings.UNLOCKED),
+        step=_make_step(planned, row, wanted, wanted == settings.UNLOCKED),
     )
 
 
-def _busy(gpu, row, processes_ok):
+def _find_processes(gpu, row, processes_ok):
     """Return why programs on the GPU forbid a change; None if they do not."""
     if processes_ok or not row.disturbs:
         return None
@@ -264,7 +268,7 @@ def _busy(gpu, row, processes_ok):
     return None
 
 
-def _step(planned, row, wanted, reset):
+def _make_step(planned, row, wanted, reset):
     resets = reset and row.resetter is not None
     return {
         "gpu": planned["gpu"],
@@ -275,7 +279,7 @@ def _step(planned, row, wanted, reset):
     }
 
 
-def steps(plan):
+def list_steps(plan):
     """The steps of a plan in their order: none if a row failed.
 
     Persistence mode goes off last, as everything else would be lost with it.

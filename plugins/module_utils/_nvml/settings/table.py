@@ -203,7 +203,7 @@ class PowerLimit(Setting):
             return "NVML does not tell the range of power limits of this board; look at nvidia-smi -q -d POWER"
         if not low <= wanted <= high:
             return "the board takes %s to %s W; choose a limit in this range" % tuple(
-                text(self.show(limit)) for limit in (low, high)
+                format_value(self.show(limit)) for limit in (low, high)
             )
         return None
 
@@ -292,12 +292,12 @@ def is_count(number: Any) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 0
 
 
-def text(content: Any) -> str:
+def format_value(content: Any) -> str:
     """Return a value, as show() gives it, for a sentence."""
     if content is None:
         return "no known value"
     if isinstance(content, dict):
-        return ", ".join("%s %s" % (key, text(content[key])) for key in sorted(content))
+        return ", ".join("%s %s" % (key, format_value(content[key])) for key in sorted(content))
     if isinstance(content, bool):
         return "on" if content else "off"
     return ("%.3f" % (content,)).rstrip("0").rstrip(".") if isinstance(content, float) else str(content)
@@ -388,14 +388,14 @@ def act(nvml: Any, steps: List[Dict[str, Any]], progress: Any = None) -> List[Di
     reader = calls.Reader(nvml, progress)
     started = reader.call("nvmlInit")
     if started["rc"] != codes.SUCCESS:
-        return [answer(started, False) for dummy in steps]
+        return [make_answer(started, False) for dummy in steps]
     failed = {}
     answers = []
     try:
         for step in steps:
             uuid = step["gpu"]
             if uuid in failed:
-                answers.append(answer(failed[uuid], False))
+                answers.append(make_answer(failed[uuid], False))
                 continue
             # By UUID: numbers and handles may have moved since the snapshot.
             handle = reader.call("nvmlDeviceGetHandleByUUID", uuid)
@@ -407,7 +407,7 @@ def act(nvml: Any, steps: List[Dict[str, Any]], progress: Any = None) -> List[Di
                         step["symbol"], handle["value"], *[ctypes.c_uint(argument) for argument in step["arguments"]]
                     ),
                 )
-            answers.append(answer(done, True))
+            answers.append(make_answer(done, True))
             if done["rc"] != codes.SUCCESS and not (step["optional"] and done["rc"] in UNSUPPORTED):
                 failed[uuid] = done
     finally:
@@ -415,5 +415,5 @@ def act(nvml: Any, steps: List[Dict[str, Any]], progress: Any = None) -> List[Di
     return answers
 
 
-def answer(found: Dict[str, Any], tried: bool) -> Dict[str, Any]:
+def make_answer(found: Dict[str, Any], tried: bool) -> Dict[str, Any]:
     return {"rc": found["rc"], "error": codes.name(found["rc"]), "detail": found.get("detail"), "tried": tried}

@@ -79,7 +79,7 @@ def not_called(*args, **options):
 
 
 def healthy():
-    taken = snapshot.blank("ok", "", 0)
+    taken = snapshot.make_blank("ok", "", 0)
     taken["count"] = codes.value(8)
     return taken
 
@@ -98,7 +98,7 @@ def test_a_reading(monkeypatch):
 
 @pytest.mark.parametrize("rc, loaded", [(9, False), (18, True), (12, None), (999, None), (None, None)])
 def test_no_reading_is_no_failure_unless_it_shall_be(monkeypatch, rc, loaded):
-    taken = snapshot.blank("nvml_error", "why", rc)
+    taken = snapshot.make_blank("nvml_error", "why", rc)
     result = run(monkeypatch, gpu_info, answer(taken))
     assert "failed" not in result
     assert (result["nvml_available"], result["driver_loaded"], result["gpu_count"]) == (False, loaded, None)
@@ -158,7 +158,7 @@ def test_who_has_the_device_files_open_is_told_to_those_who_ask(monkeypatch):
 
 
 def test_everything_is_read_in_one_process(monkeypatch):
-    taken = snapshot.blank("nvml_error", "why", 9)
+    taken = snapshot.make_blank("nvml_error", "why", 9)
     seen = []
     monkeypatch.setattr(
         gpu_health.reading, "gather", lambda *args, **options: seen.append(args + (options,)) or {"a": "reading"}

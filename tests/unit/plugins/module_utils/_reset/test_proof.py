@@ -49,7 +49,7 @@ def ids(problems):
     ],
 )
 def test_what_remains_on_a_gpu(before, after, found):
-    problems = proof.remains(gpu(**before), gpu(**after))
+    problems = proof.check_remains(gpu(**before), gpu(**after))
     assert ids(problems) == found and all(item["gpu"] and item["message"] and item["next_step"] for item in problems)
 
 
@@ -93,18 +93,18 @@ def test_a_gpu_without_a_uuid_is_found_by_its_index():
     ],
 )
 def test_evidence(before, after, seen):
-    (row,) = proof.rows([gpu(**before)], PLAN, [gpu(**after)], [])
+    (row,) = proof.make_rows([gpu(**before)], PLAN, [gpu(**after)], [])
     assert (row["evidence"], row["status"]) == (seen, "reset" if seen else "unproven")
 
 
 def test_a_problem_of_a_gpu_or_of_the_node_outweighs_evidence():
     before, after = [gpu(0, ecc_mode_pending=0), gpu(1)], [gpu(0, ecc_mode_current=0, ecc_mode_pending=0), gpu(1)]
     plan = {"targets": [0, 1], "added": [1]}
-    mine, node = proof.problem("kernel_log", "x", GPU % 0), proof.problem("command_failed", "x")
-    assert [row["status"] for row in proof.rows(before, plan, after, [mine])] == ["failed", "unproven"]
-    assert [row["status"] for row in proof.rows(before, plan, after, [node])] == ["failed", "failed"]
-    assert [row["added"] for row in proof.rows(before, plan, after, [])] == [False, True]
-    assert [row["after"] for row in proof.rows(before, plan, [], [node])] == [None, None]
+    mine, node = proof.make_problem("kernel_log", "x", GPU % 0), proof.make_problem("command_failed", "x")
+    assert [row["status"] for row in proof.make_rows(before, plan, after, [mine])] == ["failed", "unproven"]
+    assert [row["status"] for row in proof.make_rows(before, plan, after, [node])] == ["failed", "failed"]
+    assert [row["added"] for row in proof.make_rows(before, plan, after, [])] == [False, True]
+    assert [row["after"] for row in proof.make_rows(before, plan, [], [node])] == [None, None]
 
 
 def event(kind="xid", **more):
@@ -182,6 +182,6 @@ def test_persistence_mode_has_to_be_on_again():
 def test_what_is_foreseen_is_what_comes(before, after):
     before, after = gpu(**before), gpu(**after)
     (row,) = proof.make_planned_rows([before], PLAN, proof.PLANNED)
-    assert row["after"] == proof.state(after) and row["status"] == "planned"
+    assert row["after"] == proof.read_state(after) and row["status"] == "planned"
     (row,) = proof.make_planned_rows([before], PLAN, proof.UNCHANGED)
-    assert row["after"] == row["before"] == proof.state(before) and row["status"] == "not_reset"
+    assert row["after"] == row["before"] == proof.read_state(before) and row["status"] == "not_reset"

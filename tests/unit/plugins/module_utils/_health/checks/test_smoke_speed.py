@@ -213,8 +213,8 @@ def test_both_measurements_are_kept_and_the_last_one_counts():
     second["gpus"][0]["tests"] = {"device_copy": rate("device_copy")}
     result = smoke_rates.merge_repeats(first, second)
     test = result["gpus"][0]["tests"]["device_copy"]
-    assert smoke_rates.middle(test) == RATES["device_copy"]
-    assert [smoke_rates.middle(old) for old in test["attempts"]] == [0.9 * RATES["device_copy"]]
+    assert smoke_rates.find_median(test) == RATES["device_copy"]
+    assert [smoke_rates.find_median(old) for old in test["attempts"]] == [0.9 * RATES["device_copy"]]
     assert result["gpus"][1] == first["gpus"][1]
     assert result["gpus"][0]["tests"]["host_to_device"] == first["gpus"][0]["tests"]["host_to_device"]
     again = smoke_rates.merge_repeats(result, second)["gpus"][0]["tests"]["device_copy"]

@@ -284,5 +284,5 @@ def test_persistence_mode_goes_on_first_and_off_last():
     for wanted, place in ((1, 0), (0, -1)):
         wishes = {"persistence_mode": wish(wanted), "power_limit_w": wish(500000), "ecc_mode": wish(0)}
         plan = settings_plan.decide([gpu(persistence_mode=1 - wanted)], {UUID: wishes}, {}, LOAD)
-        order = [step["setting"] for step in settings_plan.steps(plan)]
+        order = [step["setting"] for step in settings_plan.list_steps(plan)]
         assert len(order) == 3 and order[place] == "persistence_mode"

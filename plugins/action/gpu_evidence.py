@@ -16,13 +16,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action im
 
 
 class ActionModule(NvmlActionBase):
-    _supports_check_mode = True
-    _supports_async = False
-
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        self.refuse_internal_options()
         dummy, args = self.validate_argument_spec(argument_spec=options.ARGUMENT_SPEC)
         node = str(task_vars.get("inventory_hostname") or "localhost")
         if not args["artifact_dir"]:

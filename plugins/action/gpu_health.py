@@ -36,13 +36,9 @@ def position(baseline):
 
 
 class ActionModule(NvmlActionBase):
-    _supports_check_mode = True
-    _supports_async = False
-
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        self.refuse_internal_options()
         dummy, args = self.validate_argument_spec(
             argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE
         )

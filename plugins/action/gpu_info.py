@@ -10,11 +10,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._nvml_action im
 
 
 class ActionModule(NvmlActionBase):
-    _supports_check_mode = True
-    _supports_async = False
-
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        self.refuse_internal_options()
         result.update(self.execute_nvml("gpufleet.lifecycle.gpu_info", self._task.args, task_vars))
         return result

@@ -29,7 +29,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import 
 
 # From this verbosity on (-vv) a failed task shows everything as well.
 VERBOSE = 2
-INTERNAL = tuple(options.INTERNAL_SPEC)
 
 
 def limits_of(policy):
@@ -41,7 +40,7 @@ def limits_of(policy):
         gpu = {"name": {"value": name, "rc": 0}}
 
         def of(*keys):
-            return tuple(policy_rules.limit(ctx, key, gpu) for key in keys)
+            return tuple(policy_rules.find_limit(ctx, key, gpu) for key in keys)
 
         return {
             "baseline": of("smoke_tolerance_percent", "smoke_mad_factor", "smoke_noise_max_percent"),
@@ -62,17 +61,11 @@ def measured_elsewhere(nccl):
 
 
 class ActionModule(NvmlActionBase):
-    _supports_check_mode = True
-    _supports_async = False
+    INTERNAL = ("binding", "tests")
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        given = sorted(set(INTERNAL) & set(self._task.args))
-        if given:
-            raise AnsibleActionFail(
-                "%s: set by the action plugin, not by a playbook; remove it from the task" % (", ".join(given),)
-            )
         dummy, args = self.validate_argument_spec(
             argument_spec=options.ARGUMENT_SPEC, mutually_exclusive=options.MUTUALLY_EXCLUSIVE
         )
@@ -131,7 +124,7 @@ class ActionModule(NvmlActionBase):
         facts = answer["facts"]
         limits = limits_of(policy)
         for dummy in range(args["retries"]):
-            again = smoke_rates.unsettled(
+            again = smoke_rates.find_unsettled_tests(
                 dict(facts["smoke"], peers=args["peers"]), model.item(baseline, "smoke"), limits
             )
             if not again:
@@ -150,7 +143,7 @@ class ActionModule(NvmlActionBase):
                     "low rates could not be measured again: %s" % (second.get("msg"),)
                 ]
                 break
-            facts["smoke"] = smoke_rates.merged(facts["smoke"], second["facts"]["smoke"])
+            facts["smoke"] = smoke_rates.merge_repeats(facts["smoke"], second["facts"]["smoke"])
         nccl = measured_elsewhere(args.get("nccl"))
         if nccl:
             facts["smoke"]["nccl"] = nccl

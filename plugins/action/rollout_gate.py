@@ -177,7 +177,7 @@ class ActionModule(RolloutAction):
                 "%s cannot be taken outside of its rollout: it is %s. Its driver may be only partly changed. Run that "
                 "rollout again first: it finishes the node or rolls it back. Or remove %s on the node to take it as it "
                 "is. Nothing was changed."
-                % (node, claim.described(marks["claim"]), os.path.join(arguments["claim_dir"], claim.NAME))
+                % (node, claim.describe_owner(marks["claim"]), os.path.join(arguments["claim_dir"], claim.NAME))
             )
 
     def taken(self, ledger, arguments, node, mine, resume, task_vars, other_ledger_s):
@@ -194,7 +194,7 @@ class ActionModule(RolloutAction):
                     task_vars,
                     state="held",
                     directory=arguments["claim_dir"],
-                    claim=mine,
+                    content=mine,
                     over=over,
                     other_ledger_s=other_ledger_s,
                     lock_timeout_s=max(1, int(deadline - time.monotonic()) if resume else LOCKED_S),

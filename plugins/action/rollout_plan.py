@@ -44,7 +44,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report
 
 APPROVAL_LETTERS = 8
 # The options with answers of nodes, and the modules that gave them.
-ANSWERS = {"audits": "driver_audit", "markers": "node_claim", "health": "gpu_health", "layout_looks": "gpu_mig"}
+ANSWERS = {"audits": "driver_audit", "markers": "node_state", "health": "gpu_health", "layout_looks": "gpu_mig"}
 
 
 def approve_plan(arguments: t.Mapping[str, t.Any], made: plan.Plan) -> t.Optional[str]:

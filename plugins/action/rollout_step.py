@@ -62,7 +62,7 @@ class ActionModule(RolloutAction):
                 task_vars,
                 state=claims.after(arguments["state"]),
                 directory=arguments["claim_dir"],
-                claim=mine,
+                content=mine,
                 changed=arguments["state"] in state.PROVEN,
             )
         except AnsibleError as exc:

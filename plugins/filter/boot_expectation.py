@@ -41,7 +41,7 @@ def make_boot_expectation(given: dict[str, Any], node: str) -> dict[str, Any]:
             "mig_file": given["mig_file"] or None,
             "policy": policy,
         }
-        return boot_expectation.checked(document, VARIABLES)
+        return boot_expectation.check_document(document, VARIABLES)
     except boot_expectation.Unusable as exc:
         raise AnsibleFilterError("%s: the boot expectation is not usable: %s" % (node, exc.reason)) from exc
     except _judging.InputError as exc:

@@ -13,7 +13,7 @@ author:
   - gpufleet contributors (@gpufleet)
 description:
   - Answers a document of schema C(gpufleet.quarantine/1), for the note C(quarantine) of
-    M(gpufleet.lifecycle.node_note). The role P(gpufleet.lifecycle.gpu_quarantine#role) documents its fields.
+    M(gpufleet.lifecycle.node_state). The role P(gpufleet.lifecycle.gpu_quarantine#role) documents its fields.
 options:
   _input:
     description:

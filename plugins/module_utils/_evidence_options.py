@@ -23,5 +23,3 @@ WRITE_SPEC = {
     "required": {"type": "bool", "default": True},
 }
 ARGUMENT_SPEC = dict(GATHER_SPEC, **WRITE_SPEC)
-# What the action plugin gives the module beside GATHER_SPEC.
-INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}

@@ -64,6 +64,4 @@ ARGUMENT_SPEC = {
     "full": {"type": "bool", "default": False},
     "timeout_s": {"type": "int", "default": 60},
 }
-# What the action plugin gives the module, beside since and timeout_s.
-INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}
 MUTUALLY_EXCLUSIVE = [("baseline", "baseline_file")]

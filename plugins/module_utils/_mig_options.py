@@ -29,8 +29,6 @@ ARGUMENT_SPEC = dict(
     },
     **lock.ARGUMENTS,
 )
-# What the action plugin gives the module beside them.
-INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}
 MUTUALLY_EXCLUSIVE = [("config", "config_file", "layout"), ("baseline", "baseline_file")]
 WANTED = ("config", "config_file", "layout")
 BASELINE = ("baseline", "baseline_file")

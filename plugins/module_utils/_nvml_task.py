@@ -2,10 +2,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The frame of the modules that change GPUs: options, the controller's archive, the node's lock, and how a task ends.
-
-It imports no more of _nvml than binding and node: the rest comes to the node in the archive.
-"""
+"""The frame of the modules that change GPUs: options, the NVML binding, the node's lock, and how a task ends."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ import contextlib
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding
 
 
 class Undone(Exception):
@@ -37,12 +34,12 @@ class NvmlTask:
     def __init__(self):
         options = self.options
         self.module = AnsibleModule(
-            argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC),
+            argument_spec=dict(options.ARGUMENT_SPEC, **binding.ARGUMENTS),
             mutually_exclusive=getattr(options, "MUTUALLY_EXCLUSIVE", ()),
             supports_check_mode=True,
         )
         self.params, self.check_mode = self.module.params, self.module.check_mode
-        self.started = None
+        self.nvml = None
 
     # ---- what a module says of itself ----
 
@@ -60,11 +57,6 @@ class NvmlTask:
 
     # ---- what they share ----
 
-    @property
-    def stuck_file(self):
-        """The file that remembers a call of NVML which did not end."""
-        return node.stuck_file(node.cache_directory(self.module._remote_tmp))
-
     def lock(self):
         """The node's lock, for as long as something may be changed."""
         if not self.changes():
@@ -80,32 +72,14 @@ class NvmlTask:
     def fail_early(self):
         """Fail for options that do not go together."""
         problem = self.options.contradiction(self.params)
-        if not problem and not self.params["binding_digest"]:
-            problem = "the action plugin did not run; use the module as gpufleet.lifecycle.%s in a task" % (self.name,)
         if problem:
             self.module.fail_json(msg=problem)
-
-    def start(self):
-        """The warnings of starting the archive's code; a node that lacks the archive asks for it, which ends the
-        task.
-        """
-        try:
-            self.started, warnings = node.ready(
-                self.module._remote_tmp, self.params["binding_digest"], self.params["binding_archive"]
-            )
-        except binding.CacheError as exc:
-            self.module.fail_json(msg="%s: %s" % (self.undone, exc))
-        if self.started is None:
-            for warning in warnings:
-                self.module.warn(warning)
-            self.module.exit_json(changed=False, needs_binding=True)
-        return warnings
 
     def main(self):
         """Run the task to its end."""
         module = self.module
         self.fail_early()
-        warnings = self.start()
+        self.nvml = binding.get_binding(module, self.undone)
         try:
             with self.lock() as held:
                 result = self.work(held)
@@ -116,7 +90,7 @@ class NvmlTask:
         except Undone as exc:
             module.fail_json(msg=str(exc), **({"snapshot": exc.snapshot} if exc.snapshot else {}))
         result["lock_waited_s"] = held.waited_s if held else None
-        for warning in warnings + result.pop("warnings"):
+        for warning in result.pop("warnings"):
             module.warn(warning)
         if not module._diff:
             result.pop("diff")

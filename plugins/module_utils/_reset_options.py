@@ -17,8 +17,6 @@ ARGUMENT_SPEC = {
     "timeout_s": {"type": "int", "default": 60},
     **lock.ARGUMENTS,
 }
-# What the action plugin gives the module beside them.
-INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}
 
 
 def contradiction(params):

@@ -7,33 +7,9 @@
 from __future__ import annotations
 
 from ._node import lock
+from ._nvml.settings import table
 
-
-def _locked():
-    return {
-        "type": "dict",
-        "options": {"min": {"type": "int"}, "max": {"type": "int"}, "unlocked": {"type": "bool", "default": False}},
-        "required_together": [("min", "max")],
-    }
-
-
-VALUES_SPEC = {
-    "power_limit_w": {"type": "str"},
-    "application_clocks_mhz": {
-        "type": "dict",
-        "options": {
-            "graphics": {"type": "int"},
-            "memory": {"type": "int"},
-            "default": {"type": "bool", "default": False},
-        },
-        "required_together": [("graphics", "memory")],
-    },
-    "locked_graphics_clocks_mhz": _locked(),
-    "locked_memory_clocks_mhz": _locked(),
-    "compute_mode": {"type": "str", "choices": ["default", "exclusive_process", "prohibited"]},
-    "persistence_mode": {"type": "bool"},
-    "ecc_mode": {"type": "bool"},
-}
+VALUES_SPEC = dict((setting.name, setting.spec) for setting in table.TABLE)
 ARGUMENT_SPEC = dict(
     {
         "state": {"type": "str", "choices": ["present", "restored"], "default": "present"},
@@ -47,8 +23,6 @@ ARGUMENT_SPEC = dict(
     },
     **VALUES_SPEC,
 )
-# What the action plugin gives the module beside them.
-INTERNAL_SPEC = {"binding_digest": {"type": "str"}, "binding_archive": {"type": "str", "no_log": True}}
 MUTUALLY_EXCLUSIVE = [("baseline", "baseline_file")]
 
 

@@ -46,10 +46,6 @@ ARGUMENT_SPEC = {
 }
 # What the node is asked with; the others stay on the controller.
 NODE_OPTIONS = ("level", "gpus", "together", "dcgm_level", "library_path", "timeout_s", "dcgm_timeout_s")
-# What the action plugin gives the module beside them.
-INTERNAL_SPEC = {
-    "tests": {"type": "list", "elements": "str", "default": []},
-    "binding_digest": {"type": "str"},
-    "binding_archive": {"type": "str", "no_log": True},
-}
+# What the action plugin gives the module beside them, to measure low rates again.
+REPEAT_SPEC = {"tests": {"type": "list", "elements": "str", "default": []}}
 MUTUALLY_EXCLUSIVE = [("baseline", "baseline_file")]

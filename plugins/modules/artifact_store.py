@@ -10,6 +10,7 @@ short_description: Keep a directory of artifacts of the controller on another ho
 version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
+  - Roles and playbooks of this collection call it. Its options may change in any release.
   - Copies the files of a directory on the controller, such as a bundle of M(gpufleet.lifecycle.gpu_evidence), to the
     host that the task is delegated to, for controllers that do not outlive their run.
   - The copy is there whole or not at all, readable by its owner and group alone, and what the host wrote is compared

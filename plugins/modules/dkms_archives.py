@@ -11,6 +11,7 @@ short_description: Exchange compiled kernel modules between the controller and a
 version_added: 1.0.0
 author: gpufleet contributors (@gpufleet)
 description:
+  - Roles and playbooks of this collection call it. Its options may change in any release.
   - Brings the archives that M(gpufleet.lifecycle.dkms_module) keeps on the controller to the host that the task is
     delegated to, and those that this host has and the controller lacks to the controller. Several controllers, or
     controllers that do not outlive their run, thereby compile a module once.

@@ -23,6 +23,7 @@ description:
   - C(nvidia-smi) may hang in the driver. It has a deadline, and one that cannot be ended is left behind and named.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._nvml_binding
 attributes:
   check_mode:
     support: full
@@ -74,16 +75,6 @@ options:
         waited.
     type: int
     default: 60
-  binding_digest:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The sha256 digest of the archive with the NVML binding.
-    type: str
-  binding_archive:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The archive with the NVML binding in base64, sent when the node asked for it.
-    type: str
 notes:
   - Run it with C(become) set to V(true); the kernel log and the processes of others are only for root.
   - Bundles are written on the controller. M(gpufleet.lifecycle.artifact_store) copies one to another host.
@@ -191,10 +182,6 @@ missing:
   returned: when the module answers the action plugin
   type: list
   elements: dict
-needs_binding:
-  description: The node asks the action plugin for the binding. Never in a task's result.
-  returned: when the module asks the action plugin
-  type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -202,7 +189,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _artifacts
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _evidence_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import evidence, reading
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, snapshot
 
 
 def packed(found):
@@ -221,31 +208,16 @@ def packed(found):
 
 
 def main():
-    module = AnsibleModule(argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC), supports_check_mode=True)
+    module = AnsibleModule(argument_spec=dict(options.ARGUMENT_SPEC, **binding.ARGUMENTS), supports_check_mode=True)
     for name, lowest, highest in (("timeout_s", 1, 3600), ("nvidia_smi_timeout_s", 1, 3600), ("log_lines", 1, 10000)):
         if not lowest <= module.params[name] <= highest:
             module.fail_json(msg="%s is %d; expected %d to %d" % (name, module.params[name], lowest, highest))
-    missing = []
-    try:
-        answer = node.read(
-            module._remote_tmp,
-            module.params["binding_digest"],
-            module.params["binding_archive"],
-            module.params["timeout_s"],
-        )
-    except binding.CacheError as exc:
-        # The rest is worth having all the same.
-        answer = {"snapshot": None, "warnings": []}
-        missing.append({"part": "reading.json: snapshot", "reason": "NVML was not read: %s" % (exc,)})
-    for warning in answer["warnings"]:
-        module.warn(warning)
-    if answer.get("needs_binding"):
-        module.exit_json(changed=False, needs_binding=True)
-    facts = reading.gather(answer["snapshot"])
+    nvml = binding.get_binding(module, "no evidence was gathered")
+    facts = reading.gather(snapshot.take(module.params["timeout_s"], nvml.stuck_file, load=nvml.load))
     found = evidence.gather(
         facts, log_lines=module.params["log_lines"], smi_timeout_s=module.params["nvidia_smi_timeout_s"]
     )
-    module.exit_json(changed=False, facts=facts, files=packed(found["files"]), missing=missing + found["missing"])
+    module.exit_json(changed=False, facts=facts, files=packed(found["files"]), missing=found["missing"])
 
 
 if __name__ == "__main__":

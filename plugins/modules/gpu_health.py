@@ -24,6 +24,7 @@ extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.info_module
   - gpufleet.lifecycle._health_expectation
+  - gpufleet.lifecycle._nvml_binding
 options:
   phase:
     description:
@@ -145,16 +146,6 @@ options:
         waited.
     type: int
     default: 60
-  binding_digest:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The sha256 digest of the archive with the NVML binding.
-    type: str
-  binding_archive:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The archive with the NVML binding in base64, sent when the node asked for it.
-    type: str
 notes:
   - Run it with C(become) set to V(true); some values are only given to root.
 seealso:
@@ -330,41 +321,26 @@ facts:
   description: What the node read, for the action plugin. Never in a task's result.
   returned: when the module answers the action plugin
   type: dict
-needs_binding:
-  description: The node asks the action plugin for the binding. Never in a task's result.
-  returned: when the module asks the action plugin
-  type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reading
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, snapshot
 
 
 def main():
     module = AnsibleModule(
-        argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC),
+        argument_spec=dict(options.ARGUMENT_SPEC, **binding.ARGUMENTS),
         mutually_exclusive=options.MUTUALLY_EXCLUSIVE,
         supports_check_mode=True,
     )
     if module.params["timeout_s"] < 1:
         module.fail_json(msg="timeout_s is %d; expected at least 1 second" % (module.params["timeout_s"],))
-    try:
-        answer = node.read(
-            module._remote_tmp,
-            module.params["binding_digest"],
-            module.params["binding_archive"],
-            module.params["timeout_s"],
-        )
-    except binding.CacheError as exc:
-        module.fail_json(msg="NVML was not read: %s" % (exc,))
-    for warning in answer["warnings"]:
-        module.warn(warning)
-    if answer.get("needs_binding"):
-        module.exit_json(changed=False, needs_binding=True)
-    module.exit_json(changed=False, facts=reading.gather(answer["snapshot"], watermark=module.params["since"]))
+    nvml = binding.get_binding(module, "NVML was not read")
+    taken = snapshot.take(module.params["timeout_s"], nvml.stuck_file, load=nvml.load)
+    module.exit_json(changed=False, facts=reading.gather(taken, watermark=module.params["since"]))
 
 
 if __name__ == "__main__":

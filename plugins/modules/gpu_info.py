@@ -22,6 +22,7 @@ description:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._attributes.info_module
+  - gpufleet.lifecycle._nvml_binding
 attributes:
   platform:
     support: full
@@ -81,16 +82,6 @@ options:
       - Fail if NVML cannot be read, instead of returning the reason in RV(snapshot.message).
     type: bool
     default: false
-  binding_digest:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The sha256 digest of the archive with the NVML binding.
-    type: str
-  binding_archive:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The archive with the NVML binding in base64, sent when the node asked for it.
-    type: str
 notes:
   - Run it with C(become) set to V(true); some values are only given to root.
 seealso:
@@ -231,15 +222,11 @@ holders:
       description: The device files.
       type: list
       elements: str
-needs_binding:
-  description: The node asks the action plugin for the binding. Never in a task's result.
-  returned: when the module asks the action plugin
-  type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, snapshot, subsets
 
 # Return codes that say whether the kernel module is loaded: SUCCESS, LIB_RM_VERSION_MISMATCH, DRIVER_NOT_LOADED.
 DRIVER_LOADED = {0: True, 18: True, 9: False}
@@ -249,20 +236,19 @@ ARGUMENT_SPEC = {
     "holders": {"type": "bool", "default": False},
     "timeout_s": {"type": "int", "default": 60},
     "fail_if_unavailable": {"type": "bool", "default": False},
-    "binding_digest": {"type": "str"},
-    "binding_archive": {"type": "str", "no_log": True},
+    **binding.ARGUMENTS,
 }
 
 
-def describe(snapshot):
-    """The result beside the snapshot: what a playbook asks first."""
-    rc = snapshot["nvml"]["rc"]
-    count = snapshot["count"]
+def describe(taken):
+    """Return the result: the snapshot, and beside it what a playbook asks first."""
+    rc = taken["nvml"]["rc"]
+    count = taken["count"]
     return {
-        "nvml_available": snapshot["status"] == "ok",
+        "nvml_available": taken["status"] == "ok",
         "driver_loaded": DRIVER_LOADED.get(rc),
         "gpu_count": count["value"] if count["rc"] == 0 else None,
-        "snapshot": snapshot,
+        "snapshot": taken,
     }
 
 
@@ -271,29 +257,19 @@ def main():
     if module.params["timeout_s"] < 1:
         module.fail_json(msg="timeout_s is %d; expected at least 1 second" % (module.params["timeout_s"],))
     try:
-        answer = node.read(
-            module._remote_tmp,
-            module.params["binding_digest"],
-            module.params["binding_archive"],
-            module.params["timeout_s"],
-            module.params["gather_subset"],
-        )
-    except (binding.CacheError, ValueError) as exc:
+        subsets.choose(module.params["gather_subset"])
+    except subsets.SubsetError as exc:
         module.fail_json(msg="NVML was not read: %s" % (exc,))
-    for warning in answer["warnings"]:
-        module.warn(warning)
-    if answer.get("needs_binding"):
-        module.exit_json(changed=False, needs_binding=True)
-    result = describe(answer["snapshot"])
+    nvml = binding.get_binding(module, "NVML was not read")
+    taken = snapshot.take(module.params["timeout_s"], nvml.stuck_file, module.params["gather_subset"], nvml.load)
+    result = describe(taken)
     if module.params["holders"]:
         # Compiled only for those who ask.
         from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders
 
         result["holders"] = holders.read()
     if module.params["fail_if_unavailable"] and not result["nvml_available"]:
-        module.fail_json(
-            msg="NVML cannot be read (%s): %s" % (answer["snapshot"]["status"], answer["snapshot"]["message"]), **result
-        )
+        module.fail_json(msg="NVML cannot be read (%s): %s" % (taken["status"], taken["message"]), **result)
     module.exit_json(changed=False, **result)
 
 

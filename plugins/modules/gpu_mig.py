@@ -28,6 +28,7 @@ description:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._node_lock
+  - gpufleet.lifecycle._nvml_binding
 attributes:
   check_mode:
     support: full
@@ -110,14 +111,6 @@ options:
       - The longest time in seconds to wait for NVML, each for reading, changing and reading back.
     type: int
     default: 120
-  binding_digest:
-    description:
-      - Set by the action plugin; it cannot be given in a task.
-    type: str
-  binding_archive:
-    description:
-      - Set by the action plugin; it cannot be given in a task.
-    type: str
 seealso:
   - module: gpufleet.lifecycle.gpu_info
   - module: gpufleet.lifecycle.gpu_health
@@ -241,14 +234,11 @@ msg:
   returned: always
   type: str
   sample: "MIG layout: 8 GPUs changed, 0 as wanted"
-needs_binding:
-  description: The node asks the action plugin for the binding. Never in a task's result.
-  returned: when the module asks the action plugin
-  type: bool
 """
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _mig_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _nvml_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._mig import task
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders
 
 
@@ -262,10 +252,9 @@ class MigTask(_nvml_task.NvmlTask):
         return "MIG %s" % (self.params["state"],)
 
     def work(self, held):
-        task = self.started.module("_mig.task")
-        tools = task.Tools(self.params["timeout_s"], self.started.load_binding, self.stuck_file)
+        tools = task.Tools(self.params["timeout_s"], self.nvml.load, self.nvml.stuck_file)
         try:
-            return task.run(self.params, self.check_mode, tools, holders.named)
+            return task.run(self.params, self.check_mode, tools, holders.name_holders)
         except task.TaskError as exc:
             raise _nvml_task.Undone(str(exc), exc.snapshot) from exc
 

@@ -31,6 +31,7 @@ description:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._node_lock
+  - gpufleet.lifecycle._nvml_binding
 attributes:
   check_mode:
     support: full
@@ -74,16 +75,6 @@ options:
     description: The longest time in seconds to wait for NVML, each for reading before and after.
     type: int
     default: 60
-  binding_digest:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The sha256 digest of the archive with the NVML binding.
-    type: str
-  binding_archive:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The archive with the NVML binding in base64, sent when the node asked for it.
-    type: str
 notes:
   - Run it with C(become) set to V(true), on a node that is drained, with the services stopped that hold GPUs, such as
     those of DCGM.
@@ -248,10 +239,6 @@ msg:
   description: The result for a person.
   returned: always
   type: str
-needs_binding:
-  description: The node asks the action plugin for the binding. Never in a task's result.
-  returned: when the module asks the action plugin
-  type: bool
 """
 
 import os
@@ -259,6 +246,7 @@ import os
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _nvml_task
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _reset_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import snapshot
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._reset import gpu_reset
 
 
@@ -276,13 +264,8 @@ class ResetTask(_nvml_task.NvmlTask):
             )
 
     def take(self, gather):
-        """Read GPUs by the archive's code, each time in a child that opens and shuts NVML."""
-        return self.started.module("_nvml.snapshot").take(
-            deadline_s=self.params["timeout_s"],
-            stuck_file=self.stuck_file,
-            gather=gather,
-            load=self.started.load_binding,
-        )
+        """Read GPUs, each time in a child that opens and shuts NVML."""
+        return snapshot.take(self.params["timeout_s"], self.nvml.stuck_file, gather, self.nvml.load)
 
     def work(self, held):
         try:

@@ -25,6 +25,7 @@ description:
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
   - gpufleet.lifecycle._node_lock
+  - gpufleet.lifecycle._nvml_binding
 attributes:
   check_mode:
     support: full
@@ -144,16 +145,6 @@ options:
       - The longest time in seconds to wait for NVML, each for reading, setting and reading back.
     type: int
     default: 60
-  binding_digest:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The sha256 digest of the archive with the NVML binding.
-    type: str
-  binding_archive:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The archive with the NVML binding in base64, sent when the node asked for it.
-    type: str
 notes:
   - Run it with C(become) set to V(true); NVML lets only root change settings.
   - After a reload of the driver or a reboot, run it when C(nvidia-persistenced) is up. Without persistence mode the
@@ -281,14 +272,11 @@ msg:
   returned: always
   type: str
   sample: "GPU settings: 8 changed, 8 same"
-needs_binding:
-  description: The node asks the action plugin for the binding. Never in a task's result.
-  returned: when the module asks the action plugin
-  type: bool
 """
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _nvml_task
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _settings_options as options
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import task
 
 
 class SettingsTask(_nvml_task.NvmlTask):
@@ -298,9 +286,8 @@ class SettingsTask(_nvml_task.NvmlTask):
         return "settings %s" % (self.params["state"],)
 
     def work(self, held):
-        task = self.started.module("_nvml.settings.task")
         try:
-            return task.run(self.params, self.check_mode, self.started.load_binding, self.stuck_file)
+            return task.run(self.params, self.check_mode, self.nvml.load, self.nvml.stuck_file)
         except task.TaskError as exc:
             raise _nvml_task.Undone(str(exc), exc.snapshot) from exc
 

@@ -28,6 +28,7 @@ description:
     project's simulator, and so was the data path between GPUs.
 extends_documentation_fragment:
   - gpufleet.lifecycle._attributes
+  - gpufleet.lifecycle._nvml_binding
 attributes:
   check_mode:
     support: full
@@ -185,16 +186,6 @@ options:
     type: list
     elements: str
     default: []
-  binding_digest:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The sha256 digest of the archive with the NVML binding.
-    type: str
-  binding_archive:
-    description:
-      - Set by the action plugin, not for playbooks.
-      - The archive with the NVML binding in base64, sent when the node asked for it.
-    type: str
 notes:
   - Run it with C(become) set to V(true), on a drained node.
 seealso:
@@ -302,23 +293,19 @@ facts:
   description: What the node measured, for the action plugin. Never in a task's result.
   returned: when the module answers the action plugin
   type: dict
-needs_binding:
-  description: The node asks the action plugin for the binding. Never in a task's result.
-  returned: when the module asks the action plugin
-  type: bool
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _smoke_options as options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, node
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._smoke import run, tests
 
 
 def main():
     module = AnsibleModule(
-        argument_spec=dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC),
+        argument_spec=dict(options.ARGUMENT_SPEC, **options.REPEAT_SPEC, **binding.ARGUMENTS),
         mutually_exclusive=options.MUTUALLY_EXCLUSIVE,
         supports_check_mode=True,
     )
@@ -326,41 +313,24 @@ def main():
     strange = sorted(set(params["tests"]) - set(tests.NAMES))
     if strange:
         module.fail_json(msg="tests has %s; known: %s" % (", ".join(strange), ", ".join(tests.NAMES)))
-    found = {}
-
-    def take(deadline_s, stuck_file, gather=None, load=None):
-        found["smoke"], snapshot = run.take(
+    nvml = binding.get_binding(module, "the GPUs were not tested")
+    try:
+        smoke, taken = run.take(
             level=params["level"],
             wanted=params["gpus"],
             together=params["together"],
             library_path=params["library_path"],
             dcgm_level=params["dcgm_level"],
             only=params["tests"],
-            load=load,
-            deadline_s=deadline_s,
+            load=nvml.load,
+            deadline_s=params["timeout_s"] or run.DEADLINES[params["level"]],
             dcgm_deadline_s=params["dcgm_timeout_s"],
-            stuck_file=stuck_file,
+            stuck_file=nvml.stuck_file,
             runner=Runner(),
         )
-        return snapshot
-
-    try:
-        answer = node.read(
-            module._remote_tmp,
-            params["binding_digest"],
-            params["binding_archive"],
-            params["timeout_s"] or run.DEADLINES[params["level"]],
-            take=take,
-        )
-    except binding.CacheError as exc:
-        module.fail_json(msg="the GPUs were not tested: %s" % (exc,))
     except run.Choice as exc:
         module.fail_json(msg=str(exc))
-    for warning in answer["warnings"]:
-        module.warn(warning)
-    if answer.get("needs_binding"):
-        module.exit_json(changed=False, needs_binding=True)
-    module.exit_json(changed=False, facts={"snapshot": answer["snapshot"], "smoke": found["smoke"]})
+    module.exit_json(changed=False, facts={"snapshot": taken, "smoke": smoke})
 
 
 if __name__ == "__main__":

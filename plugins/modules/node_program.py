@@ -12,6 +12,7 @@ module: node_program
 short_description: Install the program gpufleet-node, which makes the MIG layout at boot and checks the node
 version_added: 1.0.0
 description:
+  - Roles and playbooks of this collection call it. Its options may change in any release.
   - Builds gpufleet-node on the controller from the collection's code and the controller's NVML binding, as one file
     that Python runs as it is, and copies it to the node. The node needs no network, no Ansible and no further Python
     package to run it.

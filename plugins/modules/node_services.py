@@ -13,10 +13,11 @@ version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
+  - Roles and playbooks of this collection call it. Its options may change in any release.
   - Brings the services in O(services) to O(state), in that order, and reads from systemd how each is afterwards. A
     service that fails keeps no other from its turn; the task fails at the end, and names all of them.
   - The node's lock is taken for it. What belongs to an attempt of a rollout that has been followed by another one is
-    refused, see M(gpufleet.lifecycle.node_claim).
+    refused, see M(gpufleet.lifecycle.node_state).
   - No process is sent a signal. How a service ends is systemd's, by what its unit says.
   - A service that starts already is waited for. One of type oneshot has started when it ran with success.
 extends_documentation_fragment:
@@ -52,7 +53,7 @@ options:
     default: 900
 seealso:
   - module: gpufleet.lifecycle.driver_reload
-  - module: gpufleet.lifecycle.node_claim
+  - module: gpufleet.lifecycle.node_state
 """
 
 EXAMPLES = r"""

@@ -14,6 +14,7 @@ version_added: 1.0.0
 author:
   - gpufleet contributors (@gpufleet)
 description:
+  - Roles and playbooks of this collection call it. Its options may change in any release.
   - Writes C(record.json) (schema C(gpufleet.rma/1)) and C(record.md) on the controller, for a ticket of the vendor.
     No node is contacted.
   - The record has the machine's identity; of every GPU serial number, part number, UUID, PCI address, VBIOS, InfoROM,

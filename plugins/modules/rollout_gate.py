@@ -111,7 +111,7 @@ options:
   claim_dir:
     description:
       - The state directory of the node. With it C(go) for O(phase=drain) claims the node for this attempt before
-        anything is changed, with M(gpufleet.lifecycle.node_claim). A node with the claim of another rollout, or without
+        anything is changed, with M(gpufleet.lifecycle.node_state). A node with the claim of another rollout, or without
         room for the claim, ends as failed.
       - With O(mode=none) a node with the claim of a rollout is refused, and no claim is written.
       - Without it there is no connection to the node.
@@ -123,7 +123,7 @@ options:
     default: 1800
 seealso:
   - module: gpufleet.lifecycle.rollout_plan
-  - module: gpufleet.lifecycle.node_claim
+  - module: gpufleet.lifecycle.node_state
   - module: gpufleet.lifecycle.rollout_step
 """
 

@@ -41,7 +41,7 @@ options:
     type: str
     default: ""
   marks:
-    description: The result of M(gpufleet.lifecycle.node_claim) for the node. Empty for a node that does not answer;
+    description: The result of M(gpufleet.lifecycle.node_state) for the node. Empty for a node that does not answer;
       then only the ledger is read.
     type: dict
     default: {}
@@ -63,13 +63,13 @@ options:
     description: The id of a rollout of which to answer the canaries of its plan. The empty text is refused.
     type: str
 seealso:
-  - module: gpufleet.lifecycle.node_claim
+  - module: gpufleet.lifecycle.node_state
   - module: gpufleet.lifecycle.rollout_control
 """
 
 EXAMPLES = r"""
 - name: Read the claim of the node
-  gpufleet.lifecycle.node_claim:
+  gpufleet.lifecycle.node_state:
   register: marks
 
 - name: Check whether a rollout has the node in flight

@@ -89,7 +89,7 @@ options:
     type: dict
     required: true
   markers:
-    description: For each node by its name, what M(gpufleet.lifecycle.node_claim) returned, or M(ansible.builtin.stat)
+    description: For each node by its name, what M(gpufleet.lifecycle.node_state) returned, or M(ansible.builtin.stat)
       for its quarantine marker alone.
     type: dict
     default: {}

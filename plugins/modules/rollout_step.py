@@ -146,7 +146,7 @@ options:
     type: path
 seealso:
   - module: gpufleet.lifecycle.rollout_gate
-  - module: gpufleet.lifecycle.node_claim
+  - module: gpufleet.lifecycle.node_state
 """
 
 EXAMPLES = r"""

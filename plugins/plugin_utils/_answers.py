@@ -116,7 +116,7 @@ LOCK = {"lock": {"*": ANY}}
 # The shape of what each module returns, as far as the controller works with it.
 SHAPES: dict[str, dict[str, t.Any]] = {
     "driver_audit": {"audit": AUDIT},
-    "node_claim": {
+    "node_state": {
         "claim": Record(tuple(CLAIM), dict(CLAIM, node=WORD)),
         "last_change": Record((*CLAIM, "age_s"), dict(CLAIM, node=WORD, age_s=COUNT)),
         "problem": TEXT,
@@ -125,6 +125,9 @@ SHAPES: dict[str, dict[str, t.Any]] = {
         "stat": MARKER,
         "going_down": bool,
         "boot_id": WORD,
+        "note": dict,
+        "exists": bool,
+        "path": LINE,
         **LOCK,
     },
     "hold_info": {"holds": {"*": [Record(("package", "version"), HOLD)]}},
@@ -183,7 +186,6 @@ SHAPES: dict[str, dict[str, t.Any]] = {
     "kernel_packages": {"actions": [TEXT], "kernels": dict, "holds": [dict], "held_days": COUNT, **LOCK},
     "dkms_module": {"kernels": dict, "steps": [dict], "stale": [dict], "unfit": [TEXT], **LOCK},
     "node_services": {"services": [dict], "actions": [TEXT], "failures": [{"code": WORD}], **LOCK},
-    "node_note": {"note": dict, "problem": TEXT, "exists": bool, "path": LINE, **LOCK},
     "slurm_node": {
         "drained": bool,
         "mark": {"owner": WORD, "token": TEXT},

@@ -138,11 +138,11 @@ class RolloutAction(NodeActionBase):
         return owner.identify(_controller.require())
 
     def on_node(self, task_vars, **args):
-        """Return the result of node_claim on the node of the task; a failure where it does not answer in time."""
+        """Return the result of node_state on the node of the task; a failure where it does not answer in time."""
         seconds = _controller.answer_timeout(self, task_vars) + int(args.get("lock_timeout_s") or 0)
         try:
             with _controller.limit(seconds, str(task_vars.get("inventory_hostname"))):
-                return self.run_module("gpufleet.lifecycle.node_claim", args, task_vars)
+                return self.run_module("gpufleet.lifecycle.node_state", args, task_vars)
         except _controller.AnswerTimeout as exc:
             return {"failed": True, "msg": str(exc)}
 

@@ -12,8 +12,8 @@ import pytest
 
 OLD, NEW = "535.216.03", "535.261.03"
 CACHE = "/root/.ansible/tmp/gpufleet-0"
-# The binding by its digest, with what Python made of it, and the directories on the way to them.
-CACHED = r"/root/\.ansible(/tmp(/gpufleet-0(/binding-[0-9a-f]{64}(\.zip|-[0-9a-f]{16}\.code))?)?)?"
+# The binding in a directory named by its digest, its bytecode, and the directories on the way to them.
+CACHED = r"/root/\.ansible(/tmp(/gpufleet-0(/[0-9a-f]{64}(/pynvml\.(py|[\w.-]+\.pyc))?)?)?)?"
 # apt keeps an index of its lists in a file and renews it when it likes.
 APT_CACHE = r"/var/cache/apt/(src)?pkgcache\.bin"
 
@@ -65,13 +65,13 @@ class TestTheCachedBinding:
     @pytest.fixture
     def binding(self, up_1, ask):
         ask("up-1", "gpu_info")
-        return up_1.check_output("ls %s/*.zip" % CACHE)
+        return up_1.check_output("ls %s/*/pynvml.py" % CACHE)
 
     def is_whole(self, up_1, binding):
         file = up_1.file(binding)
         assert file.is_file and not file.is_symlink
         assert (file.user, file.mode) == ("root", 0o600)
-        assert "binding-%s.zip" % file.sha256sum == binding.rsplit("/", 1)[1]
+        assert file.sha256sum == binding.split("/")[-2]
 
     def test_it_is_used_without_a_word(self, up_1, ask, binding):
         self.is_whole(up_1, binding)
@@ -94,16 +94,16 @@ class TestTheCachedBinding:
     def test_a_link_in_its_place_is_replaced_and_never_followed(self, up_1, ask, binding):
         up_1.run_expect(
             [0],
-            "mv %s /run/elsewhere.zip && printf x >> /run/elsewhere.zip && ln -s /run/elsewhere.zip %s"
+            "mv %s /run/elsewhere.py && printf x >> /run/elsewhere.py && ln -s /run/elsewhere.py %s"
             % (binding, binding),
         )
-        target = up_1.file("/run/elsewhere.zip").sha256sum
+        target = up_1.file("/run/elsewhere.py").sha256sum
         outcome, result = ask("up-1", "gpu_info")
         assert (outcome.rc, result["snapshot"]["status"]) == (0, "ok")
         assert "it is a link" in " ".join(result["warnings"])
         self.is_whole(up_1, binding)
-        assert up_1.file("/run/elsewhere.zip").sha256sum == target
-        up_1.run_expect([0], "rm /run/elsewhere.zip")
+        assert up_1.file("/run/elsewhere.py").sha256sum == target
+        up_1.run_expect([0], "rm /run/elsewhere.py")
 
     def test_a_link_in_the_place_of_its_directory_is_refused(self, up_1, ask, binding):
         up_1.run_expect(
@@ -125,7 +125,7 @@ class TestTheCachedBinding:
             assert (result["snapshot"]["status"], result["gpu_count"], result.get("warnings", [])) == ("ok", 8, [])
             own = "/home/watcher/.ansible/tmp/gpufleet-" + up_1.check_output("id -u watcher")
             assert (up_1.file(own).user, up_1.file(own).mode) == ("watcher", 0o700)
-            assert up_1.check_output("ls " + own).startswith("binding-")
+            assert up_1.check_output("ls %s/*" % own).splitlines()[-1] == "pynvml.py"
         finally:
             up_1.run_expect([0], "userdel --remove watcher 2>/dev/null")
 

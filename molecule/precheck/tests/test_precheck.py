@@ -20,8 +20,8 @@ DRIVER = "535.216.03"
 # Looked at with a driver, without any, and not there at all: an address of the lab's own network that no machine has.
 GOOD, BARE, GONE = "pre-1", "pre-2", "pre-9"
 TASKS = 3
-# The binding of NVML, kept by its digest, with what Python made of it, and the directories on the way to them.
-CACHE = r"/root/\.ansible(/tmp(/gpufleet-0(/binding-[0-9a-f]{64}(\.zip|-[0-9a-f]{16}\.code))?)?)?"
+# The binding of NVML in a directory named by its digest, its bytecode, and the directories on the way to them.
+CACHE = r"/root/\.ansible(/tmp(/gpufleet-0(/[0-9a-f]{64}(/pynvml\.(py|[\w.-]+\.pyc))?)?)?)?"
 # What is in memory and not a service's: where a module might leave something.
 VOLATILE = """find /tmp /dev/shm /var/tmp -mindepth 1 -not -path '*/systemd-private-*' -printf '%p %y %m %u\\n' | sort
 ls /run | grep -i -e gpufleet -e ansible; true"""
@@ -79,7 +79,7 @@ def first(tmp_path_factory):
 
 def test_it_leaves_nothing_but_the_cached_binding(first):
     for name, paths in first.changes.items():
-        assert "/root/.ansible/tmp/gpufleet-0" in paths and any(path.endswith(".zip") for path in paths), (
+        assert "/root/.ansible/tmp/gpufleet-0" in paths and any(path.endswith("/pynvml.py") for path in paths), (
             name + ": the comparison was to see the cache"
         )
     assert not any(first.outcome.changed.values())

@@ -30,7 +30,7 @@ def read(root="/", runner=None):
         "taint": kernel_state.taint(root),
         "device_nodes": device_nodes.read(root),
         "device_numbers": device_nodes.numbers(root),
-        "device_params": device_nodes.wanted(root),
+        "device_params": device_nodes.read_wanted_mode(root),
         "pci": links,
         "nvswitches": switches,
         "nvlink_managers": switch_managers.read(root),

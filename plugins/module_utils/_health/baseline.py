@@ -96,12 +96,12 @@ def _check_sections(baseline, node, again):
 
 def _check_time(taken, node, now, again):
     try:
-        moment = policy.moment(taken, "the time of the baseline")
+        moment = policy.parse_moment(taken, "the time of the baseline")
     except (policy.PolicyError, TypeError):
         raise BaselineError(
             "the baseline of %s was taken at %r, which is no time; %s" % (node, taken, again), ("time",)
         ) from None
-    if (moment - policy.moment(now, "the present time")).total_seconds() > CLOCKS_S:
+    if (moment - policy.parse_moment(now, "the present time")).total_seconds() > CLOCKS_S:
         raise BaselineError(
             "the baseline of %s was taken at %s, and it is %s now: the clock of one of the controllers is "
             "wrong. Set it, or %s" % (node, taken, now, again),
@@ -158,23 +158,27 @@ def usable(ctx):
     return [checks.good(status, "ok")]
 
 
-def changes(ctx):
+def list_changes(ctx):
     """Return the differences from the baseline; empty without one."""
     if ctx.baseline is None:
         return []
     accepted = model.item(ctx.expect, "changes")
     accepted = [pattern for pattern in accepted if isinstance(pattern, str)] if isinstance(accepted, list) else []
-    return diff.changes(ctx.baseline, ctx.reading, accepted, policy.limit(ctx, "memory_total_tolerance_percent"))
+    return diff.list_changes(
+        ctx.baseline, ctx.reading, accepted, policy.find_limit(ctx, "memory_total_tolerance_percent")
+    )
 
 
-def regressed(ctx):
+def check_regressions(ctx):
     """Check for unannounced changes for the worse. What makes a node unfit has a check of its own that fails."""
     ident = "baseline.changes"
     checks = Checks(ident, source="baseline")
     if ctx.baseline is None:
         return checks.none("Nothing is compared with an earlier reading.")
     found = [
-        "%s %s" % (change["entity"], change["key"]) for change in changes(ctx) if change["class"] == diff.REGRESSION
+        "%s %s" % (change["entity"], change["key"])
+        for change in list_changes(ctx)
+        if change["class"] == diff.REGRESSION
     ]
     if not found:
         return checks.good([], [])
@@ -200,7 +204,7 @@ ROWS = (
     model.Row(
         "baseline.changes",
         "node",
-        regressed,
+        check_regressions,
         "Nothing changed for the worse since the baseline (a notice)",
         ("baseline", "reading"),
         "this collection",

@@ -18,19 +18,19 @@ NUMBER = (int, float)
 Finding = collections.namedtuple("Finding", ["status", "action", "message", "notice"])
 
 
-def fails(action, message):
+def make_failure(action, message):
     return Finding(FAIL, action, message, False)
 
 
-def unknown(message, action="hold"):
+def make_unknown(message, action="hold"):
     return Finding(UNKNOWN, action, message, False)
 
 
-def notice(message):
+def make_notice(message):
     return Finding(PASS, "none", message, True)
 
 
-def result(ident, gpu, finding, observed, expected, source):
+def make_check(ident, gpu, finding, observed, expected, source):
     """The check that FINDING gives."""
     who = model.entity(gpu)
     if finding is None:
@@ -49,7 +49,7 @@ def is_a(value, kind):
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
-def typed(gpu, key, kind):
+def read_typed(gpu, key, kind):
     """The reading of KEY; one of another kind than KIND is not known."""
     found = model.reading(gpu, key)
     if found.known and not is_a(found.value, kind):
@@ -63,16 +63,16 @@ def part(value, key, kind=NUMBER):
     return inner if is_a(inner, kind) else None
 
 
-def counted(value, key):
+def read_count(value, key):
     """VALUE[KEY] if it is a number that something can be counted to, else None."""
     inner = part(value, key)
     return inner if inner is not None and inner >= 0 else None
 
 
-def before(ctx, gpu, key, kind):
-    """The reading of KEY in the baseline as typed() gives it; None where there is no such GPU to compare with."""
+def read_baseline(ctx, gpu, key, kind):
+    """The reading of KEY in the baseline as read_typed() gives it; None where there is no such GPU to compare with."""
     old = signals.old_gpu(ctx, gpu)
-    return None if old is None else typed(old, key, kind)
+    return None if old is None else read_typed(old, key, kind)
 
 
 def absent_before(old):
@@ -80,10 +80,10 @@ def absent_before(old):
     return old.rc in model.ABSENT
 
 
-def incomparable(ctx, gpu, ident, key, kind, shown):
+def check_comparable(ctx, gpu, ident, key, kind, shown):
     """The check that says why KEY cannot be compared with the baseline; None if it can. SHOWN is the value of now."""
     checks = Checks(ident, model.entity(gpu), source="baseline")
-    old = before(ctx, gpu, key, kind)
+    old = read_baseline(ctx, gpu, key, kind)
     if old is None:
         return not_applicable(ident, gpu, shown, "There is no earlier value to compare with.", "baseline")
     if absent_before(old):
@@ -92,52 +92,52 @@ def incomparable(ctx, gpu, ident, key, kind, shown):
             model.entity(gpu),
             NOT_APPLICABLE,
             shown,
-            model.shown(old),
+            model.format_reading(old),
             "baseline",
             message="Not supported in the baseline.",
         )
     if damaged_before(old):
         return checks.unknown(
             shown,
-            model.shown(old),
+            model.format_reading(old),
             "The baseline has no %s of %s (%s); expected one to compare with what it is now: %s. %s"
-            % (key, model.named(gpu), model.shown(old), shown, AGAIN),
+            % (key, model.name_gpu(gpu), model.format_reading(old), shown, AGAIN),
         )
     return None
 
 
-def against(ctx, gpu, ident, key, kind, judge, action=None, show=None):
+def compare_with_baseline(ctx, gpu, ident, key, kind, judge, action=None, show=None):
     """KEY now against KEY in the baseline.
 
     JUDGE(old, new) answers a finding or None; SHOW makes a value short enough for a report.
     """
     show = show or (lambda value: value)
-    now = typed(gpu, key, kind)
+    now = read_typed(gpu, key, kind)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now, action)
-    answer = incomparable(ctx, gpu, ident, key, kind, show(now.value))
+        return signals.check_absent_signal(ctx, ident, gpu, key, now, action)
+    answer = check_comparable(ctx, gpu, ident, key, kind, show(now.value))
     if answer is not None:
         return answer
-    old = before(ctx, gpu, key, kind)
-    return result(ident, gpu, judge(old.value, now.value), show(now.value), show(old.value), "baseline")
+    old = read_baseline(ctx, gpu, key, kind)
+    return make_check(ident, gpu, judge(old.value, now.value), show(now.value), show(old.value), "baseline")
 
 
-def unchanged(ident, key, what, step, kind=NUMBER, action=None):
+def make_unchanged_judge(ident, key, what, step, kind=NUMBER, action=None):
     """A judge for a value that has to be what it was. Without an ACTION a change is a notice."""
 
     def judge(ctx, gpu):
         def differs(old, new):
             if old == new:
                 return None
-            text = "%s of %s is %s; expected %s as in the baseline. %s" % (what, model.named(gpu), new, old, step)
-            return fails(action, text) if action else notice(text)
+            text = "%s of %s is %s; expected %s as in the baseline. %s" % (what, model.name_gpu(gpu), new, old, step)
+            return make_failure(action, text) if action else make_notice(text)
 
-        return against(ctx, gpu, ident, key, kind, differs, action)
+        return compare_with_baseline(ctx, gpu, ident, key, kind, differs, action)
 
     return judge
 
 
-def branch(ctx):
+def find_branch(ctx):
     """The running driver's branch, 535 of 535.261.03; None if not known."""
     version = model.reading(model.item(ctx.snapshot, "system"), "driver_version").value
     head = str(version or "").partition(".")[0]
@@ -148,10 +148,12 @@ def too_old(ctx, ident, gpu, now, since):
     """The check that says that the running driver is older than the branch SINCE, which brought the signal; None if
     that is not the reason.
     """
-    running = branch(ctx)
+    running = find_branch(ctx)
     if now.known or running is None or running >= since or now.rc not in model.ABSENT:
         return None
-    return not_applicable(ident, gpu, model.shown(now), "Drivers before %d do not have this signal." % (since,))
+    return not_applicable(
+        ident, gpu, model.format_reading(now), "Drivers before %d do not have this signal." % (since,)
+    )
 
 
 def under_mig(gpu, now):
@@ -167,12 +169,12 @@ def damaged_before(old):
     return old is not None and not old.known and not absent_before(old)
 
 
-def peers(ctx, gpu, key, kind):
+def list_peer_values(ctx, gpu, key, kind):
     """The values of KEY of the other GPUs of this node that are of the same model, or may be."""
     name = model.reading(gpu, "name").value
     values = []
     for other in model.gpus(ctx.snapshot):
-        found = typed(other, key, kind)
+        found = read_typed(other, key, kind)
         if other is not gpu and found.known and (name is None or model.reading(other, "name").value in (None, name)):
             values.append(found.value)
     return values
@@ -243,7 +245,7 @@ def judge_counter(ctx, gpu, now, old, rate_key, count_key, same=is_same_load, be
                 grown,
             )
         if seconds >= SHORTEST_S:
-            limit = policy.limit(ctx, rate_key, gpu)
+            limit = policy.find_limit(ctx, rate_key, gpu)
             rate = round(grown * 60.0 / seconds, 2)
             return (
                 MANY if rate > limit else FINE
@@ -251,7 +253,7 @@ def judge_counter(ctx, gpu, now, old, rate_key, count_key, same=is_same_load, be
         since = "since the baseline"
     else:
         grown, since = now, began
-    limit = policy.limit(ctx, count_key, gpu)
+    limit = policy.find_limit(ctx, count_key, gpu)
     return (MANY if grown > limit else FINE), "%s %s; up to %s are expected" % (grown, since, limit)
 
 
@@ -260,7 +262,7 @@ def counter_finding(state, text, step):
     if state == FINE:
         return None
     return (
-        notice("%s. %s" % (text, step))
+        make_notice("%s. %s" % (text, step))
         if state == MANY
-        else unknown("%s. Read the node again, and take a new baseline." % (text,))
+        else make_unknown("%s. Read the node again, and take a new baseline." % (text,))
     )

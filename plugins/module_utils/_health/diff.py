@@ -23,15 +23,15 @@ CLASSES = (EXPECTED, RESTORABLE, REGRESSION)
 Item = collections.namedtuple("Item", ["kind", "driver", "better"])
 
 
-def _item(kind, driver=False, better=None):
+def _make_item(kind, driver=False, better=None):
     return Item(kind, driver, better)
 
 
-def more(before, after):
+def is_more(before, after):
     return after > before
 
 
-def less(before, after):
+def is_less(before, after):
     return after < before
 
 
@@ -39,20 +39,20 @@ def more_links(before, after):
     return len(after) >= len(before) and all(new is True or new == old for old, new in zip(before, after))
 
 
-def repaired(before, after):
+def is_repaired(before, after):
     """A repair that waited was made: pending is gone, nothing failed."""
     return before.get("pending") is True and after.get("pending") is False and after.get("failure") is False
 
 
-def healthy(before, after):
+def is_healthy(before, after):
     return after == 0
 
 
-SETTING = _item(RESTORABLE)
-HARDWARE = _item(REGRESSION)
-SOFTWARE = _item(REGRESSION, driver=True)
+SETTING = _make_item(RESTORABLE)
+HARDWARE = _make_item(REGRESSION)
+SOFTWARE = _make_item(REGRESSION, driver=True)
 
-# Values of a GPU in the snapshot that come and go by themselves; the two names of a GPU are compared by places().
+# Values of a GPU in the snapshot that come and go by themselves; the two names of a GPU are compared by match_gpus().
 TRANSIENT = frozenset(
     (
         "uuid",
@@ -105,21 +105,21 @@ GPU_ITEMS = {
     "mig_max_devices": HARDWARE,
     "p2p": HARDWARE,
     "temperature_margin_limits_c": HARDWARE,
-    "memory_total_bytes": _item(REGRESSION, driver=True),
-    "pcie_gen_max": _item(REGRESSION, better=more),
-    "pcie_gen_device_max": _item(REGRESSION, better=more),
-    "pcie_width_max": _item(REGRESSION, better=more),
-    "pcie_width_current": _item(REGRESSION, better=more),
-    "nvlink_active": _item(REGRESSION, better=more_links),
+    "memory_total_bytes": _make_item(REGRESSION, driver=True),
+    "pcie_gen_max": _make_item(REGRESSION, better=is_more),
+    "pcie_gen_device_max": _make_item(REGRESSION, better=is_more),
+    "pcie_width_max": _make_item(REGRESSION, better=is_more),
+    "pcie_width_current": _make_item(REGRESSION, better=is_more),
+    "nvlink_active": _make_item(REGRESSION, better=more_links),
     "fabric_state": HARDWARE,
     "fabric": HARDWARE,
     "ecc_aggregate_uncorrected": HARDWARE,
-    "remapped_rows": _item(REGRESSION, better=repaired),
+    "remapped_rows": _make_item(REGRESSION, better=is_repaired),
     "remap_histogram": HARDWARE,
     "retired_pages": HARDWARE,
-    "retired_pages_pending": _item(REGRESSION, better=healthy),
+    "retired_pages_pending": _make_item(REGRESSION, better=is_healthy),
     "repair_status": HARDWARE,
-    "recovery_action": _item(REGRESSION, better=healthy),
+    "recovery_action": _make_item(REGRESSION, better=is_healthy),
     "gsp_firmware_version": SOFTWARE,
     "gsp_firmware_mode": SOFTWARE,
     "addressing_mode": SOFTWARE,
@@ -158,7 +158,7 @@ NODE_ITEMS = {
 UNIT = RESTORABLE
 
 
-def changes(before, after, accepted=(), tolerance_percent=0):
+def list_changes(before, after, accepted=(), tolerance_percent=0):
     """The differences of the reading or baseline AFTER from that BEFORE: [{"entity", "key", "before", "after",
     "class"}], sorted.
 
@@ -168,7 +168,7 @@ def changes(before, after, accepted=(), tolerance_percent=0):
     driver = _driver_changed(before, after)
     found = []
     for key, row in SYSTEM_ITEMS.items():
-        _compare(
+        _compare_value(
             found,
             NODE,
             "system." + key,
@@ -178,10 +178,10 @@ def changes(before, after, accepted=(), tolerance_percent=0):
             driver,
         )
     for path, row in NODE_ITEMS.items():
-        _compare(found, NODE, ".".join(path), row, _plain(before, path), _plain(after, path), driver)
-    _modules(found, before, after)
-    _units(found, before, after)
-    _gpus(found, old, new, driver, tolerance_percent)
+        _compare_value(found, NODE, ".".join(path), row, _read_plain(before, path), _read_plain(after, path), driver)
+    _compare_modules(found, before, after)
+    _compare_units(found, before, after)
+    _compare_gpus(found, old, new, driver, tolerance_percent)
     for change in found:
         if any(fnmatch.fnmatchcase(change["key"], pattern) for pattern in accepted):
             change["class"] = EXPECTED
@@ -199,66 +199,68 @@ def _driver_changed(before, after):
     return all(isinstance(version, str) for version in versions) and versions[0] != versions[1]
 
 
-def _plain(document, path):
+def _read_plain(document, path):
     value = model.item(document, *path)
     return model.NOTHING if value is None else model.Reading(True, value, 0, None)
 
 
-def _add(found, entity, key, before, after, kind):
+def _add_change(found, entity, key, before, after, kind):
     found.append({"entity": entity, "key": key, "before": before, "after": after, "class": kind})
 
 
-def _compare(found, entity, key, row, old, new, driver):
+def _compare_value(found, entity, key, row, old, new, driver):
     """One value. That one is not known any more is a regression; that it is known now, or was never, is none."""
     if old.known and not new.known:
-        _add(found, entity, key, old.value, None if new is model.NOTHING else model.shown(new), REGRESSION)
+        _add_change(
+            found, entity, key, old.value, None if new is model.NOTHING else model.format_reading(new), REGRESSION
+        )
     elif old.known and old.value != new.value:
-        _add(
+        _add_change(
             found,
             entity,
             key,
             old.value,
             new.value,
-            EXPECTED if (row.driver and driver) or _better(row, old.value, new.value) else row.kind,
+            EXPECTED if (row.driver and driver) or _is_better(row, old.value, new.value) else row.kind,
         )
     elif new.known and not old.known and old.rc is not None:
-        _add(found, entity, key, model.shown(old), new.value, EXPECTED)
+        _add_change(found, entity, key, model.format_reading(old), new.value, EXPECTED)
 
 
-def _better(row, before, after):
+def _is_better(row, before, after):
     try:
         return row.better is not None and bool(row.better(before, after))
     except (TypeError, AttributeError, KeyError):
         return False
 
 
-def _modules(found, before, after):
+def _compare_modules(found, before, after):
     """Kernel modules that came or went, those alone that belong to GPUs."""
     old, new = (model.item(document, "system", "modules") for document in (before, after))
     if not isinstance(old, list) or not isinstance(new, list):
         return
     old, new = (set(name for name in names if isinstance(name, str) and concerns_gpus(name)) for names in (old, new))
     for name in sorted(old - new):
-        _add(found, NODE, "modules." + name, "loaded", None, REGRESSION)
+        _add_change(found, NODE, "modules." + name, "loaded", None, REGRESSION)
     for name in sorted(new - old):
-        _add(found, NODE, "modules." + name, None, "loaded", EXPECTED if name != "nouveau" else REGRESSION)
+        _add_change(found, NODE, "modules." + name, None, "loaded", EXPECTED if name != "nouveau" else REGRESSION)
 
 
 def concerns_gpus(name):
     return name.startswith(("nvidia", "nv_peer", "gdrdrv", "nouveau", "ib_", "mlx"))
 
 
-def _units(found, before, after):
+def _compare_units(found, before, after):
     old, new = (model.item(document, "system", "units") for document in (before, after))
     if not isinstance(old, dict) or not isinstance(new, dict):
         return
     for name in sorted(set(old) | set(new), key=str):
         was, is_now = (model.item(units, name, "active") for units in (old, new))
         if was is not None and was != is_now:
-            _add(found, NODE, "units.%s" % (name,), was, is_now, EXPECTED if is_now == "active" else UNIT)
+            _add_change(found, NODE, "units.%s" % (name,), was, is_now, EXPECTED if is_now == "active" else UNIT)
 
 
-def places(old, new):
+def match_gpus(old, new):
     """Match the GPUs of snapshot OLD with those of NEW: {"lost": {uuid: address}, "moved": {uuid: (from, to)},
     "replaced": {uuid: (address, other uuid)}, "added": {uuid: address}}.
 
@@ -287,16 +289,16 @@ def places(old, new):
     return result
 
 
-def _gpus(found, old, new, driver, tolerance_percent):
-    where = places(old, new)
+def _compare_gpus(found, old, new, driver, tolerance_percent):
+    where = match_gpus(old, new)
     for ident, address in where["lost"].items():
-        _add(found, ident, "present", address, None, REGRESSION)
+        _add_change(found, ident, "present", address, None, REGRESSION)
     for ident, at_place in where["replaced"].items():
-        _add(found, ident, "replaced", ident, at_place[1], REGRESSION)
+        _add_change(found, ident, "replaced", ident, at_place[1], REGRESSION)
     for ident, (address, other) in where["moved"].items():
-        _add(found, ident, "pci_bus_id", address, other, REGRESSION)
+        _add_change(found, ident, "pci_bus_id", address, other, REGRESSION)
     for ident, address in where["added"].items():
-        _add(found, ident, "present", None, address, REGRESSION)
+        _add_change(found, ident, "present", None, address, REGRESSION)
     now = model.by_uuid(new)
     for ident, gpu in model.by_uuid(old).items():
         if ident not in now:
@@ -306,11 +308,11 @@ def _gpus(found, old, new, driver, tolerance_percent):
                 continue
             was, is_now = model.reading(gpu, key), model.reading(now[ident], key)
             # Drivers reserve different amounts of memory.
-            excused = _within(was.value, is_now.value, tolerance_percent) if key == "memory_total_bytes" else driver
-            _compare(found, ident, key, row, was, is_now, excused)
+            excused = _is_within(was.value, is_now.value, tolerance_percent) if key == "memory_total_bytes" else driver
+            _compare_value(found, ident, key, row, was, is_now, excused)
 
 
-def _within(before, after, percent):
+def _is_within(before, after, percent):
     try:
         return abs(after - before) * 100.0 <= before * percent
     except TypeError:

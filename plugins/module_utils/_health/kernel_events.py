@@ -30,13 +30,13 @@ def log(ctx):
     if not isinstance(found, dict):
         return Log([], [], "The kernel log was not read. " + STEP, "")
     listed, suppressed = found.get("events"), found.get("suppressed")
-    events = [event for event in listed if _sound(event)] if isinstance(listed, list) else []
+    events = [event for event in listed if _is_sound(event)] if isinstance(listed, list) else []
     counts = [entry for entry in suppressed if _sound_count(entry)] if isinstance(suppressed, list) else []
-    problem, note = _problem(ctx, found, listed, suppressed, events, counts)
+    problem, note = _find_problem(ctx, found, listed, suppressed, events, counts)
     return Log(events, counts, problem, note)
 
 
-def _problem(ctx, found, listed, suppressed, events, counts):
+def _find_problem(ctx, found, listed, suppressed, events, counts):
     boot_id = found.get("boot_id")
     if found.get("schema") != SCHEMA:
         return (
@@ -72,7 +72,7 @@ def _problem(ctx, found, listed, suppressed, events, counts):
             found["watermark"] is None
             and ctx.phase in ("adhoc", "baseline")
             and reach is not None
-            and reach >= policy.limit(ctx, "kernel_log_reach_min_h")
+            and reach >= policy.find_limit(ctx, "kernel_log_reach_min_h")
         ):
             return (
                 "",
@@ -87,20 +87,20 @@ def _problem(ctx, found, listed, suppressed, events, counts):
 
 def _reach_h(found):
     since, now = found.get("since_us"), found.get("read_at_us")
-    if not _number(since) or not _number(now):
+    if not _is_number(since) or not _is_number(now):
         return None
     return (now - since) / 3600e6
 
 
-def _number(value):
+def _is_number(value):
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _sound(event):
+def _is_sound(event):
     return (
         isinstance(event, dict)
         and isinstance(event.get("kind"), str)
-        and _number(event.get("monotonic_us"))
+        and _is_number(event.get("monotonic_us"))
         and isinstance(event.get("text"), str)
     )
 
@@ -111,7 +111,7 @@ def _sound_count(entry):
         and isinstance(entry.get("kind"), str)
         and isinstance(entry.get("count"), int)
         and entry["count"] > 0
-        and _number(entry.get("last_us"))
+        and _is_number(entry.get("last_us"))
     )
 
 
@@ -119,7 +119,7 @@ def of_kind(found, *kinds):
     return [event for event in found.events if event["kind"] in kinds]
 
 
-def bursts(events, seconds):
+def group_bursts(events, seconds):
     """The events' times as bursts: one fault prints many lines."""
     result = []
     for moment in sorted(event["monotonic_us"] for event in events):
@@ -130,7 +130,7 @@ def bursts(events, seconds):
     return result
 
 
-def near(event, other, seconds):
+def is_near(event, other, seconds):
     return abs(event["monotonic_us"] - other["monotonic_us"]) <= seconds * 1e6
 
 
@@ -138,7 +138,7 @@ def first_text(events):
     return min(events, key=lambda event: (event["monotonic_us"], event["text"]))["text"]
 
 
-def place(ctx, event):
+def find_place(ctx, event):
     """Return the GPU that an event is about: its PCI address, or its UUID if it has no address; "" if it names none."""
     address = model.pci_address(event.get("pci"))
     if address:
@@ -157,7 +157,7 @@ def gpu_at(ctx, where):
     return None
 
 
-def entity(ctx, where):
+def name_gpu_at(ctx, where):
     """Return the name of the GPU at a place for the verdict.
 
     The log may have the UUID of a GPU that NVML does not show.
@@ -169,17 +169,17 @@ def entity(ctx, where):
     return logged if isinstance(logged, str) and logged else where or model.NODE
 
 
-def named(ctx, where):
+def name_entity(ctx, where):
     gpu = gpu_at(ctx, where)
     if gpu is not None:
-        return model.named(gpu)
+        return model.name_gpu(gpu)
     if not where:
         return "a GPU that the line does not name"
-    who = entity(ctx, where)
+    who = name_gpu_at(ctx, where)
     return "%s (NVML does not show it)" % (who if who == where else "%s at %s" % (who, where),)
 
 
-def earlier(ctx):
+def make_earlier_context(ctx):
     """The context of the baseline, to see what was there before; None if there is nothing to see."""
     if not isinstance(ctx.baseline, dict) or not isinstance(ctx.baseline.get("kernel_log"), dict):
         return None

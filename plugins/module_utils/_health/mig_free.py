@@ -29,7 +29,7 @@ VOLATILE_ECC, ALL = "volatile_ecc", "all"
 ACCEPTED = {VOLATILE_ECC: ("ecc_volatile_corrected", "ecc_volatile_uncorrected"), ALL: tuple(HIDES.values())}
 
 
-def usable(document, boot_id, node, now, rules):
+def check_usable(document, boot_id, node, now, rules):
     """Describe DOCUMENT (a baseline document): {"document", "problem", "time"}; None without one.
 
     Raises BaselineError if it is not a baseline.
@@ -41,7 +41,7 @@ def usable(document, boot_id, node, now, rules):
     problem = ""
     limit = rules["limits"]["mig_free_reading_age_max_h"]
     try:
-        hours = (policy.moment(now, "now") - policy.moment(taken, "time")).total_seconds() / 3600.0
+        hours = (policy.parse_moment(now, "now") - policy.parse_moment(taken, "time")).total_seconds() / 3600.0
     except (policy.PolicyError, TypeError):
         hours = None
     if not boot_id or document.get("boot_id") != boot_id:
@@ -53,7 +53,7 @@ def usable(document, boot_id, node, now, rules):
     return {"document": document, "problem": problem, "time": taken}
 
 
-def graft(snapshot, found):
+def graft_hidden_values(snapshot, found):
     """SNAPSHOT with the hidden values of the earlier reading, where MIG hides them now; a new document."""
     if not found or found["problem"] or not isinstance(snapshot, dict):
         return snapshot
@@ -76,10 +76,10 @@ def accept_hidden(checks, ctx):
     """
     accepted = ACCEPTED.get(model.item(ctx.expect, "mig_hidden"), ())
     gpus = dict((model.entity(gpu), gpu) for gpu in model.gpus(ctx.snapshot))
-    return [_not_now(check) if _hidden(check, gpus.get(check["entity"]), accepted) else check for check in checks]
+    return [_not_now(check) if _hide_check(check, gpus.get(check["entity"]), accepted) else check for check in checks]
 
 
-def _hidden(check, gpu, accepted):
+def _hide_check(check, gpu, accepted):
     key = HIDES.get(check["id"])
     return (
         key in accepted
@@ -99,11 +99,11 @@ def _not_now(check):
     )
 
 
-def judge(ctx):
+def check_mig_free(ctx):
     """Tell if the given reading without MIG instances can be used."""
     checks = Checks(IDENT, source="baseline")
     found = model.item(ctx.expect, "mig_free")
-    wanted = "a reading of this boot, at most %s hours old" % (policy.limit(ctx, "mig_free_reading_age_max_h"),)
+    wanted = "a reading of this boot, at most %s hours old" % (policy.find_limit(ctx, "mig_free_reading_age_max_h"),)
     if found is None:
         return checks.none("No reading without MIG instances was given.")
     if found["problem"]:
@@ -120,7 +120,7 @@ ROWS = (
     model.Row(
         IDENT,
         "node",
-        judge,
+        check_mig_free,
         "A reading taken while no MIG instance existed, if one is given, is of this boot and recent",
         ("expect.mig_free", "reading.boot_id"),
         "nvml.h, nvmlDeviceGetRemappedRows: not supported while MIG instances exist",

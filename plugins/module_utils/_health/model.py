@@ -18,7 +18,7 @@ NODE = "node"
 READING = "gpufleet.reading/1"
 
 # What a judge is given. reading is all that the node read; snapshot, audit, system and kernel_log are its sections,
-# None where they are missing. policy is complete and asked with policy.limit(). tables are the collection's data files
+# None where they are missing. policy is complete and asked with policy.find_limit(). tables are the collection's data files
 # {"xid": ..., "sxid": ...}. expect is what the caller did on purpose: {"reboot": True|False|None, "changes": [...]};
 # never None.
 Context = collections.namedtuple(
@@ -64,13 +64,13 @@ def check(ident, entity, status, observed=None, expected=None, source="policy", 
         "expected": expected,
         "source": source,
         "action": action,
-        "message": sentence(message),
+        "message": end_sentence(message),
         "notice": bool(notice) and status == PASS,
         "since": None,
     }
 
 
-def sentence(message):
+def end_sentence(message):
     """MESSAGE with a stop at its end: what is read of a node, or said by another program, often has none."""
     words = (message or "").rstrip()
     return words + "." if words and words[-1] not in ".!?" else words
@@ -107,7 +107,7 @@ def number(container, key):
     return found
 
 
-def shown(found):
+def format_reading(found):
     """A reading for the report: the value, or why there is none."""
     if found.known:
         return found.value
@@ -135,7 +135,7 @@ def gpus(snapshot):
     return [gpu for gpu in listed if isinstance(gpu, dict)] if isinstance(listed, list) else []
 
 
-def opened(gpu):
+def is_opened(gpu):
     """Tell if NVML returned a handle for the GPU."""
     return reading(gpu, "handle").known
 
@@ -154,7 +154,7 @@ def entity(gpu):
     return uuid(gpu) or address(gpu) or "gpu index %s" % (gpu.get("index"),)
 
 
-def named(gpu):
+def name_gpu(gpu):
     """A GPU for people: UUID and address."""
     place = address(gpu)
     return "%s at %s" % (entity(gpu), place) if place and place != entity(gpu) else entity(gpu)

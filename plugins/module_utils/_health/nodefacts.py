@@ -23,7 +23,7 @@ def of_kind(value, kind):
     return value if isinstance(value, kind) else None
 
 
-def before(ctx, *keys, **options):
+def read_baseline(ctx, *keys, **options):
     """Return the baseline's value at KEYS, if it is of the ``kind`` wanted."""
     value = of_kind(model.item(ctx.baseline, *keys), options.get("kind", object))
     return Before(ctx.baseline is not None, value is not None, value)
@@ -35,7 +35,7 @@ def same_boot(ctx):
     return old == new if isinstance(old, str) and isinstance(new, str) and old and new else None
 
 
-def simulated(ctx):
+def is_simulated(ctx):
     """Tell if this is the project's simulator, as NVML reports it, or as the baseline has it if NVML does not answer
     now."""
     silent = model.item(ctx.snapshot, "nvml", "rc") is None
@@ -44,46 +44,46 @@ def simulated(ctx):
     )
 
 
-def upstream(version):
+def strip_package_version(version):
     """The driver's own version out of a package version: 535.261.03-1~deb12u1 gives 535.261.03."""
     if not isinstance(version, str) or not version:
         return None
     return version.rpartition(":")[2].partition("-")[0]
 
 
-def driver_versions(snapshot, audit):
+def collect_versions(snapshot, audit):
     """Return the driver's version in each place that carries one, by name of the place; None where it is not known."""
     modules = model.item(audit, "versions", "modules")
     kernel = model.item(audit, "kernel")
     return {
-        "nvml": upstream(model.reading(model.item(snapshot, "system"), "driver_version").value),
-        "loaded": upstream(model.item(audit, "versions", "loaded")),
-        "library": upstream(model.item(audit, "versions", "library")),
-        "on_disk": upstream(model.item(modules, model.item(kernel, "running"), "version")),
-        "next_boot": upstream(model.item(modules, model.item(kernel, "next_boot"), "version")),
+        "nvml": strip_package_version(model.reading(model.item(snapshot, "system"), "driver_version").value),
+        "loaded": strip_package_version(model.item(audit, "versions", "loaded")),
+        "library": strip_package_version(model.item(audit, "versions", "library")),
+        "on_disk": strip_package_version(model.item(modules, model.item(kernel, "running"), "version")),
+        "next_boot": strip_package_version(model.item(modules, model.item(kernel, "next_boot"), "version")),
     }
 
 
-def coherent_version(ctx):
+def find_coherent_version(ctx):
     """Return the one version that every part of the driver has; None if two differ or one of the places is unknown."""
-    found = list(driver_versions(ctx.snapshot, ctx.audit).values())
-    found.append(upstream(model.item(ctx.system, "libcuda", "version")))
+    found = list(collect_versions(ctx.snapshot, ctx.audit).values())
+    found.append(strip_package_version(model.item(ctx.system, "libcuda", "version")))
     if model.item(ctx.system, "fabricmanager", "present"):
-        found.append(upstream(model.item(ctx.system, "fabricmanager", "version")))
+        found.append(strip_package_version(model.item(ctx.system, "fabricmanager", "version")))
     packages = model.item(ctx.audit, "versions", "driver_packages")
     if isinstance(packages, dict):
-        found.extend(upstream(version) for version in packages.values())
+        found.extend(strip_package_version(version) for version in packages.values())
     return found[0] if len(set(found)) == 1 else None
 
 
-def driver(ctx):
+def find_driver_version(ctx):
     """Return the version that the parts of the driver are compared with; None if none is known.
 
     That is the wanted version, else the loaded one. If all parts have one version and another is wanted, then the node
     was not upgraded: driver.loaded alone fails for that, and the parts are compared with each other.
     """
-    loaded = upstream(model.item(ctx.audit, "versions", "loaded"))
-    return coherent_version(ctx) or upstream(ctx.expected_driver) or loaded
+    loaded = strip_package_version(model.item(ctx.audit, "versions", "loaded"))
+    return find_coherent_version(ctx) or strip_package_version(ctx.expected_driver) or loaded
 
 
 class Checks:

@@ -88,7 +88,7 @@ class PolicyError(Exception):
         self.path = tuple(path)
 
 
-def limit(ctx, key, gpu=None):
+def find_limit(ctx, key, gpu=None):
     """The threshold KEY, for the model of GPU if the policy has another one for it.
 
     Raises KeyError for a key that is not declared.
@@ -134,14 +134,19 @@ def complete(policy, known=(), rows=None):
                 raise PolicyError("the health policy has schema %r, expected %r" % (value, SCHEMA), (key,))
         elif key == "models":
             full["models"] = [
-                _of_model(pattern, limits, bounds) for pattern, limits in sorted(_dictionary(value, (key,)).items())
+                _of_model(pattern, limits, bounds)
+                for pattern, limits in sorted(_require_dictionary(value, (key,)).items())
             ]
         elif key == "strict":
-            full["strict"] = [_strict(number, entry, known) for number, entry in enumerate(_list(value, (key,)))]
+            full["strict"] = [
+                _parse_strict(number, entry, known) for number, entry in enumerate(_require_list(value, (key,)))
+            ]
         elif key == "waivers":
-            full["waivers"] = [waiver(number, entry, known) for number, entry in enumerate(_list(value, (key,)))]
+            full["waivers"] = [
+                parse_waiver(number, entry, known) for number, entry in enumerate(_require_list(value, (key,)))
+            ]
         elif key in STRICTEST:
-            full["limits"][key] = _threshold(value, bounds.get(key, {}), (key,))
+            full["limits"][key] = _parse_threshold(value, bounds.get(key, {}), (key,))
         else:
             raise PolicyError(
                 "the health policy has the unknown entry %r; known: %s"
@@ -151,19 +156,19 @@ def complete(policy, known=(), rows=None):
     return full
 
 
-def _dictionary(value, path):
+def _require_dictionary(value, path):
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise PolicyError("the health policy says %s = %r, expected a dictionary" % (".".join(path), value), path)
     return value
 
 
-def _list(value, path):
+def _require_list(value, path):
     if not isinstance(value, list):
         raise PolicyError("the health policy says %s = %r, expected a list" % (".".join(path), value), path)
     return value
 
 
-def _threshold(value, row, path):
+def _parse_threshold(value, row, path):
     """A number within the bounds of its ROW; VALUE may be such a row of the data file itself, {"value", "minimum",
     "maximum", ...}.
     """
@@ -183,29 +188,29 @@ def _threshold(value, row, path):
 def _of_model(pattern, limits, bounds):
     path = ("models", pattern)
     result = {}
-    for key, value in _dictionary(limits, path).items():
+    for key, value in _require_dictionary(limits, path).items():
         if key not in STRICTEST:
             raise PolicyError(
                 "the health policy has the unknown entry %r for the model %r; known: %s"
                 % (key, pattern, ", ".join(sorted(STRICTEST))),
                 path + (key,),
             )
-        result[key] = _threshold(value, bounds.get(key, {}), path + (key,))
+        result[key] = _parse_threshold(value, bounds.get(key, {}), path + (key,))
     return {"pattern": pattern, "limits": result}
 
 
-def _strict(number, entry, known):
+def _parse_strict(number, entry, known):
     path = ("strict", number)
     if not isinstance(entry, str) or not entry:
         raise PolicyError("strict[%d] is %r, expected the id of a check or a pattern of ids" % (number, entry), path)
     if not any(fnmatch.fnmatchcase(ident, entry) for ident in known):
         raise PolicyError(
-            "strict[%d] is %r, and there is no such check; %s" % (number, entry, near(entry, known)), path
+            "strict[%d] is %r, and there is no such check; %s" % (number, entry, suggest_ids(entry, known)), path
         )
     return entry
 
 
-def near(ident, known):
+def suggest_ids(ident, known):
     """Return the ids that may have been meant."""
     like = difflib.get_close_matches(ident, sorted(known), 5, 0.4)
     return "%sdocs/reference/health-checks.md lists all" % (
@@ -217,7 +222,7 @@ def near(ident, known):
 UNWAIVABLE = ("reading.complete", "nvml.answers")
 
 
-def waiver(number, entry, known=()):
+def parse_waiver(number, entry, known=()):
     """A waiver names the check, a reason and an expiry; otherwise it is refused."""
     path = ("waivers", number)
     if not isinstance(entry, dict):
@@ -243,7 +248,7 @@ def waiver(number, entry, known=()):
     if entry["check"] not in known:
         raise PolicyError(
             "waivers[%d].check is %r, and there is no such check; %s"
-            % (number, entry["check"], near(entry["check"], known)),
+            % (number, entry["check"], suggest_ids(entry["check"], known)),
             path + ("check",),
         )
     if entry["check"] in UNWAIVABLE:
@@ -262,11 +267,11 @@ def waiver(number, entry, known=()):
         "entity": entity or None,
         "reason": entry["reason"],
         "expires": entry["expires"],
-        "until": moment(entry["expires"], "waivers[%d].expires" % (number,), path + ("expires",)),
+        "until": parse_moment(entry["expires"], "waivers[%d].expires" % (number,), path + ("expires",)),
     }
 
 
-def moment(text, where, path=()):
+def parse_moment(text, where, path=()):
     """A time in UTC out of 2026-12-31 (the end of that day) or 2026-12-31T12:00:00Z."""
     for layout, days in (("%Y-%m-%dT%H:%M:%SZ", 0), ("%Y-%m-%d", 1)):
         try:
@@ -278,31 +283,31 @@ def moment(text, where, path=()):
     )
 
 
-def latest(now, *others):
+def find_latest(now, *others):
     """Return the latest of NOW and of OTHERS, leaving out what is no time: a clock that was set back revives no waiver
     that has expired.
     """
-    found = [(moment(now, "the present time"), now)]
+    found = [(parse_moment(now, "the present time"), now)]
     for text in others:
         try:
-            found.append((moment(text, "a time"), text))
+            found.append((parse_moment(text, "a time"), text))
         except (PolicyError, TypeError):
             continue
     return max(found)[1]
 
 
-def apply(checks, rules, now):
+def apply_policy(checks, rules, now):
     """The checks by the rules: notices that are strict fail, and those that a live waiver names are waived; an expired
     one explains itself.
     """
-    return waived(tightened(checks, rules), rules["waivers"], now)
+    return apply_waivers(apply_strict(checks, rules), rules["waivers"], now)
 
 
-def tightened(checks, rules):
-    return [_tightened(check, rules["strict"]) for check in checks]
+def apply_strict(checks, rules):
+    return [_tighten_check(check, rules["strict"]) for check in checks]
 
 
-def _tightened(check, strict):
+def _tighten_check(check, strict):
     if (
         check["status"] != model.PASS
         or not check["notice"]
@@ -318,10 +323,10 @@ def _tightened(check, strict):
     )
 
 
-def waived(checks, waivers, now):
+def apply_waivers(checks, waivers, now):
     if not waivers:
         return checks
-    present = moment(now, "the present time")
+    present = parse_moment(now, "the present time")
     result = []
     for check in checks:
         check = dict(check)

@@ -15,7 +15,7 @@ CHECKS = (("gpu.power_limit", "power_limit_mw"), ("gpu.power_limit_enforced", "p
 REASON = "thermal_relief lowered the power limit"
 
 
-def waivers(reading, snapshot):
+def list_waivers(reading, snapshot):
     """Waivers as a policy has them.
 
     Only the very limit that was set is waived: no one asked for any other, and a note that cannot be used waives
@@ -29,11 +29,13 @@ def waivers(reading, snapshot):
     for gpu in model.gpus(snapshot):
         wanted = lowered.get(model.uuid(gpu))
         for check, key in CHECKS:
-            now = compare.typed(gpu, key, NUMBER)
+            now = compare.read_typed(gpu, key, NUMBER)
             if wanted is not None and now.known and now.value == wanted:
                 entry = {"check": check, "entity": model.entity(gpu), "reason": REASON}
                 found.append(dict(entry, expires=model.item(note, "expires")))
     try:
-        return [policy.waiver(number, entry, [name for name, dummy in CHECKS]) for number, entry in enumerate(found)]
+        return [
+            policy.parse_waiver(number, entry, [name for name, dummy in CHECKS]) for number, entry in enumerate(found)
+        ]
     except policy.PolicyError:
         return []  # it does not say until when

@@ -13,7 +13,7 @@ from .nodefacts import Checks
 NO_PERMISSION = 4
 
 
-def absent(ctx, ident, gpu, key, now, action=None):
+def check_absent_signal(ctx, ident, gpu, key, now, action=None):
     """The check for signal KEY of GPU, which is not known NOW.
 
     Supported in the baseline and not afterwards is a failure, whatever the reason. Without a baseline, "not supported"
@@ -23,7 +23,7 @@ def absent(ctx, ident, gpu, key, now, action=None):
     checks = Checks(ident, who, source="hardware")
     before = before_of(ctx, gpu, key)
     status, code_action, step = model.code_meaning(now.rc)
-    seen = model.shown(now)
+    seen = model.format_reading(now)
     if before is not None and before.known:
         if status != FAIL:
             status, code_action = FAIL, action or "hold"
@@ -44,11 +44,11 @@ def absent(ctx, ident, gpu, key, now, action=None):
             before.value,
             "baseline",
             code_action,
-            "%s of %s answered in the baseline and does not now: %s. %s" % (key, model.named(gpu), seen, step),
+            "%s of %s answered in the baseline and does not now: %s. %s" % (key, model.name_gpu(gpu), seen, step),
         )
     if status == FAIL:
         return checks.fail(
-            seen, None, "%s of %s cannot be read: %s. %s" % (key, model.named(gpu), seen, step), code_action
+            seen, None, "%s of %s cannot be read: %s. %s" % (key, model.name_gpu(gpu), seen, step), code_action
         )
     if (
         before is not None
@@ -71,9 +71,9 @@ def absent(ctx, ident, gpu, key, now, action=None):
             seen,
             None,
             "%s of %s: %s, but other GPUs of the same model on this node answer. Compare the GPUs (nvidia-smi -q)."
-            % (key, model.named(gpu), seen),
+            % (key, model.name_gpu(gpu), seen),
         )
-    return checks.unknown(seen, None, "%s of %s is not known: %s. %s" % (key, model.named(gpu), seen, step))
+    return checks.unknown(seen, None, "%s of %s is not known: %s. %s" % (key, model.name_gpu(gpu), seen, step))
 
 
 def old_gpu(ctx, gpu):
@@ -97,6 +97,6 @@ def peers_answer(ctx, gpu, key):
     return False
 
 
-def ready(ctx):
+def list_ready_gpus(ctx):
     """The GPUs that can be asked; what is wrong with the others is said by gpus.py."""
-    return [gpu for gpu in model.gpus(ctx.snapshot) if model.opened(gpu)]
+    return [gpu for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu)]

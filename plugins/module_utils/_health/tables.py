@@ -30,59 +30,63 @@ def check(name, document, where):
     Files of other names are not known here.
     """
     if name == "xid":
-        xid(document, where)
+        parse_xid_table(document, where)
     elif name == "sxid":
-        sxid(document, where)
+        parse_sxid_table(document, where)
     elif name == "boards":
-        boards(document, where)
+        parse_boards(document, where)
 
 
-def xid(document, where="xid.json"):
-    _schema(document, "gpufleet.xid-table/1", where)
+def parse_xid_table(document, where="xid.json"):
+    _check_schema(document, "gpufleet.xid-table/1", where)
     codes = _xid_codes(document, where)
-    unused = _kind(document, "unused", list, where)
+    unused = _require_kind(document, "unused", list, where)
     for number, code in enumerate(unused):
-        if not _natural(code) or code in codes:
+        if not _is_natural(code) or code in codes:
             raise TableError("%s: unused[%d] is %r, expected a code that is not in codes" % (where, number, code))
     return XidTable(
-        codes, frozenset(unused), _recovery(document, where), _registers(document, where), _units(document, where)
+        codes,
+        frozenset(unused),
+        _parse_recovery(document, where),
+        _parse_registers(document, where),
+        _parse_units(document, where),
     )
 
 
 def _xid_codes(document, where):
     codes = {}
-    for place, entry in _entries(document, "codes", where):
-        code = _code(entry, "xid", codes, place)
+    for place, entry in _list_entries(document, "codes", where):
+        code = _require_code(entry, "xid", codes, place)
         for key in ("mnemonic", "meaning", "immediate", "investigate"):
-            _kind(entry, key, str, place)
-        _kind(entry, "architectures", list, place)
-        _kind(entry, "driver_suspect", bool, place)
-        if _choice(entry, "gate", XID_GATES, place) == "decode" and code not in DECODED:
+            _require_kind(entry, key, str, place)
+        _require_kind(entry, "architectures", list, place)
+        _require_kind(entry, "driver_suspect", bool, place)
+        if _require_choice(entry, "gate", XID_GATES, place) == "decode" and code not in DECODED:
             raise TableError("%s.gate is decode, and there is no rule for XID %d" % (place, code))
         codes[code] = entry
     return codes
 
 
-def _recovery(document, where):
+def _parse_recovery(document, where):
     recovery = []
-    for place, entry in _entries(document, "recovery", where):
-        _code(entry, "code", [known["code"] for known in recovery], place)
-        _choice(entry, "gate", RECOVERY_GATES, place)
-        _kind(entry, "step", str, place)
-        _texts(entry, "texts", place)
+    for place, entry in _list_entries(document, "recovery", where):
+        _require_code(entry, "code", [known["code"] for known in recovery], place)
+        _require_choice(entry, "gate", RECOVERY_GATES, place)
+        _require_kind(entry, "step", str, place)
+        _require_texts(entry, "texts", place)
         recovery.append(entry)
     return recovery
 
 
-def _registers(document, where):
+def _parse_registers(document, where):
     registers = []
-    for place, entry in _entries(document, "nvlink_registers", where):
-        if not _natural(entry.get("register")) or not 1 <= entry["register"] <= 7:
+    for place, entry in _list_entries(document, "nvlink_registers", where):
+        if not _is_natural(entry.get("register")) or not 1 <= entry["register"] <= 7:
             raise TableError("%s.register is %r, expected a number from 1 to 7" % (place, entry.get("register")))
-        _choice(entry, "rule", REGISTER_RULES, place)
-        _kind(entry, "text", str, place)
-        for bit in _kind(entry, "bits", list, place):
-            if not _natural(bit) or bit > 31:
+        _require_choice(entry, "rule", REGISTER_RULES, place)
+        _require_kind(entry, "text", str, place)
+        for bit in _require_kind(entry, "bits", list, place):
+            if not _is_natural(bit) or bit > 31:
                 raise TableError("%s.bits has %r, expected numbers from 0 to 31" % (place, bit))
             if any(known["register"] == entry["register"] and bit in known["bits"] for known in registers):
                 raise TableError("%s.bits has %d, which has a rule already" % (place, bit))
@@ -90,69 +94,72 @@ def _registers(document, where):
     return registers
 
 
-def _units(document, where):
+def _parse_units(document, where):
     units = []
-    for place, entry in _entries(document, "nvlink5_units", where):
-        if not _natural(entry.get("xid")) or not 144 <= entry["xid"] <= 150:
+    for place, entry in _list_entries(document, "nvlink5_units", where):
+        if not _is_natural(entry.get("xid")) or not 144 <= entry["xid"] <= 150:
             raise TableError("%s.xid is %r, expected a number from 144 to 150" % (place, entry.get("xid")))
         for key in ("unit_v1", "unit_v2"):
-            if not _natural(entry.get(key)):
+            if not _is_natural(entry.get(key)):
                 raise TableError("%s.%s is %r, expected a number" % (place, key, entry.get(key)))
-        _choice(entry, "by", UNIT_KEYS, place)
-        _texts(entry, "names", place)
-        for number, row in _entries(entry, "rows", place):
-            _choice(row, "gate", UNIT_GATES, number)
-            for text in _kind(row, "values", list, number):
+        _require_choice(entry, "by", UNIT_KEYS, place)
+        _require_texts(entry, "names", place)
+        for number, row in _list_entries(entry, "rows", place):
+            _require_choice(row, "gate", UNIT_GATES, number)
+            for text in _require_kind(row, "values", list, number):
                 if not isinstance(text, str) or not text or text.strip("0123456789abcdef"):
                     raise TableError("%s.values has %r, expected hexadecimal numbers" % (number, text))
         units.append(entry)
     return units
 
 
-def sxid(document, where="sxid.json"):
+def parse_sxid_table(document, where="sxid.json"):
     """The table by code."""
-    _schema(document, "gpufleet.sxid-table/1", where)
+    _check_schema(document, "gpufleet.sxid-table/1", where)
     codes = {}
-    for place, entry in _entries(document, "codes", where):
-        code = _code(entry, "sxid", codes, place)
+    for place, entry in _list_entries(document, "codes", where):
+        code = _require_code(entry, "sxid", codes, place)
         for key in ("family", "name", "step"):
-            _kind(entry, key, str, place)
+            _require_kind(entry, key, str, place)
         for key in ("gate", "fatal", "nonfatal"):
-            _choice(entry, key, SXID_GATES, place)
-        _kind(entry, "driver_suspect", bool, place)
+            _require_choice(entry, key, SXID_GATES, place)
+        _require_kind(entry, "driver_suspect", bool, place)
         codes[code] = entry
     return codes
 
 
-def boards(document, where="boards.json"):
+def parse_boards(document, where="boards.json"):
     """The rows of the table of boards, in its order."""
-    _schema(document, "gpufleet.board-table/1", where)
+    _check_schema(document, "gpufleet.board-table/1", where)
     rows = []
-    for place, entry in _entries(document, "boards", where):
-        _kind(entry, "name", str, place)
+    for place, entry in _list_entries(document, "boards", where):
+        _require_kind(entry, "name", str, place)
         for key in ("ecc", "peers"):
-            _kind(entry, key, bool, place)
+            _require_kind(entry, key, bool, place)
         for key in ("memory_mib", "nvlinks", "pcie_generation", "pcie_width"):
-            if not _natural(entry.get(key)):
+            if not _is_natural(entry.get(key)):
                 raise TableError("%s.%s is %r, expected a number" % (place, key, entry.get(key)))
-        if not all(_natural(count) for count in _kind(entry, "counts", list, place)):
+        if not all(_is_natural(count) for count in _require_kind(entry, "counts", list, place)):
             raise TableError("%s.counts is %r, expected numbers" % (place, entry["counts"]))
-        if not all(key.isdigit() and _natural(count) for key, count in _kind(entry, "nvswitches", dict, place).items()):
+        if not all(
+            key.isdigit() and _is_natural(count)
+            for key, count in _require_kind(entry, "nvswitches", dict, place).items()
+        ):
             raise TableError("%s.nvswitches is %r, expected numbers by number of GPUs" % (place, entry["nvswitches"]))
         rows.append(entry)
     return rows
 
 
-def _schema(document, schema, where):
+def _check_schema(document, schema, where):
     if not isinstance(document, dict):
         raise TableError("%s: expected a dictionary, found %s" % (where, type(document).__name__))
     if document.get("schema") != schema:
         raise TableError("%s: schema is %r, expected %r" % (where, document.get("schema"), schema))
 
 
-def _entries(document, key, where):
+def _list_entries(document, key, where):
     """(place, entry) of a list of dictionaries that is not empty."""
-    entries = _kind(document, key, list, where)
+    entries = _require_kind(document, key, list, where)
     if not entries:
         raise TableError("%s: %s is empty" % (where, key))
     for number, entry in enumerate(entries):
@@ -162,7 +169,7 @@ def _entries(document, key, where):
         yield place, entry
 
 
-def _kind(entry, key, kind, place):
+def _require_kind(entry, key, kind, place):
     if not isinstance(entry.get(key), kind):
         raise TableError(
             "%s%s is %r, expected a %s"
@@ -171,26 +178,26 @@ def _kind(entry, key, kind, place):
     return entry[key]
 
 
-def _choice(entry, key, known, place):
+def _require_choice(entry, key, known, place):
     if entry.get(key) not in known:
         raise TableError("%s.%s is %r, expected one of %s" % (place, key, entry.get(key), ", ".join(known)))
     return entry[key]
 
 
-def _code(entry, key, taken, place):
+def _require_code(entry, key, taken, place):
     code = entry.get(key)
-    if not _natural(code):
+    if not _is_natural(code):
         raise TableError("%s.%s is %r, expected a number" % (place, key, code))
     if code in taken:
         raise TableError("%s.%s is %d, which is there already" % (place, key, code))
     return code
 
 
-def _texts(entry, key, place):
-    texts = _kind(entry, key, list, place)
+def _require_texts(entry, key, place):
+    texts = _require_kind(entry, key, list, place)
     if not texts or not all(isinstance(text, str) and text for text in texts):
         raise TableError("%s.%s is %r, expected a list of texts" % (place, key, texts))
 
 
-def _natural(value):
+def _is_natural(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0

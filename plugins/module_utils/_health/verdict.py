@@ -12,7 +12,7 @@ from . import policy as policy_rules
 from .checks import hardware
 from .diff import EXPECTED
 from .model import FAIL, NOT_APPLICABLE, PASS, UNKNOWN
-from .nodefacts import Checks, upstream
+from .nodefacts import Checks, strip_package_version
 
 SCHEMA = "gpufleet.health/1"
 # What gpu.fabric observes of a GPU that has not joined its NVLink fabric yet (NVML, nvmlGpuFabricState_t).
@@ -55,21 +55,24 @@ def evaluate(
         baseline_family.check_baseline(baseline, node, now)
     rules = policy_rules.complete(policy, registry.IDENTS)
     expect = dict(expect) if isinstance(expect, dict) else {}
-    expect["mig_free"] = mig_free.usable(expect.get("mig_free"), model.item(reading, "boot_id"), node, now, rules)
+    expect["mig_free"] = mig_free.check_usable(expect.get("mig_free"), model.item(reading, "boot_id"), node, now, rules)
     ctx = context(reading, baseline, rules, tables, expected_driver, phase, expect, smoke)
-    rules["waivers"] = rules["waivers"] + relief.waivers(reading, ctx.snapshot)
+    rules["waivers"] = rules["waivers"] + relief.list_waivers(reading, ctx.snapshot)
     earlier = None
     if baseline is not None:
         # The baseline is judged by the same rules, but not by what is wanted now.
-        earlier = policy_rules.tightened(
-            judged(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke")), table), rules
+        earlier = policy_rules.apply_strict(
+            judge_table(context(baseline, None, rules, tables, None, "baseline", {}, baseline.get("smoke")), table),
+            rules,
         )
-    found = mig_free.accept_hidden(policy_rules.tightened(judged(ctx, table), rules), ctx)
+    found = mig_free.accept_hidden(policy_rules.apply_strict(judge_table(ctx, table), rules), ctx)
     # Waivers end by the latest of the controller's clock, the node's, and the baseline's time.
     clock = (
-        policy_rules.latest(now, model.item(reading, "time"), model.item(baseline, "time")) if rules["waivers"] else now
+        policy_rules.find_latest(now, model.item(reading, "time"), model.item(baseline, "time"))
+        if rules["waivers"]
+        else now
     )
-    checks = policy_rules.apply(attribute(found, earlier), rules, clock)
+    checks = policy_rules.apply_policy(fill_since(found, earlier), rules, clock)
     # In the order of the table: what explains the rest comes first.
     order = dict((row.ident, number) for number, row in enumerate(registry.TABLE))
     checks.sort(
@@ -82,12 +85,14 @@ def evaluate(
         "time": now,
         "phase": phase,
         "simulated": bool(model.item(ctx.snapshot, "simulated")),
-        "driver": dict(nodefacts.driver_versions(ctx.snapshot, ctx.audit), expected=upstream(expected_driver)),
-        "verdict": overall(checks),
+        "driver": dict(
+            nodefacts.collect_versions(ctx.snapshot, ctx.audit), expected=strip_package_version(expected_driver)
+        ),
+        "verdict": decide_verdict(checks),
         "action": action(checks),
         "notices": len([check for check in checks if check["notice"]]),
         "attribution": sum_attribution(checks),
-        "changes": baseline_family.changes(ctx) if table is None else [],
+        "changes": baseline_family.list_changes(ctx) if table is None else [],
         "checks": checks,
         "left_out": {},
     }
@@ -99,7 +104,7 @@ def context(reading, baseline, rules, tables, expected_driver, phase, expect, sm
         (key, section if isinstance(section, dict) else None)
         for key, section in ((key, model.item(reading, key)) for key in baseline_family.SECTIONS)
     )
-    sections["snapshot"] = mig_free.graft(sections["snapshot"], expect.get("mig_free"))
+    sections["snapshot"] = mig_free.graft_hidden_values(sections["snapshot"], expect.get("mig_free"))
     return model.Context(
         reading=reading if isinstance(reading, dict) else {},
         smoke=smoke,
@@ -113,19 +118,19 @@ def context(reading, baseline, rules, tables, expected_driver, phase, expect, sm
     )
 
 
-def judged(ctx, table=None):
+def judge_table(ctx, table=None):
     """All checks of the table, or of TABLE."""
     checks = []
     for row in registry.TABLE if table is None else table:
         if row.scope == "node":
-            checks += asked(row, model.NODE, ctx)
+            checks += run_judge(row, model.NODE, ctx)
         else:
-            for gpu in signals.ready(ctx):
-                checks += asked(row, model.entity(gpu), ctx, gpu)
+            for gpu in signals.list_ready_gpus(ctx):
+                checks += run_judge(row, model.entity(gpu), ctx, gpu)
     return checks
 
 
-def asked(row, entity, *arguments):
+def run_judge(row, entity, *arguments):
     """The checks of one judge. What it cannot digest is unknown, never a pass and never the end of the verdict."""
     try:
         answer = row.judge(*arguments)
@@ -150,7 +155,7 @@ def asked(row, entity, *arguments):
     ]
 
 
-def overall(checks):
+def decide_verdict(checks):
     """fail before unknown before pass; and nothing that passed is no pass."""
     statuses = set(check["status"] for check in checks)
     for status in (FAIL, UNKNOWN):
@@ -175,8 +180,11 @@ def with_peers(health, reading, peers):
     if not isinstance(checks, list) or not any(hardware.is_open(check) for check in checks):
         return health
     snapshot, audit = (model.item(reading, key) for key in ("snapshot", "audit"))
-    checks = [hardware.settled(check, snapshot, audit, peers) if hardware.is_open(check) else check for check in checks]
-    return dict(health, checks=checks, verdict=overall(checks), action=action(checks))
+    checks = [
+        hardware.settle_by_peers(check, snapshot, audit, peers) if hardware.is_open(check) else check
+        for check in checks
+    ]
+    return dict(health, checks=checks, verdict=decide_verdict(checks), action=action(checks))
 
 
 def joining(checks):
@@ -236,8 +244,8 @@ def summary(health):
                         status.upper(),
                         check["id"],
                         check["entity"],
-                        _brief(check["observed"]),
-                        _brief(check["expected"]),
+                        _shorten(check["observed"]),
+                        _shorten(check["expected"]),
                         check["message"],
                     )
                 )
@@ -247,7 +255,7 @@ def summary(health):
     return "\n".join(lines)
 
 
-def _brief(value):
+def _shorten(value):
     if value is None or value == []:
         return "nothing"
     text = ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
@@ -259,7 +267,7 @@ BEFORE, DURING = "before", "during"
 OF_THE_COMPARISON = ("baseline.",)
 
 
-def attribute(checks, earlier):
+def fill_since(checks, earlier):
     """CHECKS with since filled in for those that fail or are unknown.
 
     EARLIER are the checks of the baseline's own reading; None without one.

@@ -54,7 +54,7 @@ class Tools:
 
         def work(progress):
             progress("loading the binding")
-            nvml = (self.load or binding_module.own)()[0]
+            nvml = (self.load or binding_module.load_own)()[0]
             if nvml is None:
                 raise ValueError(binding_module.NO_BINDING)
             return act.act(nvml, steps, progress)

@@ -62,10 +62,10 @@ def parse(text: str, path: str) -> Dict[str, Any]:
         raise Unusable(MALFORMED, "%s holds no dictionary" % (path,))
     if found.get("schema") != SCHEMA:
         raise Unusable(OTHER_SCHEMA, "%s has schema %r; expected %s" % (path, found.get("schema"), SCHEMA))
-    return checked(found, path)
+    return check_document(found, path)
 
 
-def checked(document: Dict[str, Any], where: str) -> Dict[str, Any]:
+def check_document(document: Dict[str, Any], where: str) -> Dict[str, Any]:
     """DOCUMENT, if it has all that the schema asks for. Raises Unusable, which calls its place WHERE."""
     wrong = sorted(set(document) ^ set(KEYS))
     if wrong:
@@ -99,9 +99,9 @@ def keep_driver(path: str, version: str) -> bool:
         document = read(path)
     except Unusable:
         return False
-    return files.write_atomically(path, rendered(dict(document, driver_version=version)))
+    return files.write_atomically(path, render_document(dict(document, driver_version=version)))
 
 
-def rendered(document: Dict[str, Any]) -> str:
+def render_document(document: Dict[str, Any]) -> str:
     """The text of the file for DOCUMENT, the same for the same content."""
     return json.dumps(document, indent=4, sort_keys=True) + "\n"

@@ -167,7 +167,7 @@ def alike(one, other, keys=WHICH):
     return bool(one and other) and all(one.get(key) == other.get(key) for key in keys)
 
 
-def described(found):
+def describe_owner(found):
     """Describe the owner of a node."""
     return "%s by rollout %s (attempt %d, begun on %s) since %s" % (
         found["state"],
@@ -189,15 +189,18 @@ def refusal(found, problem, mine, over=None):
     if found is None or alike(found, over):
         return ""
     if not alike(found, mine, WHOSE):
-        return "it is %s%s" % (described(found), ", of another ledger" if found["ledger"] != mine["ledger"] else "")
+        return "it is %s%s" % (
+            describe_owner(found),
+            ", of another ledger" if found["ledger"] != mine["ledger"] else "",
+        )
     if found.get("node") and mine.get("node") and found["node"] != mine["node"]:
         return "it is %s under the name %s, so both names of the inventory are one machine" % (
-            described(found),
+            describe_owner(found),
             found["node"],
         )
     if found["attempt"] < mine["attempt"] or alike(found, mine):
         return ""
-    return "it is %s: this is attempt %d, of an older copy of the ledger" % (described(found), mine["attempt"])
+    return "it is %s: this is attempt %d, of an older copy of the ledger" % (describe_owner(found), mine["attempt"])
 
 
 def changed_elsewhere(last, ledger, seconds, over=None):
@@ -237,14 +240,14 @@ def from_token(text):
     return {"run": words[0], "attempt": int(words[1]), "ledger": words[2], "rollout_id": words[3]}, words[4]
 
 
-def fenced(found, problem, mine):
+def find_fence_problem(found, problem, mine):
     """Return why a call of an attempt that began with the node's claim is refused; empty if the node still has that
     claim."""
     if problem:
         return problem
     if found is None:
         return "it has given the node up"
-    return "" if alike(found, mine) else "the node is %s" % described(found)
+    return "" if alike(found, mine) else "the node is %s" % describe_owner(found)
 
 
 def require(text):
@@ -257,7 +260,7 @@ def require(text):
         return
     mine, path = known
     found, problem = read(os.path.dirname(path))
-    why = fenced(found, problem, mine)
+    why = find_fence_problem(found, problem, mine)
     if why:
         raise ClaimError(
             "This task belongs to attempt %d of rollout %s, and %s. Nothing was done."

@@ -69,7 +69,7 @@ def numbers(root):
     return found
 
 
-def wanted(root):
+def read_wanted_mode(root):
     """Return the mode and the owner that the driver gives its device nodes, ``{"mode", "uid", "gid", "modify"}``; None
     if it does not report them."""
     content = files.read_text(files.under(root, "/proc/driver/nvidia/params"))

@@ -29,7 +29,7 @@ def read(root="/"):
         return None
     found = []
     for pid in sorted(int(name) for name in names if name.isdigit()):
-        devices = sorted(opened(proc, pid) | mapped(proc, pid))
+        devices = sorted(find_open_devices(proc, pid) | find_mapped_devices(proc, pid))
         if devices:
             found.append(
                 dict(
@@ -43,7 +43,7 @@ def read(root="/"):
     return found
 
 
-def opened(proc, pid):
+def find_open_devices(proc, pid):
     directory = "%s/%d/fd" % (proc, pid)
     found = set()
     for name in files.listing(directory) or []:
@@ -70,7 +70,7 @@ def is_device(proc, opened_path, name):
     return os.major(numbers[0]) == os.major(numbers[1])
 
 
-def mapped(proc, pid):
+def find_mapped_devices(proc, pid):
     """The device files in a process's address space; none of one in state D, since reading its maps may wait for the
     lock that it holds.
     """
@@ -138,7 +138,7 @@ def owner(paths):
     return answer
 
 
-def named(root="/"):
+def name_holders(root="/"):
     """{pid: text} of the processes that hold the GPUs, each for an operator; empty where /proc cannot be listed."""
     return dict((holder["pid"], in_words(holder)) for holder in read(root) or [])
 

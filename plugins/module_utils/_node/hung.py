@@ -76,7 +76,7 @@ def touches(proc, name, task):
         return "kernel thread" if KERNEL_THREAD.match(task["comm"]) else ""
     if stack.strip():
         return ""  # it waits elsewhere, as any user can have a process do
-    devices = sorted(holders.opened(proc, int(name)))
+    devices = sorted(holders.find_open_devices(proc, int(name)))
     return "open %s" % devices[0] if devices else ""
 
 

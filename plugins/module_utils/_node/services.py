@@ -69,7 +69,7 @@ def due(wanted, unit, again=False):
     return WAIT if unit["active"] == "activating" else START
 
 
-def reached(wanted, unit, rc):
+def has_reached(wanted, unit, rc):
     """True, False, or None while it cannot be told yet, of a unit that was read after systemctl answered RC.
 
     A service of type oneshot has run when it is inactive and its result is a success.
@@ -137,7 +137,7 @@ class Services:
                 self.fail(name, UNREAD, "systemd does not say how it is after systemctl %s" % verb)
                 return None
             unit = found[name]
-            there = reached(self.wanted, unit, rc)
+            there = has_reached(self.wanted, unit, rc)
             if action == RESTART and rc:
                 there = False  # it may be the one that ran before
             if there is None and self.clock() < until:

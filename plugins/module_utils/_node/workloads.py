@@ -41,7 +41,7 @@ def read(root="/"):
     for pid in sorted(
         min(pids, key=lambda pid: (proc_tasks.inner_pid(proc, pid) != 1, pid)) for pids in containers.values()
     ):
-        requirements = required(environment(files.read_text("%s/%d/environ" % (proc, pid)) or ""))
+        requirements = list_required_variables(environment(files.read_text("%s/%d/environ" % (proc, pid)) or ""))
         if requirements:
             found.append({"workload": in_words(proc, pid), "require": requirements})
     return found
@@ -66,7 +66,7 @@ def environment(text):
     return dict(part.split("=", 1) for part in text.split("\0") if "=" in part)
 
 
-def required(variables):
+def list_required_variables(variables):
     if variables.get("NVIDIA_DISABLE_REQUIRE", "").lower() in ("1", "true", "yes"):
         return []
     if variables.get("NVIDIA_VISIBLE_DEVICES", "void").strip() in NO_DEVICES:

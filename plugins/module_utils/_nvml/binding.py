@@ -2,212 +2,300 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The archive with the NVML binding on a node: kept by digest, and checked.
+"""The NVML binding on a node: the controller's pynvml.py in a directory named by its digest, or the node's own.
 
-The archive is a zip that the controller made. Modules run as root, so nothing of it is believed before its sha256 was
-compared with the digest that came with the task, and nothing is read a second time after that.
+Modules run as root. So the file is imported from bytes whose sha256 was compared with the digest in the task, and it is
+not read a second time.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import contextlib
 import errno
 import hashlib
-import io
+import importlib.abc
+import importlib.util
 import os
 import re
 import stat
+import sys
 import time
-import zipfile
+import zlib
+from typing import Any, Dict, Iterator, Optional, Tuple
 
+# What the action plugin of a module adds to its options.
+ARGUMENTS = {
+    "binding": {
+        "type": "dict",
+        "options": {
+            "digest": {"type": "str", "required": True},
+            "version": {"type": "str", "required": True},
+            "source": {"type": "str", "no_log": True},
+        },
+    }
+}
+FILE = "pynvml.py"
+STUCK_FILE = "/run/gpufleet-nvml.stuck"
 SIZE_LIMIT = 16 * 1024 * 1024
 KEEP_S = 30 * 24 * 3600
-DIGEST = re.compile("^[0-9a-f]{64}$")
+DIGEST = re.compile("[0-9a-f]{64}$")
 NO_BINDING = (
     "no NVML binding: the controller sent none and this node has no Python module pynvml; install nvidia-ml-py in the "
     "Python environment that runs Ansible on the controller (or, as a fallback, on the node)"
 )
 
 
-class CacheError(Exception):
-    """The cache cannot be used; the text says why."""
+class CacheError(OSError):
+    """The cache or what was sent for it cannot be used; the text says why."""
 
 
-def digest_of(data):
-    return hashlib.sha256(data).hexdigest()
+class Binding:
+    """A binding that can be imported: that of the controller, or the node's own if no source was sent."""
+
+    def __init__(
+        self, cache: str, source: Optional[bytes] = None, version: Optional[str] = None, digest: Optional[str] = None
+    ):
+        self.source, self.version = source, version
+        # The file that remembers a call of NVML which did not end.
+        self.stuck_file = STUCK_FILE if os.geteuid() == 0 else os.path.join(cache, "nvml.stuck")
+        self._loader = None if source is None else _Loader(source, cache, digest)
+
+    def load(self) -> Tuple[Any, Dict[str, Optional[str]]]:
+        """Return (module, description of it), or (None, description) if the node has no binding."""
+        if self._loader is None:
+            return load_own()
+        spec = importlib.util.spec_from_loader("pynvml", self._loader)
+        module = importlib.util.module_from_spec(spec)
+        # The binding looks itself up by name while it defines its exception classes.
+        previous = sys.modules.get("pynvml")
+        sys.modules["pynvml"] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules["pynvml"]
+            if previous is not None:
+                sys.modules["pynvml"] = previous
+            raise
+        return module, {"version": self.version, "source": "shipped"}
 
 
-def cache_name(digest):
+def load_own() -> Tuple[Any, Dict[str, Optional[str]]]:
+    """Return (module, description of it) of the node's own binding, or (None, description) if it has none."""
+    from importlib import metadata
+
+    try:
+        import pynvml
+    except ImportError:
+        return None, {"version": None, "source": "none"}
+    try:
+        version = metadata.version("nvidia-ml-py")
+    except metadata.PackageNotFoundError:
+        version = None
+    return pynvml, {"version": version, "source": "node"}
+
+
+class _Loader(importlib.abc.SourceLoader):
+    """Import verified source. Python keeps the bytecode beside the file, where only its owner can write.
+
+    Without a digest nothing is kept.
+    """
+
+    def __init__(self, source: bytes, cache: str, digest: Optional[str]):
+        self._source, self._cache, self._digest = source, cache, digest
+
+    def get_filename(self, fullname: str) -> str:
+        return os.path.join(self._cache, self._digest, FILE) if self._digest else FILE
+
+    def path_stats(self, path: str) -> Dict[str, int]:
+        if not self._digest:
+            raise OSError("nothing is kept")
+        # The directory is named by the digest of the source: its bytecode never becomes stale.
+        return {"mtime": 0, "size": len(self._source)}
+
+    def get_data(self, path: str) -> bytes:
+        if path.endswith(".py"):
+            return self._source
+        with open_directory(self._cache, self._digest) as handle:
+            return read_file(handle, os.path.basename(path))
+
+    def set_data(self, path: str, data: bytes) -> None:
+        with contextlib.suppress(OSError), open_directory(self._cache, self._digest) as handle:
+            write_file(handle, os.path.basename(path), data)
+
+    def get_code(self, fullname: str) -> Any:
+        try:
+            return super().get_code(fullname)
+        except (EOFError, TypeError, ValueError):  # damaged bytecode
+            with contextlib.suppress(OSError), open_directory(self._cache, self._digest) as handle:
+                os.unlink(os.path.basename(importlib.util.cache_from_source(FILE)), dir_fd=handle)
+            return self.source_to_code(self._source, self.get_filename(fullname))
+
+
+def get_binding(module: Any, consequence: str) -> Binding:
+    """Return the binding for an AnsibleModule. Ends the module if the file has to be sent first.
+
+    CONSEQUENCE begins the message if what was sent cannot be used, such as "nothing was changed".
+    """
+    try:
+        found, warning = prepare(cache_directory(module._remote_tmp), **(module.params["binding"] or {}))
+    except CacheError as exc:
+        module.fail_json(msg="%s: %s" % (consequence, exc))
+    if warning:
+        module.warn(warning)
+    if found is None:
+        module.exit_json(changed=False, needs_binding=True)
+    return found
+
+
+def cache_directory(remote_tmp: Optional[str]) -> str:
+    """Return the user's own directory in Ansible's temporary directory on the node."""
+    base = os.path.expanduser(os.path.expandvars(remote_tmp or "~/.ansible/tmp"))
+    return os.path.join(os.path.abspath(base), "gpufleet-%d" % (os.geteuid(),))
+
+
+def prepare(
+    cache: str, digest: Optional[str] = None, version: Optional[str] = None, source: Optional[str] = None
+) -> Tuple[Optional[Binding], Optional[str]]:
+    """Return (binding, warning). The binding is None if the node does not have the file and it was not sent.
+
+    Args:
+        digest: sha256 of the file; None if the controller has no binding.
+        source: The file, compressed (zlib) and in base64. It is sent after a first answer asked for it, in the task's
+            arguments: a file would have to be readable for both the login user and the user to become.
+
+    Raises:
+        CacheError: what was sent is not the file with this digest.
+    """
+    if digest is None:
+        return Binding(cache), None
     if not DIGEST.match(digest):
         raise CacheError("not a sha256 digest: %r" % (digest,))
-    return "binding-%s.zip" % (digest,)
+    if source is None:
+        content, warning = fetch(cache, digest)
+        return (None if content is None else Binding(cache, content, version, digest)), warning
+    try:
+        content = zlib.decompress(base64.b64decode(source.encode("ascii"), validate=True))
+    except (binascii.Error, UnicodeEncodeError, zlib.error):
+        raise CacheError("the NVML binding that arrived is not compressed base64") from None
+    warning = store(cache, digest, content)
+    return Binding(cache, content, version, None if warning else digest), warning
+
+
+def fetch(cache: str, digest: str) -> Tuple[Optional[bytes], Optional[str]]:
+    """Return (content, warning) of the kept file if it is exactly the wanted one."""
+    try:
+        with open_directory(cache, digest) as handle:
+            content = read_file(handle, FILE)
+    except FileNotFoundError:
+        return None, None
+    except OSError as exc:
+        return None, "the NVML binding %s is not used: %s" % (os.path.join(cache, digest, FILE), describe(exc))
+    if hashlib.sha256(content).hexdigest() != digest:
+        return None, "the NVML binding %s is not used: its content does not match its digest" % (
+            os.path.join(cache, digest, FILE),
+        )
+    return content, None
+
+
+def store(cache: str, digest: str, content: bytes) -> Optional[str]:
+    """Keep the file. Returns a warning if that fails; reading the GPUs goes on without.
+
+    Raises:
+        CacheError: the content has another digest.
+    """
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise CacheError("the NVML binding that arrived does not match its digest")
+    try:
+        os.makedirs(os.path.dirname(cache), mode=0o700, exist_ok=True)
+        with open_directory(cache, digest, create=True) as handle:
+            write_file(handle, FILE, content)
+        with open_private(cache) as handle:
+            prune(handle, digest)
+    except OSError as exc:
+        return "the NVML binding is not kept in %s: %s" % (cache, describe(exc))
+    return None
 
 
 @contextlib.contextmanager
-def open_cache(directory, create=True):
-    """A descriptor of the cache directory, which must be ours alone.
+def open_directory(cache: str, digest: str, create: bool = False) -> Iterator[int]:
+    """Open the directory of one binding, which has to be this user's alone, as CACHE has to be.
 
-    The parent may be shared only the way /tmp is (sticky). Links are not followed at the last component, and everything
-    after this goes through the descriptor, so that a directory swapped in later is never looked at.
+    The parent of CACHE may be shared only the way /tmp is (sticky). All access goes through descriptors, so that a
+    directory swapped in later is never used.
     """
-    parent = os.path.dirname(directory)
-    user = os.geteuid()
-    try:
-        if create:
-            os.makedirs(parent, mode=0o700, exist_ok=True)
-        about = os.stat(parent)
-        shared = about.st_mode & 0o022
-        if about.st_uid not in (0, user) or (shared and not about.st_mode & stat.S_ISVTX):
-            raise CacheError("%s can be changed by other users" % (parent,))
-        if create:
-            try:
-                os.mkdir(directory, 0o700)
-            except OSError as exc:
-                if exc.errno != errno.EEXIST:
-                    raise
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as exc:
-        raise CacheError("%s: %s" % (directory, exc.strerror)) from exc
+    about = os.stat(os.path.dirname(cache))
+    shared = about.st_mode & 0o022 and not about.st_mode & stat.S_ISVTX
+    if about.st_uid not in (0, os.geteuid()) or shared:
+        raise CacheError("%s can be changed by other users" % (os.path.dirname(cache),))
+    with open_private(cache, create) as base, open_private(digest, create, base) as handle:
+        yield handle
+
+
+@contextlib.contextmanager
+def open_private(path: str, create: bool = False, parent: Optional[int] = None) -> Iterator[int]:
+    """Open the directory PATH, relative to the descriptor PARENT if given. Links are not followed."""
+    if create:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, 0o700, dir_fd=parent)
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
         about = os.fstat(handle)
-        if about.st_uid != user:
-            raise CacheError("%s belongs to uid %d, not to uid %d" % (directory, about.st_uid, user))
-        if stat.S_IMODE(about.st_mode) & 0o077:
-            raise CacheError(
-                "%s is open to other users (mode %04o, expected 0700)" % (directory, stat.S_IMODE(about.st_mode))
-            )
+        if about.st_uid != os.geteuid():
+            raise CacheError("%s belongs to uid %d, not to uid %d" % (path, about.st_uid, os.geteuid()))
+        if about.st_mode & 0o077:
+            raise CacheError("%s is open to other users (mode %04o)" % (path, stat.S_IMODE(about.st_mode)))
         yield handle
     finally:
         os.close(handle)
 
 
-def _read(directory_handle, name):
-    """The bytes of a regular file of ours, read once."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    handle = os.open(name, flags, dir_fd=directory_handle)
+def read_file(directory: int, name: str) -> bytes:
+    """Return the content of a regular file that only this user can change."""
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     with os.fdopen(handle, "rb") as stream:
         about = os.fstat(stream.fileno())
         if not stat.S_ISREG(about.st_mode):
             raise CacheError("it is not a regular file")
-        if about.st_uid != os.geteuid():
-            raise CacheError("it belongs to uid %d" % (about.st_uid,))
-        if stat.S_IMODE(about.st_mode) & 0o022:
-            raise CacheError("it can be changed by other users")
+        if about.st_uid != os.geteuid() or about.st_mode & 0o022:
+            raise CacheError("it can be changed by other users (uid %d)" % (about.st_uid,))
         data = stream.read(SIZE_LIMIT + 1)
     if len(data) > SIZE_LIMIT:
         raise CacheError("it is larger than %d bytes" % (SIZE_LIMIT,))
     return data
 
 
-def find(directory, name):
-    """(content or None, warning or None) of the file NAME in the cache, which is ours and no link; what it says is for
-    the caller to check.
-    """
+def write_file(directory: int, name: str, data: bytes) -> None:
+    """Replace a file in one step. The rename replaces whatever has the name and follows no link."""
+    # The pid: two tasks of one user never write the same file, and what a killed one left is overwritten.
+    temporary = ".%s.%d" % (name, os.getpid())
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary, dir_fd=directory)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with open_cache(directory, create=False) as handle:
-            try:
-                return _read(handle, name), None
-            except OSError as exc:
-                if exc.errno == errno.ENOENT:
-                    return None, None
-                reason = "it is a link" if exc.errno == errno.ELOOP else exc.strerror
-            except CacheError as exc:
-                reason = str(exc)
-            return None, "cached NVML binding %s/%s is not used: %s" % (directory, name, reason)
-    except CacheError as exc:
-        if os.path.lexists(directory):
-            return None, "the cache of the NVML binding is not used: %s" % (exc,)
-        return None, None
+        with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=directory), "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except OSError:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary, dir_fd=directory)
+        raise
 
 
-def fetch(directory, digest):
-    """(archive or None, warning or None): the cached archive if it is exactly the wanted one."""
-    name = cache_name(digest)
-    data, warning = find(directory, name)
-    if data is not None and digest_of(data) != digest:
-        return None, "cached NVML binding %s/%s is not used: its content does not match its digest" % (directory, name)
-    return data, warning
-
-
-def store(directory, digest, data):
-    """Put the archive DATA in the cache.
-
-    Returns a warning when it could not be kept; reading the GPUs goes on without.
-    """
-    name = cache_name(digest)
-    if digest_of(data) != digest:
-        raise CacheError("the NVML binding that arrived does not match its digest")
-    return keep(directory, name, data)
-
-
-def keep(directory, name, data):
-    """Put DATA in the cache as NAME, in one step. Returns a warning when it could not be kept."""
-    try:
-        with open_cache(directory) as handle:
-            # "." + pid: two tasks of one user never write the same file, and a leftover of a killed one is overwritten
-            # or removed.
-            temporary = ".%s.%d" % (name, os.getpid())
-            _forget(handle, temporary)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                with os.fdopen(os.open(temporary, flags, 0o600, dir_fd=handle), "wb") as stream:
-                    stream.write(data)
-                    stream.flush()
-                    os.fsync(stream.fileno())
-                # A rename replaces whatever has the name, be it a link, and never follows it.
-                os.rename(temporary, name, src_dir_fd=handle, dst_dir_fd=handle)
-            except OSError:
-                _forget(handle, temporary)
-                raise
-            _prune(handle, name)
-    except OSError as exc:
-        return "the NVML binding is not cached in %s: %s" % (directory, exc.strerror)
-    except CacheError as exc:
-        return "the NVML binding is not cached: %s" % (exc,)
-    return None
-
-
-def _forget(handle, name):
-    try:
-        os.unlink(name, dir_fd=handle)
-    except FileNotFoundError:
-        pass
-
-
-def _prune(handle, keep):
-    """Remove archives that no controller has stored for a month."""
-    for name in os.listdir(handle):
-        if name == keep or not name.lstrip(".").startswith("binding-"):
+def prune(cache: int, keep: str) -> None:
+    """Remove bindings that no controller has sent for a month."""
+    for digest in os.listdir(cache):
+        if digest == keep or not DIGEST.match(digest) or time.time() - os.stat(digest, dir_fd=cache).st_mtime <= KEEP_S:
             continue
-        about = os.stat(name, dir_fd=handle, follow_symlinks=False)
-        if stat.S_ISREG(about.st_mode) and time.time() - about.st_mtime > KEEP_S:
-            _forget(handle, name)
+        with open_private(digest, parent=cache) as handle:
+            for name in os.listdir(handle):
+                os.unlink(name, dir_fd=handle)
+        os.rmdir(digest, dir_fd=cache)
 
 
-def own():
-    """(module, description): the binding that the node itself has, or (None, ...)."""
-    try:
-        import pynvml
-    except ImportError:
-        return None, {"version": None, "source": "none"}
-    return pynvml, {"version": _node_version(), "source": "node"}
-
-
-def members(archive, suffix):
-    """The files of the archive whose names end in SUFFIX, by name."""
-    with zipfile.ZipFile(io.BytesIO(archive)) as content:
-        return dict((name, content.read(name)) for name in sorted(content.namelist()) if name.endswith(suffix))
-
-
-def read_data(archive, name):
-    """A data file of the archive, as bytes."""
-    return members(archive, "data/" + name)["data/" + name]
-
-
-def _node_version():
-    from importlib import metadata
-
-    try:
-        return metadata.version("nvidia-ml-py")
-    except metadata.PackageNotFoundError:
-        return None
+def describe(exc: OSError) -> str:
+    """Return the reason of an error without its path."""
+    return "it is a link" if exc.errno == errno.ELOOP else exc.strerror or str(exc)

@@ -51,7 +51,7 @@ class Reader:
         function = getattr(self.binding, name, None)
         if function is None:
             return codes.missing(codes.FUNCTION_NOT_FOUND, "the binding has no %s" % (name,))
-        return self.guard(name, lambda: _text(function(*args)))
+        return self.guard(name, lambda: _decode(function(*args)))
 
     def ask(self, symbol, *args):
         """The return code of the library's function SYMBOL itself; raises NVMLError where there is no such function."""
@@ -129,14 +129,14 @@ class Reader:
         return self.guard("nvmlDeviceGetFieldValues(%d)" % (number,), read)
 
 
-def convert(answer, change):
+def convert_answer(answer, change):
     """ANSWER with CHANGE applied to its value, or its code as it is."""
     if answer["rc"] != codes.SUCCESS:
         return dict(answer)
     return codes.value(change(answer["value"]))
 
 
-def together(parts):
+def combine_answers(parts):
     """One value made of several answers by name: a part that this GPU does not have is None, and an error of one is the
     error of all.
 
@@ -151,5 +151,5 @@ def together(parts):
     return codes.value(dict((name, part["value"]) for name, part in parts.items()))
 
 
-def _text(content):
+def _decode(content):
     return content.decode("ascii") if isinstance(content, bytes) else content

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 
 from . import codes, fields
-from .calls import convert
+from .calls import convert_answer
 
 MIN_KEYS = ("uuid", "name", "pci_bus_id", "pci_device_id", "pci_subsystem_id")
 IDENTITY_KEYS = (
@@ -34,9 +34,9 @@ def read_min(reader, handle, gpu):
     gpu["name"] = reader.call("nvmlDeviceGetName", handle)
     pci = reader.struct("nvmlDeviceGetPciInfo_v3", handle, fields.PciInfo)
     # Written from the numbers, never from the text.
-    gpu["pci_bus_id"] = convert(pci, bus_id)
-    gpu["pci_device_id"] = convert(pci, lambda info: _ids(info.pciDeviceId))
-    gpu["pci_subsystem_id"] = convert(pci, lambda info: _ids(info.pciSubSystemId))
+    gpu["pci_bus_id"] = convert_answer(pci, bus_id)
+    gpu["pci_device_id"] = convert_answer(pci, lambda info: _format_ids(info.pciDeviceId))
+    gpu["pci_subsystem_id"] = convert_answer(pci, lambda info: _format_ids(info.pciSubSystemId))
 
 
 def read_identity(reader, handle, gpu):
@@ -46,13 +46,13 @@ def read_identity(reader, handle, gpu):
     gpu["vbios_version"] = reader.call("nvmlDeviceGetVbiosVersion", handle)
     gpu["architecture"] = reader.number("nvmlDeviceGetArchitecture", handle)
     gpu["virtualization_mode"] = reader.number("nvmlDeviceGetVirtualizationMode", handle)
-    gpu["addressing_mode"] = convert(
+    gpu["addressing_mode"] = convert_answer(
         reader.struct("nvmlDeviceGetAddressingMode", handle, fields.AddressingMode, fields.ADDRESSING_MODE_V1),
         lambda mode: int(mode.value),
     )
     gpu["gsp_firmware_version"] = _gsp_version(reader, handle)
     enabled, default = reader.pair("nvmlDeviceGetGspFirmwareMode", handle)
-    gpu["gsp_firmware_mode"] = convert(
+    gpu["gsp_firmware_mode"] = convert_answer(
         enabled, lambda value: {"enabled": bool(value), "default": bool(default["value"])}
     )
 
@@ -60,7 +60,7 @@ def read_identity(reader, handle, gpu):
 def read_inforom(reader, handle, gpu):
     gpu["inforom_image_version"] = reader.call("nvmlDeviceGetInforomImageVersion", handle)
     gpu["inforom_config_checksum"] = reader.number("nvmlDeviceGetInforomConfigurationChecksum", handle)
-    gpu["inforom_valid"] = convert(
+    gpu["inforom_valid"] = convert_answer(
         reader.guard("nvmlDeviceValidateInforom", lambda: reader.raw("nvmlDeviceValidateInforom", handle)),
         lambda nothing: True,
     )
@@ -75,7 +75,7 @@ def bus_id(info):
     return "%08x:%02x:%02x.0" % (info.domain, info.bus, info.device)
 
 
-def _ids(number):
+def _format_ids(number):
     return "%04x:%04x" % (number & 0xFFFF, number >> 16)
 
 
@@ -97,10 +97,10 @@ LIMIT = 64
 def read_mig(reader, handle, gpu):
     gpu["mig_mode_current"], gpu["mig_mode_pending"] = reader.pair("nvmlDeviceGetMigMode", handle)
     gpu["mig_max_devices"] = reader.number("nvmlDeviceGetMaxMigDeviceCount", handle)
-    gpu["mig_instances"] = _instances(reader, handle, gpu["mig_mode_current"], gpu["mig_max_devices"])
+    gpu["mig_instances"] = _read_instances(reader, handle, gpu["mig_mode_current"], gpu["mig_max_devices"])
 
 
-def _instances(reader, handle, mode, limit):
+def _read_instances(reader, handle, mode, limit):
     if mode["rc"] != codes.SUCCESS:
         return dict(mode)
     if not mode["value"]:
@@ -128,9 +128,9 @@ def _instances(reader, handle, mode, limit):
             "name": reader.text("nvmlDeviceGetName", device),
         }
         attributes = reader.struct("nvmlDeviceGetAttributes_v2", device, fields.DeviceAttributes)
-        parts["slices"] = convert(attributes, lambda content: int(content.gpuInstanceSliceCount))
-        parts["compute_slices"] = convert(attributes, lambda content: int(content.computeInstanceSliceCount))
-        parts["memory_bytes"] = convert(attributes, lambda content: int(content.memorySizeMB) << 20)
+        parts["slices"] = convert_answer(attributes, lambda content: int(content.gpuInstanceSliceCount))
+        parts["compute_slices"] = convert_answer(attributes, lambda content: int(content.computeInstanceSliceCount))
+        parts["memory_bytes"] = convert_answer(attributes, lambda content: int(content.memorySizeMB) << 20)
         for name, part in parts.items():
             if part["rc"] != codes.SUCCESS:
                 return codes.missing(part["rc"], "in %s of MIG device %d" % (name, index))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 
 from . import codes, fields
-from .calls import ABSENT, convert, together
+from .calls import ABSENT, combine_answers, convert_answer
 from .identity import bus_id
 
 PCIE_KEYS = (
@@ -67,7 +67,7 @@ def read_nvlink(reader, handle, gpu):
     for number, up in enumerate(active["value"]):
         if up is None:
             continue
-        link, problem = _link(reader, handle, number, up)
+        link, problem = _read_link(reader, handle, number, up)
         if problem is not None:
             gpu["nvlinks"] = problem
             return
@@ -95,7 +95,7 @@ def _links_active(reader, handle):
     return codes.value(links) if links else first_refusal
 
 
-def _link(reader, handle, number, up):
+def _read_link(reader, handle, number, up):
     """(what is known of one link, None), or (None, the answer that says why not)."""
     link = ctypes.c_uint(number)
 
@@ -107,7 +107,7 @@ def _link(reader, handle, number, up):
     parts = {
         "version": reader.number("nvmlDeviceGetNvLinkVersion", handle, link),
         "remote_pci": reader.guard("nvmlDeviceGetNvLinkRemotePciInfo_v2", remote),
-        "remote_type": convert(
+        "remote_type": convert_answer(
             reader.number("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link),
             lambda kind: REMOTE_TYPES.get(kind, "type %d" % (kind,)),
         ),
@@ -143,7 +143,7 @@ def read_p2p(reader, opened):
         for other_handle, other in named:
             if other is gpu:
                 continue
-            answer = together(
+            answer = combine_answers(
                 dict(
                     (name, reader.number("nvmlDeviceGetP2PStatus", handle, other_handle, ctypes.c_uint(number)))
                     for name, number in PEER_CAPABILITIES
@@ -159,11 +159,11 @@ def read_p2p(reader, opened):
 def read_fabric(reader, handle, gpu):
     """State of the GPU in its NVLink fabric. What a driver does not say is None."""
     answer = reader.first(*[lambda way=way: reader.struct(way[0], handle, way[1], way[2]) for way in FABRIC])
-    gpu["fabric"] = convert(answer, _fabric)
-    gpu["fabric_state"] = convert(answer, _fabric)
+    gpu["fabric"] = convert_answer(answer, _convert_fabric)
+    gpu["fabric_state"] = convert_answer(answer, _convert_fabric)
 
 
-def _fabric(info):
+def _convert_fabric(info):
     return {
         "state": int(info.state),
         "status": int(info.status),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 
 from . import codes, fields
-from .calls import convert, together
+from .calls import combine_answers, convert_answer
 
 MEMORY_KEYS = (
     "memory_total_bytes",
@@ -50,15 +50,15 @@ def read_memory(reader, handle, gpu):
         lambda: reader.struct("nvmlDeviceGetMemoryInfo", handle, fields.Memory),
     )
     for name in ("total", "used", "free"):
-        gpu["memory_%s_bytes" % (name,)] = convert(answer, lambda info, name=name: int(getattr(info, name)))
+        gpu["memory_%s_bytes" % (name,)] = convert_answer(answer, lambda info, name=name: int(getattr(info, name)))
     if answer["rc"] == codes.SUCCESS and not hasattr(answer["value"], "reserved"):
         # The older call counts the reserved bytes as used.
         gpu["memory_reserved_bytes"] = codes.missing(codes.FUNCTION_NOT_FOUND)
     else:
-        gpu["memory_reserved_bytes"] = convert(answer, lambda info: int(info.reserved))
+        gpu["memory_reserved_bytes"] = convert_answer(answer, lambda info: int(info.reserved))
     bar1 = reader.struct("nvmlDeviceGetBAR1MemoryInfo", handle, fields.Bar1Memory)
-    gpu["bar1_total_bytes"] = convert(bar1, lambda info: int(info.total))
-    gpu["bar1_used_bytes"] = convert(bar1, lambda info: int(info.used))
+    gpu["bar1_total_bytes"] = convert_answer(bar1, lambda info: int(info.total))
+    gpu["bar1_used_bytes"] = convert_answer(bar1, lambda info: int(info.used))
 
 
 def read_ecc(reader, handle, gpu):
@@ -82,23 +82,24 @@ def read_ecc(reader, handle, gpu):
                     ctypes.c_uint(location_number),
                     kind=ctypes.c_ulonglong,
                 )
-    gpu["ecc_counters"] = convert(together(parts), _by_period)
-    gpu["sram_ecc"] = convert(
-        reader.struct("nvmlDeviceGetSramEccErrorStatus", handle, fields.SramErrors, fields.SRAM_ERRORS_V1), _sram
+    gpu["ecc_counters"] = convert_answer(combine_answers(parts), _by_period)
+    gpu["sram_ecc"] = convert_answer(
+        reader.struct("nvmlDeviceGetSramEccErrorStatus", handle, fields.SramErrors, fields.SRAM_ERRORS_V1),
+        _convert_sram,
     )
 
 
 def read_repair(reader, handle, gpu):
     gpu["remapped_rows"] = _remapped_rows(reader, handle)
-    gpu["remap_histogram"] = convert(
+    gpu["remap_histogram"] = convert_answer(
         reader.struct("nvmlDeviceGetRowRemapperHistogram", handle, fields.RemapHistogram),
         lambda banks: dict((name, int(getattr(banks, name))) for name, dummy in fields.RemapHistogram._fields_),
     )
-    gpu["retired_pages"] = together(
-        dict((name, _retired(reader, handle, field, cause)) for name, field, cause in RETIRED_CAUSES)
+    gpu["retired_pages"] = combine_answers(
+        dict((name, _count_retired_pages(reader, handle, field, cause)) for name, field, cause in RETIRED_CAUSES)
     )
     gpu["retired_pages_pending"] = reader.number("nvmlDeviceGetRetiredPagesPendingStatus", handle)
-    gpu["repair_status"] = convert(
+    gpu["repair_status"] = convert_answer(
         reader.struct("nvmlDeviceGetRepairStatus", handle, fields.RepairStatus, fields.REPAIR_STATUS_V1),
         lambda status: {
             "channel_pending": bool(status.bChannelRepairPending),
@@ -115,7 +116,7 @@ def _by_period(parts):
     return counters
 
 
-def _sram(errors):
+def _convert_sram(errors):
     return {
         "threshold_exceeded": bool(errors.bThresholdExceeded),
         "volatile_corrected": int(errors.volatileCor),
@@ -141,7 +142,7 @@ def _remapped_rows(reader, handle):
         lambda: reader.raw("nvmlDeviceGetRemappedRows", handle, *[ctypes.byref(part) for part in parts]),
     )
     if answer["rc"] == codes.SUCCESS:
-        return codes.value(_remapped(*[part.value for part in parts]))
+        return codes.value(_make_remapped_rows(*[part.value for part in parts]))
     if answer["rc"] not in (codes.NOT_SUPPORTED, codes.FUNCTION_NOT_FOUND):
         return answer
     # The call is not supported while MIG instances exist; the fields may still answer.
@@ -155,11 +156,11 @@ def _remapped_rows(reader, handle):
         )
     ]
     if all(part["rc"] == codes.SUCCESS for part in answers):
-        return codes.value(_remapped(*[part["value"] for part in answers]))
+        return codes.value(_make_remapped_rows(*[part["value"] for part in answers]))
     return answer
 
 
-def _remapped(correctable, uncorrectable, pending, failure):
+def _make_remapped_rows(correctable, uncorrectable, pending, failure):
     return {
         "correctable": int(correctable),
         "uncorrectable": int(uncorrectable),
@@ -168,11 +169,11 @@ def _remapped(correctable, uncorrectable, pending, failure):
     }
 
 
-def _retired(reader, handle, field, cause):
+def _count_retired_pages(reader, handle, field, cause):
     """Count the pages retired for CAUSE: the field, or the length of the list if the driver has no such field."""
     answer = reader.field(handle, field)
     if answer["rc"] == codes.SUCCESS:
-        return convert(answer, int)
+        return convert_answer(answer, int)
     if answer["rc"] not in (codes.NOT_SUPPORTED, codes.FUNCTION_NOT_FOUND):
         return answer
 

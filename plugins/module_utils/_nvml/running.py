@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 
 from . import codes, fields
-from .calls import convert, together
+from .calls import combine_answers, convert_answer
 
 CLOCKS_KEYS = (
     "clock_sm_mhz",
@@ -71,12 +71,12 @@ def _by_type(reader, symbol, handle, kinds):
 def read_clocks(reader, handle, gpu):
     now = _by_type(reader, "nvmlDeviceGetClockInfo", handle, CLOCKS)
     gpu["clock_sm_mhz"], gpu["clock_mem_mhz"] = now["sm"], now["mem"]
-    gpu["clocks_mhz"] = together(now)
-    gpu["clocks_max_mhz"] = together(_by_type(reader, "nvmlDeviceGetMaxClockInfo", handle, CLOCKS))
-    gpu["applications_clocks_mhz"] = together(
+    gpu["clocks_mhz"] = combine_answers(now)
+    gpu["clocks_max_mhz"] = combine_answers(_by_type(reader, "nvmlDeviceGetMaxClockInfo", handle, CLOCKS))
+    gpu["applications_clocks_mhz"] = combine_answers(
         _by_type(reader, "nvmlDeviceGetApplicationsClock", handle, APPLICATIONS_CLOCKS)
     )
-    gpu["applications_clocks_default_mhz"] = together(
+    gpu["applications_clocks_default_mhz"] = combine_answers(
         _by_type(reader, "nvmlDeviceGetDefaultApplicationsClock", handle, APPLICATIONS_CLOCKS)
     )
     gpu["clocks_event_reasons"] = reader.first(
@@ -85,12 +85,12 @@ def read_clocks(reader, handle, gpu):
             for symbol in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
         ]
     )
-    gpu["violation_ns"] = together(
-        dict((name, _violation(reader, handle, policy, field)) for name, policy, field in VIOLATIONS)
+    gpu["violation_ns"] = combine_answers(
+        dict((name, _read_violation(reader, handle, policy, field)) for name, policy, field in VIOLATIONS)
     )
 
 
-def _violation(reader, handle, policy, field):
+def _read_violation(reader, handle, policy, field):
     def read():
         times = fields.ViolationTime()
         reader.raw("nvmlDeviceGetViolationStatus", handle, ctypes.c_uint(policy), ctypes.byref(times))
@@ -105,17 +105,17 @@ def _violation(reader, handle, policy, field):
 def read_temperatures(reader, handle, gpu):
     gpu["temperature_gpu_c"] = reader.number("nvmlDeviceGetTemperature", handle, ctypes.c_uint(fields.TEMPERATURE_GPU))
     gpu["temperature_memory_c"] = reader.field(handle, fields.FI_MEMORY_TEMPERATURE)
-    gpu["temperature_margin_c"] = convert(
+    gpu["temperature_margin_c"] = convert_answer(
         reader.struct("nvmlDeviceGetMarginTemperature", handle, fields.MarginTemperature, fields.MARGIN_TEMPERATURE_V1),
         lambda margin: int(margin.marginTemperature),
     )
-    gpu["temperature_limits_c"] = together(
+    gpu["temperature_limits_c"] = combine_answers(
         dict(
             (name, reader.number("nvmlDeviceGetTemperatureThreshold", handle, ctypes.c_uint(threshold)))
             for name, threshold, dummy in LIMITS
         )
     )
-    gpu["temperature_margin_limits_c"] = together(
+    gpu["temperature_margin_limits_c"] = combine_answers(
         dict((name, reader.field(handle, field)) for name, dummy, field in LIMITS)
     )
 
@@ -129,8 +129,8 @@ def read_power(reader, handle, gpu):
 
 
 def read_processes(reader, handle, gpu):
-    gpu["compute_processes"] = processes(reader, handle, "nvmlDeviceGetComputeRunningProcesses", _used)
-    gpu["graphics_processes"] = processes(reader, handle, "nvmlDeviceGetGraphicsRunningProcesses", _used)
+    gpu["compute_processes"] = processes(reader, handle, "nvmlDeviceGetComputeRunningProcesses", _convert_process)
+    gpu["graphics_processes"] = processes(reader, handle, "nvmlDeviceGetGraphicsRunningProcesses", _convert_process)
 
 
 def processes(reader, handle, name, convert_row):
@@ -157,6 +157,6 @@ def processes(reader, handle, name, convert_row):
     )
 
 
-def _used(row):
+def _convert_process(row):
     used = row.usedGpuMemory
     return {"pid": int(row.pid), "used_bytes": None if used == fields.MEMORY_NOT_AVAILABLE else int(used)}

@@ -13,7 +13,7 @@ class Choice(Exception):
     """A GPU was asked for that is not there; the text says which."""
 
 
-def chosen(gpus, wanted):
+def choose_gpus(gpus, wanted):
     """The GPUs that were asked for, each known by UUID, PCI address or NVML index; all if nothing was."""
     if not wanted:
         return gpus

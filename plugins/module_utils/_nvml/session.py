@@ -67,7 +67,7 @@ def run(work, deadline_s, stuck_file=None, kill=os.killpg, subject="NVML"):
 
 def start(work, deadline_s, stuck_file=None, kill=os.killpg, subject="NVML"):
     """Begin what run does; the answer is for finish. An Outcome if nothing was started."""
-    remembered = recall(stuck_file)
+    remembered = recall_child(stuck_file)
     if remembered:
         return Outcome(
             "stuck",
@@ -93,7 +93,7 @@ def finish(started):
     """
     child, subject = started.child, started.subject
     try:
-        lines, complete, problem = _collect(started.pipe, started.until)
+        lines, complete, problem = _collect_lines(started.pipe, started.until)
     finally:
         os.close(started.pipe)
     where = started.place.read()
@@ -101,7 +101,7 @@ def finish(started):
     at = " in %s" % (where,) if where else ""
     worker = "the process that uses %s" % (subject,)
     if not complete:
-        gone = _end(child, started.kill)
+        gone = _end_child(child, started.kill)
         message = (
             "%s did not answer within %g s%s; look for NVRM lines in the kernel log and reboot the node if it persists"
             % (subject, started.deadline_s, at)
@@ -109,18 +109,18 @@ def finish(started):
         if problem:
             message = "%s was stopped%s: %s" % (worker, at, problem)
         if not gone:
-            remember(started.stuck_file, child)
+            remember_child(started.stuck_file, child)
             message += "; the process (pid %d) cannot be ended and is still stuck" % (child,)
         return Outcome("crashed" if problem else "timeout", None, message)
-    status = _reap(child, GRACE_S)
+    status = _reap_child(child, GRACE_S)
     if status is None:
         # It closed its pipe, so its result is complete; it may hang in the driver's clean-up.
-        if not _end(child, started.kill):
-            remember(started.stuck_file, child)
-    result = _last(lines, "result")
+        if not _end_child(child, started.kill):
+            remember_child(started.stuck_file, child)
+    result = _find_last(lines, "result")
     if result is not None:
         return Outcome("ok", result, "")
-    error = _last(lines, "error")
+    error = _find_last(lines, "error")
     if error is not None:
         return Outcome("crashed", None, "%s failed%s: %s" % (worker, at, error))
     if status is not None and os.WIFSIGNALED(status):
@@ -171,7 +171,7 @@ def _close_all_but(keep):
                 pass  # the descriptor that listed the directory is already closed
 
 
-def _collect(read_end, until):
+def _collect_lines(read_end, until):
     """(lines, complete, problem): what the child wrote, until it closed its end or the deadline passed."""
     os.set_blocking(read_end, False)
     poller = select.poll()
@@ -206,14 +206,14 @@ def _collect(read_end, until):
     return lines, complete, problem
 
 
-def _last(lines, key):
+def _find_last(lines, key):
     for line in reversed(lines):
         if key in line:
             return line[key]
     return None
 
 
-def _reap(child, patience_s):
+def _reap_child(child, patience_s):
     """The child's wait status, or None if it has not ended in time."""
     until = time.monotonic() + patience_s
     while True:
@@ -228,7 +228,7 @@ def _reap(child, patience_s):
         time.sleep(0.01)
 
 
-def _end(child, kill):
+def _end_child(child, kill):
     """Kill the child's whole group; whether it is gone."""
     try:
         kill(child, signal.SIGKILL)
@@ -238,7 +238,7 @@ def _end(child, kill):
             os.kill(child, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    return _reap(child, GRACE_S) is not None
+    return _reap_child(child, GRACE_S) is not None
 
 
 def process_start(pid, proc="/proc"):
@@ -261,7 +261,7 @@ def boot_id(root="/"):
         return None
 
 
-def remember(stuck_file, pid):
+def remember_child(stuck_file, pid):
     """Note that PID could not be ended."""
     start = process_start(pid)
     if stuck_file is None or start is None:
@@ -301,7 +301,7 @@ def read_note(path):
         os.close(handle)
 
 
-def recall(stuck_file):
+def recall_child(stuck_file):
     """The note about a process that is still stuck, or None; a note that no longer holds is removed."""
     data = None if stuck_file is None else read_note(stuck_file)
     if data is None:

@@ -18,7 +18,7 @@ SYSTEM_KEYS = ("driver_version", "nvml_version", "cuda_driver_version")
 GPU_KEYS = subsets.KEYS
 
 
-def blank(status, message, rc=None, binding=None):
+def make_blank(status, message, rc=None, binding=None):
     """A snapshot without a reading: STATUS and MESSAGE say why, and no value pretends to be one."""
     nothing = codes.missing(codes.UNREADABLE if rc is None else rc)
     return {
@@ -86,14 +86,14 @@ def read_pass(nvml, binding, progress=None, gather=None, more=()):
     reader = calls.Reader(nvml, progress)
     started = reader.call("nvmlInit")
     if started["rc"] != codes.SUCCESS:
-        taken = blank("nvml_error", codes.init_message(started["rc"]), started["rc"], binding)
+        taken = make_blank("nvml_error", codes.init_message(started["rc"]), started["rc"], binding)
         if started.get("detail"):
             taken["message"] += " (%s)" % (started["detail"],)
-        taken["simulated"] = simulated(nvml)
+        taken["simulated"] = is_simulated(nvml)
         return taken
     try:
-        taken = blank("ok", "", codes.SUCCESS, binding)
-        taken["simulated"] = simulated(nvml)
+        taken = make_blank("ok", "", codes.SUCCESS, binding)
+        taken["simulated"] = is_simulated(nvml)
         taken["system"] = read_system(reader)
         taken["count"] = reader.call("nvmlDeviceGetCount")
         if taken["count"]["rc"] != codes.SUCCESS:
@@ -110,7 +110,7 @@ def read_pass(nvml, binding, progress=None, gather=None, more=()):
         reader.call("nvmlShutdown")
 
 
-def simulated(nvml):
+def is_simulated(nvml):
     """Tell if the loaded library is the simulator, which has a symbol of its own."""
     return hasattr(getattr(nvml, "nvmlLib", None), "gpusim_marker")
 
@@ -122,7 +122,7 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
     remembers a child that could not be ended, and beside it that NVML did not answer: the next ones wait shorter.
     GATHER is what subsets.choose takes, MORE what read_gpu takes.
     """
-    load = load or binding_module.own
+    load = load or binding_module.load_own
     subsets.choose(gather)
     begun = time.monotonic()
 
@@ -130,7 +130,7 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
         progress("loading the binding")
         nvml, described = load()
         if nvml is None:
-            return blank("no_binding", binding_module.NO_BINDING)
+            return make_blank("no_binding", binding_module.NO_BINDING)
         return read_pass(nvml, described, progress, gather, more)
 
     note, driver = recall_hang(stuck_file) if stuck_file else None, loaded_driver()
@@ -143,9 +143,9 @@ def take(deadline_s=60, stuck_file=None, gather=None, load=None, runner=session.
     if outcome.status == "ok":
         taken = outcome.value
     elif outcome.status in ("timeout", "stuck"):
-        taken = blank(outcome.status, outcome.message)
+        taken = make_blank(outcome.status, outcome.message)
     else:
-        taken = blank("nvml_error", outcome.message)
+        taken = make_blank("nvml_error", outcome.message)
     taken["duration_s"] = round(time.monotonic() - begun, 3)
     return taken
 

@@ -24,7 +24,7 @@ from .._health import model, registry
 from .._health.checks import hardware
 from .._mig import plan, read, task
 from .._node import boot_expectation, claim
-from .._nvml import node, snapshot
+from .._nvml import binding, snapshot
 from . import mig
 
 RESULT = boot_expectation.RESULT
@@ -103,7 +103,7 @@ def expected(path: str) -> Wanted:
 
 def look(timeout_s: int) -> Dict[str, Any]:
     """The reading of this node, with the MIG layout of each GPU. NVML is asked in a child with a deadline."""
-    return reading.gather(snapshot.take(deadline_s=timeout_s, stuck_file=node.STUCK_FILE, more=(read.read_layout,)))
+    return reading.gather(snapshot.take(deadline_s=timeout_s, stuck_file=binding.STUCK_FILE, more=(read.read_layout,)))
 
 
 def judge(taken: Dict[str, Any], wanted: Wanted, tables: Dict[str, Any], name: str, now: str) -> Dict[str, Any]:

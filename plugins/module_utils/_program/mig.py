@@ -12,7 +12,7 @@ from typing import Any, Dict
 
 from .._mig import config, task
 from .._node import files, holders, lock
-from .._nvml import node
+from .._nvml import binding
 
 
 class Unusable(Exception):
@@ -28,10 +28,10 @@ def run(path: str, check: bool, timeout_s: int, node_lock: lock.NodeLock) -> Dic
     unless CHECK.
     """
     options = dict(read(path), state=task.PRESENT)
-    tools = task.Tools(timeout_s, stuck_file=node.STUCK_FILE)
+    tools = task.Tools(timeout_s, stuck_file=binding.STUCK_FILE)
     try:
         with contextlib.nullcontext() if check else node_lock:
-            return task.run(options, check, tools, holders.named)
+            return task.run(options, check, tools, holders.name_holders)
     except task.TaskError as exc:
         raise NotDone(str(exc)) from exc
 

@@ -20,7 +20,7 @@ from .._driver import libraries
 from .._kernel import kernel_state, kernels, loaded, modules, newer
 from .._node import boot_expectation, claim, files, notes
 from .._node.runner import Runner
-from .._nvml import node, snapshot
+from .._nvml import binding, snapshot
 
 MIG_CONFIG = "/etc/gpufleet/mig.json"
 # What is read of each GPU; a MIG layout is read only where one is wanted.
@@ -98,7 +98,7 @@ def gpus(timeout_s: int, layouts: bool, take: Callable[..., Dict[str, Any]]) -> 
         from .._mig import read as mig_read  # here, as below
 
         more = (mig_read.read_layout,)
-    return take(deadline_s=timeout_s, stuck_file=node.STUCK_FILE, gather=list(GATHER), more=more)
+    return take(deadline_s=timeout_s, stuck_file=binding.STUCK_FILE, gather=list(GATHER), more=more)
 
 
 def wanted_layout(path: str) -> Optional[Dict[str, Any]]:

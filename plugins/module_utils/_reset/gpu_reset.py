@@ -62,7 +62,7 @@ class GpuReset:
             )
         boot_id = kernel_state.boot_id(self.root)
         facts = dict(
-            reading.obstacles(self.root, decider.COMMAND),
+            reading.read_obstacles(self.root, decider.COMMAND),
             snapshot=snapshot,
             fabric_manager=reading.fabric_manager(self.run_command),
             boot_id=boot_id,
@@ -78,15 +78,15 @@ class GpuReset:
         facts, plan = self.look()
         everyone = facts["snapshot"]["gpus"]
         if plan["action"] == decider.REFUSE:
-            return self.answer(facts, plan, proof.planned(everyone, plan, proof.UNCHANGED), False)
+            return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.UNCHANGED), False)
         if plan["action"] == decider.NONE:
             self.actions = ["turn persistence mode of %s on" % name for name in self.left(facts)]
             return self.answer(facts, plan, [], bool(self.actions))
-        names = [gpu_facts.name(gpu) for gpu in self.of(everyone, plan["targets"])]
+        names = [gpu_facts.name_gpu(gpu) for gpu in self.of(everyone, plan["targets"])]
         self.actions = ["turn persistence mode of %s off" % name for name in self.names(everyone, plan["persistence"])]
         self.actions += ["reset %s" % ", ".join(names)]
         self.actions += ["turn persistence mode of %s on" % name for name in self.owed(facts, plan)]
-        return self.answer(facts, plan, proof.planned(everyone, plan, proof.PLANNED), True)
+        return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.PLANNED), True)
 
     # ---- acting ----
 
@@ -94,7 +94,7 @@ class GpuReset:
         facts, plan = self.look()
         everyone = facts["snapshot"]["gpus"]
         if plan["action"] == decider.REFUSE:
-            return self.answer(facts, plan, proof.planned(everyone, plan, proof.UNCHANGED), False)
+            return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.UNCHANGED), False)
         if plan["action"] == decider.NONE:
             self.restore(self.left(facts))
             self.close()
@@ -105,17 +105,17 @@ class GpuReset:
             self.note(facts, targets, owed, "begun")
         except reading.RecordError as exc:
             raise ResetError("%s; nothing was reset" % exc) from exc
-        watermark = reading.log(self.root, self.run_command)["position"]
+        watermark = reading.read_log(self.root, self.run_command)["position"]
         self.persistence(self.names(everyone, plan["persistence"]), False)
         # What came since the first look: a job that began, or a daemon that was started again.
-        again = decider.obstacles(
-            reading.obstacles(self.root, decider.COMMAND), [dict(gpu, persistence_mode=None) for gpu in targets]
+        again = decider.list_obstacles(
+            reading.read_obstacles(self.root, decider.COMMAND), [dict(gpu, persistence_mode=None) for gpu in targets]
         )
         if again or self.problems:
             plan = dict(plan, action=decider.REFUSE, reasons=again)
             self.restore(owed)
             self.close()
-            return self.answer(facts, plan, proof.planned(everyone, plan, proof.UNCHANGED), bool(self.off()))
+            return self.answer(facts, plan, proof.make_planned_rows(everyone, plan, proof.UNCHANGED), bool(self.off()))
         try:
             self.note(facts, targets, owed, "resetting")
         except reading.RecordError as exc:
@@ -127,15 +127,15 @@ class GpuReset:
         return self.answer(facts, plan, rows, changed or bool(self.off()))
 
     def reset(self, targets):
-        argv = [decider.COMMAND, "--gpu-reset", "-i", ",".join(gpu_facts.name(gpu) for gpu in targets)]
+        argv = [decider.COMMAND, "--gpu-reset", "-i", ",".join(gpu_facts.name_gpu(gpu) for gpu in targets)]
         done = self.command(argv, self.params["reset_timeout_s"])
         said = done.data.decode("utf-8", "replace").strip()
         self.outcome = {"argv": argv, "rc": done.rc, "said": said, "state": done.state, "left_behind": done.left_behind}
-        self.actions.append("reset %s" % ", ".join(gpu_facts.name(gpu) for gpu in targets))
+        self.actions.append("reset %s" % ", ".join(gpu_facts.name_gpu(gpu) for gpu in targets))
         self.stuck = done.left_behind is not None
         if done.state == "timeout":
             self.problems.append(
-                proof.problem(
+                proof.make_problem(
                     "command_timeout",
                     "%s; whether the GPUs were reset has to be read" % done.message,
                     None,
@@ -147,7 +147,7 @@ class GpuReset:
         elif done.state != "ok":
             words = " ".join(said.split())
             self.problems.append(
-                proof.problem(
+                proof.make_problem(
                     "command_failed",
                     "%s answered %s: %s" % (" ".join(argv[:2]), done.rc, words or done.message or "nothing"),
                     None,
@@ -164,7 +164,7 @@ class GpuReset:
         now = after["gpus"]
         if after["status"] != "ok":
             self.problems.append(
-                proof.problem(
+                proof.make_problem(
                     "nvml_unreadable",
                     "after the reset NVML cannot be read (%s): %s" % (after["status"], after["message"]),
                     None,
@@ -177,13 +177,13 @@ class GpuReset:
             self.problems += proof.missing(everyone, now)
             self.problems += [] if self.stuck else proof.not_persistent(everyone, now, owed)
             for gpu in targets:
-                if proof.same(gpu, now) is not None:
-                    self.problems += proof.remains(gpu, proof.same(gpu, now))
-        log = reading.log(self.root, self.run_command, watermark) if watermark else None
-        problems, warnings = proof.logged(log, targets)
+                if proof.find_same_gpu(gpu, now) is not None:
+                    self.problems += proof.check_remains(gpu, proof.find_same_gpu(gpu, now))
+        log = reading.read_log(self.root, self.run_command, watermark) if watermark else None
+        problems, warnings = proof.check_kernel_log(log, targets)
         self.problems += problems
         self.warnings += warnings
-        rows = proof.rows(everyone, plan, now, self.problems)
+        rows = proof.make_rows(everyone, plan, now, self.problems)
         for row in rows:
             if row["status"] == proof.UNPROVEN:
                 self.warnings.append(
@@ -206,7 +206,7 @@ class GpuReset:
                 self.stuck = answer.left_behind is not None
                 said = " ".join(answer.data.decode("utf-8", "replace").split())
                 self.problems.append(
-                    proof.problem(
+                    proof.make_problem(
                         "persistence_" + word,
                         "persistence mode of GPU %s could not be turned %s: %s" % (name, word, said or answer.message),
                         name,
@@ -240,13 +240,13 @@ class GpuReset:
     def left(facts):
         """Return the GPUs of which an interrupted run turned persistence mode off, and where it still is."""
         note = facts["interrupted"]
-        off = [gpu_facts.name(gpu) for gpu in facts["snapshot"]["gpus"] if value(gpu, "persistence_mode") == 0]
+        off = [gpu_facts.name_gpu(gpu) for gpu in facts["snapshot"]["gpus"] if value(gpu, "persistence_mode") == 0]
         return [name for name in note["persistence"] if name in off] if note else []
 
     def note(self, facts, targets, owed, phase):
         reading.write_note(
             facts["boot_id"],
-            [gpu_facts.name(gpu) for gpu in targets],
+            [gpu_facts.name_gpu(gpu) for gpu in targets],
             owed,
             phase,
             self.params.get("reason"),
@@ -265,7 +265,7 @@ class GpuReset:
         return [gpu for gpu in everyone if gpu["index"] in indexes]
 
     def names(self, everyone, indexes):
-        return [gpu_facts.name(gpu) for gpu in self.of(everyone, indexes)]
+        return [gpu_facts.name_gpu(gpu) for gpu in self.of(everyone, indexes)]
 
     def answer(self, facts, plan, rows, changed):
         """Return the result of the module."""
@@ -286,15 +286,15 @@ class GpuReset:
             "simulated": facts["snapshot"]["simulated"],
             "driver_version": value(facts["snapshot"]["system"], "driver_version"),
             "warnings": self.warnings,
-            "diff": {"before": side(rows, "before"), "after": side(rows, "after")},
+            "diff": {"before": make_diff_side(rows, "before"), "after": make_diff_side(rows, "after")},
         }
-        result["msg"] = message(result)
+        result["msg"] = make_message(result)
         if failed:
             result["failed"] = True
         return result
 
 
-def side(rows, key):
+def make_diff_side(rows, key):
     """Return one side of the difference: of each GPU what is not the same on both."""
     found = {}
     for row in rows:
@@ -307,7 +307,7 @@ def side(rows, key):
     return found
 
 
-def message(result):
+def make_message(result):
     """Return the result for an operator."""
     done = "Done: %s." % ", ".join(result["actions"]) if result["actions"] else "Nothing was changed."
     note = result["interrupted"]
@@ -318,9 +318,9 @@ def message(result):
             ", ".join(note["gpus"]),
         )
     if result["reasons"]:
-        return "GPUs are not reset: %s. %s" % (decider.sentence(result["reasons"]), done)
+        return "GPUs are not reset: %s. %s" % (decider.make_sentence(result["reasons"]), done)
     if result["problems"]:
-        return "The reset of GPUs failed: %s. %s" % (decider.sentence(result["problems"]), done)
+        return "The reset of GPUs failed: %s. %s" % (decider.make_sentence(result["problems"]), done)
     if result["action"] == decider.NONE:
         return "No GPU needs a reset. %s" % done
     names = ", ".join("%s%s" % (row["gpu"], " (joined by NVLink)" if row["added"] else "") for row in result["gpus"])

@@ -33,24 +33,24 @@ BEYOND_RESET = {
 GATHER = ("identity", "ecc", "repair", "modes", "nvlink", "mig")
 
 
-def name(gpu: dict) -> str:
+def name_gpu(gpu: dict) -> str:
     """Return how nvidia-smi and people call a GPU: by UUID, else by address, else by NVML's index."""
     return value(gpu, "uuid") or value(gpu, "pci_bus_id") or str(gpu["index"])
 
 
-def code(gpu: dict, key: str) -> int:
+def read_code(gpu: dict, key: str) -> int:
     """Return NVML's answer for KEY; one that was never asked is unreadable."""
     entry = gpu.get(key)
     return entry.get("rc", codes.UNREADABLE) if isinstance(entry, dict) else codes.UNREADABLE
 
 
-def mode(gpu: dict, which: str) -> dict | None:
+def read_mode(gpu: dict, which: str) -> dict | None:
     """Return {"current", "pending"} of a mode; None where the GPU has none or NVML does not tell."""
     current, pending = (value(gpu, key) for key in MODES[which])
     return None if current is None or pending is None else {"current": current, "pending": pending}
 
 
-def repairs(gpu: dict) -> list:
+def list_repairs(gpu: dict) -> list:
     """Return the repairs of memory that wait for a reset."""
     rows, status = value(gpu, "remapped_rows") or {}, value(gpu, "repair_status") or {}
     waiting = (
@@ -62,33 +62,35 @@ def repairs(gpu: dict) -> list:
     return [what for what, pending in waiting if pending]
 
 
-def needs(gpu: dict) -> list:
+def list_needs(gpu: dict) -> list:
     """Return why a GPU needs a reset; empty if, by what can be read, it does not."""
     found = [
-        which for which in MODES if mode(gpu, which) and mode(gpu, which)["current"] != mode(gpu, which)["pending"]
+        which
+        for which in MODES
+        if read_mode(gpu, which) and read_mode(gpu, which)["current"] != read_mode(gpu, which)["pending"]
     ]
     if value(gpu, "recovery_action") in RECOVERED_BY_RESET:
         found.append("recovery_action")
-    found += repairs(gpu)
-    if RESET_REQUIRED in [code(gpu, key) for key in ("handle", "uuid", *MODES["ecc_mode"], *MODES["mig_mode"])]:
+    found += list_repairs(gpu)
+    if RESET_REQUIRED in [read_code(gpu, key) for key in ("handle", "uuid", *MODES["ecc_mode"], *MODES["mig_mode"])]:
         found.append("reset_required")
     return found
 
 
-def unread(gpu: dict) -> list:
+def list_unread_keys(gpu: dict) -> list:
     """Return the keys that would say whether a reset is needed, and cannot be read."""
     keys = [key for pair in MODES.values() for key in pair]
     keys += ["remapped_rows", "retired_pages_pending", "repair_status"]
-    found = [key for key in keys if code(gpu, key) not in NONE + (codes.SUCCESS, RESET_REQUIRED)]
-    told = code(gpu, "recovery_action") in NO_FIELD + (codes.SUCCESS, RESET_REQUIRED)
+    found = [key for key in keys if read_code(gpu, key) not in NONE + (codes.SUCCESS, RESET_REQUIRED)]
+    told = read_code(gpu, "recovery_action") in NO_FIELD + (codes.SUCCESS, RESET_REQUIRED)
     return found if told else found + ["recovery_action"]
 
 
-def instances(gpu: dict) -> list | None:
+def list_instances(gpu: dict) -> list | None:
     """Return the MIG instances that a reset would destroy; None if that cannot be told."""
     if value(gpu, "mig_instances") is not None:
         return value(gpu, "mig_instances")
-    return [] if code(gpu, "mig_instances") in NONE else None
+    return [] if read_code(gpu, "mig_instances") in NONE else None
 
 
 def volatile_errors(gpu: dict) -> int | None:
@@ -97,7 +99,7 @@ def volatile_errors(gpu: dict) -> int | None:
     return None if None in counts else sum(counts)
 
 
-def peers(gpus: list) -> dict | None:
+def map_peers(gpus: list) -> dict | None:
     """Return {index: {indexes of the GPUs that its NVLinks lead to}}; None if a link cannot be read.
 
     A link to a switch leads to all GPUs on switches.
@@ -106,7 +108,7 @@ def peers(gpus: list) -> dict | None:
     direct, switched = dict((gpu["index"], set()) for gpu in gpus), set()
     for gpu in gpus:
         links = value(gpu, "nvlinks")
-        if links is None and code(gpu, "nvlinks") not in NONE:
+        if links is None and read_code(gpu, "nvlinks") not in NONE:
             return None
         for link in links or []:
             if link.get("remote_type") == "switch":
@@ -121,12 +123,12 @@ def peers(gpus: list) -> dict | None:
     return dict((index, found - {index}) for index, found in direct.items())
 
 
-def switched(gpus: list) -> bool:
+def has_switch(gpus: list) -> bool:
     """Return whether an NVLink of these GPUs leads to a switch."""
     return any(link.get("remote_type") == "switch" for gpu in gpus for link in value(gpu, "nvlinks") or [])
 
 
-def component(graph: dict, start: set) -> set:
+def find_component(graph: dict, start: set) -> set:
     """Return all that can be reached from START in a graph of neighbors."""
     found, due = set(start), list(start)
     while due:
@@ -136,19 +138,19 @@ def component(graph: dict, start: set) -> set:
     return found
 
 
-def group(gpus: list, wanted: set, fabric_manager: bool | None) -> set | None:
+def find_group(gpus: list, wanted: set, fabric_manager: bool | None) -> set | None:
     """Return the indexes of all GPUs to reset together with those WANTED, by nvidia-smi(1); None if it is not known.
 
     From Ampere on a GPU is reset by itself where its links lead to GPUs, and where they lead to switches that a running
     fabric manager has. All others go with everything that NVLink joins them to.
     """
     targets = [gpu for gpu in gpus if gpu["index"] in wanted]
-    old = any(code(gpu, "architecture") != codes.SUCCESS or value(gpu, "architecture") < AMPERE for gpu in targets)
-    readable = all(code(gpu, "nvlinks") in NONE + (codes.SUCCESS,) for gpu in targets)
-    if not old and (fabric_manager or readable and not switched(targets)):
+    old = any(read_code(gpu, "architecture") != codes.SUCCESS or value(gpu, "architecture") < AMPERE for gpu in targets)
+    readable = all(read_code(gpu, "nvlinks") in NONE + (codes.SUCCESS,) for gpu in targets)
+    if not old and (fabric_manager or readable and not has_switch(targets)):
         return set(wanted)
-    graph = peers(gpus)
+    graph = map_peers(gpus)
     if graph is None:
         everything = set(gpu["index"] for gpu in gpus)
         return everything if wanted == everything else None
-    return component(graph, wanted)
+    return find_component(graph, wanted)

@@ -11,7 +11,7 @@ import re
 from .._kernel import references
 from .._node.holders import in_words
 from .._node.hung import IN_DRIVER
-from .._nvml.selection import Choice, chosen, value
+from .._nvml.selection import Choice, choose_gpus, value
 from . import gpus as gpu_facts
 
 RESET, NONE, REFUSE = "reset", "none", "refuse"
@@ -34,12 +34,12 @@ class WishError(ValueError):
     """The GPUs that the task names cannot be understood; the text says why."""
 
 
-def reason(ident: str, message: str, next_step: str, gpu: str | None = None) -> dict:
+def make_reason(ident: str, message: str, next_step: str, gpu: str | None = None) -> dict:
     """Return one reason against a reset. GPU is None where it is about the node."""
     return {"id": ident, "gpu": gpu, "message": message, "next_step": next_step}
 
 
-def sentence(reasons: list) -> str:
+def make_sentence(reasons: list) -> str:
     """Return the reasons for an operator, with what to do next."""
     steps = []
     for item in reasons:
@@ -48,7 +48,7 @@ def sentence(reasons: list) -> str:
     return "%s. Next step: %s" % ("; ".join(item["message"] for item in reasons), "; ".join(steps))
 
 
-def wished(everyone: list, wanted: list) -> list:
+def list_wanted_gpus(everyone: list, wanted: list) -> list:
     """Return the GPUs that a task names, or all of them."""
     if ALL in wanted:
         if len(wanted) > 1:
@@ -57,7 +57,7 @@ def wished(everyone: list, wanted: list) -> list:
     if not wanted:
         raise WishError("gpus is empty; name the GPUs to reset, or [%s]" % ALL)
     try:
-        return chosen(everyone, wanted)
+        return choose_gpus(everyone, wanted)
     except Choice as exc:
         raise WishError(str(exc)) from exc
 
@@ -69,8 +69,8 @@ def decide(facts: dict, params: dict) -> dict:
     persistence mode is turned off for the reset, and ``instances`` the MIG instances that go, by the name of their GPU.
     """
     everyone = facts["snapshot"]["gpus"]
-    named = wished(everyone, params["gpus"])
-    needs = dict((gpu["index"], gpu_facts.needs(gpu)) for gpu in named)
+    named = list_wanted_gpus(everyone, params["gpus"])
+    needs = dict((gpu["index"], gpu_facts.list_needs(gpu)) for gpu in named)
     answer = {
         "action": NONE,
         "reasons": [],
@@ -80,16 +80,16 @@ def decide(facts: dict, params: dict) -> dict:
         "persistence": [],
         "instances": {},
     }
-    reasons = list(unread(named)) if params["when_needed"] else []
+    reasons = list(refuse_unread(named)) if params["when_needed"] else []
     # What a reset does not cure is told also where nothing else is due.
-    reasons += list(beyond(named))
+    reasons += list(refuse_beyond_reset(named))
     wanted = set(gpu["index"] for gpu in named if needs[gpu["index"]] or not params["when_needed"])
     if not wanted:
         return dict(answer, action=REFUSE if reasons else NONE, reasons=reasons)
-    together = gpu_facts.group(everyone, wanted, facts["fabric_manager"])
+    together = gpu_facts.find_group(everyone, wanted, facts["fabric_manager"])
     if together is None:
         reasons.append(
-            reason(
+            make_reason(
                 "nvlink_unknown",
                 "it cannot be told which GPUs NVLink joins to these and have to be reset, too",
                 "look at nvidia-smi nvlink -s, then name all GPUs of the node",
@@ -97,8 +97,8 @@ def decide(facts: dict, params: dict) -> dict:
         )
         together = wanted
     targets = [gpu for gpu in everyone if gpu["index"] in together]
-    reasons += list(unusable(targets)) + list(beyond([gpu for gpu in targets if gpu not in named]))
-    reasons += list(mig(targets, params["destroy_mig"])) + list(obstacles(facts, targets))
+    reasons += list(refuse_unusable(targets)) + list(refuse_beyond_reset([gpu for gpu in targets if gpu not in named]))
+    reasons += list(refuse_mig(targets, params["destroy_mig"])) + list(list_obstacles(facts, targets))
     return dict(
         answer,
         action=REFUSE if reasons else RESET,
@@ -106,25 +106,27 @@ def decide(facts: dict, params: dict) -> dict:
         targets=sorted(together),
         added=sorted(together - wanted),
         persistence=[gpu["index"] for gpu in targets if value(gpu, "persistence_mode")],
-        instances=dict((gpu_facts.name(gpu), gpu_facts.instances(gpu)) for gpu in targets if gpu_facts.instances(gpu)),
+        instances=dict(
+            (gpu_facts.name_gpu(gpu), gpu_facts.list_instances(gpu)) for gpu in targets if gpu_facts.list_instances(gpu)
+        ),
     )
 
 
-def unread(gpus: list):
+def refuse_unread(gpus: list):
     """Yield a reason for each GPU of which it cannot be told whether it needs a reset."""
     for gpu in gpus:
-        keys = gpu_facts.unread(gpu)
-        if keys and not gpu_facts.needs(gpu):
-            yield reason(
+        keys = gpu_facts.list_unread_keys(gpu)
+        if keys and not gpu_facts.list_needs(gpu):
+            yield make_reason(
                 "need_unknown",
                 "GPU %s does not tell whether it needs a reset: %s cannot be read"
-                % (gpu_facts.name(gpu), ", ".join(keys)),
+                % (gpu_facts.name_gpu(gpu), ", ".join(keys)),
                 "look at gpu_info for the GPU; reset it with when_needed: false, or reboot the node",
-                gpu_facts.name(gpu),
+                gpu_facts.name_gpu(gpu),
             )
 
 
-def beyond(gpus: list):
+def refuse_beyond_reset(gpus: list):
     """Yield a reason for each GPU whose driver asks for more than a reset."""
     for gpu in gpus:
         action = value(gpu, "recovery_action")
@@ -132,33 +134,33 @@ def beyond(gpus: list):
             continue
         unknown = ("recovery action %s, which is not known here" % (action,), "look it up for this driver")
         what, step = gpu_facts.BEYOND_RESET.get(action, unknown)
-        yield reason(
+        yield make_reason(
             "beyond_reset",
-            "the driver asks for %s to recover GPU %s, and a reset does not do" % (what, gpu_facts.name(gpu)),
+            "the driver asks for %s to recover GPU %s, and a reset does not do" % (what, gpu_facts.name_gpu(gpu)),
             step,
-            gpu_facts.name(gpu),
+            gpu_facts.name_gpu(gpu),
         )
 
 
-def unusable(gpus: list):
+def refuse_unusable(gpus: list):
     """Yield a reason for each GPU that NVML does not open; one that only waits for a reset is no such GPU."""
     for gpu in gpus:
-        rc = gpu_facts.code(gpu, "handle")
+        rc = gpu_facts.read_code(gpu, "handle")
         if rc not in (0, gpu_facts.RESET_REQUIRED):
-            yield reason(
+            yield make_reason(
                 "gpu_lost",
-                "NVML does not open GPU %s: %s (%s)" % (gpu_facts.name(gpu), gpu["handle"].get("error"), rc),
+                "NVML does not open GPU %s: %s (%s)" % (gpu_facts.name_gpu(gpu), gpu["handle"].get("error"), rc),
                 "reboot the node; power-cycle it if the GPU does not come back",
-                gpu_facts.name(gpu),
+                gpu_facts.name_gpu(gpu),
             )
 
 
-def mig(gpus: list, allowed: bool):
+def refuse_mig(gpus: list, allowed: bool):
     """Yield a reason for each GPU whose MIG instances would go, unless that is ALLOWED."""
     for gpu in gpus if not allowed else ():
-        found, whose = gpu_facts.instances(gpu), gpu_facts.name(gpu)
-        if found is None and gpu_facts.code(gpu, "mig_instances") != gpu_facts.RESET_REQUIRED:
-            yield reason(
+        found, whose = gpu_facts.list_instances(gpu), gpu_facts.name_gpu(gpu)
+        if found is None and gpu_facts.read_code(gpu, "mig_instances") != gpu_facts.RESET_REQUIRED:
+            yield make_reason(
                 "mig_unknown",
                 "it cannot be told which MIG instances GPU %s has" % whose,
                 "look at nvidia-smi -L, and set destroy_mig: true if they may go",
@@ -166,7 +168,7 @@ def mig(gpus: list, allowed: bool):
             )
         elif found:
             named = ", ".join("%s (%s)" % (item["name"], item["uuid"]) for item in found)
-            yield reason(
+            yield make_reason(
                 "mig_instances",
                 "a reset destroys the MIG instances of GPU %s: %s" % (whose, named),
                 "set destroy_mig: true if they may go, and lay MIG out again afterwards",
@@ -174,32 +176,36 @@ def mig(gpus: list, allowed: bool):
             )
 
 
-def obstacles(facts: dict, targets: list) -> list:
+def list_obstacles(facts: dict, targets: list) -> list:
     """Return the reasons that can come and go: processes, kernel modules, hung tasks. Asked again before the reset."""
     found = []
     if not facts["command"]:
         found.append(
-            reason(
+            make_reason(
                 "no_command",
                 "%s is not installed in the host's search path, and NVML has no function that resets a GPU" % COMMAND,
                 "install the driver's utilities on the host, or reboot the node",
             )
         )
-    found += list(hung(facts)) + list(holders(facts["holders"], targets)) + list(modules(facts, targets))
+    found += (
+        list(refuse_hung_tasks(facts))
+        + list(refuse_holders(facts["holders"], targets))
+        + list(refuse_modules(facts, targets))
+    )
     return found
 
 
-def hung(facts: dict):
+def refuse_hung_tasks(facts: dict):
     """Yield a reason for each task that hangs in the driver: a reset would hang behind it."""
     if facts["hung"] is None:
-        yield reason(
+        yield make_reason(
             "hung_unknown",
             "/proc cannot be listed, so that it cannot be told whether a task hangs in the driver",
             "look at the node",
         )
     for task in facts["hung"] or []:
         if task["where"].startswith(IN_DRIVER):
-            yield reason(
+            yield make_reason(
                 "hung_task",
                 "%s (pid %s) waits in the driver and cannot be interrupted (%s)"
                 % (task["comm"], task["pid"], task["where"]),
@@ -207,16 +213,16 @@ def hung(facts: dict):
             )
 
 
-def holders(found: list | None, targets: list):
+def refuse_holders(found: list | None, targets: list):
     """Yield a reason for each process that has one of the TARGETS open, or may have."""
     if found is None:
-        yield reason(
+        yield make_reason(
             "holders_unknown",
             "/proc cannot be listed, so that it cannot be told which processes hold the GPUs",
             "look at the node",
         )
         return
-    minors = dict((value(gpu, "minor_number"), gpu_facts.name(gpu)) for gpu in targets)
+    minors = dict((value(gpu, "minor_number"), gpu_facts.name_gpu(gpu)) for gpu in targets)
     ampere = all((value(gpu, "architecture") or 0) >= gpu_facts.AMPERE for gpu in targets)
     for item in found:
         if is_service(item, *PERSISTENCED) or ampere and is_service(item, *FABRIC_MANAGER):
@@ -227,7 +233,7 @@ def holders(found: list | None, targets: list):
         used = [minors[number] for number in numbers if number in minors]
         what = "%s has %s open" % (in_words(item), ", ".join(item["devices"]))
         what += " (GPU %s)" % ", ".join(used) if used else ", and it cannot be told of which GPU"
-        yield reason(*holder_step(item, what), used[0] if len(used) == 1 else None)
+        yield make_reason(*holder_step(item, what), used[0] if len(used) == 1 else None)
 
 
 def is_service(item: dict, comm: str, unit: str) -> bool:
@@ -248,26 +254,28 @@ def holder_step(item: dict, what: str) -> tuple:
     return "holder", what, "stop %s, and run again" % item["unit"] if item["unit"] else "end the process, and run again"
 
 
-def modules(facts: dict, targets: list):
+def refuse_modules(facts: dict, targets: list):
     """Yield a reason for each user of the kernel module that is not known, or known to hold GPUs."""
     table = facts["references"]
     if facts["drm_modeset"] not in (None, "N"):
-        yield reason(
+        yield make_reason(
             "drm_holds",
             "module nvidia_drm has the GPUs open (its parameter modeset is %s)" % facts["drm_modeset"],
             "unload it (modprobe -r nvidia_drm), run again, and load it afterwards",
         )
     if table is None:
-        yield reason(
+        yield make_reason(
             "modules_unknown",
             "/sys/module cannot be listed, so that it cannot be told which modules hold the GPUs",
             "look at the node",
         )
         return
     for name in references.unknown(table):
-        yield reason("refcnt_unknown", "the reference count of module %s cannot be read" % name, "look at the node")
+        yield make_reason(
+            "refcnt_unknown", "the reference count of module %s cannot be read" % name, "look at the node"
+        )
     for name, used in references.foreign(table).items():
-        yield reason(
+        yield make_reason(
             "foreign_module",
             "module %s uses %s, and it is not known whether it holds the GPUs" % (name, ", ".join(used)),
             "unload %s, or reboot the node" % name,
@@ -275,7 +283,7 @@ def modules(facts: dict, targets: list):
     # Persistence mode without the daemon is such a reference, and goes before the reset.
     quiet = facts["holders"] == [] and not any(value(gpu, "persistence_mode") for gpu in targets)
     for name, count in references.unexplained(table).items() if quiet else ():
-        yield reason(
+        yield make_reason(
             "unexplained_reference",
             "module %s has %d references that no process with a device file and no other module explains"
             % (name, count),

@@ -19,26 +19,26 @@ RECOVERY_XID = 154
 HEALTH = "look at gpu_health and the kernel log; reboot the node, and power-cycle it if that does not help"
 
 
-def problem(
+def make_problem(
     ident: str, message: str, gpu: str | None = None, found=None, expected=None, next_step: str = HEALTH
 ) -> dict:
     """Return one thing that a reset left as it should not be."""
     return {"id": ident, "gpu": gpu, "found": found, "expected": expected, "message": message, "next_step": next_step}
 
 
-def state(gpu: dict) -> dict:
+def read_state(gpu: dict) -> dict:
     """Return of one GPU what a reset changes, for the result and its diff."""
-    modes = dict((which, gpu_facts.mode(gpu, which)) for which in gpu_facts.MODES)
+    modes = dict((which, gpu_facts.read_mode(gpu, which)) for which in gpu_facts.MODES)
     return dict(
         modes,
-        mig_instances=gpu_facts.instances(gpu),
-        repairs_pending=gpu_facts.repairs(gpu),
+        mig_instances=gpu_facts.list_instances(gpu),
+        repairs_pending=gpu_facts.list_repairs(gpu),
         recovery_action=value(gpu, "recovery_action"),
         volatile_ecc_errors=gpu_facts.volatile_errors(gpu),
     )
 
 
-def foreseen(before: dict) -> dict:
+def predict_state(before: dict) -> dict:
     """Return STATE as a reset should leave it."""
     after = dict(before, mig_instances=[], repairs_pending=[])
     for which in gpu_facts.MODES:
@@ -50,7 +50,7 @@ def foreseen(before: dict) -> dict:
     return after
 
 
-def evidence(before: dict, after: dict) -> list:
+def list_evidence(before: dict, after: dict) -> list:
     """Return what only a reset (or a load of the driver) brings about and was seen to happen, of one GPU's states."""
     found = [
         which
@@ -67,7 +67,7 @@ def evidence(before: dict, after: dict) -> list:
     return found
 
 
-def same(gpu: dict, everyone: list) -> dict | None:
+def find_same_gpu(gpu: dict, everyone: list) -> dict | None:
     """Return the GPU of EVERYONE that is this one: by UUID, or where that could not be read, by NVML's index."""
     uuid = value(gpu, "uuid")
     return next(
@@ -79,14 +79,14 @@ def missing(before: list, after: list) -> list:
     """Return a problem for each GPU that NVML showed before and does not show, or does not open, now."""
     found = []
     for gpu in before:
-        now, name = same(gpu, after), gpu_facts.name(gpu)
+        now, name = find_same_gpu(gpu, after), gpu_facts.name_gpu(gpu)
         if now is None:
             found.append(
-                problem("gpu_missing", "GPU %s was there before the reset and is gone" % name, name, None, name)
+                make_problem("gpu_missing", "GPU %s was there before the reset and is gone" % name, name, None, name)
             )
-        elif gpu_facts.code(gpu, "handle") == 0 and gpu_facts.code(now, "handle") != 0:
+        elif gpu_facts.read_code(gpu, "handle") == 0 and gpu_facts.read_code(now, "handle") != 0:
             found.append(
-                problem(
+                make_problem(
                     "gpu_lost",
                     "NVML does not open GPU %s any more: %s" % (name, now["handle"].get("error")),
                     name,
@@ -96,7 +96,7 @@ def missing(before: list, after: list) -> list:
             )
     if len(after) > len(before):
         found.append(
-            problem(
+            make_problem(
                 "gpu_unexpected",
                 "NVML shows %d GPUs after the reset and showed %d before" % (len(after), len(before)),
                 None,
@@ -109,9 +109,9 @@ def missing(before: list, after: list) -> list:
 
 def not_persistent(before: list, after: list, owed: list) -> list:
     """Return a problem for each GPU whose persistence mode has to be on again, as OWED says by name, and is off."""
-    names = [(gpu_facts.name(gpu), same(gpu, after)) for gpu in before]
+    names = [(gpu_facts.name_gpu(gpu), find_same_gpu(gpu, after)) for gpu in before]
     return [
-        problem(
+        make_problem(
             "persistence_on",
             "persistence mode of GPU %s is off, and was on before the reset" % name,
             name,
@@ -124,14 +124,14 @@ def not_persistent(before: list, after: list, owed: list) -> list:
     ]
 
 
-def remains(gpu: dict, now: dict) -> list:
+def check_remains(gpu: dict, now: dict) -> list:
     """Return the problems of one GPU that was reset: what still waits, is not as it was wished, or cannot be read."""
-    name, before, after, found = gpu_facts.name(gpu), state(gpu), state(now), []
+    name, before, after, found = gpu_facts.name_gpu(gpu), read_state(gpu), read_state(now), []
     for which in gpu_facts.MODES:
         wanted, has = before[which], after[which]
         if has and has["current"] != has["pending"]:
             found.append(
-                problem(
+                make_problem(
                     "mode_pending",
                     "%s of GPU %s still waits: it is %s, and %s is pending"
                     % (which, name, has["current"], has["pending"]),
@@ -142,7 +142,7 @@ def remains(gpu: dict, now: dict) -> list:
             )
         elif has and wanted and has["current"] != wanted["pending"]:
             found.append(
-                problem(
+                make_problem(
                     "mode_not_applied",
                     "%s of GPU %s is %s, and %s was pending" % (which, name, has["current"], wanted["pending"]),
                     name,
@@ -152,7 +152,7 @@ def remains(gpu: dict, now: dict) -> list:
             )
     if after["recovery_action"]:
         found.append(
-            problem(
+            make_problem(
                 "recovery_action",
                 "the driver asks for recovery action %s of GPU %s" % (after["recovery_action"], name),
                 name,
@@ -162,7 +162,7 @@ def remains(gpu: dict, now: dict) -> list:
         )
     if after["repairs_pending"]:
         found.append(
-            problem(
+            make_problem(
                 "repair_pending",
                 "repairs of GPU %s still wait: %s" % (name, ", ".join(after["repairs_pending"])),
                 name,
@@ -172,7 +172,7 @@ def remains(gpu: dict, now: dict) -> list:
         )
     if after["mig_instances"]:
         found.append(
-            problem(
+            make_problem(
                 "instances_left",
                 "GPU %s still has its MIG instances, which no reset leaves" % name,
                 name,
@@ -182,7 +182,7 @@ def remains(gpu: dict, now: dict) -> list:
         )
     if (value(now, "remapped_rows") or {}).get("failure") and not (value(gpu, "remapped_rows") or {}).get("failure"):
         found.append(
-            problem(
+            make_problem(
                 "remap_failed",
                 "a row of GPU %s could not be remapped" % name,
                 name,
@@ -191,10 +191,10 @@ def remains(gpu: dict, now: dict) -> list:
                 "take the node out of service; have the GPU replaced",
             )
         )
-    keys = gpu_facts.unread(now)
-    if keys or gpu_facts.RESET_REQUIRED in [gpu_facts.code(now, key) for key in ("uuid", "ecc_mode_current")]:
+    keys = gpu_facts.list_unread_keys(now)
+    if keys or gpu_facts.RESET_REQUIRED in [gpu_facts.read_code(now, key) for key in ("uuid", "ecc_mode_current")]:
         found.append(
-            problem(
+            make_problem(
                 "unread",
                 "GPU %s does not tell what became of it: %s" % (name, ", ".join(keys) or "it asks for a reset"),
                 name,
@@ -205,7 +205,7 @@ def remains(gpu: dict, now: dict) -> list:
     return found
 
 
-def logged(log: dict | None, targets: list) -> tuple:
+def check_kernel_log(log: dict | None, targets: list) -> tuple:
     """Return (problems, warnings) of the kernel log since the reset began.
 
     An XID that tells that nothing is left to recover speaks for the reset.
@@ -217,7 +217,9 @@ def logged(log: dict | None, targets: list) -> tuple:
         if log["complete"]
         else ["the kernel log since the reset is not complete: %s" % (log["problem"] or "it cannot be told why")]
     )
-    names = dict((value(gpu, "pci_bus_id")[-12:], gpu_facts.name(gpu)) for gpu in targets if value(gpu, "pci_bus_id"))
+    names = dict(
+        (value(gpu, "pci_bus_id")[-12:], gpu_facts.name_gpu(gpu)) for gpu in targets if value(gpu, "pci_bus_id")
+    )
     found = []
     for event in log["events"]:
         whose = event.get("pci")
@@ -227,7 +229,7 @@ def logged(log: dict | None, targets: list) -> tuple:
             continue
         if whose is None or whose in names or len(names) < len(targets):
             found.append(
-                problem(
+                make_problem(
                     "kernel_log",
                     "the kernel log says since the reset: %s" % event["text"],
                     names.get(whose),
@@ -237,15 +239,15 @@ def logged(log: dict | None, targets: list) -> tuple:
     return found, warnings
 
 
-def rows(before: list, plan: dict, after: list, problems: list) -> list:
+def make_rows(before: list, plan: dict, after: list, problems: list) -> list:
     """Return one row for each GPU that was to be reset; AFTER is empty where nothing was done or read."""
     broken, found = set(item["gpu"] for item in problems), []
     for gpu in (item for item in before if item["index"] in plan["targets"]):
-        name, old, now = gpu_facts.name(gpu), state(gpu), same(gpu, after)
-        new = state(now) if now else None
-        seen = evidence(old, new) if new else []
+        name, old, now = gpu_facts.name_gpu(gpu), read_state(gpu), find_same_gpu(gpu, after)
+        new = read_state(now) if now else None
+        seen = list_evidence(old, new) if new else []
         seen += ["reset_required"] * bool(
-            now and "reset_required" in gpu_facts.needs(gpu) and "reset_required" not in gpu_facts.needs(now)
+            now and "reset_required" in gpu_facts.list_needs(gpu) and "reset_required" not in gpu_facts.list_needs(now)
         )
         status = FAILED if None in broken or name in broken else PROVEN if seen else UNPROVEN
         found.append(
@@ -254,7 +256,7 @@ def rows(before: list, plan: dict, after: list, problems: list) -> list:
                 "uuid": value(gpu, "uuid"),
                 "pci_bus_id": value(gpu, "pci_bus_id"),
                 "index": gpu["index"],
-                "needs": gpu_facts.needs(gpu),
+                "needs": gpu_facts.list_needs(gpu),
                 "added": gpu["index"] in plan["added"],
                 "before": old,
                 "after": new,
@@ -265,9 +267,11 @@ def rows(before: list, plan: dict, after: list, problems: list) -> list:
     return found
 
 
-def planned(before: list, plan: dict, status: str) -> list:
+def make_planned_rows(before: list, plan: dict, status: str) -> list:
     """Return the rows of GPUs of which nothing was reset: as they are, or in check mode as they would be."""
     return [
-        dict(row, after=foreseen(row["before"]) if status == PLANNED else row["before"], status=status, evidence=[])
-        for row in rows(before, plan, [], [])
+        dict(
+            row, after=predict_state(row["before"]) if status == PLANNED else row["before"], status=status, evidence=[]
+        )
+        for row in make_rows(before, plan, [], [])
     ]

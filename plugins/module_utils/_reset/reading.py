@@ -17,14 +17,14 @@ FABRIC_MANAGER = "nvidia-fabricmanager.service"
 DRM = "nvidia_drm"
 
 
-def obstacles(root, command):
+def read_obstacles(root, command):
     """Return what can change while the module runs; asked a second time right before the reset."""
     return {
         "holders": holders.read(root),
         "references": references.read(root),
         "drm_modeset": drm_modeset(root),
         "hung": hung.read(root),
-        "command": installed(root, command),
+        "command": is_installed(root, command),
     }
 
 
@@ -36,7 +36,7 @@ def drm_modeset(root):
     return files.read_line(os.path.join(base, "parameters", "modeset")) or "unknown"
 
 
-def installed(root, command):
+def is_installed(root, command):
     """Return whether a command lies in the search path that commands get."""
     return any(os.access(files.under(root, place, command), os.X_OK) for place in runner.SEARCH_PATH.split(":"))
 
@@ -47,7 +47,7 @@ def fabric_manager(run):
     return None if found is None else found[FABRIC_MANAGER]["active"] == "active"
 
 
-def log(root, run, watermark=None):
+def read_log(root, run, watermark=None):
     """Return the kernel log since WATERMARK, with the position up to which it was read."""
     return kernel_log.read(root, run, watermark)
 

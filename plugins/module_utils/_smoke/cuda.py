@@ -254,7 +254,7 @@ class Gpu:
         )
 
     def linear(self, kernel, words, *values):
-        self.launch(kernel, (kernels.grid(words), 1), (kernels.BLOCK, 1), *values)
+        self.launch(kernel, (kernels.choose_grid(words), 1), (kernels.BLOCK, 1), *values)
 
     def finish(self):
         """Wait until the GPU has done everything; an error of a kernel shows here."""
@@ -329,13 +329,13 @@ def require_trusted(path, user=None):
         if not stat.S_ISREG(about.st_mode):
             raise Untrusted("%s is not a regular file" % (real,))
         for start in (os.path.abspath(path), real):
-            _way(start, user)
+            _find_way(start, user)
     except OSError as exc:
         raise Untrusted("%s cannot be looked at: %s" % (path, exc.strerror)) from exc
     return real
 
 
-def _way(path, user):
+def _find_way(path, user):
     while True:
         about = os.lstat(path)
         if about.st_uid not in (0, user):
@@ -364,7 +364,7 @@ def loader_problem(environment, user=None):
                     raise Untrusted("%s is no absolute path" % (place,))
                 if place and os.path.exists(place):
                     for start in (os.path.abspath(place), os.path.realpath(place)):
-                        _way(start, user)
+                        _find_way(start, user)
             except (Untrusted, OSError) as exc:
                 return "%s is set for this task, and %s; remove it from the task's environment" % (name, exc)
     return None

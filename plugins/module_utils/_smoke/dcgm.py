@@ -33,7 +33,7 @@ ORDER = ("fail", "unknown", "warn", "not_run", "pass", "skip")
 TEXT_LIMIT = 600
 
 
-def diagnose(runner, level, timeout_s, indices):
+def run_diagnostic(runner, level, timeout_s, indices):
     """Run the diagnostic of LEVEL (1 to 4) on the GPUs with these indexes; what came of it, as data."""
     command = ["dcgmi", "diag", "-r", str(level), "-j", "-i", ",".join(str(index) for index in indices)]
     answer = {
@@ -57,13 +57,13 @@ def diagnose(runner, level, timeout_s, indices):
     elif rc == RC_TIMEOUT:
         answer.update(status="timeout", message="dcgmi diag did not end within %g s" % (timeout_s,))
     else:
-        answer.update(parse(out))
+        answer.update(parse_document(out))
         if answer["status"] != "ok" and (err or out).strip():
             answer["message"] += ": " + " ".join((err.strip() or out.strip()).split())[:TEXT_LIMIT]
     return answer
 
 
-def parse(text):
+def parse_document(text):
     """{"status", "message", "major", "version", "driver_version", "tests"} of the document in TEXT, which other words
     may precede.
     """
@@ -75,7 +75,7 @@ def parse(text):
         "driver_version": None,
         "tests": [],
     }
-    document = _document(text)
+    document = _find_document(text)
     if document is None:
         answer["message"] = "dcgmi printed no JSON; is its service running (systemctl status nvidia-dcgm)?"
         return answer
@@ -86,11 +86,13 @@ def parse(text):
     root, major = known[0]
     places = [root, document, document.get("metadata")]
     answer.update(
-        major=major, version=_first(places, "version"), driver_version=_first(places, "Driver Version Detected")
+        major=major,
+        version=_find_first(places, "version"),
+        driver_version=_find_first(places, "Driver Version Detected"),
     )
     categories = root.get("test_categories")
-    answer["tests"] = [test for category in _dictionaries(categories) for test in _tests(category)]
-    problem = _first(places, "runtime_error")
+    answer["tests"] = [test for category in _list_dictionaries(categories) for test in _list_tests(category)]
+    problem = _find_first(places, "runtime_error")
     if problem:
         answer["message"] = "dcgmi diag ended early: %s" % (problem,)
     elif not answer["tests"]:
@@ -100,7 +102,7 @@ def parse(text):
     return answer
 
 
-def _document(text):
+def _find_document(text):
     start = text.find("{")
     while start >= 0:
         try:
@@ -113,38 +115,38 @@ def _document(text):
     return None
 
 
-def _first(places, key):
+def _find_first(places, key):
     for place in places:
         if isinstance(place, dict) and isinstance(place.get(key), str) and place[key]:
             return place[key]
     return None
 
 
-def _dictionaries(value):
+def _list_dictionaries(value):
     # Lists of tests have held null between the tests.
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
-def _tests(category):
+def _list_tests(category):
     found = []
-    for test in _dictionaries(category.get("tests")):
-        results = [_result(result) for result in _dictionaries(test.get("results"))]
+    for test in _list_dictionaries(category.get("tests")):
+        results = [_parse_result(result) for result in _list_dictionaries(test.get("results"))]
         statuses = [result["status"] for result in results]
         summary = test.get("test_summary")
         if isinstance(summary, dict):
-            statuses.append(_status(summary.get("status")))
+            statuses.append(_parse_status(summary.get("status")))
         found.append(
             {
                 "category": str(category.get("category")),
                 "name": str(test.get("name")),
-                "status": worst(statuses),
+                "status": choose_worst(statuses),
                 "results": results,
             }
         )
     return found
 
 
-def worst(statuses):
+def choose_worst(statuses):
     """The status that decides; of nothing, unknown."""
     for status in ORDER:
         if status in statuses:
@@ -152,29 +154,29 @@ def worst(statuses):
     return "unknown"
 
 
-def _status(word):
+def _parse_status(word):
     return STATUSES.get(" ".join(word.lower().split()), "unknown") if isinstance(word, str) else "unknown"
 
 
-def _result(result):
-    entities = _entities(result)
+def _parse_result(result):
+    entities = _name_entity(result)
     texts = []
-    for warning in _list(result.get("warnings")):
+    for warning in _make_list(result.get("warnings")):
         texts.append(str(warning.get("warning")) if isinstance(warning, dict) else str(warning))
     return {
         "entities": entities,
-        "status": _status(result.get("status")),
+        "status": _parse_status(result.get("status")),
         "warnings": [text[:TEXT_LIMIT] for text in texts[:8]],
     }
 
 
-def _list(value):
+def _make_list(value):
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
 
 
-def _entities(result):
+def _name_entity(result):
     """Return the name of a result's subject: "GPU 0". DCGM 3 has one or several GPU numbers, DCGM 4 an entity and its
     group."""
     if "entity_id" in result:

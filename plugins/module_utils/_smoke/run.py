@@ -28,7 +28,7 @@ Choice = selection.Choice
 _value = selection.value
 
 
-def blank(level, status, message, taken=None):
+def make_blank(level, status, message, taken=None):
     """A document without tests: STATUS and MESSAGE say why."""
     driver = ((taken or {}).get("system") or {}).get("driver_version") or {}
     return {
@@ -72,7 +72,7 @@ def take(
     begun = time.monotonic()
     deadline_s = deadline_s or DEADLINES[level]
     taken = read(deadline_s=deadline_s, stuck_file=stuck_file, gather=GATHER, load=load)
-    document = _tested(
+    document = _run_tests(
         level,
         wanted,
         together,
@@ -86,21 +86,21 @@ def take(
         search,
     )
     if level == "t3" and taken["status"] == "ok":
-        document["dcgm"] = dcgm.diagnose(
+        document["dcgm"] = dcgm.run_diagnostic(
             runner, dcgm_level, dcgm_deadline_s, [gpu["index"] for gpu in document["gpus"] if gpu["state"] == TESTED]
         )
     document["duration_s"] = round(time.monotonic() - begun, 3)
     return document, taken
 
 
-def _tested(level, wanted, together, library_path, only, load, left_s, stuck_file, runner, taken, search):
+def _run_tests(level, wanted, together, library_path, only, load, left_s, stuck_file, runner, taken, search):
     if taken["status"] != "ok":
-        return blank(
+        return make_blank(
             level, "nvml", "The GPUs cannot be tested as NVML does not show them: %s" % (taken["message"],), taken
         )
-    gpus = selection.chosen(taken["gpus"], wanted)
-    document = blank(level, "ok", "", taken)
-    document.update(asked=[str(name) for name in wanted], gpus=[described(gpu) for gpu in gpus])
+    gpus = selection.choose_gpus(taken["gpus"], wanted)
+    document = make_blank(level, "ok", "", taken)
+    document.update(asked=[str(name) for name in wanted], gpus=[describe_gpu(gpu) for gpu in gpus])
     path = library_path
     if path is None:
         path = cuda.find_library(search, runner if search == "/" else None)
@@ -140,9 +140,9 @@ def _tested(level, wanted, together, library_path, only, load, left_s, stuck_fil
     return document
 
 
-def described(gpu):
+def describe_gpu(gpu):
     """A GPU in the document, before it is tested: its state is what to do with it, and why."""
-    state, reason = fitness(gpu)
+    state, reason = judge_fitness(gpu)
     return {
         "uuid": _value(gpu, "uuid"),
         "pci_bus_id": _value(gpu, "pci_bus_id"),
@@ -158,7 +158,7 @@ def described(gpu):
     }
 
 
-def fitness(gpu):
+def judge_fitness(gpu):
     """(state, reason): whether a GPU can be tested without disturbing anybody."""
     if _value(gpu, "handle") is not True:
         return UNKNOWN, "NVML does not open it (%s)" % ((gpu.get("handle") or {}).get("error"),)
@@ -193,19 +193,22 @@ def _one_by_one(gpus, path, level, only, load, left_s, stuck_file):
     for number, gpu in enumerate(gpus):
         share = max(1.0, (until - time.monotonic()) / (len(gpus) - number))
         begun = time.monotonic()
-        _enter(gpu, session.run(_work(gpu, path, level, only, load), share, stuck_file, subject="CUDA"), begun)
+        _enter_outcome(
+            gpu, session.run(_make_work(gpu, path, level, only, load), share, stuck_file, subject="CUDA"), begun
+        )
 
 
 def _all_at_once(gpus, path, level, only, load, left_s, stuck_file):
     begun = time.monotonic()
     started = [
-        session.start(_work(gpu, path, level, only, load), max(1.0, left_s), stuck_file, subject="CUDA") for gpu in gpus
+        session.start(_make_work(gpu, path, level, only, load), max(1.0, left_s), stuck_file, subject="CUDA")
+        for gpu in gpus
     ]
     for gpu, one in zip(gpus, started):
-        _enter(gpu, one if isinstance(one, session.Outcome) else session.finish(one), begun)
+        _enter_outcome(gpu, one if isinstance(one, session.Outcome) else session.finish(one), begun)
 
 
-def _enter(gpu, outcome, begun):
+def _enter_outcome(gpu, outcome, begun):
     gpu["duration_s"] = round(time.monotonic() - begun, 3)
     if outcome.status == "ok":
         gpu.update(outcome.value)
@@ -213,7 +216,7 @@ def _enter(gpu, outcome, begun):
         gpu.update(state=HUNG if outcome.status == "timeout" else UNKNOWN, reason=outcome.message)
 
 
-def _work(gpu, path, level, only, load):
+def _make_work(gpu, path, level, only, load):
     uuid, address, index = gpu["uuid"], gpu["pci_bus_id"], gpu["index"]
 
     def work(progress):
@@ -233,7 +236,7 @@ def _work(gpu, path, level, only, load):
         try:
             driver.start()
             answer["cuda_version"] = driver.version()
-            answer.update(_at_work(driver, uuid, address, level, only, conditions(load, index), stage))
+            answer.update(_at_work(driver, uuid, address, level, only, make_conditions_reader(load, index), stage))
         except cuda.CudaError as exc:
             answer["error"] = exc.data()
         return answer
@@ -286,10 +289,10 @@ def stay_near(address, root="/"):
         return None
 
 
-def conditions(load, index):
+def make_conditions_reader(load, index):
     """A function that answers the GPU's temperature and SM clock through NVML, None for what it does not tell."""
     try:
-        nvml = (load or binding_module.own)()[0]
+        nvml = (load or binding_module.load_own)()[0]
     # a binding that fails here has failed before, where it is told; the test goes on without
     except Exception:  # noqa: BLE001
         nvml = None

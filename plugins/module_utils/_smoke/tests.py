@@ -59,11 +59,11 @@ PERIOD = 31
 OUT_OF_MEMORY = 2
 
 
-def names(level):
+def list_names(level):
     return [name for name in NAMES if name != "matrix_product" or LEVELS[level].product]
 
 
-def blank(name, error=None):
+def make_blank(name, error=None):
     """A test without samples, and why."""
     return {
         "unit": UNITS[name],
@@ -91,17 +91,17 @@ def run(gpu, level, conditions, progress=None, wanted=None):
     results = {}
     spoiled = None
     with gpu.stopwatch() as seconds:
-        for name in names(level):
+        for name in list_names(level):
             if wanted and name not in wanted:
                 continue
             if spoiled:
-                results[name] = blank(name, {"call": None, "rc": None, "name": "NOT_RUN", "after": spoiled})
+                results[name] = make_blank(name, {"call": None, "rc": None, "name": "NOT_RUN", "after": spoiled})
                 continue
             progress(name)
             try:
                 results[name] = _TESTS[name](Trial(gpu, LEVELS[level], conditions, seconds, name))
             except CudaError as exc:
-                results[name] = blank(name, exc.data())
+                results[name] = make_blank(name, exc.data())
                 if exc.rc != OUT_OF_MEMORY:
                     spoiled = name
     return results
@@ -113,7 +113,7 @@ class Trial:
     def __init__(self, gpu, level, conditions, seconds, name):
         self.gpu, self.level, self.seconds = gpu, level, seconds
         self._conditions = conditions
-        self.result = blank(name)
+        self.result = make_blank(name)
 
     @property
     def repetitions(self):
@@ -159,17 +159,17 @@ def memory_pattern(trial):
     wrong, detail = 0, ""
     with contextlib.ExitStack() as held:
         answer = held.enter_context(gpu.memory(kernels.RESULT_WORDS * 4))
-        chunks = _chunks(gpu, held, wanted)
+        chunks = _allocate_chunks(gpu, held, wanted)
         for number in trial.repetitions:
             base, step = PATTERNS[number % len(PATTERNS)]
             # All chunks are written before the first is read, each with words of its own where the words differ at all.
             for place, (address, size) in enumerate(chunks):
-                gpu.linear(kernels.FILL, size // 4, address, size // 4, _first(base, step, place), step)
+                gpu.linear(kernels.FILL, size // 4, address, size // 4, _first_word(base, step, place), step)
             gpu.finish()
             found = 0
             for place, (address, size) in enumerate(chunks):
                 gpu.write(answer, struct.pack("<3I", 0, 0xFFFFFFFF, 0))
-                gpu.linear(kernels.VERIFY, size // 4, address, size // 4, _first(base, step, place), step, answer)
+                gpu.linear(kernels.VERIFY, size // 4, address, size // 4, _first_word(base, step, place), step, answer)
                 gpu.finish()
                 words, first, bits = struct.unpack("<3I", gpu.read(answer, kernels.RESULT_WORDS * 4))
                 found += words
@@ -183,11 +183,11 @@ def memory_pattern(trial):
         return trial.done(wrong, detail, bytes=sum(size for dummy, size in chunks))
 
 
-def _first(base, step, place):
+def _first_word(base, step, place):
     return (base + (place * 0x01000193 if step else 0)) & 0xFFFFFFFF
 
 
-def _chunks(gpu, held, wanted):
+def _allocate_chunks(gpu, held, wanted):
     """[(address, bytes)] of WANTED bytes; what is free may be less than was said, but not nothing."""
     chunks = []
     while wanted >= MIB:
@@ -205,8 +205,8 @@ def _chunks(gpu, held, wanted):
 def vector_add(trial):
     """left + right of numbers whose sum single precision holds exactly."""
     gpu, count = trial.gpu, trial.level.sum_words
-    left = _repeated(array.array("f", [float(number) for number in range(8191)]), count)
-    right = _repeated(array.array("f", [number * 7 % 4093 / 4.0 for number in range(4093)]), count)
+    left = _repeat_pattern(array.array("f", [float(number) for number in range(8191)]), count)
+    right = _repeat_pattern(array.array("f", [number * 7 % 4093 / 4.0 for number in range(4093)]), count)
     expected = array.array("f", [one + other for one, other in zip(left, right)]).tobytes()
     size = count * 4
     wrong, detail = 0, ""
@@ -218,7 +218,7 @@ def vector_add(trial):
             gpu.linear(kernels.FILL, count, sum_at, count, 0xFFFFFFFF, 0)
             gpu.linear(kernels.ADD, count, left_at, right_at, sum_at, count)
             gpu.finish()
-            found, text = compared(gpu.read(sum_at, size), expected)
+            found, text = count_differences(gpu.read(sum_at, size), expected)
             wrong += found
             detail = detail or text
             trial.sample(found)
@@ -228,7 +228,7 @@ def vector_add(trial):
 def device_copy(trial):
     """Copies within the GPU's memory; each byte is read once and written once."""
     gpu = trial.gpu
-    size = _buffer(gpu, COPY_LIMIT)
+    size = _choose_buffer(gpu, COPY_LIMIT)
     times = max(1, COPY_TRAFFIC // (2 * size))
     with gpu.memory(size) as source, gpu.memory(size) as target:
         gpu.linear(kernels.FILL, size // 4, source, size // 4, 1, 3)
@@ -255,7 +255,7 @@ def device_to_host(trial):
 
 def _host_copy(trial, copy):
     gpu = trial.gpu
-    size = _buffer(gpu, HOST_LIMIT)
+    size = _choose_buffer(gpu, HOST_LIMIT)
     times = max(1, HOST_TRAFFIC // size)
     with gpu.memory(size) as device, gpu.host_memory(size) as host:
 
@@ -274,7 +274,7 @@ def matrix_product(trial):
     gpu = trial.gpu
     free, dummy = gpu.free_memory()
     edge = next((edge for edge in EDGES if 3 * edge * edge * 4 <= free // EDGE_SHARE), EDGES[-1])
-    left, right, expected = matrices(edge)
+    left, right, expected = make_matrices(edge)
     size = edge * edge * 4
     blocks = edge // kernels.TILE
     times = max(1, PRODUCT_WORK // (2 * edge**3))
@@ -293,13 +293,13 @@ def matrix_product(trial):
         for dummy in trial.repetitions:
             gpu.linear(kernels.FILL, edge * edge, product_at, edge * edge, 0xFFFFFFFF, 0)
             trial.rate(trial.seconds(work), 2.0 * edge**3 * times)
-            found, text = compared(gpu.read(product_at, size), expected)
+            found, text = count_differences(gpu.read(product_at, size), expected)
             wrong += found
             detail = detail or text
         return trial.done(wrong, detail, edge=edge, times=times)
 
 
-def matrices(edge):
+def make_matrices(edge):
     """Two matrices and their product, as bytes: left[i][k] and right[k][j] depend on the remainders of i, k and j by
     the period.
     """
@@ -310,24 +310,24 @@ def matrices(edge):
     product = [
         [sum(terms[k] * left[i][k] * right[k][j] for k in range(PERIOD)) for j in range(PERIOD)] for i in range(PERIOD)
     ]
-    return _rows(left, edge), _rows(right, edge), _rows(product, edge)
+    return _make_rows(left, edge), _make_rows(right, edge), _make_rows(product, edge)
 
 
-def _rows(pattern, edge):
-    rows = [_repeated(array.array("f", [float(number) for number in row]), edge).tobytes() for row in pattern]
+def _make_rows(pattern, edge):
+    rows = [_repeat_pattern(array.array("f", [float(number) for number in row]), edge).tobytes() for row in pattern]
     return b"".join(rows[i % PERIOD] for i in range(edge))
 
 
-def _repeated(period, count):
+def _repeat_pattern(period, count):
     return (period * (count // len(period) + 1))[:count]
 
 
-def _buffer(gpu, limit):
+def _choose_buffer(gpu, limit):
     free, dummy = gpu.free_memory()
     return max(MIB, min(limit, free // 8 // MIB * MIB))
 
 
-def compared(found, expected):
+def count_differences(found, expected):
     """Return how many words differ, and the first of them."""
     if found == expected:
         return 0, ""

@@ -289,7 +289,7 @@ def list_gpus(snapshot: t.Any) -> list[dict]:
     """Return the GPUs of a snapshot. A value that could not be read is its NVML code."""
     gpus = []
     for position, gpu in enumerate(model.gpus(snapshot)):
-        readable = model.opened(gpu)
+        readable = model.is_opened(gpu)
         gpus.append(
             {
                 "index": gpu["index"] if isinstance(gpu.get("index"), int) else position,

@@ -70,7 +70,7 @@ def admits(found, ledger_id, rollout_id, attempts, elsewhere, abandoned=False, u
         if elsewhere and elsewhere != found["state"]
         else ""
     )
-    return Answer("it is %s%s" % (claim.described(found), there))
+    return Answer("it is %s%s" % (claim.describe_owner(found), there))
 
 
 def refusal(refused, found):

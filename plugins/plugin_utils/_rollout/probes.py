@@ -117,7 +117,7 @@ def probe(
     lacks: str = "",
     look: t.Any = None,
 ) -> Probe:
-    """Return the state of a node from driver_audit, node_claim and, if it has the wanted version, gpu_health.
+    """Return the state of a node from driver_audit, node_state and, if it has the wanted version, gpu_health.
 
     MARKER may be a stat of the quarantine marker instead. LOOK: gpu_mig in check mode, if a layout is wanted.
     """

@@ -60,10 +60,10 @@ def read_gpus(snapshot: Any, limits: Mapping[str, float]) -> list[Gpu]:
 
 
 def _read_gpu(gpu: Answer, limits: Mapping[str, float]) -> Gpu:
-    bits = compare.typed(gpu, "clocks_event_reasons", int)
+    bits = compare.read_typed(gpu, "clocks_event_reasons", int)
     reasons = [name for bit, name in REASONS if bits.known and bits.value & bit]
     throttled = any(name in THERMAL for name in reasons) if bits.known else None
-    temperature = compare.typed(gpu, "temperature_gpu_c", compare.NUMBER)
+    temperature = compare.read_typed(gpu, "temperature_gpu_c", compare.NUMBER)
     return {
         "gpu": model.entity(gpu),
         "uuid": model.uuid(gpu),
@@ -76,12 +76,12 @@ def _read_gpu(gpu: Answer, limits: Mapping[str, float]) -> Gpu:
 
 def _is_hot(gpu: Answer, temperature: Any, limits: Mapping[str, float]) -> bool | None:
     """Tell if a GPU is about as hot as one that throttles, by its own margin or limit before the default."""
-    margin = compare.typed(gpu, "temperature_margin_c", compare.NUMBER)
+    margin = compare.read_typed(gpu, "temperature_margin_c", compare.NUMBER)
     if margin.known:
         return margin.value < limits["temperature_margin_min"]
     if not temperature.known:
         return None
-    told = compare.typed(gpu, "temperature_limits_c", dict).value
+    told = compare.read_typed(gpu, "temperature_limits_c", dict).value
     own = [number for number in (compare.part(told, name) for name in ("gpu_max", "slowdown")) if number is not None]
     return temperature.value >= min(own or [limits["temperature_limit_default"]])
 

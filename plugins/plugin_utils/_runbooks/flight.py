@@ -21,7 +21,7 @@ NEXT = (
 def explain_holder(marks: Mapping[str, Any], states: Mapping[str, str], ledger_id: str | None) -> str:
     """Return why the node belongs to a rollout; empty if it belongs to none.
 
-    MARKS is the answer of node_claim, or an empty mapping of a node that does not answer; STATES its state in every
+    MARKS is the answer of node_state, or an empty mapping of a node that does not answer; STATES its state in every
     rollout of the ledger.
     """
     flying = [
@@ -43,4 +43,4 @@ def explain_holder(marks: Mapping[str, Any], states: Mapping[str, str], ledger_i
     own = ledger_id is not None and found["ledger"] == ledger_id
     if own and states.get(found["rollout_id"]) in claims.SETTLED:
         return ""  # its controller ended between the two entries
-    return "it is %s%s. %s" % (claim.described(found), "" if own else ", of another ledger", NEXT)
+    return "it is %s%s. %s" % (claim.describe_owner(found), "" if own else ", of another ledger", NEXT)

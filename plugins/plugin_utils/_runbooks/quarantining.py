@@ -30,8 +30,8 @@ class Facts(TypedDict, total=False):
     user: str
     controller: str
     time: str
-    marks: Answer  # node_claim
-    note: Answer  # node_note: its marker
+    marks: Answer  # node_state
+    note: Answer  # node_state: its marker
     flight: Answer  # rollout_node
     baseline_file: Answer  # slurp of the node's own baseline
     stat: Answer  # stat of the same file
@@ -46,7 +46,7 @@ class Facts(TypedDict, total=False):
     not_closed: str  # why a scheduler was not told
     ownership: Mapping[str, Answer]  # gpu_scheduler_mark
     units: Answer  # systemctl show of the services that hold the GPUs
-    history: Answer  # node_note: what recover_gpu did on it
+    history: Answer  # node_state: what recover_gpu did on it
     first: Any  # position in the kernel log at the verdict that led to the last action
     acted: str  # the last action of this run
     act_failed: str  # why that failed

@@ -94,7 +94,7 @@ def _gpus(reading: Answer, baseline: Any, missing: list[dict[str, str]]) -> Iter
         row.update(index=gpu.get("index"), pci=place, from_baseline=[])
         name = row["uuid"] or place or "GPU %s" % gpu.get("index")
         missing.extend(
-            {"part": "%s: %s" % (name, key), "reason": str(model.shown(found))}
+            {"part": "%s: %s" % (name, key), "reason": str(model.format_reading(found))}
             for key, found in values.items()
             if not found.known and found.rc not in NOT_SUPPORTED
         )

@@ -37,7 +37,7 @@ class Facts(TypedDict, total=False):
     time: str
     user: str
     controller: str
-    note: Answer  # node_note
+    note: Answer  # node_state
     info: Answer  # gpu_info
     sensors: Answer  # ipmitool
     limits: Mapping[str, float]  # thresholds of the alerts
@@ -169,9 +169,9 @@ def _entry(gpu: Any, uuid: str, old: Entry | None, request: Mapping[str, float])
 
 
 def _limit(gpu: Any, key: str, uuid: str) -> int:
-    told = compare.typed(_mapping(gpu), key, int)
+    told = compare.read_typed(_mapping(gpu), key, int)
     if not told.known:
-        raise Refusal("%s does not tell its %s: %s" % (uuid, key, model.shown(told)))
+        raise Refusal("%s does not tell its %s: %s" % (uuid, key, model.format_reading(told)))
     return told.value
 
 

@@ -23,7 +23,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 RATIO_LIMIT = 2.0
-BYTES_LIMIT = 200 * 1000
+BYTES_LIMIT = 250 * 1000
 GPUS = 8
 
 PLAYBOOK = """

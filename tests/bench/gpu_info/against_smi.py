@@ -13,7 +13,6 @@ if there is nothing to measure.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import pathlib
 import statistics
@@ -27,32 +26,21 @@ UTILS = ROOT / "plugins" / "module_utils"
 # What is gathered, and how long it may take, in times of nvidia-smi, which reads only the version of the InfoROM.
 READINGS = (("all", [], None), ("all but the InfoROM", ["!inforom"], 1.0))
 READ = """
-import json, os, sys
+import json, sys
 sys.path.insert(0, %r)
-from _nvml import node
-place, digest, gather = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
-with open(os.path.join(place, "archive"), "rb") as stream:
-    node.binding.store(node.cache_directory(place), digest, stream.read())
-taken = node.read(place, digest, timeout_s=120, gather=gather)["snapshot"]
+from _nvml import binding, snapshot
+place, gather = sys.argv[1], json.loads(sys.argv[2])
+nvml = binding.Binding(place)
+taken = snapshot.take(120, nvml.stuck_file, gather, nvml.load)
 modes = [gpu["persistence_mode"]["value"] for gpu in taken["gpus"]]
 print(json.dumps(dict((key, taken[key]) for key in ("status", "message", "simulated", \
 "duration_s")) | {"modes": modes}))
 """ % (str(UTILS),)
 
 
-def archive():
-    """What the controller sends: the binding and the code that reads with it."""
-    sys.path.insert(0, str(UTILS.parent / "plugin_utils"))
-    try:
-        import _binding
-    finally:
-        del sys.path[0]
-    return _binding.build(*_binding.find(), {}, _binding.code_files())
-
-
-def one_reading(place, digest, gather):
+def one_reading(place, gather):
     done = subprocess.run(
-        [sys.executable, "-c", READ, place, digest, json.dumps(gather)],
+        [sys.executable, "-c", READ, place, json.dumps(gather)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         timeout=180,
@@ -83,10 +71,7 @@ def main(arguments=None):
 
 
 def measure(place, options):
-    content = archive()
-    digest = hashlib.sha256(content).hexdigest()
-    pathlib.Path(place, "archive").write_bytes(content)
-    first = one_reading(place, digest, [])
+    first = one_reading(place, [])
     if first["status"] != "ok" or not first["modes"]:
         print("nothing to measure: %s" % (first["message"] or "NVML shows no GPU",))
         return 2
@@ -97,7 +82,7 @@ def measure(place, options):
     ours, theirs = {name: [] for name, gather, limit in READINGS}, []
     for _turn in range(options.rounds):
         for name, gather, _limit in READINGS:
-            ours[name].append(one_reading(place, digest, gather)["duration_s"])
+            ours[name].append(one_reading(place, gather)["duration_s"])
         theirs.append(one_smi())
     print(
         "GPUs %d, persistence mode %s%s"

@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
 MODULES = "ansible_collections.gpufleet.lifecycle.plugins.modules."
 # Not a secret: large, and not worth a line of a log.
-LARGE = "binding_archive"
+LARGE = ("binding", "source")
 MANIFESTS = ROOT / "roles" / "gpu_scheduler" / "files" / "kubernetes"
 
 
@@ -95,7 +95,7 @@ def options_of_modules():
         spec = getattr(importlib.import_module(MODULES + path.stem), "ARGUMENT_SPEC", {})
         # The options of the rollout's modules are variables of its playbooks.
         before = "rollout_" if path.stem.startswith("rollout_") else path.stem + "."
-        found |= {before + ".".join(option) for option in hidden(spec) if option[-1] != LARGE}
+        found |= {before + ".".join(option) for option in hidden(spec) if tuple(option) != LARGE}
     return found
 
 

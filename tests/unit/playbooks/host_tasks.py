@@ -25,7 +25,7 @@ SCHEDULER = (
     "Drain it in Kubernetes | ansible.builtin.include_tasks",
     "Drain it in Slurm, which comes second | ansible.builtin.include_tasks",
     "Verify that its GPUs are idle | ansible.builtin.include_tasks",
-    "Record on the node that it is drained, which silences its alerts | gpufleet.lifecycle.node_note",
+    "Record on the node that it is drained, which silences its alerts | gpufleet.lifecycle.node_state",
     # Whose drain it is: a failure later on has to know whether it is ours to lift.
     "Set the facts of the node in its schedulers | ansible.builtin.set_fact",
     # Into service again, with the arguments that the drain validated.
@@ -34,7 +34,7 @@ SCHEDULER = (
     "Resume it in Slurm, which came first | ansible.builtin.include_tasks",
     "Resume the node in Slurm | gpufleet.lifecycle.slurm_node",
     "Set the facts of the node in its schedulers | ansible.builtin.set_fact",
-    "Remove the record of the drain from the node | gpufleet.lifecycle.node_note",
+    "Remove the record of the drain from the node | gpufleet.lifecycle.node_state",
 )
 # What a node in MIG mode has beside what another skips.
 MIG = (

@@ -32,7 +32,7 @@ def _node(tmp_path):
         gpu_reset={},
         gpu_health={},
         kube_node=CLOSED,
-        node_note={"changed": True},
+        node_state={"changed": True},
     )
     yield node
     node.close()
@@ -105,6 +105,6 @@ def test_node_whose_record_of_a_drain_stays_is_a_failure_of_its_resume(node):
     said = {"gpu_scheduler_backends": ["kubernetes"], "gpu_scheduler_token": "bringup"}
     node.answer(kube_node=dict(CLOSED, state="resumed"))
     assert node.run(tasks, **said).rc == 0
-    node.answer(node_note={"failed": True, "msg": "read-only file system"})
+    node.answer(node_state={"failed": True, "msg": "read-only file system"})
     result = node.run(tasks, **said)
-    assert result.rc == 2 and [asked["state"] for asked in node.asked("node_note")] == ["absent"] * 2, result.output
+    assert result.rc == 2 and [asked["state"] for asked in node.asked("node_state")] == ["absent"] * 2, result.output

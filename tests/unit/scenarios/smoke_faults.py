@@ -33,7 +33,9 @@ def diagnosis(rc, printed):
     """NVIDIA's diagnostic as gpu_smoke runs it at its longest level, with what dcgmi printed."""
 
     def make(document):
-        return dict(document, level="t3", dcgm=dcgm.diagnose(lambda argv, timeout: (rc, printed, ""), 2, 60, [0, 1]))
+        return dict(
+            document, level="t3", dcgm=dcgm.run_diagnostic(lambda argv, timeout: (rc, printed, ""), 2, 60, [0, 1])
+        )
 
     return make
 

@@ -86,7 +86,7 @@ class Node:
             "mig_file": None,
             "policy": {},
         }
-        self.world.write("etc/gpufleet/boot-check.json", boot_expectation.rendered(document))
+        self.world.write("etc/gpufleet/boot-check.json", boot_expectation.render_document(document))
         self.world.write("etc/gpufleet/mig.json", json.dumps(OFF))
         self.world.write("etc/unit", "as written\n")
         digest = hashlib.sha256(b"as written\n").hexdigest()

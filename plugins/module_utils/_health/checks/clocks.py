@@ -20,26 +20,26 @@ KEY = "clocks_event_reasons"
 
 def reasons_of(ctx, gpu, ident):
     """The bits of what holds the clocks back, or the check that says why they are not known."""
-    now = compare.typed(gpu, KEY, int)
-    return (now.value, None) if now.known else (None, signals.absent(ctx, ident, gpu, KEY, now))
+    now = compare.read_typed(gpu, KEY, int)
+    return (now.value, None) if now.known else (None, signals.check_absent_signal(ctx, ident, gpu, KEY, now))
 
 
-def hardware(ctx, gpu, ident, bit, what, action, step):
+def check_hardware_slowdown(ctx, gpu, ident, bit, what, action, step):
     """A slowdown by the hardware is never right on a GPU that is idle or under a short test."""
     reasons, problem = reasons_of(ctx, gpu, ident)
     if problem:
         return problem
     finding = None
     if reasons & bit:
-        finding = compare.fails(
+        finding = compare.make_failure(
             action,
             "%s of %s is on (clock event reasons 0x%x, expected 0x%x not to be set). %s"
-            % (what, model.named(gpu), reasons, bit, step),
+            % (what, model.name_gpu(gpu), reasons, bit, step),
         )
-    return compare.result(ident, gpu, finding, "0x%x" % (reasons,), "without 0x%x" % (bit,), "hardware")
+    return compare.make_check(ident, gpu, finding, "0x%x" % (reasons,), "without 0x%x" % (bit,), "hardware")
 
 
-def software(ctx, gpu):
+def check_software_slowdown(ctx, gpu):
     ident = "gpu.sw_slowdown"
     reasons, problem = reasons_of(ctx, gpu, ident)
     if problem:
@@ -47,55 +47,55 @@ def software(ctx, gpu):
     found = [name for bit, name in SW_REASONS if reasons & bit]
     finding = None
     if found:
-        finding = compare.notice(
+        finding = compare.make_notice(
             "The driver holds the clocks of %s back: %s (clock event reasons 0x%x, expected none of these). "
             "That is usual under load; without load, compare power limit, temperature and clocks with other nodes."
-            % (model.named(gpu), ", ".join(found), reasons)
+            % (model.name_gpu(gpu), ", ".join(found), reasons)
         )
-    return compare.result(ident, gpu, finding, "0x%x" % (reasons,), "without 0x34", "hardware")
+    return compare.make_check(ident, gpu, finding, "0x%x" % (reasons,), "without 0x34", "hardware")
 
 
-def application(ctx, gpu):
+def check_application_clocks(ctx, gpu):
     """Application clocks are a setting.
 
     Drivers that no longer have it answer so, which matters only where it was used.
     """
     ident, key = "gpu.applications_clocks", "applications_clocks_mhz"
-    now = compare.typed(gpu, key, dict)
-    old = compare.before(ctx, gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
+    old = compare.read_baseline(ctx, gpu, key, dict)
     if now.rc == DEPRECATED and old is not None and old.known:
-        default = compare.before(ctx, gpu, "applications_clocks_default_mhz", dict)
+        default = compare.read_baseline(ctx, gpu, "applications_clocks_default_mhz", dict)
         if default.known and default.value == old.value:
             return compare.not_applicable(
-                ident, gpu, model.shown(now), NO_MORE + ", and in the baseline they were the default."
+                ident, gpu, model.format_reading(now), NO_MORE + ", and in the baseline they were the default."
             )
-        finding = compare.fails(
+        finding = compare.make_failure(
             "restore_setting",
             "%s; expected %s for %s as in the baseline. Set locked clocks instead and take a new baseline."
-            % (NO_MORE, listed(old.value), model.named(gpu)),
+            % (NO_MORE, format_clocks(old.value), model.name_gpu(gpu)),
         )
-        return compare.result(ident, gpu, finding, model.shown(now), old.value, "baseline")
+        return compare.make_check(ident, gpu, finding, model.format_reading(now), old.value, "baseline")
     if now.rc == DEPRECATED and (old is None or old.rc == DEPRECATED or compare.absent_before(old)):
-        return compare.not_applicable(ident, gpu, model.shown(now), NO_MORE + ".")
+        return compare.not_applicable(ident, gpu, model.format_reading(now), NO_MORE + ".")
 
     def differs(before, after):
         if before == after:
             return None
-        return compare.fails(
+        return compare.make_failure(
             "restore_setting",
             "Application clocks of %s are %s; expected %s as in the baseline. Set them again."
-            % (model.named(gpu), listed(after), listed(before)),
+            % (model.name_gpu(gpu), format_clocks(after), format_clocks(before)),
         )
 
-    return compare.against(ctx, gpu, ident, key, dict, differs, "restore_setting")
+    return compare.compare_with_baseline(ctx, gpu, ident, key, dict, differs, "restore_setting")
 
 
-def highest(ctx, gpu):
+def check_max_clocks(ctx, gpu):
     """The clocks that the GPU can reach at most: lower ones are a GPU that lost performance."""
     ident, key = "gpu.clocks_max", "clocks_max_mhz"
 
     def differs(before, after):
-        tolerance = policy.limit(ctx, "clocks_max_tolerance_percent", gpu)
+        tolerance = policy.find_limit(ctx, "clocks_max_tolerance_percent", gpu)
         wrong = []
         for domain in sorted(before):
             then, now = compare.part(before, domain), compare.part(after, domain)
@@ -103,23 +103,23 @@ def highest(ctx, gpu):
                 wrong.append("%s %s MHz, expected %s MHz" % (domain, now, then))
         if not wrong:
             return None
-        return compare.fails(
+        return compare.make_failure(
             "hold",
             "Highest clocks of %s fell since the baseline: %s. Look at locked clocks, VBIOS and driver."
-            % (model.named(gpu), "; ".join(wrong)),
+            % (model.name_gpu(gpu), "; ".join(wrong)),
         )
 
-    return compare.against(ctx, gpu, ident, key, dict, differs)
+    return compare.compare_with_baseline(ctx, gpu, ident, key, dict, differs)
 
 
-def listed(clocks):
+def format_clocks(clocks):
     return ", ".join("%s %s MHz" % (domain, clocks[domain]) for domain in sorted(clocks, key=str))
 
 
-def idle(gpu):
+def is_idle(gpu):
     """Tell if the GPU is idle: True or False, None if unknown."""
-    reasons = compare.typed(gpu, KEY, int)
-    compute = compare.typed(gpu, "compute_processes", list)
+    reasons = compare.read_typed(gpu, KEY, int)
+    compute = compare.read_typed(gpu, "compute_processes", list)
     if reasons.known and reasons.value & IDLE:
         return True
     if not reasons.known or not compute.known:
@@ -133,7 +133,7 @@ ROWS = (
         "gpu.hw_slowdown",
         "gpu",
         functools.partial(
-            hardware,
+            check_hardware_slowdown,
             ident="gpu.hw_slowdown",
             bit=HW_SLOWDOWN,
             what="Hardware slowdown",
@@ -152,7 +152,7 @@ ROWS = (
         "gpu.hw_thermal_slowdown",
         "gpu",
         functools.partial(
-            hardware,
+            check_hardware_slowdown,
             ident="gpu.hw_thermal_slowdown",
             bit=HW_THERMAL,
             what="Thermal slowdown by the hardware",
@@ -168,7 +168,7 @@ ROWS = (
         "gpu.power_brake",
         "gpu",
         functools.partial(
-            hardware,
+            check_hardware_slowdown,
             ident="gpu.power_brake",
             bit=POWER_BRAKE,
             what="Power brake",
@@ -186,7 +186,7 @@ ROWS = (
     model.Row(
         "gpu.sw_slowdown",
         "gpu",
-        software,
+        check_software_slowdown,
         "The driver does not hold the clocks back for power, heat or sync boost (a notice if it does)",
         ("gpu.clocks_event_reasons",),
         HARDWARE + "SwPowerCap, SyncBoost, SwThermalSlowdown",
@@ -195,7 +195,7 @@ ROWS = (
     model.Row(
         "gpu.applications_clocks",
         "gpu",
-        application,
+        check_application_clocks,
         "The application clocks are those of the baseline",
         ("gpu.applications_clocks_mhz", "gpu.applications_clocks_default_mhz"),
         "NVIDIA driver persistence guide: lost when the driver deinitialises",
@@ -204,7 +204,7 @@ ROWS = (
     model.Row(
         "gpu.clocks_max",
         "gpu",
-        highest,
+        check_max_clocks,
         "The highest clocks are not lower than in the baseline",
         ("gpu.clocks_max_mhz",),
         "nvml.h, nvmlDeviceGetMaxClockInfo",

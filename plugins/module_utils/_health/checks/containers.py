@@ -18,15 +18,15 @@ AGAIN = "Run nvidia-ctk cdi generate again, with the driver loaded."
 MADE = "/run/cdi/nvidia.yaml"
 
 
-def cdi(ctx):
+def check_cdi(ctx):
     """There is a specification of NVIDIA's GPUs that fits the driver, names only files that are there, and has the
     devices that NVML has.
     """
     checks = Checks("node.cdi")
-    if not policy.limit(ctx, "cdi_required"):
+    if not policy.find_limit(ctx, "cdi_required"):
         return checks.none("The policy does not ask for CDI (cdi_required).")
     specs = nodefacts.of_kind(model.item(ctx.system, "cdi", "specs"), list)
-    driver = nodefacts.driver(ctx)
+    driver = nodefacts.find_driver_version(ctx)
     if specs is None:
         return checks.unknown(
             None, KIND, "The files in /etc/cdi and /run/cdi cannot be read. Look at nvidia-ctk cdi list on the node."
@@ -42,11 +42,11 @@ def cdi(ctx):
             "No file in /etc/cdi or /run/cdi describes NVIDIA's GPUs, so no container gets one. %s" % (AGAIN,),
             "restart_service",
         )
-    found = [problem(checks, spec, ours, driver) for spec in ours]
-    return next((item for item in found if item is not None), None) or counted(ctx, checks, ours)
+    found = [find_spec_problem(checks, spec, ours, driver) for spec in ours]
+    return next((item for item in found if item is not None), None) or check_device_count(ctx, checks, ours)
 
 
-def problem(checks, spec, ours, driver):
+def find_spec_problem(checks, spec, ours, driver):
     """What is wrong with one file, SPEC of OURS; None if nothing is."""
     path, versions, missing, devices = (model.item(spec, key) for key in ("path", "versions", "missing", "devices"))
     conflicts, again = model.item(spec, "conflicts"), next_step([path], ours)
@@ -93,9 +93,9 @@ def next_step(paths, specs):
     return "Remove %s, or make it again with nvidia-ctk cdi generate --output." % (", ".join(map(str, paths)),)
 
 
-def counted(ctx, checks, specs):
+def check_device_count(ctx, checks, specs):
     """As many devices as NVML has: GPUs that are not in MIG mode, and MIG devices."""
-    wanted = devices(ctx)
+    wanted = list_container_devices(ctx)
     names = set(str(name) for spec in specs for name in spec["devices"]) - ALL
     paths = ", ".join(str(model.item(spec, "path")) for spec in specs)
     if wanted is None:
@@ -148,7 +148,7 @@ def counted(ctx, checks, specs):
     return checks.good(sorted(names), len(wanted))
 
 
-def devices(ctx):
+def list_container_devices(ctx):
     """The UUIDs of the GPUs and MIG devices that a container can get; None if they are not all known."""
     gpus = nodefacts.of_kind(model.item(ctx.snapshot, "gpus"), list) or []
     if not gpus or model.number(ctx.snapshot, "count").value != len(gpus):
@@ -157,7 +157,7 @@ def devices(ctx):
     for gpu in gpus:
         mode = model.number(gpu, "mig_mode_current")
         if mode.known and mode.value == 1:
-            instances = compare.typed(gpu, "mig_instances", list)
+            instances = compare.read_typed(gpu, "mig_instances", list)
             if not instances.known:
                 return None
             found += [model.item(instance, "uuid") for instance in instances.value]
@@ -172,7 +172,7 @@ ROWS = (
     model.Row(
         "node.cdi",
         "node",
-        cdi,
+        check_cdi,
         "CDI describes the GPUs and MIG devices as they are, where the policy asks for it",
         (
             "system.cdi",

@@ -25,7 +25,7 @@ MAJORS = (
 REPAIR = "Remove it and run nvidia-modprobe -c0 -u, or reload the driver."
 
 
-def listed(section):
+def list_device_files(section):
     """Device files by path; None if they could not be listed."""
     nodes = nodefacts.of_kind(model.item(section, "device_nodes"), list)
     return (
@@ -40,9 +40,9 @@ def gpu_node(ctx, gpu):
     checks = Checks("gpu.device_node", model.entity(gpu), "hardware")
     minor = model.number(gpu, "minor_number")
     if not minor.known:
-        return signals.absent(ctx, checks.ident, gpu, "minor_number", minor)
+        return signals.check_absent_signal(ctx, checks.ident, gpu, "minor_number", minor)
     path = "/dev/nvidia%d" % (minor.value,)
-    nodes = listed(ctx.system)
+    nodes = list_device_files(ctx.system)
     if nodes is None:
         return checks.unknown(
             None,
@@ -55,17 +55,17 @@ def gpu_node(ctx, gpu):
             None,
             path,
             "%s, the device file of %s, is missing: no program can use the GPU. Run nvidia-modprobe -c%d."
-            % (path, model.named(gpu), minor.value),
+            % (path, model.name_gpu(gpu), minor.value),
             "restart_service",
         )
-    return verdict(checks, path, problems(ctx, nodes[path], minor.value))
+    return make_verdict(checks, path, find_file_problem(ctx, nodes[path], minor.value))
 
 
-def others(ctx):
+def check_shared_files(ctx):
     """The files that are not one GPU's, and none that stayed from a GPU or a driver that is gone."""
     checks = Checks("node.device_nodes", source="hardware")
-    nodes = listed(ctx.system)
-    old = nodefacts.before(ctx, "system", "device_nodes", kind=list)
+    nodes = list_device_files(ctx.system)
+    old = nodefacts.read_baseline(ctx, "system", "device_nodes", kind=list)
     modules = nodefacts.of_kind(model.item(ctx.system, "modules"), list)
     if nodes is None or modules is None:
         return checks.unknown(
@@ -78,7 +78,7 @@ def others(ctx):
             None, None, "The baseline does not have the files in /dev. %s" % (nodefacts.AGAIN,), "baseline"
         )
     wanted = [CONTROL] + ([UVM[0]] if "nvidia_uvm" in modules else [])
-    before = set(listed(model.item(ctx.baseline, "system")) or {})
+    before = set(list_device_files(model.item(ctx.baseline, "system")) or {})
     missing = sorted(
         path for path in set(wanted) | set(path for path in before if not ON_DEMAND.match(path)) if path not in nodes
     )
@@ -92,14 +92,14 @@ def others(ctx):
             "baseline" if set(missing) - set(wanted) else "hardware",
         )
     found = [
-        problems(ctx, nodes[path], CONTROL_MINOR if path == CONTROL else None)
+        find_file_problem(ctx, nodes[path], CONTROL_MINOR if path == CONTROL else None)
         for path in sorted(nodes)
         if not GPU_NODE.match(path)
     ]
     for status in ("fail", "unknown"):
         for answer in found:
             if answer and answer[0] == status:
-                return verdict(checks, sorted(nodes), answer)
+                return make_verdict(checks, sorted(nodes), answer)
     late = sorted(path for path in before if path not in nodes)
     if late:
         return checks.notice(
@@ -112,21 +112,21 @@ def others(ctx):
     return checks.good(sorted(nodes), sorted(wanted))
 
 
-def problems(ctx, node, minor):
+def find_file_problem(ctx, node, minor):
     """Return the problem of a device file as (status, message), or None."""
     path, kind, mode = node["path"], node.get("kind"), node.get("mode")
     if kind is None or mode is None:
         return "unknown", "%s is there and cannot be looked at. Look at ls -l %s on the node." % (path, path)
-    if kind != "char" and not (nodefacts.simulated(ctx) and kind == "file"):
+    if kind != "char" and not (nodefacts.is_simulated(ctx) and kind == "file"):
         return "fail", "%s is a %s, not a character device. %s" % (path, kind, REPAIR)
-    if not nodefacts.simulated(ctx):
-        found = numbers(ctx, node, minor)
+    if not nodefacts.is_simulated(ctx):
+        found = check_numbers(ctx, node, minor)
         if found:
             return found
-    return permissions(ctx, node)
+    return check_permissions(ctx, node)
 
 
-def numbers(ctx, node, minor):
+def check_numbers(ctx, node, minor):
     """A file that stayed from an earlier load of the driver may lead to nothing, or to another driver."""
     path = node["path"]
     names = [names for pattern, names in MAJORS if pattern.match(path)]
@@ -151,7 +151,7 @@ def numbers(ctx, node, minor):
     return None
 
 
-def permissions(ctx, node):
+def check_permissions(ctx, node):
     """Check that every user whom the driver admits can open the file.
 
     More than that is the administrator's choice, and no other owner matters then.
@@ -193,7 +193,7 @@ def permissions(ctx, node):
     return None
 
 
-def verdict(checks, observed, answer):
+def make_verdict(checks, observed, answer):
     if answer is None:
         return checks.good(observed, observed)
     status, message = answer
@@ -218,7 +218,7 @@ ROWS = (
     model.Row(
         "node.device_nodes",
         "node",
-        others,
+        check_shared_files,
         "The driver's other device files are there, of the right number, and open to those that the driver says",
         ("system.device_nodes", "system.device_numbers", "system.device_params", "system.modules"),
         "NVIDIA driver README, nvidia-modprobe(1)",

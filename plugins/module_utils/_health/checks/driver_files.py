@@ -20,7 +20,7 @@ FIRST_OPEN_ONLY = 10
 UNKNOWN_ARCHITECTURE = 0xFFFFFFFF
 
 
-def finding(ctx, ident, entity=None):
+def find_audit_finding(ctx, ident, entity=None):
     """The audit's finding about ENTITY, or about whatever it is of; {} if there is none."""
     listed = nodefacts.of_kind(model.item(ctx.audit, "findings"), list) or []
     found = [
@@ -32,7 +32,10 @@ def finding(ctx, ident, entity=None):
 def gsp_firmware(ctx):
     """The firmware file of the driver's version is on disk."""
     checks = Checks("driver.gsp_firmware_file", source="hardware")
-    version, on_disk = nodefacts.driver(ctx), nodefacts.of_kind(model.item(ctx.audit, "versions", "gsp_firmware"), list)
+    version, on_disk = (
+        nodefacts.find_driver_version(ctx),
+        nodefacts.of_kind(model.item(ctx.audit, "versions", "gsp_firmware"), list),
+    )
     if version is None:
         return checks.unknown(
             on_disk,
@@ -48,7 +51,7 @@ def gsp_firmware(ctx):
         )
     if version in on_disk:
         return checks.good(on_disk, version)
-    if finding(ctx, "gsp_firmware").get("status") == NOT_APPLICABLE:
+    if find_audit_finding(ctx, "gsp_firmware").get("status") == NOT_APPLICABLE:
         return checks.none("GSP firmware is switched off (NVreg_EnableGpuFirmware=0).", on_disk)
     return checks.fail(
         on_disk,
@@ -58,7 +61,7 @@ def gsp_firmware(ctx):
     )
 
 
-def nouveau(ctx):
+def check_nouveau(ctx):
     checks = Checks("driver.nouveau", source="hardware")
     loaded = model.item(ctx.audit, "nouveau_loaded")
     if loaded is True:
@@ -73,14 +76,14 @@ def nouveau(ctx):
     return checks.unknown(None, False, "Whether nouveau is loaded cannot be read. Look at /proc/modules on the node.")
 
 
-def flavour(ctx):
+def check_flavour(ctx):
     """The same kind of kernel module as in the baseline, loaded and on disk, and the open one where there is no
     other.
     """
     checks = Checks("driver.flavour", source="baseline")
     kinds = ("open", "proprietary")
     now = model.item(ctx.audit, "flavour")
-    old = nodefacts.before(ctx, "audit", "flavour")
+    old = nodefacts.read_baseline(ctx, "audit", "flavour")
     if now not in kinds:
         return checks.unknown(
             now,
@@ -88,7 +91,7 @@ def flavour(ctx):
             "Whether the kernel module is the open or the proprietary one is not known. Look at "
             "/proc/driver/nvidia/version.",
         )
-    needs_open = sorted(model.named(gpu) for gpu in model.gpus(ctx.snapshot) if open_only(gpu))
+    needs_open = sorted(model.name_gpu(gpu) for gpu in model.gpus(ctx.snapshot) if open_only(gpu))
     if now != "open" and needs_open:
         return checks.fail(
             now,
@@ -110,9 +113,9 @@ def flavour(ctx):
         )
     # A library without the call is older than the GPUs that this is about.
     nameless = sorted(
-        model.named(gpu)
+        model.name_gpu(gpu)
         for gpu in model.gpus(ctx.snapshot)
-        if model.opened(gpu)
+        if model.is_opened(gpu)
         and not model.number(gpu, "architecture").known
         and model.reading(gpu, "architecture").rc != model.FUNCTION_NOT_FOUND
     )
@@ -129,14 +132,14 @@ def flavour(ctx):
         return checks.unknown(
             now, None, "The baseline does not say which kind of kernel module it had. %s" % (nodefacts.AGAIN,)
         )
-    if now != old.value and not announced(ctx, "audit.flavour"):
+    if now != old.value and not is_announced(ctx, "audit.flavour"):
         return checks.fail(
             now,
             old.value,
             "The kernel module is the %s one; in the baseline it was the %s one. Install that one, or announce the "
             "change (expect.changes: audit.flavour)." % (now, old.value),
         )
-    if disk not in (None, old.value) and not announced(ctx, "audit.flavour"):
+    if disk not in (None, old.value) and not is_announced(ctx, "audit.flavour"):
         return checks.fail(
             disk,
             old.value,
@@ -158,13 +161,13 @@ def open_only(gpu):
     return number.known and FIRST_OPEN_ONLY <= number.value < UNKNOWN_ARCHITECTURE
 
 
-def announced(ctx, key):
+def is_announced(ctx, key):
     """Tell if the caller reported a deliberate change of KEY."""
     patterns = nodefacts.of_kind(model.item(ctx.expect, "changes"), list) or []
     return any(isinstance(pattern, str) and fnmatch.fnmatchcase(key, pattern) for pattern in patterns)
 
 
-def dkms(ctx):
+def check_dkms(ctx):
     """DKMS has the module as installed, for the kernel that runs and for the one that boots next."""
     ident = "driver.dkms"
     kernels = [model.item(ctx.audit, "kernel", key) for key in ("running", "next_boot")]
@@ -180,7 +183,7 @@ def dkms(ctx):
 
 
 def dkms_of(ctx, checks, kernel):
-    found = finding(ctx, "dkms_state", kernel)
+    found = find_audit_finding(ctx, "dkms_state", kernel)
     status, observed = found.get("status"), found.get("observed")
     text = "%s %s" % (found.get("message") or "", found.get("next_step") or "")
     if status == PASS:
@@ -205,7 +208,8 @@ def reboot_safe(ctx):
     step = "Do not reboot before this is repaired (driver_audit)."
     if safe is False:
         causes = [
-            finding(ctx, ident).get("status") for ident in ("next_boot_kernel", "dpkg_interrupted", "secure_boot")
+            find_audit_finding(ctx, ident).get("status")
+            for ident in ("next_boot_kernel", "dpkg_interrupted", "secure_boot")
         ]
         if FAIL not in causes and UNKNOWN in causes:
             return checks.unknown(
@@ -220,14 +224,14 @@ def reboot_safe(ctx):
 VERSION = re.compile(r"^(\d+)\.(\d+)")
 
 
-def libcuda(ctx):
+def check_libcuda(ctx):
     """The driver's libcuda is installed and of the driver's version."""
     checks = Checks("driver.libcuda")
     found = nodefacts.of_kind(model.item(ctx.system, "libcuda"), dict)
-    expected = nodefacts.driver(ctx)
+    expected = nodefacts.find_driver_version(ctx)
     if found is None or not isinstance(found.get("candidates"), list):
         return checks.unknown(None, expected, "Which libcuda is installed cannot be read. Run ldconfig -p on the node.")
-    version = nodefacts.upstream(found.get("version"))
+    version = nodefacts.strip_package_version(found.get("version"))
     if version is None and not found["candidates"]:
         return checks.fail(
             None,
@@ -265,11 +269,11 @@ def cuda_version(value):
     return (int(found.group(1)), int(found.group(2))) if found else None
 
 
-def toolkit(ctx):
+def check_toolkit(ctx):
     """The driver runs what the installed toolkits build. A notice: programs may bring their own CUDA."""
     checks = Checks("node.cuda_toolkit", source="hardware")
     found = nodefacts.of_kind(model.item(ctx.system, "toolkit"), list)
-    old = nodefacts.before(ctx, "system", "toolkit", kind=list)
+    old = nodefacts.read_baseline(ctx, "system", "toolkit", kind=list)
     if found is None:
         return checks.unknown(
             None, None, "The installed CUDA toolkits cannot be listed. Look at /usr/local on the node."
@@ -337,7 +341,7 @@ ROWS = (
     model.Row(
         "driver.nouveau",
         "node",
-        nouveau,
+        check_nouveau,
         "The nouveau driver is not loaded",
         ("audit.nouveau_loaded",),
         "NVIDIA driver README, Interaction with the Nouveau Driver",
@@ -346,7 +350,7 @@ ROWS = (
     model.Row(
         "driver.dkms",
         "node",
-        dkms,
+        check_dkms,
         "DKMS has the module installed for the running and the next kernel",
         ("audit.findings",),
         "dkms(8)",
@@ -364,7 +368,7 @@ ROWS = (
     model.Row(
         "driver.flavour",
         "node",
-        flavour,
+        check_flavour,
         "The kernel module is open or proprietary as in the baseline, and open where there is no other",
         ("audit.flavour", "audit.versions.modules", "snapshot.gpus.architecture"),
         "NVIDIA driver README, Open Linux Kernel Modules",
@@ -373,7 +377,7 @@ ROWS = (
     model.Row(
         "driver.libcuda",
         "node",
-        libcuda,
+        check_libcuda,
         "libcuda is installed and of the driver's version",
         ("system.libcuda", "audit.versions.loaded"),
         "NVIDIA CUDA Compatibility guide",
@@ -382,7 +386,7 @@ ROWS = (
     model.Row(
         "node.cuda_toolkit",
         "node",
-        toolkit,
+        check_toolkit,
         "The driver runs what the installed CUDA toolkits build (a notice)",
         ("system.toolkit", "snapshot.system.cuda_driver_version"),
         "NVIDIA CUDA Compatibility guide",

@@ -20,50 +20,52 @@ def volatile_uncorrected(ctx, gpu):
     ident, key = "gpu.ecc_volatile", "ecc_volatile_uncorrected"
     now = model.number(gpu, key)
     if not now.known:
-        return unreadable(ctx, ident, gpu, key, now)
-    limit = policy.limit(ctx, "ecc_volatile_uncorrected_max", gpu)
+        return report_unreadable_counter(ctx, ident, gpu, key, now)
+    limit = policy.find_limit(ctx, "ecc_volatile_uncorrected_max", gpu)
     finding = None
     if now.value > limit:
-        finding = compare.fails(
+        finding = compare.make_failure(
             "reset_gpu",
             "%s counted %s uncorrectable memory errors since the driver was loaded; expected at most %s. %s"
-            % (model.named(gpu), now.value, limit, LOOK),
+            % (model.name_gpu(gpu), now.value, limit, LOOK),
         )
-    return compare.result(ident, gpu, finding, now.value, limit, "policy")
+    return compare.make_check(ident, gpu, finding, now.value, limit, "policy")
 
 
 def volatile_corrected(ctx, gpu):
     ident, key = "gpu.ecc_volatile_corrected", "ecc_volatile_corrected"
     now = model.number(gpu, key)
     if not now.known:
-        return unreadable(ctx, ident, gpu, key, now)
+        return report_unreadable_counter(ctx, ident, gpu, key, now)
     state, text = compare.judge_counter(
         ctx,
         gpu,
         now.value,
-        compare.before(ctx, gpu, key, NUMBER),
+        compare.read_baseline(ctx, gpu, key, NUMBER),
         "ecc_corrected_per_minute",
         "ecc_corrected_since_load",
     )
     finding = compare.counter_finding(
         state,
-        "%s corrected memory errors: %s" % (model.named(gpu), text),
+        "%s corrected memory errors: %s" % (model.name_gpu(gpu), text),
         "Read it again after some hours of work; if it goes on like that, run the field diagnostics.",
     )
-    return compare.result(ident, gpu, finding, now.value, policy.limit(ctx, "ecc_corrected_since_load", gpu), "policy")
+    return compare.make_check(
+        ident, gpu, finding, now.value, policy.find_limit(ctx, "ecc_corrected_since_load", gpu), "policy"
+    )
 
 
-def unreadable(ctx, ident, gpu, key, now):
+def report_unreadable_counter(ctx, ident, gpu, key, now):
     """A volatile counter that is not known. A GPU in MIG mode does not have it, which says nothing about its memory."""
     old = signals.before_of(ctx, gpu, key)
     if compare.under_mig(gpu, now) and (old is None or old.rc != model.NOT_SUPPORTED):
         return Checks(ident, model.entity(gpu), source="hardware").unknown(
-            model.shown(now),
+            model.format_reading(now),
             None,
             "%s of %s cannot be read in MIG mode. Read it while MIG is off, or waive it until then."
-            % (key, model.named(gpu)),
+            % (key, model.name_gpu(gpu)),
         )
-    return signals.absent(ctx, ident, gpu, key, now)
+    return signals.check_absent_signal(ctx, ident, gpu, key, now)
 
 
 def aggregate_uncorrected(ctx, gpu):
@@ -73,22 +75,22 @@ def aggregate_uncorrected(ctx, gpu):
     who = model.entity(gpu)
     checks = Checks(ident, who, source="baseline")
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
     if old is None or old.rc in model.ABSENT:
         return checks.none("There is no earlier count to compare with.", now.value)
     if not old.known or not compare.is_a(old.value, NUMBER):
         return checks.unknown(
             now.value,
-            model.shown(old),
+            model.format_reading(old),
             "The baseline has no count of uncorrectable memory errors of %s (%s); expected one. %s"
-            % (model.named(gpu), model.shown(old), compare.AGAIN),
+            % (model.name_gpu(gpu), model.format_reading(old), compare.AGAIN),
         )
     if now.value > old.value:
         return checks.fail(
             now.value,
             old.value,
             "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Run the "
-            "field diagnostics." % (model.named(gpu), now.value, old.value),
+            "field diagnostics." % (model.name_gpu(gpu), now.value, old.value),
             "field_diag",
         )
     if now.value < old.value:
@@ -97,36 +99,36 @@ def aggregate_uncorrected(ctx, gpu):
             old.value,
             "%s had %s uncorrectable memory errors in its life; expected %s as in the baseline. Fewer means that "
             "its InfoROM was written again: find out by whom, and take a new baseline."
-            % (model.named(gpu), now.value, old.value),
+            % (model.name_gpu(gpu), now.value, old.value),
         )
     return checks.good(now.value, old.value)
 
 
 def sram_threshold(ctx, gpu):
     ident, key = "gpu.sram_threshold", "sram_ecc"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     if not now.known:
-        return compare.too_old(ctx, ident, gpu, now, SRAM_SINCE_BRANCH) or signals.absent(
+        return compare.too_old(ctx, ident, gpu, now, SRAM_SINCE_BRANCH) or signals.check_absent_signal(
             ctx, ident, gpu, key, now, "field_diag"
         )
     exceeded = model.item(now.value, "threshold_exceeded")
     if exceeded is False:
         finding = None
     elif exceeded is True:
-        finding = compare.fails(
+        finding = compare.make_failure(
             "field_diag",
             "The SRAM of %s has more uncorrectable errors than NVIDIA accepts (threshold_exceeded is true, expected "
-            "false). Take it out of service and run the field diagnostics." % (model.named(gpu),),
+            "false). Take it out of service and run the field diagnostics." % (model.name_gpu(gpu),),
         )
     else:
-        finding = compare.unknown(
+        finding = compare.make_unknown(
             "The SRAM errors of %s were read without their threshold (found %r, expected false). Read the node again."
-            % (model.named(gpu), exceeded)
+            % (model.name_gpu(gpu), exceeded)
         )
-    return compare.result(ident, gpu, finding, exceeded, False, "hardware")
+    return compare.make_check(ident, gpu, finding, exceeded, False, "hardware")
 
 
-def pending(ctx, gpu):
+def check_pending_mode(ctx, gpu):
     return mode_pending(ctx, gpu, "gpu.ecc_pending", "ecc_mode_current", "ecc_mode_pending", "ECC mode", "reboot")
 
 
@@ -135,15 +137,15 @@ def mode_pending(ctx, gpu, ident, current_key, pending_key, what, action):
     current, wanted = model.number(gpu, current_key), model.number(gpu, pending_key)
     if not current.known or not wanted.known:
         key, now = (current_key, current) if not current.known else (pending_key, wanted)
-        return signals.absent(ctx, ident, gpu, key, now)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
     finding = None
     if current.value != wanted.value:
-        finding = compare.fails(
+        finding = compare.make_failure(
             action,
             "%s of %s is %s and becomes %s at the next reset; expected both to be the same. Reset or reboot, "
-            "then read again." % (what, model.named(gpu), current.value, wanted.value),
+            "then read again." % (what, model.name_gpu(gpu), current.value, wanted.value),
         )
-    return compare.result(ident, gpu, finding, current.value, wanted.value, "hardware")
+    return compare.make_check(ident, gpu, finding, current.value, wanted.value, "hardware")
 
 
 ROWS = (
@@ -186,7 +188,7 @@ ROWS = (
     model.Row(
         "gpu.ecc_pending",
         "gpu",
-        pending,
+        check_pending_mode,
         "The ECC mode does not change at the next reset",
         ("gpu.ecc_mode_current", "gpu.ecc_mode_pending"),
         "nvml.h, nvmlDeviceGetEccMode",
@@ -195,7 +197,7 @@ ROWS = (
     model.Row(
         "gpu.ecc_mode",
         "gpu",
-        compare.unchanged(
+        compare.make_unchanged_judge(
             "gpu.ecc_mode", "ecc_mode_current", "ECC mode", "Set it again and reboot.", action="restore_setting"
         ),
         "The ECC mode is that of the baseline",

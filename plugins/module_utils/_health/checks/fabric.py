@@ -41,7 +41,7 @@ def status_of(matrix, other, ability):
     return compare.part(model.item(matrix, other), ability, int)
 
 
-def strange(matrix):
+def find_unknown_states(matrix):
     """Return what is unknown in a matrix, and what a setting of the driver disables."""
     odd, off = [], []
     for other in sorted(matrix, key=str):
@@ -54,7 +54,7 @@ def strange(matrix):
     return odd, off
 
 
-def missing(old, new):
+def find_lost_links(old, new):
     """Return what worked in the matrix OLD and does not work in NEW."""
     lost = []
     for other in sorted(old, key=str):
@@ -68,7 +68,7 @@ def missing(old, new):
     return lost
 
 
-def unreached(ctx, gpu, matrix):
+def find_unreached_peers(ctx, gpu, matrix):
     """GPUs that this one does not reach, where boards of its name connect all: not those in MIG mode, nor what a driver
     setting disables.
     """
@@ -92,62 +92,63 @@ def _in_mig(gpu):
     return model.number(gpu, "mig_mode_current").value == 1
 
 
-def peers(ctx, gpu):
+def check_peers(ctx, gpu):
     """Check that everything that worked between two GPUs still works; without a baseline, that they have all that GPUs
     on such boards support."""
     ident, key = "gpu.p2p", "p2p"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
     try:
-        apart = unreached(ctx, gpu, now.value) if ctx.baseline is None else []
+        apart = find_unreached_peers(ctx, gpu, now.value) if ctx.baseline is None else []
     except tables.TableError:
         apart = []  # node.hardware and gpu.hardware say so
-    odd, off = strange(now.value)
-    old = compare.before(ctx, gpu, key, dict)
+    odd, off = find_unknown_states(now.value)
+    old = compare.read_baseline(ctx, gpu, key, dict)
     compared = old is not None and old.known
     here = model.by_uuid(ctx.snapshot)
     # That a GPU is gone is said by gpus.py, once.
     lost = (
-        missing(dict((other, abilities) for other, abilities in old.value.items() if other in here), now.value)
+        find_lost_links(dict((other, abilities) for other, abilities in old.value.items() if other in here), now.value)
         if compared
         else []
     )
     step = "Compare nvidia-smi topo -p2p r with the baseline; look at NVLinks, fabric manager, IOMMU and ACS settings."
     finding = None
     if lost:
-        finding = compare.fails(
-            "hold", "%s lost peer-to-peer access since the baseline: %s. %s" % (model.named(gpu), "; ".join(lost), step)
+        finding = compare.make_failure(
+            "hold",
+            "%s lost peer-to-peer access since the baseline: %s. %s" % (model.name_gpu(gpu), "; ".join(lost), step),
         )
     elif apart:
-        finding = compare.fails(
+        finding = compare.make_failure(
             "hold",
             "%s has no peer-to-peer access to others on its board: %s. Look at NVLinks and fabric manager (nvidia-smi "
-            "topo -p2p r). If the node is built so, compare with a baseline." % (model.named(gpu), "; ".join(apart)),
+            "topo -p2p r). If the node is built so, compare with a baseline." % (model.name_gpu(gpu), "; ".join(apart)),
         )
     elif odd:
-        finding = compare.unknown(
+        finding = compare.make_unknown(
             "Peer-to-peer access of %s is not known: %s; expected a known status. %s"
-            % (model.named(gpu), "; ".join(odd), step)
+            % (model.name_gpu(gpu), "; ".join(odd), step)
         )
     elif compare.damaged_before(old):
-        return compare.incomparable(ctx, gpu, ident, key, dict, brief(now.value))
+        return compare.check_comparable(ctx, gpu, ident, key, dict, summarize_matrix(now.value))
     elif off:
-        finding = compare.notice(
+        finding = compare.make_notice(
             "Peer-to-peer access of %s is disabled by a driver setting: %s; expected ok. Look at the options "
-            "of the kernel module." % (model.named(gpu), "; ".join(off))
+            "of the kernel module." % (model.name_gpu(gpu), "; ".join(off))
         )
-    return compare.result(
+    return compare.make_check(
         ident,
         gpu,
         finding,
-        brief(now.value),
-        brief(old.value) if compared else None,
+        summarize_matrix(now.value),
+        summarize_matrix(old.value) if compared else None,
         "baseline" if compared else "hardware",
     )
 
 
-def brief(matrix):
+def summarize_matrix(matrix):
     """With how many GPUs each ability works."""
     return ", ".join(
         "%s with %s of %s"
@@ -156,57 +157,57 @@ def brief(matrix):
     )
 
 
-def fabric(ctx, gpu):
+def check_fabric(ctx, gpu):
     """The GPU joined its fabric, and the fabric says that it is well."""
     ident, key = "gpu.fabric", "fabric"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now, "restart_service")
+        return signals.check_absent_signal(ctx, ident, gpu, key, now, "restart_service")
     state = compare.part(now.value, "state", int)
     shown = STATES.get(state, state)
-    old = compare.before(ctx, gpu, key, dict)
+    old = compare.read_baseline(ctx, gpu, key, dict)
     completed_before = old is not None and old.known and compare.part(old.value, "state", int) == COMPLETED
     expected = STATES[COMPLETED]
     if state == NOT_SUPPORTED and compare.damaged_before(old):
-        return compare.incomparable(ctx, gpu, ident, key, dict, shown)
+        return compare.check_comparable(ctx, gpu, ident, key, dict, shown)
     if state == NOT_SUPPORTED:
         if completed_before:
             return Checks(ident, model.entity(gpu), "baseline").fail(
                 shown,
                 expected,
                 ("The fabric of %s is %s; expected %s as in the baseline. Look at the fabric manager and its version.")
-                % (model.named(gpu), shown, expected),
+                % (model.name_gpu(gpu), shown, expected),
                 "restart_service",
             )
         return compare.not_applicable(ident, gpu, shown, "This GPU has no NVLink fabric.")
-    return compare.result(ident, gpu, joined(ctx, gpu, now.value, state), shown, expected, "hardware")
+    return compare.make_check(ident, gpu, find_fabric_problem(ctx, gpu, now.value, state), shown, expected, "hardware")
 
 
-def joined(ctx, gpu, content, state):
+def find_fabric_problem(ctx, gpu, content, state):
     """Return the problem of a GPU whose fabric is in STATE."""
-    grace = policy.limit(ctx, "fabric_grace_s", gpu)
+    grace = policy.find_limit(ctx, "fabric_grace_s", gpu)
     uptime = compare.part(ctx.reading, "uptime_s")
     if state == IN_PROGRESS or state == NOT_STARTED and uptime is not None and uptime < grace:
-        return compare.unknown(
+        return compare.make_unknown(
             "%s is joining its NVLink fabric (%s, expected completed). Read again for up to %s s; "
-            "if it stays so, look at the fabric manager." % (model.named(gpu), STATES[state], grace)
+            "if it stays so, look at the fabric manager." % (model.name_gpu(gpu), STATES[state], grace)
         )
     if state != COMPLETED:
         text = (
             "%s has not joined its NVLink fabric (%s, expected completed). Start the fabric manager, in the "
-            "version of the driver." % (model.named(gpu), STATES.get(state, state))
+            "version of the driver." % (model.name_gpu(gpu), STATES.get(state, state))
         )
-        return compare.fails("restart_service", text) if state == NOT_STARTED else compare.unknown(text)
+        return compare.make_failure("restart_service", text) if state == NOT_STARTED else compare.make_unknown(text)
     status = compare.part(content, "status", int)
     if status is None:
-        return compare.unknown(
-            "The fabric of %s was read without its status (expected 0). Read the node again." % (model.named(gpu),)
+        return compare.make_unknown(
+            "The fabric of %s was read without its status (expected 0). Read the node again." % (model.name_gpu(gpu),)
         )
     if status != 0:
-        return compare.fails(
+        return compare.make_failure(
             "restart_service",
             "%s failed to join its NVLink fabric: NVML status %s, expected 0. Look at the log of the fabric manager."
-            % (model.named(gpu), status),
+            % (model.name_gpu(gpu), status),
         )
     mask, summary = compare.part(content, "health_mask", int), compare.part(content, "health_summary", int)
     fields = (
@@ -216,25 +217,25 @@ def joined(ctx, gpu, content, state):
     if summary is not None and summary not in (0, 1):
         ill.append("summary %s" % (SUMMARIES.get(summary, summary),))
     if ill:
-        return compare.fails(
+        return compare.make_failure(
             "hold",
             "The NVLink fabric of %s is not healthy: %s; expected none of these. "
-            "Look at NVLinks, switches and the log of the fabric manager." % (model.named(gpu), ", ".join(ill)),
+            "Look at NVLinks, switches and the log of the fabric manager." % (model.name_gpu(gpu), ", ".join(ill)),
         )
     return None
 
 
-def clique(ctx, gpu):
+def check_clique(ctx, gpu):
     """The GPU is in the same NVLink domain and clique as before."""
     ident, key = "gpu.fabric_clique", "fabric"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now, "restart_service")
-    place = placed(now.value)
-    answer = compare.incomparable(ctx, gpu, ident, key, dict, place)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now, "restart_service")
+    place = format_clique(now.value)
+    answer = compare.check_comparable(ctx, gpu, ident, key, dict, place)
     if answer is not None:
         return answer
-    old = compare.before(ctx, gpu, key, dict).value
+    old = compare.read_baseline(ctx, gpu, key, dict).value
     if compare.part(old, "state", int) != COMPLETED:
         return compare.not_applicable(ident, gpu, place, "The GPU was in no fabric in the baseline.", "baseline")
     if compare.part(now.value, "state", int) != COMPLETED or None in (
@@ -244,22 +245,22 @@ def clique(ctx, gpu):
         return Checks(ident, model.entity(gpu), "baseline").make(
             UNKNOWN,
             place,
-            placed(old),
+            format_clique(old),
             "restart_service",
             "In which NVLink domain %s is, is not known (expected %s as in the baseline). See gpu.fabric."
-            % (model.named(gpu), placed(old)),
+            % (model.name_gpu(gpu), format_clique(old)),
         )
     finding = None
-    if place != placed(old):
-        finding = compare.fails(
+    if place != format_clique(old):
+        finding = compare.make_failure(
             "hold",
             "%s is in the NVLink domain %s; expected %s as in the baseline. Check the partitions of the fabric."
-            % (model.named(gpu), place, placed(old)),
+            % (model.name_gpu(gpu), place, format_clique(old)),
         )
-    return compare.result(ident, gpu, finding, place, placed(old), "baseline")
+    return compare.make_check(ident, gpu, finding, place, format_clique(old), "baseline")
 
 
-def placed(content):
+def format_clique(content):
     return "cluster %s, clique %s" % (content.get("cluster_uuid"), content.get("clique_id"))
 
 
@@ -267,7 +268,7 @@ ROWS = (
     model.Row(
         "gpu.p2p",
         "gpu",
-        peers,
+        check_peers,
         "Peer-to-peer access that worked in the baseline works; without one, that of boards that connect all GPUs "
         "(a notice if a driver setting disables it)",
         ("gpu.p2p", "gpu.name", "gpu.mig_mode_current"),
@@ -277,7 +278,7 @@ ROWS = (
     model.Row(
         "gpu.fabric",
         "gpu",
-        fabric,
+        check_fabric,
         "The GPU has joined its NVLink fabric, and the fabric is healthy; while it joins, that is unknown: read again",
         ("gpu.fabric", "reading.uptime_s"),
         "nvml.h, nvmlGpuFabricInfoV_t",
@@ -286,7 +287,7 @@ ROWS = (
     model.Row(
         "gpu.fabric_clique",
         "gpu",
-        clique,
+        check_clique,
         "The GPU is in the NVLink domain and clique of the baseline",
         ("gpu.fabric",),
         "nvml.h, nvmlGpuFabricInfoV_t",

@@ -10,23 +10,23 @@ from .. import model, nodefacts, policy
 from ..model import NOT_APPLICABLE
 from ..nodefacts import Checks
 from . import nvlink_switches
-from .nvlink_switches import GUIDE, addresses
+from .nvlink_switches import GUIDE, list_addresses
 
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
 IMEX = "nvidia-imex.service"
 
 
-def switches(ctx):
+def list_switches(ctx):
     """(addresses of the NVSwitches or None if they cannot be listed, the same of the baseline as Before)"""
     now = nodefacts.of_kind(model.item(ctx.system, "nvswitches"), list)
-    old = nodefacts.before(ctx, "system", "nvswitches", kind=list)
-    return None if now is None else addresses(now), old._replace(value=addresses(old.value or []))
+    old = nodefacts.read_baseline(ctx, "system", "nvswitches", kind=list)
+    return None if now is None else list_addresses(now), old._replace(value=list_addresses(old.value or []))
 
 
-def nvswitches(ctx):
+def check_nvswitches(ctx):
     """The same NVSwitches are on the PCI bus as in the baseline."""
     checks = Checks("node.nvswitches", source="baseline")
-    now, old = switches(ctx)
+    now, old = list_switches(ctx)
     if now is None:
         return checks.unknown(
             None,
@@ -50,9 +50,9 @@ def nvswitches(ctx):
     return checks.good(now, old.value)
 
 
-def needed(ctx, checks):
+def check_need(ctx, checks):
     """None where a fabric manager must run on this node, else the check that says why not."""
-    now, old = switches(ctx)
+    now, old = list_switches(ctx)
     if now is None:
         return checks.unknown(
             None,
@@ -64,7 +64,7 @@ def needed(ctx, checks):
     if now or old.value:
         return None
     # Those of NVLink 5 are not on the PCI bus.
-    answer = nvlink_switches.needed(ctx, checks)
+    answer = nvlink_switches.check_need(ctx, checks)
     if answer and answer["status"] == NOT_APPLICABLE:
         return checks.none(
             "There are no NVSwitches on the PCI bus, and no adapter of this node manages NVLink switches."
@@ -74,14 +74,14 @@ def needed(ctx, checks):
 
 def fabric_manager(ctx):
     checks = Checks("node.fabric_manager", source="hardware")
-    return needed(ctx, checks) or running(
+    return check_need(ctx, checks) or check_running(
         ctx, checks, FABRIC_MANAGER, "fabricmanager", "Without it, CUDA does not start on GPUs behind NVSwitches."
     )
 
 
 def fabric_manager_version(ctx):
     checks = Checks("node.fabric_manager_version")
-    answer = needed(ctx, checks)
+    answer = check_need(ctx, checks)
     if answer and (
         answer["status"] != NOT_APPLICABLE or model.item(ctx.system, "units", FABRIC_MANAGER, "active") != "active"
     ):
@@ -89,21 +89,23 @@ def fabric_manager_version(ctx):
     return same_version(ctx, checks, "fabricmanager", "The fabric manager")
 
 
-def imex(ctx):
+def check_imex(ctx):
     checks = Checks("node.imex")
-    if not policy.limit(ctx, "imex_required"):
+    if not policy.find_limit(ctx, "imex_required"):
         return checks.none("The policy does not ask for IMEX (imex_required).")
-    return running(ctx, checks, IMEX, "imex", "Without it, memory is not shared between the nodes of an NVLink domain.")
+    return check_running(
+        ctx, checks, IMEX, "imex", "Without it, memory is not shared between the nodes of an NVLink domain."
+    )
 
 
 def imex_version(ctx):
     checks = Checks("node.imex_version")
-    if not policy.limit(ctx, "imex_required"):
+    if not policy.find_limit(ctx, "imex_required"):
         return checks.none("The policy does not ask for IMEX (imex_required).")
     return same_version(ctx, checks, "imex", "IMEX")
 
 
-def running(ctx, checks, unit, key, why):
+def check_running(ctx, checks, unit, key, why):
     state = nodefacts.of_kind(model.item(ctx.system, "units", unit), dict) or {}
     load, active = state.get("load"), state.get("active")
     if not isinstance(load, str) or not isinstance(active, str):
@@ -126,9 +128,9 @@ def running(ctx, checks, unit, key, why):
 def same_version(ctx, checks, key, name):
     present, version = (
         model.item(ctx.system, key, "present"),
-        nodefacts.upstream(model.item(ctx.system, key, "version")),
+        nodefacts.strip_package_version(model.item(ctx.system, key, "version")),
     )
-    expected = nodefacts.driver(ctx)
+    expected = nodefacts.find_driver_version(ctx)
     if present is False:
         return checks.fail(
             "not installed", expected, "%s is not installed. Install the package of the driver's version." % (name,)
@@ -160,7 +162,7 @@ ROWS = (
     model.Row(
         "node.nvswitches",
         "node",
-        nvswitches,
+        check_nvswitches,
         "The NVSwitches of the baseline are on the PCI bus",
         ("system.nvswitches",),
         GUIDE,
@@ -187,7 +189,7 @@ ROWS = (
     model.Row(
         "node.imex",
         "node",
-        imex,
+        check_imex,
         "IMEX runs, where the policy asks for it",
         ("system.units",),
         "NVIDIA IMEX Service guide",

@@ -13,14 +13,16 @@ from ..nodefacts import Checks
 LOOK = "Look for NVRM lines in the kernel log."
 
 
-def count(ctx):
+def check_count(ctx):
     """NVML's own number, the list, and the baseline agree."""
     checks = Checks("gpu.count")
     now = model.number(ctx.snapshot, "count")
     listed = len(model.gpus(ctx.snapshot))
     if not now.known:
         return [
-            checks.unknown(model.shown(now), None, "The GPUs were not counted. See nvml.answers.", source="hardware")
+            checks.unknown(
+                model.format_reading(now), None, "The GPUs were not counted. See nvml.answers.", source="hardware"
+            )
         ]
     if now.value != listed:
         return [
@@ -63,7 +65,7 @@ def on_the_bus(ctx):
                 None, None, "No NVIDIA GPU could be listed on the PCI bus. Look at lspci -d 10de: on the node."
             )
         ]
-    seen = set(model.address(gpu) for gpu in model.gpus(ctx.snapshot) if model.opened(gpu)) - set([None])
+    seen = set(model.address(gpu) for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu)) - set([None])
     if model.item(ctx.snapshot, "status") != "ok":
         return [
             checks.unknown(
@@ -74,7 +76,7 @@ def on_the_bus(ctx):
         ]
     silent, strange = sorted(bus - seen), sorted(seen - bus)
     nameless = [
-        model.entity(gpu) for gpu in model.gpus(ctx.snapshot) if model.opened(gpu) and model.address(gpu) is None
+        model.entity(gpu) for gpu in model.gpus(ctx.snapshot) if model.is_opened(gpu) and model.address(gpu) is None
     ]
     if nameless and len(silent) <= len(nameless) and not strange:
         return [
@@ -95,7 +97,7 @@ def on_the_bus(ctx):
     return [checks.good(sorted(seen), sorted(bus))]
 
 
-def handles(ctx):
+def check_handles(ctx):
     """NVML opens each GPU, which is what initialises it."""
     result = []
     for gpu in model.gpus(ctx.snapshot):
@@ -104,12 +106,12 @@ def handles(ctx):
             result.append(checks.good("opened", "opened"))
             continue
         status, action, step = model.code_meaning(now.rc)
-        text = "NVML does not open %s: %s. %s" % (model.named(gpu), model.shown(now), step)
-        result.append(checks.make(status, model.shown(now), "opened", action, text))
+        text = "NVML does not open %s: %s. %s" % (model.name_gpu(gpu), model.format_reading(now), step)
+        result.append(checks.make(status, model.format_reading(now), "opened", action, text))
     return result
 
 
-def present(ctx):
+def check_presence(ctx):
     """The same GPUs, by UUID, at the same PCI addresses."""
     now = {}
     result = []
@@ -117,7 +119,7 @@ def present(ctx):
         ident = model.uuid(gpu)
         if ident is None or model.address(gpu) is None:
             missing = "UUID" if ident is None else "PCI address"
-            if model.opened(gpu):
+            if model.is_opened(gpu):
                 result.append(
                     model.check(
                         "gpu.present",
@@ -127,7 +129,7 @@ def present(ctx):
                         None,
                         "hardware",
                         "hold",
-                        "The %s of %s cannot be read. %s" % (missing, model.named(gpu), LOOK),
+                        "The %s of %s cannot be read. %s" % (missing, model.name_gpu(gpu), LOOK),
                     )
                 )
         elif ident in now:
@@ -152,14 +154,14 @@ def present(ctx):
             for ident, gpu in now.items()
             if ident not in told
         ]
-    return result + compared(now, ctx)
+    return result + compare_gpus(now, ctx)
 
 
-def compared(now, ctx):
+def compare_gpus(now, ctx):
     """The GPUs by UUID as they are NOW against those of the baseline."""
     result = []
     before = model.by_uuid(ctx.baseline["snapshot"])
-    where = diff.places(ctx.baseline["snapshot"], ctx.snapshot)
+    where = diff.match_gpus(ctx.baseline["snapshot"], ctx.snapshot)
     for ident, old in before.items():
         checks = Checks("gpu.present", ident, source="baseline")
         place = model.address(old)
@@ -233,26 +235,26 @@ def recovery_action(ctx, gpu):
             old_driver = compare.too_old(ctx, ident, gpu, now, SINCE_BRANCH)
             if old_driver:
                 return old_driver
-        return signals.absent(ctx, ident, gpu, key, now)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
     finding = None
     if now.value != 0:
         name, action = ADVICE.get(
             now.value,
             ("an action newer than this collection knows: look it up in NVML's documentation of the driver", "hold"),
         )
-        finding = compare.fails(
+        finding = compare.make_failure(
             action,
             "The driver asks to recover %s: %s (found %s, expected 0). Drain the node and do that."
-            % (model.named(gpu), name, now.value),
+            % (model.name_gpu(gpu), name, now.value),
         )
-    return compare.result(ident, gpu, finding, now.value, 0, "hardware")
+    return compare.make_check(ident, gpu, finding, now.value, 0, "hardware")
 
 
 ROWS = (
     model.Row(
         "gpu.count",
         "node",
-        count,
+        check_count,
         "NVML's count of GPUs, its list and the baseline agree",
         ("snapshot.count", "snapshot.gpus"),
         "NVML nvmlDeviceGetCount_v2",
@@ -270,7 +272,7 @@ ROWS = (
     model.Row(
         "gpu.handle",
         "node",
-        handles,
+        check_handles,
         "NVML opens each GPU",
         ("snapshot.gpus[].handle",),
         "NVML nvmlDeviceGetHandleByIndex_v2",
@@ -279,7 +281,7 @@ ROWS = (
     model.Row(
         "gpu.present",
         "node",
-        present,
+        check_presence,
         "The same GPUs, by UUID, at the same PCI addresses as in the baseline",
         ("snapshot.gpus[].uuid", "snapshot.gpus[].pci_bus_id"),
         "NVML nvmlDeviceGetUUID, nvmlDeviceGetPciInfo_v3",

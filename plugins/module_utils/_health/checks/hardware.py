@@ -29,7 +29,7 @@ MIB = 1024 * 1024
 ON = 1
 
 
-def said(ctx):
+def read_policy_hardware(ctx):
     """Return the hardware that the user specified."""
     found = model.item(ctx.expect, "hardware")
     return dict((key, value) for key, value in found.items() if value is not None) if isinstance(found, dict) else {}
@@ -40,24 +40,24 @@ def board_of(ctx, gpu):
 
     TableError for a table that cannot be used.
     """
-    name = _name(gpu)
-    for row in tables.boards(model.item(ctx.tables, "boards")):
+    name = _read_name(gpu)
+    for row in tables.parse_boards(model.item(ctx.tables, "boards")):
         if name is not None and fnmatch.fnmatchcase(name, row["name"]):
             return row
     return None
 
 
-def _name(gpu):
+def _read_name(gpu):
     name = model.reading(gpu, "name").value
     return name if isinstance(name, str) else None
 
 
-def boards(ctx):
+def list_boards(ctx):
     """The rows of all GPUs; None in the place of one that the table does not have."""
     return [board_of(ctx, gpu) for gpu in model.gpus(ctx.snapshot)]
 
 
-def damaged(checks, exc):
+def report_damaged_policy(checks, exc):
     return checks.unknown(
         None,
         None,
@@ -66,14 +66,14 @@ def damaged(checks, exc):
     )
 
 
-def node(ctx):
+def check_node(ctx):
     """As many GPUs and NVSwitches as the node should have."""
     checks = Checks(NODE_CHECK)
-    wanted = said(ctx)
+    wanted = read_policy_hardware(ctx)
     try:
-        rows = boards(ctx) if ctx.baseline is None else []
+        rows = list_boards(ctx) if ctx.baseline is None else []
     except tables.TableError as exc:
-        return damaged(checks, exc)
+        return report_damaged_policy(checks, exc)
     count = model.number(ctx.snapshot, "count")
     listed = nodefacts.of_kind(model.item(ctx.system, "nvswitches"), list)
     found = {"gpus": count.value, "nvswitches": None if listed is None else len(listed)}
@@ -95,16 +95,16 @@ def node(ctx):
     usual = dict((name, most) for name, dummy, most in peers or [])
     by_board = rows[0]["nvswitches"].get(str(count.value)) if known else None
     wrong = (
-        _gpus(checks, found, wanted, counts)
+        _check_gpu_count(checks, found, wanted, counts)
         or _beside_peers(checks, found, peers)
-        or _switches(checks, found, wanted, by_board)
+        or _check_switch_count(checks, found, wanted, by_board)
     )
     if wrong:
         return wrong
     if ctx.baseline is not None and not set(wanted) & set(NODE_KEYS):
         return checks.none("The hardware is compared with the baseline.", found)
     if "gpus" not in wanted and ctx.baseline is None:
-        if any(_name(each) is None for each in model.gpus(ctx.snapshot)):
+        if any(_read_name(each) is None for each in model.gpus(ctx.snapshot)):
             return checks.unknown(
                 found,
                 None,
@@ -135,7 +135,7 @@ def _with_switches(counts, rows):
     return [number for number in counts if all(str(number) in row["nvswitches"] for row in rows)] or counts
 
 
-def _gpus(checks, found, wanted, counts):
+def _check_gpu_count(checks, found, wanted, counts):
     """The failure of a node whose number of GPUs is not the one that is said, or none that its board comes in; None
     otherwise.
     """
@@ -146,7 +146,7 @@ def _gpus(checks, found, wanted, counts):
         found,
         expected,
         "The node has %s GPUs; expected %s. Look for GPUs that left the bus (lspci -d 10de:, NVRM lines in the kernel "
-        "log).%s" % (found["gpus"], _or(expected), "" if "gpus" in wanted else " " + SAY),
+        "log).%s" % (found["gpus"], _join_or(expected), "" if "gpus" in wanted else " " + SAY),
     )
 
 
@@ -165,7 +165,7 @@ def _beside_peers(checks, found, peers):
     )
 
 
-def _switches(checks, found, wanted, by_board):
+def _check_switch_count(checks, found, wanted, by_board):
     """Return the problem with the number of NVSwitches on the PCI bus; None if there is none, or if none are
     expected."""
     switches = found["nvswitches"]
@@ -198,7 +198,7 @@ def is_open(check):
     )
 
 
-def settled(check, snapshot, audit, peers):
+def settle_by_peers(check, snapshot, audit, peers):
     """The open CHECK of the node that SNAPSHOT and AUDIT were read of, once it is known what its PEERS have
     (expect.peers).
     """
@@ -223,7 +223,7 @@ def _of_peers(snapshot, audit, peers):
     the others.
     """
     usual = model.item(peers, "gpus")
-    names = [_name(each) for each in model.gpus(snapshot)]
+    names = [_read_name(each) for each in model.gpus(snapshot)]
     on_bus = nodefacts.of_kind(model.item(audit, "pci"), list) or []
     for kinds in (names, [model.item(each, "device") for each in on_bus]):
         told = isinstance(usual, dict) and all(isinstance(kind, str) and _is_count(usual.get(kind)) for kind in kinds)
@@ -236,25 +236,25 @@ def _is_count(value):
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
-def _or(expected):
+def _join_or(expected):
     return " or ".join(str(number) for number in expected) if isinstance(expected, list) else str(expected)
 
 
-def gpu(ctx, one):
+def check_gpu(ctx, one):
     """The GPU is of the model that it should be, and has its memory, ECC, NVLinks and PCIe lanes."""
     checks = Checks("gpu.hardware", model.entity(one))
-    wanted = said(ctx)
+    wanted = read_policy_hardware(ctx)
     try:
         row = board_of(ctx, one) if ctx.baseline is None else None
     except tables.TableError as exc:
-        return damaged(checks, exc)
+        return report_damaged_policy(checks, exc)
     expected = dict((key, row[key]) for key in GPU_KEYS if row is not None and key in row)
     # An old slot is no fault; gpu.pcie_generation_max has a notice for it.
     expected.pop("pcie_generation", None)
     expected.update((key, wanted[key]) for key in GPU_KEYS if key in wanted)
     if not expected and ctx.baseline is not None:
         return checks.none("The hardware is compared with the baseline.")
-    unread = ["model"] if ctx.baseline is None and _name(one) is None else []
+    unread = ["model"] if ctx.baseline is None and _read_name(one) is None else []
     if not expected and not unread:
         here = dict((key, READERS[key](one)) for key in UNKNOWN_BOARD_KEYS)
         return checks.make(
@@ -264,7 +264,11 @@ def gpu(ctx, one):
             "none",
             "What %s should have is not known: its model, %s, is not in this collection's table. If what it has is "
             "right, say so in gpu_health_expect: {hardware: {%s}}."
-            % (model.named(one), _name(one), ", ".join("%s: %s" % (key, _written(here[key])) for key in sorted(here))),
+            % (
+                model.name_gpu(one),
+                _read_name(one),
+                ", ".join("%s: %s" % (key, _format_yaml(here[key])) for key in sorted(here)),
+            ),
         )
     found, wrong = {}, []
     for key in GPU_KEYS:
@@ -272,50 +276,52 @@ def gpu(ctx, one):
             found[key] = READERS[key](one)
             if found[key] is None:
                 unread += [key] if key not in unread else []
-            elif not FITS[key](found[key], expected[key]) and not _partition(ctx, key, found[key], wanted):
-                wrong.append("%s is %s, expected %s" % (WORDS[key], _shown(found[key]), _shown(expected[key])))
+            elif not FITS[key](found[key], expected[key]) and not _is_partition(ctx, key, found[key], wanted):
+                wrong.append(
+                    "%s is %s, expected %s" % (WORDS[key], _format_value(found[key]), _format_value(expected[key]))
+                )
     if wrong:
         return checks.fail(
             found,
             expected,
             "%s is not as it should be: %s. Look at the kernel log and at the seat of the GPU.%s"
-            % (model.named(one), "; ".join(wrong), "" if set(wanted) & set(GPU_KEYS) else " " + SAY),
+            % (model.name_gpu(one), "; ".join(wrong), "" if set(wanted) & set(GPU_KEYS) else " " + SAY),
         )
     if unread:
         return checks.unknown(
             found,
             expected,
             "Of %s cannot be read: %s. Read the node again as root."
-            % (model.named(one), ", ".join(WORDS[key] for key in unread)),
+            % (model.name_gpu(one), ", ".join(WORDS[key] for key in unread)),
         )
     return checks.good(found, expected)
 
 
-def _partition(ctx, key, found, wanted):
+def _is_partition(ctx, key, found, wanted):
     """Tell if a GPU without NVLinks is passed through to a virtual machine alone, which disables its links."""
     return key == "nvlinks" and key not in wanted and found == 0 and model.number(ctx.snapshot, "count").value == 1
 
 
-def _written(value):
+def _format_yaml(value):
     """A value as YAML has it."""
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else value
 
 
-def _shown(value):
+def _format_value(value):
     return {True: "on", False: "off"}.get(value, value) if isinstance(value, bool) else value
 
 
-def _memory(one):
+def _read_memory_mib(one):
     total = model.number(one, "memory_total_bytes")
     return total.value // MIB if total.known else None
 
 
-def _ecc(one):
+def _read_ecc_mode(one):
     mode = model.number(one, "ecc_mode_current")
     return mode.value == ON if mode.known else False if mode.rc == model.NOT_SUPPORTED else None
 
 
-def _links(one):
+def _count_links(one):
     links = model.reading(one, "nvlink_active")
     return (
         links.value.count(True)
@@ -326,7 +332,7 @@ def _links(one):
     )
 
 
-def _number(key):
+def _make_number_reader(key):
     return lambda one: model.number(one, key).value
 
 
@@ -334,11 +340,11 @@ def _at_least(found, expected):
     return found >= expected
 
 
-def _same(found, expected):
+def _is_same(found, expected):
     return found == expected
 
 
-def _named(found, expected):
+def _matches_name(found, expected):
     return fnmatch.fnmatchcase(str(found).lower(), str(expected).lower())
 
 
@@ -351,17 +357,17 @@ WORDS = {
     "pcie_width": "the number of its PCIe lanes",
 }
 READERS = {
-    "model": _name,
-    "memory_mib": _memory,
-    "ecc": _ecc,
-    "nvlinks": _links,
-    "pcie_generation": _number("pcie_gen_max"),
-    "pcie_width": _number("pcie_width_current"),
+    "model": _read_name,
+    "memory_mib": _read_memory_mib,
+    "ecc": _read_ecc_mode,
+    "nvlinks": _count_links,
+    "pcie_generation": _make_number_reader("pcie_gen_max"),
+    "pcie_width": _make_number_reader("pcie_width_current"),
 }
 FITS = {
-    "model": _named,
+    "model": _matches_name,
     "memory_mib": _at_least,
-    "ecc": _same,
+    "ecc": _is_same,
     "nvlinks": _at_least,
     "pcie_generation": _at_least,
     "pcie_width": _at_least,
@@ -372,7 +378,7 @@ ROWS = (
     model.Row(
         NODE_CHECK,
         "node",
-        node,
+        check_node,
         "The node has the GPUs and NVSwitches that it should: as expect.hardware says, else as its board and its peers",
         ("snapshot.count", "system.nvswitches", "expect.hardware", "expect.peers"),
         TABLE,
@@ -381,7 +387,7 @@ ROWS = (
     model.Row(
         "gpu.hardware",
         "gpu",
-        gpu,
+        check_gpu,
         "The GPU has the memory, ECC, NVLinks and PCIe lanes that it should: as expect.hardware says, "
         "else as its board",
         (

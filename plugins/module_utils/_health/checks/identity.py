@@ -9,7 +9,7 @@ from __future__ import annotations
 from .. import compare, model, policy, signals
 from ..compare import NUMBER
 from ..model import PASS
-from ..nodefacts import upstream
+from ..nodefacts import strip_package_version
 
 GSP_SINCE_BRANCH = 510
 EXCHANGED = "Check whether hardware was exchanged; if so, take a new baseline."
@@ -18,37 +18,37 @@ EXCHANGED = "Check whether hardware was exchanged; if so, take a new baseline."
 def gsp_version(ctx, gpu):
     """The firmware that runs on the GPU is the one of the driver."""
     ident, key = "gpu.gsp_version", "gsp_firmware_version"
-    now = compare.typed(gpu, key, str)
-    driver = upstream(model.reading(model.item(ctx.snapshot, "system"), "driver_version").value)
+    now = compare.read_typed(gpu, key, str)
+    driver = strip_package_version(model.reading(model.item(ctx.snapshot, "system"), "driver_version").value)
     if not now.known:
-        mode = compare.typed(gpu, "gsp_firmware_mode", dict)
+        mode = compare.read_typed(gpu, "gsp_firmware_mode", dict)
         if now.rc == model.NOT_SUPPORTED and mode.known and model.item(mode.value, "enabled") is False:
             return compare.not_applicable(
-                ident, gpu, model.shown(now), "The GPU works without GSP firmware; see gpu.gsp_mode."
+                ident, gpu, model.format_reading(now), "The GPU works without GSP firmware; see gpu.gsp_mode."
             )
-        return compare.too_old(ctx, ident, gpu, now, GSP_SINCE_BRANCH) or signals.absent(
+        return compare.too_old(ctx, ident, gpu, now, GSP_SINCE_BRANCH) or signals.check_absent_signal(
             ctx, ident, gpu, key, now, "reboot"
         )
     finding = None
     if driver is None:
-        finding = compare.unknown(
+        finding = compare.make_unknown(
             "The GSP firmware of %s is %s; expected the driver's version, which is not known. See nvml.answers."
-            % (model.named(gpu), now.value)
+            % (model.name_gpu(gpu), now.value)
         )
-    elif upstream(now.value) != driver:
-        finding = compare.fails(
+    elif strip_package_version(now.value) != driver:
+        finding = compare.make_failure(
             "reboot",
             "The GSP firmware of %s is %s; expected %s, the version of the driver. "
             "Install the firmware package of the driver, then reload the driver or reboot."
-            % (model.named(gpu), now.value, driver),
+            % (model.name_gpu(gpu), now.value, driver),
         )
-    return compare.result(ident, gpu, finding, now.value, driver, "hardware")
+    return compare.make_check(ident, gpu, finding, now.value, driver, "hardware")
 
 
 def gsp_mode(ctx, gpu):
     """A GPU that worked with GSP firmware works with it; one that began to is worth a look."""
     ident, key = "gpu.gsp_mode", "gsp_firmware_mode"
-    now = compare.typed(gpu, key, dict)
+    now = compare.read_typed(gpu, key, dict)
     if not now.known:
         old_driver = compare.too_old(ctx, ident, gpu, now, GSP_SINCE_BRANCH)
         if old_driver:
@@ -57,40 +57,40 @@ def gsp_mode(ctx, gpu):
     def differs(old, new):
         before, after = model.item(old, "enabled"), model.item(new, "enabled")
         if before not in (True, False) or after not in (True, False):
-            return compare.unknown(
+            return compare.make_unknown(
                 "Whether %s works with GSP firmware is not known (found %r, expected %r as in the baseline). "
-                "Read the node again." % (model.named(gpu), after, before)
+                "Read the node again." % (model.name_gpu(gpu), after, before)
             )
         if before == after:
             return None
         if before:
-            return compare.fails(
+            return compare.make_failure(
                 "hold",
                 "GSP firmware of %s is off; expected on as in the baseline. Look for the firmware files of the driver "
-                "and at NVreg_EnableGpuFirmware in the options of the kernel module." % (model.named(gpu),),
+                "and at NVreg_EnableGpuFirmware in the options of the kernel module." % (model.name_gpu(gpu),),
             )
-        return compare.notice(
+        return compare.make_notice(
             "GSP firmware of %s is on; expected off as in the baseline. "
-            "Newer drivers turn it on by default: compare NVreg_EnableGpuFirmware." % (model.named(gpu),)
+            "Newer drivers turn it on by default: compare NVreg_EnableGpuFirmware." % (model.name_gpu(gpu),)
         )
 
-    return compare.against(ctx, gpu, ident, key, dict, differs)
+    return compare.compare_with_baseline(ctx, gpu, ident, key, dict, differs)
 
 
-def inforom(ctx, gpu):
+def check_inforom(ctx, gpu):
     ident, key = "gpu.inforom", "inforom_valid"
-    now = compare.typed(gpu, key, bool)
+    now = compare.read_typed(gpu, key, bool)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now, "field_diag")
+        return signals.check_absent_signal(ctx, ident, gpu, key, now, "field_diag")
     if now.value is True:
         return model.check(ident, model.entity(gpu), PASS, True, True, "hardware")
-    return compare.result(
+    return compare.make_check(
         ident,
         gpu,
-        compare.fails(
+        compare.make_failure(
             "field_diag",
             "The InfoROM of %s is not valid (found false, expected true). Run the field diagnostics."
-            % (model.named(gpu),),
+            % (model.name_gpu(gpu),),
         ),
         False,
         True,
@@ -98,8 +98,8 @@ def inforom(ctx, gpu):
     )
 
 
-def same(ident, key, what, step, action, title, source, row, kind=str):
-    judge = compare.unchanged(ident, key, what, step, kind, action)
+def make_identity_row(ident, key, what, step, action, title, source, row, kind=str):
+    judge = compare.make_unchanged_judge(ident, key, what, step, kind, action)
     return model.Row(ident, "gpu", judge, title, ("gpu." + key,), source, row)
 
 
@@ -112,39 +112,41 @@ RESERVED_SINCE_BRANCH = 510
 
 def memory_total(ctx, gpu):
     def differs(old, new):
-        tolerance = policy.limit(ctx, "memory_total_tolerance_percent", gpu)
+        tolerance = policy.find_limit(ctx, "memory_total_tolerance_percent", gpu)
         if abs(new - old) * 100.0 <= old * tolerance:
             return None
-        return compare.fails(
+        return compare.make_failure(
             "field_diag",
             "Total memory in bytes of %s is %s; expected %s as in the baseline, give or take %s %%. "
             "Look for memory repair (NVRM: Xid 168) in the kernel log and at the ECC mode."
-            % (model.named(gpu), new, old, tolerance),
+            % (model.name_gpu(gpu), new, old, tolerance),
         )
 
-    return compare.against(ctx, gpu, "gpu.memory_total", "memory_total_bytes", NUMBER, differs, "field_diag")
+    return compare.compare_with_baseline(
+        ctx, gpu, "gpu.memory_total", "memory_total_bytes", NUMBER, differs, "field_diag"
+    )
 
 
 def memory_reserved(ctx, gpu):
     ident, key = "gpu.memory_reserved", "memory_reserved_bytes"
 
     def differs(old, new):
-        tolerance = policy.limit(ctx, "memory_reserved_rise_mib", gpu)
+        tolerance = policy.find_limit(ctx, "memory_reserved_rise_mib", gpu)
         if new - old <= tolerance * MIB:
             return None
-        return compare.notice(
+        return compare.make_notice(
             "The driver reserves %s bytes of the memory of %s; expected %s as in the baseline, and up to %s MiB more. "
-            "Compare the release notes of the driver." % (new, model.named(gpu), old, tolerance)
+            "Compare the release notes of the driver." % (new, model.name_gpu(gpu), old, tolerance)
         )
 
-    now = compare.typed(gpu, key, NUMBER)
-    return compare.too_old(ctx, ident, gpu, now, RESERVED_SINCE_BRANCH) or compare.against(
+    now = compare.read_typed(gpu, key, NUMBER)
+    return compare.too_old(ctx, ident, gpu, now, RESERVED_SINCE_BRANCH) or compare.compare_with_baseline(
         ctx, gpu, ident, key, NUMBER, differs
     )
 
 
 ROWS = (
-    same(
+    make_identity_row(
         "gpu.serial",
         "serial",
         "Serial number",
@@ -154,7 +156,7 @@ ROWS = (
         "nvml.h, nvmlDeviceGetSerial",
         (2,),
     ),
-    same(
+    make_identity_row(
         "gpu.board_part_number",
         "board_part_number",
         "Board part number",
@@ -164,7 +166,7 @@ ROWS = (
         "nvml.h, nvmlDeviceGetBoardPartNumber",
         (2,),
     ),
-    same(
+    make_identity_row(
         "gpu.pci_device",
         "pci_device_id",
         "PCI device id",
@@ -174,7 +176,7 @@ ROWS = (
         "nvml.h, nvmlDeviceGetPciInfo_v3",
         (2,),
     ),
-    same(
+    make_identity_row(
         "gpu.pci_subsystem",
         "pci_subsystem_id",
         "PCI subsystem id",
@@ -205,13 +207,13 @@ ROWS = (
     model.Row(
         "gpu.inforom",
         "gpu",
-        inforom,
+        check_inforom,
         "The InfoROM is valid",
         ("gpu.inforom_valid",),
         "nvml.h, nvmlDeviceValidateInforom",
         (39,),
     ),
-    same(
+    make_identity_row(
         "gpu.inforom_checksum",
         "inforom_config_checksum",
         "Checksum of the InfoROM's configuration",
@@ -222,7 +224,7 @@ ROWS = (
         (39,),
         compare.NUMBER,
     ),
-    same(
+    make_identity_row(
         "gpu.inforom_version",
         "inforom_image_version",
         "InfoROM version",
@@ -232,7 +234,7 @@ ROWS = (
         "nvml.h, nvmlDeviceGetInforomImageVersion",
         (39,),
     ),
-    same(
+    make_identity_row(
         "gpu.vbios",
         "vbios_version",
         "VBIOS version",
@@ -263,7 +265,7 @@ ROWS = (
     model.Row(
         "gpu.bar1_total",
         "gpu",
-        compare.unchanged(
+        compare.make_unchanged_judge(
             "gpu.bar1_total",
             "bar1_total_bytes",
             "BAR1 size in bytes",

@@ -12,13 +12,13 @@ from . import ecc
 STEP = "Create the instances of the baseline again."
 
 
-def pending(ctx, gpu):
+def check_pending_mode(ctx, gpu):
     return ecc.mode_pending(
         ctx, gpu, "gpu.mig_pending", "mig_mode_current", "mig_mode_pending", "MIG mode", "reset_gpu"
     )
 
 
-def profiles(instances):
+def list_profiles(instances):
     """The instances as a sorted list of what they are, whichever numbers they got; None if one of them is damaged."""
     found = []
     for instance in instances:
@@ -41,48 +41,49 @@ def profiles(instances):
     return sorted(found)
 
 
-def uuids(instances):
+def list_uuids(instances):
     return sorted(str(model.item(instance, "uuid")) for instance in instances)
 
 
-def layout(ctx, gpu):
+def check_layout(ctx, gpu):
     ident, key = "gpu.mig_layout", "mig_instances"
-    now = compare.typed(gpu, key, list)
+    now = compare.read_typed(gpu, key, list)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now, "restore_setting")
-    found = profiles(now.value)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now, "restore_setting")
+    found = list_profiles(now.value)
     if found is None:
-        finding = compare.unknown(
+        finding = compare.make_unknown(
             "MIG instances of %s were read in part (expected a name and slices for each). Read the node again."
-            % (model.named(gpu),)
+            % (model.name_gpu(gpu),)
         )
-        return compare.result(ident, gpu, finding, now.value, None, "hardware")
-    answer = compare.incomparable(ctx, gpu, ident, key, list, found)
+        return compare.make_check(ident, gpu, finding, now.value, None, "hardware")
+    answer = compare.check_comparable(ctx, gpu, ident, key, list, found)
     if answer is not None:
         return answer
-    old = compare.before(ctx, gpu, key, list).value
-    before = profiles(old)
+    old = compare.read_baseline(ctx, gpu, key, list).value
+    before = list_profiles(old)
     finding = None
     if before is None:
-        finding = compare.unknown(
+        finding = compare.make_unknown(
             "The baseline has MIG instances of %s without name or slices; expected both, to compare with what "
-            "there is now: %s. %s" % (model.named(gpu), said(found), compare.AGAIN)
+            "there is now: %s. %s" % (model.name_gpu(gpu), format_instances(found), compare.AGAIN)
         )
     elif found != before:
-        finding = compare.fails(
+        finding = compare.make_failure(
             "restore_setting",
             "MIG instances of %s are %s; expected %s as in the baseline. %s"
-            % (model.named(gpu), said(found), said(before), STEP),
+            % (model.name_gpu(gpu), format_instances(found), format_instances(before), STEP),
         )
-    elif uuids(now.value) != uuids(old):
-        finding = compare.notice(
+    elif list_uuids(now.value) != list_uuids(old):
+        finding = compare.make_notice(
             "MIG instances of %s have other UUIDs than in the baseline (found %s; expected %s). Update what "
-            "addresses them by UUID." % (model.named(gpu), ", ".join(uuids(now.value)), ", ".join(uuids(old)))
+            "addresses them by UUID."
+            % (model.name_gpu(gpu), ", ".join(list_uuids(now.value)), ", ".join(list_uuids(old)))
         )
-    return compare.result(ident, gpu, finding, found, before, "baseline")
+    return compare.make_check(ident, gpu, finding, found, before, "baseline")
 
 
-def said(listed):
+def format_instances(listed):
     return ", ".join(listed) or "none"
 
 
@@ -90,7 +91,7 @@ ROWS = (
     model.Row(
         "gpu.mig_pending",
         "gpu",
-        pending,
+        check_pending_mode,
         "The MIG mode does not change at the next reset",
         ("gpu.mig_mode_current", "gpu.mig_mode_pending"),
         "nvml.h, nvmlDeviceGetMigMode",
@@ -99,7 +100,9 @@ ROWS = (
     model.Row(
         "gpu.mig_mode",
         "gpu",
-        compare.unchanged("gpu.mig_mode", "mig_mode_current", "MIG mode", "Set it again.", action="restore_setting"),
+        compare.make_unchanged_judge(
+            "gpu.mig_mode", "mig_mode_current", "MIG mode", "Set it again.", action="restore_setting"
+        ),
         "The MIG mode is that of the baseline",
         ("gpu.mig_mode_current",),
         "nvml.h, nvmlDeviceGetMigMode",
@@ -108,7 +111,7 @@ ROWS = (
     model.Row(
         "gpu.mig_layout",
         "gpu",
-        layout,
+        check_layout,
         "There are the MIG instances of the baseline (a notice if only their UUIDs changed)",
         ("gpu.mig_instances",),
         "NVIDIA MIG user guide: instances are not kept over a reset or reboot",

@@ -23,11 +23,11 @@ DIRECT = {
 RATE = re.compile(r"^(\d+(?:\.\d+)?) Gb/sec")
 
 
-def infiniband(ctx):
+def check_infiniband(ctx):
     """One check for every port that is there now or was in the baseline."""
     ident = "node.infiniband"
     now = nodefacts.of_kind(model.item(ctx.system, "infiniband"), dict)
-    old = nodefacts.before(ctx, "system", "infiniband", kind=dict)
+    old = nodefacts.read_baseline(ctx, "system", "infiniband", kind=dict)
     if now is None:
         return [
             Checks(ident).unknown(
@@ -41,74 +41,74 @@ def infiniband(ctx):
             )
         ]
     result = [
-        port(ctx, Checks(ident, name), now.get(name), (old.value or {}).get(name), name in (old.value or {}))
+        check_port(ctx, Checks(ident, name), now.get(name), (old.value or {}).get(name), name in (old.value or {}))
         for name in sorted(set(now) | set(old.value or {}), key=str)
     ]
     return result or [Checks(ident).none("There are no InfiniBand ports.")]
 
 
-def port(ctx, checks, now, old, was_there):
+def check_port(ctx, checks, now, old, was_there):
     name = checks.entity
-    state, speed = model.item(now, "state"), rate(now)
+    state, speed = model.item(now, "state"), parse_rate(now)
     if was_there and not isinstance(model.item(old, "state"), str):
         return checks.unknown(
-            shown(now),
+            format_port(now),
             None,
             "The baseline does not have the state of port %s. %s" % (name, nodefacts.AGAIN),
             "baseline",
         )
     if was_there and name not in ctx.system["infiniband"]:
-        return missing(checks, old)
+        return report_missing_port(checks, old)
     if not isinstance(state, str) or (state == UP and speed is None):
         return checks.unknown(
-            shown(now), shown(old), "The state or the rate of port %s cannot be read. %s" % (name, LOOK)
+            format_port(now), format_port(old), "The state or the rate of port %s cannot be read. %s" % (name, LOOK)
         )
     if was_there and old["state"] == UP:
-        return compared(ctx, checks, now, old)
+        return compare_port(ctx, checks, now, old)
     if was_there or state == UP:
-        return checks.good(shown(now), shown(old), "baseline" if was_there else None)
-    return checks.none("Port %s is %s, and there is no baseline in which it was up." % (name, state), shown(now))
+        return checks.good(format_port(now), format_port(old), "baseline" if was_there else None)
+    return checks.none("Port %s is %s, and there is no baseline in which it was up." % (name, state), format_port(now))
 
 
-def missing(checks, old):
+def report_missing_port(checks, old):
     if old["state"] == UP:
         return checks.fail(
             "missing",
-            shown(old),
+            format_port(old),
             "Port %s of the baseline is missing. Look at lspci, and whether its driver is loaded." % (checks.entity,),
             "hold",
             "baseline",
         )
     return checks.notice(
         "missing",
-        shown(old),
+        format_port(old),
         "Port %s of the baseline, which was %s, is missing. %s" % (checks.entity, old["state"], LOOK),
         "baseline",
     )
 
 
-def compared(ctx, checks, now, old):
+def compare_port(ctx, checks, now, old):
     """A port that was up in the baseline."""
     name = checks.entity
     if now["state"] != UP:
         return checks.fail(
-            shown(now),
-            shown(old),
+            format_port(now),
+            format_port(old),
             "Port %s was up in the baseline and is %s (%s). %s" % (name, now["state"], now.get("phys_state"), LOOK),
             "hold",
             "baseline",
         )
-    if rate(old) is None:
+    if parse_rate(old) is None:
         return checks.unknown(
-            shown(now),
-            shown(old),
+            format_port(now),
+            format_port(old),
             "The baseline does not have the rate of port %s. %s" % (name, nodefacts.AGAIN),
             "baseline",
         )
-    if rate(now) < rate(old):
+    if parse_rate(now) < parse_rate(old):
         return checks.fail(
-            shown(now),
-            shown(old),
+            format_port(now),
+            format_port(old),
             "Port %s is slower than in the baseline: %s, it was %s. %s"
             % (name, now.get("rate"), old.get("rate"), LOOK),
             "hold",
@@ -126,28 +126,28 @@ def compared(ctx, checks, now, old):
     downs = [nodefacts.of_kind(one.get("link_downed"), int) for one in (old, now)]
     if nodefacts.same_boot(ctx) and None not in downs and downs[1] > downs[0]:
         return checks.notice(
-            shown(now),
-            shown(old),
+            format_port(now),
+            format_port(old),
             "The link of port %s went down %d times since the baseline. %s" % (name, downs[1] - downs[0], LOOK),
             "baseline",
         )
-    return checks.good(shown(now), shown(old), "baseline")
+    return checks.good(format_port(now), format_port(old), "baseline")
 
 
-def rate(entry):
+def parse_rate(entry):
     """Gigabits per second out of ``400 Gb/sec (4X NDR)``; None if that is not known."""
     found = RATE.match(str(model.item(entry, "rate") or ""))
     return float(found.group(1)) if found else None
 
 
-def shown(entry):
+def format_port(entry):
     return "%s, %s" % (model.item(entry, "state"), model.item(entry, "rate")) if isinstance(entry, dict) else None
 
 
 def active_ports(ctx):
     """As many ports are up as the policy asks for; it asks for none by itself."""
     checks = Checks("node.infiniband_active")
-    wanted = policy.limit(ctx, "infiniband_active_ports_min")
+    wanted = policy.find_limit(ctx, "infiniband_active_ports_min")
     if not wanted:
         return checks.none("The policy does not ask for InfiniBand ports (infiniband_active_ports_min).")
     ports = nodefacts.of_kind(model.item(ctx.system, "infiniband"), dict)
@@ -176,7 +176,7 @@ def direct_modules(ctx):
     """Check that the kernel modules for direct access to GPU memory that were loaded at the baseline are loaded."""
     checks = Checks("node.gdr_modules", source="baseline")
     loaded = nodefacts.of_kind(model.item(ctx.system, "modules"), list)
-    old = nodefacts.before(ctx, "system", "modules", kind=list)
+    old = nodefacts.read_baseline(ctx, "system", "modules", kind=list)
     if loaded is None:
         return checks.unknown(None, None, "The loaded kernel modules cannot be listed. Run lsmod on the node.")
     here = sorted(name for name in DIRECT if name in loaded)
@@ -206,7 +206,7 @@ ROWS = (
     model.Row(
         "node.infiniband",
         "node",
-        infiniband,
+        check_infiniband,
         "Every InfiniBand port that was up in the baseline is up, at the same rate",
         ("system.infiniband",),
         "Linux, Documentation/ABI/stable/sysfs-class-infiniband",

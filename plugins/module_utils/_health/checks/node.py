@@ -36,11 +36,11 @@ TAINT = (
 DRIVERS_OWN = 1 << 0 | 1 << 12 | 1 << 13
 
 
-def taint(ctx):
+def check_taint(ctx):
     """No sign of a kernel that died; other new bits are worth a look."""
     checks = Checks("node.kernel_taint", source="hardware")
     now = nodefacts.of_kind(model.item(ctx.system, "taint"), int)
-    old = nodefacts.before(ctx, "system", "taint", kind=int)
+    old = nodefacts.read_baseline(ctx, "system", "taint", kind=int)
     if now is None:
         return checks.unknown(
             None, None, "The kernel's taint cannot be read. Look at /proc/sys/kernel/tainted on the node."
@@ -51,7 +51,7 @@ def taint(ctx):
             now,
             0,
             "The kernel is tainted: %s. Look for the trace in the kernel log."
-            % (named(sum(1 << bit for bit, action in bad)),),
+            % (format_taint(sum(1 << bit for bit, action in bad)),),
             "field_diag" if "field_diag" in [action for bit, action in bad] else "reboot",
         )
     if old.given and not old.known:
@@ -65,68 +65,68 @@ def taint(ctx):
             now,
             accepted,
             "The kernel is tainted %s: %s. Look for the cause in the kernel log."
-            % ("as it was not in the baseline" if old.given else "not only by the driver", named(new)),
+            % ("as it was not in the baseline" if old.given else "not only by the driver", format_taint(new)),
             "baseline" if old.given else "hardware",
         )
     return checks.good(now, accepted)
 
 
-def named(bits):
+def format_taint(bits):
     """The bits for people: W (the kernel warned)"""
     known = ["%s (%s)" % (letter, meaning) for bit, letter, meaning, action in TAINT if bits >> bit & 1]
     rest = bits & ~sum(1 << bit for bit, letter, meaning, action in TAINT)
     return ", ".join(known + (["bits %#x that this collection does not know" % (rest,)] if rest else []))
 
 
-def oops(ctx):
+def check_oops(ctx):
     """The kernel did not break in the driver since the watermark; that it broke elsewhere is worth a look."""
     checks = Checks("node.kernel_oops", source="hardware")
     log = kernel_events.log(ctx)
     ours, others = (kernel_events.of_kind(log, kind) for kind in ("oops", "oops_elsewhere"))
     if ours:
         return checks.fail(
-            lines(ours),
+            list_lines(ours),
             [],
             "The kernel broke in or below the NVIDIA driver %d times: %s. Save the kernel log "
-            "(journalctl -k) and reboot." % (len(ours), lines(ours)[0]),
+            "(journalctl -k) and reboot." % (len(ours), list_lines(ours)[0]),
             "reboot",
         )
     if log.problem:
-        return checks.unknown(lines(others), [], "Whether the kernel broke is not known. %s" % (log.problem,))
+        return checks.unknown(list_lines(others), [], "Whether the kernel broke is not known. %s" % (log.problem,))
     if others:
         return checks.notice(
-            lines(others),
+            list_lines(others),
             [],
             "The kernel broke %d times, not in the NVIDIA driver: %s. Look at journalctl -k."
-            % (len(others), lines(others)[0]),
+            % (len(others), list_lines(others)[0]),
         )
     dumps, reports = (kernel_events.of_kind(log, kind) for kind in ("driver_dump", "ubsan"))
     if dumps:
         return checks.notice(
-            lines(dumps),
+            list_lines(dumps),
             [],
             "The NVIDIA driver dumped its stack %d times. What it met is in the lines before: journalctl -k."
             % (len(dumps),),
         )
     if reports:
         return checks.notice(
-            lines(reports),
+            list_lines(reports),
             [],
             "The kernel's sanitizer complained %d times and went on: %s. Newer drivers may be without it."
-            % (len(reports), lines(reports)[0]),
+            % (len(reports), list_lines(reports)[0]),
         )
     warnings = kernel_events.of_kind(log, "warning")
     if warnings:
         return checks.notice(
-            lines(warnings),
+            list_lines(warnings),
             [],
             "The kernel warned %d times and went on: %s. Look at journalctl -k; newer kernels or drivers may be "
-            "without it." % (len(warnings), lines(warnings)[0]),
+            "without it." % (len(warnings), list_lines(warnings)[0]),
         )
     invalid = kernel_events.of_kind(log, "peermem_invalid")
     if invalid:
         return checks.notice(
-            lines(invalid),
+            list_lines(invalid),
             [],
             "nvidia-peermem met memory that was not its own %d times: GPUDirect RDMA of that process fails. If it "
             "comes again, reload nvidia-peermem or reboot." % (len(invalid),),
@@ -136,11 +136,11 @@ def oops(ctx):
     return checks.good([], [])
 
 
-def lines(events):
+def list_lines(events):
     return [event["text"][:200] for event in events[:5]]
 
 
-def boot(ctx):
+def check_boot(ctx):
     """The node was rebooted when it was meant to be, and only then."""
     checks = Checks("node.boot", source="baseline")
     meant = model.item(ctx.expect, "reboot")
@@ -223,14 +223,14 @@ DAY_US = 24 * 3600 * 1000 * 1000
 BURST_S = 10
 
 
-def network(ctx):
+def check_network(ctx):
     """No network adapter reports an error, and no link of one goes down again and again."""
     checks = Checks("node.network_log", source="hardware")
     log = kernel_events.log(ctx)
     if log.problem:
         return checks.unknown(None, [], "Whether network adapters reported errors is not known. %s" % (log.problem,))
     found = of_kernel(log, "network", NETWORK)
-    most = policy.limit(ctx, "network_link_downs_max")
+    most = policy.find_limit(ctx, "network_link_downs_max")
     flapping = [
         "%s: link down %d times in 24 h, at most %d are accepted" % (device, count, most)
         for device, count in sorted(link_downs(ctx, log).items())
@@ -246,7 +246,7 @@ def network(ctx):
     return checks.good([], [])
 
 
-def storage(ctx):
+def check_storage(ctx):
     """No disk or file system of the node reports an error."""
     checks = Checks("node.storage_log", source="hardware")
     log = kernel_events.log(ctx)
@@ -278,7 +278,7 @@ def link_downs(ctx, log):
     recent = [event for event in events if not isinstance(now, (int, float)) or now - event["monotonic_us"] <= DAY_US]
     devices = {event.get("device") for event in recent}
     return {
-        device: len(kernel_events.bursts([event for event in recent if event.get("device") == device], BURST_S))
+        device: len(kernel_events.group_bursts([event for event in recent if event.get("device") == device], BURST_S))
         for device in devices
     }
 
@@ -287,7 +287,7 @@ ROWS = (
     model.Row(
         "node.kernel_taint",
         "node",
-        taint,
+        check_taint,
         "The kernel did not die or lock up, and has no new taint (a notice)",
         ("system.taint",),
         DOCUMENTED,
@@ -296,7 +296,7 @@ ROWS = (
     model.Row(
         "node.kernel_oops",
         "node",
-        oops,
+        check_oops,
         "The kernel did not break in the driver since the watermark (a notice if elsewhere)",
         ("kernel_log.events", "kernel_log.complete"),
         "Linux, Documentation/admin-guide/bug-hunting.rst",
@@ -305,7 +305,7 @@ ROWS = (
     model.Row(
         "node.boot",
         "node",
-        boot,
+        check_boot,
         "The node was rebooted when it was meant to be, and only then",
         ("reading.boot_id", "expect.reboot"),
         "this collection",
@@ -323,7 +323,7 @@ ROWS = (
     model.Row(
         "node.network_log",
         "node",
-        network,
+        check_network,
         "The kernel logged no error of a network adapter since the watermark (a notice)",
         ("kernel_log.events", "kernel_log.complete"),
         "Linux, drivers/net/ethernet/mellanox/mlx5/core",
@@ -332,7 +332,7 @@ ROWS = (
     model.Row(
         "node.storage_log",
         "node",
-        storage,
+        check_storage,
         "The kernel logged no error of a disk or file system since the watermark (a notice)",
         ("kernel_log.events", "kernel_log.complete"),
         "Linux, block/blk-core.c",

@@ -12,7 +12,7 @@ from ..model import PASS
 LOOK = "Look for NVRM: Xid 74 in the kernel log and at the fabric manager."
 
 
-def active(ctx, gpu):
+def check_active_links(ctx, gpu):
     """Every link that was active is active; without a baseline as many as other GPUs of the model have."""
     ident, key = "gpu.nvlink", "nvlink_active"
 
@@ -23,12 +23,12 @@ def active(ctx, gpu):
         if not down:
             return None
         up = new.count(True)
-        return compare.fails(
+        return compare.make_failure(
             "reset_gpu",
             "%s of %s %s down: %s %s active; expected %s as in the baseline. %s"
             % (
-                named(down),
-                model.named(gpu),
+                format_links(down),
+                model.name_gpu(gpu),
                 "is" if len(down) == 1 else "are",
                 up,
                 "is" if up == 1 else "are",
@@ -37,54 +37,56 @@ def active(ctx, gpu):
             ),
         )
 
-    now = compare.typed(gpu, key, list)
+    now = compare.read_typed(gpu, key, list)
     if not now.known or signals.old_gpu(ctx, gpu) is not None:
-        return compare.against(ctx, gpu, ident, key, list, gone, "reset_gpu", count)
+        return compare.compare_with_baseline(ctx, gpu, ident, key, list, gone, "reset_gpu", format_count)
     found = now.value.count(True)
-    most = max([found] + [links.count(True) for links in compare.peers(ctx, gpu, key, list)])
+    most = max([found] + [links.count(True) for links in compare.list_peer_values(ctx, gpu, key, list)])
     down = [number for number, up in enumerate(now.value) if up is not True]
     # A list that is shorter than another GPU's does not say which are missing.
-    which = "%s %s down" % (named(down), "is" if len(down) == 1 else "are") if down else "the others are not there"
+    which = (
+        "%s %s down" % (format_links(down), "is" if len(down) == 1 else "are") if down else "the others are not there"
+    )
     active_now = "%s active %s" % (found, "NVLink" if found == 1 else "NVLinks")
     finding = None
     if found < most:
-        finding = compare.fails(
+        finding = compare.make_failure(
             "reset_gpu",
             "%s has %s; expected %s as other GPUs of its model here (%s). %s "
-            "If the node is built so, compare with a baseline." % (model.named(gpu), active_now, most, which, LOOK),
+            "If the node is built so, compare with a baseline." % (model.name_gpu(gpu), active_now, most, which, LOOK),
         )
     elif found < len(now.value):
-        finding = compare.notice(
+        finding = compare.make_notice(
             "%s has %s; expected %s, if all are connected (%s). Compare with other nodes."
-            % (model.named(gpu), active_now, len(now.value), which)
+            % (model.name_gpu(gpu), active_now, len(now.value), which)
         )
-    return compare.result(ident, gpu, finding, count(now.value), "%s active" % (most,), "hardware")
+    return compare.make_check(ident, gpu, finding, format_count(now.value), "%s active" % (most,), "hardware")
 
 
-def named(numbers):
+def format_links(numbers):
     """C(NVLink 3), C(NVLinks 3, 5)."""
     return "%s %s" % ("NVLink" if len(numbers) == 1 else "NVLinks", ", ".join(str(number) for number in numbers))
 
 
-def count(links):
+def format_count(links):
     return "%s of %s active" % (links.count(True), len(links))
 
 
-def numbered(links):
+def map_links(links):
     """The links by their number; those without one are left out."""
     return dict(
         (link["link"], link) for link in links if isinstance(link, dict) and compare.is_a(link.get("link"), int)
     )
 
 
-def remote(ctx, gpu):
+def check_remote_ends(ctx, gpu):
     """Each link leads where it led, at the version it had."""
     ident, key = "gpu.nvlink_remote", "nvlinks"
 
     def differs(old, new):
         slower, moved = [], []
-        after = numbered(new)
-        for number, link in sorted(numbered(old).items()):
+        after = map_links(new)
+        for number, link in sorted(map_links(old).items()):
             other = after.get(number)
             if other is None:
                 slower.append("link %s: not there, expected" % (number,))
@@ -96,27 +98,29 @@ def remote(ctx, gpu):
                 if link.get(name) is not None and other.get(name) != link.get(name):
                     moved.append("link %s: %s %s, expected %s" % (number, name, other.get(name), link.get(name)))
         if slower:
-            return compare.fails(
+            return compare.make_failure(
                 "hold",
-                "NVLinks of %s are not those of the baseline: %s. %s" % (model.named(gpu), "; ".join(slower), LOOK),
+                "NVLinks of %s are not those of the baseline: %s. %s" % (model.name_gpu(gpu), "; ".join(slower), LOOK),
             )
         if moved:
-            return compare.notice(
+            return compare.make_notice(
                 "NVLinks of %s lead elsewhere than in the baseline: %s. Check whether hardware was moved, then "
-                "take a new baseline." % (model.named(gpu), "; ".join(moved))
+                "take a new baseline." % (model.name_gpu(gpu), "; ".join(moved))
             )
         return None
 
-    return compare.against(ctx, gpu, ident, key, list, differs, show=lambda links: "%s links" % (len(links),))
+    return compare.compare_with_baseline(
+        ctx, gpu, ident, key, list, differs, show=lambda links: "%s links" % (len(links),)
+    )
 
 
 def errors_of(links, name):
     """Counter NAME of every link that is not down, by link: (numbers, links without one)."""
     numbers, without = {}, []
-    for number, link in numbered(links).items():
+    for number, link in map_links(links).items():
         if link.get("active") is False:
             continue
-        counted = compare.counted(model.item(link, "errors"), name)
+        counted = compare.read_count(model.item(link, "errors"), name)
         if counted is None:
             without.append(number)
         else:
@@ -124,27 +128,27 @@ def errors_of(links, name):
     return numbers, without
 
 
-def unread(ctx, gpu, links, name):
+def find_counter_problem(ctx, gpu, links, name):
     """Return why counter NAME cannot be judged: only some links have it, or it was in the baseline; None if it can be
     judged.
     """
-    if len(numbered(links)) < len(links):
+    if len(map_links(links)) < len(links):
         return "NVLinks of %s were read without their numbers: %s of %s have one. Read the node again." % (
-            model.named(gpu),
-            len(numbered(links)),
+            model.name_gpu(gpu),
+            len(map_links(links)),
             len(links),
         )
     numbers, without = errors_of(links, name)
     if not without:
         return None
-    old = compare.before(ctx, gpu, "nvlinks", list)
+    old = compare.read_baseline(ctx, gpu, "nvlinks", list)
     earlier = errors_of(old.value, name)[0] if old is not None and old.known else {}
-    others = [links for links in compare.peers(ctx, gpu, "nvlinks", list) if errors_of(links, name)[0]]
+    others = [links for links in compare.list_peer_values(ctx, gpu, "nvlinks", list) if errors_of(links, name)[0]]
     if not numbers and not earlier and not others and not compare.damaged_before(old):
         return None
     return (
         "The NVLink counter %s of %s cannot be read for link %s; expected a number as for other links. "
-        "Read the node again." % (name, model.named(gpu), ", ".join(str(number) for number in sorted(without)))
+        "Read the node again." % (name, model.name_gpu(gpu), ", ".join(str(number) for number in sorted(without)))
     )
 
 
@@ -155,21 +159,21 @@ RECOVERIES = (
 )
 
 
-def recoveries(ctx, gpu):
+def check_recoveries(ctx, gpu):
     """A link that had to recover is a link that failed for a moment; one that could not is down or about to be."""
     ident, key = "gpu.nvlink_recovery", "nvlinks"
-    now = compare.typed(gpu, key, list)
+    now = compare.read_typed(gpu, key, list)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now)
-    old = compare.before(ctx, gpu, key, list)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
+    old = compare.read_baseline(ctx, gpu, key, list)
     same = compare.is_same_load(ctx) is True and old is not None and old.known
     found, limits, told, problems = {}, {}, [], []
     for name, limit_key, did in RECOVERIES:
-        problems.append(unread(ctx, gpu, now.value, name))
+        problems.append(find_counter_problem(ctx, gpu, now.value, name))
         numbers = errors_of(now.value, name)[0]
         if not numbers:
             continue
-        limit = limits[name] = policy.limit(ctx, limit_key, gpu)
+        limit = limits[name] = policy.find_limit(ctx, limit_key, gpu)
         earlier = errors_of(old.value, name)[0] if same else {}
         grown = dict(
             (number, counted - earlier.get(number, 0) if earlier.get(number, 0) <= counted else counted)
@@ -183,12 +187,14 @@ def recoveries(ctx, gpu):
     finding = None
     problem = next((text for text in problems if text), None)
     if told:
-        finding = compare.fails("reset_gpu", "NVLinks of %s %s. %s" % (model.named(gpu), ", and ".join(told), LOOK))
+        finding = compare.make_failure(
+            "reset_gpu", "NVLinks of %s %s. %s" % (model.name_gpu(gpu), ", and ".join(told), LOOK)
+        )
     elif problem:
-        finding = compare.unknown(problem)
+        finding = compare.make_unknown(problem)
     elif not found:
         return compare.not_applicable(ident, gpu, None, "These links do not count recoveries.")
-    return compare.result(ident, gpu, finding, found or None, limits or None, "policy")
+    return compare.make_check(ident, gpu, finding, found or None, limits or None, "policy")
 
 
 # Counters, what they count, the limits of their rate and number. NVLink 5 counts symbols: those that its error
@@ -201,19 +207,19 @@ ERROR_KINDS = (
 )
 
 
-def errors(ctx, gpu):
+def check_errors(ctx, gpu):
     """Packets that came damaged or were sent again."""
     ident, key = "gpu.nvlink_errors", "nvlinks"
-    now = compare.typed(gpu, key, list)
+    now = compare.read_typed(gpu, key, list)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now)
-    old = compare.before(ctx, gpu, key, list)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
+    old = compare.read_baseline(ctx, gpu, key, list)
     shown, worst = {}, None
     for names, what, rate_key, count_key in ERROR_KINDS:
         for name in names:
-            problem = unread(ctx, gpu, now.value, name)
+            problem = find_counter_problem(ctx, gpu, now.value, name)
             if problem:
-                worst = compare.unknown(problem)
+                worst = compare.make_unknown(problem)
             numbers = errors_of(now.value, name)[0]
             if not numbers:
                 continue
@@ -224,13 +230,13 @@ def errors(ctx, gpu):
                 before = model.Reading(True, sum(earlier.values()), 0, None) if earlier else model.NOTHING
             state, text = compare.judge_counter(ctx, gpu, shown[name], before, rate_key, count_key)
             finding = compare.counter_finding(
-                state, "NVLink %s (%s) of %s: %s" % (what, name, model.named(gpu), text), LOOK
+                state, "NVLink %s (%s) of %s: %s" % (what, name, model.name_gpu(gpu), text), LOOK
             )
             if finding is not None and (worst is None or worst.status == PASS):
                 worst = finding
     if not shown and worst is None:
         return compare.not_applicable(ident, gpu, None, "These links do not count errors.")
-    return compare.result(ident, gpu, worst, shown, None, "policy")
+    return compare.make_check(ident, gpu, worst, shown, None, "policy")
 
 
 COUNTER_SIGNALS = ("gpu.nvlinks",) + compare.COUNTER_SIGNALS
@@ -238,7 +244,7 @@ ROWS = (
     model.Row(
         "gpu.nvlink",
         "gpu",
-        active,
+        check_active_links,
         "Every NVLink that was active is active; without a baseline, as many as other GPUs of the model have (a notice "
         "if some are down)",
         ("gpu.nvlink_active",),
@@ -248,7 +254,7 @@ ROWS = (
     model.Row(
         "gpu.nvlink_remote",
         "gpu",
-        remote,
+        check_remote_ends,
         "NVLinks have the version of the baseline and lead where they led (a notice if elsewhere)",
         ("gpu.nvlinks",),
         "nvml.h, nvmlDeviceGetNvLinkVersion, nvmlDeviceGetNvLinkRemotePciInfo_v2",
@@ -257,7 +263,7 @@ ROWS = (
     model.Row(
         "gpu.nvlink_recovery",
         "gpu",
-        recoveries,
+        check_recoveries,
         "No NVLink had to recover, or could not",
         COUNTER_SIGNALS,
         "DCGM: a recovery is a failure; nvml.h, NVML_NVLINK_ERROR_DL_RECOVERY, "
@@ -267,7 +273,7 @@ ROWS = (
     model.Row(
         "gpu.nvlink_errors",
         "gpu",
-        errors,
+        check_errors,
         "NVLinks count few CRC or symbol errors and replays (a notice if many)",
         COUNTER_SIGNALS,
         "DCGM: CRC errors matter from 100 a second on; nvml.h, nvmlNvLinkErrorCounter_t",

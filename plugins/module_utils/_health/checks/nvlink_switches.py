@@ -18,35 +18,35 @@ NONE_THERE = "No adapter of this node manages NVLink switches."
 LOOK = "Look at the vpd files of the InfiniBand adapters below /sys/bus/pci/devices on the node, as root."
 
 
-def addresses(listed):
+def list_addresses(listed):
     return sorted(str(model.pci_address(model.item(entry, "address"))) for entry in listed)
 
 
-def managers(ctx):
+def list_managers(ctx):
     """(addresses of the adapters that manage NVLink switches, or None if that is not known; the same of the baseline as
     Before)
     """
     found = nodefacts.of_kind(model.item(ctx.system, "nvlink_managers", "found"), list)
     unread = nodefacts.of_kind(model.item(ctx.system, "nvlink_managers", "unread"), list)
-    old = nodefacts.before(ctx, "system", "nvlink_managers", "found", kind=list)
+    old = nodefacts.read_baseline(ctx, "system", "nvlink_managers", "found", kind=list)
     known = found is not None and unread is not None and (found or not unread or without_fabric(ctx))
-    return addresses(found) if known else None, old._replace(value=addresses(old.value or []))
+    return list_addresses(found) if known else None, old._replace(value=list_addresses(old.value or []))
 
 
 def without_fabric(ctx):
     """Tell if every GPU reports that it has no NVLink fabric: an adapter of unknown kind can then not manage one."""
     gpus = nodefacts.of_kind(model.item(ctx.snapshot, "gpus"), list) or []
-    return bool(gpus) and all(_without(gpu) for gpu in gpus)
+    return bool(gpus) and all(_has_no_fabric(gpu) for gpu in gpus)
 
 
-def _without(gpu):
-    now = compare.typed(gpu, "fabric", dict)
+def _has_no_fabric(gpu):
+    now = compare.read_typed(gpu, "fabric", dict)
     return compare.part(now.value, "state", int) == NOT_SUPPORTED if now.known else now.rc in model.ABSENT
 
 
-def needed(ctx, checks):
+def check_need(ctx, checks):
     """None where NVLink switches are managed from this node, else the check that says why not."""
-    now, old = managers(ctx)
+    now, old = list_managers(ctx)
     if now is None:
         return checks.unknown(
             None, None, "Whether adapters of this node manage NVLink switches cannot be read. %s" % (LOOK,)
@@ -55,10 +55,10 @@ def needed(ctx, checks):
     return None if now or old.value else checks.none(NONE_THERE)
 
 
-def present(ctx):
+def check_presence(ctx):
     """The adapters of the baseline are on the PCI bus, and still manage NVLink switches."""
     checks = Checks("node.nvlink_managers", source="baseline")
-    now, old = managers(ctx)
+    now, old = list_managers(ctx)
     if now is None:
         return checks.unknown(
             None, old.value or None, "Whether adapters of this node manage NVLink switches cannot be read. %s" % (LOOK,)
@@ -85,7 +85,7 @@ def present(ctx):
 def kernel_modules(ctx):
     """The kernel modules are loaded through which the switches are managed."""
     checks = Checks("node.nvlink_modules", source="hardware")
-    answer = needed(ctx, checks)
+    answer = check_need(ctx, checks)
     if answer:
         return answer
     loaded = nodefacts.of_kind(model.item(ctx.system, "modules"), list)
@@ -114,7 +114,7 @@ def kernel_modules(ctx):
 def subnet_manager(ctx):
     """The NVLink Subnet Manager runs where NVLink switches are managed."""
     checks = Checks("node.nvlsm", source="hardware")
-    answer = needed(ctx, checks)
+    answer = check_need(ctx, checks)
     if answer:
         return answer
     there, runs = (nodefacts.of_kind(model.item(ctx.system, "nvlsm", key), bool) for key in ("present", "running"))
@@ -146,7 +146,7 @@ ROWS = (
     model.Row(
         "node.nvlink_managers",
         "node",
-        present,
+        check_presence,
         "The adapters of the baseline that manage NVLink 5 switches are there",
         ("system.nvlink_managers",),
         GUIDE,

@@ -15,7 +15,7 @@ IDENT = "nvml.answers"
 MISMATCH = 18
 
 
-def answers(ctx):
+def check_answers(ctx):
     checks = Checks(IDENT, source="hardware")
     status = model.item(ctx.snapshot, "status")
     rc = model.item(ctx.snapshot, "nvml", "rc")
@@ -71,7 +71,7 @@ def library_match(ctx):
 COMPLETE = "reading.complete"
 
 
-def complete(ctx):
+def check_completeness(ctx):
     checks = Checks(COMPLETE, source="hardware")
     missing = [name for name in SECTIONS if not isinstance(model.item(ctx.reading, name), dict)]
     foreign = [
@@ -100,7 +100,7 @@ ROWS = (
     model.Row(
         IDENT,
         "node",
-        answers,
+        check_answers,
         "NVML initialises and answers within its deadline",
         ("snapshot.status", "snapshot.nvml"),
         "NVML API reference, nvmlReturn_t",
@@ -118,7 +118,7 @@ ROWS = (
     model.Row(
         COMPLETE,
         "node",
-        complete,
+        check_completeness,
         "Every section of the reading is there",
         ("reading",) + tuple("reading." + name for name in SECTIONS),
         "this collection",

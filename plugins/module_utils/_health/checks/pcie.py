@@ -21,41 +21,41 @@ RESEAT = (
 )
 
 
-def fallen(ctx, gpu, ident, key, now, loss):
+def find_loss(ctx, gpu, ident, key, now, loss):
     """Return what KEY lost since the baseline by more than LOSS, as (old value, None); (None, check) if the baseline
     cannot be used; else (None, None).
     """
-    old = compare.before(ctx, gpu, key, NUMBER)
+    old = compare.read_baseline(ctx, gpu, key, NUMBER)
     if old is None or compare.absent_before(old):
         return None, None
     if not old.known:
-        return None, compare.incomparable(ctx, gpu, ident, key, NUMBER, now)
+        return None, compare.check_comparable(ctx, gpu, ident, key, NUMBER, now)
     return (old.value if old.value - now > loss else None), None
 
 
-def generation(ctx, gpu):
+def check_generation(ctx, gpu):
     ident, key = "gpu.pcie_generation", "pcie_gen_current"
-    now = compare.typed(gpu, key, NUMBER)
+    now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now)
-    old, problem = fallen(ctx, gpu, ident, key, now.value, policy.limit(ctx, "pcie_generation_loss_max", gpu))
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
+    old, problem = find_loss(ctx, gpu, ident, key, now.value, policy.find_limit(ctx, "pcie_generation_loss_max", gpu))
     if problem:
         return problem
-    before = compare.before(ctx, gpu, key, NUMBER)
+    before = compare.read_baseline(ctx, gpu, key, NUMBER)
     if before is None or not before.known:
         return compare.not_applicable(ident, gpu, now.value, "There is no earlier value to compare with.", "baseline")
     finding = None
     if old is not None:
-        resting = clocks.idle(gpu)
+        resting = clocks.is_idle(gpu)
         text = "The PCIe link of %s runs at generation %s; expected %s as in the baseline" % (
-            model.named(gpu),
+            model.name_gpu(gpu),
             now.value,
             old,
         )
         if resting is False:
-            finding = compare.fails("hold", "%s, and the GPU is working. %s" % (text, RESEAT))
+            finding = compare.make_failure("hold", "%s, and the GPU is working. %s" % (text, RESEAT))
         elif resting is None:
-            finding = compare.unknown(
+            finding = compare.make_unknown(
                 "%s, and whether the GPU is idle, where the generation drops, is not known. Read the node again."
                 % (text,)
             )
@@ -68,23 +68,23 @@ def generation(ctx, gpu):
                 "%s; the GPU is idle, where the generation drops to save power, so this says nothing. "
                 "gpu.pcie_generation_max tells what the link can do; read again under load to be sure." % (text,),
             )
-    return compare.result(ident, gpu, finding, now.value, before.value, "baseline")
+    return compare.make_check(ident, gpu, finding, now.value, before.value, "baseline")
 
 
 def generation_max(ctx, gpu):
     """Return the highest values of the link, and of the GPU alone."""
     ident = "gpu.pcie_generation_max"
-    loss = policy.limit(ctx, "pcie_generation_loss_max", gpu)
+    loss = policy.find_limit(ctx, "pcie_generation_loss_max", gpu)
     values = {}
     for key in ("pcie_gen_max", "pcie_gen_device_max"):
-        now = compare.typed(gpu, key, NUMBER)
+        now = compare.read_typed(gpu, key, NUMBER)
         if not now.known:
-            missing = signals.absent(ctx, ident, gpu, key, now)
+            missing = signals.check_absent_signal(ctx, ident, gpu, key, now)
             if key == "pcie_gen_max" or missing["status"] != NOT_APPLICABLE:
                 return missing
             continue
         values[key] = now.value
-        old, problem = fallen(ctx, gpu, ident, key, now.value, loss)
+        old, problem = find_loss(ctx, gpu, ident, key, now.value, loss)
         if problem:
             return problem
         if old is not None:
@@ -92,32 +92,33 @@ def generation_max(ctx, gpu):
                 now.value,
                 old,
                 "The PCIe link of %s can reach generation %s (%s); expected %s as in the baseline. %s"
-                % (model.named(gpu), now.value, key, old, RESEAT),
+                % (model.name_gpu(gpu), now.value, key, old, RESEAT),
                 "hold",
             )
     link, device = values["pcie_gen_max"], values.get("pcie_gen_device_max")
     finding = None
     if device is not None and link < device:
-        finding = compare.notice(
+        finding = compare.make_notice(
             "The PCIe link of %s can reach generation %s; expected %s, which the GPU itself can. "
-            "The slot, a riser or the firmware limits it: compare with other nodes." % (model.named(gpu), link, device)
+            "The slot, a riser or the firmware limits it: compare with other nodes."
+            % (model.name_gpu(gpu), link, device)
         )
-    return compare.result(ident, gpu, finding, link, device, "hardware")
+    return compare.make_check(ident, gpu, finding, link, device, "hardware")
 
 
-def width(ctx, gpu):
+def check_width(ctx, gpu):
     """The number of lanes: as in the baseline; without one as many as other GPUs of the model have; and as many as
     there are.
     """
     ident = "gpu.pcie_width"
-    loss = policy.limit(ctx, "pcie_width_loss_max", gpu)
+    loss = policy.find_limit(ctx, "pcie_width_loss_max", gpu)
     values = {}
     for key in ("pcie_width_current", "pcie_width_max"):
-        now = compare.typed(gpu, key, NUMBER)
+        now = compare.read_typed(gpu, key, NUMBER)
         if not now.known:
-            return signals.absent(ctx, ident, gpu, key, now)
+            return signals.check_absent_signal(ctx, ident, gpu, key, now)
         values[key] = now.value
-        old, problem = fallen(ctx, gpu, ident, key, now.value, loss)
+        old, problem = find_loss(ctx, gpu, ident, key, now.value, loss)
         if problem:
             return problem
         if old is not None:
@@ -125,11 +126,13 @@ def width(ctx, gpu):
                 now.value,
                 old,
                 "The PCIe link of %s has %s lanes (%s); expected %s as in the baseline. %s"
-                % (model.named(gpu), now.value, key, old, RESEAT),
+                % (model.name_gpu(gpu), now.value, key, old, RESEAT),
                 "hold",
             )
     current, most = values["pcie_width_current"], values["pcie_width_max"]
-    others = compare.peers(ctx, gpu, "pcie_width_current", NUMBER) if signals.old_gpu(ctx, gpu) is None else []
+    others = (
+        compare.list_peer_values(ctx, gpu, "pcie_width_current", NUMBER) if signals.old_gpu(ctx, gpu) is None else []
+    )
     if others and max(others) - current > loss:
         return Checks(ident, model.entity(gpu), "hardware").fail(
             current,
@@ -138,28 +141,35 @@ def width(ctx, gpu):
                 "The PCIe link of %s has %s lanes; expected %s as other GPUs of its model here. %s If the node is "
                 "built so, compare with a baseline."
             )
-            % (model.named(gpu), current, max(others), RESEAT),
+            % (model.name_gpu(gpu), current, max(others), RESEAT),
             "hold",
         )
     finding = None
     if current < most:
-        finding = compare.notice(
+        finding = compare.make_notice(
             "The PCIe link of %s has %s lanes; expected %s, which it can have. "
-            "Compare with other nodes; if the slot has them, reseat the GPU." % (model.named(gpu), current, most)
+            "Compare with other nodes; if the slot has them, reseat the GPU." % (model.name_gpu(gpu), current, most)
         )
-    return compare.result(ident, gpu, finding, current, most, "hardware")
+    return compare.make_check(ident, gpu, finding, current, most, "hardware")
 
 
-def replays(ctx, gpu):
+def check_replays(ctx, gpu):
     ident, key = "gpu.pcie_replay", "pcie_replay_count"
-    now = compare.typed(gpu, key, NUMBER)
+    now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
     state, text = compare.judge_counter(
-        ctx, gpu, now.value, compare.before(ctx, gpu, key, NUMBER), "pcie_replays_per_minute", "pcie_replays_since_load"
+        ctx,
+        gpu,
+        now.value,
+        compare.read_baseline(ctx, gpu, key, NUMBER),
+        "pcie_replays_per_minute",
+        "pcie_replays_since_load",
     )
-    finding = compare.counter_finding(state, "PCIe replays of %s: %s" % (model.named(gpu), text), RESEAT)
-    return compare.result(ident, gpu, finding, now.value, policy.limit(ctx, "pcie_replays_since_load", gpu), "policy")
+    finding = compare.counter_finding(state, "PCIe replays of %s: %s" % (model.name_gpu(gpu), text), RESEAT)
+    return compare.make_check(
+        ident, gpu, finding, now.value, policy.find_limit(ctx, "pcie_replays_since_load", gpu), "policy"
+    )
 
 
 def aer_of(system, place):
@@ -180,13 +190,15 @@ def aer_of(system, place):
     if not all(isinstance(source, dict) for source in sources):
         return None
     sources = [source for source in sources if source]
-    numbers = [[compare.counted(source, name) for source in sources] for name in ("correctable", "nonfatal", "fatal")]
+    numbers = [
+        [compare.read_count(source, name) for source in sources] for name in ("correctable", "nonfatal", "fatal")
+    ]
     if any(number is None for row in numbers for number in row):
         return None
     return {"correctable": sum(numbers[0]), "uncorrectable": sum(numbers[1]) + sum(numbers[2])} if sources else {}
 
 
-def reported(ctx, gpu):
+def report_bottleneck(ctx, gpu):
     ident = "gpu.pcie_aer"
     now = aer_of(ctx.system, model.address(gpu))
     if now is None:
@@ -197,7 +209,7 @@ def reported(ctx, gpu):
                 "The PCIe errors of %s were not read; expected them of every GPU. Read the node again as root, and "
                 "look at aer_dev_correctable in its directory below /sys/bus/pci/devices."
             )
-            % (model.named(gpu),),
+            % (model.name_gpu(gpu),),
         )
     if not now:
         return compare.not_applicable(ident, gpu, None, "The kernel counts no PCIe errors for this GPU.")
@@ -218,18 +230,18 @@ def reported(ctx, gpu):
             ctx, gpu, now[name], old, *limits[name], same=compare.is_same_boot, began="since the node booted"
         )
         finding = compare.counter_finding(
-            state, "%s PCIe errors of %s: %s" % (name.capitalize(), model.named(gpu), text), RESEAT
+            state, "%s PCIe errors of %s: %s" % (name.capitalize(), model.name_gpu(gpu), text), RESEAT
         )
         if finding is not None and (worst is None or worst.status == PASS):
             worst = finding
-    return compare.result(ident, gpu, worst, now, None, "policy")
+    return compare.make_check(ident, gpu, worst, now, None, "policy")
 
 
 ROWS = (
     model.Row(
         "gpu.pcie_generation",
         "gpu",
-        generation,
+        check_generation,
         "Under load, the PCIe link runs at the generation of the baseline",
         ("gpu.pcie_gen_current", "gpu.clocks_event_reasons", "gpu.compute_processes"),
         "nvml.h, nvmlDeviceGetCurrPcieLinkGeneration",
@@ -247,7 +259,7 @@ ROWS = (
     model.Row(
         "gpu.pcie_width",
         "gpu",
-        width,
+        check_width,
         "The PCIe link has as many lanes as in the baseline, or as other GPUs of the model here (a notice if "
         "it could have more)",
         ("gpu.pcie_width_current", "gpu.pcie_width_max"),
@@ -257,7 +269,7 @@ ROWS = (
     model.Row(
         "gpu.pcie_replay",
         "gpu",
-        replays,
+        check_replays,
         "The PCIe link repeats few packets (a notice if many)",
         ("gpu.pcie_replay_count",) + compare.COUNTER_SIGNALS,
         "DCGM: 8 replays a minute are the most that NVIDIA recommends",
@@ -266,7 +278,7 @@ ROWS = (
     model.Row(
         "gpu.pcie_aer",
         "gpu",
-        reported,
+        report_bottleneck,
         "The PCIe bus reports few corrected errors and no others, for the GPU and its port (a notice if it does)",
         ("system.pci", "gpu.pci_bus_id") + compare.COUNTER_SIGNALS[:2],
         "Linux, Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats",

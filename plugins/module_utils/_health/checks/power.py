@@ -10,33 +10,33 @@ from .. import compare, model, signals
 from ..compare import NUMBER
 
 
-def enforced(ctx, gpu):
+def check_enforced_limit(ctx, gpu):
     """Check the enforced power limit, which is the lowest of all limits; one below the configured limit comes from
     outside."""
     ident, key = "gpu.power_limit_enforced", "power_limit_enforced_mw"
-    now, wanted = compare.typed(gpu, key, NUMBER), compare.typed(gpu, "power_limit_mw", NUMBER)
+    now, wanted = compare.read_typed(gpu, key, NUMBER), compare.read_typed(gpu, "power_limit_mw", NUMBER)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now, "restore_setting")
-    old = compare.before(ctx, gpu, key, NUMBER)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now, "restore_setting")
+    old = compare.read_baseline(ctx, gpu, key, NUMBER)
     step = "Set the power limit again, and look at power capping of the node (BMC)."
     if compare.damaged_before(old):
-        return compare.incomparable(ctx, gpu, ident, key, NUMBER, now.value)
+        return compare.check_comparable(ctx, gpu, ident, key, NUMBER, now.value)
     if old is not None and old.known and now.value < old.value:
-        finding = compare.fails(
+        finding = compare.make_failure(
             "restore_setting",
             "The power limit in mW that holds for %s is %s; expected %s as in the baseline. %s"
-            % (model.named(gpu), now.value, old.value, step),
+            % (model.name_gpu(gpu), now.value, old.value, step),
         )
-        return compare.result(ident, gpu, finding, now.value, old.value, "baseline")
+        return compare.make_check(ident, gpu, finding, now.value, old.value, "baseline")
     if not wanted.known:
-        return signals.absent(ctx, ident, gpu, "power_limit_mw", wanted, "restore_setting")
+        return signals.check_absent_signal(ctx, ident, gpu, "power_limit_mw", wanted, "restore_setting")
     finding = None
     if now.value < wanted.value:
-        finding = compare.notice(
+        finding = compare.make_notice(
             "The power limit in mW that holds for %s is %s; expected %s, which is set. Look at power capping "
-            "of the node (BMC)." % (model.named(gpu), now.value, wanted.value)
+            "of the node (BMC)." % (model.name_gpu(gpu), now.value, wanted.value)
         )
-    return compare.result(ident, gpu, finding, now.value, wanted.value, "hardware")
+    return compare.make_check(ident, gpu, finding, now.value, wanted.value, "hardware")
 
 
 FORGOTTEN = "NVIDIA driver persistence guide: lost when the driver deinitialises"
@@ -46,7 +46,7 @@ ROWS = (
     model.Row(
         "gpu.power_limit",
         "gpu",
-        compare.unchanged(
+        compare.make_unchanged_judge(
             "gpu.power_limit", "power_limit_mw", "Power limit in mW", "Set it again.", action="restore_setting"
         ),
         "The power limit is that of the baseline",
@@ -57,7 +57,7 @@ ROWS = (
     model.Row(
         "gpu.power_limit_enforced",
         "gpu",
-        enforced,
+        check_enforced_limit,
         "The power limit that holds is not lower than in the baseline, nor than the one that is set",
         ("gpu.power_limit_enforced_mw", "gpu.power_limit_mw"),
         "nvml.h, nvmlDeviceGetEnforcedPowerLimit",
@@ -66,7 +66,7 @@ ROWS = (
     model.Row(
         "gpu.power_limit_default",
         "gpu",
-        compare.unchanged(
+        compare.make_unchanged_judge(
             "gpu.power_limit_default",
             "power_limit_default_mw",
             "Default power limit in mW",
@@ -80,7 +80,7 @@ ROWS = (
     model.Row(
         "gpu.persistence",
         "gpu",
-        compare.unchanged(
+        compare.make_unchanged_judge(
             "gpu.persistence",
             "persistence_mode",
             "Persistence mode",
@@ -95,7 +95,7 @@ ROWS = (
     model.Row(
         "gpu.compute_mode",
         "gpu",
-        compare.unchanged(
+        compare.make_unchanged_judge(
             "gpu.compute_mode", "compute_mode", "Compute mode", "Set it again.", action="restore_setting"
         ),
         "The compute mode is that of the baseline",

@@ -24,14 +24,14 @@ def must_be_empty(ctx):
     return wanted if isinstance(wanted, bool) else ctx.phase in EMPTY_PHASES
 
 
-def strays(ctx, gpu, ident, key, what):
-    now = compare.typed(gpu, key, list)
+def check_strays(ctx, gpu, ident, key, what):
+    now = compare.read_typed(gpu, key, list)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
     pids = sorted(str(model.item(process, "pid")) for process in now.value)
     shown = ["pid %s" % (pid,) for pid in pids]
-    limit = policy.limit(ctx, "processes_max", gpu)
-    text = "%s %s processes on %s (%s)" % (len(pids), what, model.named(gpu), ", ".join(shown))
+    limit = policy.find_limit(ctx, "processes_max", gpu)
+    text = "%s %s processes on %s (%s)" % (len(pids), what, model.name_gpu(gpu), ", ".join(shown))
     if not must_be_empty(ctx):
         return model.check(
             ident,
@@ -44,47 +44,47 @@ def strays(ctx, gpu, ident, key, what):
         )
     finding = None
     if len(pids) > limit:
-        finding = compare.fails(
+        finding = compare.make_failure(
             "hold", "%s; expected at most %s in this phase. Drain the node, or stop them." % (text, limit)
         )
-    return compare.result(ident, gpu, finding, shown, limit, "policy")
+    return compare.make_check(ident, gpu, finding, shown, limit, "policy")
 
 
-def compute(ctx, gpu):
-    return strays(ctx, gpu, "gpu.compute_processes", "compute_processes", "compute")
+def check_compute(ctx, gpu):
+    return check_strays(ctx, gpu, "gpu.compute_processes", "compute_processes", "compute")
 
 
-def graphics(ctx, gpu):
-    return strays(ctx, gpu, "gpu.graphics_processes", "graphics_processes", "graphics")
+def check_graphics(ctx, gpu):
+    return check_strays(ctx, gpu, "gpu.graphics_processes", "graphics_processes", "graphics")
 
 
-def leftover(ctx, gpu):
+def check_leftover_memory(ctx, gpu):
     """Memory that is used though no process runs, compared with the same state in the baseline."""
     ident, key = "gpu.memory_used", "memory_used_bytes"
-    now = compare.typed(gpu, key, NUMBER)
+    now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
     running = {}
     for kind in ("compute_processes", "graphics_processes"):
-        found = compare.typed(gpu, kind, list)
+        found = compare.read_typed(gpu, kind, list)
         if not found.known:
-            return signals.absent(ctx, ident, gpu, kind, found)
+            return signals.check_absent_signal(ctx, ident, gpu, kind, found)
         running[kind] = found.value
     if any(running.values()):
         return compare.not_applicable(ident, gpu, now.value, "Processes use the GPU.")
 
     def differs(old, new):
-        rise = policy.limit(ctx, "memory_used_rise_mib", gpu)
+        rise = policy.find_limit(ctx, "memory_used_rise_mib", gpu)
         if new - old <= rise * MIB:
             return None
-        return compare.fails(
+        return compare.make_failure(
             "reset_gpu",
             "%s bytes of memory are used on %s, though no process runs there; expected at most %s MiB more than the %s "
             "of the baseline. Look for who holds /dev/nvidia*, then reset the GPU."
-            % (new, model.named(gpu), rise, old),
+            % (new, model.name_gpu(gpu), rise, old),
         )
 
-    return compare.against(ctx, gpu, ident, key, NUMBER, differs)
+    return compare.compare_with_baseline(ctx, gpu, ident, key, NUMBER, differs)
 
 
 PHASE = "; in phase post, or if the caller expects an empty node"
@@ -92,7 +92,7 @@ ROWS = (
     model.Row(
         "gpu.compute_processes",
         "gpu",
-        compute,
+        check_compute,
         "No compute process runs on the GPU" + PHASE,
         ("gpu.compute_processes",),
         "nvml.h, nvmlDeviceGetComputeRunningProcesses_v3",
@@ -101,7 +101,7 @@ ROWS = (
     model.Row(
         "gpu.graphics_processes",
         "gpu",
-        graphics,
+        check_graphics,
         "No graphics process runs on the GPU" + PHASE,
         ("gpu.graphics_processes",),
         "nvml.h, nvmlDeviceGetGraphicsRunningProcesses_v3",
@@ -110,7 +110,7 @@ ROWS = (
     model.Row(
         "gpu.memory_used",
         "gpu",
-        leftover,
+        check_leftover_memory,
         "No memory is used without a process, beyond what the baseline had",
         ("gpu.memory_used_bytes", "gpu.compute_processes", "gpu.graphics_processes"),
         "nvml.h, nvmlDeviceGetMemoryInfo",

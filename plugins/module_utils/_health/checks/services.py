@@ -16,7 +16,7 @@ ABSENT = ("not-found",)
 OFF = ("disabled", "masked", "masked-runtime")
 
 
-def units(ctx):
+def check_units(ctx):
     """One check for every unit that is installed now or was in the baseline."""
     found = nodefacts.of_kind(model.item(ctx.system, "units"), dict)
     if found is None:
@@ -25,7 +25,7 @@ def units(ctx):
                 None, None, "The state of systemd's units cannot be read. Run systemctl --failed on the node."
             )
         ]
-    old = nodefacts.before(ctx, "system", "units", kind=dict)
+    old = nodefacts.read_baseline(ctx, "system", "units", kind=dict)
     if old.given and not old.known:
         return [
             Checks(IDENT).unknown(
@@ -38,13 +38,15 @@ def units(ctx):
     names = sorted(set(name for name in list(WATCHED) + list(found) + list(old.value or {}) if isinstance(name, str)))
     result = [
         check
-        for check in (unit(name, model.item(found, name), model.item(old.value, name), old.given) for name in names)
+        for check in (
+            check_unit(name, model.item(found, name), model.item(old.value, name), old.given) for name in names
+        )
         if check
     ]
     return result or [Checks(IDENT).none("No unit that serves GPUs is installed.")]
 
 
-def unit(name, now, old, compare):
+def check_unit(name, now, old, compare):
     """The check of one unit; None where it is not installed and never was."""
     checks = Checks(IDENT, name)
     look = "Look at systemctl status %s on the node." % (name,)
@@ -53,23 +55,27 @@ def unit(name, now, old, compare):
         return checks.unknown(None, model.item(was, "active"), "The state of %s cannot be read. %s" % (name, look))
     if compare and not isinstance(old, dict) and name in WATCHED:
         return checks.unknown(
-            state(now), None, "The baseline does not have the state of %s. %s" % (name, nodefacts.AGAIN), "baseline"
+            format_state(now),
+            None,
+            "The baseline does not have the state of %s. %s" % (name, nodefacts.AGAIN),
+            "baseline",
         )
-    expected = state(was) if was else "not failed"
+    expected = format_state(was) if was else "not failed"
     source = "baseline" if was else "policy"
     if now["load"] in ABSENT:
         if was:
             return checks.fail(
                 "not installed",
                 expected,
-                "%s is not installed any more; in the baseline it was %s. Install it again." % (name, state(was)),
+                "%s is not installed any more; in the baseline it was %s. Install it again."
+                % (name, format_state(was)),
                 "hold",
                 source,
             )
         return None
     if now["active"] == "failed" or (now["load"] not in ("loaded", "masked")):
         return checks.fail(
-            state(now),
+            format_state(now),
             expected,
             "%s has failed (result %s). %s" % (name, now.get("result"), look),
             "restart_service",
@@ -77,7 +83,7 @@ def unit(name, now, old, compare):
         )
     if now["active"] == "activating" and now.get("sub") == "auto-restart":
         return checks.fail(
-            state(now),
+            format_state(now),
             expected,
             "%s keeps failing and is started again and again (result %s). %s" % (name, now.get("result"), look),
             "restart_service",
@@ -85,35 +91,35 @@ def unit(name, now, old, compare):
         )
     if now["active"] in ("activating", "deactivating", "maintenance"):
         return checks.unknown(
-            state(now),
+            format_state(now),
             expected,
-            "%s is neither up nor down yet (%s). Read the node again. %s" % (name, state(now), look),
+            "%s is neither up nor down yet (%s). Read the node again. %s" % (name, format_state(now), look),
             source,
         )
     if now["active"] not in RUNNING + ("inactive",):
         return checks.unknown(
-            state(now), expected, "%s is in the unknown state %s. %s" % (name, state(now), look), source
+            format_state(now), expected, "%s is in the unknown state %s. %s" % (name, format_state(now), look), source
         )
     if now["active"] == "inactive" and was and was.get("active") in RUNNING:
         return checks.fail(
-            state(now),
+            format_state(now),
             expected,
-            "%s ran in the baseline and is %s now. Start it: systemctl start %s." % (name, state(now), name),
+            "%s ran in the baseline and is %s now. Start it: systemctl start %s." % (name, format_state(now), name),
             "restart_service",
             source,
         )
     if was and was.get("enabled") not in OFF and now.get("enabled") in OFF:
         return checks.notice(
-            state(now),
+            format_state(now),
             expected,
             "%s is %s now and was %s in the baseline: it will not be there after a reboot. Enable it, or take a new "
             "baseline." % (name, now["enabled"], was.get("enabled")),
             source,
         )
-    return checks.good(state(now), expected, source)
+    return checks.good(format_state(now), expected, source)
 
 
-def state(unit_state):
+def format_state(unit_state):
     """active (running)"""
     return "%s (%s)" % (model.item(unit_state, "active"), model.item(unit_state, "sub"))
 
@@ -122,7 +128,7 @@ ROWS = (
     model.Row(
         IDENT,
         "node",
-        units,
+        check_units,
         "No unit that serves GPUs has failed, and what ran in the baseline runs",
         ("system.units",),
         "systemd, org.freedesktop.systemd1(5)",

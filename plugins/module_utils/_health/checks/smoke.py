@@ -19,7 +19,7 @@ from . import smoke_document, smoke_rates, smoke_speed
 RIGHT = ("memory_pattern", "vector_add", "matrix_product")
 
 
-def ran(ctx):
+def check_result(ctx):
     """Check that there is a result, with GPUs in it."""
     judge, ident = smoke_document.Judge(ctx), "smoke.ran"
     checks = Checks(ident)
@@ -29,7 +29,7 @@ def ran(ctx):
     entries = judge.document["gpus"]
     states = [model.item(entry, "state") for entry in entries]
     # GPUs with a handle have checks of their own; the others would be lost here.
-    open_now = set(model.uuid(gpu) for gpu in signals.ready(ctx))
+    open_now = set(model.uuid(gpu) for gpu in signals.list_ready_gpus(ctx))
     lost = [
         "%s: %s"
         % (model.item(entry, "uuid") or "GPU index %s" % model.item(entry, "index"), model.item(entry, "reason"))
@@ -59,7 +59,7 @@ def ran(ctx):
     )
 
 
-def compute(ctx, gpu):
+def check_compute(ctx, gpu):
     """Row 43: memory holds what was written, sums and products are exact, and no CUDA call fails."""
     judge, ident, who = smoke_document.Judge(ctx), "smoke.compute", model.entity(gpu)
     checks = Checks(ident, who, source="hardware")
@@ -70,7 +70,7 @@ def compute(ctx, gpu):
         return check
     problem = smoke_document.error_of(entry.get("error"))
     if problem:
-        return smoke_document.judged(ident, gpu, "CUDA", problem)
+        return smoke_document.judge_cuda_error(ident, gpu, "CUDA", problem)
     tests = entry.get("tests") if isinstance(entry.get("tests"), dict) else {}
     wanted = [name for name in RIGHT if name != "matrix_product" or judge.document["level"] != "t0"]
     open_questions = []
@@ -78,24 +78,27 @@ def compute(ctx, gpu):
         test = tests.get(name)
         problem = smoke_document.error_of(model.item(test, "error"))
         if problem and problem["name"] != "NOT_RUN":
-            found = smoke_document.judged(ident, gpu, name, problem)
+            found = smoke_document.judge_cuda_error(ident, gpu, name, problem)
             if found["status"] == FAIL:
                 return found
             open_questions.append(found)
-        elif wrong(test) or any(wrong(attempt) for attempt in model.item(test, "attempts") or []):
+        elif has_wrong_results(test) or any(
+            has_wrong_results(attempt) for attempt in model.item(test, "attempts") or []
+        ):
             return checks.fail(
                 "%s: %s" % (name, test.get("detail") or "wrong"),
                 "exact results",
                 "%s computes or remembers wrongly (%s). Take it out of service and run the field diagnostic."
-                % (model.named(gpu), name),
+                % (model.name_gpu(gpu), name),
                 "field_diag",
             )
-        elif name in wanted and len(smoke_rates.numbers(test)) < judge.limit("smoke_repetitions_min", gpu):
+        elif name in wanted and len(smoke_rates.list_numbers(test)) < judge.limit("smoke_repetitions_min", gpu):
             open_questions.append(
                 checks.unknown(
-                    "%s: %d" % (name, len(smoke_rates.numbers(test))),
+                    "%s: %d" % (name, len(smoke_rates.list_numbers(test))),
                     judge.limit("smoke_repetitions_min", gpu),
-                    "%s of %s was repeated too few times, or not done. Run the test again." % (name, model.named(gpu)),
+                    "%s of %s was repeated too few times, or not done. Run the test again."
+                    % (name, model.name_gpu(gpu)),
                     source="policy",
                 )
             )
@@ -104,7 +107,7 @@ def compute(ctx, gpu):
                 checks.unknown(
                     "%s: %s" % (name, model.item(test, "ok")),
                     True,
-                    "Whether %s of %s was right is not known. Run the test again." % (name, model.named(gpu)),
+                    "Whether %s of %s was right is not known. Run the test again." % (name, model.name_gpu(gpu)),
                     source="policy",
                 )
             )
@@ -113,16 +116,16 @@ def compute(ctx, gpu):
     return checks.good("exact", "exact")
 
 
-def wrong(test):
+def has_wrong_results(test):
     """Check if results were wrong: reported as wrong, or counted."""
     if model.item(test, "error"):
         return False
     return model.item(test, "ok") is False or (
-        model.item(test, "unit") == "errors" and any(value != 0 for value in smoke_rates.numbers(test))
+        model.item(test, "unit") == "errors" and any(value != 0 for value in smoke_rates.list_numbers(test))
     )
 
 
-def dcgm(ctx):
+def check_dcgm(ctx):
     """Row 49: NVIDIA's own diagnostic, where level t3 ran it."""
     judge, ident = smoke_document.Judge(ctx), "smoke.dcgm"
     checks = Checks(ident, source="hardware")
@@ -154,7 +157,7 @@ def dcgm(ctx):
             [],
             "NVIDIA's diagnostic failed: %s (%s). Drain the node and read "
             "what it says about each test: %s."
-            % (", ".join(found["fail"]), "; ".join(texts(tests)), model.item(report, "command")),
+            % (", ".join(found["fail"]), "; ".join(list_warnings(tests)), model.item(report, "command")),
             "field_diag",
         )
     if others:
@@ -165,13 +168,13 @@ def dcgm(ctx):
             % (", ".join(others), model.item(report, "command")),
         )
     if found["warn"]:
-        return checks.notice(found["warn"], [], "NVIDIA's diagnostic warns: %s" % ("; ".join(texts(tests)),))
+        return checks.notice(found["warn"], [], "NVIDIA's diagnostic warns: %s" % ("; ".join(list_warnings(tests)),))
     if not found["pass"]:
         return checks.none("NVIDIA's diagnostic skipped all of its tests.", found["skip"])
     return checks.good("%d passed, %d skipped" % (len(found["pass"]), len(found["skip"])))
 
 
-def texts(tests):
+def list_warnings(tests):
     """The warnings of the tests, each once."""
     result = []
     for test in tests:
@@ -182,8 +185,8 @@ def texts(tests):
     return result[:8]
 
 
-def _rate(ident, name):
-    return lambda ctx, gpu: smoke_speed.rate(ctx, gpu, ident, name)
+def _make_rate_judge(ident, name):
+    return lambda ctx, gpu: smoke_speed.check_rate(ctx, gpu, ident, name)
 
 
 ROWS = (
@@ -191,7 +194,7 @@ ROWS = (
         model.Row(
             "smoke.ran",
             "node",
-            ran,
+            check_result,
             "The GPUs were tested at work",
             ("gpu_smoke: status, state of each GPU",),
             "this collection",
@@ -200,7 +203,7 @@ ROWS = (
         model.Row(
             "smoke.compute",
             "gpu",
-            compute,
+            check_compute,
             "Memory holds what was written, and sums and products are exact",
             ("gpu_smoke: memory_pattern, vector_add, matrix_product", "CUresult of every call"),
             "CUDA driver API: CUresult",
@@ -211,7 +214,7 @@ ROWS = (
         model.Row(
             ident,
             "gpu",
-            _rate(ident, name),
+            _make_rate_judge(ident, name),
             title,
             ("gpu_smoke: %s" % (name,), "the same of the baseline"),
             "this collection",
@@ -223,7 +226,7 @@ ROWS = (
         model.Row(
             "smoke.peers",
             "gpu",
-            smoke_speed.peers,
+            smoke_speed.check_peers,
             "No GPU is slower than the others of its model",
             ("gpu_smoke: rates of this node and of the peers given",),
             "this collection",
@@ -232,7 +235,7 @@ ROWS = (
         model.Row(
             "smoke.nccl_node",
             "node",
-            lambda ctx: smoke_speed.nccl(ctx, "smoke.nccl_node", "node"),
+            lambda ctx: smoke_speed.check_nccl(ctx, "smoke.nccl_node", "node"),
             "Bus bandwidth of NCCL within the node",
             ("results of nccl-tests that the caller gives to gpu_smoke",),
             "this collection",
@@ -241,7 +244,7 @@ ROWS = (
         model.Row(
             "smoke.nccl_fleet",
             "node",
-            lambda ctx: smoke_speed.nccl(ctx, "smoke.nccl_fleet", "fleet"),
+            lambda ctx: smoke_speed.check_nccl(ctx, "smoke.nccl_fleet", "fleet"),
             "Bus bandwidth of NCCL between nodes",
             ("results of nccl-tests that the caller gives to gpu_smoke",),
             "this collection",
@@ -250,7 +253,7 @@ ROWS = (
         model.Row(
             "smoke.dcgm",
             "node",
-            dcgm,
+            check_dcgm,
             "NVIDIA's own diagnostic",
             ("gpu_smoke: dcgmi diag -j at level t3 (DCGM 3 and 4)",),
             "NVIDIA DCGM",

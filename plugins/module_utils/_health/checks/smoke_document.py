@@ -20,7 +20,7 @@ class Judge:
         self.ctx, self.document = ctx, ctx.smoke
 
     def limit(self, key, gpu=None):
-        return policy.limit(self.ctx, key, gpu)
+        return policy.find_limit(self.ctx, key, gpu)
 
     @property
     def required(self):
@@ -79,14 +79,14 @@ class Judge:
             if not mine and self.document.get("asked"):
                 return None, checks.none("The test was asked of other GPUs only.")
             return None, checks.unknown(
-                None, "one result", "The test says nothing about %s. Run it again." % (model.named(gpu),)
+                None, "one result", "The test says nothing about %s. Run it again." % (model.name_gpu(gpu),)
             )
         entry = mine[0]
         if entry.get("state") == "not_applicable":
-            return None, self.nothing(ident, who, "%s was not tested: %s." % (model.named(gpu), entry.get("reason")))
+            return None, self.nothing(ident, who, "%s was not tested: %s." % (model.name_gpu(gpu), entry.get("reason")))
         if entry.get("state") != "tested":
             return None, checks.unknown(
-                entry.get("state"), "tested", "%s was not tested: %s" % (model.named(gpu), entry.get("reason"))
+                entry.get("state"), "tested", "%s was not tested: %s" % (model.name_gpu(gpu), entry.get("reason"))
             )
         return entry, None
 
@@ -127,7 +127,7 @@ def error_of(error):
     }
 
 
-def judged(ident, gpu, what, problem):
+def judge_cuda_error(ident, gpu, what, problem):
     """The check for a CUDA error."""
     rc, who = problem["rc"], model.entity(gpu)
     checks = Checks(ident, who, source="hardware")
@@ -137,10 +137,10 @@ def judged(ident, gpu, what, problem):
             "reset_gpu",
             "a program known to be good failed; look for NVRM: Xid in the kernel log",
         )
-        return checks.fail(shown, "no error", "The test of %s failed: %s." % (model.named(gpu), text), action)
+        return checks.fail(shown, "no error", "The test of %s failed: %s." % (model.name_gpu(gpu), text), action)
     return checks.unknown(
         shown,
         "no error",
         "The test of %s did not succeed: %s."
-        % (model.named(gpu), OPEN.get(rc, "look this CUDA result up, and look at the kernel log")),
+        % (model.name_gpu(gpu), OPEN.get(rc, "look this CUDA result up, and look at the kernel log")),
     )

@@ -15,7 +15,7 @@ import statistics
 from .. import model
 
 
-def numbers(test):
+def list_numbers(test):
     """The samples of a test that are numbers; an empty list for what is no test."""
     samples = model.item(test, "samples")
     if not isinstance(samples, list):
@@ -27,9 +27,9 @@ def numbers(test):
     ]
 
 
-def measured(test, least):
+def is_measured(test, least):
     """Tell if TEST has at least LEAST samples, all of them rates above 0, and no error."""
-    found = numbers(test)
+    found = list_numbers(test)
     return (
         bool(found)
         and len(found) >= least
@@ -39,23 +39,23 @@ def measured(test, least):
     )
 
 
-def middle(test):
-    return statistics.median(numbers(test))
+def find_median(test):
+    return statistics.median(list_numbers(test))
 
 
-def deviation(test):
-    center = middle(test)
-    return statistics.median([abs(value - center) for value in numbers(test)])
+def find_deviation(test):
+    center = find_median(test)
+    return statistics.median([abs(value - center) for value in list_numbers(test)])
 
 
-def compare(test, old, tolerance_percent, factor, noise_percent):
+def compare_rates(test, old, tolerance_percent, factor, noise_percent):
     """Check if TEST is slower than OLD by more than tolerance and noise.
 
     A drop counts if it is larger than tolerance and FACTOR times the larger MAD. If that noise is larger than accepted,
     and the drop does not exceed it, the result is unknown.
     """
-    now, before = middle(test), middle(old)
-    spread = 100.0 * factor * max(deviation(test), deviation(old)) / before
+    now, before = find_median(test), find_median(old)
+    spread = 100.0 * factor * max(find_deviation(test), find_deviation(old)) / before
     allowed = max(float(tolerance_percent), spread)
     drop = 100.0 * (before - now) / before
     verdict = "slower" if drop > allowed else "noisy" if spread > noise_percent else "same"
@@ -70,20 +70,20 @@ def compare(test, old, tolerance_percent, factor, noise_percent):
     }
 
 
-def differences(test, old, temperature_c, clock_percent):
+def list_differences(test, old, temperature_c, clock_percent):
     """Return the differences in the conditions of two measurements, as sentences."""
     found = []
-    warm, cool = _series(test, "temperature_c"), _series(old, "temperature_c")
+    warm, cool = _find_series_median(test, "temperature_c"), _find_series_median(old, "temperature_c")
     if warm is not None and cool is not None and abs(warm - cool) > temperature_c:
         found.append("The GPU was at {0:g} degrees Celsius, in the baseline at {1:g}.".format(warm, cool))
-    fast, slow = _series(test, "clock_sm_mhz"), _series(old, "clock_sm_mhz")
+    fast, slow = _find_series_median(test, "clock_sm_mhz"), _find_series_median(old, "clock_sm_mhz")
     if fast is not None and slow and abs(fast - slow) * 100.0 > slow * clock_percent:
         found.append("Its SM clock was {0:g} MHz, in the baseline {1:g} MHz.".format(fast, slow))
     return found
 
 
-def _series(test, key):
-    values = numbers({"samples": model.item(test, key)})
+def _find_series_median(test, key):
+    values = list_numbers({"samples": model.item(test, key)})
     return statistics.median(values) if values else None
 
 
@@ -110,14 +110,14 @@ def of_peers(document, mine, name):
                 continue
             if (
                 model.item(entry, "name") == mine.get("name")
-                and measured(test, 1)
+                and is_measured(test, 1)
                 and test.get("parameters") == model.item(reference, "parameters")
             ):
-                found.append(middle(test))
+                found.append(find_median(test))
     return found
 
 
-def unsettled(document, baseline, limits):
+def find_unsettled_tests(document, baseline, limits):
     """{uuid: [test]} of what is to be measured once more: rates lower than in the BASELINE's document or than the
     peers', or too noisy to say.
 
@@ -134,21 +134,21 @@ def unsettled(document, baseline, limits):
         tests = model.item(entry, "tests")
         rules = limits(entry.get("name"))
         for name, test in sorted(tests.items() if isinstance(tests, dict) else []):
-            if model.item(test, "unit") == "errors" or not measured(test, 1):
+            if model.item(test, "unit") == "errors" or not is_measured(test, 1):
                 continue
             old = model.item(earlier.get(entry.get("uuid")), "tests", name)
             others = of_peers(document, entry, name)
             same = True
-            if measured(old, 1) and old.get("parameters") == test.get("parameters"):
-                same = compare(test, old, *rules["baseline"])["verdict"] == "same"
+            if is_measured(old, 1) and old.get("parameters") == test.get("parameters"):
+                same = compare_rates(test, old, *rules["baseline"])["verdict"] == "same"
             if same and len(others) >= rules["peers_min"]:
-                same = compare(test, {"samples": others}, *rules["peers"])["verdict"] == "same"
+                same = compare_rates(test, {"samples": others}, *rules["peers"])["verdict"] == "same"
             if not same:
                 again.setdefault(entry["uuid"], []).append(name)
     return again
 
 
-def merged(first, again):
+def merge_repeats(first, again):
     """FIRST with the repeated measurements of AGAIN in place of its own, which are kept in "attempts".
 
     What was wrong once stays wrong.

@@ -23,11 +23,11 @@ RATES = (
 )
 
 
-def rate(ctx, gpu, ident, name):
+def check_rate(ctx, gpu, ident, name):
     """Rows 44 to 46: the rate of a test against the same GPU in the baseline."""
     judge, who = smoke_document.Judge(ctx), model.entity(gpu)
     checks = Checks(ident, who, source="baseline")
-    old = before(ctx, gpu, name)
+    old = find_baseline_test(ctx, gpu, name)
     entry, check = judge.entry(ident, gpu)
     if entry is None:
         if (
@@ -47,13 +47,13 @@ def rate(ctx, gpu, ident, name):
         and (name == "matrix_product" and judge.document["level"] == "t0")
     ):
         return checks.none("%s is not part of level %s." % (name, judge.document["level"]), source="policy")
-    if not smoke_rates.measured(test, judge.limit("smoke_repetitions_min", gpu)):
+    if not smoke_rates.is_measured(test, judge.limit("smoke_repetitions_min", gpu)):
         problem = smoke_document.error_of(model.item(test, "error") or entry.get("error"))
         return checks.unknown(
             problem["name"] if problem else None,
-            None if old is None else smoke_rates.middle(old),
+            None if old is None else smoke_rates.find_median(old),
             "%s of %s was not measured%s. Run the test again, at the level of the baseline."
-            % (name, model.named(gpu), ": %s in %s" % (problem["name"], problem["call"]) if problem else ""),
+            % (name, model.name_gpu(gpu), ": %s in %s" % (problem["name"], problem["call"]) if problem else ""),
         )
     if old is None:
         return judge_without(judge, ident, gpu, test)
@@ -63,22 +63,22 @@ def rate(ctx, gpu, ident, name):
             not judge.document.get("simulated"),
             "One of baseline and test is simulated and the other is not. Take a new baseline.",
         )
-    return against(judge, ident, gpu, name, test, old)
+    return judge_against(judge, ident, gpu, name, test, old)
 
 
 def judge_without(judge, ident, gpu, test):
-    who, seen = model.entity(gpu), "%g %s" % (smoke_rates.middle(test), test.get("unit"))
+    who, seen = model.entity(gpu), "%g %s" % (smoke_rates.find_median(test), test.get("unit"))
     checks = Checks(ident, who, source="baseline")
     if judge.ctx.baseline is not None and judge.required:
         return checks.unknown(
             seen,
             None,
-            "The baseline has no such measurement of %s. Take a new baseline with gpu_smoke." % (model.named(gpu),),
+            "The baseline has no such measurement of %s. Take a new baseline with gpu_smoke." % (model.name_gpu(gpu),),
         )
     return checks.none("There is no earlier measurement to compare with.", seen)
 
 
-def against(judge, ident, gpu, name, test, old):
+def judge_against(judge, ident, gpu, name, test, old):
     who, unit = model.entity(gpu), test.get("unit")
     checks = Checks(ident, who, source="baseline")
     if old.get("parameters") != test.get("parameters") or old.get("unit") != unit:
@@ -86,9 +86,9 @@ def against(judge, ident, gpu, name, test, old):
             test.get("parameters"),
             old.get("parameters"),
             "%s of %s was measured in another way than in the baseline. Take a new baseline on a healthy node."
-            % (name, model.named(gpu)),
+            % (name, model.name_gpu(gpu)),
         )
-    result = smoke_rates.compare(
+    result = smoke_rates.compare_rates(
         test,
         old,
         judge.limit("smoke_tolerance_percent", gpu),
@@ -96,7 +96,7 @@ def against(judge, ident, gpu, name, test, old):
         judge.limit("smoke_noise_max_percent", gpu),
     )
     seen, wanted = "%g %s" % (result["now"], unit), "at least %g %s" % (result["least"], unit)
-    differences = smoke_rates.differences(
+    differences = smoke_rates.list_differences(
         test,
         old,
         judge.limit("smoke_temperature_difference_c", gpu),
@@ -112,7 +112,7 @@ def against(judge, ident, gpu, name, test, old):
             "%.1f %% are accepted.%s Compare clocks, power limit, PCIe link and NUMA node with the baseline."
             % (
                 name,
-                model.named(gpu),
+                model.name_gpu(gpu),
                 result["drop_percent"],
                 result["before"],
                 unit,
@@ -128,22 +128,22 @@ def against(judge, ident, gpu, name, test, old):
             wanted,
             "%s of %s varies too much to be compared (spread %.1f %%, accepted %g %%).%s "
             "Look for other work on the node and run the test again."
-            % (name, model.named(gpu), result["spread_percent"], judge.limit("smoke_noise_max_percent", gpu), more),
+            % (name, model.name_gpu(gpu), result["spread_percent"], judge.limit("smoke_noise_max_percent", gpu), more),
         )
     return checks.make(PASS, seen, wanted, None, more.strip(), notice=bool(differences))
 
 
-def before(ctx, gpu, name):
+def find_baseline_test(ctx, gpu, name):
     """The test NAME of the same GPU in the baseline, if it was measured there."""
     entries = model.item(ctx.baseline, "smoke", "gpus")
     for entry in entries if isinstance(entries, list) else []:
         if isinstance(entry, dict) and entry.get("uuid") and entry["uuid"] == model.uuid(gpu):
             test = model.item(entry, "tests", name)
-            return test if smoke_rates.measured(test, 1) else None
+            return test if smoke_rates.is_measured(test, 1) else None
     return None
 
 
-def peers(ctx, gpu):
+def check_peers(ctx, gpu):
     """Rows 44 to 46 again: every rate against the median of the GPUs of the same model, here and on the nodes in
     "peers".
     """
@@ -156,9 +156,9 @@ def peers(ctx, gpu):
     for dummy, name, dummy_title, dummy_row in RATES:
         test = model.item(entry, "tests", name)
         others = smoke_rates.of_peers(judge.document, entry, name)
-        if len(others) < judge.limit("smoke_peers_min", gpu) or not smoke_rates.measured(test, 1):
+        if len(others) < judge.limit("smoke_peers_min", gpu) or not smoke_rates.is_measured(test, 1):
             continue
-        result = smoke_rates.compare(
+        result = smoke_rates.compare_rates(
             test,
             {"samples": others},
             judge.limit("smoke_peers_tolerance_percent", gpu),
@@ -186,7 +186,7 @@ def peers(ctx, gpu):
             "power limit and cooling with theirs."
             % (
                 ", ".join(low),
-                model.named(gpu),
+                model.name_gpu(gpu),
                 ", ".join("%s by %.1f %%" % (name, seen[name]["drop_percent"]) for name in low),
             ),
         )
@@ -195,37 +195,37 @@ def peers(ctx, gpu):
             observed,
             expected,
             "The peers of %s differ too much among themselves to be compared with "
-            "(%s). Run the test on a quiet node." % (model.named(gpu), ", ".join(noisy)),
+            "(%s). Run the test on a quiet node." % (model.name_gpu(gpu), ", ".join(noisy)),
         )
     return checks.good(observed, expected)
 
 
-def nccl(ctx, ident, key):
+def check_nccl(ctx, ident, key):
     """Rows 47 and 48: the bus bandwidth of a collective that the caller measured, against the baseline's."""
     checks = Checks(ident, source="baseline")
     judge = smoke_document.Judge(ctx)
     old = model.item(ctx.baseline, "smoke", "nccl", key)
     test = model.item(judge.document, "nccl", key)
     if test is None:
-        if smoke_rates.measured(old, 1) and judge.document is not None:
+        if smoke_rates.is_measured(old, 1) and judge.document is not None:
             return checks.unknown(
                 None,
-                smoke_rates.middle(old),
+                smoke_rates.find_median(old),
                 "The baseline has a result of NCCL (%s) and there is none now. Measure it again, in the same way."
                 % (key,),
             )
         return checks.none("No result of NCCL (%s) was given." % (key,), source="policy")
     least = judge.limit("smoke_repetitions_min")
-    if not smoke_rates.measured(test, least):
+    if not smoke_rates.is_measured(test, least):
         return checks.unknown(
-            len(smoke_rates.numbers(test)),
+            len(smoke_rates.list_numbers(test)),
             least,
             "The result of NCCL (%s) has too few numbers above 0. Measure it %d times." % (key, least),
             source="policy",
         )
-    if not smoke_rates.measured(old, 1):
-        return checks.none("There is no earlier measurement to compare with.", smoke_rates.middle(test))
-    result = smoke_rates.compare(
+    if not smoke_rates.is_measured(old, 1):
+        return checks.none("There is no earlier measurement to compare with.", smoke_rates.find_median(test))
+    result = smoke_rates.compare_rates(
         test,
         old,
         judge.limit("smoke_tolerance_percent"),

@@ -38,7 +38,7 @@ def decide(codes, code, events):
     return entry["nonfatal"], entry["step"] or "Watch whether it comes again."
 
 
-def sxids(ctx):
+def check_sxids(ctx):
     ident = "node.sxid"
     checks = Checks(ident, source="hardware")
     log = kernel_events.log(ctx)
@@ -46,7 +46,7 @@ def sxids(ctx):
     result, quiet = [], {}
     if found:
         try:
-            codes = tables.sxid(model.item(ctx.tables, "sxid"))
+            codes = tables.parse_sxid_table(model.item(ctx.tables, "sxid"))
         except tables.TableError as exc:
             return [
                 checks.unknown(
@@ -89,7 +89,7 @@ def one_check(ctx, ident, log, codes, where, code, events):
         and other.get("code") == code
         and (model.pci_address(other.get("pci")) or "") == where
     )
-    bursts = len(kernel_events.bursts(events, policy.limit(ctx, "xid_burst_s")))
+    bursts = len(kernel_events.group_bursts(events, policy.find_limit(ctx, "xid_burst_s")))
     links = sorted(set(event["link"] for event in events if isinstance(event.get("link"), int)))
     notice = gate == "warn"
     name = "SXid %s" % ("that cannot be read" if code is None else code,)
@@ -121,7 +121,7 @@ ROWS = (
     model.Row(
         "node.sxid",
         "node",
-        sxids,
+        check_sxids,
         "No NVSwitch reported an error that needs a repair",
         ("kernel_log.events", "kernel_log.complete"),
         "NVIDIA Fabric Manager user guide, appendix D",

@@ -28,25 +28,26 @@ def limit_of(now, old, names):
 
 
 def below_limit(ctx, gpu, ident, key, what, names, policy_key):
-    now = compare.typed(gpu, key, NUMBER)
+    now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
-        return signals.absent(ctx, ident, gpu, key, now)
-    limits = compare.typed(gpu, LIMITS, dict)
+        return signals.check_absent_signal(ctx, ident, gpu, key, now)
+    limits = compare.read_typed(gpu, LIMITS, dict)
     if not limits.known and limits.rc not in NO_LIMITS:
-        return signals.absent(ctx, ident, gpu, LIMITS, limits)
-    old = compare.before(ctx, gpu, LIMITS, dict)
+        return signals.check_absent_signal(ctx, ident, gpu, LIMITS, limits)
+    old = compare.read_baseline(ctx, gpu, LIMITS, dict)
     if compare.damaged_before(old) and all(compare.part(limits.value, name) is None for name in names):
-        return compare.incomparable(ctx, gpu, ident, LIMITS, dict, limits.value)
-    limit, source = limit_of(limits, old, names) or (policy.limit(ctx, policy_key, gpu), "policy")
+        return compare.check_comparable(ctx, gpu, ident, LIMITS, dict, limits.value)
+    limit, source = limit_of(limits, old, names) or (policy.find_limit(ctx, policy_key, gpu), "policy")
     finding = None
     if now.value >= limit:
-        finding = compare.fails(
-            "hold", "%s of %s is %s C; expected less than %s C. %s" % (what, model.named(gpu), now.value, limit, COOL)
+        finding = compare.make_failure(
+            "hold",
+            "%s of %s is %s C; expected less than %s C. %s" % (what, model.name_gpu(gpu), now.value, limit, COOL),
         )
-    return compare.result(ident, gpu, finding, now.value, "less than %s" % (limit,), source)
+    return compare.make_check(ident, gpu, finding, now.value, "less than %s" % (limit,), source)
 
 
-def core(ctx, gpu):
+def check_core(ctx, gpu):
     return below_limit(
         ctx,
         gpu,
@@ -58,7 +59,7 @@ def core(ctx, gpu):
     )
 
 
-def memory(ctx, gpu):
+def check_memory(ctx, gpu):
     return below_limit(
         ctx,
         gpu,
@@ -70,42 +71,44 @@ def memory(ctx, gpu):
     )
 
 
-def margin(ctx, gpu):
+def check_margin(ctx, gpu):
     ident, key = "gpu.temperature_margin", "temperature_margin_c"
-    now = compare.typed(gpu, key, NUMBER)
+    now = compare.read_typed(gpu, key, NUMBER)
     if not now.known:
-        return compare.too_old(ctx, ident, gpu, now, MARGIN_SINCE_BRANCH) or signals.absent(ctx, ident, gpu, key, now)
-    least = policy.limit(ctx, "temperature_margin_min_c", gpu)
+        return compare.too_old(ctx, ident, gpu, now, MARGIN_SINCE_BRANCH) or signals.check_absent_signal(
+            ctx, ident, gpu, key, now
+        )
+    least = policy.find_limit(ctx, "temperature_margin_min_c", gpu)
     finding = None
     if now.value < least:
-        finding = compare.fails(
+        finding = compare.make_failure(
             "hold",
             "%s is %s C below the temperature at which it slows down; expected at least %s C. %s"
-            % (model.named(gpu), now.value, least, COOL),
+            % (model.name_gpu(gpu), now.value, least, COOL),
         )
-    return compare.result(ident, gpu, finding, now.value, "at least %s" % (least,), "policy")
+    return compare.make_check(ident, gpu, finding, now.value, "at least %s" % (least,), "policy")
 
 
-def idle(ctx, gpu):
+def check_idle_temperature(ctx, gpu):
     """At idle, a GPU is about as warm as it was at the baseline. A GPU that works may be warmer."""
     ident, key = "gpu.temperature_idle", "temperature_gpu_c"
 
     def differs(old, new):
-        rise = policy.limit(ctx, "temperature_idle_rise_c", gpu)
-        resting = clocks.idle(gpu)
+        rise = policy.find_limit(ctx, "temperature_idle_rise_c", gpu)
+        resting = clocks.is_idle(gpu)
         if new - old <= rise or resting is False:
             return None
         text = "The temperature of %s is %s C; expected at most %s C more than the %s C of the baseline" % (
-            model.named(gpu),
+            model.name_gpu(gpu),
             new,
             rise,
             old,
         )
         if resting is None:
-            return compare.unknown("%s, and whether it is idle is not known. Read the node again." % (text,))
-        return compare.notice("%s, as it is idle. Look at fans, airflow or coolant." % (text,))
+            return compare.make_unknown("%s, and whether it is idle is not known. Read the node again." % (text,))
+        return compare.make_notice("%s, as it is idle. Look at fans, airflow or coolant." % (text,))
 
-    return compare.against(ctx, gpu, ident, key, NUMBER, differs)
+    return compare.compare_with_baseline(ctx, gpu, ident, key, NUMBER, differs)
 
 
 LIMIT_KEYS = ("gpu.temperature_limits_c",)
@@ -113,7 +116,7 @@ ROWS = (
     model.Row(
         "gpu.temperature",
         "gpu",
-        core,
+        check_core,
         "The GPU is colder than the lowest limit that NVML tells",
         ("gpu.temperature_gpu_c",) + LIMIT_KEYS,
         "nvml.h, nvmlDeviceGetTemperatureThreshold",
@@ -122,7 +125,7 @@ ROWS = (
     model.Row(
         "gpu.temperature_memory",
         "gpu",
-        memory,
+        check_memory,
         "The memory is colder than the limit that NVML tells",
         ("gpu.temperature_memory_c",) + LIMIT_KEYS,
         "nvml.h, NVML_FI_DEV_MEMORY_TEMP and NVML_TEMPERATURE_THRESHOLD_MEM_MAX",
@@ -131,7 +134,7 @@ ROWS = (
     model.Row(
         "gpu.temperature_margin",
         "gpu",
-        margin,
+        check_margin,
         "There is a margin to the temperature at which the GPU slows down",
         ("gpu.temperature_margin_c", "snapshot.system.driver_version"),
         "nvml.h, nvmlDeviceGetMarginTemperature",
@@ -140,7 +143,7 @@ ROWS = (
     model.Row(
         "gpu.temperature_idle",
         "gpu",
-        idle,
+        check_idle_temperature,
         "At idle the GPU is about as warm as in the baseline (a notice if warmer)",
         ("gpu.temperature_gpu_c", "gpu.clocks_event_reasons", "gpu.compute_processes"),
         "this collection: compare a GPU with itself",

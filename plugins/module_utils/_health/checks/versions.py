@@ -12,7 +12,7 @@ import functools
 from ..._kernel.modules import made_for
 from .. import model, nodefacts
 from ..model import FAIL
-from ..nodefacts import Checks, upstream
+from ..nodefacts import Checks, strip_package_version
 from . import driver_files
 
 # place: (what it is, action and what to do if it is another version; title, what is read, numbers of the check)
@@ -60,15 +60,15 @@ PLACES = {
 }
 
 
-def place(ctx, where):
+def check_place(ctx, where):
     """The version in one place."""
     what, action, step, title, read, numbers = PLACES[where]
-    version = nodefacts.driver_versions(ctx.snapshot, ctx.audit)[where]
-    wanted = upstream(ctx.expected_driver)
-    expected = nodefacts.driver(ctx)
+    version = nodefacts.collect_versions(ctx.snapshot, ctx.audit)[where]
+    wanted = strip_package_version(ctx.expected_driver)
+    expected = nodefacts.find_driver_version(ctx)
     ident = "driver." + where
     checks = Checks(ident)
-    wrong = absent(ctx, where)
+    wrong = explain_absence(ctx, where)
     if wrong:
         return checks.fail(version, expected, "%s %s" % (wrong, step), action, source="hardware")
     if version is None:
@@ -100,14 +100,14 @@ def place(ctx, where):
     return checks.good(version, expected)
 
 
-def absent(ctx, where):
+def explain_absence(ctx, where):
     """Return why a source has no version that can be read, or nothing that loads; "" if it has one, or if that is
     unknown.
     """
     if where == "loaded":
         known = (
             model.item(ctx.audit, "versions", "loaded") is None
-            and driver_files.finding(ctx, "loaded_version").get("status") == FAIL
+            and driver_files.find_audit_finding(ctx, "loaded_version").get("status") == FAIL
         )
         return "The NVIDIA kernel module is not loaded." if known else ""
     if where not in ("on_disk", "next_boot"):
@@ -128,12 +128,12 @@ def absent(ctx, where):
     return ""
 
 
-def packages(ctx):
+def check_packages(ctx):
     """Every installed package of the driver is of its version."""
     ident = "driver.packages"
     checks = Checks(ident)
     found = model.item(ctx.audit, "versions", "driver_packages")
-    expected = nodefacts.driver(ctx)
+    expected = nodefacts.find_driver_version(ctx)
     old = model.item(ctx.baseline, "audit", "versions", "driver_packages")
     if not isinstance(found, dict):
         return checks.unknown(
@@ -153,7 +153,9 @@ def packages(ctx):
         return checks.unknown(
             found, None, "Which driver is loaded is not known, so its packages cannot be compared. Load it."
         )
-    odd = sorted("%s %s" % (name, version) for name, version in found.items() if upstream(version) != expected)
+    odd = sorted(
+        "%s %s" % (name, version) for name, version in found.items() if strip_package_version(version) != expected
+    )
     if odd:
         return checks.fail(
             odd,
@@ -164,17 +166,17 @@ def packages(ctx):
     return checks.good(len(found), expected)
 
 
-def agree(ctx):
+def check_agreement(ctx):
     """Everything that carries the driver's version carries the same one; the message names the odd ones."""
     ident = "driver.versions_agree"
     checks = Checks(ident)
-    places = nodefacts.driver_versions(ctx.snapshot, ctx.audit)
+    places = nodefacts.collect_versions(ctx.snapshot, ctx.audit)
     found = dict((PLACES[where][0], version) for where, version in places.items())
-    found["libcuda"] = upstream(model.item(ctx.system, "libcuda", "version"))
+    found["libcuda"] = strip_package_version(model.item(ctx.system, "libcuda", "version"))
     if model.item(ctx.system, "fabricmanager", "present"):
-        found["the fabric manager"] = upstream(model.item(ctx.system, "fabricmanager", "version"))
+        found["the fabric manager"] = strip_package_version(model.item(ctx.system, "fabricmanager", "version"))
     known = dict((what, version) for what, version in found.items() if version is not None)
-    wanted = nodefacts.coherent_version(ctx) or upstream(ctx.expected_driver)
+    wanted = nodefacts.find_coherent_version(ctx) or strip_package_version(ctx.expected_driver)
     common = wanted or (collections.Counter(sorted(known.values())).most_common(1)[0][0] if known else None)
     odd = sorted("%s is %s" % (what, version) for what, version in known.items() if version != common)
     if odd:
@@ -196,13 +198,15 @@ def agree(ctx):
 
 
 ROWS = tuple(
-    model.Row("driver." + where, "node", functools.partial(place, where=where), title, read, "this collection", numbers)
+    model.Row(
+        "driver." + where, "node", functools.partial(check_place, where=where), title, read, "this collection", numbers
+    )
     for where, (what, action, step, title, read, numbers) in PLACES.items()
 ) + (
     model.Row(
         "driver.packages",
         "node",
-        packages,
+        check_packages,
         "Every installed package of the driver is of the wanted version",
         ("audit.versions.driver_packages",),
         "this collection",
@@ -211,7 +215,7 @@ ROWS = tuple(
     model.Row(
         "driver.versions_agree",
         "node",
-        agree,
+        check_agreement,
         "Every part that carries the driver's version carries the same one",
         ("snapshot.system.driver_version", "audit.versions", "system.libcuda", "system.fabricmanager"),
         "this collection",

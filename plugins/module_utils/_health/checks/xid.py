@@ -29,7 +29,7 @@ ALONE = ("post", "soak")
 Judged = collections.namedtuple("Judged", ["place", "code", "entry", "finding", "events", "count", "bursts"])
 
 
-def outcome(ctx, gate):
+def map_outcome(ctx, gate):
     """(status, action, notice) of a gate in this phase."""
     if gate == "ok":
         return PASS, "none", False
@@ -38,14 +38,14 @@ def outcome(ctx, gate):
     return FAIL, ACTIONS[gate], False
 
 
-def judged(ctx, log, table):
+def judge_codes(ctx, log, table):
     """Every code on every GPU of the log."""
-    burst_s = policy.limit(ctx, "xid_burst_s")
+    burst_s = policy.find_limit(ctx, "xid_burst_s")
     events = []
     for event in kernel_events.of_kind(log, "xid"):
         code = event.get("xid")
         sound = isinstance(code, int) and not isinstance(code, bool)
-        events.append(dict(event, xid=code if sound else None, where=kernel_events.place(ctx, event)))
+        events.append(dict(event, xid=code if sound else None, where=kernel_events.find_place(ctx, event)))
     groups = {}
     for event in events:
         groups.setdefault((event["where"], event["xid"]), []).append(event)
@@ -59,14 +59,14 @@ def judged(ctx, log, table):
             for entry in log.suppressed
             if entry["kind"] == "xid"
             and entry.get("code") == code
-            and kernel_events.place(ctx, {"pci": entry.get("pci"), "uuid": entry.get("pci")}) == where
+            and kernel_events.find_place(ctx, {"pci": entry.get("pci"), "uuid": entry.get("pci")}) == where
         ]
         # The last one of those that were left out counts for the bursts; those between are not known.
         times = mine + [{"monotonic_us": entry["last_us"]} for entry in more]
-        bursts = len(kernel_events.bursts(times, burst_s))
+        bursts = len(kernel_events.group_bursts(times, burst_s))
         case = xid_rules.Case(code, mine, others, events, kernel_events.gpu_at(ctx, where), burst_s, bursts)
         finding = xid_rules.decide(table, case)
-        if finding.gate == "warn" and bursts > policy.limit(ctx, "xid_warn_bursts_max"):
+        if finding.gate == "warn" and bursts > policy.find_limit(ctx, "xid_warn_bursts_max"):
             finding = xid_rules.Finding(
                 "hold", "It came %d times, more often than the policy allows. %s" % (bursts, xid_rules.STEPS["hold"])
             )
@@ -87,7 +87,7 @@ def judged(ctx, log, table):
 def table_of(ctx):
     """(table, why there is none)."""
     try:
-        return tables.xid(model.item(ctx.tables, "xid")), ""
+        return tables.parse_xid_table(model.item(ctx.tables, "xid")), ""
     except tables.TableError as exc:
         return (
             None,
@@ -96,7 +96,7 @@ def table_of(ctx):
         )
 
 
-def xids(ctx):
+def check_xids(ctx):
     ident = "gpu.xid"
     log = kernel_events.log(ctx)
     found = kernel_events.of_kind(log, "xid")
@@ -107,8 +107,8 @@ def xids(ctx):
         result.append(model.check(ident, NODE, UNKNOWN, len(found), 0, "policy", "hold", problem))
     if table is not None:
         before = sick_before(ctx, table)
-        for case in judged(ctx, log, table):
-            status, action, notice = outcome(ctx, case.finding.gate)
+        for case in judge_codes(ctx, log, table):
+            status, action, notice = map_outcome(ctx, case.finding.gate)
             if status == PASS and not notice:
                 quiet["XID %s" % (case.code,)] = case.count
                 continue
@@ -130,9 +130,9 @@ def xid_check(ctx, ident, case, status, action, notice, before):
     message = "%s%s on %s%s, %s: \"%s\". %s" % (
         name,
         meaning,
-        kernel_events.named(ctx, case.place),
+        kernel_events.name_entity(ctx, case.place),
         " (MIG %s)" % (", ".join(mig),) if mig else "",
-        times(case.count, case.bursts),
+        format_times(case.count, case.bursts),
         kernel_events.first_text(case.events),
         case.finding.step,
     )
@@ -144,7 +144,7 @@ def xid_check(ctx, ident, case, status, action, notice, before):
         "gate": case.finding.gate,
     }
     check = model.check(
-        ident, kernel_events.entity(ctx, case.place), status, observed, 0, "hardware", action, message, notice
+        ident, kernel_events.name_gpu_at(ctx, case.place), status, observed, 0, "hardware", action, message, notice
     )
     check["driver_suspect"] = bool(entry.get("driver_suspect"))
     if status == FAIL and before is not None:
@@ -152,27 +152,29 @@ def xid_check(ctx, ident, case, status, action, notice, before):
     return check
 
 
-def times(count, bursts):
+def format_times(count, bursts):
     lines = "1 line" if count == 1 else "%d lines" % (count,)
     return lines if bursts <= 1 else "%s in %d bursts" % (lines, bursts)
 
 
 def sick_before(ctx, table):
     """Return the codes that failed on each GPU when the baseline was taken; None if unknown."""
-    old = kernel_events.earlier(ctx)
+    old = kernel_events.make_earlier_context(ctx)
     if old is None:
         return None
     log = kernel_events.log(old)
     if log.problem:
         return None
     return set(
-        (case.place, case.code) for case in judged(old, log, table) if outcome(old, case.finding.gate)[0] == FAIL
+        (case.place, case.code)
+        for case in judge_codes(old, log, table)
+        if map_outcome(old, case.finding.gate)[0] == FAIL
     )
 
 
-def lost(ctx):
+def check_lost_gpus(ctx):
     """A GPU can be gone without an XID."""
-    return silent(
+    return check_silent_events(
         ctx,
         "gpu.fallen_off",
         ("fallen_off", "uvm_fatal", "needs_reset", "no_link_detect"),
@@ -205,7 +207,7 @@ def lost(ctx):
 
 
 def init_failed(ctx):
-    return silent(
+    return check_silent_events(
         ctx,
         "gpu.init_failed",
         ("rm_init_failed", "probe_failed"),
@@ -227,32 +229,38 @@ def init_failed(ctx):
     )
 
 
-def silent(ctx, ident, kinds, meanings):
+def check_silent_events(ctx, ident, kinds, meanings):
     log = kernel_events.log(ctx)
     groups = {}
     for event in kernel_events.of_kind(log, *kinds):
-        groups.setdefault((kernel_events.place(ctx, event), event["kind"]), []).append(event)
+        groups.setdefault((kernel_events.find_place(ctx, event), event["kind"]), []).append(event)
     result = []
     for (where, kind), events in sorted(groups.items()):
         what, action, step = meanings[kind]
         count = len(events) + sum(
             entry["count"]
             for entry in log.suppressed
-            if entry["kind"] == kind and (kernel_events.place(ctx, {"pci": entry.get("pci")}) == where)
+            if entry["kind"] == kind and (kernel_events.find_place(ctx, {"pci": entry.get("pci")}) == where)
         )
-        check = Checks(ident, kernel_events.entity(ctx, where), source="hardware").fail(
+        check = Checks(ident, kernel_events.name_gpu_at(ctx, where), source="hardware").fail(
             {"event": kind, "count": count},
             0,
             "%s %s, %s: \"%s\". %s"
-            % (kernel_events.named(ctx, where), what, times(count, 1), kernel_events.first_text(events), step),
+            % (
+                kernel_events.name_entity(ctx, where),
+                what,
+                format_times(count, 1),
+                kernel_events.first_text(events),
+                step,
+            ),
             action,
         )
         check["driver_suspect"] = True
         result.append(check)
-    return ended(ident, log, result)
+    return complete_checks(ident, log, result)
 
 
-def ended(ident, log, result):
+def complete_checks(ident, log, result):
     """The checks, with the one about the node if nothing failed or not everything is known."""
     if log.problem:
         result.append(model.check(ident, NODE, UNKNOWN, None, 0, "hardware", "hold", log.problem))
@@ -261,14 +269,14 @@ def ended(ident, log, result):
     return result
 
 
-def mismatches(ctx):
+def check_mismatches(ctx):
     """A process calls the loaded driver with the library of another one.
 
     One that called the driver before this one is history.
     """
     ident = "driver.client_mismatch"
     log = kernel_events.log(ctx)
-    loaded = nodefacts.driver_versions(ctx.snapshot, ctx.audit)["loaded"]
+    loaded = nodefacts.collect_versions(ctx.snapshot, ctx.audit)["loaded"]
     groups = {}
     for event in kernel_events.of_kind(log, "api_mismatch"):
         module = event.get("module")
@@ -297,7 +305,9 @@ def mismatches(ctx):
             )
         )
     if log.problem or not any(check["status"] != PASS for check in result):
-        return [check for check in result if check["status"] != PASS or check["notice"]] + ended(ident, log, [])
+        return [check for check in result if check["status"] != PASS or check["notice"]] + complete_checks(
+            ident, log, []
+        )
     return result
 
 
@@ -305,7 +315,7 @@ ROWS = (
     model.Row(
         "gpu.xid",
         "node",
-        xids,
+        check_xids,
         "No XID that says that a GPU is broken, and since an upgrade none at all",
         ("kernel_log.events", "kernel_log.complete", "snapshot.gpus.sram_ecc"),
         "NVIDIA XID catalogue; the phases are this collection's",
@@ -314,7 +324,7 @@ ROWS = (
     model.Row(
         "gpu.fallen_off",
         "node",
-        lost,
+        check_lost_gpus,
         "No GPU has left the bus, locked up or lost its NVLinks without an XID",
         ("kernel_log.events", "kernel_log.complete"),
         "messages of the driver",
@@ -332,7 +342,7 @@ ROWS = (
     model.Row(
         "driver.client_mismatch",
         "node",
-        mismatches,
+        check_mismatches,
         "No process calls the loaded driver with another version's library",
         ("kernel_log.events", "kernel_log.complete", "audit.versions.loaded"),
         "messages of the driver",

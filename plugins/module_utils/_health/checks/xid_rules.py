@@ -48,27 +48,27 @@ def decide(table, case):
     return Finding(entry["gate"], STEPS[entry["gate"]])
 
 
-def worst(findings):
+def choose_worst(findings):
     return max(findings, key=lambda finding: WORST.index(finding.gate))
 
 
-def explained(table, case, event):
+def has_other_cause(table, case, event):
     """Tell if another XID of this GPU at the same time is the cause of EVENT. That XID must not be one that is
     ignored."""
     for other in case.others:
         entry = table.codes.get(other["xid"])
-        if (entry is None or entry["gate"] != "ok") and kernel_events.near(event, other, case.burst_s):
+        if (entry is None or entry["gate"] != "ok") and kernel_events.is_near(event, other, case.burst_s):
             return True
     return False
 
 
-def cleanup(table, case):
+def judge_cleanup(table, case):
     """45: the driver cleaned up.
 
     A consequence if something else happened to the GPU; alone it points to the fabric manager.
     """
     if all(
-        explained(table, case, event)
+        has_other_cause(table, case, event)
         or isinstance(event.get("cause"), int)
         and any(other["xid"] == event["cause"] for other in case.node)
         for event in case.events
@@ -107,14 +107,14 @@ def double_bit(table, case):
     )
 
 
-def qualifier(table, case):
+def judge_qualifier(table, case):
     """171 and 172 only say where an XID 48 was."""
     if any(event["xid"] == 48 for event in case.others):
         return Finding("ok", "")
     return double_bit(table, case)
 
 
-def recovery(table, case):
+def judge_recovery(table, case):
     """154: what the driver asks for now, which is what it said last."""
     # Of two at the same time the one that stands later in the log.
     last = max(enumerate(case.events), key=lambda item: (item[1]["monotonic_us"], item[0]))[1]
@@ -134,14 +134,14 @@ def recovery(table, case):
     return Finding(by_code[0]["gate"], by_code[0]["step"])
 
 
-def sympathetic(table, case):
+def judge_sympathetic(table, case):
     """159: a consequence if there is another XID, else to be repaired by a reset."""
-    if all(explained(table, case, event) for event in case.events):
+    if all(has_other_cause(table, case, event) for event in case.events):
         return Finding("ok", "")
     return Finding("reset", "No other XID explains it. " + STEPS["reset"])
 
 
-def contained(table, case):
+def judge_contained_error(table, case):
     """94: the application's, unless the line says that the GPU must be reset, at once or once it is drained."""
     quiet = ("no", "not said")
     if all(event.get("reset") in quiet and event.get("drain_reset", "not said") in quiet for event in case.events):
@@ -154,7 +154,7 @@ def contained(table, case):
     return Finding("reset", "The line asks for a reset (%s). %s" % (asked, STEPS["reset"]))
 
 
-def smoothing(table, case):
+def judge_smoothing(table, case):
     """163: power smoothing was disengaged, until 162 says that it is engaged again. The GPU computes on."""
     last = max(event["monotonic_us"] for event in case.events)
     if any(event["xid"] == 162 and event["monotonic_us"] > last for event in case.others):
@@ -164,11 +164,13 @@ def smoothing(table, case):
     )
 
 
-def exception(table, case):
+def judge_exception(table, case):
     """13: the application's, unless the same unit of the GPU is named again and again."""
     places = [event["place"] for event in case.events if isinstance(event.get("place"), str)]
     for place in sorted(set(places)):
-        again = kernel_events.bursts([event for event in case.events if event.get("place") == place], case.burst_s)
+        again = kernel_events.group_bursts(
+            [event for event in case.events if event.get("place") == place], case.burst_s
+        )
         if len(again) > 1:
             return Finding(
                 "app",
@@ -190,12 +192,12 @@ def page_fault(table, case):
     return Finding("app", STEPS["app"])
 
 
-def nvlink(table, case):
+def judge_nvlink(table, case):
     """74: by the bits of the registers in the line."""
-    return worst([_registers(table, case, event) for event in case.events])
+    return choose_worst([_judge_registers(table, case, event) for event in case.events])
 
 
-def _registers(table, case, event):
+def _judge_registers(table, case, event):
     registers = event.get("registers")
     if (
         not isinstance(registers, list)
@@ -211,10 +213,10 @@ def _registers(table, case, event):
     ]
     if not bits:
         return Finding("hold", "No bit is set in the registers. " + STEPS["hold"])
-    return worst([_bit(table, case, event, bits, number, bit) for number, bit in bits])
+    return choose_worst([_judge_bit(table, case, event, bits, number, bit) for number, bit in bits])
 
 
-def _bit(table, case, event, bits, number, bit):
+def _judge_bit(table, case, event, bits, number, bit):
     name = "Register %d bit %d" % (number, bit)
     for entry in table.registers:
         if entry["register"] == number and bit in entry["bits"]:
@@ -225,7 +227,7 @@ def _bit(table, case, event, bits, number, bit):
     if rule in ("ignore", "counted"):
         return Finding("ok" if rule == "ignore" else "warn", what + STEPS["warn"])
     if rule == "sympathetic":
-        alone = len(bits) == 1 and not explained(table, case, event)
+        alone = len(bits) == 1 and not has_other_cause(table, case, event)
         return Finding("hold", what + "It stands alone. " + STEPS["hold"]) if alone else Finding("ok", "")
     if rule == "repeated":
         return (
@@ -236,7 +238,7 @@ def _bit(table, case, event, bits, number, bit):
     if rule == "mechanics":
         return Finding("hold", what + "Check the mechanical connection of the link, then run the field diagnostics.")
     if rule == "signal":
-        if len(bits) > 1 or explained(table, case, event):
+        if len(bits) > 1 or has_other_cause(table, case, event):
             return Finding("reset", what + "Other errors came with it: follow those. " + STEPS["reset"])
         return Finding("hold", what + "Check the mechanical connection of the link, then run the field diagnostics.")
     if rule == "fabric":
@@ -252,9 +254,9 @@ def _on_link(case, event):
     return len([other for other in case.events if link is None or other.get("link") in (None, link)])
 
 
-def nvlink5(table, case):
+def judge_nvlink5(table, case):
     """144 to 150: by the unit and the status in the line."""
-    return worst([_unit_event(table, case, event) for event in case.events])
+    return choose_worst([_unit_event(table, case, event) for event in case.events])
 
 
 def _unit_event(table, case, event):
@@ -266,12 +268,12 @@ def _unit_event(table, case, event):
         and layouts
         and len(layouts) == len(numbers)
         and all(layout in (1, 2) for layout in layouts)
-        and all(_whole(model.item(words, key)) for key in ("error_status", "subcode"))
+        and all(_is_count(model.item(words, key)) for key in ("error_status", "subcode"))
         and isinstance(model.item(words, "unit"), str)
     )
     if not sound:
         return Finding("hold", "The line cannot be decoded. " + STEPS["hold"])
-    answers = [_unit(table, case, words, layout, number) for layout, number in zip(layouts, numbers)]
+    answers = [_judge_unit(table, case, words, layout, number) for layout, number in zip(layouts, numbers)]
     if len(set(finding.gate for finding in answers)) > 1:
         return Finding(
             "hold",
@@ -281,7 +283,7 @@ def _unit_event(table, case, event):
     return answers[0]
 
 
-def _unit(table, case, words, layout, number):
+def _judge_unit(table, case, words, layout, number):
     """One line under one layout. The name in the line and the number in its first word must belong together."""
     names = [name for name in words["unit"].upper().split("/") if name]
     key = "unit_v1" if layout == 1 else "unit_v2"
@@ -294,11 +296,11 @@ def _unit(table, case, words, layout, number):
         return Finding(
             "hold", "Unit %s (%s) is not in this collection's table. %s" % (words["unit"], number, STEPS["hold"])
         )
-    answers = [_status(table, case, words, entry) for entry in rows]
-    return worst(answers)
+    answers = [_judge_status(table, case, words, entry) for entry in rows]
+    return choose_worst(answers)
 
 
-def _status(table, case, words, entry):
+def _judge_status(table, case, words, entry):
     status = words["error_status"]
     if entry["by"] == "any":
         return _unit_gate(table, case, words, entry["rows"][0]["gate"])
@@ -316,7 +318,7 @@ def _status(table, case, words, entry):
         answers.append(_unit_gate(table, case, words, gates[0]))
     if not answers:
         return Finding("hold", "Unit %s gives no status. %s" % (words["unit"], STEPS["hold"]))
-    return worst(answers)
+    return choose_worst(answers)
 
 
 def _unit_gate(table, case, words, gate):
@@ -330,7 +332,7 @@ def _unit_gate(table, case, words, gate):
         if words.get("fatal") is not False:
             return Finding("reset", STEPS["reset"])
         asked = [event for event in case.others if event["xid"] == 154]
-        wanted = recovery(table, case._replace(events=asked)) if asked else Finding("ok", "")
+        wanted = judge_recovery(table, case._replace(events=asked)) if asked else Finding("ok", "")
         if wanted.gate != "ok":
             return wanted
         return Finding(
@@ -339,21 +341,21 @@ def _unit_gate(table, case, words, gate):
     return Finding(gate, STEPS[gate])
 
 
-def _whole(value):
+def _is_count(value):
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 RULES = {
-    13: exception,
+    13: judge_exception,
     31: page_fault,
-    45: cleanup,
+    45: judge_cleanup,
     48: double_bit,
-    74: nvlink,
-    94: contained,
-    154: recovery,
-    159: sympathetic,
-    163: smoothing,
-    171: qualifier,
-    172: qualifier,
+    74: judge_nvlink,
+    94: judge_contained_error,
+    154: judge_recovery,
+    159: judge_sympathetic,
+    163: judge_smoothing,
+    171: judge_qualifier,
+    172: judge_qualifier,
 }
-RULES.update((code, nvlink5) for code in range(144, 151))
+RULES.update((code, judge_nvlink5) for code in range(144, 151))

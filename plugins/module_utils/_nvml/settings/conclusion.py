@@ -9,10 +9,10 @@ from __future__ import annotations
 from .. import codes
 from ..selection import value
 from . import table as settings
-from .rows import CHANGED, FAILED, NOT_SUPPORTED, UNPROVEN, advice, failed, reached, read, shown, text
+from .plan import CHANGED, FAILED, NOT_SUPPORTED, UNPROVEN, fail_row, find_advice, show
 
 
-def conclude(plan, taken, answers, gpus, problem=None):
+def conclude_plan(plan, taken, answers, gpus, problem=None):
     """The final rows.
 
     ANSWERS are those of settings.act to the steps TAKEN, None if it gave none, for the reason that PROBLEM tells. GPUS
@@ -24,68 +24,69 @@ def conclude(plan, taken, answers, gpus, problem=None):
     for row in plan:
         if row["status"] not in (FAILED, NOT_SUPPORTED):
             if row["step"]:
-                row = _answered(row, told.get((row["gpu"], row["setting"])), problem)
+                row = _apply_answer(row, told.get((row["gpu"], row["setting"])), problem)
             if settings.BY_NAME[row["setting"]].getter:
                 row = _read_back(row, again.get(row["gpu"]))
         rows.append(row)
     return rows
 
 
-def _answered(row, answer, problem):
+def _apply_answer(row, answer, problem):
     """The row after what NVML said to its step."""
     symbol = row["step"]["symbol"]
     if answer is not None and answer["rc"] == codes.SUCCESS:
         return row
     undone = dict(row, after=row["before"], changed=False)
     if answer is None:
-        return failed(undone, problem)
+        return fail_row(undone, problem)
     if not answer["tried"]:
-        return failed(
-            undone, "%s was not tried, as something before it failed: %s" % (symbol, advice(answer["rc"])), answer
+        return fail_row(
+            undone, "%s was not tried, as something before it failed: %s" % (symbol, find_advice(answer["rc"])), answer
         )
     if answer["rc"] in settings.UNSUPPORTED and row["step"]["optional"]:
         return dict(undone, status=NOT_SUPPORTED)
     detail = " (%s)" % (answer["detail"],) if answer.get("detail") else ""
-    return failed(undone, "NVML refuses %s%s: %s" % (symbol, detail, advice(answer["rc"])), answer)
+    return fail_row(undone, "NVML refuses %s%s: %s" % (symbol, detail, find_advice(answer["rc"])), answer)
 
 
 def _read_back(row, gpu):
     """The row with what is there now: whatever NVML said, a setting is as wanted if it reads so, and not otherwise."""
-    found = read(gpu, row["setting"]) if gpu is not None else codes.missing(6)
+    setting = settings.BY_NAME[row["setting"]]
+    found = setting.read(gpu) if gpu is not None else codes.missing(6)
     if found["rc"] != codes.SUCCESS:
         if row["status"] in (FAILED, NOT_SUPPORTED):
             return dict(row, after=None)
-        return failed(dict(row, after=None), "it cannot be read back: %s" % (advice(found["rc"]),), found)
+        return fail_row(dict(row, after=None), "it cannot be read back: %s" % (find_advice(found["rc"]),), found)
     row = dict(row, after=found["value"], changed=found["value"] != row["before"])
-    if row["status"] in (FAILED, NOT_SUPPORTED) or reached(row["setting"], found["value"], row["wanted"]):
+    if row["status"] in (FAILED, NOT_SUPPORTED) or setting.requested(found["value"]) == row["wanted"]:
         return row
     if row["step"] is None:
-        return failed(
+        return fail_row(
             row,
             "it was as wanted and is %s now; look for what else sets it"
-            % (text(shown(row["setting"], found["value"])),),
+            % (settings.format_value(setting.show(found["value"])),),
         )
     reason = "NVML answered SUCCESS to %s, and it reads %s" % (
         row["step"]["symbol"],
-        text(shown(row["setting"], found["value"])),
+        settings.format_value(setting.show(found["value"])),
     )
-    if value(gpu, "persistence_mode") == 0 and settings.BY_NAME[row["setting"]].lost_at == settings.LOAD:
-        return failed(
+    if value(gpu, "persistence_mode") == 0 and setting.lost_at == settings.LOAD:
+        return fail_row(
             row,
             reason
             + "; persistence mode is off, and then the driver forgets it with the last program: turn that on first",
         )
-    return failed(row, reason + "; look for NVRM lines in the kernel log, and for what else sets it")
+    return fail_row(row, reason + "; look for NVRM lines in the kernel log, and for what else sets it")
 
 
-def unset(rows):
+def undo_plan(rows):
     """ROWS of a plan that failed: what was to be set was not, as nothing was."""
     return [
         row if row["step"] is None else dict(row, status=FAILED, after=row["before"], changed=False) for row in rows
     ]
 
 
-def remembered(kept, rows, load):
+def update_kept(kept, rows, load):
     """Return the state that the node has to keep: KEPT with the locked clocks that were set."""
     result = dict((uuid, dict(entries)) for uuid, entries in kept.items())
     for row in rows:
@@ -94,10 +95,10 @@ def remembered(kept, rows, load):
     return result
 
 
-def forgotten(rows, problem):
+def fail_unproven(rows, problem):
     """ROWS if what was to be remembered could not be."""
     return [
-        failed(row, "it is set, but cannot be remembered for the next reload: %s" % (problem,))
+        fail_row(row, "it is set, but cannot be remembered for the next reload: %s" % (problem,))
         if row["status"] == UNPROVEN
         else row
         for row in rows
@@ -111,7 +112,7 @@ def make_warnings(rows, gpus):
         if row["status"] == NOT_SUPPORTED and row["wanted"] is not None and not row["was_default"]:
             result.append(
                 "%s of %s was %s in the baseline, and this driver no longer has the setting: it was not restored; use "
-                "locked clocks instead" % (row["setting"], row["gpu"], text(shown(row["setting"], row["wanted"])))
+                "locked clocks instead" % (row["setting"], row["gpu"], settings.format_value(show(row, "wanted")))
             )
     loose = [value(gpu, "uuid") for gpu in gpus if value(gpu, "persistence_mode") == 0]
     fleeting = sorted(
@@ -138,9 +139,9 @@ def present_row(row):
     return {
         "gpu": row["gpu"],
         "setting": name,
-        "before": shown(name, row["before"]),
-        "wanted": shown(name, row["wanted"]),
-        "after": shown(name, row["after"]),
+        "before": show(row, "before"),
+        "wanted": show(row, "wanted"),
+        "after": show(row, "after"),
         "status": row["status"],
         "changed": row["changed"],
         "lost_at": setting.lost_at if setting else None,
@@ -154,8 +155,8 @@ def list_failures(rows):
         {
             "gpu": row["gpu"],
             "setting": row["setting"],
-            "found": shown(row["setting"], row["after"] if row["changed"] else row["before"]),
-            "expected": shown(row["setting"], row["wanted"]),
+            "found": show(row, "after" if row["changed"] else "before"),
+            "expected": show(row, "wanted"),
             "code": row["failure"]["code"],
             "error": row["failure"]["error"],
             "message": row["failure"]["message"],

@@ -2,9 +2,11 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plan which settings to set: pure functions of snapshots and wishes.
+"""Plan which settings to set: pure functions of snapshots, options and baselines.
 
-Values are those of NVML (milliwatts, numbers of modes); values.shown() shows them as the options have them.
+A wish is {"value", "explicit"}: a task that names a setting insists on it, a baseline takes what this board and driver
+still have. A row of the plan has what was found, what is wanted, what is there after, and "step": what is to be called,
+or None. Values are those of NVML.
 """
 
 from __future__ import annotations
@@ -12,26 +14,140 @@ from __future__ import annotations
 from .. import codes
 from ..selection import value
 from . import table as settings
-from .rows import (
-    CHANGED,
-    DEFAULT,
-    FAILED,
-    NOT_SUPPORTED,
-    PENDING,
-    SAME,
-    UNLOCKED,
-    UNPROVEN,
-    advice,
-    blank,
-    failed,
-    in_force,
-    lacks,
-    reached,
-    read,
-    sane,
-    shown,
-    text,
+
+NEW_BASELINE = "take a new baseline with gpu_health on a healthy node, or leave this setting out of the option settings"
+
+
+SAME, CHANGED, UNPROVEN, PENDING, NOT_SUPPORTED, FAILED = (
+    "same",
+    "changed",
+    "unproven",
+    "pending",
+    "not_supported",
+    "failed",
 )
+# By NVML code: why a call was refused, and the next step.
+ADVICE = {
+    codes.INVALID_ARGUMENT: "this board does not take that value; look at nvidia-smi -q -d SUPPORTED_CLOCKS,POWER",
+    codes.NOT_SUPPORTED: "this board or driver has no such setting; take it out of the task",
+    4: "the task may not change the GPU; run it with become: true, on the host and not in a container",
+    6: "NVML does not find this GPU any more; look for NVRM lines in the kernel log",
+    10: "the GPU did not answer in time; look for NVRM lines in the kernel log",
+    codes.FUNCTION_NOT_FOUND: "the installed driver has no such function; take the setting out of the task",
+    15: "the GPU has fallen off the bus; look for NVRM: Xid 79 in the kernel log and power-cycle the node",
+    16: "the GPU waits for a reset; drain the node and reset the GPU or reboot first",
+    17: "the operating system refuses access to the GPU (cgroup or device permissions); look at /dev/nvidia*",
+    19: "the GPU is in use; drain the node and stop what holds the GPU",
+    24: "the board does not run at this frequency; look at nvidia-smi -q -d SUPPORTED_CLOCKS",
+    codes.DEPRECATED: "this driver no longer has the setting; use locked clocks instead",
+    29: "the GPU is in a state that does not take this change; look at its MIG mode",
+    999: (
+        "NVML does not know what went wrong; look for NVRM lines in the kernel log, and reboot the node if it persists"
+    ),
+}
+
+
+def make_row(uuid, row=None, wish=None):
+    wish = wish or {}
+    return {
+        "gpu": uuid,
+        "setting": row.name if row else None,
+        "before": None,
+        "wanted": wish.get("value"),
+        "after": None,
+        "status": None,
+        "changed": False,
+        "insists": bool(wish.get("explicit")),
+        "was_default": bool(wish.get("was_default")),
+        "step": None,
+        "failure": None,
+    }
+
+
+def fail_row(row, reason, answer=None):
+    """ROW as a failure: REASON holds the next step, ANSWER the code of NVML if it said one."""
+    subject = row["gpu"]
+    if row["setting"]:
+        subject = "%s of %s" % (row["setting"], row["gpu"])
+        if row["wanted"] is not None:
+            subject += ": found %s, expected %s" % tuple(
+                settings.format_value(show(row, key)) for key in ("before", "wanted")
+            )
+    code = answer["rc"] if answer else None
+    message = "%s: %s%s" % (subject, reason, " [NVML %s, %s]" % (code, codes.name(code)) if answer else "")
+    return dict(
+        row, status=FAILED, failure={"code": code, "error": codes.name(code) if answer else None, "message": message}
+    )
+
+
+def find_advice(rc):
+    return (
+        ADVICE.get(rc)
+        or codes.INIT_ADVICE.get(rc)
+        or "look this NVML return code up for the loaded driver, and look at the kernel log"
+    )
+
+
+def show(row, key):
+    """Return a value of a row as the option has it."""
+    content = row[key]
+    return settings.BY_NAME[row["setting"]].show(content) if row["setting"] and content is not None else content
+
+
+def list_task_wishes(options):
+    """{setting: wish} of the options of the module that name a setting."""
+    return dict(
+        (row.name, {"value": row.parse(options[row.name]), "explicit": True})
+        for row in settings.TABLE
+        if options.get(row.name) is not None
+    )
+
+
+def list_baseline_wishes(gpu, kept, names=settings.NAMES):
+    """{setting: wish} to bring a GPU back to what it was in the baseline; GPU is its part of the baseline's snapshot,
+    None if it has none.
+
+    A wish of None: the baseline tells that the board had no such setting. A wish with a "problem" cannot be granted.
+    KEPT is what the node remembers of this GPU, for what NVML does not tell.
+    """
+    wishes = {}
+    for name in names:
+        row = settings.BY_NAME[name]
+        if not row.getter:
+            entry = (kept or {}).get(name)
+            if entry and entry["value"] != settings.UNLOCKED:
+                wishes[name] = {"value": entry["value"], "explicit": True}
+        elif gpu is None:
+            wishes[name] = {
+                "problem": (
+                    "the baseline does not have this GPU; was the board replaced? Take a new baseline with gpu_health"
+                )
+            }
+        else:
+            wishes[name] = _make_baseline_wish(gpu, row)
+    return wishes
+
+
+def _make_baseline_wish(gpu, row):
+    for key in row.getter:
+        if not isinstance(gpu.get(key), dict) or "rc" not in gpu[key]:
+            return {"problem": "the baseline has no %s of this GPU; %s" % (key, NEW_BASELINE)}
+    found = row.read(gpu)
+    if row.is_missing(gpu, found["rc"]):
+        return {"value": None, "explicit": False}
+    wanted = found.get("value")
+    if found["rc"] == codes.SUCCESS:
+        # A mode that waited for a reset had been requested.
+        wanted = row.requested(wanted)
+    if found["rc"] != codes.SUCCESS or not row.is_valid(wanted):
+        return {
+            "problem": "the baseline does not tell %s of this GPU (%s); %s"
+            % (row.getter[-1], found.get("error") or "it says %r" % (wanted,), NEW_BASELINE)
+        }
+    wish = {"value": wanted, "explicit": False}
+    if row.ends and row.default_key and wanted == value(gpu, row.default_key):
+        wish["was_default"] = True
+    return wish
 
 
 def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):
@@ -47,22 +163,22 @@ def decide(gpus, wishes, kept, load, daemon=False, processes_ok=False):
         uuid = value(gpu, "uuid")
         if value(gpu, "handle") is not True or not uuid:
             handle = gpu["handle"] if gpu["handle"]["rc"] != codes.SUCCESS else gpu["uuid"]
-            rows.append(_lost(gpu, handle))
+            rows.append(_make_lost_row(gpu, handle))
             continue
         for row in settings.TABLE:
             wish = wishes.get(uuid, {}).get(row.name)
             if wish is not None:
-                planned = _row(gpu, row, wish, (kept.get(uuid) or {}).get(row.name), load, daemon, processes_ok)
+                planned = _plan_row(gpu, row, wish, (kept.get(uuid) or {}).get(row.name), load, daemon, processes_ok)
                 if planned is not None:
                     rows.append(planned)
     return rows
 
 
-def absent(uuids):
+def make_absent_rows(uuids):
     """Rows of GPUs that a baseline has and NVML does not show."""
     return [
-        failed(
-            blank(uuid),
+        fail_row(
+            make_row(uuid),
             "NVML does not show this GPU of the baseline; look for NVRM lines in the kernel log, and for "
             "the board in lspci",
             codes.missing(6),
@@ -71,44 +187,46 @@ def absent(uuids):
     ]
 
 
-def _lost(gpu, handle):
+def _make_lost_row(gpu, handle):
     who = value(gpu, "pci_bus_id") or "GPU with index %d" % (gpu["index"],)
-    return failed(blank(who), "NVML does not open the GPU: %s" % (advice(handle["rc"]),), handle)
+    return fail_row(make_row(who), "NVML does not open the GPU: %s" % (find_advice(handle["rc"]),), handle)
 
 
-def _row(gpu, row, wish, kept, load, daemon, processes_ok):
+def _plan_row(gpu, row, wish, kept, load, daemon, processes_ok):
     """The planned row, or None where nothing is wanted and nothing can be said."""
-    planned = blank(value(gpu, "uuid"), row, wish)
+    planned = make_row(value(gpu, "uuid"), row, wish)
     if "problem" in wish:
-        return failed(planned, wish["problem"])
+        return fail_row(planned, wish["problem"])
     if not row.getter:
         return _locked_row(gpu, row, wish, kept, load, processes_ok, planned)
-    found = read(gpu, row.name)
+    found = row.read(gpu)
     if wish["value"] is None:
         # The board had no such setting when the baseline was taken: if it has one now, no value was ever given.
-        return dict(planned, status=NOT_SUPPORTED) if lacks(gpu, row.name, found["rc"]) else None
-    if lacks(gpu, row.name, found["rc"]):
+        return dict(planned, status=NOT_SUPPORTED) if row.is_missing(gpu, found["rc"]) else None
+    if row.is_missing(gpu, found["rc"]):
         if planned["insists"] or not row.ends:
-            return failed(planned, "it is not supported here (%s): %s" % (row.support, advice(found["rc"])), found)
+            return fail_row(
+                planned, "it is not supported here (%s): %s" % (row.support, find_advice(found["rc"])), found
+            )
         return dict(planned, status=NOT_SUPPORTED)
     if found["rc"] != codes.SUCCESS:
-        return failed(planned, "it cannot be read: %s" % (advice(found["rc"]),), found)
-    wanted = _default(gpu, row.name) if wish["value"] == DEFAULT else wish["value"]
+        return fail_row(planned, "it cannot be read: %s" % (find_advice(found["rc"]),), found)
+    wanted = row.read_default(gpu) if wish["value"] == settings.DEFAULT else wish["value"]
     planned.update(before=found["value"], wanted=wanted, after=found["value"])
     if wanted is None:
-        return failed(planned, "NVML does not tell the default of this board; give a value")
-    if reached(row.name, found["value"], wanted):
-        return dict(planned, status=SAME if in_force(row.name, found["value"], wanted) else PENDING)
-    reason = _forbidden(gpu, row, wanted, daemon) or _busy(gpu, row, processes_ok)
+        return fail_row(planned, "NVML does not tell the default of this board; give a value")
+    if row.requested(found["value"]) == wanted:
+        return dict(planned, status=SAME if row.current(found["value"]) == wanted else PENDING)
+    reason = row.refuse(gpu, wanted, daemon) or _find_processes(gpu, row, processes_ok)
     if reason:
-        return failed(planned, reason)
-    after = {"current": found["value"]["current"], "pending": wanted} if row.pending_until else wanted
+        return fail_row(planned, reason)
+    after = row.make_after(found["value"], wanted)
     return dict(
         planned,
         after=after,
-        status=CHANGED if in_force(row.name, after, wanted) else PENDING,
+        status=CHANGED if row.current(after) == wanted else PENDING,
         changed=True,
-        step=_step(planned, row, wanted, wish["value"] == DEFAULT),
+        step=_make_step(planned, row, wanted, wish["value"] == settings.DEFAULT),
     )
 
 
@@ -120,63 +238,20 @@ def _locked_row(gpu, row, wish, kept, load, processes_ok, planned):
     current = bool(kept) and kept["load"] == load and load is not None
     planned["before"] = kept["value"] if current else None
     # A reloaded driver has no locked clocks.
-    due = not kept or kept["value"] != wanted or (not current and wanted != UNLOCKED)
-    reason = _forbidden(gpu, row, wanted, False) or (_busy(gpu, row, processes_ok) if due else None)
+    due = not kept or kept["value"] != wanted or (not current and wanted != settings.UNLOCKED)
+    reason = row.refuse(gpu, wanted, False) or (_find_processes(gpu, row, processes_ok) if due else None)
     if reason:
-        return failed(planned, reason)
+        return fail_row(planned, reason)
     return dict(
-        planned, after=wanted, status=UNPROVEN, changed=due, step=_step(planned, row, wanted, wanted == UNLOCKED)
+        planned,
+        after=wanted,
+        status=UNPROVEN,
+        changed=due,
+        step=_make_step(planned, row, wanted, wanted == settings.UNLOCKED),
     )
 
 
-def _forbidden(gpu, row, wanted, daemon):
-    """Return why WANTED cannot be set on this GPU; None if nothing is known against it."""
-    if row.name == "persistence_mode" and daemon:
-        return "nvidia-persistenced runs and decides on the mode; %s" % (
-            "start it without --no-persistence-mode (role nvidia_persistenced)"
-            if wanted
-            else "stop and disable its unit, or take a new baseline",
-        )
-    mig = gpu.get("mig_mode_current") or codes.missing(codes.UNREADABLE)
-    if row.name == "compute_mode":
-        if mig["rc"] == codes.SUCCESS and mig["value"]:
-            return (
-                "the GPU is in MIG mode, and NVML sets the compute mode of MIG devices only; leave compute_mode out, "
-                "or switch MIG off first"
-            )
-        if mig["rc"] not in (codes.SUCCESS,) + settings.UNSUPPORTED:
-            return "whether the GPU is in MIG mode is not known (%s); look for NVRM lines in the kernel log" % (
-                mig.get("error"),
-            )
-    if row.name == "power_limit_w":
-        low, high = value(gpu, "power_limit_min_mw"), value(gpu, "power_limit_max_mw")
-        if low is None or high is None:
-            return "NVML does not tell the range of power limits of this board; look at nvidia-smi -q -d POWER"
-        if not low <= wanted <= high:
-            return "the board takes %s to %s W; choose a limit in this range" % (
-                text(shown(row.name, low)),
-                text(shown(row.name, high)),
-            )
-    return _too_high(gpu, row.name, wanted)
-
-
-def _too_high(gpu, name, wanted):
-    limits = value(gpu, "clocks_max_mhz") or {}
-    asked = {}
-    if name == "application_clocks_mhz":
-        asked = wanted
-    elif name in ("locked_graphics_clocks_mhz", "locked_memory_clocks_mhz") and wanted != UNLOCKED:
-        asked = {"graphics" if name == "locked_graphics_clocks_mhz" else "mem": wanted["max"]}
-    for kind in sorted(asked):
-        if limits.get(kind) is not None and asked[kind] > limits[kind]:
-            return "the %s clock of this board is %d MHz at most; choose a lower one" % (
-                {"mem": "memory"}.get(kind, kind),
-                limits[kind],
-            )
-    return None
-
-
-def _busy(gpu, row, processes_ok):
+def _find_processes(gpu, row, processes_ok):
     """Return why programs on the GPU forbid a change; None if they do not."""
     if processes_ok or not row.disturbs:
         return None
@@ -193,33 +268,18 @@ def _busy(gpu, row, processes_ok):
     return None
 
 
-def _default(gpu, name):
-    wanted = value(
-        gpu,
-        {"power_limit_w": "power_limit_default_mw", "application_clocks_mhz": "applications_clocks_default_mhz"}[name],
-    )
-    return wanted if sane(name, wanted) else None
-
-
-def _step(planned, row, wanted, reset):
-    symbol = row.resetter if reset and row.resetter else row.setter
-    if symbol == row.resetter:
-        arguments = []
-    elif isinstance(wanted, dict):
-        # NVML takes the memory clock first, and the lower limit first.
-        arguments = [wanted[key] for key in (("mem", "graphics") if "mem" in wanted else ("min", "max"))]
-    else:
-        arguments = [wanted]
+def _make_step(planned, row, wanted, reset):
+    resets = reset and row.resetter is not None
     return {
         "gpu": planned["gpu"],
         "setting": row.name,
-        "symbol": symbol,
-        "arguments": arguments,
+        "symbol": row.resetter if resets else row.setter,
+        "arguments": [] if resets else row.list_arguments(wanted),
         "optional": row.ends and not planned["insists"],
     }
 
 
-def steps(plan):
+def list_steps(plan):
     """The steps of a plan in their order: none if a row failed.
 
     Persistence mode goes off last, as everything else would be lost with it.

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from .. import binding as binding_module
 from .. import selection, session, snapshot
-from . import conclusion, plan, state, wanted
+from . import conclusion, plan, state
 from . import table as settings
-from .rows import FAILED, PENDING
+from .plan import FAILED, PENDING
 
 
 class TaskError(Exception):
@@ -50,36 +50,36 @@ def run(
         )
     mark = state.load_mark(root)
     warned = []
-    kept = _kept(options, state_directory, warned)
+    kept = _read_kept(options, state_directory, warned)
     try:
-        gpus = selection.chosen(before["gpus"], options["gpus"])
-        wishes, missing = _wishes(options, before["gpus"], gpus, kept)
-    except (selection.Choice, wanted.WishError) as exc:
+        gpus = selection.choose_gpus(before["gpus"], options["gpus"])
+        wishes, missing = _collect_wishes(options, before["gpus"], gpus, kept)
+    except (selection.Choice, settings.WishError) as exc:
         raise TaskError("%s; nothing was set" % (exc,)) from exc
     rows = plan.decide(gpus, wishes, kept, mark, state.daemon_runs(root), options["processes"] == "allow")
-    rows += plan.absent(missing)
-    taken = plan.steps(rows)
+    rows += plan.make_absent_rows(missing)
+    taken = plan.list_steps(rows)
     blocked = any(row["status"] == FAILED for row in rows)
     now = gpus
     if blocked:
         # Nothing is set on any GPU if one cannot be.
-        rows = conclusion.unset(rows)
+        rows = conclusion.undo_plan(rows)
     elif taken and not check_mode:
-        outcome = child(_work(taken, load), options["timeout_s"], stuck_file)
+        outcome = child(_make_work(taken, load), options["timeout_s"], stuck_file)
         answers = outcome.value if outcome.status == "ok" else None
         after = look()
         now = after["gpus"]
-        rows = conclusion.conclude(rows, taken, answers, now, outcome.message or None)
+        rows = conclusion.conclude_plan(rows, taken, answers, now, outcome.message or None)
         if after["status"] != "ok":
             warned.append("what was set could not be read back: %s" % (after["message"],))
-        rows = _remember(rows, kept, mark, state_directory)
-    return _result(rows, blocked, before, warned + conclusion.make_warnings(rows, now))
+        rows = _keep_state(rows, kept, mark, state_directory)
+    return _make_result(rows, blocked, before, warned + conclusion.make_warnings(rows, now))
 
 
-def _work(taken, load):
+def _make_work(taken, load):
     def work(progress):
         progress("loading the binding")
-        nvml = (load or binding_module.own)()[0]
+        nvml = (load or binding_module.load_own)()[0]
         if nvml is None:
             raise ValueError(binding_module.NO_BINDING)
         return settings.act(nvml, taken, progress)
@@ -87,7 +87,7 @@ def _work(taken, load):
     return work
 
 
-def _kept(options, directory, warned):
+def _read_kept(options, directory, warned):
     """Return the node's stored state. An unreadable one cannot be restored; a task that names its values does not need
     it."""
     try:
@@ -104,13 +104,13 @@ def _kept(options, directory, warned):
         return {}
 
 
-def _wishes(options, everyone, gpus, kept):
+def _collect_wishes(options, everyone, gpus, kept):
     """({uuid: {setting: wish}}, UUIDs that the baseline has and this node does not)."""
     uuids = [uuid for uuid in (selection.value(gpu, "uuid") for gpu in gpus) if uuid]
     if options["state"] == "present":
-        wish = wanted.of_task(options)
+        wish = plan.list_task_wishes(options)
         if not wish:
-            raise wanted.WishError(
+            raise settings.WishError(
                 "no setting is named; name one of %s, or use state: restored with a baseline"
                 % (", ".join(settings.NAMES),)
             )
@@ -118,29 +118,29 @@ def _wishes(options, everyone, gpus, kept):
     try:
         old = dict((selection.value(gpu, "uuid"), gpu) for gpu in options["baseline"]["snapshot"]["gpus"])
     except (KeyError, TypeError, AttributeError) as exc:
-        raise wanted.WishError(
+        raise settings.WishError(
             "the baseline holds no reading of its GPUs (snapshot.gpus); take a new one with gpu_health"
         ) from exc
     wishes = dict(
-        (uuid, wanted.of_baseline(old.get(uuid), kept.get(uuid), options["settings"] or settings.NAMES))
+        (uuid, plan.list_baseline_wishes(old.get(uuid), kept.get(uuid), options["settings"] or settings.NAMES))
         for uuid in uuids
     )
     present = set(selection.value(gpu, "uuid") for gpu in everyone)
     return wishes, [] if options["gpus"] else sorted(uuid for uuid in old if uuid and uuid not in present)
 
 
-def _remember(rows, kept, mark, directory):
-    remembered = conclusion.remembered(kept, rows, mark)
+def _keep_state(rows, kept, mark, directory):
+    remembered = conclusion.update_kept(kept, rows, mark)
     if remembered == kept:
         return rows
     try:
         state.write(remembered, directory)
     except state.StateError as exc:
-        return conclusion.forgotten(rows, exc)
+        return conclusion.fail_unproven(rows, exc)
     return rows
 
 
-def _result(rows, blocked, before, warned):
+def _make_result(rows, blocked, before, warned):
     failures = conclusion.list_failures(rows)
     shown = [conclusion.present_row(row) for row in rows]
     result = {
@@ -151,7 +151,7 @@ def _result(rows, blocked, before, warned):
         "simulated": before["simulated"],
         "driver_version": selection.value(before["system"], "driver_version"),
         "warnings": warned,
-        "diff": {"before": _side(shown, "before"), "after": _side(shown, "after")},
+        "diff": {"before": _make_diff_side(shown, "before"), "after": _make_diff_side(shown, "after")},
     }
     if failures:
         result["failed"] = True
@@ -171,7 +171,7 @@ def _result(rows, blocked, before, warned):
     return result
 
 
-def _side(rows, key):
+def _make_diff_side(rows, key):
     """One side of the difference: only what is not the same on both."""
     result = {}
     for row in rows:

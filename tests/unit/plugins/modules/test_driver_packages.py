@@ -94,13 +94,13 @@ def test_a_node_that_checks_itself_at_boot_expects_what_is_installed(bench):
         "mig_file": None,
         "policy": {},
     }
-    path.write_text(boot_expectation.rendered(document))
+    path.write_text(boot_expectation.render_document(document))
     assert not bench.run(version="535.216.03")["changed"] and boot_expectation.read(str(path)) == document
     assert bench.run(check=True, version="535.261.03")["changed"] and boot_expectation.read(str(path)) == document
     for version in ("535.261.03", "535.216.03"):
         assert bench.run(version=version)["changed"]
         assert boot_expectation.read(str(path)) == dict(document, driver_version=version)
-    path.write_text(boot_expectation.rendered(dict(document, driver_version="1.2.3")))
+    path.write_text(boot_expectation.render_document(dict(document, driver_version="1.2.3")))
     assert bench.run(check=True, version="535.216.03")["changed"] and bench.run(version="535.216.03")["changed"]
     assert boot_expectation.read(str(path)) == document and not bench.run(version="535.216.03")["changed"]
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The modules that change GPUs: the frame that they share (_nvml_task), and what the work of gpu_settings, gpu_mig and
-gpu_reset is given. They run without a node: a lock below a directory, and what the archive would answer.
+gpu_reset is given. They run without a node: with a lock below a directory, and without a binding.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import bi
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table as settings
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import task as settings_task
 from ansible_collections.gpufleet.lifecycle.plugins.modules import gpu_mig, gpu_reset, gpu_settings
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 
 pytestmark = pytest.mark.cores
 
@@ -41,9 +40,9 @@ class FakeModule:
     """What the frame needs of AnsibleModule."""
 
     def __init__(self, options, given, check_mode, diff):
-        spec = dict(options.ARGUMENT_SPEC, **options.INTERNAL_SPEC)
+        spec = dict(options.ARGUMENT_SPEC, **binding.ARGUMENTS)
         self.params = dict((name, option.get("default")) for name, option in spec.items())
-        self.params.update({"binding_digest": "d" * 64}, **given)
+        self.params.update(given)
         self.check_mode, self._diff = check_mode, diff
         self.warnings = []
         self._remote_tmp = "/tmp/x"
@@ -78,11 +77,10 @@ class Frame:
         """Who holds the lock; None where it is free."""
         return lock.read_json(self.path) if lock.is_held(self.path) else None
 
-    def run(self, main, options, runtime, check_mode=False, diff=True, ready=None, **given):
-        """The result of MAIN, the main function of a module with OPTIONS; RUNTIME is what node.ready answers."""
+    def run(self, main, options, check_mode=False, diff=True, **given):
+        """Return the result of MAIN, the main function of a module with OPTIONS."""
         self.module = FakeModule(options, given, check_mode, diff)
         self.monkeypatch.setattr(_nvml_task, "AnsibleModule", lambda **spec: self.module)
-        self.monkeypatch.setattr(_nvml_task.node, "ready", ready or (lambda *args: (runtime, ["cache"])))
         with pytest.raises(Done):
             main()
         return self.module.result
@@ -93,27 +91,13 @@ def answer(**more):
     return dict({"changed": True, "warnings": ["careful"], "diff": {"before": {}, "after": {}}, "msg": "done"}, **more)
 
 
-class Runtime:
-    """What node.ready answers for a module whose work is PACKAGE of the archive.
+class Work:
+    """The work of a module. It notes each call and who held the lock, and answers RESULT or raises it."""
 
-    It notes each call, and answers RESULT or raises it. What it is called has to be in the archive that the controller
-    sends.
-    """
+    def __init__(self, frame, result):
+        self.frame, self.result, self.seen = frame, result, []
 
-    def __init__(self, frame, package, result, **names):
-        assert package.replace(".", "/") + ".py" in _binding.code_files(), package
-        self.frame, self.package, self.result, self.seen = frame, package, result, []
-        for name, value in names.items():
-            setattr(self, name, value)
-
-    def module(self, name):
-        assert name == self.package
-        return self
-
-    def load_binding(self):
-        raise AssertionError("only the child loads the binding")
-
-    def run(self, *arguments):
+    def __call__(self, *arguments):
         self.seen.append((arguments, self.frame.holder()))
         if isinstance(self.result, Exception):
             raise self.result
@@ -126,9 +110,7 @@ def frame(monkeypatch, tmp_path):
 
 
 OPTIONS = types.SimpleNamespace(
-    ARGUMENT_SPEC=dict(lock.ARGUMENTS, wrong={"type": "str"}),
-    INTERNAL_SPEC=_mig_options.INTERNAL_SPEC,
-    contradiction=lambda params: params["wrong"],
+    ARGUMENT_SPEC=dict(lock.ARGUMENTS, wrong={"type": "str"}), contradiction=lambda params: params["wrong"]
 )
 
 
@@ -151,7 +133,7 @@ def play(frame):
                     raise result
                 return dict(result)
 
-        return frame.run(lambda: Task().main(), OPTIONS, object(), **given), seen
+        return frame.run(lambda: Task().main(), OPTIONS, **given), seen
 
     return run
 
@@ -159,7 +141,7 @@ def play(frame):
 def test_it_works_under_the_lock(play, frame):
     result, ((held, holder),) = play(answer(), rollout_id="r1", step="mig")
     assert (result["changed"], result["msg"], "failed" in result, "warnings" in result) == (True, "done", False, False)
-    assert frame.module.warnings == ["cache", "careful"] and result["lock_waited_s"] >= 0 and "diff" in result
+    assert frame.module.warnings == ["careful"] and result["lock_waited_s"] >= 0 and "diff" in result
     assert held and (holder["module"], holder["rollout_id"], holder["step"]) == ("gpu_example", "r1", "mig")
     assert frame.holder() is None
     assert play(answer())[1][0][1]["step"] == "its own step"
@@ -202,37 +184,19 @@ def test_a_failure_has_all_rows(play):
     assert "diff" not in result
 
 
-def test_the_node_asks_for_the_archive(play, frame):
-    result, seen = play(answer(), ready=lambda *args: (None, ["tampered"]))
+def test_node_without_the_binding_asks_for_it(play):
+    result, seen = play(answer(), binding={"digest": "d" * 64, "version": "1", "source": None})
     assert result == {"changed": False, "needs_binding": True} and seen == []
-    assert frame.module.warnings == ["tampered"]
 
 
-def test_an_archive_that_is_wrong_fails(play):
-    def ready(*args):
-        raise binding.CacheError("no match")
-
-    result, seen = play(answer(), ready=ready)
-    assert result["failed"] is True and result["msg"] == "nothing was done: no match" and seen == []
+def test_binding_that_is_wrong_fails(play):
+    result, seen = play(answer(), binding={"digest": "d" * 64, "version": "1", "source": "x"})
+    assert result["failed"] is True and result["msg"].startswith("nothing was done: ") and seen == []
 
 
-@pytest.mark.parametrize(
-    ("given", "text"), [({"wrong": "no setting"}, "no setting"), ({"binding_digest": None}, "action")]
-)
-def test_options_that_do_not_do(play, given, text):
-    result, seen = play(answer(), **given)
-    assert result["failed"] is True and text in result["msg"] and seen == []
-
-
-def test_the_frame_brings_no_code_that_lies_in_the_archive():
-    with open(_nvml_task.__file__, encoding="utf-8") as stream:
-        imported = re.findall(r"^from ansible_collections\S*\._nvml import (.*)$", stream.read(), re.MULTILINE)
-    assert imported == ["binding, node"]
-
-
-def test_the_archive_stays_out_of_the_logs():
-    for options in (_mig_options, _reset_options, _settings_options):
-        assert options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
+def test_options_that_do_not_go_together_fail(play):
+    result, seen = play(answer(), wrong="no setting")
+    assert result["failed"] is True and "no setting" in result["msg"] and seen == []
 
 
 # ---- gpu_settings ----
@@ -240,25 +204,25 @@ def test_the_archive_stays_out_of_the_logs():
 
 @pytest.fixture
 def play_settings(frame):
-    """play_settings(result): (result of the module, the calls of its work, the runtime)."""
+    """play_settings(result): (result of the module, the calls of its work)."""
 
     def run(result, **given):
-        runtime = Runtime(frame, "_nvml.settings.task", result, TaskError=settings_task.TaskError)
-        found = frame.run(gpu_settings.main, _settings_options, runtime, **dict({"power_limit_w": "500"}, **given))
-        return found, runtime.seen, runtime
+        work = Work(frame, result)
+        frame.monkeypatch.setattr(settings_task, "run", work)
+        return frame.run(gpu_settings.main, _settings_options, **dict({"power_limit_w": "500"}, **given)), work.seen
 
     return run
 
 
 def test_settings_get_options_binding_and_lock(play_settings):
-    result, (((params, check_mode, load, stuck_file), holder),), runtime = play_settings(answer(settings=[]))
+    result, (((params, check_mode, load, stuck_file), holder),) = play_settings(answer(settings=[]))
     assert (result["settings"], params["power_limit_w"], check_mode) == ([], "500", False)
-    assert load == runtime.load_binding and stuck_file
+    assert isinstance(load.__self__, binding.Binding) and stuck_file == load.__self__.stuck_file
     assert (holder["module"], holder["step"]) == ("gpu_settings", "settings present")
 
 
 def test_settings_fail_without_a_setting(play_settings):
-    result, seen, dummy = play_settings(answer(), power_limit_w=None)
+    result, seen = play_settings(answer(), power_limit_w=None)
     assert result["failed"] is True and "no setting is named" in result["msg"] and seen == []
 
 
@@ -275,21 +239,19 @@ def play_mig(frame):
     """play_mig(result): (result of the module, the calls of its work)."""
 
     def run(result, **given):
-        names = {
-            "TaskError": mig_task.TaskError,
-            "Tools": lambda timeout_s, load, stuck_file: (timeout_s, bool(stuck_file)),
-        }
-        runtime = Runtime(frame, "_mig.task", result, **names)
+        work = Work(frame, result)
+        frame.monkeypatch.setattr(mig_task, "run", work)
         wanted = dict({"config": {"version": "v1"}, "config_name": "wanted"}, **given)
-        return frame.run(gpu_mig.main, _mig_options, runtime, **wanted), runtime.seen
+        return frame.run(gpu_mig.main, _mig_options, **wanted), work.seen
 
     return run
 
 
 def test_mig_gets_options_tools_and_lock(play_mig):
     result, (((params, check_mode, tools, name_processes), holder),) = play_mig(answer(gpus=[]))
-    assert (result["gpus"], params["config_name"], check_mode, tools) == ([], "wanted", False, (120, True))
-    assert name_processes == holders.named
+    assert (result["gpus"], params["config_name"], check_mode) == ([], "wanted", False)
+    assert (tools.timeout_s, tools.stuck_file) == (120, tools.load.__self__.stuck_file)
+    assert name_processes == holders.name_holders
     assert (holder["module"], holder["step"]) == ("gpu_mig", "MIG present")
 
 
@@ -311,7 +273,6 @@ def test_mig_that_changes_nothing_needs_no_lock(play_mig, frame, check_mode, giv
     ("given", "right"),
     [
         ({}, True),
-        ({"binding_digest": None}, False),
         ({"config_name": None}, False),
         ({"config": None}, False),
         ({"timeout_s": 0}, False),
@@ -334,14 +295,6 @@ def test_mig_options_that_go_together(play_mig, given, right):
 
 
 # ---- gpu_reset ----
-
-
-class Snapshot(Runtime):
-    """What node.ready answers: its snapshot notes how it is taken."""
-
-    def take(self, **options):
-        self.seen.append(options)
-        return {"status": "ok"}
 
 
 @pytest.fixture
@@ -370,8 +323,9 @@ def play_reset(monkeypatch, frame):
                 return self.carry_out("preview")
 
         monkeypatch.setattr(gpu_reset.gpu_reset, "GpuReset", GpuReset)
-        run.runtime = Snapshot(frame, "_nvml.snapshot", None)
-        return frame.run(gpu_reset.main, _reset_options, run.runtime, **dict({"gpus": ["all"]}, **given)), worked
+        run.taken = []
+        monkeypatch.setattr(gpu_reset.snapshot, "take", lambda *args: run.taken.append(args))
+        return frame.run(gpu_reset.main, _reset_options, **dict({"gpus": ["all"]}, **given)), worked
 
     return run
 
@@ -380,9 +334,8 @@ def test_reset_gets_options_snapshot_and_lock(play_reset):
     result, ((way, given, holder),) = play_reset(answer(gpus=[]), rollout_id="r1", step="mig", timeout_s=7)
     assert result["gpus"] == [] and (way, given) == ("run", True)
     assert (holder["module"], holder["rollout_id"], holder["step"]) == ("gpu_reset", "r1", "mig")
-    (taken,) = play_reset.runtime.seen
-    assert (taken["deadline_s"], taken["gather"], taken["load"]) == (7, ["ecc"], play_reset.runtime.load_binding)
-    assert taken["stuck_file"]
+    ((deadline_s, stuck_file, gather, load),) = play_reset.taken
+    assert (deadline_s, stuck_file, gather) == (7, load.__self__.stuck_file, ["ecc"])
 
 
 def test_reset_in_check_mode_previews(play_reset, frame):

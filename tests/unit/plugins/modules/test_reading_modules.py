@@ -19,9 +19,8 @@ from ansible.module_utils import basic
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils import _health_options, _smoke_options
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._health import model
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding, codes, snapshot, subsets
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes, snapshot, subsets
 from ansible_collections.gpufleet.lifecycle.plugins.modules import driver_audit, gpu_health, gpu_info, gpu_smoke
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _nvml_action
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._driver.test_audit import (
     NEW,
     OLD,
@@ -47,7 +46,7 @@ class FakeModule:
         self.params.update(params)
         self.supports_check_mode = supports_check_mode
         self.warnings = []
-        self._remote_tmp = "/tmp/x"
+        self._remote_tmp = params.get("remote_tmp", "/nonexistent")
         FakeModule.last = self
 
     def warn(self, text):
@@ -61,27 +60,32 @@ class FakeModule:
         self.exit_json(failed=True, **result)
 
 
-def run(monkeypatch, module, read, **params):
-    """The result of a module whose reader of NVML is READ."""
+def run(monkeypatch, module, take, **params):
+    """Return the result of a module that takes its snapshot with TAKE."""
     monkeypatch.setattr(module, "AnsibleModule", lambda **options: FakeModule(params, **options))
-    monkeypatch.setattr(module.node, "read", read)
+    place, name = (module.run, "take") if module is gpu_smoke else (module.snapshot, "take")
+    monkeypatch.setattr(place, name, take)
     with pytest.raises(Done):
         module.main()
     return FakeModule.last.result
 
 
-def answer(taken, warnings=()):
-    return lambda *args: {"snapshot": taken, "warnings": list(warnings)}
+def answer(taken):
+    return lambda *args, **options: taken
+
+
+def not_called(*args, **options):
+    pytest.fail("GPUs were read")
 
 
 def healthy():
-    taken = snapshot.blank("ok", "", 0)
+    taken = snapshot.make_blank("ok", "", 0)
     taken["count"] = codes.value(8)
     return taken
 
 
 def test_a_reading(monkeypatch):
-    result = run(monkeypatch, gpu_info, answer(healthy(), ["careful"]))
+    result = run(monkeypatch, gpu_info, answer(healthy()))
     assert result == {
         "changed": False,
         "nvml_available": True,
@@ -89,12 +93,12 @@ def test_a_reading(monkeypatch):
         "gpu_count": 8,
         "snapshot": healthy(),
     }
-    assert FakeModule.last.warnings == ["careful"] and FakeModule.last.supports_check_mode is True
+    assert FakeModule.last.supports_check_mode is True
 
 
 @pytest.mark.parametrize("rc, loaded", [(9, False), (18, True), (12, None), (999, None), (None, None)])
 def test_no_reading_is_no_failure_unless_it_shall_be(monkeypatch, rc, loaded):
-    taken = snapshot.blank("nvml_error", "why", rc)
+    taken = snapshot.make_blank("nvml_error", "why", rc)
     result = run(monkeypatch, gpu_info, answer(taken))
     assert "failed" not in result
     assert (result["nvml_available"], result["driver_loaded"], result["gpu_count"]) == (False, loaded, None)
@@ -105,35 +109,31 @@ def test_no_reading_is_no_failure_unless_it_shall_be(monkeypatch, rc, loaded):
 
 def test_it_passes_on_what_the_action_sent(monkeypatch):
     seen = []
+    run(monkeypatch, gpu_info, lambda *args: seen.append(args) or healthy(), timeout_s=7)
+    ((deadline_s, stuck_file, gather, load),) = seen
+    assert (deadline_s, gather) == (7, ["all"]) and load.__self__.stuck_file == stuck_file
 
-    def read(*args):
-        seen.append(args)
-        return {"needs_binding": True, "warnings": []}
 
-    result = run(monkeypatch, gpu_info, read, binding_digest="d", binding_archive="a", timeout_s=7)
+ANNOUNCED = {"digest": "d" * 64, "version": "1", "source": None}
+
+
+@pytest.mark.parametrize("module", [gpu_info, gpu_health, gpu_smoke])
+def test_nothing_is_read_before_the_binding_is_there(monkeypatch, module, tmp_path):
+    result = run(monkeypatch, module, not_called, binding=ANNOUNCED, level="t0", remote_tmp=str(tmp_path))
     assert result == {"changed": False, "needs_binding": True}
-    assert seen == [("/tmp/x", "d", "a", 7, ["all"])]
-
-
-def test_an_archive_that_is_wrong_fails(monkeypatch):
-    def read(*args):
-        raise binding.CacheError("no match")
-
-    assert run(monkeypatch, gpu_info, read)["msg"] == "NVML was not read: no match"
+    result = run(monkeypatch, module, not_called, binding=dict(ANNOUNCED, source="x"), level="t0")
+    assert result["failed"] is True
 
 
 @pytest.mark.parametrize("module", [gpu_info, gpu_health])
 @pytest.mark.parametrize("timeout_s", [0, -1])
 def test_a_timeout_that_is_none_is_refused(monkeypatch, module, timeout_s):
-    result = run(monkeypatch, module, lambda *args: pytest.fail("read"), timeout_s=timeout_s)
+    result = run(monkeypatch, module, not_called, timeout_s=timeout_s)
     assert result["failed"] is True and "expected at least 1 second" in result["msg"]
 
 
 def test_a_subset_that_does_not_exist_is_named(monkeypatch):
-    def read(remote_tmp, digest, archive, timeout_s, gather):
-        subsets.choose(gather)
-
-    result = run(monkeypatch, gpu_info, read, gather_subset=["clocks", "!clock"])
+    result = run(monkeypatch, gpu_info, not_called, gather_subset=["clocks", "!clock"])
     assert result["failed"] is True
     assert "gather_subset has '!clock'; expected one of all, min, identity" in result["msg"]
 
@@ -154,67 +154,43 @@ def test_who_has_the_device_files_open_is_told_to_those_who_ask(monkeypatch):
     assert "holders" not in run(monkeypatch, gpu_info, answer(healthy()))
 
 
-def test_the_module_brings_no_code_that_lies_in_the_archive():
-    """What it imports is sent and compiled with every task."""
-    with open(gpu_info.__file__, encoding="utf-8") as stream:
-        imported = re.findall(r"^from ansible_collections\S* import (.*)$", stream.read(), re.MULTILINE)
-    assert imported == ["binding, node"]
-
-
-def test_the_archive_stays_out_of_the_logs():
-    assert gpu_info.ARGUMENT_SPEC["binding_archive"]["no_log"] is True
-
-
 # ---- gpu_health ----
 
 
 def test_everything_is_read_in_one_process(monkeypatch):
-    taken = snapshot.blank("nvml_error", "why", 9)
+    taken = snapshot.make_blank("nvml_error", "why", 9)
     seen = []
     monkeypatch.setattr(
         gpu_health.reading, "gather", lambda *args, **options: seen.append(args + (options,)) or {"a": "reading"}
     )
-    result = run(monkeypatch, gpu_health, lambda *args: {"snapshot": taken, "warnings": []})
+    result = run(monkeypatch, gpu_health, answer(taken))
     assert result == {"changed": False, "facts": {"a": "reading"}}
     assert seen == [(taken, {"watermark": None})]
     since = {"boot_id": "b", "seq": 7}
-    run(monkeypatch, gpu_health, lambda *args: {"snapshot": taken, "warnings": []}, since=since)
+    run(monkeypatch, gpu_health, answer(taken), since=since)
     assert seen[-1] == (taken, {"watermark": since})
 
 
-def test_nothing_else_is_read_before_the_binding_is_there(monkeypatch):
-    monkeypatch.setattr(gpu_health.reading, "gather", lambda *args: pytest.fail("read too early"))
-    assert run(monkeypatch, gpu_health, lambda *args: {"needs_binding": True, "warnings": []}) == {
-        "changed": False,
-        "needs_binding": True,
-    }
-
-
-def test_the_options_of_the_action_alone_are_not_for_playbooks():
-    assert _health_options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
+def test_the_phases_are_those_of_the_verdict():
     assert _health_options.ARGUMENT_SPEC["phase"]["choices"] == list(model.PHASES)
-    assert set(_health_options.INTERNAL_SPEC) == set(_nvml_action.INTERNAL)
-    assert not set(_health_options.INTERNAL_SPEC) & set(_health_options.ARGUMENT_SPEC)
 
 
 # ---- gpu_smoke ----
 
 
-def reader(remote_tmp, digest, archive, timeout_s, take):
-    return {"snapshot": take(deadline_s=timeout_s, stuck_file="/x", gather=None, load="load"), "warnings": ["careful"]}
-
-
 def test_what_was_asked_reaches_the_test(monkeypatch):
     seen = {}
-    monkeypatch.setattr(
-        gpu_smoke.run, "take", lambda **keywords: seen.update(keywords) or ({"level": "t1"}, {"status": "ok"})
-    )
+
+    def take(**options):
+        seen.update(options)
+        return {"level": "t1"}, {"status": "ok"}
+
     result = run(
-        monkeypatch, gpu_smoke, reader, level="t1", gpus=["0"], together=True, dcgm_level=3, tests=["device_copy"]
+        monkeypatch, gpu_smoke, take, level="t1", gpus=["0"], together=True, dcgm_level=3, tests=["device_copy"]
     )
     assert result == {"changed": False, "facts": {"smoke": {"level": "t1"}, "snapshot": {"status": "ok"}}}
-    assert FakeModule.last.warnings == ["careful"]
     assert type(seen.pop("runner")).__name__ == "Runner"
+    assert seen.pop("stuck_file") == seen.pop("load").__self__.stuck_file
     assert seen == {
         "level": "t1",
         "wanted": ["0"],
@@ -222,43 +198,35 @@ def test_what_was_asked_reaches_the_test(monkeypatch):
         "library_path": None,
         "dcgm_level": 3,
         "only": ["device_copy"],
-        "load": "load",
         "deadline_s": 300,
         "dcgm_deadline_s": 3600,
-        "stuck_file": "/x",
     }
 
 
 @pytest.mark.parametrize("level, seconds", [("t0", 90), ("t1", 300), ("t2", 1200), ("t3", 1200)])
 def test_the_deadline_follows_from_the_level_unless_it_is_said(monkeypatch, level, seconds):
     seen = []
-    monkeypatch.setattr(gpu_smoke.run, "take", lambda **keywords: seen.append(keywords["deadline_s"]) or ({}, {}))
-    run(monkeypatch, gpu_smoke, reader, level=level)
-    run(monkeypatch, gpu_smoke, reader, level=level, timeout_s=7)
+
+    def take(deadline_s, **options):
+        seen.append(deadline_s)
+        return {}, {}
+
+    run(monkeypatch, gpu_smoke, take, level=level)
+    run(monkeypatch, gpu_smoke, take, level=level, timeout_s=7)
     assert seen == [seconds, 7]
 
 
-def test_nothing_is_tested_before_the_binding_is_there(monkeypatch):
-    monkeypatch.setattr(gpu_smoke.run, "take", lambda **keywords: pytest.fail("tested too early"))
-    assert (
-        run(monkeypatch, gpu_smoke, lambda *args, **keywords: {"needs_binding": True, "warnings": []})["needs_binding"]
-        is True
-    )
-
-
 def test_a_gpu_that_is_not_there_and_a_test_that_does_not_exist_are_refused(monkeypatch):
-    def refuse(**keywords):
+    def refuse(**options):
         raise gpu_smoke.run.Choice("gpus has '9', and that is no GPU of this node")
 
-    monkeypatch.setattr(gpu_smoke.run, "take", refuse)
-    assert run(monkeypatch, gpu_smoke, reader, gpus=["9"])["msg"].startswith("gpus has '9'")
-    assert "tests has x; known: memory_pattern" in run(monkeypatch, gpu_smoke, reader, tests=["x"])["msg"]
+    assert run(monkeypatch, gpu_smoke, refuse, gpus=["9"])["msg"].startswith("gpus has '9'")
+    assert "tests has x; known: memory_pattern" in run(monkeypatch, gpu_smoke, not_called, tests=["x"])["msg"]
 
 
 def test_the_module_takes_all_options_and_the_node_only_its_own():
     assert set(_smoke_options.NODE_OPTIONS) < set(_smoke_options.ARGUMENT_SPEC)
-    assert not set(_smoke_options.INTERNAL_SPEC) & set(_smoke_options.ARGUMENT_SPEC)
-    assert _smoke_options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
+    assert not set(_smoke_options.REPEAT_SPEC) & set(_smoke_options.ARGUMENT_SPEC)
 
 
 # ---- driver_audit ----

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""node_services and node_files: what a task answers, and how it fails."""
+"""node_services and node_state: what a task answers, and how it fails."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from ansible.module_utils import basic
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock, services
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import node_files as files_of_node
-from ansible_collections.gpufleet.lifecycle.plugins.modules import node_files, node_services
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import node_state as state_of_node
+from ansible_collections.gpufleet.lifecycle.plugins.modules import node_services, node_state
 
 pytestmark = pytest.mark.cores
 
@@ -32,7 +32,7 @@ def run_module(monkeypatch, capsys, tmp_path):
             module.main()
         return json.loads(capsys.readouterr().out.strip().splitlines()[-1])
 
-    monkeypatch.setattr(files_of_node.perform, "__defaults__", (str(tmp_path / "lock"),))
+    monkeypatch.setattr(state_of_node.perform, "__defaults__", (str(tmp_path / "lock"), str(tmp_path)))
     return run
 
 
@@ -80,7 +80,10 @@ def test_systemd_that_does_not_answer_fails_the_task_before_anything_is_done(run
 
 @pytest.mark.parametrize(
     ("module", "options"),
-    [(node_services, {"services": ["a"], "state": "stopped"}), (node_files, {"files": {"/nowhere/at/all": ""}})],
+    [
+        (node_services, {"services": ["a"], "state": "stopped"}),
+        (node_state, {"record": "files", "state": "present", "content": {"/nowhere/at/all": ""}}),
+    ],
 )
 def test_a_node_that_is_locked_says_by_whom(run, systemd, tmp_path, module, options):
     with lock.NodeLock(path=str(tmp_path / "lock"), owner={"module": "driver_packages", "step": "install"}):
@@ -90,12 +93,13 @@ def test_a_node_that_is_locked_says_by_whom(run, systemd, tmp_path, module, opti
 
 def test_a_file_is_written_once_and_check_mode_says_so_before(run, tmp_path):
     path = tmp_path / "etc" / "mig.json"
-    given = {"files": {str(path): "{}\n"}}
-    assert run(node_files, check=True, **given)["written"] == [str(path)] and not path.exists()
-    assert run(node_files, **given)["changed"] and path.read_text() == "{}\n"
-    assert run(node_files, **given)["changed"] is False
-    refused = run(node_files, files={"etc/mig.json": ""})
+    about = {"record": "files", "state": "present"}
+    given = dict(about, content={str(path): "{}\n"})
+    assert run(node_state, check=True, **given)["written"] == [str(path)] and not path.exists()
+    assert run(node_state, **given)["changed"] and path.read_text() == "{}\n"
+    assert run(node_state, **given)["changed"] is False
+    refused = run(node_state, **about, content={"etc/mig.json": ""})
     assert refused["failed"] and "no absolute path" in refused["msg"]
     (tmp_path / "file").write_text("")
-    below = run(node_files, files={str(tmp_path / "file" / "x"): ""})
+    below = run(node_state, **about, content={str(tmp_path / "file" / "x"): ""})
     assert below["failed"] and str(tmp_path / "file") in below["msg"]

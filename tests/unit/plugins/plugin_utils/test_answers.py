@@ -69,7 +69,7 @@ HEALTH = {
 }
 WELL = {
     "driver_audit": {"audit": AUDIT},
-    "node_claim": MARKER,
+    "node_state": MARKER,
     "hold_info": {"holds": {"kernel": [HOLD], "driver": [], "other": []}},
     "driver_packages": PACKAGES,
     "gpu_mig": MIG,
@@ -126,7 +126,7 @@ def outcome(module, answers):
         counts = probes.gpus(found)
         _peers.expectation(counts), _peers.own(counts)
         return {name: probes.probe(name, one, MARKER, {}) for name, one in found.items()}
-    if module == "node_claim":
+    if module == "node_state":
         return {name: probes.probe(name, {"audit": AUDIT}, one, {}) for name, one in found.items()}
     if module == "hold_info":
         lines = [line.split() for line in hold_lines.render_lines(found)]  # whatever the widths of its columns
@@ -162,7 +162,7 @@ def test_what_the_modules_read_is_accepted():
         ("gpu_health", {"health": judged, "baseline": _health.baseline_of(facts, readings.NODE, readings.NOW)}),
         ("gpu_info", {"snapshot": facts["snapshot"]}),
         ("driver_packages", dict(PACKAGES, transaction={"upgrade": ["nvidia-driver 535"]})),
-        ("node_note", {"changed": True, "notes": {}, "msg": "noted"}),
+        ("node_state", {"changed": True, "notes": {}, "msg": "noted"}),
     ):
         assert _answers.accept(module, answer) == answer
 
@@ -206,12 +206,12 @@ def nested(depth):
         ("driver_audit", {"audit": dict(AUDIT, identity={"gpus": [[1]]})}, "audit.identity.gpus[0]"),
         ("driver_audit", {"audit": dict(AUDIT, kernel={"installed": 5})}, "audit.kernel.installed"),
         ("driver_audit", {"audit": dict(AUDIT, kernel={"running": "6.1\n6.2"})}, "audit.kernel.running"),
-        ("node_claim", dict(MARKER, claim={"x": 1}), "claim.ledger"),
-        ("node_claim", dict(MARKER, claim=dict(CLAIM, attempt=None)), "claim.attempt"),
-        ("node_claim", dict(MARKER, claim="x"), "claim"),
-        ("node_claim", dict(MARKER, claim=dict(CLAIM, rollout_id="x; curl x | sh")), "claim.rollout_id"),
-        ("node_claim", dict(MARKER, claim=dict(CLAIM, rollout_id="../x")), "claim.rollout_id"),
-        ("node_claim", dict(MARKER, quarantine=[]), "quarantine"),
+        ("node_state", dict(MARKER, claim={"x": 1}), "claim.ledger"),
+        ("node_state", dict(MARKER, claim=dict(CLAIM, attempt=None)), "claim.attempt"),
+        ("node_state", dict(MARKER, claim="x"), "claim"),
+        ("node_state", dict(MARKER, claim=dict(CLAIM, rollout_id="x; curl x | sh")), "claim.rollout_id"),
+        ("node_state", dict(MARKER, claim=dict(CLAIM, rollout_id="../x")), "claim.rollout_id"),
+        ("node_state", dict(MARKER, quarantine=[]), "quarantine"),
         ("hold_info", {"holds": {"kernel": [{"package": "x"}]}}, "holds.kernel[0].version"),
         ("hold_info", {"holds": {"\x1b]0;x" + "k" * 500: 5}}, "holds.?]0;x" + "k" * 109),
         ("gpu_mig", {"gpus": ["x"]}, "gpus[0]"),
@@ -238,13 +238,13 @@ def nested(depth):
         ("gpu_evidence", {"files": ["kernel.log"]}, "files"),
         ("gpu_evidence", {"missing": ["x"]}, "missing[0]"),
         ("driver_reload", {"reboot_required": "no"}, "reboot_required"),
-        ("node_note", {"note": "x"}, "note"),
+        ("node_state", {"note": "x"}, "note"),
         ("node_services", {"failures": [5]}, "failures[0]"),
         ("slurm_node", {"drained": "no"}, "drained"),
-        ("node_files", {"warnings": 5}, "warnings"),
-        ("node_files", {"warnings": ["x", None]}, "warnings[1]"),
-        ("node_files", {"msg": {"x": 1}}, "msg"),
-        ("node_files", {"failed": "no"}, "failed"),
+        ("node_state", {"warnings": 5}, "warnings"),
+        ("node_state", {"warnings": ["x", None]}, "warnings[1]"),
+        ("node_state", {"msg": {"x": 1}}, "msg"),
+        ("node_state", {"failed": "no"}, "failed"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -24,11 +24,12 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils impo
 pytestmark = pytest.mark.cores
 
 DIGEST = "d" * 64
+BINDING = {"digest": DIGEST, "version": "1"}
 
 
 @pytest.fixture(autouse=True)
 def shipped(monkeypatch):
-    monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", DIGEST, "1", None))
+    monkeypatch.setattr(_binding, "find", lambda: _binding.Binding(b"source", "1", DIGEST))
 
 
 run_settings = functools.partial(actions.run_in_turn, gpu_settings, readings.NODE)
@@ -47,10 +48,7 @@ def test_a_failure_of_the_node_stays_one(run, args):
 def test_the_binding_follows_where_the_node_asks_for_it(run, args):
     result, calls = run(args, {"needs_binding": True, "warnings": ["tampered"]}, {"changed": False})
     assert result["warnings"] == ["tampered"] and "needs_binding" not in result
-    assert [sorted(set(call[1]) & {"binding_digest", "binding_archive"}) for call in calls] == [
-        ["binding_digest"],
-        ["binding_archive", "binding_digest"],
-    ]
+    assert [sorted(call[1]["binding"]) for call in calls] == [["digest", "version"], ["digest", "source", "version"]]
 
 
 def test_settings_are_sent_as_the_task_has_them(tmp_path):
@@ -69,7 +67,7 @@ def test_settings_are_sent_as_the_task_has_them(tmp_path):
                 "processes": "refuse",
                 "timeout_s": 60,
                 "lock_timeout_s": 600,
-                "binding_digest": DIGEST,
+                "binding": BINDING,
                 "locked_graphics_clocks_mhz": {"min": 1000, "max": 1500, "unlocked": False},
             },
         )
@@ -78,7 +76,7 @@ def test_settings_are_sent_as_the_task_has_them(tmp_path):
 
 def test_why_the_controller_sent_no_binding_is_told(monkeypatch):
     monkeypatch.setattr(
-        _binding, "shipped", lambda: _binding.Archive(b"zip", DIGEST, None, "the controller has no nvidia-ml-py")
+        _binding, "find", mock.Mock(side_effect=_binding.BindingError("the controller has no nvidia-ml-py"))
     )
     result, dummy = run_settings(
         {"ecc_mode": True},
@@ -147,8 +145,7 @@ def test_the_node_gets_the_part_of_the_baseline_that_it_needs(tmp_path, where):
         ),
         ({"ecc_mode": True, "timeout_s": 0}, "timeout_s is 0; expected at least 1 second"),
         ({"ecc_mode": True, "surprise": 1}, "Unsupported parameters"),
-        ({"ecc_mode": True, "binding_digest": "x"}, "set by the action plugin"),
-        ({"ecc_mode": True, "binding_archive": "x"}, "set by the action plugin"),
+        ({"ecc_mode": True, "binding": BINDING}, "set by the action plugin"),
     ],
 )
 def test_bad_input_is_refused_before_the_node_is_asked(args, text):
@@ -178,7 +175,7 @@ def test_reset_is_sent_as_the_task_has_it():
                 "reset_timeout_s": 300,
                 "timeout_s": 60,
                 "lock_timeout_s": 600,
-                "binding_digest": DIGEST,
+                "binding": BINDING,
             },
         )
     ]
@@ -189,7 +186,7 @@ def test_reset_is_sent_as_the_task_has_it():
     [
         {"gpus": []},
         {"gpus": ["all"], "reset_timeout_s": 0},
-        {"gpus": ["all"], "binding_digest": "x"},
+        {"gpus": ["all"], "binding": BINDING},
         {},
         {"gpus": ["all"], "force": True},
     ],
@@ -218,7 +215,7 @@ run_mig = functools.partial(actions.run_in_turn, gpu_mig, readings.NODE)
 
 def sent(args):
     ((name, given),) = run_mig(args, {"changed": False})[1]
-    assert name == "gpufleet.lifecycle.gpu_mig" and given["binding_digest"] == DIGEST
+    assert name == "gpufleet.lifecycle.gpu_mig" and given["binding"] == BINDING
     return given
 
 
@@ -305,7 +302,7 @@ def test_a_baseline_that_does_not_tell_the_layout_is_refused():
         {"config": DOCUMENT, "layout": [{"mig_enabled": False}]},
         {"state": "gone"},
         {"layout": [{}]},
-        {"config": DOCUMENT, "config_name": "on", "binding_digest": DIGEST},
+        {"config": DOCUMENT, "config_name": "on", "binding": BINDING},
     ],
 )
 def test_options_that_do_not_go_together_are_refused(args):

@@ -66,7 +66,7 @@ def answer(**fields):
 
 @pytest.fixture(autouse=True)
 def shipped(monkeypatch):
-    monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", "d" * 64, "1"))
+    monkeypatch.setattr(_binding, "find", lambda: _binding.Binding(b"source", "1", "d" * 64))
 
 
 def act(given, check_mode=False, node=NODE, calls=None, **args):
@@ -251,9 +251,8 @@ def test_check_mode_reads_and_writes_nothing(tmp_path):
     calls = []
     result = act(answer(), check_mode=True, calls=calls, artifact_dir=str(tmp_path / "a"), log_lines=7)
     assert result["bundle"] == "" and result["manifest"]["files"] and os.listdir(tmp_path) == []
-    assert calls == [{"log_lines": 7, "nvidia_smi_timeout_s": 30, "timeout_s": 60, "binding_digest": "d" * 64}], (
-        "the node is told no more than it needs"
-    )
+    binding = {"digest": "d" * 64, "version": "1"}
+    assert calls == [{"log_lines": 7, "nvidia_smi_timeout_s": 30, "timeout_s": 60, "binding": binding}]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +263,7 @@ def test_check_mode_reads_and_writes_nothing(tmp_path):
         ({"artifact_dir": "/x", "moment": "Before"}, "moment 'Before' cannot name"),
         ({"artifact_dir": "/x", "attempt": -1}, "attempt is -1"),
         ({"artifact_dir": "/x", "node": "../gpu"}, "node name '../gpu' cannot name"),
-        ({"artifact_dir": "/x", "binding_digest": "d"}, "binding_digest: set by the action plugin"),
+        ({"artifact_dir": "/x", "binding": {}}, "binding: set by the action plugin"),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_node_is_asked(args, words):
@@ -295,9 +294,9 @@ class FakeModule:
         raise Done(dict(result, failed=True))
 
 
-def gather(monkeypatch, read, **params):
+def gather(monkeypatch, take, **params):
     monkeypatch.setattr(module, "AnsibleModule", lambda **spec: FakeModule(params, **spec))
-    monkeypatch.setattr(module.node, "read", read)
+    monkeypatch.setattr(module.snapshot, "take", take)
     monkeypatch.setattr(module.reading, "gather", lambda snapshot: {"snapshot": snapshot})
     monkeypatch.setattr(
         module.evidence,
@@ -319,9 +318,7 @@ def gather(monkeypatch, read, **params):
 
 
 def test_the_module_sends_what_the_action_unpacks(monkeypatch, tmp_path):
-    result = gather(
-        monkeypatch, lambda *args: {"snapshot": {"status": "ok"}, "warnings": []}, log_lines=3, nvidia_smi_timeout_s=9
-    )
+    result = gather(monkeypatch, lambda *args, **options: {"status": "ok"}, log_lines=3, nvidia_smi_timeout_s=9)
     kept = keep(tmp_path, json.loads(json.dumps(result)))
     with open(os.path.join(kept["bundle"], "kernel.log"), encoding="utf-8") as stream:
         assert stream.read() == "3 lines, 9 s, \\ud800"
@@ -333,33 +330,21 @@ def test_the_module_sends_what_the_action_unpacks(monkeypatch, tmp_path):
     )
 
 
-def test_the_module_without_the_binding(monkeypatch):
-    assert gather(monkeypatch, lambda *args: {"needs_binding": True, "warnings": []}) == {
-        "changed": False,
-        "needs_binding": True,
-    }
-
-    def burst(*args):
-        raise module.binding.CacheError("the cache is another's")
-
-    result = gather(monkeypatch, burst)
-    assert result["facts"] == {"snapshot": None}
-    assert result["missing"][0] == {
-        "part": "reading.json: snapshot",
-        "reason": "NVML was not read: the cache is another's",
-    }
+def test_module_without_the_binding_asks_for_it(monkeypatch, tmp_path):
+    binding = {"digest": "d" * 64, "version": "1", "source": None}
+    result = gather(monkeypatch, lambda *args, **options: pytest.fail("read"), binding=binding)
+    assert result == {"changed": False, "needs_binding": True}
 
 
 @pytest.mark.parametrize(
     "params", [{"timeout_s": 0}, {"nvidia_smi_timeout_s": 0}, {"log_lines": 0}, {"log_lines": 10001}]
 )
 def test_the_module_refuses_limits_that_are_none(monkeypatch, params):
-    result = gather(monkeypatch, lambda *args: pytest.fail("read"), **params)
+    result = gather(monkeypatch, lambda *args, **options: pytest.fail("read"), **params)
     assert result["failed"] is True and result["msg"].startswith("%s is " % list(params)[0])
 
 
 def test_the_options_of_node_and_controller_are_apart():
-    assert options.INTERNAL_SPEC["binding_archive"]["no_log"] is True
     assert not set(options.GATHER_SPEC) & set(options.WRITE_SPEC)
     assert set(options.GATHER_SPEC) | set(options.WRITE_SPEC) == set(options.ARGUMENT_SPEC)
 

@@ -20,7 +20,7 @@ pytest.importorskip("ansible", reason="action plugins need Ansible")
 
 from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.gpufleet.lifecycle.plugins.action import driver_audit, gpu_health, node_claim
+from ansible_collections.gpufleet.lifecycle.plugins.action import driver_audit, gpu_health, node_state
 from ansible_collections.gpufleet.lifecycle.plugins.filter import gpu_peers, health_with_peers, hold_lines
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
@@ -70,7 +70,7 @@ def test_no_action_takes_an_unchecked_answer():
     assert [(name, call) for name, call in found if 'module_name="ansible.legacy.' not in call] == []
 
 
-@pytest.mark.parametrize("name, plugin", [("driver_audit", driver_audit), ("node_claim", node_claim)])
+@pytest.mark.parametrize("name, plugin", [("driver_audit", driver_audit), ("node_state", node_state)])
 @pytest.mark.parametrize("answer", HOSTILE, ids=str)
 def test_node_action_checks_answer(answer, name, plugin):
     result = make(plugin, answer, name).run(task_vars={"inventory_hostname": "a1"})
@@ -86,14 +86,14 @@ def test_texts_of_a_node_that_ansible_prints_steer_no_terminal(name, plugin):
 
 
 def test_node_cannot_send_a_verdict_of_its_own(monkeypatch):
-    monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", "d" * 64, "1"))
+    monkeypatch.setattr(_binding, "find", lambda: _binding.Binding(b"source", "1", "d" * 64))
     forged = {"failed": True, "msg": "x", "health": {"verdict": "pass"}, "baseline": {}}
     result = make(gpu_health, forged, "gpu_health").run(task_vars={"inventory_hostname": "a1"})
     assert result["failed"] and not {"health", "baseline"} & set(result)
 
 
 def test_messages_of_a_verdict_steer_no_terminal(monkeypatch):
-    monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", "d" * 64, "1"))
+    monkeypatch.setattr(_binding, "find", lambda: _binding.Binding(b"source", "1", "d" * 64))
     facts = readings.reading()
     facts["kernel_log"].update(complete=False, problem="boom \x1b[2K\u202eall done")
     result = make(gpu_health, {"facts": facts}, "gpu_health").run(task_vars={"inventory_hostname": "a1"})
@@ -119,10 +119,10 @@ def test_statistics_of_a_node_do_not_reach_the_run(tmp_path):
     (place / "meta").symlink_to(ROOT / "meta")
     (place / "galaxy.yml").symlink_to(ROOT / "galaxy.yml")
     answer = {"changed": False, "audit": {}, **HOSTILE[0], **HOSTILE[2]}
-    (place / "plugins" / "modules" / "node_note.py").write_text("#!/usr/bin/python\nprint(%r)\n" % json.dumps(answer))
+    (place / "plugins" / "modules" / "node_state.py").write_text("#!/usr/bin/python\nprint(%r)\n" % json.dumps(answer))
     (tmp_path / "play.yml").write_text(
         "- hosts: localhost\n  gather_facts: false\n  tasks:\n"
-        "    - gpufleet.lifecycle.node_note:\n"
+        "    - gpufleet.lifecycle.node_state:\n"
         "    - ansible.builtin.debug: {msg: 'limit {{ rollout_max_down | default(1) }}'}\n"
     )
     environment = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import base64
-import io
+import hashlib
 import json
-import pathlib
-import zipfile
+import zlib
 from unittest import mock
 
 import pytest
@@ -21,21 +20,18 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.gpufleet.lifecycle.plugins.action import gpu_health, gpu_info
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._health import readings
-from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
-
-pytest.importorskip("ansible", reason="the controller's side needs Ansible")
-
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding as node_side
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import wheels
+from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytestmark = pytest.mark.cores
 
-ARCHIVE = _binding.Archive(b"zip", "d" * 64, "1")
+BINDING = _binding.Binding(b"source", "1", "d" * 64)
+ANNOUNCED = {"digest": BINDING.digest, "version": "1"}
 
 
 @pytest.fixture
 def shipped(monkeypatch):
-    monkeypatch.setattr(_binding, "shipped", lambda: ARCHIVE)
+    monkeypatch.setattr(_binding, "find", lambda: BINDING)
     return monkeypatch
 
 
@@ -54,7 +50,7 @@ def run(action):
 def test_a_node_that_has_the_binding_is_asked_once(shipped):
     action = make(gpu_info, {"timeout_s": 5}, {"snapshot": {"status": "ok"}, "changed": False})
     assert run(action)["snapshot"] == {"status": "ok"}
-    assert action.calls == [("gpufleet.lifecycle.gpu_info", {"timeout_s": 5, "binding_digest": ARCHIVE.digest})]
+    assert action.calls == [("gpufleet.lifecycle.gpu_info", {"timeout_s": 5, "binding": ANNOUNCED})]
 
 
 def test_a_node_that_asks_for_the_binding_gets_it_and_keeps_its_warning(shipped):
@@ -67,8 +63,8 @@ def test_a_node_that_asks_for_the_binding_gets_it_and_keeps_its_warning(shipped)
     result = run(action)
     assert result["warnings"] == ["tampered", "other"] and "needs_binding" not in result
     assert [args for name, args in action.calls] == [
-        {"binding_digest": ARCHIVE.digest},
-        {"binding_digest": ARCHIVE.digest, "binding_archive": base64.b64encode(b"zip").decode()},
+        {"binding": ANNOUNCED},
+        {"binding": dict(ANNOUNCED, source=base64.b64encode(zlib.compress(b"source", 9)).decode())},
     ]
 
 
@@ -79,11 +75,11 @@ def test_a_failure_is_not_asked_again(shipped):
 
 def test_a_controller_without_a_binding_lets_the_node_use_its_own(monkeypatch):
     monkeypatch.setattr(
-        _binding, "shipped", lambda: ARCHIVE._replace(version=None, problem="the controller has no nvidia-ml-py")
+        _binding, "find", mock.Mock(side_effect=_binding.BindingError("the controller has no nvidia-ml-py"))
     )
     action = make(gpu_info, {}, {"snapshot": {"status": "ok", "message": ""}})
     assert run(action)["snapshot"]["message"] == ""
-    assert action.calls == [("gpufleet.lifecycle.gpu_info", {"binding_digest": ARCHIVE.digest})]
+    assert action.calls == [("gpufleet.lifecycle.gpu_info", {})]
     action = make(
         gpu_info, {}, {"snapshot": {"status": "no_binding", "message": "none"}, "failed": True, "msg": "none"}
     )
@@ -93,7 +89,7 @@ def test_a_controller_without_a_binding_lets_the_node_use_its_own(monkeypatch):
 
 def test_the_verdict_says_why_the_controller_sent_no_binding(monkeypatch):
     monkeypatch.setattr(
-        _binding, "shipped", lambda: ARCHIVE._replace(version=None, problem="another package shadows pynvml")
+        _binding, "find", mock.Mock(side_effect=_binding.BindingError("another package shadows pynvml"))
     )
     health = run(
         make(gpu_health, {}, facts(dict(readings.snapshot(), status="no_binding", message="no NVML binding", gpus=[])))
@@ -102,11 +98,10 @@ def test_the_verdict_says_why_the_controller_sent_no_binding(monkeypatch):
     assert "no NVML binding (another package shadows pynvml)" in health["msg"]
 
 
-@pytest.mark.parametrize("option", ["binding_digest", "binding_archive"])
 @pytest.mark.parametrize("plugin", [gpu_info, gpu_health])
-def test_a_playbook_cannot_bring_its_own_binding(shipped, plugin, option):
-    action = make(plugin, {option: "x"})
-    with pytest.raises(AnsibleActionFail, match=option):
+def test_a_playbook_cannot_bring_its_own_binding(shipped, plugin):
+    action = make(plugin, {"binding": ANNOUNCED})
+    with pytest.raises(AnsibleActionFail, match="binding"):
         run(action)
     assert action.calls == []
 
@@ -133,7 +128,7 @@ def test_the_verdict_is_made_here(shipped):
         "b",
         result["health"]["time"],
     )
-    assert action.calls == [("gpufleet.lifecycle.gpu_health", {"timeout_s": 60, "binding_digest": ARCHIVE.digest})]
+    assert action.calls == [("gpufleet.lifecycle.gpu_health", {"timeout_s": 60, "binding": ANNOUNCED})]
     again = make(
         gpu_health, {"phase": "post", "baseline": document, "expected_driver_version": readings.DRIVER}, facts()
     )
@@ -292,50 +287,31 @@ def controller(monkeypatch, tmp_path):
 @pytest.mark.parametrize("version", wheels.VERSIONS)
 def test_the_binding_of_nvidia_ml_py_is_sent(controller, version):
     controller(wheels.path(version))
-    archive = _binding.shipped()
-    assert (archive.version, archive.problem) == (version, None)
-    assert archive.digest == node_side.digest_of(archive.data)
-    with zipfile.ZipFile(io.BytesIO(archive.data)) as content:
-        assert content.read("pynvml.py") == (wheels.path(version) / "pynvml.py").read_bytes()
-        assert json.loads(content.read("manifest.json")) == {"version": version}
-        code = pathlib.Path(node_side.__file__).parent
-        assert content.read("_nvml/snapshot.py") == (code / "snapshot.py").read_bytes()
-        assert content.read("_nvml/settings/task.py") == (code / "settings" / "task.py").read_bytes()
-        for package in _binding.PACKAGES:
-            there = set(
-                "%s/%s" % (package, path.relative_to(code.parent / package))
-                for path in (code.parent / package).rglob("*.py")
-            )
-            assert there and set(name for name in content.namelist() if name.startswith(package + "/")) == there
-    assert json.loads(node_side.read_data(archive.data, "health_policy.json"))["schema"] == "gpufleet.health-policy/1"
-    assert _binding.shipped() == archive
+    source = (wheels.path(version) / "pynvml.py").read_bytes()
+    assert _binding.find() == (source, version, hashlib.sha256(source).hexdigest())
 
 
-def without_binding(reason):
-    """The code is sent all the same, and the archive says why it has no binding."""
-    archive = _binding.shipped()
-    assert archive.version is None and reason in archive.problem
-    with zipfile.ZipFile(io.BytesIO(archive.data)) as content:
-        assert "pynvml.py" not in content.namelist() and "_nvml/snapshot.py" in content.namelist()
-        assert json.loads(content.read("manifest.json")) == {"version": None}
+def is_refused(reason):
+    with pytest.raises(_binding.BindingError, match=reason):
+        _binding.find()
 
 
 def test_without_nvidia_ml_py_there_is_advice(controller, tmp_path):
     controller(tmp_path)
-    without_binding("the controller has no nvidia-ml-py; install nvidia-ml-py")
+    is_refused("the controller has no nvidia-ml-py; install nvidia-ml-py")
 
 
 def test_another_pynvml_in_front_is_not_sent(controller, tmp_path):
     (tmp_path / "pynvml.py").write_text("evil = 1\n")
     controller(tmp_path, wheels.path(wheels.VERSIONS[0]))
-    without_binding("is not that of nvidia-ml-py")
+    is_refused("is not that of nvidia-ml-py")
 
 
 def test_a_package_called_pynvml_is_not_sent(controller, tmp_path):
     (tmp_path / "pynvml").mkdir()
     (tmp_path / "pynvml" / "__init__.py").write_text("")
     controller(tmp_path, wheels.path(wheels.VERSIONS[0]))
-    without_binding("is not that of nvidia-ml-py")
+    is_refused("is not that of nvidia-ml-py")
 
 
 def test_a_file_that_another_package_overwrote_is_not_sent(controller, tmp_path):
@@ -345,11 +321,4 @@ def test_a_file_that_another_package_overwrote_is_not_sent(controller, tmp_path)
     with open(str(tmp_path / "site" / "pynvml.py"), "a") as stream:
         stream.write("# overwritten\n")
     controller(tmp_path / "site")
-    without_binding("is not the file that nvidia-ml-py 12.535.133 installed")
-
-
-def test_the_same_input_gives_the_same_bytes():
-    first = _binding.build(b"x = 1\n", "1", {"b.json": b"2", "a.json": b"1"}, {"a.py": b"", "b.py": b""})
-    assert first == _binding.build(b"x = 1\n", "1", {"a.json": b"1", "b.json": b"2"}, {"b.py": b"", "a.py": b""})
-    assert first != _binding.build(b"x = 2\n", "1", {"a.json": b"1", "b.json": b"2"}, {"b.py": b"", "a.py": b""})
-    assert first != _binding.build(b"x = 1\n", "1", {"a.json": b"1", "b.json": b"2"}, {"b.py": b"", "a.py": b"#"})
+    is_refused("is not the file that nvidia-ml-py 12.535.133 installed")

@@ -49,7 +49,7 @@ def make_node(tmp_path, templates):
 
 @pytest.fixture(autouse=True)
 def shipped(monkeypatch):
-    monkeypatch.setattr(_binding, "shipped", lambda: _binding.Archive(b"zip", "d" * 64, "1", None))
+    monkeypatch.setattr(_binding, "find", lambda: _binding.Binding(b"source", "1", "d" * 64))
 
 
 def act(execute, **args):
@@ -73,7 +73,7 @@ class Calls(list):
         self.node, self.between = node, between
 
     def __call__(self, args):
-        assert args.pop("binding_digest") == "d" * 64
+        assert args.pop("binding")["digest"] == "d" * 64
         assert set(args) <= set(options.NODE_OPTIONS + ("tests",))
         self.append(args)
         document, snapshot = smokenode.test(
@@ -229,7 +229,7 @@ def test_no_library_fails_only_where_the_test_is_required():
         ({"retries": -1}, "retries is -1"),
         ({"timeout_s": 0}, "timeout_s is 0"),
         ({"tests": ["x"]}, "tests: set by the action plugin"),
-        ({"binding_digest": "x"}, "binding_digest: set by the action plugin"),
+        ({"binding": {}}, "binding: set by the action plugin"),
         ({"peers": [{"schema": "x"}]}, "peers[0] has schema 'x'"),
         ({"baseline": {"schema": "gpufleet.baseline/1", "node": "other"}}, "the baseline is that of node other"),
         ({"policy": {"smoke_tolerance": 1}}, "smoke_tolerance"),

@@ -214,9 +214,9 @@ def test_device_numbers_and_parameters(root):
         "nvidia-caps": 234,
         "nvidia-uvm": 508,
     }
-    assert device_nodes.wanted(root) == {"mode": "0660", "uid": 0, "gid": 44, "modify": True}
+    assert device_nodes.read_wanted_mode(root) == {"mode": "0660", "uid": 0, "gid": 44, "modify": True}
     write(root, "/proc/driver/nvidia/params", "DeviceFileMode: 438\n")
-    assert device_nodes.wanted(root) is None
+    assert device_nodes.read_wanted_mode(root) is None
     write(root, "/proc/devices", "Character devices:\n  1 mem\n")
     assert device_nodes.numbers(root) == {}
 

@@ -23,7 +23,7 @@ def changed(change, before=None, driver=readings.DRIVER, **options):
     old = readings.baseline() if before is None else before
     new = readings.reading(readings.snapshot(driver=driver), readings.audit(driver=driver))
     change(new)
-    found = diff.changes(old, new, **options)
+    found = diff.list_changes(old, new, **options)
     assert len(set((entry["entity"], entry["key"]) for entry in found)) == len(found)
     assert all(entry["class"] in diff.CLASSES and entry["before"] != entry["after"] for entry in found)
     return dict(((entry["entity"], entry["key"]), entry["class"]) for entry in found)
@@ -182,7 +182,7 @@ def entries(change):
     new = readings.reading(readings.snapshot(3), readings.audit(3))
     old = readings.baseline(snapshot=readings.snapshot(3), audit=readings.audit(3))
     change(new["snapshot"]["gpus"])
-    return [(entry["entity"], entry["key"], entry["before"], entry["after"]) for entry in diff.changes(old, new)]
+    return [(entry["entity"], entry["key"], entry["before"], entry["after"]) for entry in diff.list_changes(old, new)]
 
 
 def place(index):
@@ -243,7 +243,7 @@ def test_the_check_says_which_gpu_is_in_the_place_of_the_one_that_is_gone():
 def test_rubbish_is_compared_without_an_accident(rubbish):
     whole = readings.reading()
     for one, other in ((rubbish, whole), (whole, rubbish), (rubbish, rubbish)):
-        assert isinstance(diff.changes(one, other), list)
+        assert isinstance(diff.list_changes(one, other), list)
 
 
 def evaluate(reading, baseline=None, **options):
@@ -325,7 +325,7 @@ def test_since_as_a_table(was, status, expected):
     def check(state, ident="x.y"):
         return {"id": ident, "entity": "node", "status": state, "since": None}
 
-    (told,) = verdict.attribute([check(status)], [check(was)] if was else [])
+    (told,) = verdict.fill_since([check(status)], [check(was)] if was else [])
     assert told["since"] == expected
-    assert verdict.attribute([check(status)], None) == [check(status)]
-    assert verdict.attribute([check("fail", "baseline.usable")], [])[0]["since"] is None
+    assert verdict.fill_since([check(status)], None) == [check(status)]
+    assert verdict.fill_since([check("fail", "baseline.usable")], [])[0]["since"] is None

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._hea
 
 
 def test_the_collections_own_tables_are_sound():
-    xid = tables.xid(TABLES["xid"])
+    xid = tables.parse_xid_table(TABLES["xid"])
     # The codes of the catalogue, those it lists as unused, 108, which it says to ignore, and 174 to 176 of newer
     # drivers.
     assert len(xid.codes) == 115 and len(xid.unused) == 61 and not set(xid.codes) & xid.unused
@@ -39,7 +39,7 @@ def test_the_collections_own_tables_are_sound():
     assert named["meaning"] == "NVLink remote translation error; NVIDIA lists it as unused, to be ignored"
     assert xid.codes[79]["driver_suspect"] is True and xid.codes[95]["driver_suspect"] is False
     assert sorted(set(entry["xid"] for entry in xid.units)) == list(range(144, 151))
-    assert len(tables.sxid(TABLES["sxid"])) == 92
+    assert len(tables.parse_sxid_table(TABLES["sxid"])) == 92
     for name, document in TABLES.items():
         tables.check(name, document, name + ".json")
         if name == "boards":

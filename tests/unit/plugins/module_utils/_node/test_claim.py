@@ -14,7 +14,7 @@ import types
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, claim_task, lock
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, lock, node_state
 
 pytestmark = pytest.mark.pythons
 
@@ -113,7 +113,7 @@ def test_a_directory_that_cannot_be_one_has_no_room(tmp_path):
     ],
 )
 def test_what_a_call_is_answered_that_belongs_to_an_attempt(found, problem, words):
-    why = claim.fenced(found, problem, MINE)
+    why = claim.find_fence_problem(found, problem, MINE)
     assert (words in why) if words else why == ""
 
 
@@ -145,12 +145,12 @@ def test_a_claim_that_cannot_be_read_is_not_no_claim(tmp_path):
 
 def act(tmp_path, check=False, status="running", **params):
     given = dict(
-        {name: spec.get("default") for name, spec in claim_task.ARGUMENTS.items()},
+        {name: spec.get("default") for name, spec in node_state.ARGUMENTS.items()},
         directory=str(tmp_path / "state"),
         lock_timeout_s=0,
         **params,
     )
-    return claim_task.perform(
+    return node_state.perform(
         given, check, lambda argv, timeout: (0, status + "\n", ""), str(tmp_path / "lock"), str(tmp_path)
     )
 
@@ -164,43 +164,43 @@ def test_a_node_is_taken_once_and_given_up(tmp_path):
         "no_room": "",
         "quarantine": {"exists": False, "path": str(tmp_path / "state" / "quarantine.json")},
     }
-    assert not act(tmp_path, check=True, state="held", claim=MINE)["changed"] and not (tmp_path / "state").exists()
-    taken = act(tmp_path, state="held", claim=MINE)
+    assert not act(tmp_path, check=True, state="held", content=MINE)["changed"] and not (tmp_path / "state").exists()
+    taken = act(tmp_path, state="held", content=MINE)
     assert taken["changed"] and taken["claim"] == act(tmp_path)["claim"] and claim.alike(taken["claim"], MINE)
     assert taken["claim"]["state"] == "held"
     assert os.stat(str(tmp_path / "state" / "claim.json")).st_mode & 0o777 == 0o644
     assert os.listdir(str(tmp_path / "state")) == ["claim.json"]
-    assert not act(tmp_path, state="held", claim=MINE)["changed"]
-    with pytest.raises(claim_task.TaskError, match="held by rollout r1"):
-        act(tmp_path, state="held", claim=dict(MINE, rollout_id="r2"))
-    assert not act(tmp_path, state="released", claim=dict(MINE, attempt=1, run="a"))["changed"], "that is not its own"
-    assert act(tmp_path, state="quarantined", claim=MINE)["claim"]["state"] == "quarantined"
-    assert not act(tmp_path, state="quarantined", claim=MINE)["changed"]
-    assert act(tmp_path, state="held", claim=dict(MINE, attempt=3, run="c"))["claim"]["state"] == "held"
-    assert act(tmp_path, state="released", claim=dict(MINE, attempt=3, run="c"))["changed"]
+    assert not act(tmp_path, state="held", content=MINE)["changed"]
+    with pytest.raises(node_state.TaskError, match="held by rollout r1"):
+        act(tmp_path, state="held", content=dict(MINE, rollout_id="r2"))
+    assert not act(tmp_path, state="released", content=dict(MINE, attempt=1, run="a"))["changed"], "that is not its own"
+    assert act(tmp_path, state="quarantined", content=MINE)["claim"]["state"] == "quarantined"
+    assert not act(tmp_path, state="quarantined", content=MINE)["changed"]
+    assert act(tmp_path, state="held", content=dict(MINE, attempt=3, run="c"))["claim"]["state"] == "held"
+    assert act(tmp_path, state="released", content=dict(MINE, attempt=3, run="c"))["changed"]
     assert act(tmp_path)["claim"] is None
-    assert not act(tmp_path, state="released", claim=MINE)["changed"]
+    assert not act(tmp_path, state="released", content=MINE)["changed"]
 
 
 @pytest.mark.parametrize("missing", ["ledger", "rollout_id", "attempt", "run", "plan", "controller"])
 def test_half_a_claim_is_none(tmp_path, missing):
-    with pytest.raises(claim_task.TaskError, match="claim has no %s" % missing):
-        act(tmp_path, state="held", claim={key: value for key, value in MINE.items() if key != missing})
+    with pytest.raises(node_state.TaskError, match="claim has no %s" % missing):
+        act(tmp_path, state="held", content={key: value for key, value in MINE.items() if key != missing})
 
 
 def test_a_node_whose_claim_cannot_be_read_is_neither_taken_nor_given_up(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "state" / "claim.json").write_text("{")
     for state in ("held", "released", "quarantined"):
-        with pytest.raises(claim_task.TaskError, match="it is not JSON"):
-            act(tmp_path, state=state, claim=MINE, over=OTHER)
+        with pytest.raises(node_state.TaskError, match="it is not JSON"):
+            act(tmp_path, state=state, content=MINE, over=OTHER)
     assert (tmp_path / "state" / "claim.json").read_text() == "{"
 
 
 def test_a_node_that_cannot_keep_its_claim_is_not_taken(tmp_path):
     (tmp_path / "state").write_text("no directory")
-    with pytest.raises(claim_task.TaskError, match="its claim could not be kept: .* is no directory"):
-        act(tmp_path, state="held", claim=MINE)
+    with pytest.raises(node_state.TaskError, match="its claim could not be kept: .* is no directory"):
+        act(tmp_path, state="held", content=MINE)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_a_node_that_is_about_to_reboot_is_not_taken_yet(tmp_path, status, sched
         (tmp_path / "run" / "systemd" / "shutdown").mkdir(parents=True)
         text = scheduled % ((time.time() + seconds) * 1e6) if seconds else scheduled
         (tmp_path / "run" / "systemd" / "shutdown" / "scheduled").write_text(text)
-    answer = act(tmp_path, status=status, state="held", claim=MINE)
+    answer = act(tmp_path, status=status, state="held", content=MINE)
     assert answer["going_down"] == leaving and answer["changed"] != leaving
     assert (act(tmp_path)["claim"] is None) == leaving
 
@@ -232,7 +232,7 @@ def test_who_takes_a_node_waits_for_what_still_works_on_it(tmp_path):
     with lock.NodeLock(
         path=str(tmp_path / "lock"), owner={"module": "driver_packages", "step": "install"}
     ), pytest.raises(lock.LockTimeout, match="driver_packages"):
-        act(tmp_path, state="held", claim=MINE)
+        act(tmp_path, state="held", content=MINE)
     assert act(tmp_path)["claim"] is None
 
 
@@ -243,14 +243,14 @@ def token(monkeypatch, tmp_path):
 
 
 def test_a_call_of_an_earlier_attempt_does_not_get_the_nodes_lock(tmp_path, token):
-    act(tmp_path, state="held", claim=dict(MINE, attempt=1, run="a"))
+    act(tmp_path, state="held", content=dict(MINE, attempt=1, run="a"))
     token(dict(MINE, attempt=1, run="a"))
     with lock.NodeLock(path=str(tmp_path / "lock"), owner={"rollout_id": None}):
         assert lock.is_held(str(tmp_path / "lock"))
         assert "r1" in (tmp_path / "lock").read_text() and '"attempt": 1' in (tmp_path / "lock").read_text(), (
             "whoever waits for it reads which attempt it is"
         )
-    act(tmp_path, state="held", claim=MINE)
+    act(tmp_path, state="held", content=MINE)
     with pytest.raises(
         lock.LockTimeout, match="belongs to attempt 1 of rollout r1, and the node is held by rollout r1 .attempt 2"
     ):
@@ -259,7 +259,7 @@ def test_a_call_of_an_earlier_attempt_does_not_get_the_nodes_lock(tmp_path, toke
 
 
 def test_a_call_that_waited_for_the_lock_sees_who_has_the_node_by_then(tmp_path, token, monkeypatch):
-    act(tmp_path, state="held", claim=dict(MINE, attempt=1, run="a"))
+    act(tmp_path, state="held", content=dict(MINE, attempt=1, run="a"))
     token(dict(MINE, attempt=1, run="a"))
     held = lock.NodeLock(path=str(tmp_path / "lock")).acquire()
 
@@ -281,7 +281,7 @@ def test_a_token_that_is_none_opens_nothing(tmp_path, monkeypatch, text):
 
 def test_tasks_of_no_rollout_need_no_claim(tmp_path, monkeypatch):
     monkeypatch.setenv(claim.FENCE, "")
-    act(tmp_path, state="held", claim=MINE)
+    act(tmp_path, state="held", content=MINE)
     with lock.NodeLock(path=str(tmp_path / "lock")):
         pass
 
@@ -290,7 +290,7 @@ def test_tasks_of_no_rollout_need_no_claim(tmp_path, monkeypatch):
     "one, goes", [(MINE, True), (dict(MINE, attempt=1, run="a"), False), (dict(MINE, ledger="l2"), False), (None, True)]
 )
 def test_a_command_is_only_run_for_the_attempt_that_has_the_node(tmp_path, one, goes):
-    act(tmp_path, state="held", claim=MINE)
+    act(tmp_path, state="held", content=MINE)
     guard = claim.guard(claim.token(one, str(tmp_path / "state")) if one else "")
     done = subprocess.run(
         ["sh", "-c", guard + "echo went"],

@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, lock, node_files
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim, lock, node_state
 
 pytestmark = pytest.mark.pythons
 
@@ -26,20 +26,6 @@ MINE = {
 
 
 @pytest.mark.parametrize(
-    ("found", "due"),
-    [
-        (None, True),
-        (("text\n", 0o644, True), False),
-        (("text", 0o644, True), True),
-        (("text\n", 0o600, True), True),
-        (("text\n", 0o644, False), True),
-    ],
-)
-def test_what_is_due(found, due):
-    assert node_files.compared("text\n", found) == (due, found[0] if found else "")
-
-
-@pytest.mark.parametrize(
     ("path", "content", "named"),
     [
         ("x", "", "x is no absolute path"),
@@ -50,17 +36,18 @@ def test_what_is_due(found, due):
     ],
 )
 def test_what_cannot_be_written(path, content, named):
-    said = node_files.problem(path, content)
+    said = node_state.find_problem(path, content)
     assert said.startswith(named) and bool(said) == bool(named)
 
 
 def given(tmp_path, **contents):
     texts = {str(tmp_path / "etc" / name): content for name, content in contents.items()}
-    return {"files": texts, "lock_timeout_s": 0, "rollout_id": "r", "step": "mig"}
+    defaults = {name: spec.get("default") for name, spec in node_state.ARGUMENTS.items()}
+    return dict(defaults, record="files", state="present", content=texts, lock_timeout_s=0, step="mig")
 
 
 def perform(tmp_path, check=False, **contents):
-    return node_files.perform(given(tmp_path, **contents), check, str(tmp_path / "lock"))
+    return node_state.perform(given(tmp_path, **contents), check, None, str(tmp_path / "lock"))
 
 
 def test_files_are_written_and_a_second_run_writes_none(tmp_path):
@@ -75,13 +62,24 @@ def test_files_are_written_and_a_second_run_writes_none(tmp_path):
     assert [one["before"] for one in again["diff"]] == ["1\n", "2\n"]
     assert (tmp_path / "etc" / "b").stat().st_mode & 0o777 == 0o644
     assert sorted(path.name for path in (tmp_path / "etc").iterdir()) == ["a", "b"]
+    for damage in (lambda path: path.write_text("1"), lambda path: path.chmod(0o600)):
+        damage(tmp_path / "etc" / "b")
+        assert perform(tmp_path, b="2\n")["written"] == [str(tmp_path / "etc" / "b")]
+
+
+@pytest.mark.parametrize(
+    ("record", "state"), [("files", "read"), ("files", "held"), ("claim", "present"), ("drain", "released")]
+)
+def test_state_of_another_record_is_refused(tmp_path, record, state):
+    with pytest.raises(node_state.TaskError):
+        node_state.perform(dict(given(tmp_path, a="1\n"), record=record, state=state), False, None)
 
 
 def test_what_is_no_file_is_refused_and_nothing_is_written(tmp_path):
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "b").symlink_to(tmp_path / "elsewhere")
     for texts, words in (({"b": "2\n"}, "is no regular file"), ({"c": 2}, "has no text")):
-        with pytest.raises(node_files.FilesError, match=words):
+        with pytest.raises(node_state.TaskError, match=words):
             perform(tmp_path, a="1\n", **texts)
     assert not (tmp_path / "etc" / "a").exists() and not (tmp_path / "elsewhere").exists()
 
@@ -92,7 +90,7 @@ def test_it_works_under_the_lock_and_for_the_attempt_that_the_node_belongs_to(tm
     with lock.NodeLock(path=str(tmp_path / "lock")), pytest.raises(lock.LockTimeout):
         perform(tmp_path, a="1\n")
     assert perform(tmp_path, a="1\n")["changed"]
-    assert lock.read_json(str(tmp_path / "lock"))["module"] == "node_files"
+    assert lock.read_json(str(tmp_path / "lock"))["module"] == "node_state"
     assert lock.read_json(str(tmp_path / "lock"))["step"] == "mig"
     for then in (dict(MINE, attempt=2, run="two"), None):
         if then:

@@ -102,7 +102,7 @@ def test_what_systemd_is_not_told(load, active, to_start, to_stop):
     ],
 )
 def test_whether_it_is_there(wanted, rc, found, there):
-    assert services.reached(wanted, found, rc) is there
+    assert services.has_reached(wanted, found, rc) is there
 
 
 class Systemd:

@@ -187,7 +187,7 @@ def remembered(tmp_path, **change):
 
 
 def test_a_note_about_a_living_process_holds(tmp_path):
-    assert session.recall(remembered(tmp_path)) == {"pid": os.getpid(), "since": "2026-01-01T00:00:00Z"}
+    assert session.recall_child(remembered(tmp_path)) == {"pid": os.getpid(), "since": "2026-01-01T00:00:00Z"}
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_note_about_a_living_process_holds(tmp_path):
 )
 def test_a_note_that_no_longer_holds_is_removed(tmp_path, change):
     place = remembered(tmp_path, **change)
-    assert session.recall(place) is None
+    assert session.recall_child(place) is None
     assert not os.path.exists(place)
 
 
@@ -203,7 +203,7 @@ def test_a_link_in_place_of_the_note_is_not_followed(tmp_path):
     real = remembered(tmp_path)
     link = str(tmp_path / "link")
     os.symlink(real, link)
-    assert session.recall(link) is None
+    assert session.recall_child(link) is None
     assert os.path.exists(real)
 
 
@@ -212,7 +212,7 @@ def test_a_note_of_another_user_is_not_believed(tmp_path, monkeypatch):
     monkeypatch.setattr(session.os, "geteuid", lambda: 54321)
     if os.stat(place).st_uid == 0:
         os.chown(place, 12345, 12345)
-    assert session.recall(place) is None
+    assert session.recall_child(place) is None
 
 
 def test_a_child_that_dies_is_told_by_its_signal():
@@ -348,7 +348,7 @@ class Driver:
     def __call__(self, work, deadline_s, stuck_file):
         self.waits.append(deadline_s)
         status = self.statuses.pop(0)
-        return session.Outcome(status, snapshot.blank("ok", "") if status == "ok" else None, "")
+        return session.Outcome(status, snapshot.make_blank("ok", "") if status == "ok" else None, "")
 
 
 def take(driver, stuck_file, deadline_s=60):

@@ -6,18 +6,13 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import itertools
-import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
-
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import binding
 
 # The oldest that is supported, and the newest that was tried.
 VERSIONS = ("12.535.133", "13.615.71")
@@ -66,21 +61,3 @@ def load(version):
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-CODE = pathlib.Path(binding.__file__).parent
-
-
-def archive(source="answer = 42\n", version="1.2.3", code=None):
-    """The bytes of an archive. SOURCE None leaves the binding out; CODE None takes the package as it is."""
-    members = {"manifest.json": json.dumps({"version": version}), "data/table.json": "[1]"}
-    if source is not None:
-        members["pynvml.py"] = source
-    if code is None:
-        code = dict((str(path.relative_to(CODE)), path.read_text()) for path in CODE.rglob("*.py"))
-    members.update(("_nvml/" + name, text) for name, text in code.items())
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as target:
-        for name in sorted(members):
-            target.writestr(zipfile.ZipInfo(name), members[name])
-    return content.getvalue()

@@ -240,7 +240,7 @@ def test_the_check_at_boot_is_told(manager, expect, driver):
         "policy": {},
     }
     with open(path, "w", encoding="utf-8") as stream:
-        stream.write(boot_expectation.rendered(document))
+        stream.write(boot_expectation.render_document(document))
     actor = Actor(manager)
     actor.record_expectation(plan(expect=expect))
     assert boot_expectation.read(path)["driver_version"] == driver and len(actor.done) == (1 if expect else 0)

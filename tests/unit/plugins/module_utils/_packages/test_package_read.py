@@ -109,7 +109,7 @@ def test_the_files_beside_the_packages(machine):
         (None, None),
         ("{", None),
         (
-            boot_expectation.rendered(
+            boot_expectation.render_document(
                 {
                     "schema": boot_expectation.SCHEMA,
                     "driver_version": "1:1.2.3-4",

@@ -55,7 +55,7 @@ def _expect(tmp_path):
             (tmp_path / "mig.json").write_text(json.dumps(mig))
             change["mig_file"] = str(tmp_path / "mig.json")
         path = tmp_path / "boot-check.json"
-        path.write_text(boot_expectation.rendered(dict(DOCUMENT, **change)))
+        path.write_text(boot_expectation.render_document(dict(DOCUMENT, **change)))
         return str(path)
 
     return write
@@ -208,7 +208,7 @@ def test_no_table_of_the_collection(node, expect):
 
 
 def text(**change):
-    return boot_expectation.rendered(dict(DOCUMENT, **change))
+    return boot_expectation.render_document(dict(DOCUMENT, **change))
 
 
 @pytest.mark.parametrize(

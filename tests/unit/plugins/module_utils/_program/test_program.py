@@ -34,7 +34,7 @@ def build(monkeypatch):
     """The program, with the binding of a wheel."""
     version = wheels.VERSIONS[-1]
     source = (wheels.path(version) / "pynvml.py").read_bytes()
-    monkeypatch.setattr(_binding, "find", lambda: (source, version))
+    monkeypatch.setattr(_binding, "find", lambda: _binding.Binding(source, version, ""))
     return _node_program.build
 
 

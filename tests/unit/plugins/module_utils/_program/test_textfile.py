@@ -41,7 +41,7 @@ def _program(place, node, monkeypatch):
     """program(*words): (exit status, standard error output). All but NVML is that of this machine."""
     version = wheels.VERSIONS[-1]
     source = (wheels.path(version) / "pynvml.py").read_bytes()
-    monkeypatch.setattr(_binding, "find", lambda: (source, version))
+    monkeypatch.setattr(_binding, "find", lambda: _binding.Binding(source, version, ""))
     path = place / "gpufleet-node.pyz"
     path.write_bytes(_node_program.build().data)
 
@@ -128,10 +128,10 @@ def test_what_most_nodes_need_not_is_not_imported(place):
     )
     path = place / "program.pyz"
     path.write_bytes(
-        _binding.pack(
+        _node_program.pack(
             {
                 "%s/%s" % (_node_program.PARENT, name): content
-                for name, content in [("__init__.py", b""), *_binding.code_files(_node_program.PACKAGES).items()]
+                for name, content in [("__init__.py", b""), *_node_program.code_files().items()]
             }
         )
     )

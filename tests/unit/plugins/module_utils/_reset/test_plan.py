@@ -70,13 +70,13 @@ def ids(answer):
     ],
 )
 def test_what_a_gpu_needs(different, needs, unread):
-    assert (gpu_facts.needs(gpu(**different)), gpu_facts.unread(gpu(**different))) == (needs, unread)
+    assert (gpu_facts.list_needs(gpu(**different)), gpu_facts.list_unread_keys(gpu(**different))) == (needs, unread)
 
 
 def test_a_value_that_was_never_read_is_unread():
     found = gpu()
     del found["ecc_mode_pending"]
-    assert gpu_facts.unread(found) == ["ecc_mode_pending"]
+    assert gpu_facts.list_unread_keys(found) == ["ecc_mode_pending"]
     assert ids(decide(facts(found), when_needed=True)) == ["need_unknown"]
 
 
@@ -329,5 +329,5 @@ def test_nothing_is_asked_of_a_node_on_which_nothing_is_due():
 
 
 def test_the_sentence_names_each_step_once():
-    text = plan.sentence([plan.reason("a", "first", "stop it"), plan.reason("b", "second", "stop it")])
+    text = plan.make_sentence([plan.make_reason("a", "first", "stop it"), plan.make_reason("b", "second", "stop it")])
     assert text.count("stop it") == 1 and "first; second" in text

@@ -49,7 +49,7 @@ def ids(problems):
     ],
 )
 def test_what_remains_on_a_gpu(before, after, found):
-    problems = proof.remains(gpu(**before), gpu(**after))
+    problems = proof.check_remains(gpu(**before), gpu(**after))
     assert ids(problems) == found and all(item["gpu"] and item["message"] and item["next_step"] for item in problems)
 
 
@@ -93,18 +93,18 @@ def test_a_gpu_without_a_uuid_is_found_by_its_index():
     ],
 )
 def test_evidence(before, after, seen):
-    (row,) = proof.rows([gpu(**before)], PLAN, [gpu(**after)], [])
+    (row,) = proof.make_rows([gpu(**before)], PLAN, [gpu(**after)], [])
     assert (row["evidence"], row["status"]) == (seen, "reset" if seen else "unproven")
 
 
 def test_a_problem_of_a_gpu_or_of_the_node_outweighs_evidence():
     before, after = [gpu(0, ecc_mode_pending=0), gpu(1)], [gpu(0, ecc_mode_current=0, ecc_mode_pending=0), gpu(1)]
     plan = {"targets": [0, 1], "added": [1]}
-    mine, node = proof.problem("kernel_log", "x", GPU % 0), proof.problem("command_failed", "x")
-    assert [row["status"] for row in proof.rows(before, plan, after, [mine])] == ["failed", "unproven"]
-    assert [row["status"] for row in proof.rows(before, plan, after, [node])] == ["failed", "failed"]
-    assert [row["added"] for row in proof.rows(before, plan, after, [])] == [False, True]
-    assert [row["after"] for row in proof.rows(before, plan, [], [node])] == [None, None]
+    mine, node = proof.make_problem("kernel_log", "x", GPU % 0), proof.make_problem("command_failed", "x")
+    assert [row["status"] for row in proof.make_rows(before, plan, after, [mine])] == ["failed", "unproven"]
+    assert [row["status"] for row in proof.make_rows(before, plan, after, [node])] == ["failed", "failed"]
+    assert [row["added"] for row in proof.make_rows(before, plan, after, [])] == [False, True]
+    assert [row["after"] for row in proof.make_rows(before, plan, [], [node])] == [None, None]
 
 
 def event(kind="xid", **more):
@@ -129,7 +129,7 @@ def event(kind="xid", **more):
     ],
 )
 def test_the_kernel_log(events, found):
-    problems, warnings = proof.logged(
+    problems, warnings = proof.check_kernel_log(
         {"watermark": {"seq": 1}, "complete": True, "problem": "", "events": events}, [gpu(0)]
     )
     assert [item["gpu"] for item in problems] == found and warnings == []
@@ -137,7 +137,7 @@ def test_the_kernel_log(events, found):
 
 def test_a_gpu_whose_address_is_not_known_is_answerable_for_every_event():
     log = {"watermark": {"seq": 1}, "complete": True, "problem": "", "events": [event(xid=119, pci="0000:99:00.0")]}
-    assert ids(proof.logged(log, [gpu(0, pci_bus_id=rc(16))])[0]) == ["kernel_log"]
+    assert ids(proof.check_kernel_log(log, [gpu(0, pci_bus_id=rc(16))])[0]) == ["kernel_log"]
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_gpu_whose_address_is_not_known_is_answerable_for_every_event():
     ],
 )
 def test_a_log_that_may_lack_something_is_told(log):
-    problems, warnings = proof.logged(log, [gpu(0)])
+    problems, warnings = proof.check_kernel_log(log, [gpu(0)])
     assert problems == [] and len(warnings) == 1
 
 
@@ -181,7 +181,7 @@ def test_persistence_mode_has_to_be_on_again():
 )
 def test_what_is_foreseen_is_what_comes(before, after):
     before, after = gpu(**before), gpu(**after)
-    (row,) = proof.planned([before], PLAN, proof.PLANNED)
-    assert row["after"] == proof.state(after) and row["status"] == "planned"
-    (row,) = proof.planned([before], PLAN, proof.UNCHANGED)
-    assert row["after"] == row["before"] == proof.state(before) and row["status"] == "not_reset"
+    (row,) = proof.make_planned_rows([before], PLAN, proof.PLANNED)
+    assert row["after"] == proof.read_state(after) and row["status"] == "planned"
+    (row,) = proof.make_planned_rows([before], PLAN, proof.UNCHANGED)
+    assert row["after"] == row["before"] == proof.read_state(before) and row["status"] == "not_reset"

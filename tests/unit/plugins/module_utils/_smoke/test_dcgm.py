@@ -41,7 +41,7 @@ def statuses(parsed):
     ],
 )
 def test_both_shapes_are_read(name, major, version, driver, expected):
-    parsed = dcgm.parse(text(name))
+    parsed = dcgm.parse_document(text(name))
     assert (parsed["status"], parsed["major"], parsed["version"], parsed["driver_version"]) == (
         "ok",
         major,
@@ -55,13 +55,13 @@ def test_both_shapes_are_read(name, major, version, driver, expected):
     "name, entities", [("dcgm3-fail", [["GPU 0"], ["GPU 1"]]), ("dcgm4-fail", [["GPU 0"], ["GPU 1"]])]
 )
 def test_a_failure_names_its_gpu_and_says_why(name, entities):
-    test = [test for test in dcgm.parse(text(name))["tests"] if test["status"] == "fail"][0]
+    test = [test for test in dcgm.parse_document(text(name))["tests"] if test["status"] == "fail"][0]
     assert [result["entities"] for result in test["results"]] == entities
     assert test["results"][1]["warnings"] == ["A DBE memory error was detected on GPU 1."]
 
 
 def test_one_result_for_several_gpus_names_them_all():
-    assert dcgm.parse(text("dcgm3-pass"))["tests"][0]["results"][0]["entities"] == ["GPU 0", "GPU 1"]
+    assert dcgm.parse_document(text("dcgm3-pass"))["tests"][0]["results"][0]["entities"] == ["GPU 0", "GPU 1"]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_one_result_for_several_gpus_names_them_all():
 def test_a_document_without_a_result_is_none(change, message):
     document = json.loads(text("dcgm4-pass"))
     change(document)
-    parsed = dcgm.parse(json.dumps(document))
+    parsed = dcgm.parse_document(json.dumps(document))
     assert parsed["status"] == "unreadable" and message in parsed["message"]
 
 
@@ -86,26 +86,26 @@ def test_a_word_that_is_not_known_never_passes(word):
     document = json.loads(text("dcgm4-pass"))
     test = document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]
     test["results"][1]["status"] = word
-    assert statuses(dcgm.parse(json.dumps(document)))["software"] == "unknown"
+    assert statuses(dcgm.parse_document(json.dumps(document)))["software"] == "unknown"
 
 
 def test_a_summary_that_fails_is_not_outvoted_by_results_that_pass():
     document = json.loads(text("dcgm4-pass"))
     document["DCGM Diagnostic"]["test_categories"][0]["tests"][0]["test_summary"]["status"] = "Fail"
-    assert statuses(dcgm.parse(json.dumps(document)))["software"] == "fail"
+    assert statuses(dcgm.parse_document(json.dumps(document)))["software"] == "fail"
 
 
 def test_a_test_without_results_is_unknown():
     document = json.loads(text("dcgm4-pass"))
     document["DCGM Diagnostic"]["test_categories"][0]["tests"][0] = {"name": "software"}
-    assert statuses(dcgm.parse(json.dumps(document)))["software"] == "unknown"
+    assert statuses(dcgm.parse_document(json.dumps(document)))["software"] == "unknown"
 
 
 @pytest.mark.parametrize(
     "garbage", ["", "Error: unable to establish a connection to the specified host: localhost", "{", "[1, 2]", "{}"]
 )
 def test_what_is_no_document_is_unreadable(garbage):
-    assert dcgm.parse(garbage)["status"] == "unreadable"
+    assert dcgm.parse_document(garbage)["status"] == "unreadable"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_command_and_what_came_of_it(rc, out, status):
         calls.append((argv, timeout))
         return rc, out, ""
 
-    answer = dcgm.diagnose(runner, 3, 600, [0, 2])
+    answer = dcgm.run_diagnostic(runner, 3, 600, [0, 2])
     assert calls == [(["dcgmi", "diag", "-r", "3", "-j", "-i", "0,2"], 600)]
     assert (answer["status"], answer["rc"], answer["level"]) == (status, rc, 3)
     assert bool(answer["message"]) == (status != "ok")
@@ -134,4 +134,4 @@ def test_the_command_and_what_came_of_it(rc, out, status):
 
 
 def test_nothing_is_started_without_a_gpu_to_test():
-    assert dcgm.diagnose(lambda argv, timeout: pytest.fail("started"), 1, 60, [])["status"] == "not_run"
+    assert dcgm.run_diagnostic(lambda argv, timeout: pytest.fail("started"), 1, 60, [])["status"] == "not_run"

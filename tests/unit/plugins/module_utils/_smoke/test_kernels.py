@@ -242,7 +242,7 @@ def test_add_adds_in_single_precision():
 
 @pytest.mark.parametrize("edge", [kernels.TILE, 2 * kernels.TILE])
 def test_product_multiplies_and_its_expectation_is_the_product(edge):
-    left, right, expected = tests.matrices(edge)
+    left, right, expected = tests.make_matrices(edge)
     rows = [struct.unpack_from("<%df" % edge, left, row * edge * 4) for row in range(edge)]
     columns = [struct.unpack_from("<%df" % edge, right, row * edge * 4) for row in range(edge)]
     by_hand = [sum(rows[i][k] * columns[k][j] for k in range(edge)) for i in range(edge) for j in range(edge)]
@@ -254,7 +254,7 @@ def test_product_multiplies_and_its_expectation_is_the_product(edge):
 
 
 def test_the_largest_product_is_exact_in_single_precision():
-    largest = max(struct.unpack("<%df" % 256, tests.matrices(256)[2][:1024]))
+    largest = max(struct.unpack("<%df" % 256, tests.make_matrices(256)[2][:1024]))
     assert largest * max(tests.EDGES) / 256 < 2**24
     assert all(edge % kernels.TILE == 0 and edge % tests.PERIOD for edge in tests.EDGES)
 
@@ -271,4 +271,4 @@ def test_the_interpreter_refuses_what_it_does_not_know():
 
 @pytest.mark.parametrize("words, blocks", [(1, 1), (256, 1), (257, 2), (1 << 28, 65535)])
 def test_grids_cover_the_words_within_the_limits_of_a_launch(words, blocks):
-    assert kernels.grid(words) == blocks
+    assert kernels.choose_grid(words) == blocks

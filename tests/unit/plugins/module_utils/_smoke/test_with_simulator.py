@@ -75,7 +75,7 @@ def test_a_healthy_node_at_the_shortest_level(node):
     assert states(document) == ["tested", "tested"]
     assert [gpu["uuid"] for gpu in document["gpus"]] == [gpu["uuid"]["value"] for gpu in snapshot["gpus"]]
     for gpu in document["gpus"]:
-        assert sorted(gpu["tests"]) == sorted(tests.names("t0")) and gpu["error"] is None
+        assert sorted(gpu["tests"]) == sorted(tests.list_names("t0")) and gpu["error"] is None
         for name, test in gpu["tests"].items():
             assert (test["ok"], test["error"], len(test["samples"])) == (True, None, 5)
             assert test["temperature_c"] == [31] * 5 and test["clock_sm_mhz"] == [345] * 5

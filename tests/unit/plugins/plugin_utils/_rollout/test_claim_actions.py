@@ -14,7 +14,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate, rollout_node, rollout_plan, rollout_step
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import node_state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit, passed
@@ -53,15 +53,15 @@ class Controller:
 
     def on_node(self, node, **arguments):
         given = dict(
-            {name: spec.get("default") for name, spec in claim_task.ARGUMENTS.items()},
+            {name: spec.get("default") for name, spec in node_state.ARGUMENTS.items()},
             **dict(arguments, directory=str(self.nodes / node)),
         )
         given["lock_timeout_s"] = 0
         try:
-            return claim_task.perform(
+            return node_state.perform(
                 given, False, lambda argv, timeout: (0, "", ""), str(self.nodes / (node + ".lock")), str(self.nodes)
             )
-        except (claim_task.TaskError, OSError) as exc:
+        except (node_state.TaskError, OSError) as exc:
             return {"failed": True, "msg": str(exc)}
 
     def plan(self, check=False, **more):
@@ -129,7 +129,7 @@ def test_a_node_is_claimed_with_its_ticket_and_released_when_it_is_done(one):
     )
     assert len(found["ledger"]) == 32 and one.url not in json.dumps(found)
     assert one.gate("b")["answer"] == "go" and claim_of(one, "b")["ledger"] == found["ledger"]
-    assert one.calls.count(("gpufleet.lifecycle.node_claim", "held")) == 2
+    assert one.calls.count(("gpufleet.lifecycle.node_state", "held")) == 2
     one.step(name="drain")
     assert len(one.calls) == 2, "a step asks nothing of the node"
     assert not one.step(state="done").get("failed") and claim_of(one) is None and claim_of(one, "b")
@@ -399,7 +399,7 @@ def test_a_node_that_was_left_rebooting_is_waited_for(one):
         answer["answer"] == "go"
         and answer["resume"] == "stopped"
         and claim_of(one)["attempt"] == 2
-        and one.calls[-4:] == [("gpufleet.lifecycle.node_claim", "held")] * 4
+        and one.calls[-4:] == [("gpufleet.lifecycle.node_state", "held")] * 4
     )
 
 

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 def main():
     names = ("log_lines", "nvidia_smi_timeout_s", "timeout_s")
     spec = dict((name, dict(type="int")) for name in names)
-    spec.update(binding_digest=dict(type="str"), binding_archive=dict(type="str", no_log=True))
+    spec.update(binding=dict(type="dict"))
     module = AnsibleModule(argument_spec=spec, supports_check_mode=True)
     node = stubnode.load()
     if node["loaded"] in node.get("tells_nothing_with", []):

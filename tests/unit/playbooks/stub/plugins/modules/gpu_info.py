@@ -11,7 +11,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils import stubnode
 def main():
     module = AnsibleModule(
         argument_spec=dict(
-            gather_subset=dict(type="list", elements="str"), holders=dict(type="bool"), binding_digest=dict(type="str")
+            gather_subset=dict(type="list", elements="str"), holders=dict(type="bool"), binding=dict(type="dict")
         ),
         supports_check_mode=True,
     )

@@ -37,7 +37,7 @@ def main():
             rollout_id=dict(type="str"),
             step=dict(type="str", default=""),
             # What the real action gives.
-            binding_digest=dict(type="str"),
+            binding=dict(type="dict"),
             timeout_s=dict(type="int"),
             lock_timeout_s=dict(type="int"),
         ),

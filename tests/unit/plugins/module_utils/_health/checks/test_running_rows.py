@@ -214,4 +214,4 @@ def test_the_truth_table(one):
 )
 def test_a_gpu_is_idle_if_it_says_so_or_runs_nothing(reasons, processes, expected):
     snapshot = cases.changed(cases.readings.snapshot(), {REASONS: reasons, "compute_processes": processes})
-    assert clocks.idle(snapshot["gpus"][1]) is expected
+    assert clocks.is_idle(snapshot["gpus"][1]) is expected

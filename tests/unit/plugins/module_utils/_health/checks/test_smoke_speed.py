@@ -193,38 +193,40 @@ def test_what_is_measured_again():
     now = document()
     now["gpus"][0]["tests"]["device_copy"] = rate("device_copy", 0.9)
     now["gpus"][1]["tests"]["host_to_device"] = rate("host_to_device", 1.0, NOISY)
-    assert smoke_rates.unsettled(now, document(), limits) == {
+    assert smoke_rates.find_unsettled_tests(now, document(), limits) == {
         readings.uuid(0): ["device_copy"],
         readings.uuid(1): ["host_to_device"],
     }
-    assert smoke_rates.unsettled(document(), document(), limits) == {}
-    assert smoke_rates.unsettled(now, None, limits) == {}
+    assert smoke_rates.find_unsettled_tests(document(), document(), limits) == {}
+    assert smoke_rates.find_unsettled_tests(now, None, limits) == {}
     # Wrong results are not: they do not become right.
     now["gpus"][0] = entry(0)
     now["gpus"][0]["tests"]["vector_add"].update(ok=False, samples=[1] * 5)
-    assert readings.uuid(0) not in smoke_rates.unsettled(now, document(), limits)
+    assert readings.uuid(0) not in smoke_rates.find_unsettled_tests(now, document(), limits)
     crowd = document(4)
     crowd["gpus"][3] = entry(3, 0.8)
-    assert smoke_rates.unsettled(crowd, None, limits) == {readings.uuid(3): sorted(RATES)}
+    assert smoke_rates.find_unsettled_tests(crowd, None, limits) == {readings.uuid(3): sorted(RATES)}
 
 
 def test_both_measurements_are_kept_and_the_last_one_counts():
     first, second = document(factor=0.9), document(1)
     second["gpus"][0]["tests"] = {"device_copy": rate("device_copy")}
-    result = smoke_rates.merged(first, second)
+    result = smoke_rates.merge_repeats(first, second)
     test = result["gpus"][0]["tests"]["device_copy"]
-    assert smoke_rates.middle(test) == RATES["device_copy"]
-    assert [smoke_rates.middle(old) for old in test["attempts"]] == [0.9 * RATES["device_copy"]]
+    assert smoke_rates.find_median(test) == RATES["device_copy"]
+    assert [smoke_rates.find_median(old) for old in test["attempts"]] == [0.9 * RATES["device_copy"]]
     assert result["gpus"][1] == first["gpus"][1]
     assert result["gpus"][0]["tests"]["host_to_device"] == first["gpus"][0]["tests"]["host_to_device"]
-    again = smoke_rates.merged(result, second)["gpus"][0]["tests"]["device_copy"]
+    again = smoke_rates.merge_repeats(result, second)["gpus"][0]["tests"]["device_copy"]
     assert len(again["attempts"]) == 2 and all("attempts" not in old for old in again["attempts"])
-    checks = judge(dict(first, gpus=[smoke_rates.merged(first, document(factor=0.9))["gpus"][0], entry(1)]), document())
+    checks = judge(
+        dict(first, gpus=[smoke_rates.merge_repeats(first, document(factor=0.9))["gpus"][0], entry(1)]), document()
+    )
     assert "measured 2 times;" in one(checks, "smoke.memory_bandwidth")["message"]
 
 
 def test_a_gpu_that_cannot_be_measured_again_is_not_what_it_was():
     second = document(1)
     second["gpus"][0].update(state="hung", reason="CUDA did not answer", tests={})
-    result = smoke_rates.merged(document(), second)
+    result = smoke_rates.merge_repeats(document(), second)
     assert statuses(judge(result), "smoke.compute") == ["fail", "pass"]

@@ -67,7 +67,7 @@ def test_the_word_of_the_line_overrides_the_table(code, nonfatal, fatal):
 
 
 def test_every_code_of_the_table_has_an_answer():
-    for code in tables.sxid(TABLES["sxid"]):
+    for code in tables.parse_sxid_table(TABLES["sxid"]):
         assert judged(sxid(code, "Fatal"))[SWITCH, code].startswith("fail:")
 
 

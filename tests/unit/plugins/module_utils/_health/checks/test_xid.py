@@ -59,7 +59,7 @@ def test_a_code_has_its_class(code, adhoc, post):
 
 
 def test_no_code_of_the_table_is_left_without_an_answer():
-    table = tables.xid(TABLES["xid"])
+    table = tables.parse_xid_table(TABLES["xid"])
     for code in list(table.codes) + sorted(table.unused):
         gate = table.codes[code]["gate"] if code in table.codes else "hold"
         answer = judged(xid(code), phase="post")

@@ -48,9 +48,9 @@ ENDS = [
 @pytest.mark.parametrize("name, wanted, answer, after, status, changed", ENDS)
 def test_conclusion(name, wanted, answer, after, status, changed):
     plan = [decide(name, wanted)]
-    taken = settings_plan.steps(plan)
+    taken = settings_plan.list_steps(plan)
     assert len(taken) == (0 if answer == "none" else 1)
-    rows = settings_conclusion.conclude(
+    rows = settings_conclusion.conclude_plan(
         plan, taken, None if answer is None else [answer] if taken else [], [gpu(**after)], "it hangs; reboot"
     )
     assert (rows[0]["status"], rows[0]["changed"]) == (status, changed)
@@ -61,7 +61,7 @@ def test_conclusion(name, wanted, answer, after, status, changed):
 
 def test_a_gpu_that_is_gone_when_it_is_read_back():
     plan = [decide("power_limit_w", 500000)]
-    row = settings_conclusion.conclude(plan, settings_plan.steps(plan), [OK], [])[0]
+    row = settings_conclusion.conclude_plan(plan, settings_plan.list_steps(plan), [OK], [])[0]
     assert row["status"] == "failed"
     assert "it cannot be read back: NVML does not find this GPU any more" in row["failure"]["message"]
     assert settings_conclusion.present_row(row)["after"] is None
@@ -69,7 +69,7 @@ def test_a_gpu_that_is_gone_when_it_is_read_back():
 
 def test_a_message_names_gpu_setting_found_expected_code_and_next_step():
     plan = [decide("power_limit_w", 500000)]
-    row = settings_conclusion.conclude(plan, settings_plan.steps(plan), [refused(4)], [gpu()])[0]
+    row = settings_conclusion.conclude_plan(plan, settings_plan.list_steps(plan), [refused(4)], [gpu()])[0]
     assert row["failure"]["message"] == (
         "power_limit_w of GPU-1: found 700, expected 500: NVML refuses nvmlDeviceSetPowerManagementLimit: the task may "
         "not change the GPU; run it with become: true, on the host and not in a container [NVML 4, NO_PERMISSION]"
@@ -102,7 +102,7 @@ def test_a_message_names_gpu_setting_found_expected_code_and_next_step():
 )
 def test_each_refusal_has_its_own_next_step(code, word, step):
     plan = [decide("power_limit_w", 500000)]
-    row = settings_conclusion.conclude(plan, settings_plan.steps(plan), [refused(code)], [gpu()])[0]
+    row = settings_conclusion.conclude_plan(plan, settings_plan.list_steps(plan), [refused(code)], [gpu()])[0]
     (failure,) = settings_conclusion.list_failures([row])
     assert (failure["code"], failure["error"], step in failure["message"]) == (code, word, True)
 
@@ -120,8 +120,8 @@ def test_one_gpu_that_cannot_be_used_stops_all(lost, who):
         (UUID, "power_limit_w", "changed"),
         (who, None, "failed"),
     ]
-    assert settings_plan.steps(plan) == []
-    rows = settings_conclusion.unset(plan)
+    assert settings_plan.list_steps(plan) == []
+    rows = settings_conclusion.undo_plan(plan)
     assert [(row["status"], row["changed"], row["after"]) for row in rows] == [
         ("failed", False, 700000),
         ("failed", False, None),
@@ -136,18 +136,18 @@ def test_what_is_remembered():
         decide("power_limit_w", 500000),
         decide("locked_memory_clocks_mhz", {"min": 2, "max": 9999}),
     ]
-    assert settings_conclusion.remembered(kept, rows, LOAD) == dict(
+    assert settings_conclusion.update_kept(kept, rows, LOAD) == dict(
         kept, **{UUID: {"locked_graphics_clocks_mhz": {"value": LOCK, "load": LOAD}}}
     )
     assert kept == {"GPU-0": {"locked_memory_clocks_mhz": {"value": LOCK, "load": "old"}}}
-    assert [row["status"] for row in settings_conclusion.forgotten(rows, "disk full")] == [
+    assert [row["status"] for row in settings_conclusion.fail_unproven(rows, "disk full")] == [
         "failed",
         "changed",
         "failed",
     ]
     assert (
         "cannot be remembered for the next reload: disk full"
-        in settings_conclusion.forgotten(rows, "disk full")[0]["failure"]["message"]
+        in settings_conclusion.fail_unproven(rows, "disk full")[0]["failure"]["message"]
     )
 
 

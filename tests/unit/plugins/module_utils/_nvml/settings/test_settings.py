@@ -10,10 +10,10 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import codes, session, snapshot
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import plan as settings_plan
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import state as settings_state
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import table as settings
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import task as settings_task
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings import wanted as settings_wanted
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings import settingsnode
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml.settings.settingsnode import (
     LOAD,
@@ -186,7 +186,7 @@ def test_after_a_failure_other_gpus_go_on():
 
 
 def taken(*gpus, **more):
-    found = snapshot.blank("ok", "", 0)
+    found = snapshot.make_blank("ok", "", 0)
     found.update(gpus=list(gpus), system={"driver_version": codes.value("1")}, **more)
     return found
 
@@ -222,7 +222,10 @@ def test_a_child_without_an_answer_is_a_failure_whatever_is_read_back(tmp_path, 
 def test_what_cannot_be_read_back_is_a_failure(tmp_path):
     outcome = session.Outcome("ok", [OK], "")
     result = run(
-        tmp_path, [taken(gpu()), snapshot.blank("timeout", "it hangs")], child=lambda *args: outcome, power_limit_w=500
+        tmp_path,
+        [taken(gpu()), snapshot.make_blank("timeout", "it hangs")],
+        child=lambda *args: outcome,
+        power_limit_w=500,
     )
     assert result["failed"] is True and "it cannot be read back" in result["msg"]
     assert "what was set could not be read back: it hangs" in result["warnings"][0]
@@ -238,7 +241,7 @@ def test_clocks_that_cannot_be_remembered_are_a_failure(tmp_path):
 @pytest.mark.parametrize("status", ["no_binding", "nvml_error", "timeout", "stuck"])
 def test_a_node_that_cannot_be_read_is_left_alone(tmp_path, status):
     with pytest.raises(settings_task.TaskError, match="NVML cannot be read .%s., and nothing was set: why" % (status,)):
-        run(tmp_path, [snapshot.blank(status, "why")], power_limit_w=500)
+        run(tmp_path, [snapshot.make_blank(status, "why")], power_limit_w=500)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +262,7 @@ def test_a_node_that_cannot_be_read_is_left_alone(tmp_path, status):
     ],
 )
 def test_wishes_of_a_task(given, wanted):
-    assert settings_wanted.of_task(settingsnode.complete(given)) == {
+    assert settings_plan.list_task_wishes(settingsnode.complete(given)) == {
         list(given)[0]: {"value": wanted, "explicit": True}
     }
 
@@ -279,8 +282,8 @@ def test_wishes_of_a_task(given, wanted):
     ],
 )
 def test_wishes_that_cannot_be_understood(given, text):
-    with pytest.raises(settings_wanted.WishError) as refused:
-        settings_wanted.of_task(settingsnode.complete(given))
+    with pytest.raises(settings.WishError) as refused:
+        settings_plan.list_task_wishes(settingsnode.complete(given))
     assert text in str(refused.value)
 
 
@@ -290,7 +293,7 @@ def test_wishes_of_a_baseline():
         "locked_memory_clocks_mhz": {"value": "unlocked", "load": LOAD},
     }
     old = gpu(power_limit_mw=500000, ecc_mode_current=1, ecc_mode_pending=0, compute_mode=3)
-    assert settings_wanted.of_baseline(old, kept) == {
+    assert settings_plan.list_baseline_wishes(old, kept) == {
         "persistence_mode": wish(1, False),
         "compute_mode": wish(3, False),
         "power_limit_w": wish(500000, False),
@@ -298,22 +301,24 @@ def test_wishes_of_a_baseline():
         "application_clocks_mhz": wish({"graphics": 1980, "mem": 2619}, False, was_default=True),
         "locked_graphics_clocks_mhz": wish(LOCK),
     }
-    assert settings_wanted.of_baseline(old, None, ["power_limit_w", "locked_graphics_clocks_mhz"]) == {
+    assert settings_plan.list_baseline_wishes(old, None, ["power_limit_w", "locked_graphics_clocks_mhz"]) == {
         "power_limit_w": wish(500000, False)
     }
     for entry in ((3,), (26,), {"graphics": None, "mem": 1}):
-        assert settings_wanted.of_baseline(gpu(applications_clocks_mhz=entry), None, ["application_clocks_mhz"]) == {
-            "application_clocks_mhz": wish(None, False)
-        }
+        assert settings_plan.list_baseline_wishes(
+            gpu(applications_clocks_mhz=entry), None, ["application_clocks_mhz"]
+        ) == {"application_clocks_mhz": wish(None, False)}
     # In MIG mode the GPU has no compute mode of its own; out of it, the same code is an error.
-    assert settings_wanted.of_baseline(gpu(compute_mode=(2,), mig_mode_current=1), None, ["compute_mode"]) == {
+    assert settings_plan.list_baseline_wishes(gpu(compute_mode=(2,), mig_mode_current=1), None, ["compute_mode"]) == {
         "compute_mode": wish(None, False)
     }
-    assert "problem" in settings_wanted.of_baseline(gpu(compute_mode=(2,)), None, ["compute_mode"])["compute_mode"]
+    assert (
+        "problem" in settings_plan.list_baseline_wishes(gpu(compute_mode=(2,)), None, ["compute_mode"])["compute_mode"]
+    )
     for entry in (1, [], {"graphics": "fast", "mem": 1}):
         assert (
             "problem"
-            in settings_wanted.of_baseline(gpu(applications_clocks_mhz=entry), None, ["application_clocks_mhz"])[
+            in settings_plan.list_baseline_wishes(gpu(applications_clocks_mhz=entry), None, ["application_clocks_mhz"])[
                 "application_clocks_mhz"
             ]
         )
@@ -321,12 +326,12 @@ def test_wishes_of_a_baseline():
 
 @pytest.mark.parametrize("entry", [(15,), (codes.UNREADABLE,), "high", True, -1, None, {"graphics": 1}])
 def test_a_baseline_that_does_not_tell_is_no_wish(entry):
-    problem = settings_wanted.of_baseline(gpu(power_limit_mw=entry), None, ["power_limit_w"])["power_limit_w"][
+    problem = settings_plan.list_baseline_wishes(gpu(power_limit_mw=entry), None, ["power_limit_w"])["power_limit_w"][
         "problem"
     ]
     assert "the baseline does not tell power_limit_mw of this GPU" in problem and "take a new baseline" in problem
     for old in (dict(gpu(), power_limit_mw=7), dict(gpu(), power_limit_mw={})):
         assert (
             "the baseline has no power_limit_mw"
-            in settings_wanted.of_baseline(old, None, ["power_limit_w"])["power_limit_w"]["problem"]
+            in settings_plan.list_baseline_wishes(old, None, ["power_limit_w"])["power_limit_w"]["problem"]
         )

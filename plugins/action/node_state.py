@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Run node_note on the node and check its answer."""
+"""Run node_state on the node and check its answer."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action im
 
 
 class ActionModule(ModuleAction):
-    MODULE = "gpufleet.lifecycle.node_note"
+    MODULE = "gpufleet.lifecycle.node_state"

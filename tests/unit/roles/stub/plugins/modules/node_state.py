@@ -10,15 +10,15 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import node_files
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import node_state
 
 
 def main():
-    module = AnsibleModule(argument_spec=dict(node_files.ARGUMENTS), supports_check_mode=True)
+    module = AnsibleModule(argument_spec=dict(node_state.ARGUMENTS), supports_check_mode=True)
     root = json.loads(os.environ["GPUFLEET_SIMULATED_NODE"])["root"]
     try:
-        module.exit_json(**node_files.perform(module.params, module.check_mode, os.path.join(root, "node-files.lock")))
-    except node_files.FilesError as exc:
+        module.exit_json(**node_state.perform(module.params, module.check_mode, None, os.path.join(root, "node.lock")))
+    except node_state.TaskError as exc:
         module.fail_json(msg=str(exc))
 
 

@@ -78,7 +78,7 @@ def test_node_action_checks_answer(answer, name, plugin):
     assert bool(result.get("failed")) is ("msg" in answer or "audit" in answer and name == "driver_audit")
 
 
-@pytest.mark.parametrize("name, plugin", [("driver_audit", driver_audit), ("node_claim", node_claim)])
+@pytest.mark.parametrize("name, plugin", [("driver_audit", driver_audit), ("node_state", node_state)])
 def test_texts_of_a_node_that_ansible_prints_steer_no_terminal(name, plugin):
     evil = "boom \x1b[2K\u202eall done"
     result = make(plugin, {"failed": True, "msg": evil, "warnings": [evil]}, name).run(task_vars={})

@@ -470,9 +470,7 @@ class TestTable:
         result["health"]["simulated"] = True
         doc = document({"n": result}, ())
         assert any(line.startswith("SIMULATED") for line in precheck_formats.render_summary(doc))
-        assert "simulated" in precheck_page.render_page(doc) and "Simulated: " in precheck_formats.render_markdown(
-            doc
-        )
+        assert "simulated" in precheck_page.render_page(doc) and "Simulated: " in precheck_formats.render_markdown(doc)
 
 
 class TestFiles:

@@ -285,9 +285,7 @@ def test_cards_that_come_in_any_number_are_counted_against_other_nodes(precheck)
     [
         (lambda name: samples.unreachable(), "unknown"),
         pytest.param(lambda name: samples.failed(), "unknown", marks=pytest.mark.slow),
-        pytest.param(
-            lambda name: samples.broken(samples.healthy(name), "gpu.present"), "fail", marks=pytest.mark.slow
-        ),
+        pytest.param(lambda name: samples.broken(samples.healthy(name), "gpu.present"), "fail", marks=pytest.mark.slow),
     ],
     ids=["unreachable", "failed", "broken"],
 )

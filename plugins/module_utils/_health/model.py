@@ -18,9 +18,9 @@ NODE = "node"
 READING = "gpufleet.reading/1"
 
 # What a judge is given. reading is all that the node read; snapshot, audit, system and kernel_log are its sections,
-# None where they are missing. policy is complete and asked with policy.find_limit(). tables are the collection's data
-# files {"xid": ..., "sxid": ...}. expect is what the caller did on purpose: {"reboot": True|False|None, "changes":
-# [...]}; never None.
+# None where they are missing. policy is complete, see policy.find_limit(). tables are the collection's data files
+# {"xid": ..., "sxid": ...}. expect is what the caller did on purpose: {"reboot": True|False|None, "changes": [...]};
+# never None.
 Context = collections.namedtuple(
     "Context",
     [

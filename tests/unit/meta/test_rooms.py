@@ -146,6 +146,7 @@ WITHOUT = {
     "slurm_node": "it asks Slurm; its reason there says whose drain it is",
     "driver_audit": READS,
     "gpu_evidence": READS,
+    "gpu_health": READS,
     "gpu_info": READS,
     "gpu_smoke": "its programs end with it, and leave nothing",
     "hold_info": READS,

@@ -131,7 +131,7 @@ SHIPPED = {
     " 1g.10gb*2,2g.20gb*1,3g.40gb*1",
     "h200": "1g.18gb*7 1g.18gb+me*1 1g.35gb*4 2g.35gb*3 3g.71gb*2 4g.71gb*1 7g.141gb*1 1g.18gb*2,2g.35gb*1,3g.71gb*1",
     "b200": "1g.23gb*7 1g.23gb+me*1 1g.45gb*4 2g.45gb*3 3g.90gb*2 4g.90gb*1 7g.180gb*1 1g.23gb*2,2g.45gb*1,3g.90gb*1",
-    "a30": "1g.6gb*4 1g.6gb+me*1 2g.12gb*2 2g.12gb+me*1 4g.24gb*1 1g.6gb*2,2g.12gb*1",
+    "a30": "1g.6gb*4 1g.6gb+me*1 2g.12gb*2 4g.24gb*1 1g.6gb*2,2g.12gb*1",
     "rtx-pro-6000": "1g.24gb*4 1g.24gb+me*1 1g.24gb+gfx*4 1g.24gb+me.all*1 1g.24gb-me*4 2g.48gb*2 2g.48gb+gfx*2"
     " 2g.48gb+me.all*1 2g.48gb-me*2 4g.96gb*1 4g.96gb+gfx*1 1g.24gb*2,2g.48gb*1",
     "rtx-pro-5000": "1g.24gb*2 1g.24gb-me*2 1g.24gb*1,1g.24gb-me*1 2g.48gb*1",

@@ -10,15 +10,19 @@ empty.
 
 from __future__ import annotations
 
+import os
+
 from .._kernel import kernel_state
-from .._node import cdi, device_nodes, hung, infiniband, pcilink, switch_managers, units
+from .._node import cdi, device_nodes, files, hung, infiniband, pcilink, switch_managers, units
 from .._node.runner import Runner
 from . import companions, cuda
 
 SCHEMA = "gpufleet.system/1"
+# An installation of the driver writes its archives, its packages, the DKMS build, the kernel modules and the initrd.
+CHANGE_PATHS = ("/var/cache", "/usr", "/var/lib/dkms", "/lib/modules", "/boot")
 
 
-def read(root="/", runner=None):
+def read(root="/", runner=None, statvfs=os.statvfs):
     runner = runner or Runner()
     links, switches = pcilink.read(root)
     return {
@@ -37,6 +41,7 @@ def read(root="/", runner=None):
         "nvlsm": switch_managers.subnet_manager(root),
         "infiniband": infiniband.read(root),
         "hung_tasks": hung.read(root),
+        "filesystems": dict((path, files.read_filesystem(root, path, statvfs)) for path in CHANGE_PATHS),
         "cdi": cdi.read(root),
         "libcuda": cuda.libcuda(root),
         "toolkit": cuda.toolkits(root),

@@ -120,6 +120,27 @@ def resolve(root, path):
     return "/" + "/".join(done)
 
 
+def read_filesystem(root, path, statvfs=os.statvfs):
+    """Return ``{"device", "free", "files", "read_only"}`` of the file system of the nearest directory that exists.
+
+    ``free`` is in bytes for processes of users, ``files`` the number of files that can still be made, None where the
+    file system does not count them (btrfs, statvfs(3)). None where the file system cannot be read.
+    """
+    place = under(root, path)
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    try:
+        about = statvfs(place)
+        return {
+            "device": os.stat(place).st_dev,
+            "free": about.f_bavail * about.f_frsize,
+            "files": about.f_favail if about.f_files else None,
+            "read_only": bool(about.f_flag & os.ST_RDONLY),
+        }
+    except OSError:
+        return None
+
+
 def write_atomically(path, content, mode=0o644):
     """Write a file so that a reader sees the old one or the new one; an equal file is left alone."""
     if read_text(path) == content and (os.stat(path).st_mode & 0o7777) == mode:

@@ -139,25 +139,6 @@ class Manager:
         """Holds of packages that are gone: nothing is left of them unless the manager keeps a list."""
 
     def filesystems(self, paths):
-        """``{path: {"device", "free", "files", "read_only"}}`` for the nearest directory that exists; a path that
-        cannot be read is left out.
-
-        ``free`` is in bytes, ``files`` the number of files that can still be made, None where the file system does not
-        count them.
-        """
-        found = {}
-        for path in paths:
-            real = self.path(path)
-            while not os.path.isdir(real) and real != os.path.dirname(real):
-                real = os.path.dirname(real)
-            try:
-                stat = os.statvfs(real)
-                found[path] = {
-                    "device": os.stat(real).st_dev,
-                    "free": stat.f_bavail * stat.f_frsize,
-                    "files": stat.f_favail if stat.f_files else None,  # btrfs makes them as they are needed
-                    "read_only": bool(stat.f_flag & os.ST_RDONLY),
-                }
-            except OSError:
-                continue
-        return found
+        """Return ``{path: files.read_filesystem(path)}``; a path that cannot be read is left out."""
+        found = dict((path, files.read_filesystem(self.root, path)) for path in paths)
+        return dict((path, about) for path, about in found.items() if about)

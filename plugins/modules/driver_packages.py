@@ -51,16 +51,18 @@ options:
   version:
     description:
       - The driver's version such as V(535.261.03), or the version of its packages such as V(535.261.03-1).
-      - Required unless O(state=absent).
+      - Required unless O(state=absent) or O(state=unlocked).
     type: str
   state:
     description:
       - V(resolved) only answers which set it is and what the transaction would do.
+      - V(unlocked) waits until no other run of the package manager has its locks, and changes nothing. It needs no
+        O(version).
       - V(downloaded) brings the archives of the whole set into the package cache, of packages that are installed too.
       - V(present) installs, upgrades or downgrades to exactly that set.
       - V(absent) removes all packages of the driver.
     type: str
-    choices: [resolved, downloaded, present, absent]
+    choices: [resolved, unlocked, downloaded, present, absent]
     default: present
   hold:
     description:
@@ -349,7 +351,7 @@ def main():
                 "option version)."
             )
         )
-    acting = not module.check_mode and params["state"] != "resolved"
+    acting = not module.check_mode and params["state"] not in ("resolved", "unlocked")
     lock = None
     actor = None
     try:

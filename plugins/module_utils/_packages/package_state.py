@@ -21,7 +21,7 @@ Installed = Dict[str, Dict[str, Any]]  # {package: facts}, as Manager.installed 
 class Wish:
     """The options of driver_packages that decide what is done. :meth:`of` takes them from the module's parameters."""
 
-    state: str = "present"  # resolved, downloaded, present, absent
+    state: str = "present"  # resolved, unlocked, downloaded, present, absent
     version: Optional[str] = None
     flavour: str = "proprietary"
     kernel_module: str = "dkms"

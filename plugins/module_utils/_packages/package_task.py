@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import driver_family, package_answer, package_locks, package_plan, package_read, systems, transaction
 from .manager import Manager
@@ -34,17 +34,23 @@ def make(manager: Manager, wish: Wish) -> Plan:
     return package_plan.settle(plan)
 
 
+def wait_for_locks(module: Any, manager: Manager, timeout_s: int) -> Tuple[List[Dict[str, Any]], bool]:
+    """Return the refusals of locks that the package manager still has after the timeout, and whether it had any."""
+    for text in package_locks.warnings(package_locks.held_by_users(manager.name, manager.root)):
+        module.warn(text)
+    found, waited = package_locks.wait(lambda: package_locks.held(manager.name, manager.root), timeout_s)
+    return package_locks.refusals(found, timeout_s), waited
+
+
 def make_unlocked(module: Any, manager: Manager, wish: Wish, timeout_s: int) -> Plan:
     """Return the plan, made while the package manager's locks are free; refuse while they are held."""
     plan = make(manager, wish)
     if wish.state == "resolved" or not (plan.refusals or plan.changes):
         return plan
-    for text in package_locks.warnings(package_locks.held_by_users(manager.name, manager.root)):
-        module.warn(text)
-    found, waited = package_locks.wait(lambda: package_locks.held(manager.name, manager.root), timeout_s)
-    if waited and not found:
+    refusals, waited = wait_for_locks(module, manager, timeout_s)
+    if waited and not refusals:
         return make(manager, wish)  # the first one was of what that other run was changing
-    return package_plan.refused(plan, package_locks.refusals(found, timeout_s))
+    return package_plan.refused(plan, refusals)
 
 
 def tolerated(module: Any, plan: Plan) -> bool:
@@ -108,9 +114,12 @@ def run(module: Any, actor: Actor, acting: bool) -> Dict[str, Any]:
     """Plan, then act unless told not to; answers the result."""
     manager, wish = actor.manager, Wish.of(module.params)
     timeout_s = manager.lock_timeout_s
-    plan = make_unlocked(
-        module, manager, wish, timeout_s if acting else min(module.params["apt_lock_look_s"], timeout_s)
-    )
+    if module.check_mode:
+        timeout_s = min(module.params["apt_lock_look_s"], timeout_s)
+    if wish.state == "unlocked":
+        plan = Plan(State(manager.name), wish, tuple(wait_for_locks(module, manager, timeout_s)[0]))
+        return refuse(module, plan, actor, False) if plan.refusals else {"changed": False}
+    plan = make_unlocked(module, manager, wish, timeout_s)
     repaired = plan.state.interrupted
     if repaired and acting and wish.state != "downloaded" and not plan.lacking:
         actor.repair(plan.state)

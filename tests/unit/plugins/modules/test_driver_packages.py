@@ -298,6 +298,22 @@ def test_nothing_is_begun_while_another_run_has_the_package_managers_lock(bench,
     assert not bench.run(version="535.261.03", state="resolved").get("failed")
 
 
+@pytest.mark.parametrize("free_after_s, failed", [(0, False), (30, False), (None, True)])
+@pytest.mark.parametrize("check", [False, True])
+def test_state_unlocked_waits_for_the_package_manager_and_changes_nothing(
+    bench, monkeypatch, free_after_s, failed, check
+):
+    machine = bench.make(version=OLD)
+    lock = [{"path": "/var/lib/dpkg/lock", "pid": 4711, "comm": "unattended-upgr"}]
+    waits = []
+    monkeypatch.setattr(package_locks, "wait", lambda look, timeout_s: waits.append(timeout_s) or (lock * failed, True))
+    result = bench.run(state="unlocked", check=check, apt_lock_timeout_s=40)
+    assert bool(result.get("failed")) == failed and not result["changed"] and machine.log == []
+    assert waits == [10 if check else 40]
+    assert [item["id"] for item in result.get("refusals", [])] == ["lock_held"] * failed
+    assert not failed or "unattended-upgr (pid 4711)" in result["msg"]
+
+
 def test_lock_of_a_user_is_named_and_refuses_nothing(bench, monkeypatch):
     bench.make(version=OLD)
     found = {"path": "/var/lib/rpm/.rpm.lock", "pid": 4711, "comm": "sleep", "uids": [1000]}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from .package_refusal import refusal
 
 KEEP_STEP = (
-    "put these packages into apt's cache or on the mirror, or go without a way back (option keep: false, "
-    "nvidia_driver_keep: false)"
+    "put these packages into the package manager's cache or on the mirror, or go without a way back (option keep: "
+    "false, nvidia_driver_keep: false)"
 )
 
 
@@ -30,7 +30,7 @@ def cannot_keep(lost):
     return refusal(
         "cannot_keep",
         lost,
-        "neither in apt's cache nor at a mirror: %s" % listing,
+        "neither in the cache nor at a mirror: %s" % listing,
         "the packages of the driver that is installed",
         "The driver that is installed cannot be kept for the way back: %s cannot be had any more." % listing,
         KEEP_STEP,

@@ -307,7 +307,7 @@ def grown_bytes(plan: Plan, room: Room) -> Optional[int]:
 def keeps(plan: Plan) -> bool:
     """Return whether packages are kept in the node's store."""
     wish = plan.wish
-    return wish.keep and plan.state.can_keep and plan.foreseen and wish.state in ("downloaded", "present")
+    return wish.keep and plan.foreseen and wish.state in ("downloaded", "present")
 
 
 def module_sources(plan: Plan) -> Versions:

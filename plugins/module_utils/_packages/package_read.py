@@ -46,7 +46,6 @@ def read(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
         streams=streams,
         enabled_stream=enabled,
         hold_problem=manager.hold_problem(),
-        can_keep=manager.keeps,
         unattended_file=manager.unattended_file,
         texts=dict((path, files.read_text(manager.path(path))) for path in paths if path),
         expected_driver=read_expected_driver(manager),
@@ -135,7 +134,7 @@ def read_back(manager: Manager, plan: Plan) -> Optional[Dict[str, Any]]:
 def read_module_archives(manager: Manager, plan: Plan) -> List[str]:
     """The files that hold the module's source, in the package manager's cache or the node's store."""
     sources = package_plan.module_sources(plan)
-    if not sources or not manager.keeps:
+    if not sources or manager.name != "apt":  # an rpm cannot be unpacked without installing more
         return []
     found = manager.cached(sources, plan.state.index)
     found.update((key, item["path"]) for key, item in manager.store.index().items() if key in sources.items())

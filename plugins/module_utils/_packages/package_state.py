@@ -71,7 +71,6 @@ class State:
     streams: Tuple[str, ...] = ()  # of the table's dnf module
     enabled_stream: Optional[str] = None
     hold_problem: Optional[Tuple[str, str]] = None  # (why a hold would hold nothing, next step)
-    can_keep: bool = False  # whether the package manager has a store for the way back
     unattended_file: Optional[str] = None
     texts: Dict[str, Optional[str]] = dataclasses.field(default_factory=dict)  # by path: the pin file and such
     expected_driver: Optional[str] = None  # by the node's own check at boot

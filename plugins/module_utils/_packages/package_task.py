@@ -114,7 +114,7 @@ def run(module: Any, actor: Actor, acting: bool) -> Dict[str, Any]:
     """Plan, then act unless told not to; answers the result."""
     manager, wish = actor.manager, Wish.of(module.params)
     timeout_s = manager.lock_timeout_s
-    if module.check_mode:
+    if not acting and (wish.state != "unlocked" or module.check_mode):
         timeout_s = min(module.params["apt_lock_look_s"], timeout_s)
     if wish.state == "unlocked":
         plan = Plan(State(manager.name), wish, tuple(wait_for_locks(module, manager, timeout_s)[0]))

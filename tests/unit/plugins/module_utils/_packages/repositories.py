@@ -16,6 +16,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import select
 import shutil
 import subprocess
@@ -385,7 +386,7 @@ class DnfRoot(Root):
         """The same repository at another address."""
         path = self.root / "etc/yum.repos.d/stub.repo"
         text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace("file://%s" % self.repository, baseurl), encoding="utf-8")
+        path.write_text(re.sub(r"baseurl=.*", "baseurl=" + baseurl, text), encoding="utf-8")
 
     def lay(self):
         self.root, self.log, self.broken = self.base / ("root%d" % self.number), [], None

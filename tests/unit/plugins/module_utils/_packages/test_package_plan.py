@@ -46,7 +46,6 @@ def node(have=None, held=(), **facts):
         architecture="x86_64",
         gpus=[H100],
         operator=NOT_OWNED,
-        can_keep=True,
         unattended_file=UNATTENDED,
     )
     return State("apt", **dict(known, **facts))
@@ -343,7 +342,6 @@ def test_the_packages_grow_by_what_is_new_less_what_is_old():
         (node(OLD), wish(keep=True), {"remove": "tool"}, True),
         (node(OLD), wish(keep=False), {}, False),
         (node(OLD), wish(keep=True, state="resolved"), {}, False),
-        (node(OLD, can_keep=False), wish(keep=True), {}, False),
         (node(OLD), wish(keep=True, version="580.1.1"), {}, False),
         (node(OLD), wish(state="absent", keep=True), {}, False),
     ],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tempfile
 
 from .._node import files
 from .errors import TreeError
@@ -65,7 +64,7 @@ def expected_sha256(path):
 def write_sha256(path, digest, source=None):
     """The digest in sha256sum's form, and what the modules were built from in a comment, which sha256sum leaves out."""
     remark = "# source %s\n" % source if source else ""
-    write_atomic(path + ".sha256", ("%s  %s\n%s" % (digest, os.path.basename(path), remark)).encode("ascii"))
+    files.write_atomically(path + ".sha256", "%s  %s\n%s" % (digest, os.path.basename(path), remark))
 
 
 def source_of(path):
@@ -102,20 +101,6 @@ def other_source(noted, node):
     known.
     """
     return bool(noted and node and noted != node)
-
-
-def write_atomic(path, data):
-    handle, temporary = tempfile.mkstemp(prefix=".", dir=os.path.dirname(path))
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def whole(path):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import datetime
 import os
 
-from .._kernel import kernel_log
-from .._node import files, notes
+from .._kernel import kernel_log, kernel_state
+from .._node import files, identity, notes
 from .._node.runner import Runner
 from . import audit, system
 
@@ -28,8 +28,8 @@ def gather(snapshot, root="/", runner=None, watermark=None):
     runner = runner or Runner()
     document = {
         "schema": SCHEMA,
-        "boot_id": boot_id(root),
-        "uptime_s": uptime(root),
+        "boot_id": identity.read_boot_id(root),
+        "uptime_s": kernel_state.uptime(root),
         "time": present(),
         "snapshot": snapshot,
         "problems": {},
@@ -59,27 +59,6 @@ def note(root, name):
     return {"note": found, "problem": problem}
 
 
-def boot_id(root="/"):
-    """Return the id of this boot; None if the system does not say."""
-    return first_line(root, "proc/sys/kernel/random/boot_id") or None
-
-
-def uptime(root="/"):
-    """Seconds since the boot; None if the system does not say."""
-    try:
-        return float(first_line(root, "proc/uptime").split()[0])
-    except (ValueError, IndexError):
-        return None
-
-
 def present():
     """Return the time in UTC by the node's clock, like 2026-01-31T12:00:00Z."""
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def first_line(root, path):
-    try:
-        with open(os.path.join(root, path), encoding="ascii", errors="replace") as stream:
-            return stream.readline().strip()
-    except OSError:
-        return ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 
 from .._kernel import kernel_state
-from .._node import cdi, device_nodes, files, hung, infiniband, pcilink, switch_managers, units
+from .._node import cdi, device_nodes, files, hung, identity, infiniband, pcilink, switch_managers, units
 from .._node.runner import Runner
 from . import companions, cuda
 
@@ -27,7 +27,7 @@ def read(root="/", runner=None, statvfs=os.statvfs):
     links, switches = pcilink.read(root)
     return {
         "schema": SCHEMA,
-        "boot_id": kernel_state.boot_id(root),
+        "boot_id": identity.read_boot_id(root),
         "uptime_s": kernel_state.uptime(root),
         "units": units.read(runner),
         "modules": kernel_state.modules(root),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import collections
 import time
 
-from .._node import files
+from .._node import files, identity
 from .._node.runner import Runner
 from . import journal, kernel_lines, kmsg, loaded
 
@@ -87,7 +87,7 @@ class _Reading:
 
     def __init__(self, root, runner, watermark, clock):
         self.root, self.runner, self.watermark = root, runner, watermark
-        self.boot_id = files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id")) or None
+        self.boot_id = identity.read_boot_id(root)
         self.now_us = int(clock() * 1000000)
         self.source, self.problems = "none", []
         self.records = []

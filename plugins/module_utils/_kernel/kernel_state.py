@@ -11,13 +11,6 @@ import re
 
 from .._node import files
 
-BOOT_ID = re.compile(r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-
-
-def boot_id(root):
-    value = files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id"))
-    return value if value and BOOT_ID.match(value) else None
-
 
 def uptime(root):
     """Seconds since the boot, or None."""

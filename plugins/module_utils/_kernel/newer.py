@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 
-from .._node import files
+from .._node import files, identity
 from . import kernel_lines, kernel_log, kmsg
 
 # Records before the position that are looked at too: an SXid has lines that belong to its first.
@@ -22,7 +22,7 @@ KINDS = ("xid", "sxid")
 
 def read(root, runner, position, clock=time.monotonic):
     """``{"boot_id", "position", "complete", "events", "suppressed", "gpus"}``, as kernel_log answers them."""
-    boot_id = files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id")) or None
+    boot_id = identity.read_boot_id(root)
     seq = position.get("seq") if position and position.get("boot_id") == boot_id else None
     if boot_id is not None and seq is not None:
         ring = kmsg.read(files.under(root, "/dev/kmsg"), clock)

@@ -10,7 +10,7 @@ import os
 import re
 import time
 
-from . import claim, files, lock
+from . import claim, files, identity, lock
 
 READ, HELD, QUARANTINED, RELEASED = "read", "held", "quarantined", "released"
 MARKER = "quarantine.json"
@@ -42,10 +42,6 @@ def going_down(run, root="/", now=None):
     # systemd-logind writes the time in microseconds of the clock (src/login/logind-dbus.c).
     found = re.search(r"^USEC=([0-9]{1,18})$", files.read_text(path) or "", re.M)
     return found is None or int(found.group(1)) / 1e6 - (time.time() if now is None else now) < DUE_S
-
-
-def boot_id(root="/"):
-    return files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id"))
 
 
 def looked(params):
@@ -96,7 +92,7 @@ def perform(params, check, run, lock_path=lock.DEFAULT_PATH, root="/"):
 
 
 def held(params, before, mine, leaving, root):
-    answer = dict(before, going_down=leaving, boot_id=boot_id(root))
+    answer = dict(before, going_down=leaving, boot_id=identity.read_boot_id(root))
     why = claim.refusal(before["claim"], before["problem"], mine, params["over"])
     if not why and before["claim"] is None:
         why = claim.changed_elsewhere(before["last_change"], mine["ledger"], params["other_ledger_s"], params["over"])

@@ -63,7 +63,7 @@ def write(directory, name, note):
 
 def remove(directory, name):
     os.unlink(path_of(directory, name))
-    claim.settle(directory)
+    files.sync_directory(directory)
 
 
 def perform(params, check, lock_path=lock.DEFAULT_PATH):

@@ -23,7 +23,7 @@ from .._driver import reading
 from .._health import model, registry
 from .._health.checks import hardware
 from .._mig import plan, read, task
-from .._node import boot_expectation, claim
+from .._node import boot_expectation, claim, identity
 from .._nvml import node, snapshot
 from . import mig
 
@@ -196,7 +196,7 @@ def refused(problem: str, text: str, path: str, name: str) -> Dict[str, Any]:
         "this collection",
         (),
     )
-    return _health.evaluate({"boot_id": reading.boot_id()}, node=name, now=reading.present(), table=(row,))
+    return _health.evaluate({"boot_id": identity.read_boot_id()}, node=name, now=reading.present(), table=(row,))
 
 
 def tables_of(package: str, names: Sequence[str] = TABLES) -> Dict[str, Any]:

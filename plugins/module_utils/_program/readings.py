@@ -17,8 +17,8 @@ import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from .._driver import libraries
-from .._kernel import kernel_state, kernels, loaded, modules, newer
-from .._node import boot_expectation, claim, files, notes
+from .._kernel import kernels, loaded, modules, newer
+from .._node import boot_expectation, claim, files, identity, notes
 from .._node.runner import Runner
 from .._nvml import node, snapshot
 
@@ -65,7 +65,7 @@ def read(
     runner = runner or Runner()
     found: Dict[str, Any] = {"now": int(now), "problems": {}}
     for name, reader in (
-        ("boot_id", lambda: kernel_state.boot_id(root)),
+        ("boot_id", lambda: identity.read_boot_id(root)),
         ("layout", lambda: wanted_layout(sources.mig_config)),
         ("snapshot", lambda: gpus(sources.timeout_s, found["layout"] is not None, take)),
         ("kernel_log", lambda: newer.read(root, runner, state["position"])),

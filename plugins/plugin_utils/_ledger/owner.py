@@ -15,6 +15,7 @@ import datetime
 import os
 import socket
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import proc_tasks
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 
 # The interval of a controller's heartbeat, and the age at which it is too old where its process cannot be seen. The
@@ -37,17 +38,6 @@ def _read(path):
         return None
 
 
-def start_ticks(pid, proc="/proc"):
-    """Return when a process started, in ticks since boot; None if there is no such process, or it is a zombie."""
-    text = _read(os.path.join(proc, str(pid), "stat"))
-    if text is None or ")" not in text:
-        return None
-    fields = text.rpartition(")")[2].split()
-    if len(fields) < 20 or fields[0] in ("Z", "X"):
-        return None
-    return int(fields[19])
-
-
 def place(proc="/proc"):
     """Return the identity of this process table: host, boot and PID namespace."""
     try:
@@ -63,7 +53,7 @@ def place(proc="/proc"):
 
 def identify(pid, proc="/proc"):
     """Return the identity of a process of this process table."""
-    return dict(place(proc), pid=pid, started=start_ticks(pid, proc))
+    return dict(place(proc), pid=pid, started=proc_tasks.read_start(pid, proc))
 
 
 def booted(now, proc="/proc"):
@@ -91,10 +81,10 @@ def seen(pid, proc="/proc"):
         pass
     except (OverflowError, TypeError):
         return None
-    text = _read(os.path.join(proc, str(pid), "stat"))
-    if text is None or ")" not in text:
+    found = proc_tasks.parse(_read(os.path.join(proc, str(pid), "stat")))
+    if found is None:
         return None
-    return GONE if text.rpartition(")")[2].split()[:1] in (["Z"], ["X"]) else start_ticks(pid, proc)
+    return GONE if found["state"] in ("Z", "X") else found["started"]
 
 
 def judged(owner, here, seen_there):

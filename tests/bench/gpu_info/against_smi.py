@@ -23,13 +23,13 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-UTILS = ROOT / "plugins" / "module_utils"
+UTILS = ROOT / "plugins"
 # What is gathered, and how long it may take, in times of nvidia-smi, which reads only the version of the InfoROM.
 READINGS = (("all", [], None), ("all but the InfoROM", ["!inforom"], 1.0))
 READ = """
 import json, os, sys
 sys.path.insert(0, %r)
-from _nvml import node
+from module_utils._nvml import node
 place, digest, gather = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 with open(os.path.join(place, "archive"), "rb") as stream:
     node.binding.store(node.cache_directory(place), digest, stream.read())

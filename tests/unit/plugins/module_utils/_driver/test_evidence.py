@@ -52,7 +52,7 @@ def smi(text="", state="ok", **fields):
 
 @pytest.fixture
 def root(tmp_path):
-    recordings.write(tmp_path, "/proc/sys/kernel/random/boot_id", "3c9f\n")
+    recordings.write(tmp_path, "/proc/sys/kernel/random/boot_id", "3c9f0000-52a0-4d0e-8d1b-6f6a3f1d2c11\n")
     recordings.write(tmp_path, "/proc/4711/comm", "python3\n")
     recordings.write(tmp_path, "/proc/4711/status", "Name:\tpython3\nUid:\t1000\t1000\t1000\t1000\n")
     recordings.write(tmp_path, "/proc/4711/cmdline", "python3\0--token=hunter2\0")

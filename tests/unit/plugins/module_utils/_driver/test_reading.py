@@ -10,6 +10,8 @@ import datetime
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reading
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_state
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import identity
 
 pytestmark = pytest.mark.pythons
 
@@ -24,7 +26,7 @@ def no_command(argv, timeout=60):
 def root(tmp_path):
     random = tmp_path / "proc" / "sys" / "kernel" / "random"
     random.mkdir(parents=True)
-    (random / "boot_id").write_text("3c9f\n")
+    (random / "boot_id").write_text("3c9f0000-52a0-4d0e-8d1b-6f6a3f1d2c11\n")
     (tmp_path / "proc" / "uptime").write_text("61.50 100.00\n")
     return tmp_path
 
@@ -33,7 +35,7 @@ def test_every_section_is_there_and_the_snapshot_is_the_one_given(root):
     document = reading.gather({"a": "snapshot"}, str(root), no_command)
     assert (document["schema"], document["boot_id"], document["uptime_s"], document["snapshot"]) == (
         "gpufleet.reading/1",
-        "3c9f",
+        "3c9f0000-52a0-4d0e-8d1b-6f6a3f1d2c11",
         61.5,
         {"a": "snapshot"},
     )
@@ -68,5 +70,5 @@ def test_a_reader_that_breaks_costs_its_own_section_and_is_named(root, monkeypat
 @pytest.mark.parametrize("text", ["", "soon\n"])
 def test_an_uptime_that_cannot_be_read_is_none(root, text):
     (root / "proc" / "uptime").write_text(text)
-    assert reading.uptime(str(root)) is None
-    assert reading.uptime(str(root / "nowhere")) is None and reading.boot_id(str(root / "nowhere")) is None
+    assert kernel_state.uptime(str(root)) is None
+    assert kernel_state.uptime(str(root / "nowhere")) is None and identity.read_boot_id(str(root / "nowhere")) is None

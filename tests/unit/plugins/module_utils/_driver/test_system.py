@@ -20,6 +20,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import (
     files,
     holders,
     hung,
+    identity,
     infiniband,
     pcilink,
     switch_managers,
@@ -411,7 +412,7 @@ def test_uptime(tmp_path, content, expected):
 def test_boot_and_taint_that_are_damaged(tmp_path):
     write(tmp_path, "/proc/sys/kernel/random/boot_id", "none\n")
     write(tmp_path, "/proc/sys/kernel/tainted", "a lot\n")
-    assert kernel_state.boot_id(str(tmp_path)) is None and kernel_state.taint(str(tmp_path)) is None
+    assert identity.read_boot_id(str(tmp_path)) is None and kernel_state.taint(str(tmp_path)) is None
 
 
 def test_modules_by_proc_where_there_is_no_sys(tmp_path):

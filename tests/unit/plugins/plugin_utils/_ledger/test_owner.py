@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import proc_tasks
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
@@ -93,7 +94,7 @@ def test_a_zombie_is_dead():
     try:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         identity = dict(HERE, pid=process.pid, started=1)
-        assert owner.start_ticks(process.pid) is None
+        assert proc_tasks.read_start(process.pid) is None
     finally:
         process.wait()
     assert owner.liveness(identity) == "dead"
@@ -146,7 +147,7 @@ def test_a_process_whose_status_is_hidden_is_neither_gone_nor_known(tmp_path):
     hidden = tmp_path / "proc"
     hidden.mkdir()
     assert owner.seen(os.getpid(), str(hidden)) is None
-    assert owner.seen(os.getpid()) == owner.start_ticks(os.getpid())
+    assert owner.seen(os.getpid()) == proc_tasks.read_start(os.getpid())
 
 
 def test_without_a_process_table_a_living_controller_is_refused_until_it_was_silent_and_an_operator_confirms(

@@ -20,6 +20,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_plan
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import proc_tasks
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
@@ -40,7 +41,7 @@ def until(condition, seconds=600):
 
 
 def runs(pid):
-    return owner.start_ticks(pid) is not None
+    return proc_tasks.read_start(pid) is not None
 
 
 def read(path):

@@ -13,7 +13,7 @@ import time
 
 from .._kernel import kernels, modules, secureboot
 from .._node import dpkg, files
-from . import archive_store, digests, dkms, errors, fit, plan, trees
+from . import dkms, plan, tree_archives, trees
 
 COMMAND_TIMEOUT_S = 900
 POLL_S = 2
@@ -224,15 +224,15 @@ class Tree:
                     % (found["version"], found["vermagic"], self.version, kernel),
                     kernel=kernel,
                 )
-            digest = digests.sha256_of(temporary)
+            digest = tree_archives.sha256_of(temporary)
             source = (
-                digests.digest_below(os.path.join(apart[1], "%s-%s" % (self.name, self.version)))
+                tree_archives.digest_below(os.path.join(apart[1], "%s-%s" % (self.name, self.version)))
                 if apart
-                else digests.source_digest(self.root, self.name, self.version)
+                else tree_archives.source_digest(self.root, self.name, self.version)
             )
-            digests.write_sha256(target, digest, source)
+            tree_archives.write_sha256(target, digest, source)
             os.replace(temporary, target)
-        except errors.TreeError as exc:
+        except tree_archives.TreeError as exc:
             raise ActError(
                 "The archive that dkms mktarball wrote for kernel %s cannot be used: %s." % (kernel, exc), kernel=kernel
             ) from exc
@@ -244,8 +244,12 @@ class Tree:
     def exported(self, kernel, directory, compiler):
         """The archive of an earlier export, when it is there and whole; else None."""
         path = os.path.join(directory, dkms.tree_name(self.name, self.version, kernel, self.arch, compiler))
-        digest = digests.whole(path)
-        return {"kernel": kernel, "path": path, "sha256": digest, "source": digests.source_of(path)} if digest else None
+        digest = tree_archives.whole(path)
+        return (
+            {"kernel": kernel, "path": path, "sha256": digest, "source": tree_archives.source_of(path)}
+            if digest
+            else None
+        )
 
     def verify_present(self, wanted_kernels):
         """Read back: DKMS's state and the module file's own version. Apt and dkms may both say that all is well."""
@@ -300,11 +304,11 @@ class Tree:
         )
 
     def staged(self):
-        path = archive_store.staging_path(self.name, self.version)
+        path = tree_archives.staging_path(self.name, self.version)
         return path if os.path.lexists(files.under(self.root, path)) else None
 
     def unstage(self):
-        path = files.under(self.root, archive_store.staging_path(self.name, self.version))
+        path = files.under(self.root, tree_archives.staging_path(self.name, self.version))
         os.unlink(path)
         if not files.listing(os.path.dirname(path)):
             os.rmdir(os.path.dirname(path))
@@ -313,7 +317,7 @@ class Tree:
         """Put archives where the package's own script takes a prebuilt tree from; False when the same is there
         already.
         """
-        target = files.under(self.root, archive_store.staging_path(self.name, self.version))
+        target = files.under(self.root, tree_archives.staging_path(self.name, self.version))
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
         temporary = "%s.%d.tmp" % (target, os.getpid())
         try:
@@ -338,7 +342,7 @@ class Tree:
             return False
         try:
             return trees.fingerprint([files.under(self.root, path)]) == trees.fingerprint(contents)
-        except errors.TreeError:
+        except tree_archives.TreeError:
             return False
 
     def must_stage(self, runner):
@@ -374,14 +378,16 @@ class Tree:
         """
         tree, described = trees.examine(copy, self.runner, sha256, take)
         trees.name_compiler(tree, path)
-        why = fit.refusals(tree, self.node(wanted_kernels), described)
-        if source and digests.other_source(source, digests.source_digest(self.root, self.name, self.version)):
+        why = trees.refusals(tree, self.node(wanted_kernels), described)
+        if source and tree_archives.other_source(
+            source, tree_archives.source_digest(self.root, self.name, self.version)
+        ):
             why.append(
                 "it was built from other source of the same version than this node has, as of another "
                 "revision of the package"
             )
         if why:
-            raise errors.TreeError("; ".join(why))
+            raise tree_archives.TreeError("; ".join(why))
         return [kernel for kernel, dummy in sorted(tree["kernels"])]
 
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 import time
 
-from .._kernel import kernels, loaded, modules, references, secureboot
+from .._kernel import kernels, loaded, modules, secureboot
 from .._node import files, holders, hung, pcilink, switch_managers, units
 from .._node.runner import Runner
-from . import firmware, reload
+from . import driver_files, reload
 
 SETTLE_STEP_S = 0.5
 COMMAND_S = 60
 # What is loaded where nothing was.
-FIRST = (references.MAIN, "nvidia_uvm")
+FIRST = (loaded.MAIN_MODULE, "nvidia_uvm")
 
 
 class Impossible(Exception):
@@ -44,14 +44,14 @@ def read(root, runner, services, uname=os.uname):
         "kernel": kernel,
         "loaded": loaded.read(root),
         "module": modules.read(root, kernel["running"], runner),
-        "references": references.read(root),
+        "references": loaded.read_references(root),
         "holders": holders.read(root),
         "services": units.show(runner, services),
         "hung": hung.read(root),
         "nvswitches": pcilink.read(root)[1],
         "nvlink_managers": switch_managers.read(root),
-        "gsp_firmware": firmware.read(root),
-        "gsp_disabled": firmware.disabled(root),
+        "gsp_firmware": driver_files.read_firmware(root),
+        "gsp_disabled": driver_files.is_firmware_disabled(root),
         "secure_boot": secureboot.read(root, runner),
         "framebuffers": files.read_text(files.under(root, "/proc/fb")),
     }
@@ -143,7 +143,7 @@ class DriverReload:
         deadline = self.params["settle_s"]
         while True:
             found = list(reload.holder_reasons({"holders": holders.read(self.root), "hung": [], "services": {}}, []))
-            found = found or list(reload.reference_reasons(references.read(self.root), False))
+            found = found or list(reload.reference_reasons(loaded.read_references(self.root), False))
             if not found:
                 return
             if deadline <= 0:
@@ -153,7 +153,7 @@ class DriverReload:
 
     def unload(self, names):
         for name in names:
-            table = references.read(self.root)
+            table = loaded.read_references(self.root)
             if table is None or name not in table:
                 continue  # it went with the one that used it
             if table[name]["refcnt"] != 0:
@@ -188,7 +188,7 @@ class DriverReload:
                 self.act("load %s" % name, ["modprobe", name], COMMAND_S)
             except Failed as exc:
                 lines += exc.lines
-                if name == references.MAIN:
+                if name == loaded.MAIN_MODULE:
                     break
             else:
                 self.unloaded = [other for other in self.unloaded if other != name]
@@ -213,7 +213,11 @@ class DriverReload:
         if self.unloaded:
             try:
                 self.load(
-                    [name for name in self.to_load(self.unloaded) if name not in (references.read(self.root) or {})]
+                    [
+                        name
+                        for name in self.to_load(self.unloaded)
+                        if name not in (loaded.read_references(self.root) or {})
+                    ]
                 )
             except Failed as exc:
                 problems += exc.lines

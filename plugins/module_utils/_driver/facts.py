@@ -14,7 +14,7 @@ from .._node import dpkg, files, gpu_operator, identity, pci
 from .._node.runner import Runner
 from .._packages import rpm, systems
 from .._packages.manager import parse_os_release
-from . import firmware, libraries
+from . import driver_files
 
 RUNFILE = ("/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log", "/usr/bin/nvidia-installer")
 
@@ -32,9 +32,9 @@ def read(root="/", runner=None, uname=os.uname):
         "modules": found,
         "headers": dict((name, kernels.headers_present(root, name)) for name in names),
         "loaded": loaded.read(root),
-        "library": libraries.read(root),
-        "gsp_firmware": firmware.read(root),
-        "gsp_disabled": firmware.disabled(root),
+        "library": driver_files.read_libraries(root),
+        "gsp_firmware": driver_files.read_firmware(root),
+        "gsp_disabled": driver_files.is_firmware_disabled(root),
         "secure_boot": secureboot.read(root, runner),
         "pci": pci.read(root),
         "identity": identity.read(root),

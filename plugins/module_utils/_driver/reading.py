@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 
-from .._kernel import kernel_log, kernel_state
+from .._kernel import kernel_log, loaded
 from .._node import files, identity, notes
 from .._node.runner import Runner
 from . import audit, system
@@ -29,7 +29,7 @@ def gather(snapshot, root="/", runner=None, watermark=None):
     document = {
         "schema": SCHEMA,
         "boot_id": identity.read_boot_id(root),
-        "uptime_s": kernel_state.uptime(root),
+        "uptime_s": loaded.read_uptime(root),
         "time": present(),
         "snapshot": snapshot,
         "problems": {},

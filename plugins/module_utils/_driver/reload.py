@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .._kernel import modules, references, secureboot
+from .._kernel import loaded, modules, secureboot
 from .._node import holders
 from .._node.hung import IN_DRIVER
 
@@ -185,17 +185,17 @@ def reference_reasons(table, held):
             "reboot the node",
         )
         return
-    for name in references.unknown(table):
+    for name in loaded.find_unknown(table):
         yield reason("refcnt_unknown", "the reference count of module %s cannot be read" % name, "reboot the node")
-    for name, used in references.foreign(table).items():
+    for name, used in loaded.find_foreign(table).items():
         yield reason(
             "foreign_module",
             "module %s uses %s, and it is not known how to bring it back" % (name, ", ".join(used)),
             "reboot the node, or unload %s" % name,
         )
-    if references.order(table) is None:
+    if loaded.order_unloading(table) is None:
         yield reason("module_circle", "the modules %s use each other" % ", ".join(sorted(table)), "reboot the node")
-    for name, count in references.unexplained(table).items() if not held else ():
+    for name, count in loaded.find_unexplained(table).items() if not held else ():
         yield reason(
             "unexplained_reference",
             "module %s has %d references that no process with a device file and no other module explains "
@@ -283,7 +283,7 @@ def decide(facts: dict, params: dict) -> dict:
             answer["reasons"] += list(holder_reasons(facts, stop))
         answer["reasons"] += list(reference_reasons(table, facts["holders"] != []))
     if not answer["reasons"]:
-        return dict(answer, action=RELOAD, stop=stop, unload=references.order(table))
+        return dict(answer, action=RELOAD, stop=stop, unload=loaded.order_unloading(table))
     return dict(answer, action=verdict(answer["reasons"], params["policy"]))
 
 

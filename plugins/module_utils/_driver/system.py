@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import os
 
-from .._kernel import kernel_state
+from .._kernel import loaded
 from .._node import cdi, device_nodes, files, hung, identity, infiniband, pcilink, switch_managers, units
 from .._node.runner import Runner
-from . import companions, cuda
+from . import driver_files
 
 SCHEMA = "gpufleet.system/1"
 # An installation of the driver writes its archives, its packages, the DKMS build, the kernel modules and the initrd.
@@ -28,10 +28,10 @@ def read(root="/", runner=None, statvfs=os.statvfs):
     return {
         "schema": SCHEMA,
         "boot_id": identity.read_boot_id(root),
-        "uptime_s": kernel_state.uptime(root),
+        "uptime_s": loaded.read_uptime(root),
         "units": units.read(runner),
-        "modules": kernel_state.modules(root),
-        "taint": kernel_state.taint(root),
+        "modules": loaded.read_modules(root),
+        "taint": loaded.read_taint(root),
         "device_nodes": device_nodes.read(root),
         "device_numbers": device_nodes.numbers(root),
         "device_params": device_nodes.wanted(root),
@@ -43,9 +43,9 @@ def read(root="/", runner=None, statvfs=os.statvfs):
         "hung_tasks": hung.read(root),
         "filesystems": dict((path, files.read_filesystem(root, path, statvfs)) for path in CHANGE_PATHS),
         "cdi": cdi.read(root),
-        "libcuda": cuda.libcuda(root),
-        "toolkit": cuda.toolkits(root),
-        "fabricmanager": companions.read(root, runner, "nv-fabricmanager"),
-        "imex": companions.read(root, runner, "nvidia-imex"),
-        "persistenced": {"present": companions.program(root, "nvidia-persistenced") is not None},
+        "libcuda": driver_files.read_libcuda(root),
+        "toolkit": driver_files.read_toolkits(root),
+        "fabricmanager": driver_files.read_daemon(root, runner, "nv-fabricmanager"),
+        "imex": driver_files.read_daemon(root, runner, "nvidia-imex"),
+        "persistenced": {"present": driver_files.find_program(root, "nvidia-persistenced") is not None},
     }

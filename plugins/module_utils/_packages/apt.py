@@ -10,7 +10,7 @@ import glob
 import os
 import re
 
-from .._dkms.digests import sha256_of
+from .._dkms.tree_archives import sha256_of
 from .._node.dpkg import key_of, native_architecture
 from .._node.files import write_atomically
 from .._node.versions import compare

@@ -13,8 +13,8 @@ import re
 
 from .._node.dpkg import key_of, native_architecture
 from .._node.versions import compare_rpm
-from ._sets import EL_KERNEL
 from .dnf_locks import is_locked
+from .driver_tables import EL_KERNEL
 from .transaction import nothing
 
 QUERY_FORMAT = "%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SIZE}|[%{PROVIDENAME} ]\\n"

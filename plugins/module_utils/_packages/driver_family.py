@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from .._node.versions import is_driver_version, upstream
-from ._sets import (
+from .driver_tables import (
     APART_NAME_PATTERN,
     DRIVER_NAME_PATTERN,
     DRIVER_SOURCE_PATTERN,

@@ -13,7 +13,7 @@ import time
 from .._kernel import boot_default, kernels
 from .._node import files
 from .._node.files import write_atomically
-from . import hold_reading, holds, kernel_set, pins, systems
+from . import holds, kernel_set, pins, systems
 from .apt import Apt
 from .dnf import Dnf
 from .manager import NO_NAMES, parse_os_release
@@ -21,7 +21,7 @@ from .transaction import WORDS
 
 PIN = "/etc/apt/preferences.d/gpufleet-kernel.pref"
 UNATTENDED = "/etc/apt/apt.conf.d/52gpufleet-kernel-hold"
-RECORD = hold_reading.KERNEL_RECORD
+RECORD = holds.KERNEL_RECORD
 
 
 class Refused(Exception):

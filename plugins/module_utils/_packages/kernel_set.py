@@ -13,7 +13,7 @@ import re
 
 from .._kernel import kernels
 from .._node.versions import KEYS
-from ._sets import EL_KERNEL
+from .driver_tables import EL_KERNEL
 from .transaction import CHANGES
 
 # Names of the kernel's packages, as regular expressions from the beginning of the name.

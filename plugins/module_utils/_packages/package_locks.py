@@ -16,7 +16,7 @@ import time
 
 from .._node import proc_tasks
 from .._node.lock import read_comm
-from .package_refusal import refusal
+from .package_state import refusal
 
 # No man page lists these files. They are the ones in apt's and dpkg's own "Could not get lock" messages, and the
 # transaction lock of rpm.

@@ -17,10 +17,10 @@ from typing import Any, Dict, Iterable, Optional, Tuple
 from .._dkms import dkms
 from .._node.dpkg import is_side_by_side
 from .._node.versions import upstream
-from . import driver_family, driver_set, flavour, floors, needs, package_keep, package_refusal, pins, transaction
-from .package_state import Archives, Installed, Problem, Rehearsal, Room, State, Versions, Wish
+from . import driver_family, driver_set, flavour, floors, package_state, pins, systems, transaction
+from .package_state import Archives, Installed, Problem, Rehearsal, Room, State, Versions, Wish, refusal
 
-Refusal = Dict[str, Any]  # as package_refusal.refusal makes it
+Refusal = Dict[str, Any]  # as package_state.refusal makes it
 Names = Tuple[str, ...]
 
 
@@ -84,8 +84,8 @@ def refused(plan: Plan, refusals: Iterable[Refusal]) -> Plan:
 
 def choose(state: State, wish: Wish) -> Plan:
     """The packages that are wanted on the node, or why they cannot be. They are not compared with a transaction yet."""
-    owned = needs.decide_owner(state.operator) if wish.state != "resolved" else []
-    lacking = owned + needs.decide(list(wish.require), state.gpus, state.headers)
+    owned = systems.decide_owner(state.operator) if wish.state != "resolved" else []
+    lacking = owned + systems.decide_needs(list(wish.require), state.gpus, state.headers)
     lacking += decide_interrupted(state, wish)
     plan = Plan(state, wish, tuple(lacking), lacking=bool(lacking), removable=wish.allow_removal)
     return choose_removal(plan) if wish.state == "absent" else choose_presence(plan)
@@ -117,7 +117,7 @@ def decide_interrupted(state: State, wish: Wish) -> list:
     message = "An interrupted %s run left these half done: %s." % (words["repair"], found)
     by_hand = words["by_hand"] + ", then run again"
     step = by_hand if others else "ask for its repair (option repair, nvidia_driver_repair: true), or %s" % by_hand
-    return [package_refusal.refusal("interrupted", state.broken, found, "no package half done", message, step)]
+    return [package_state.refusal("interrupted", state.broken, found, "no package half done", message, step)]
 
 
 def choose_removal(plan: Plan) -> Plan:
@@ -206,7 +206,7 @@ def decide_stream(resolved: Dict[str, Any], state: State) -> Tuple[Dict[str, Any
 
 
 def no_hold(why: str, step: str) -> Refusal:
-    return package_refusal.refusal("no_hold", [], why, "holds that hold", "The driver cannot be held: %s." % why, step)
+    return package_state.refusal("no_hold", [], why, "holds that hold", "The driver cannot be held: %s." % why, step)
 
 
 # --- the transaction -------------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def judge(plan: Plan, rehearsal: Rehearsal) -> Plan:
 
 def no_solution(manager: str, problem: Problem) -> Refusal:
     holds = transaction.WORDS[manager]["holds"]
-    return package_refusal.refusal(
+    return package_state.refusal(
         "no_solution",
         problem.packages,
         problem.output,
@@ -267,7 +267,7 @@ def with_mirrors(plan: Plan, silent: Iterable[Dict[str, str]]) -> Plan:
 
 
 def no_mirror(manager: str, item: Dict[str, str]) -> Refusal:
-    return package_refusal.refusal(
+    return package_state.refusal(
         "no_mirror",
         [item["package"]],
         "%s: %s" % (item["mirror"], item["why"]),
@@ -325,10 +325,10 @@ def driver_before(plan: Plan) -> Versions:
 
 def with_archives(plan: Plan, archives: Archives) -> Plan:
     """Keep those installed that would be changed, to roll back, and those that take their place."""
-    keep, lost = package_keep.obtainable(archives.before, archives.cached, plan.state.index)
-    keep_new, dummy = package_keep.obtainable(archives.after, archives.cached, plan.state.index)
+    keep, lost = obtainable(archives.before, archives.cached, plan.state.index)
+    keep_new, dummy = obtainable(archives.after, archives.cached, plan.state.index)
     plan = dataclasses.replace(plan, before=driver_before(plan), keep=keep, keep_new=keep_new)
-    return refused(plan, [package_keep.cannot_keep(lost)] if lost else [])
+    return refused(plan, [cannot_keep(lost)] if lost else [])
 
 
 # --- beside the packages ---------------------------------------------------------------------------------------------
@@ -383,3 +383,32 @@ def files_due(plan: Plan) -> Tuple[Tuple[str, Optional[str]], ...]:
         exclude = present and wish.exclude_unattended
         due.append((path, pins.unattended_content(state.manager, state.texts.get(path), exclude)))
     return tuple((path, content) for path, content in due if state.texts.get(path) != content)
+
+
+KEEP_STEP = (
+    "put these packages into the package manager's cache or on the mirror, or go without a way back (option keep: "
+    "false, nvidia_driver_keep: false)"
+)
+
+
+def obtainable(wanted, cached, index):
+    """``({name: version}, {name: version})``: what is in the cache or can be downloaded, and what cannot be had."""
+    there = dict(
+        (name, version)
+        for name, version in wanted.items()
+        if (name, version) in cached
+        or any(record["version"] == version and record["downloadable"] for record in index.get(name, []))
+    )
+    return there, dict((name, version) for name, version in wanted.items() if name not in there)
+
+
+def cannot_keep(lost):
+    listing = ", ".join("%s %s" % item for item in sorted(lost.items()))
+    return refusal(
+        "cannot_keep",
+        lost,
+        "neither in the cache nor at a mirror: %s" % listing,
+        "the packages of the driver that is installed",
+        "The driver that is installed cannot be kept for the way back: %s cannot be had any more." % listing,
+        KEEP_STEP,
+    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Dict, List, Optional, Tuple
 
-from . import driver_family, package_answer, package_locks, package_plan, package_read, systems, transaction
+from . import driver_family, package_act, package_locks, package_plan, package_read, systems, transaction
 from .manager import Manager
 from .package_act import Actor, ChangeFailed
 from .package_plan import Plan
@@ -129,18 +129,18 @@ def run(module: Any, actor: Actor, acting: bool) -> Dict[str, Any]:
     if plan.refusals:
         return refuse(module, plan, actor, repaired)
     changes = plan.changes or bool(actor.done)
-    result = dict(changed=changes or plan.expect is not None, diff=package_answer.difference(plan) if changes else [])
+    result = dict(changed=changes or plan.expect is not None, diff=package_act.difference(plan) if changes else [])
     if acting:
-        return dict(package_answer.answer(plan, (), repaired), **dict(result, **act(plan, actor, changes)))
+        return dict(package_act.answer(plan, (), repaired), **dict(result, **act(plan, actor, changes)))
     rows = package_read.read_holds(manager, plan, plan.state.installed, actor.clock())
-    return dict(package_answer.answer(plan, package_answer.foresee(plan), repaired), holds=rows, **result)
+    return dict(package_act.answer(plan, package_act.foresee(plan), repaired), holds=rows, **result)
 
 
 def refuse(module: Any, plan: Plan, actor: Actor, repaired: bool) -> Dict[str, Any]:
-    answer = package_answer.answer(plan, actor.done, repaired)
+    answer = package_act.answer(plan, actor.done, repaired)
     if tolerated(module, plan):
         return dict(answer, changed=plan.wish.state != "resolved")
-    text = package_answer.refusal_text(plan, actor.done)
+    text = package_act.refusal_text(plan, actor.done)
     return module.fail_json(msg=text, changed=bool(actor.done), **answer)
 
 

@@ -10,7 +10,7 @@ import re
 
 from .._node.runner import missing
 from . import dnf_output, driver_family, systems
-from ._sets_redhat import REDHAT9_CUDA
+from .driver_tables import REDHAT9_CUDA
 
 NAMES = re.compile(
     r"^(nvidia|libnvidia|kmod-nvidia|cuda-drivers|libnvsdm|nvlsm|xorg-x11-nvidia|datacenter-gpu|dnf-plugin-nvidia)"

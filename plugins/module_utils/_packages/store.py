@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 
-from .._dkms.digests import sha256_of
+from .._dkms.tree_archives import sha256_of
 from .._node import files
 from .._node.files import write_atomically
 

@@ -15,9 +15,9 @@ import re
 from .._dkms.dkms import DKMS_BUILD_MIB
 from .._node.dpkg import is_side_by_side
 from .._node.versions import upstream
-from ._sets import DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
 from .driver_family import is_driver_package, source_of
-from .package_refusal import refusal
+from .driver_tables import DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
+from .package_state import refusal
 
 MIB = 1024 * 1024
 CHANGES = ("install", "upgrade", "downgrade", "reinstall")

@@ -16,7 +16,7 @@ import os
 import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from .._driver import libraries
+from .._driver import driver_files
 from .._kernel import kernels, loaded, modules, newer
 from .._node import boot_expectation, claim, files, identity, notes
 from .._node.runner import Runner
@@ -72,7 +72,7 @@ def read(
         ("kernels", lambda: kernels.read(root, runner, uname)),
         ("modules", lambda: on_disk(root, runner, found["kernels"])),
         ("loaded", lambda: loaded.read(root)),
-        ("library", lambda: libraries.read(root)),
+        ("library", lambda: driver_files.read_libraries(root)),
         ("holds", lambda: holds(root, runner, state["holds"], now)),
         ("expected_gpus", lambda: expected(sources)),
         ("verdicts", lambda: [document(path) for path in (sources.boot_result, in_state(sources, "verdict.json"))]),
@@ -123,9 +123,9 @@ def holds(root: str, runner: Runner, known: Any, now: float) -> Dict[str, Any]:
     seen = [stamp(files.under(root, path)) for path in HOLD_SOURCES]
     if isinstance(known, dict) and known.get("signature") == seen and isinstance(known.get("rows"), dict):
         return known
-    from .._packages import hold_reading, kernel_packages  # here, since most runs need none of it
+    from .._packages import holds, kernel_packages  # here, since most runs need none of it
 
-    return {"signature": seen, "rows": hold_reading.read(kernel_packages.manager_of(runner, root), now)}
+    return {"signature": seen, "rows": holds.read_holds(kernel_packages.manager_of(runner, root), now)}
 
 
 def stamp(path: str) -> Optional[List[int]]:

@@ -11,7 +11,7 @@ import unittest.mock
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, firmware, libraries
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import driver_files, facts
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import loaded, modules, secureboot
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import (
     dpkg,
@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import (
     pci,
     versions,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import needs
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import systems
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import (
     KERNEL,
     Recorded,
@@ -275,7 +275,7 @@ def debian_library(root, version):
 def test_the_library_is_the_file_that_the_package_installed(tmp_path):
     debian_library(tmp_path, "535.261.03")
     write(tmp_path, "/usr/local/lib/libnvidia-ml.so.1")
-    found = libraries.read(str(tmp_path))
+    found = driver_files.read_libraries(str(tmp_path))
     assert (found["version"], found["path"]) == (
         "535.261.03",
         "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.535.261.03",
@@ -284,29 +284,32 @@ def test_the_library_is_the_file_that_the_package_installed(tmp_path):
 
 def test_a_library_without_a_version_in_its_name_says_nothing(tmp_path):
     write(tmp_path, "/usr/local/lib/libnvidia-ml.so.1")
-    assert libraries.read(str(tmp_path)) == {"version": None, "path": None, "candidates": []}
+    assert driver_files.read_libraries(str(tmp_path)) == {"version": None, "path": None, "candidates": []}
 
 
 def test_several_libraries_are_decided_by_the_link_or_not_at_all(tmp_path):
     debian_library(tmp_path, "535.261.03")
     write(tmp_path, "/usr/lib64/libnvidia-ml.so.470.57.02")
-    assert libraries.read(str(tmp_path))["version"] == "535.261.03"
+    assert driver_files.read_libraries(str(tmp_path))["version"] == "535.261.03"
     link(tmp_path, "/usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.470.57.02")
-    found = libraries.read(str(tmp_path))
+    found = driver_files.read_libraries(str(tmp_path))
     assert found["version"] is None and len(found["candidates"]) == 2
 
 
 def test_the_loader_configuration_is_followed(tmp_path):
     write(tmp_path, "/etc/ld.so.conf.d/x.conf", "# x\n/opt/nv/lib\n")
     write(tmp_path, "/opt/nv/lib/libnvidia-ml.so.535.261.03")
-    assert libraries.read(str(tmp_path))["version"] == "535.261.03"
+    assert driver_files.read_libraries(str(tmp_path))["version"] == "535.261.03"
 
 
 def test_firmware_by_version(tmp_path):
     write(tmp_path, "/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin")
     write(tmp_path, "/lib/firmware/nvidia/535.216.03/other.bin")
     write(tmp_path, "/lib/firmware/nvidia/ga100/gsp.bin")
-    assert firmware.read(str(tmp_path)) == ["535.261.03"] and firmware.read(str(tmp_path / "x")) == []
+    assert (
+        driver_files.read_firmware(str(tmp_path)) == ["535.261.03"]
+        and driver_files.read_firmware(str(tmp_path / "x")) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -320,7 +323,7 @@ def test_firmware_by_version(tmp_path):
 )
 def test_firmware_switched_off(tmp_path, content, expected):
     write(tmp_path, "/etc/modprobe.d/nvidia.conf", content)
-    assert firmware.disabled(str(tmp_path)) is expected
+    assert driver_files.is_firmware_disabled(str(tmp_path)) is expected
 
 
 ENABLED = {"mokutil --sb-state": "SecureBoot enabled\n"}
@@ -452,7 +455,7 @@ def test_who_brings_the_driver(tmp_path, ready, container, program, owner):
             write(tmp_path, path, content)
     found = gpu_operator.read(str(tmp_path))
     assert found["owner"] is owner and bool(found["signs"]) is (owner or "true" in (ready or ""))
-    refusals = needs.decide_owner(found)
+    refusals = systems.decide_owner(found)
     assert [item["id"] for item in refusals] == (["operator_owned"] if owner else [])
     assert all(item["message"] and "ClusterPolicy" in item["next_step"] for item in refusals)
 
@@ -460,7 +463,7 @@ def test_who_brings_the_driver(tmp_path, ready, container, program, owner):
 def test_what_the_operator_left_cannot_be_read(tmp_path):
     (tmp_path / "run/nvidia/validations/driver-ready").mkdir(parents=True)
     found = gpu_operator.read(str(tmp_path))
-    assert found["owner"] is None and [item["id"] for item in needs.decide_owner(found)] == ["operator_unknown"]
+    assert found["owner"] is None and [item["id"] for item in systems.decide_owner(found)] == ["operator_unknown"]
 
 
 def test_pci_devices(tmp_path):

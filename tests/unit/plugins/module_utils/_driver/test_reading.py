@@ -10,7 +10,7 @@ import datetime
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reading
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_state
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import loaded
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import identity
 
 pytestmark = pytest.mark.pythons
@@ -70,5 +70,5 @@ def test_a_reader_that_breaks_costs_its_own_section_and_is_named(root, monkeypat
 @pytest.mark.parametrize("text", ["", "soon\n"])
 def test_an_uptime_that_cannot_be_read_is_none(root, text):
     (root / "proc" / "uptime").write_text(text)
-    assert kernel_state.uptime(str(root)) is None
-    assert kernel_state.uptime(str(root / "nowhere")) is None and identity.read_boot_id(str(root / "nowhere")) is None
+    assert loaded.read_uptime(str(root)) is None
+    assert loaded.read_uptime(str(root / "nowhere")) is None and identity.read_boot_id(str(root / "nowhere")) is None

@@ -10,7 +10,7 @@ import copy
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reload
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import references
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import loaded
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders, units
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, write
 
@@ -372,13 +372,13 @@ def test_a_service_that_runs_is_stopped_in_the_order_of_its_name_in_the_list():
     ],
 )
 def test_users_go_before_what_they_use(table, expected):
-    assert references.order(table) == expected
+    assert loaded.order_unloading(table) == expected
 
 
 @pytest.mark.pythons
 def test_references_are_read_from_sys_module(tmp_path):
     base = "/sys/module/"
-    assert references.read(str(tmp_path)) is None
+    assert loaded.read_references(str(tmp_path)) is None
     rows = (
         ("nvidia", "2", ["nvidia_uvm", "strange"]),
         ("nvidia_uvm", "0", []),
@@ -394,7 +394,7 @@ def test_references_are_read_from_sys_module(tmp_path):
             write(tmp_path, base + "%s/holders/%s" % (name, user))
     write(tmp_path, base + "gdrdrv/parameters/x")  # built in, or only parameters: never loaded
     write(tmp_path, base + "nvidia_fs/initstate", "live\n")
-    table = references.read(str(tmp_path))
+    table = loaded.read_references(str(tmp_path))
     assert table == {
         "nvidia": module(2, "nvidia_uvm", "strange"),
         "nvidia_uvm": module(0),
@@ -402,7 +402,7 @@ def test_references_are_read_from_sys_module(tmp_path):
         "far": module(0),
         "nvidia_fs": {"refcnt": None, "holders": None},
     }
-    assert references.foreign(table) == {"far": ["strange"], "strange": ["nvidia"]} and references.unknown(table) == [
+    assert loaded.find_foreign(table) == {"far": ["strange"], "strange": ["nvidia"]} and loaded.find_unknown(table) == [
         "nvidia_fs"
     ]
 

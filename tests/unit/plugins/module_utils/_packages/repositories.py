@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import tempfile
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_answer, package_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_act, package_task
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import Wish
 
@@ -121,7 +121,7 @@ class Change:
         if plan.changes:
             self.actor.carry_out(plan)
         dummy, resolved = package_task.prove(self.manager, plan)
-        assert self.actor.done == package_answer.foresee(plan)
+        assert self.actor.done == package_act.foresee(plan)
         return dataclasses.replace(plan, resolved=resolved)
 
 

@@ -18,7 +18,7 @@ import types
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, package_task, store, transaction
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor, ChangeFailed
@@ -415,7 +415,7 @@ def test_a_store_is_made_readable_and_nothing_above_it_is(machine, tmp_path):
 def test_archives_are_read_once_for_one_answer(machine, monkeypatch):
     run(machine, version="580.173.02", keep=True)
     read = []
-    monkeypatch.setattr(store, "sha256_of", lambda path: read.append(path) or digests.sha256_of(path))
+    monkeypatch.setattr(store, "sha256_of", lambda path: read.append(path) or tree_archives.sha256_of(path))
     again = change(machine, version="580.173.02", keep=True)
     assert not again.plan().changes
     assert len(read) == len(set(read)) == len(list(store_of(machine).glob("*.deb")))

@@ -11,7 +11,7 @@ import copy
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import driver_set
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import (
     SET,
     index,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import flavour
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._gpus import ARCHITECTURES, DEVICES
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.flavour import ARCHITECTURES, DEVICES
 
 V100, P40, T4, A100, L40S, H100, GH200, B200, RTX5090, K80, M40, NEW = (
     "0x1db1",

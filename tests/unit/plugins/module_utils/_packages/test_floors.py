@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import workloads
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import floors
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._cuda_branches import BRANCHES
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.floors import BRANCHES
 
 # as images of NVIDIA have it
 IMAGE = (

@@ -17,8 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages impor
     pins,
     transaction,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_redhat import REDHAT9_CUDA
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN, REDHAT9_CUDA
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import fake_apt
 

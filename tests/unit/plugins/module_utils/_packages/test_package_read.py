@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import boot_expectation
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, package_plan, package_read
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import SET, FakeMachine

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import driver_family, driver_set, systems
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets import SYSTEMS
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import SYSTEMS
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import fake_apt
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 

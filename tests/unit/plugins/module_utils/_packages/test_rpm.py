@@ -10,11 +10,7 @@ import pathlib
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import (
-    facts,
-    findings_packages,
-    findings_versions,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, findings_versions
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import rpm
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, recorded, write
 
@@ -28,7 +24,7 @@ DPKG, RPM = (
 
 
 def judged(state):
-    return list(findings_packages.dpkg_interrupted({"dpkg": state}, None, True))[0]
+    return list(findings_versions.dpkg_interrupted({"dpkg": state}, None, True))[0]
 
 
 def test_the_packages_of_a_node():

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Compiling a module version that is not installed, beside the one that serves: in a tree of its own, at the lowest
+"""Compile a module version that is not installed, beside the one that serves: in a tree of its own, at the lowest
 priority.
 """
 

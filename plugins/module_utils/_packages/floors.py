@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 
 from .._node.versions import is_driver_version, upstream
@@ -37,19 +38,21 @@ BRANCHES = (
 )
 
 
+COMPARE = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 CONDITION = re.compile(r"^(cuda|driver|brand|arch)(>=|<=|!=|=|<|>)([A-Za-z0-9.]+)$")
 
 
 def numbers(version: str) -> tuple[int, ...] | None:
-    """(535, 54, 3) out of 535.54.03; None when it is no version."""
-    return tuple(int(part) for part in version.split(".")) if re.match(r"^[0-9]+(\.[0-9]+)*$", version) else None
-
-
-def compare(left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """Parts that one of the two does not have are 0: 535.54.03 is above 535."""
-    length = max(len(left), len(right))
-    left, right = left + (0,) * (length - len(left)), right + (0,) * (length - len(right))
-    return (left > right) - (left < right)
+    """Return (535, 54, 3) for 535.54.03: 12.0 is 12, and 535.54.03 is above 535. None for what is no version."""
+    found = re.match(r"^[0-9]+(\.[0-9]+)*$", version)
+    return tuple(int(part) for part in re.sub(r"(\.0+)+$", "", version).split(".")) if found else None
 
 
 def cuda_of(version):
@@ -65,7 +68,7 @@ def cuda_of(version):
 
 def at_least(have: str, exact: bool, wanted: str) -> bool | None:
     """Return whether a CUDA version is reached: True, False or None when it cannot be told."""
-    if compare(numbers(have), numbers(wanted)) >= 0:
+    if numbers(have) >= numbers(wanted):
         return True
     return False if exact else None
 
@@ -78,23 +81,20 @@ def holds(condition: str, version: str, brands: list[str] | None = None) -> bool
     found = CONDITION.match(condition)
     if not found:
         return None
-    what, operator, value = found.groups()
+    what, sign, value = found.groups()
     if what == "brand":
-        if not brands or operator not in ("=", "!="):
+        if not brands or sign not in ("=", "!="):
             return None
-        return (value.lower() in [brand.lower() for brand in brands]) == (operator == "=")
+        return (value.lower() in [brand.lower() for brand in brands]) == (sign == "=")
     wanted = numbers(value)
     if what == "arch" or wanted is None:
         return None
     have, exact = (version, True) if what == "driver" else cuda_of(version)
     if have is None:
         return None
-    if what == "cuda" and not exact and compare(numbers(have), wanted) < 0:
+    if what == "cuda" and not exact and numbers(have) < wanted:
         return None  # a newer branch than all that are known: what it supports may be more
-    order = compare(numbers(have), wanted)
-    return {">=": order >= 0, "<=": order <= 0, "=": order == 0, "!=": order != 0, "<": order < 0, ">": order > 0}[
-        operator
-    ]
+    return COMPARE[sign](numbers(have), wanted)
 
 
 def every(values):
@@ -144,7 +144,7 @@ def judge(version, floor):
         least = numbers(floor["driver"])
         yield (
             "driver %s or newer" % floor["driver"],
-            None if least is None else compare(numbers(version), least) >= 0,
+            None if least is None else numbers(version) >= least,
             "driver %s" % version,
         )
     if floor.get("cuda"):

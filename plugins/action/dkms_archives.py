@@ -50,10 +50,10 @@ class ActionModule(NodeActionBase):
             result["archives"] = there = self.listed(
                 {"directory": args["directory"], "versions": args["versions"], "path": path}, task_vars
             )
-            lacking = tree_archives.lacking(there, self.described(directory, args["versions"]))
+            lacking = tree_archives.find_lacking(there, self.described(directory, args["versions"]))
             self.fetch(directory, path, Record(args["ledger"], directory, agree).choose(lacking), result)
             here = self.described(directory, args["versions"])
-            self.store(directory, path, tree_archives.lacking(here, there), result, task_vars)
+            self.store(directory, path, tree_archives.find_lacking(here, there), result, task_vars)
         except (ArchiveError, StoreError, AnsibleError, OSError) as exc:
             result["warnings"] = [
                 "The modules for driver %s were not exchanged with the artifact host %s: %s. Nodes of other "
@@ -79,7 +79,7 @@ class ActionModule(NodeActionBase):
     @staticmethod
     def described(directory, versions):
         try:
-            return tree_archives.described(directory, versions)
+            return tree_archives.describe_archives(directory, versions)
         except OSError as exc:
             raise ArchiveError("%s on the controller cannot be read: %s" % (directory, exc.strerror)) from exc
 

@@ -100,7 +100,7 @@ class ActionModule(NodeActionBase):
             return answer
         warnings = list(answer.get("warnings") or [])
         # What the controller has already, of other source, is not replaced: no other node waits for it.
-        claimed = [name for name in compiles if not tree_archives.whole(os.path.join(directory, name))]
+        claimed = [name for name in compiles if not tree_archives.read_whole_digest(os.path.join(directory, name))]
         with Claims(
             directory,
             claimed,
@@ -145,7 +145,7 @@ class ActionModule(NodeActionBase):
         names = self.record.offered(directory, version)
         sources = dict(
             (name, found)
-            for name, found in ((name, tree_archives.source_of(os.path.join(directory, name))) for name in names)
+            for name, found in ((name, tree_archives.read_source(os.path.join(directory, name))) for name in names)
             if found
         )
         return dict({"archives_offered": names}, **({"archives_sources": sources} if sources else {}))
@@ -180,7 +180,7 @@ class ActionModule(NodeActionBase):
         for archive in archives:
             # Where the controller said that archives lie, whatever path the node answered.
             path = os.path.join(store, archive.name)
-            if archive.name not in held and not tree_archives.whole(os.path.join(directory, archive.name)):
+            if archive.name not in held and not tree_archives.read_whole_digest(os.path.join(directory, archive.name)):
                 continue
             try:
                 with _controller.limit(WORK * self.answer_s, self.node):

@@ -109,7 +109,7 @@ def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     path = module.params["path"] or module.params["directory"]
     try:
-        archives = tree_archives.described(path, module.params["versions"])
+        archives = tree_archives.describe_archives(path, module.params["versions"])
     except OSError as exc:
         module.fail_json(msg="%s cannot be read: %s" % (path, exc.strerror or exc))
     module.exit_json(changed=False, archives=archives)

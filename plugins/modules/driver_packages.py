@@ -326,7 +326,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.apt i
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.dnf import Dnf
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor, ChangeFailed
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_task import run
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_task import run_task
 
 
 def manager_of(runner, params):
@@ -361,7 +361,7 @@ def main():
             lock = NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]).acquire()
         runner = Runner(pass_fds=[lock.fd] if lock else [])
         actor = Actor(manager_of(runner, params))
-        module.exit_json(**run(module, actor, acting))
+        module.exit_json(**run_task(module, actor, acting))
     except LockTimeout as exc:
         module.fail_json(msg=str(exc), lock=exc.holder)
     except PermissionError as exc:

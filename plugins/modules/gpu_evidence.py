@@ -241,8 +241,8 @@ def main():
         module.warn(warning)
     if answer.get("needs_binding"):
         module.exit_json(changed=False, needs_binding=True)
-    facts = reading.gather(answer["snapshot"])
-    found = evidence.gather(
+    facts = reading.gather_reading(answer["snapshot"])
+    found = evidence.gather_parts(
         facts, log_lines=module.params["log_lines"], smi_timeout_s=module.params["nvidia_smi_timeout_s"]
     )
     module.exit_json(changed=False, facts=facts, files=packed(found["files"]), missing=missing + found["missing"])

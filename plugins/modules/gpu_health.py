@@ -364,7 +364,7 @@ def main():
         module.warn(warning)
     if answer.get("needs_binding"):
         module.exit_json(changed=False, needs_binding=True)
-    module.exit_json(changed=False, facts=reading.gather(answer["snapshot"], watermark=module.params["since"]))
+    module.exit_json(changed=False, facts=reading.gather_reading(answer["snapshot"], watermark=module.params["since"]))
 
 
 if __name__ == "__main__":

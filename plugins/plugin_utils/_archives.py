@@ -51,7 +51,7 @@ class Record:
     def offered(self, directory, version):
         """Return the names of the recorded archives of a version in a directory."""
         try:
-            return [item["name"] for item in self.choose(tree_archives.described(directory, [version]))]
+            return [item["name"] for item in self.choose(tree_archives.describe_archives(directory, [version]))]
         except OSError as exc:
             raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
 
@@ -183,7 +183,7 @@ def receive(directory, archive, fetch, record=lambda path: None, compare=False):
         ArchiveError: the archive differs from its digest, is too large, or is there already with another digest.
     """
     path = os.path.join(directory, archive.name)
-    second = compare and tree_archives.whole(path) not in (None, archive.sha256)
+    second = compare and tree_archives.read_whole_digest(path) not in (None, archive.sha256)
     if not second and has(path, archive):
         record(path)
         return
@@ -219,7 +219,7 @@ def receive(directory, archive, fetch, record=lambda path: None, compare=False):
 
 def has(path, archive):
     """Return True if the archive lies at PATH with its digest; refuse to replace one with another digest."""
-    found = tree_archives.whole(path)
+    found = tree_archives.read_whole_digest(path)
     if found and found != archive.sha256:
         raise ArchiveError(
             "has %s already, with sha256 %s, and got one with %s. Remove the archive and its .sha256 there to have the "

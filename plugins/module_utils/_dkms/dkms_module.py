@@ -110,7 +110,7 @@ class DkmsModule:
         return list(wanted)
 
     def _view(self, name, wanted):
-        view = act.view(self.root, self.runner, name, self.version, wanted)
+        view = act.read_view(self.root, self.runner, name, self.version, wanted)
         unreadable = sorted(set(item["error"] for item in view["modules"].values() if item and item["error"]))
         if unreadable and self.state != "absent":
             raise ActError("The kernel modules on disk cannot be read: %s." % "; ".join(unreadable))
@@ -143,7 +143,8 @@ class DkmsModule:
         return dict(
             (kernel, names[kernel])
             for kernel, path in paths.items()
-            if not tree_archives.whole(path) or tree_archives.other_source(tree_archives.source_of(path), mine)
+            if not tree_archives.read_whole_digest(path)
+            or tree_archives.other_source(tree_archives.read_source(path), mine)
         )
 
     def _offered(self, name):
@@ -183,15 +184,15 @@ class DkmsModule:
         archives, unfit = {}, []
         for kernel, found in sorted(self._archive_names(tree.name, wanted).items()):
             path = os.path.join(self._store(), found)
-            digest = tree_archives.promised(path) if place else tree_archives.whole(path)
+            digest = tree_archives.read_promised_digest(path) if place else tree_archives.read_whole_digest(path)
             if not digest:
                 continue
             taken = place.directory("kept-%s" % kernel) if place else None
             try:
-                tree.judge(path, [kernel], tree_archives.source_of(path), path, digest, taken)
+                tree.judge(path, [kernel], tree_archives.read_source(path), path, digest, taken)
                 archives[kernel] = taken or path
             except tree_archives.TreeError as exc:
-                if tree_archives.whole(path):
+                if tree_archives.read_whole_digest(path):
                     unfit.append("%s: %s" % (path, exc))
         return archives, unfit
 
@@ -265,7 +266,7 @@ class DkmsModule:
         kept = [(name, -os.stat(os.path.join(directory, name)).st_mtime) for name in files.listing(directory) or []]
         steps = [
             plan.step("forget", path=os.path.join(directory, name))
-            for name in tree_archives.superfluous(kept, self.version, self.installed)
+            for name in tree_archives.find_superfluous(kept, self.version, self.installed)
         ]
         for item in steps if acting else []:
             for path in (item["path"], item["path"] + ".sha256"):
@@ -391,7 +392,7 @@ class DkmsModule:
     @staticmethod
     def _archive_name(item):
         try:
-            return trees.inspect(item["copy"])["name"]
+            return trees.inspect_archive(item["copy"])["name"]
         except tree_archives.TreeError as exc:
             raise tree_archives.TreeError("The archive %s cannot be used: %s." % (item["path"], exc)) from exc
 
@@ -454,7 +455,7 @@ class DkmsModule:
         if "unstage" in actions:
             staged = None
         elif "stage" in actions:
-            staged = tree_archives.staging_path(name, self.version)
+            staged = tree_archives.make_staging_path(name, self.version)
         return {
             "changed": changed,
             "name": name,

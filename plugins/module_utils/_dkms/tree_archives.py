@@ -29,7 +29,7 @@ SUFFIX = ".dkms.tar.gz"
 STORE = "/var/lib/gpufleet/dkms"
 
 
-def superfluous(kept, version, kernels, versions=2):
+def find_superfluous(kept, version, kernels, versions=2):
     """Names of archives to remove from a store. Pure.
 
     ``kept`` is ``[(name, age)]``. Those of kernels that are gone go, and all but the wanted version and the youngest
@@ -52,7 +52,7 @@ def superfluous(kept, version, kernels, versions=2):
     )
 
 
-def staging_path(name, version):
+def make_staging_path(name, version):
     """Return where the maintainer script of a distribution's DKMS package looks for a prebuilt tree before it
     compiles.
     """
@@ -78,12 +78,12 @@ def known_sha256(path):
     """The same, read once for as long as the file is the same: a task looks before and after it has the node to
     itself.
     """
-    key = (path,) + signature(path)
+    key = (path,) + read_signature(path)
     _DIGESTS[key] = digest = _DIGESTS.get(key) or sha256_of(path)
     return digest
 
 
-def signature(path):
+def read_signature(path):
     """Return a value that differs when a file was written to or replaced: the time of its last change of status cannot
     be set.
     """
@@ -113,7 +113,7 @@ def write_sha256(path, digest, source=None):
     files.write_atomically(path + ".sha256", "%s  %s\n%s" % (digest, os.path.basename(path), remark))
 
 
-def source_of(path):
+def read_source(path):
     """The digest of the source that an archive was built from, as its export noted it; None where it was not noted."""
     try:
         with open(path + ".sha256", encoding="ascii") as handle:
@@ -149,7 +149,7 @@ def other_source(noted, node):
     return bool(noted and node and noted != node)
 
 
-def whole(path):
+def read_whole_digest(path):
     """The digest of an archive that is there with the digest beside it, and agrees with it; else None."""
     try:
         digest = known_sha256(path)
@@ -158,7 +158,7 @@ def whole(path):
         return None
 
 
-def promised(path):
+def read_promised_digest(path):
     """Return the digest beside an archive that is there, which a reader of the archive still has to compare; else
     None.
     """
@@ -238,11 +238,11 @@ def private_copies(paths):
                     "The archive %s cannot be used: its sha256 is %s, and %s.sha256 says %s."
                     % (path, found, path, wanted)
                 )
-            copies.append({"path": path, "copy": copy_path, "sha256": found, "source": source_of(path)})
+            copies.append({"path": path, "copy": copy_path, "sha256": found, "source": read_source(path)})
         yield copies
 
 
-def offered(directory, version):
+def list_offered(directory, version):
     """Names of the archives of a version; the digest is written last, so that an archive with it is whole."""
     try:
         names = sorted(os.listdir(directory))
@@ -253,19 +253,19 @@ def offered(directory, version):
     ]
 
 
-def described(directory, versions):
+def describe_archives(directory, versions):
     """``[{name, sha256, source}]`` of the archives of versions, of the driver or its packages, by what is noted beside
     them; those without a digest are not there.
     """
     found, wanted = [], sorted(set(upstream(version) for version in versions))
-    for name in (name for version in wanted for name in offered(directory, version)):
-        digest = promised(os.path.join(directory, name))
+    for name in (name for version in wanted for name in list_offered(directory, version)):
+        digest = read_promised_digest(os.path.join(directory, name))
         if digest:
-            found.append({"name": name, "sha256": digest, "source": source_of(os.path.join(directory, name))})
+            found.append({"name": name, "sha256": digest, "source": read_source(os.path.join(directory, name))})
     return found
 
 
-def lacking(giver, taker):
+def find_lacking(giver, taker):
     """Return the archives that the giver has and the taker lacks. Pure.
 
     An archive of the same name that differs counts as there: which of the two fits a node is for the node to see.

@@ -18,10 +18,10 @@ import tarfile
 
 from .._kernel import modules, secureboot
 from . import dkms
-from .tree_archives import READ_BYTES, TreeError, private_directory, signature
+from .tree_archives import READ_BYTES, TreeError, private_directory, read_signature
 
 
-def refusals(tree, node, described):
+def find_refusals(tree, node, described):
     """Return why a tree does not fit a node, in sentences; an empty list when it fits. Pure.
 
     ``node``: name, version, kernels, arch, compilers by kernel, conf (of the source on the node, or None), secure_boot
@@ -129,7 +129,7 @@ class _Source:
         return self.digest.hexdigest()
 
 
-def inspect(path, take=None):
+def inspect_archive(path, take=None):
     """``{name, version, conf, sha256, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive,
     which is read once.
 
@@ -314,17 +314,17 @@ def _take(archive, member, data, path):
         shutil.copyfileobj(archive.extractfile(member) if data is None else io.BytesIO(data), stream, READ_BYTES)
 
 
-def examine(path, runner, sha256=None, take=None):
+def examine_archive(path, runner, sha256=None, take=None):
     """``(tree, described)``: :func:`inspect`, and what modinfo says of the main module of each (kernel, arch).
 
     modinfo sees nothing of an archive that has another digest than ``sha256``. The answer is remembered for as long as
     the file is the same, unless the directory ``take`` is to be filled; without one what is built is written to a
     private directory for as long as this takes.
     """
-    key = (path,) + signature(path)
+    key = (path,) + read_signature(path)
     if take or key not in _EXAMINED:
         with private_directory() as directory:
-            tree = inspect(path, take or directory)
+            tree = inspect_archive(path, take or directory)
             if sha256 and tree["sha256"] != sha256:
                 raise TreeError("its sha256 is %s, and %s was wanted" % (tree["sha256"], sha256))
             described = dict(
@@ -336,7 +336,7 @@ def examine(path, runner, sha256=None, take=None):
     return copy.deepcopy(_EXAMINED[key])
 
 
-def merge(copies, target):
+def merge_archives(copies, target):
     """One archive of several of the same module version: DKMS's own hook takes a single file."""
     seen = set()
     with tarfile.open(target, "w:gz", compresslevel=1) as output:
@@ -350,7 +350,7 @@ def merge(copies, target):
                     output.addfile(member, archive.extractfile(member) if member.isfile() else None)
 
 
-def fingerprint(paths):
+def read_fingerprint(paths):
     """The content of archives, whatever their compression: path and digest of every file."""
     found = {}
     for path in paths:

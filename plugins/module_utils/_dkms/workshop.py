@@ -96,7 +96,7 @@ class Workshop:
     def compile(self, kernel, store, compiler):
         """Compile for one kernel, and leave the archive in the store; answers what :meth:`Tree.export` does."""
         tree, apart = self.tree, (self._path("tree"), self.sources())
-        argv = dkms.command("build", tree.name, tree.version, kernel, tree.arch, apart=apart)
+        argv = dkms.make_command("build", tree.name, tree.version, kernel, tree.arch, apart=apart)
         rc, out, err = tree.runner(list(QUIETLY) + argv, tree.build_timeout_s)
         if rc:
             raise self.failure(kernel, rc, out, err)

@@ -27,7 +27,7 @@ class Impossible(Exception):
 
     def __init__(self, reasons):
         self.reasons = reasons
-        super().__init__(reload.sentence(reasons))
+        super().__init__(reload.make_sentence(reasons))
 
 
 class Failed(Exception):
@@ -38,11 +38,11 @@ class Failed(Exception):
         super().__init__("; ".join(lines))
 
 
-def read(root, runner, services, uname=os.uname):
+def read_reload(root, runner, services, uname=os.uname):
     kernel = kernels.read(root, runner, uname)
     return {
         "kernel": kernel,
-        "loaded": loaded.read(root),
+        "loaded": loaded.read_driver(root),
         "module": modules.read(root, kernel["running"], runner),
         "references": loaded.read_references(root),
         "holders": holders.read(root),
@@ -71,8 +71,8 @@ class DriverReload:
         self.actions = []
 
     def look(self):
-        facts = read(self.root, self.runner, self.params["services"], self.uname)
-        return facts, reload.decide(facts, self.params)
+        facts = read_reload(self.root, self.runner, self.params["services"], self.uname)
+        return facts, reload.decide_reload(facts, self.params)
 
     def preview(self):
         """Return what would be done, in sentences; nothing is done."""
@@ -96,7 +96,7 @@ class DriverReload:
             self.load(self.to_load(plan["unload"]))
             self.prove(plan["version"])
         except Impossible as exc:
-            plan = dict(plan, reasons=exc.reasons, action=reload.verdict(exc.reasons, self.params["policy"]))
+            plan = dict(plan, reasons=exc.reasons, action=reload.judge_reload(exc.reasons, self.params["policy"]))
         except Failed as exc:
             problems += exc.lines
         finally:
@@ -120,7 +120,7 @@ class DriverReload:
             "services": plan["stop"],
             "kernel_modules": plan["unload"],
             "version_before": facts["loaded"]["version"],
-            "version": loaded.read(self.root)["version"],
+            "version": loaded.read_driver(self.root)["version"],
             "version_on_disk": plan["version"],
             "actions": self.actions,
             "problems": [],
@@ -159,7 +159,7 @@ class DriverReload:
             if table[name]["refcnt"] != 0:
                 raise Impossible(
                     [
-                        reload.reason(
+                        reload.explain_holder(
                             "unexplained_reference",
                             "module %s is in use again (%s references, holders: %s)"
                             % (name, table[name]["refcnt"], ", ".join(table[name]["holders"] or []) or "none"),
@@ -171,7 +171,7 @@ class DriverReload:
             if rc:
                 raise Impossible(
                     [
-                        reload.reason(
+                        reload.explain_holder(
                             "unload_failed",
                             "module %s was not unloaded (rmmod answered rc %s: %s)" % (name, rc, err.strip()),
                             "reboot the node",
@@ -196,7 +196,7 @@ class DriverReload:
             raise Failed(lines)
 
     def prove(self, version):
-        now = loaded.read(self.root)
+        now = loaded.read_driver(self.root)
         if now["state"] != "loaded" or now["version"] != version:
             raise Failed(
                 [

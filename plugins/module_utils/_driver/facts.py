@@ -23,7 +23,7 @@ RUNFILE = ("/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log", "/usr/b
 RPM_NAMES = re.compile(
     r"^(nvidia|libnvidia|kmod-nvidia|cuda-drivers|libnvsdm|nvlsm|xorg-x11-nvidia|datacenter-gpu|dnf-plugin-nvidia)"
 )
-RPM_TABLE = systems.instantiate(REDHAT9_CUDA)
+RPM_TABLE = systems.instantiate_table(REDHAT9_CUDA)
 
 
 def read(root="/", runner=None, uname=os.uname):
@@ -38,21 +38,21 @@ def read(root="/", runner=None, uname=os.uname):
         "kernel": kernel,
         "modules": found,
         "headers": dict((name, kernels.headers_present(root, name)) for name in names),
-        "loaded": loaded.read(root),
+        "loaded": loaded.read_driver(root),
         "library": driver_files.read_libraries(root),
         "gsp_firmware": driver_files.read_firmware(root),
         "gsp_disabled": driver_files.is_firmware_disabled(root),
         "secure_boot": secureboot.read(root, runner),
         "pci": pci.read(root),
         "identity": identity.read(root),
-        "dpkg": installed(root, runner),
+        "dpkg": read_packages(root, runner),
         "dkms": dkms.read(root, runner),
         "operator": gpu_operator.read(root),
         "runfile": [path for path in RUNFILE if os.path.lexists(files.under(root, path))],
     }
 
 
-def installed(root, runner):
+def read_packages(root, runner):
     """Return the driver packages that the system's package manager has.
 
     A node of one family may have the other's tools: the system decides, and one that has no package is not its own.
@@ -91,6 +91,6 @@ def read_rpm(root, runner):
                 "arch": have["architecture"],
                 "status": have["status"],
                 "source": have["source"],
-                "driver": driver_family.member(RPM_TABLE, name, have["source"], have["version"]),
+                "driver": driver_family.is_member(RPM_TABLE, name, have["source"], have["version"]),
             }
     return answer

@@ -128,7 +128,7 @@ def address(text: str | None) -> str | None:
     return "%04x:%02x:%02x.%s" % (int(domain or "0", 16), int(bus, 16), int(device, 16), function or "0")
 
 
-def hexadecimals(text: str) -> list[int] | None:
+def parse_hexadecimals(text: str) -> list[int] | None:
     """Numbers like 0x1f in a list with commas or blanks; None if something else is in it."""
     words = text.replace(",", " ").split()
     if not words or len(words) > 32 or not all(re.match(r"(?:0x)?[0-9a-fA-F]{1,16}$", word) for word in words):
@@ -136,7 +136,7 @@ def hexadecimals(text: str) -> list[int] | None:
     return [int(word, 16) for word in words]
 
 
-def branch(version: str | None) -> int | None:
+def parse_branch(version: str | None) -> int | None:
     """575 of 575.57.08; None if it is no version."""
     head = str(version or "").partition(".")[0]
     return int(head) if re.match(r"\d{3,4}$", head) else None
@@ -247,7 +247,7 @@ def _details(event, rest, driver):
     elif code == 74:
         found = LINK_REGISTERS.search(rest)
         if found:
-            event["link"], event["registers"] = int(found.group(1)[:9]), hexadecimals(found.group(2))
+            event["link"], event["registers"] = int(found.group(1)[:9]), parse_hexadecimals(found.group(2))
     elif code == 154:
         found = RECOVERY.search(rest)
         if found:
@@ -270,7 +270,7 @@ def layouts(driver: str | None) -> list[int]:
     """Return the layouts of intrInfo that a driver may have used: 1 before R575, 2 since; both if the driver is not
     known.
     """
-    number = branch(driver)
+    number = parse_branch(driver)
     return [1, 2] if number is None else [1 if number < 575 else 2]
 
 
@@ -284,7 +284,7 @@ def _nvlink5(rest, driver):
     if not found:
         return None
     unit, word, contained, injected, link, numbers = found.groups()
-    values = hexadecimals(numbers)
+    values = parse_hexadecimals(numbers)
     if not values or len(values) < 2:
         return None
     known = layouts(driver)
@@ -365,16 +365,16 @@ def tail(lines: list[str], limit: int) -> list[str]:
     """The last LIMIT of LINES that are about the NVIDIA driver, without those that may hold secrets."""
     kept = collections.deque(maxlen=max(0, limit))
     for line in lines:
-        if shown(line):
+        if is_shown(line):
             kept.append(short(line))
     return list(kept)
 
 
-def shown(line: str) -> bool:
-    return bool(INTERESTING.search(line[:MAX_LINE]) and not silent(line))
+def is_shown(line: str) -> bool:
+    return bool(INTERESTING.search(line[:MAX_LINE]) and not is_silent(line))
 
 
-def silent(line: str) -> bool:
+def is_silent(line: str) -> bool:
     """Return whether a line may hold secrets."""
     return bool(SILENT.search(line[:MAX_LINE]))
 

@@ -46,7 +46,7 @@ UVM = "nvidia_uvm"
 DRIVER_MODULES = ("nvidia", "nvidia_modeset", "nvidia_drm", UVM, "nvidia_peermem")
 
 
-def read(root):
+def read_driver(root):
     """``{"state": loaded|not_loaded|unknown, "version", "flavour", "nouveau": bool|None, "sources": {module:
     srcversion}, "compute_users": int|None}``
     """

@@ -185,7 +185,7 @@ def parse_policy(text):
     return found
 
 
-def unmet(text):
+def parse_unmet(text):
     """Return the dependencies that apt cannot satisfy: ``["nvidia-smi : Depends: libnvidia-ml1 (= 1) but 2 is to be
     installed"]``.
     """
@@ -206,7 +206,7 @@ class AptError(ManagerError):
 
     @staticmethod
     def find_unmet(out, err):
-        return unmet(out)
+        return parse_unmet(out)
 
 
 class Apt(Manager):
@@ -296,7 +296,7 @@ class Apt(Manager):
         return parse_uris(self.uris(arguments, options))
 
     def silent_mirrors(self, arguments, options=()):
-        return apt_mirrors.silent(self.runner, self.uris(arguments, options))
+        return apt_mirrors.find_silent(self.runner, self.uris(arguments, options))
 
     def lacking(self, arguments, options):
         """Return the words of a download without those that the node's store has: they need no mirror."""
@@ -336,7 +336,7 @@ class Apt(Manager):
     def fetch(self, missing, index):
         wrong = {}
         for name, version in sorted(missing.items()):
-            with apt_mirrors.fetched(self.runner, "%s=%s" % (name, version), self.timeout_s) as (path, why):
+            with apt_mirrors.fetch_archive(self.runner, "%s=%s" % (name, version), self.timeout_s) as (path, why):
                 if path:
                     wrong.update(self.store.add({(name, version): path}))
                 else:

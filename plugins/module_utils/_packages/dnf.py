@@ -28,7 +28,7 @@ from .dnf_output import (
     parse_query,
     parse_streams,
     parse_transaction,
-    unmet,
+    parse_unmet,
 )
 from .manager import NO_NAMES, Manager, ManagerError
 
@@ -60,10 +60,10 @@ class DnfError(ManagerError):
 
     @staticmethod
     def find_unmet(out, err):
-        return unmet(out + "\n" + err)
+        return parse_unmet(out + "\n" + err)
 
 
-def word(name, version):
+def name_package(name, version):
     """Return what dnf and rpm call one package: a foreign architecture follows, see ``dpkg.key_of``."""
     plain, dummy, arch = name.partition(":")
     return "%s-%s%s" % (plain, version, "." + arch if arch else "")
@@ -179,14 +179,14 @@ class Dnf(Manager):
         words = [
             self.kept[item]["path"]
             if item in self.kept and installed.get(item[0], {}).get("version") != item[1]
-            else word(*item)
+            else name_package(*item)
             for item in sorted(wanted.items())
         ]
         return ([STREAM + stream] if stream else []) + words + [REMOVE + name for name in obsolete]
 
     def lacking(self, words):
         """Return the words of a download without those that the node's store has."""
-        kept = set(word(*item) for item in self.kept) | set(item["path"] for item in self.kept.values())
+        kept = set(name_package(*item) for item in self.kept) | set(item["path"] for item in self.kept.values())
         return [item for item in words if item not in kept]
 
     @staticmethod
@@ -198,7 +198,7 @@ class Dnf(Manager):
 
     def parts(self, words):
         """``[(action, words)]`` whose archives have to be fetched: of what is installed already too, for a way back."""
-        have = set(word(name, item["version"]) for name, item in self.installed().items())
+        have = set(name_package(name, item["version"]) for name, item in self.installed().items())
         wanted = [word for word in words if not word.startswith(REMOVE)]
         new, there = [word for word in wanted if word not in have], [word for word in wanted if word in have]
         return [(action, part) for action, part in (("install", new), ("reinstall", there)) if part]
@@ -302,7 +302,7 @@ class Dnf(Manager):
         """By way of dnf's cache, which checks what comes."""
         why = "it did not come into dnf's cache"
         try:
-            self.download([word(*item) for item in sorted(missing.items())])
+            self.download([name_package(*item) for item in sorted(missing.items())])
         except DnfError as exc:
             why = str(exc)
         archives = self.cached(missing, index)
@@ -321,7 +321,7 @@ class Dnf(Manager):
         """
         installed = self.installed()
         older = [
-            "%s.%s" % (word(name.split(":", 1)[0], version.split(":", 1)[-1]), installed[name]["architecture"])
+            "%s.%s" % (name_package(name.split(":", 1)[0], version.split(":", 1)[-1]), installed[name]["architecture"])
             for name in sorted(names)
             if not installed[name]["ok"]
             for version in installed[name]["more"]

@@ -15,19 +15,19 @@ import re
 from .._node.dpkg import is_side_by_side
 from .._node.versions import KEYS, upstream
 from .driver_family import (
-    differs,
     driver_of,
-    family,
     installed_driver,
     is_driver_package,
-    matches,
-    member,
+    is_family_record,
+    is_member,
+    is_other_flavour,
+    is_prebuilt,
+    matches_version,
     other_flavours,
-    prebuilt,
     source_of,
 )
-from .package_state import refusal
-from .systems import branch_of, instantiate, variants
+from .package_state import make_refusal
+from .systems import branch_of, instantiate_table, list_variants
 
 
 class Closure:
@@ -46,14 +46,14 @@ class Closure:
         self.obsolete = [
             name
             for name in installed
-            if differs(general, self.flavour, name) or not self.mine(name, self.installed[name])
+            if is_other_flavour(general, self.flavour, name) or not self.mine(name, self.installed[name])
         ]
         excluded = set(self.obsolete) | other_flavours(self.table, self.flavour)
         roots = [self.data["root"]] + list(self.table["roots"]) + self.modules() + extra
         roots += [name for name in self.table.get("optional_roots", ()) if self.pick(name)]
-        roots += [name for name in installed if name not in excluded and not prebuilt(self.table, name)] + self.carried(
-            excluded, general
-        )
+        roots += [
+            name for name in installed if name not in excluded and not is_prebuilt(self.table, name)
+        ] + self.carried(excluded, general)
         for name in self.index:
             if name not in excluded:
                 for provided in (self.pick(name) or {"provides": ()})["provides"]:
@@ -68,7 +68,7 @@ class Closure:
 
     def mine(self, name, have):
         """Return whether an installed package is of this branch's names and of this way to have modules."""
-        if prebuilt(self.table, name):
+        if is_prebuilt(self.table, name):
             modules = self.modules()
             return (
                 name in modules
@@ -76,7 +76,7 @@ class Closure:
                 and name.startswith("linux-signatures-")
                 or name.replace("-objects-", "-modules-", 1) in modules
             )
-        return member(self.table, name, have["source"], have["version"])
+        return is_member(self.table, name, have["source"], have["version"])
 
     def carried(self, excluded, general):
         """Return what takes the place of packages of another branch: a part that the node has, such as the fabric
@@ -85,7 +85,7 @@ class Closure:
         found = []
         for name in self.obsolete:
             named = re.match(r"^(.*?)-[0-9]{3}(-server)?(-open)?$", name)
-            if not named or differs(general, self.flavour, name) or prebuilt(self.table, name):
+            if not named or is_other_flavour(general, self.flavour, name) or is_prebuilt(self.table, name):
                 continue
             rest = "".join(part or "" for part in named.groups()[1:])
             choices = ["%s-%s%s" % (named.group(1), branch_of(self.version), rest), named.group(1)]
@@ -114,11 +114,11 @@ class Closure:
         for record in self.index.get(name.split(":", 1)[0], []):  # the index is not told apart by architecture
             if not (record["downloadable"] or (have and have["version"] == record["version"])):
                 continue
-            if prebuilt(self.table, name):
+            if is_prebuilt(self.table, name):
                 fits = record["version"] == exact if exact else driver_of(self.table, record) == upstream(self.version)
             else:
                 fits = (
-                    family(self.table, record)
+                    is_family_record(self.table, record)
                     and upstream(record["version"]) == upstream(self.version)
                     and (
                         record["version"] == self.version
@@ -156,7 +156,7 @@ class Closure:
         business.
         """
         for name, operator, version in group:
-            exact = version if operator == "=" and prebuilt(self.table, name) else None
+            exact = version if operator == "=" and is_prebuilt(self.table, name) else None
             if name not in excluded and self.pick(name, exact):
                 return name, exact
             if name in self.providers:
@@ -168,7 +168,7 @@ class Closure:
 
     def a_driver_package(self, name):
         return any(
-            family(self.table, record) or is_driver_package(name, record["version"], record["source"])
+            is_family_record(self.table, record) or is_driver_package(name, record["version"], record["source"])
             for record in self.index.get(name, [])
         )
 
@@ -182,7 +182,7 @@ class Closure:
         if trap:
             found.append(self.transitional(trap))
         elif others:
-            found.append(partly_available(self.version, self.packages, others))
+            found.append(refuse_partial(self.version, self.packages, others))
         return found
 
     def other_driver(self, name):
@@ -195,7 +195,7 @@ class Closure:
             "%s needs %s, which is there as %s" % (owner, name, ", ".join(self.missing[name]))
             for name, owner in sorted(trap.items())
         )
-        return refusal(
+        return make_refusal(
             "transitional",
             list(trap) + list(trap.values()),
             listing,
@@ -219,7 +219,7 @@ class Closure:
             if offered
             else "there are no prebuilt modules of this driver for any kernel"
         )
-        return refusal(
+        return make_refusal(
             "no_prebuilt_module",
             modules,
             found,
@@ -230,7 +230,7 @@ class Closure:
         )
 
 
-def partly_available(version, packages, missing):
+def refuse_partial(version, packages, missing):
     found = "; ".join(
         "%s: %s" % (name, "has %s" % ", ".join(versions) if versions else "not in the index")
         for name, versions in sorted(missing.items())
@@ -241,7 +241,7 @@ def partly_available(version, packages, missing):
         found,
         len(packages),
     )
-    return refusal(
+    return make_refusal(
         "partly_available",
         missing,
         found,
@@ -251,10 +251,10 @@ def partly_available(version, packages, missing):
     )
 
 
-def available(table, index, flavour=None):
+def find_available(table, index, flavour=None):
     """Versions of the kernel module that can be downloaded, of every branch, newest first."""
     found = set()
-    for era in variants(table):
+    for era in list_variants(table):
         for name in [flavour] if flavour else sorted(era["flavours"]):
             if name not in era["flavours"]:
                 continue
@@ -262,12 +262,14 @@ def available(table, index, flavour=None):
             for package, records in index.items():
                 if root.match(package):
                     found.update(
-                        record["version"] for record in records if record["downloadable"] and family(era, record)
+                        record["version"]
+                        for record in records
+                        if record["downloadable"] and is_family_record(era, record)
                     )
     return sorted(found, key=KEYS[table["package_manager"]], reverse=True)
 
 
-def empty(table, wanted, flavour, known):
+def make_empty(table, wanted, flavour, known):
     data = table["flavours"].get(flavour, {})
     return {
         "resolvable": False,
@@ -288,7 +290,7 @@ def empty(table, wanted, flavour, known):
     }
 
 
-def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), kernels=(), components=()):
+def resolve_set(table, index, installed, wanted, flavour="proprietary", extra=(), kernels=(), components=()):
     """The exact set of packages for a driver version on this system.
 
     ``flavour`` is proprietary, open or either with ``-prebuilt``; ``kernels`` are those that prebuilt modules are
@@ -296,27 +298,29 @@ def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), ke
     installed already belong to the set, however they were installed; those of another branch or flavour are
     ``obsolete`` where their names differ.
     """
-    general, table = table, instantiate(table, branch_of(wanted))
+    general, table = table, instantiate_table(table, branch_of(wanted))
     if flavour not in table["flavours"]:
-        result = empty(table, wanted, flavour, [])
-        result["refusals"].append(impossible(table, flavour))
+        result = make_empty(table, wanted, flavour, [])
+        result["refusals"].append(refuse_flavour(table, flavour))
         return result
     data = table["flavours"][flavour]
-    result = empty(table, wanted, flavour, available(general, index, flavour))
+    result = make_empty(table, wanted, flavour, find_available(general, index, flavour))
     module = table.get("module")
     result["stream"] = "%s:%s" % (module, data["stream"]) if module else None
     current = installed.get(data["root"], {}).get("version")
     usable = [
         rec["version"]
         for rec in index.get(data["root"], [])
-        if matches(wanted, rec["version"]) and family(table, rec) and (rec["downloadable"] or rec["version"] == current)
+        if matches_version(wanted, rec["version"])
+        and is_family_record(table, rec)
+        and (rec["downloadable"] or rec["version"] == current)
     ]
     key = KEYS[table["package_manager"]]
     candidates = sorted(set(usable), key=lambda version: (version == current, key(version)), reverse=True)
     chosen, refused = named_components(table, index, components)
     result["refusals"] += refused
     if not candidates:
-        result["refusals"].append(unknown_version(general, table, index, wanted, flavour, result["available"]))
+        result["refusals"].append(refuse_version(general, table, index, wanted, flavour, result["available"]))
     if result["refusals"]:
         return result
     attempts = [
@@ -333,7 +337,7 @@ def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), ke
     if best.missing:
         result["refusals"] += best.refusals()
         return result
-    plain = dict((name, version) for name, version in best.packages.items() if not prebuilt(table, name))
+    plain = dict((name, version) for name, version in best.packages.items() if not is_prebuilt(table, name))
     sources = dict((source_of(name, version, installed, index), version) for name, version in plain.items())
     result.update(resolvable=True, packages=best.packages, sources=sources)
     return result
@@ -347,7 +351,7 @@ def named_components(table, index, components):
         if not choices:
             why = table["no_component"].get(component, "it is not known")
             refused.append(
-                refusal(
+                make_refusal(
                     "no_component",
                     [],
                     component,
@@ -361,10 +365,10 @@ def named_components(table, index, components):
     return names, refused
 
 
-def impossible(table, flavour):
+def refuse_flavour(table, flavour):
     known = ", ".join(sorted(table["flavours"]))
     why = table["impossible"].get(flavour, "it is not known here")
-    return refusal(
+    return make_refusal(
         "impossible_flavour",
         [],
         flavour,
@@ -374,8 +378,8 @@ def impossible(table, flavour):
     )
 
 
-def no_stream(resolved, module, name, known):
-    return refusal(
+def refuse_stream(resolved, module, name, known):
+    return make_refusal(
         "no_stream",
         [],
         ", ".join(sorted(known)),
@@ -386,11 +390,11 @@ def no_stream(resolved, module, name, known):
     )
 
 
-def unknown_version(general, table, index, wanted, flavour, known):
+def refuse_version(general, table, index, wanted, flavour, known):
     others = [
         name
         for name in sorted(table["flavours"])
-        if name != flavour and any(matches(wanted, version) for version in available(general, index, name))
+        if name != flavour and any(matches_version(wanted, version) for version in find_available(general, index, name))
     ]
     root = table["flavours"][flavour]["root"]
     if known:
@@ -407,4 +411,4 @@ def unknown_version(general, table, index, wanted, flavour, known):
     if others:
         found += "; with flavour %s it is available" % ", ".join(others)
     message = "Driver version %s (flavour %s) is not available on this node: %s." % (wanted, flavour, found)
-    return refusal("unknown_version", [root], found, wanted, message, step)
+    return make_refusal("unknown_version", [root], found, wanted, message, step)

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .package_state import refusal
+from .package_state import make_refusal
 from .systems import branch_of
 
 DEVICES = (
@@ -63,7 +63,7 @@ def architecture_of(device):
     return next((name for first, last, name in DEVICES if first <= number <= last), None)
 
 
-def decide(pci: list[dict] | None, wanted: str, flavour: str = "auto") -> dict:
+def decide_flavour(pci: list[dict] | None, wanted: str, flavour: str = "auto") -> dict:
     """The flavour for these GPUs and this driver: ``{"flavour", "reason", "gpus", "refusals"}``.
 
     ``pci`` are devices as ``_node.pci`` reads them, or None when the bus cannot be read. ``flavour`` is auto, open or
@@ -74,26 +74,26 @@ def decide(pci: list[dict] | None, wanted: str, flavour: str = "auto") -> dict:
     branch = branch_of(wanted)
     if not branch.isdigit():
         if flavour == "auto":
-            result["refusals"].append(unreadable(wanted, gpus))
+            result["refusals"].append(refuse_unreadable(wanted, gpus))
         return result
     if flavour == "auto":
-        result.update(choose(gpus, pci is None, int(branch)))
+        result.update(choose_flavour(gpus, pci is None, int(branch)))
     else:
-        result["refusals"] += refuse(gpus, int(branch), flavour)
+        result["refusals"] += refuse_architectures(gpus, int(branch), flavour)
         result["reason"] = "asked for"
     return result
 
 
-def choose(gpus, unread, branch):
+def choose_flavour(gpus, unread, branch):
     """The part of the answer that auto decides."""
     unknown = [gpu for gpu in gpus if gpu["architecture"] is None]
     if unread or not gpus or unknown:
-        return {"refusals": [undecidable(unread, unknown)]}
-    reasons = dict((flavour, refuse(gpus, branch, flavour)) for flavour in FLAVOURS)
+        return {"refusals": [refuse_undecidable(unread, unknown)]}
+    reasons = dict((flavour, refuse_architectures(gpus, branch, flavour)) for flavour in FLAVOURS)
     possible = [flavour for flavour in FLAVOURS if not reasons[flavour]]
-    names = ", ".join(architectures(gpus))
+    names = ", ".join(list_architectures(gpus))
     if not possible:
-        return {"refusals": [neither(gpus, branch, reasons)]}
+        return {"refusals": [refuse_both(gpus, branch, reasons)]}
     if len(possible) == 1:
         other = "proprietary" if possible[0] == "open" else "open"
         return {"flavour": possible[0], "reason": "%s: %s" % (names, reasons[other][0]["message"])}
@@ -104,19 +104,19 @@ def choose(gpus, unread, branch):
     }
 
 
-def architectures(gpus):
+def list_architectures(gpus):
     return sorted(set(gpu["architecture"] for gpu in gpus if gpu["architecture"]))
 
 
-def refuse(gpus, branch, flavour):
+def refuse_architectures(gpus, branch, flavour):
     """Refusals of a flavour for these GPUs; of an architecture that is not known nothing is said."""
     refusals = []
-    for architecture in architectures(gpus):
-        why = problem(architecture, branch, flavour)
+    for architecture in list_architectures(gpus):
+        why = find_problem(architecture, branch, flavour)
         if why:
             found = ["%s (%s)" % (gpu["address"], gpu["device"]) for gpu in gpus if gpu["architecture"] == architecture]
             refusals.append(
-                refusal(
+                make_refusal(
                     "impossible_flavour",
                     [],
                     "%s: %s" % (architecture, ", ".join(found)),
@@ -129,7 +129,7 @@ def refuse(gpus, branch, flavour):
     return refusals
 
 
-def problem(architecture, branch, flavour):
+def find_problem(architecture, branch, flavour):
     """``(reason, expected, next step)`` why a flavour of a branch does not drive an architecture; None when it does."""
     known = ARCHITECTURES[architecture]
     if flavour not in known:
@@ -149,7 +149,7 @@ def problem(architecture, branch, flavour):
     return None
 
 
-def undecidable(unread, unknown):
+def refuse_undecidable(unread, unknown):
     if unread:
         found = "the PCI bus cannot be read"
     elif unknown:
@@ -158,7 +158,7 @@ def undecidable(unread, unknown):
         )
     else:
         found = "no NVIDIA GPU on the PCI bus"
-    return refusal(
+    return make_refusal(
         "unknown_gpu",
         [],
         found,
@@ -168,8 +168,8 @@ def undecidable(unread, unknown):
     )
 
 
-def unreadable(wanted, gpus):
-    return refusal(
+def refuse_unreadable(wanted, gpus):
+    return make_refusal(
         "unknown_version",
         [],
         str(wanted),
@@ -179,10 +179,10 @@ def unreadable(wanted, gpus):
     )
 
 
-def neither(gpus, branch, reasons):
+def refuse_both(gpus, branch, reasons):
     why = " ".join(item["message"] for flavour in FLAVOURS for item in reasons[flavour])
-    listing = ", ".join(architectures(gpus))
-    return refusal(
+    listing = ", ".join(list_architectures(gpus))
+    return make_refusal(
         "impossible_flavour",
         [],
         listing,

@@ -23,7 +23,7 @@ RECORD = "/var/lib/gpufleet/holds.json"
 DAY = 24 * 3600
 
 
-def parse(text: str | None) -> dict[str, dict]:
+def parse_record(text: str | None) -> dict[str, dict]:
     """The record ``{name: {"version", "since", "exact"}}``; what cannot be read is as if it were not there."""
     try:
         found = json.loads(text or "{}")
@@ -38,11 +38,11 @@ def parse(text: str | None) -> dict[str, dict]:
     )
 
 
-def render(record: dict[str, dict]) -> str:
+def render_record(record: dict[str, dict]) -> str:
     return json.dumps(record, indent=1, sort_keys=True) + "\n"
 
 
-def update(
+def update_record(
     record: dict[str, dict], held: dict[str, str], now: float, mine: list[str] | tuple[str, ...] = ()
 ) -> dict[str, dict]:
     """The record of what is held now: ``{name: version}``.
@@ -59,7 +59,7 @@ def update(
     return new
 
 
-def report(
+def report_holds(
     record: dict[str, dict],
     held: dict[str, str],
     index: dict,
@@ -129,5 +129,6 @@ def read_holds(manager, now):
     index, security = (manager.index(NO_NAMES, names), manager.security(names)) if names else ({}, {})
     texts = dict((group, files.read_text(manager.path(path)) if path else None) for group, path in RECORDS.items())
     return dict(
-        (group, report(parse(texts[group]), held, index, security, manager.name, now)) for group, held in found.items()
+        (group, report_holds(parse_record(texts[group]), held, index, security, manager.name, now))
+        for group, held in found.items()
     )

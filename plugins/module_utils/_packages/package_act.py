@@ -23,53 +23,58 @@ from .package_state import Installed, State, Versions
 # --- sentences -------------------------------------------------------------------------------------------------------
 
 
-def keeping(kept: Versions) -> List[str]:
+def describe_kept(kept: Versions) -> List[str]:
     return ["keep for the way back: %s" % ", ".join("%s %s" % item for item in sorted(kept.items()))] if kept else []
 
 
-def downloading(size: int) -> List[str]:
+def describe_downloads(size: int) -> List[str]:
     return ["download %d MiB of packages" % -(-size // transaction.MIB)] if size else []
 
 
-def holding(names: Iterable[str]) -> List[str]:
+def describe_holds(names: Iterable[str]) -> List[str]:
     listing = ", ".join(sorted(names))
     return ["hold %s" % listing] if listing else []
 
 
-def lifting(names: Iterable[str]) -> List[str]:
+def describe_lifted(names: Iterable[str]) -> List[str]:
     listing = ", ".join(sorted(names))
     return ["lift the hold of %s" % listing] if listing else []
 
 
-def writing(path: str, content: Optional[str]) -> str:
+def describe_file(path: str, content: Optional[str]) -> str:
     return "%s %s" % ("remove" if content is None else "write", path)
 
 
-def finished(state: State) -> str:
+def describe_repaired(state: State) -> str:
     what, journal = transaction.WORDS[state.manager]["repair"], ", ".join(state.journal) or "empty"
     broken = ", ".join(state.broken) or "none"
     return "finished an interrupted %s run (journal: %s; not configured: %s)" % (what, journal, broken)
 
 
-def finishing(state: State) -> List[str]:
+def describe_repair(state: State) -> List[str]:
     if not state.interrupted:
         return []
     what = transaction.WORDS[state.manager]["repair"]
     return ["finish an interrupted %s run: %s" % (what, ", ".join(state.journal + state.broken))]
 
 
-def foresee(plan: Plan) -> List[str]:
+def foresee_actions(plan: Plan) -> List[str]:
     """The sentences of what carrying it out does, in their order. A run that ends well says the same."""
     if plan.wish.state == "downloaded":
-        return keeping(plan.keep) + downloading(plan.download_bytes)
-    sentences = keeping(plan.keep) + finishing(plan.state) + transaction.action_sentences(plan.transaction)
-    return sentences + holding(plan.hold) + lifting(plan.lift) + [writing(path, text) for path, text in plan.files]
+        return describe_kept(plan.keep) + describe_downloads(plan.download_bytes)
+    sentences = describe_kept(plan.keep) + describe_repair(plan.state) + transaction.action_sentences(plan.transaction)
+    return (
+        sentences
+        + describe_holds(plan.hold)
+        + describe_lifted(plan.lift)
+        + [describe_file(path, text) for path, text in plan.files]
+    )
 
 
 # --- the result ------------------------------------------------------------------------------------------------------
 
 
-def answer(plan: Plan, done: Sequence[str], repaired: bool, unkept: Sequence[str] = ()) -> Dict[str, Any]:
+def make_answer(plan: Plan, done: Sequence[str], repaired: bool, unkept: Sequence[str] = ()) -> Dict[str, Any]:
     """The part of the result that every way out has."""
     resolved, chosen = plan.resolved, plan.flavour
     return {
@@ -95,7 +100,7 @@ def refusal_text(plan: Plan, done: Sequence[str]) -> str:
     return " ".join([before] + ["%s Next step: %s." % (item["message"], item["next_step"]) for item in plan.refusals])
 
 
-def difference(plan: Plan) -> List[Dict[str, str]]:
+def make_diff(plan: Plan) -> List[Dict[str, str]]:
     """Return what --diff shows: package versions, and the files."""
     if plan.wish.state not in ("present", "absent"):
         return []
@@ -130,7 +135,7 @@ class Actor:
 
     def repair(self, state: State) -> None:
         """Finish an interrupted run of the package manager. What it cannot finish is left to the transaction."""
-        self.done.append(finished(state))
+        self.done.append(describe_repaired(state))
         error = self.manager.configure(package_plan.own_broken(state))
         if error:
             self.done.append("%s did not finish: %s" % (transaction.WORDS[state.manager]["finish"], error))
@@ -156,12 +161,12 @@ class Actor:
                 "The driver that is installed cannot be kept for the way back: %s. "
                 "Nothing was changed. Next step: %s." % (why, package_plan.KEEP_STEP)
             )
-        self.done += keeping(plan.keep)
+        self.done += describe_kept(plan.keep)
 
     def download(self, plan: Plan) -> None:
         if plan.download_bytes:
             self.manager.download(plan.arguments, self.manager.download_options(plan.state.broken))
-        self.done += downloading(plan.download_bytes)
+        self.done += describe_downloads(plan.download_bytes)
 
     def transact(self, plan: Plan) -> None:
         if not (plan.has_transaction or plan.state.broken):
@@ -195,7 +200,7 @@ class Actor:
         self.manager.mark("hold", loose.intersection(plan.hold + plan.held))
         self.manager.mark("unhold", lift)
         self.manager.forget([name for name in plan.held + plan.lift if name not in there])
-        self.done += holding(loose.intersection(plan.hold)) + lifting(lift)
+        self.done += describe_holds(loose.intersection(plan.hold)) + describe_lifted(lift)
 
     def write_files(self, plan: Plan) -> None:
         for path, content in plan.files:
@@ -203,7 +208,7 @@ class Actor:
                 os.unlink(self.manager.path(path))
             else:
                 write_atomically(self.manager.path(path), content)
-            self.done.append(writing(path, content))
+            self.done.append(describe_file(path, content))
 
     def keep_new(self, plan: Plan) -> None:
         """Keep what was downloaded, from the cache. What cannot be kept is told, and is no failure."""
@@ -216,13 +221,15 @@ class Actor:
     def record_holds(self, plan: Plan, installed: Installed) -> None:
         """Keep the time since when each package is held. It is no change of the node."""
         path = self.manager.path(holds.RECORD)
-        known = holds.parse(files.read_text(path))
+        known = holds.parse_record(files.read_text(path))
         held = package_plan.held_driver(plan.state.table, installed)
         before = package_plan.held_driver(plan.state.table, plan.state.installed)
-        record = holds.update(known, held, self.clock(), [name for name in held if held[name] != before.get(name)])
+        record = holds.update_record(
+            known, held, self.clock(), [name for name in held if held[name] != before.get(name)]
+        )
         if record != known:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            write_atomically(path, holds.render(record))
+            write_atomically(path, holds.render_record(record))
 
     def record_expectation(self, plan: Plan) -> None:
         """Expect the driver that is installed now: the check at boot would fail otherwise."""

@@ -93,7 +93,7 @@ class Store:
             name = os.path.basename(path)
             target = os.path.join(self.directory, name)
             if os.path.realpath(path) != os.path.realpath(target):
-                take(path, target)
+                take_archive(path, target)
             known[name] = {
                 "package": package,
                 "version": version,
@@ -124,7 +124,7 @@ class Store:
         return gone
 
 
-def take(path, target):
+def take_archive(path, target):
     """A second name for the file where that can be, else a copy; it appears whole."""
     temporary = "%s.%d.tmp" % (target, os.getpid())
     try:

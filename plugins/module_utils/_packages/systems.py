@@ -12,7 +12,7 @@ from .._kernel.kernels import headers_package
 from .._node.gpu_operator import NEXT_STEP
 from .._node.versions import upstream
 from .driver_tables import NO_SOURCE, SYSTEMS
-from .package_state import refusal
+from .package_state import make_refusal
 
 BRANCH = r"[0-9]{3}"
 
@@ -58,7 +58,7 @@ def decide_system(os_release, origin=None):
     tables = system_of(os_release)
     if tables is None:
         return None, [
-            refusal(
+            make_refusal(
                 "unsupported_os",
                 [],
                 found,
@@ -70,7 +70,7 @@ def decide_system(os_release, origin=None):
     ident, version = os_release.get("ID", ""), os_release.get("VERSION_ID", "").split(".", 1)[0]
     why = NO_SOURCE.get((ident, version, origin), "there is no such source of packages")
     return None, [
-        refusal(
+        make_refusal(
             "unknown_source",
             [],
             "%s, %s" % (found, origin),
@@ -81,7 +81,7 @@ def decide_system(os_release, origin=None):
     ]
 
 
-def instantiate(table, branch=BRANCH):
+def instantiate_table(table, branch=BRANCH):
     """The table for a driver branch: eras applied and ``{branch}`` filled in, by default with an expression for any
     branch.
     """
@@ -90,16 +90,16 @@ def instantiate(table, branch=BRANCH):
         if branch != BRANCH and branch.isdigit() and int(branch) >= first:
             result.update(changes)
     result.pop("eras", None)
-    return fill(result, "{branch}", branch)
+    return fill_mark(result, "{branch}", branch)
 
 
-def fill(value, mark, text):
+def fill_mark(value, mark, text):
     if isinstance(value, str):
         return value.replace(mark, text)
     if isinstance(value, dict):
-        return dict((key, fill(item, mark, text)) for key, item in value.items())
+        return dict((key, fill_mark(item, mark, text)) for key, item in value.items())
     if isinstance(value, tuple):
-        return tuple(fill(item, mark, text) for item in value)
+        return tuple(fill_mark(item, mark, text) for item in value)
     return value
 
 
@@ -107,10 +107,10 @@ def branch_of(wanted):
     return upstream(wanted).split(".", 1)[0]
 
 
-def variants(table):
+def list_variants(table):
     """The table as it is for every era, with an expression where a branch would be."""
-    plain = instantiate(dict(table, eras=()))
-    return [plain] + [instantiate(dict(table, eras=(), **changes)) for first, changes in table.get("eras", ())]
+    plain = instantiate_table(dict(table, eras=()))
+    return [plain] + [instantiate_table(dict(table, eras=(), **changes)) for first, changes in table.get("eras", ())]
 
 
 def decide_needs(wanted: list[str], gpus: list[dict] | None, headers: dict[str, bool]) -> list[dict]:
@@ -123,7 +123,7 @@ def decide_needs(wanted: list[str], gpus: list[dict] | None, headers: dict[str, 
     if "gpu" in wanted and not gpus:
         found = "the PCI bus cannot be read" if gpus is None else "none on the PCI bus"
         refusals.append(
-            refusal(
+            make_refusal(
                 "no_gpu",
                 [],
                 found,
@@ -134,7 +134,7 @@ def decide_needs(wanted: list[str], gpus: list[dict] | None, headers: dict[str, 
         )
     if "headers" in wanted and not headers:
         refusals.append(
-            refusal(
+            make_refusal(
                 "no_kernel",
                 [],
                 "no kernel",
@@ -147,7 +147,7 @@ def decide_needs(wanted: list[str], gpus: list[dict] | None, headers: dict[str, 
     if missing:
         packages = [headers_package(kernel) for kernel in missing]
         refusals.append(
-            refusal(
+            make_refusal(
                 "no_headers",
                 packages,
                 "no headers for %s" % ", ".join(missing),
@@ -166,7 +166,7 @@ def decide_owner(found):
     signs = "; ".join(found["signs"])
     if found["owner"] is None:
         return [
-            refusal(
+            make_refusal(
                 "operator_unknown",
                 [],
                 signs,
@@ -177,7 +177,7 @@ def decide_owner(found):
         ]
     step = NEXT_STEP[0].lower() + NEXT_STEP[1:].rstrip(".")
     return [
-        refusal(
+        make_refusal(
             "operator_owned",
             [],
             signs,

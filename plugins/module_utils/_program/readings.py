@@ -71,7 +71,7 @@ def read(
         ("kernel_log", lambda: newer.read(root, runner, state["position"])),
         ("kernels", lambda: kernels.read(root, runner, uname)),
         ("modules", lambda: on_disk(root, runner, found["kernels"])),
-        ("loaded", lambda: loaded.read(root)),
+        ("loaded", lambda: loaded.read_driver(root)),
         ("library", lambda: driver_files.read_libraries(root)),
         ("holds", lambda: holds(root, runner, state["holds"], now)),
         ("expected_gpus", lambda: expected(sources)),

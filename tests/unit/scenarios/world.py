@@ -302,7 +302,7 @@ class World:
         ), unittest.mock.patch.object(
             reading.system, "read", functools.partial(reading.system.read, statvfs=self.statvfs)
         ):
-            return reading.gather(taken, str(self.root), self, watermark)
+            return reading.gather_reading(taken, str(self.root), self, watermark)
 
     def statvfs(self, path):
         """As os.statvfs(): the file systems of this machine are not the node's."""

@@ -213,7 +213,7 @@ def test_flavour_by_license():
 def test_what_is_loaded(tmp_path, tree, expected):
     for path, content in tree.items():
         write(tmp_path, path, content)
-    found = loaded.read(str(tmp_path))
+    found = loaded.read_driver(str(tmp_path))
     assert (found["state"], found["version"], found["flavour"], found["disagree"], found["nouveau"]) == expected
 
 
@@ -232,7 +232,7 @@ def test_what_is_loaded(tmp_path, tree, expected):
 def test_how_often_processes_have_the_way_to_cuda_open(tmp_path, tree, expected):
     for path, content in tree.items():
         write(tmp_path, "/sys/module/" + path, content + "\n")
-    assert loaded.read(str(tmp_path))["compute_users"] == expected
+    assert loaded.read_driver(str(tmp_path))["compute_users"] == expected
 
 
 def test_the_source_of_loaded_modules_and_of_those_on_disk(tmp_path):
@@ -241,7 +241,7 @@ def test_the_source_of_loaded_modules_and_of_those_on_disk(tmp_path):
     write(tmp_path, "/sys/module/nvidia_uvm/srcversion", "BBB\n")
     write(tmp_path, "/sys/module/nvidia_drm/refcnt", "0\n")
     write(tmp_path, "/sys/module/nvidia_fs/srcversion", "CCC\n")
-    assert loaded.read(str(tmp_path))["sources"] == {"nvidia": "AAA", "nvidia_uvm": "BBB"}
+    assert loaded.read_driver(str(tmp_path))["sources"] == {"nvidia": "AAA", "nvidia_uvm": "BBB"}
     for name in (
         "nvidia-current.ko.xz",
         "nvidia-current-uvm.ko.xz",

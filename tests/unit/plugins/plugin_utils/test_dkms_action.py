@@ -213,7 +213,7 @@ def test_what_the_node_compiles_is_kept_for_the_others(store):
         COMPILED["compiled"][0]["sha256"],
         THREE,
     )
-    assert THREE in tree_archives.offered(str(store), VERSION) and not [
+    assert THREE in tree_archives.list_offered(str(store), VERSION) and not [
         path for path in store.iterdir() if path.name.startswith(".") and path.is_file()
     ]
 
@@ -320,7 +320,7 @@ def test_what_cannot_be_kept_is_said_and_offered_to_nobody(store, fetched, words
         warning.startswith("a1: /var/lib/gpufleet/dkms/%s was compiled and could not be brought to %s" % (THREE, store))
         and words in warning
     )
-    assert THREE not in tree_archives.offered(str(store), VERSION)
+    assert THREE not in tree_archives.list_offered(str(store), VERSION)
 
 
 def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, monkeypatch):
@@ -517,7 +517,7 @@ def test_an_archive_with_a_digest_is_not_replaced(store, name):
     put(store, name, b"honest")
     result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(name, b"evil"), fetched=b"evil")
     assert result["changed"] and len(result["warnings"]) == 1 and (store / name).read_bytes() == b"honest"
-    assert tree_archives.whole(str(store / name))
+    assert tree_archives.read_whole_digest(str(store / name))
 
 
 def test_nobody_waits_for_an_archive_that_will_not_be_replaced(store):
@@ -592,7 +592,7 @@ def test_modules_of_a_second_builder_are_compared_and_those_of_the_first_stay(st
     result, calls = act(args, *compiled(content=b"built by two"), fetched=b"built by two", variables=variables)
     assert "warnings" not in result and THREE not in calls[0][1]["archives_offered"] and set(records.agree) == {2}
     assert records.calls == [("a1", THREE, hashlib.sha256(b"built by two").hexdigest(), "built")]
-    assert (store / THREE).read_bytes() == b"built by one" and tree_archives.whole(str(store / THREE))
+    assert (store / THREE).read_bytes() == b"built by one" and tree_archives.read_whole_digest(str(store / THREE))
     assert not [path for path in store.iterdir() if path.name.startswith(".") and path.is_file()]
 
 

@@ -61,7 +61,7 @@ def kept(directory):
     """{name: (its content, the digest of its source)} of the archives that are offered."""
     return {
         item["name"]: ((directory / item["name"]).read_bytes(), item["source"])
-        for item in tree_archives.described(str(directory), [VERSION])
+        for item in tree_archives.describe_archives(str(directory), [VERSION])
     }
 
 
@@ -83,7 +83,7 @@ def act(here, there, check=False, answer=None, fetch=shutil.copyfile, copies=Non
         assert module_name == dkms_archives.MODULE
         if isinstance(answer, Exception):
             raise answer
-        return answer or {"archives": tree_archives.described(module_args["path"], module_args["versions"])}
+        return answer or {"archives": tree_archives.describe_archives(module_args["path"], module_args["versions"])}
 
     def get(name, task, **dummy):
         assert name == "ansible.legacy.copy"

@@ -350,7 +350,7 @@ def test_what_is_there_for_the_kernel_is_replaced_and_not_mixed_with(node, tmp_p
 def test_imported_before_the_package_is_installed(tmp_path, exported):
     node = FakeNode(tmp_path / "new", versions=())
     result = run(node, "imported", import_files=[exported["path"]])
-    staged = tree_archives.staging_path("nvidia-current", NEW)
+    staged = tree_archives.make_staging_path("nvidia-current", NEW)
     assert (
         actions(result) == ["stage"]
         and result["staged"] == staged
@@ -383,7 +383,8 @@ def test_two_kernels_are_staged_as_one_archive(tmp_path):
     node = FakeNode(tmp_path / "new", kernels=(SECOND, KERNEL), versions=())
     run(node, "imported", import_files=files)
     assert sorted(
-        key[0] for key in trees.inspect(node.path(tree_archives.staging_path("nvidia-current", NEW)))["kernels"]
+        key[0]
+        for key in trees.inspect_archive(node.path(tree_archives.make_staging_path("nvidia-current", NEW)))["kernels"]
     ) == [SECOND, KERNEL]
     assert run(node, "imported", import_files=files[:1])["changed"] is True
 
@@ -463,7 +464,7 @@ def test_waiting_for_a_dkms_of_somebody_else(tmp_path, monkeypatch):
 def test_the_log_of_a_forced_build(node):
     run(node)
     assert actions(run(node, force=True)) == ["unbuild", "build", "install"]
-    assert dkms_plan.settled(dkms_act.view(node.root, node, "nvidia-current", NEW, [KERNEL]), KERNEL, NEW)
+    assert dkms_plan.settled(dkms_act.read_view(node.root, node, "nvidia-current", NEW, [KERNEL]), KERNEL, NEW)
 
 
 def test_built_from_an_archive_where_there_is_one_and_compiled_elsewhere(tmp_path, exported):
@@ -612,7 +613,7 @@ def test_what_is_compiled_is_kept_where_somebody_takes_it(node):
     assert item["path"] == node.path(
         tree_archives.STORE, "nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL)
     )
-    assert tree_archives.whole(item["path"]) == item["sha256"]
+    assert tree_archives.read_whole_digest(item["path"]) == item["sha256"]
     assert os.stat(node.path(tree_archives.STORE)).st_mode & 0o777 == 0o755, "whoever logs in can fetch it"
     assert task(node, publish=True).run()["compiled"] == []
 
@@ -769,7 +770,7 @@ def test_an_archive_of_other_source_is_left_out_and_refused_where_it_is_named(tm
     """Another revision of the package: the same version, and other patches."""
     name = os.path.basename(exported["path"])
     node = FakeNode(tmp_path / "new", kernels=(KERNEL,))
-    noted = tree_archives.source_of(exported["path"])
+    noted = tree_archives.read_source(exported["path"])
     assert noted and noted == tree_archives.source_digest(str(node.root), "nvidia-current", NEW)
     assert task(node, archives_offered=[name], archives_sources={name: noted}).asks() == ({KERNEL: name}, {})
     assert task(node, archives_offered=[name], archives_sources={name: "0" * 64}).asks() == ({}, {KERNEL: name})

@@ -48,7 +48,7 @@ def archive_path(tmp_path):
 
 
 def test_what_is_in_an_archive(archive):
-    tree = trees.inspect(archive)
+    tree = trees.inspect_archive(archive)
     assert (tree["name"], tree["version"], tree["conf"]) == ("nvidia-current", V, CONF % V)
     assert tree["kernels"] == {
         (KERNEL, ARCH): {
@@ -148,7 +148,7 @@ def member(name, kind=tarfile.REGTYPE, target=""):
 def test_members_that_are_refused(tmp_path, extra, words):
     path = make_archive(str(tmp_path / "a.tar.gz"), content(), [extra])
     with pytest.raises(tree_archives.TreeError, match=words):
-        trees.inspect(path)
+        trees.inspect_archive(path)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_archives_that_do_not_agree_with_themselves(tmp_path, change, words):
         str(tmp_path / "a.tar.gz"), dict((name, data) for name, data in files.items() if data is not None)
     )
     with pytest.raises(tree_archives.TreeError, match=words):
-        trees.inspect(path)
+        trees.inspect_archive(path)
 
 
 def test_no_modules_no_archive_and_no_tar(tmp_path):
@@ -175,15 +175,15 @@ def test_no_modules_no_archive_and_no_tar(tmp_path):
         dict((name, data) for name, data in content().items() if name.startswith(trees.INFO)),
     )
     with pytest.raises(tree_archives.TreeError, match="no built modules"):
-        trees.inspect(path)
+        trees.inspect_archive(path)
     for data in (b"nonsense", b""):
         (tmp_path / "b.tar.gz").write_bytes(data)
         with pytest.raises(tree_archives.TreeError, match="not a readable tar"):
-            trees.inspect(str(tmp_path / "b.tar.gz"))
+            trees.inspect_archive(str(tmp_path / "b.tar.gz"))
     whole = (tmp_path / "a.tar.gz").read_bytes()
     (tmp_path / "c.tar.gz").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(tree_archives.TreeError):
-        trees.inspect(str(tmp_path / "c.tar.gz"))
+        trees.inspect_archive(str(tmp_path / "c.tar.gz"))
 
 
 def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tmp_path):
@@ -194,7 +194,7 @@ def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tm
         stream.write(b"\0" * 100000)
     take = tmp_path / "take"
     take.mkdir()
-    tree = trees.inspect(path, str(take))
+    tree = trees.inspect_archive(path, str(take))
     assert tree["sha256"] == tree_archives.sha256_of(path), "what follows the archive counts"
     found = dict((str(item.relative_to(take)), item) for item in take.glob("**/*") if item.is_file())
     base = "%s/%s/" % (KERNEL, ARCH)
@@ -216,7 +216,7 @@ def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tm
     ]
     assert set((item.stat().st_mode & 0o7777, item.stat().st_uid) for item in found.values()) == {(0o644, os.getuid())}
     os.truncate(path, os.path.getsize(path) - 1)
-    assert trees.inspect(path)["sha256"] != tree["sha256"]
+    assert trees.inspect_archive(path)["sha256"] != tree["sha256"]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_members_that_are_where_others_are(tmp_path, extra):
     path = make_archive(str(tmp_path / "a.tar.gz"), content(), extra)
     (tmp_path / "take").mkdir()
     with pytest.raises(tree_archives.TreeError, match="is where another one is"):
-        trees.inspect(path, str(tmp_path / "take"))
+        trees.inspect_archive(path, str(tmp_path / "take"))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_what_cannot_be_of_a_dkms_tree(tmp_path, name, size, words):
     path = make_archive(str(tmp_path / "a.tar.gz"), dict(content(), **{name: "x" * size}))
     for take in (None, str(tmp_path / "take")):
         with pytest.raises(tree_archives.TreeError, match=words):
-            trees.inspect(path, take)
+            trees.inspect_archive(path, take)
 
 
 def test_a_disk_that_is_full_is_not_held_against_the_archive(archive, tmp_path, monkeypatch):
@@ -257,10 +257,10 @@ def test_a_disk_that_is_full_is_not_held_against_the_archive(archive, tmp_path, 
 
     monkeypatch.setattr(trees.shutil, "copyfileobj", full)
     with pytest.raises(OSError, match="No space left"):
-        trees.inspect(archive, str(tmp_path / "take"))
+        trees.inspect_archive(archive, str(tmp_path / "take"))
     for unreadable in (str(tmp_path), "/proc/self/mem"):
         with pytest.raises(tree_archives.TreeError, match="not a readable tar"):
-            trees.inspect(unreadable)
+            trees.inspect_archive(unreadable)
 
 
 def test_a_workplace_is_beside_the_trees_and_gone_afterwards(tmp_path):
@@ -278,11 +278,11 @@ def test_a_workplace_is_beside_the_trees_and_gone_afterwards(tmp_path):
 
 
 def test_a_promised_digest_is_one_that_is_there_with_its_archive(archive):
-    assert tree_archives.promised(archive) is None
+    assert tree_archives.read_promised_digest(archive) is None
     tree_archives.write_sha256(archive, "0" * 64)
-    assert tree_archives.promised(archive) == "0" * 64 and tree_archives.whole(archive) is None
+    assert tree_archives.read_promised_digest(archive) == "0" * 64 and tree_archives.read_whole_digest(archive) is None
     os.unlink(archive)
-    assert tree_archives.promised(archive) is None
+    assert tree_archives.read_promised_digest(archive) is None
 
 
 def test_source_is_read_once_for_as_long_as_it_is_the_same(tmp_path, monkeypatch):
@@ -299,7 +299,7 @@ def test_source_is_read_once_for_as_long_as_it_is_the_same(tmp_path, monkeypatch
 def test_too_much_in_an_archive(archive, monkeypatch):
     monkeypatch.setattr(trees, "MAX_MEMBERS", 3)
     with pytest.raises(tree_archives.TreeError, match="more than a DKMS tree"):
-        trees.inspect(archive)
+        trees.inspect_archive(archive)
 
 
 def test_copies_are_private_and_gone_afterwards(archive):
@@ -339,12 +339,12 @@ def test_an_archive_that_is_not_there(tmp_path):
 
 def test_the_module_in_an_archive_is_asked(archive, tmp_path):
     runner = FakeNode(tmp_path / "node")
-    tree, described = trees.examine(archive, runner)
+    tree, described = trees.examine_archive(archive, runner)
     found = described[(KERNEL, ARCH)]
     assert (found["version"], found["vermagic"]) == (V, KERNEL + " SMP preempt")
     assert not os.path.exists(runner.calls[0][1]) and os.path.basename(runner.calls[0][1]) == "nvidia-current.ko"
     tree["name"] = "changed by a caller"
-    again, dummy = trees.examine(archive, runner)
+    again, dummy = trees.examine_archive(archive, runner)
     assert again["name"] == "nvidia-current" and len(runner.calls) == 1
 
 
@@ -354,22 +354,22 @@ def test_no_module_of_an_archive_with_another_digest_is_looked_into(archive, tmp
         tree_archives.TreeError,
         match="its sha256 is %s, and %s was wanted" % (tree_archives.sha256_of(archive), "0" * 64),
     ):
-        trees.examine(archive, runner, "0" * 64)
+        trees.examine_archive(archive, runner, "0" * 64)
     assert runner.calls == []
-    assert trees.examine(archive, runner, tree_archives.sha256_of(archive))[0]["version"] == V
+    assert trees.examine_archive(archive, runner, tree_archives.sha256_of(archive))[0]["version"] == V
 
 
 def test_an_archive_that_became_another_is_asked_again(archive, tmp_path):
     runner = FakeNode(tmp_path / "node")
-    trees.examine(archive, runner)
+    trees.examine_archive(archive, runner)
     tree_archives.write_sha256(archive, tree_archives.sha256_of(archive))
-    assert tree_archives.whole(archive)
+    assert tree_archives.read_whole_digest(archive)
     times = os.stat(archive)
     make_archive(archive, dict(content(), **{trees.INFO + "/PACKAGE_NAME": ""}))
     os.utime(archive, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert tree_archives.whole(archive) is None
+    assert tree_archives.read_whole_digest(archive) is None
     with pytest.raises(tree_archives.TreeError, match="has no dkms_binaries_only"):
-        trees.examine(archive, runner)
+        trees.examine_archive(archive, runner)
 
 
 MODULE = {"version": V, "vermagic": KERNEL + " SMP", "signer": "key", "error": None}
@@ -392,8 +392,8 @@ ENABLED = {"state": "enabled", "keys": ["key"]}
 
 
 def test_an_archive_that_fits():
-    assert trees.refusals(TREE, NODE, {(KERNEL, ARCH): MODULE}) == []
-    assert trees.refusals(TREE, dict(NODE, conf=CONF % V, secure_boot=ENABLED), {(KERNEL, ARCH): MODULE}) == []
+    assert trees.find_refusals(TREE, NODE, {(KERNEL, ARCH): MODULE}) == []
+    assert trees.find_refusals(TREE, dict(NODE, conf=CONF % V, secure_boot=ENABLED), {(KERNEL, ARCH): MODULE}) == []
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def test_archives_that_do_not_fit(node, tree, module, words):
     changed = copy.deepcopy(TREE)
     changed["kernels"][(KERNEL, ARCH)].update(tree)
     described = {} if module is None else {(KERNEL, ARCH): dict(MODULE, **module)}
-    why = trees.refusals(changed, dict(NODE, **node), described)
+    why = trees.find_refusals(changed, dict(NODE, **node), described)
     assert len(why) == 1 and words in why[0]
 
 
@@ -434,21 +434,21 @@ def test_several_archives_in_one(tmp_path):
         make_archive(str(tmp_path / ("%s.tar.gz" % name)), content(kernel=name)) for name in (KERNEL, "6.1.0-49-amd64")
     ]
     merged = str(tmp_path / "merged.tar.gz")
-    trees.merge(paths, merged)
-    assert sorted(key[0] for key in trees.inspect(merged)["kernels"]) == ["6.1.0-49-amd64", KERNEL]
-    assert trees.fingerprint([merged]) == trees.fingerprint(paths) != trees.fingerprint(paths[:1])
+    trees.merge_archives(paths, merged)
+    assert sorted(key[0] for key in trees.inspect_archive(merged)["kernels"]) == ["6.1.0-49-amd64", KERNEL]
+    assert trees.read_fingerprint([merged]) == trees.read_fingerprint(paths) != trees.read_fingerprint(paths[:1])
 
 
 def test_where_the_package_looks():
     assert (
-        tree_archives.staging_path("nvidia-current", V)
+        tree_archives.make_staging_path("nvidia-current", V)
         == "/usr/share/nvidia-current-dkms/nvidia-current-535.261.03.dkms.tar.gz"
     )
 
 
 def test_the_source_of_an_archive_is_noted_beside_it_and_sha256sum_does_not_mind(archive):
     tree_archives.write_sha256(archive, tree_archives.sha256_of(archive), "ab" * 32)
-    assert tree_archives.source_of(archive) == "ab" * 32 and tree_archives.expected_sha256(
+    assert tree_archives.read_source(archive) == "ab" * 32 and tree_archives.expected_sha256(
         archive
     ) == tree_archives.sha256_of(archive)
     done = subprocess.run(
@@ -462,7 +462,7 @@ def test_the_source_of_an_archive_is_noted_beside_it_and_sha256sum_does_not_mind
     with tree_archives.private_copies([archive]) as copies:
         assert copies[0]["source"] == "ab" * 32
     tree_archives.write_sha256(archive, tree_archives.sha256_of(archive))
-    assert tree_archives.source_of(archive) is None and tree_archives.source_of(archive + ".absent") is None
+    assert tree_archives.read_source(archive) is None and tree_archives.read_source(archive + ".absent") is None
 
 
 def test_a_digest_of_source_sees_names_contents_and_links(tmp_path):

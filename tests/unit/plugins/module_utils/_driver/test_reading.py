@@ -32,7 +32,7 @@ def root(tmp_path):
 
 
 def test_every_section_is_there_and_the_snapshot_is_the_one_given(root):
-    document = reading.gather({"a": "snapshot"}, str(root), no_command)
+    document = reading.gather_reading({"a": "snapshot"}, str(root), no_command)
     assert (document["schema"], document["boot_id"], document["uptime_s"], document["snapshot"]) == (
         "gpufleet.reading/1",
         "3c9f0000-52a0-4d0e-8d1b-6f6a3f1d2c11",
@@ -51,7 +51,7 @@ def test_every_section_is_there_and_the_snapshot_is_the_one_given(root):
 def test_the_kernel_log_is_read_since_the_watermark(root, monkeypatch):
     seen = []
     monkeypatch.setattr(reading.kernel_log, "read", lambda *args: seen.append(args) or {"events": []})
-    reading.gather({}, str(root), no_command, {"boot_id": "b", "seq": 4})
+    reading.gather_reading({}, str(root), no_command, {"boot_id": "b", "seq": 4})
     assert seen == [(str(root), no_command, {"boot_id": "b", "seq": 4})]
 
 
@@ -61,7 +61,7 @@ def test_a_reader_that_breaks_costs_its_own_section_and_is_named(root, monkeypat
         raise RuntimeError("a surprise")
 
     monkeypatch.setattr(getattr(reading, section), "read", burst)
-    document = reading.gather({}, str(root), no_command)
+    document = reading.gather_reading({}, str(root), no_command)
     assert document[section] is None
     assert document["problems"] == {section: "RuntimeError: a surprise"}
     assert all(document[other] is not None for other in SECTIONS if other != section)

@@ -112,7 +112,7 @@ class Change:
         self.manager, self.wish, self.actor = manager, Wish.of(options), Actor(manager)
 
     def plan(self):
-        return package_task.make(self.manager, self.wish)
+        return package_task.make_plan(self.manager, self.wish)
 
     def carry_out(self):
         """Plan, act, read back; answers the plan. What was foreseen is what was done."""
@@ -120,8 +120,8 @@ class Change:
         assert plan.refusals == ()
         if plan.changes:
             self.actor.carry_out(plan)
-        dummy, resolved = package_task.prove(self.manager, plan)
-        assert self.actor.done == package_act.foresee(plan)
+        dummy, resolved = package_task.prove_plan(self.manager, plan)
+        assert self.actor.done == package_act.foresee_actions(plan)
         return dataclasses.replace(plan, resolved=resolved)
 
 

@@ -168,7 +168,7 @@ def test_the_transitional_trap(machine):
     brought = dict((item["name"], item["version"]) for item in simulated["install"])
     assert brought["nvidia-dkms-580-server"] == brought["libnvidia-compute-580-server"] == NEW
     table = change(machine).plan().state.table
-    (refusal,) = transaction.decide(simulated, asked, {}, index, [], table)
+    (refusal,) = transaction.decide_transaction(simulated, asked, {}, index, [], table)
     assert refusal["id"] == "mixed_set" and set(refusal["packages"]) == set(brought) - set(asked) - {"dkms", BESIDE}
 
 
@@ -234,7 +234,7 @@ def test_a_mirror_that_is_gone_is_found_out_in_check_mode(machine):
             check_mode=True,
             fail_json=lambda **answer: failed.append(answer),
         )
-        return package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), False)
+        return package_task.run_task(module, Actor(apt.Apt(machine, root=str(machine.root))), False)
 
     try:
         before = everything(machine)
@@ -356,11 +356,11 @@ def test_what_cannot_be_kept_is_told_and_is_no_change(machine):
     machine.repository.rename(str(machine.repository) + "-gone")
     try:
         module = types.SimpleNamespace(params=dict(OPTIONS, version="580.173.02", keep=True))
-        answer = package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
+        answer = package_task.run_task(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
     finally:
         (machine.repository.parent / (machine.repository.name + "-gone")).rename(machine.repository)
     assert "libnvidia-compute-580-server" in [name.split(":")[0] for name in answer["unkept"]] and not answer["changed"]
-    again = package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
+    again = package_task.run_task(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
     assert again["changed"] and again["unkept"] == [] and kept(machine) == [OLD]
 
 

@@ -144,7 +144,7 @@ def test_the_obvious_packages_alone_would_mix_versions(machine):
     asked = dict((name, version) for name, version in plan.resolved["packages"].items() if name != "nvidia-modprobe")
     arguments = manager.arguments(asked, [], "nvidia-driver:575-open")
     simulated = manager.simulate(arguments)
-    (refusal,) = transaction.decide(simulated, asked, {}, plan.state.index, [], plan.state.table)
+    (refusal,) = transaction.decide_transaction(simulated, asked, {}, plan.state.index, [], plan.state.table)
     assert (refusal["id"], refusal["packages"]) == ("mixed_set", ["nvidia-modprobe"]) and NEW in refusal["found"]
 
 

@@ -36,7 +36,7 @@ def put(machine, path, text):
 
 def read(machine, manager=None, table=None, **wish):
     manager = manager or apt.Apt(machine, root=str(machine.root))
-    return package_read.read(manager, Wish(version="535.261.03", **wish), table or DEBIAN)
+    return package_read.read_state(manager, Wish(version="535.261.03", **wish), table or DEBIAN)
 
 
 def test_the_wish_has_every_option_that_decides_and_no_list():
@@ -135,9 +135,9 @@ def test_archives_in_the_cache_are_found_of_what_is_replaced_and_of_what_replace
     for version in ("535.1.1-1", "535.999.99-1"):
         put(machine, "var/cache/apt/archives/libcuda1_%s_amd64.deb" % version, "x")
     manager = apt.Apt(machine, root=str(machine.root))
-    state = package_read.read(manager, Wish(version="535.261.03", keep=True), DEBIAN)
-    plan = package_plan.choose(state, Wish(version="535.261.03", keep=True))
-    plan = package_plan.judge(plan, package_read.rehearse(manager, plan))
+    state = package_read.read_state(manager, Wish(version="535.261.03", keep=True), DEBIAN)
+    plan = package_plan.choose_packages(state, Wish(version="535.261.03", keep=True))
+    plan = package_plan.judge_rehearsal(plan, package_read.rehearse_plan(manager, plan))
     wanted = dict(plan.packages, libcuda1="535.999.99-1")
     plan = dataclasses.replace(plan, resolved=dict(plan.resolved, packages=wanted))
     archives = package_read.read_archives(manager, plan)

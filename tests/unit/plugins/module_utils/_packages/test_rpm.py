@@ -115,7 +115,7 @@ def test_an_rpm_that_does_not_answer():
 )
 def test_the_system_decides_who_is_asked(tmp_path, release, answers, manager, available):
     write(tmp_path, "/etc/os-release", release)
-    found = facts.installed(str(tmp_path), Recorded(answers))
+    found = facts.read_packages(str(tmp_path), Recorded(answers))
     assert (found.get("manager"), found["available"]) == (manager, available)
 
 

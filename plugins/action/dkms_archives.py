@@ -10,7 +10,7 @@ import os
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.modules.dkms_archives import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _host_answers
@@ -50,10 +50,10 @@ class ActionModule(NodeActionBase):
             result["archives"] = there = self.listed(
                 {"directory": args["directory"], "versions": args["versions"], "path": path}, task_vars
             )
-            lacking = listing.lacking(there, self.described(directory, args["versions"]))
+            lacking = tree_archives.find_lacking(there, self.described(directory, args["versions"]))
             self.fetch(directory, path, Record(args["ledger"], directory, agree).choose(lacking), result)
             here = self.described(directory, args["versions"])
-            self.store(directory, path, listing.lacking(here, there), result, task_vars)
+            self.store(directory, path, tree_archives.find_lacking(here, there), result, task_vars)
         except (ArchiveError, StoreError, AnsibleError, OSError) as exc:
             result["warnings"] = [
                 "The modules for driver %s were not exchanged with the artifact host %s: %s. Nodes of other "
@@ -79,7 +79,7 @@ class ActionModule(NodeActionBase):
     @staticmethod
     def described(directory, versions):
         try:
-            return listing.described(directory, versions)
+            return tree_archives.describe_archives(directory, versions)
         except OSError as exc:
             raise ArchiveError("%s on the controller cannot be read: %s" % (directory, exc.strerror)) from exc
 

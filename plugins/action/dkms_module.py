@@ -12,7 +12,7 @@ import os
 from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _archives, _controller, _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import (
@@ -81,7 +81,7 @@ class ActionModule(NodeActionBase):
         module.
         """
         version = str(args.get("version") or "")
-        store = args.get("store_dir") or archive_store.STORE
+        store = args.get("store_dir") or tree_archives.STORE
         offer = self.offer(directory, version)
         before = dict((name, self.stamp(directory, name)) for name in offer["archives_offered"])
         answer = self.module(dict(args, **offer), task_vars)
@@ -95,7 +95,7 @@ class ActionModule(NodeActionBase):
             return answer
         warnings = list(answer.get("warnings") or [])
         # What the controller has already, of other source, is not replaced: no other node waits for it.
-        claimed = [name for name in compiles if not digests.whole(os.path.join(directory, name))]
+        claimed = [name for name in compiles if not tree_archives.read_whole_digest(os.path.join(directory, name))]
         with Claims(
             directory,
             claimed,
@@ -140,7 +140,7 @@ class ActionModule(NodeActionBase):
         names = self.record.offered(directory, version)
         sources = dict(
             (name, found)
-            for name, found in ((name, digests.source_of(os.path.join(directory, name))) for name in names)
+            for name, found in ((name, tree_archives.read_source(os.path.join(directory, name))) for name in names)
             if found
         )
         return dict({"archives_offered": names}, **({"archives_sources": sources} if sources else {}))
@@ -175,7 +175,7 @@ class ActionModule(NodeActionBase):
         for archive in archives:
             # Where the controller said that archives lie, whatever path the node answered.
             path = os.path.join(store, archive.name)
-            if archive.name not in held and not digests.whole(os.path.join(directory, archive.name)):
+            if archive.name not in held and not tree_archives.read_whole_digest(os.path.join(directory, archive.name)):
                 continue
             try:
                 with _controller.limit(WORK * self.answer_s, self.node):

@@ -29,6 +29,11 @@ options:
         type: str
         choices: [none, volatile_ecc, all]
         default: none
+      room:
+        description: Whether the driver of the node is to be changed. If true, file systems without the room for an
+          installation are a failure, else a notice.
+        type: bool
+        default: false
       changes:
         description:
           - The RV(health.changes[].key) of values that were changed, or patterns of them such as V(mig_*). They are

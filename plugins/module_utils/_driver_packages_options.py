@@ -27,7 +27,7 @@ ARGUMENT_SPEC = dict(
         ),
     ),
     running_floors=dict(type="bool", default=False),
-    state=dict(type="str", choices=["resolved", "downloaded", "present", "absent"], default="present"),
+    state=dict(type="str", choices=["resolved", "unlocked", "downloaded", "present", "absent"], default="present"),
     extra_packages=dict(type="list", elements="str", default=[]),
     hold=dict(type="bool"),
     pin=dict(type="bool"),

@@ -19,6 +19,7 @@ ARGUMENT_SPEC = {
         "options": {
             "reboot": {"type": "bool"},
             "mig_hidden": {"type": "str", "choices": ["none", "volatile_ecc", "all"], "default": "none"},
+            "room": {"type": "bool", "default": False},
             "changes": {"type": "list", "elements": "str", "default": []},
             "hardware": {
                 "type": "dict",

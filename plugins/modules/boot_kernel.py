@@ -90,13 +90,13 @@ ROOT = "/"
 
 def problem_with(runner, kernel, version, pin):
     """Return why this kernel must not be the default; empty if it may be."""
-    proof = boot_default.unproven(ROOT, runner, kernel, versions.upstream(version)) if version else ""
+    proof = boot_default.explain_unproven(ROOT, runner, kernel, versions.upstream(version)) if version else ""
     if proof:
         return (
             "%s. The default boot entry was left as it is. Next step: build the module for that kernel (module "
             "dkms_module), or remove the kernel" % proof
         )
-    problem = boot_default.decide(boot_default.read(ROOT, runner), kernel, pin)["problem"]
+    problem = boot_default.decide_boot(boot_default.read_boot(ROOT, runner), kernel, pin)["problem"]
     return (
         "%s. The default boot entry was left as it is. Next step: look at the boot loader's configuration on the node"
         % problem
@@ -123,13 +123,13 @@ def main():
         module.fail_json(
             msg="Kernel %s is not made the default: %s." % (kernel, problem), kernels=kernels.read(ROOT, runner)
         )
-    changed = boot_default.decide(boot_default.read(ROOT, runner), kernel, params["pin"])["changed"]
+    changed = boot_default.decide_boot(boot_default.read_boot(ROOT, runner), kernel, params["pin"])["changed"]
     if changed and not module.check_mode:
         try:
             lock.ignore_hangup()
             owner = {"module": "boot_kernel", "rollout_id": params["rollout_id"], "step": params["step"]}
             with lock.NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]) as held:
-                changed = boot_default.act(ROOT, Runner(pass_fds=[held.fd]), kernel, pin=params["pin"])
+                changed = boot_default.set_default(ROOT, Runner(pass_fds=[held.fd]), kernel, pin=params["pin"])
         except lock.LockTimeout as exc:
             module.fail_json(msg=str(exc), lock=exc.holder, kernels=kernels.read(ROOT, runner))
         except (boot_default.BootError, OSError) as exc:

@@ -95,7 +95,7 @@ archives:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import listing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
 
 ARGUMENT_SPEC = {
     "directory": {"type": "path", "required": True},
@@ -110,7 +110,7 @@ def main():
     module = AnsibleModule(argument_spec=ARGUMENT_SPEC, supports_check_mode=True)
     path = module.params["path"] or module.params["directory"]
     try:
-        archives = listing.described(path, module.params["versions"])
+        archives = tree_archives.describe_archives(path, module.params["versions"])
     except OSError as exc:
         module.fail_json(msg="%s cannot be read: %s" % (path, exc.strerror or exc))
     module.exit_json(changed=False, archives=archives)

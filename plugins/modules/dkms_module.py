@@ -255,7 +255,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import act as dkms_act
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, errors
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.dkms_module import DkmsModule, at_once
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import lock, runner
 
@@ -310,7 +310,7 @@ def main():
             ledger=dict(type="str"),
             archives_offered=dict(type="list", elements="str"),
             asked=dict(type="bool", default=False),
-            store_dir=dict(type="path", default=archive_store.STORE),
+            store_dir=dict(type="path", default=tree_archives.STORE),
             source_packages=dict(type="list", elements="path"),
             archives_sources=dict(type="dict"),
             remove_stale=dict(type="bool", default=False),
@@ -359,7 +359,7 @@ def main():
         module.fail_json(msg=str(exc), lock=exc.holder)
     except dkms_act.ActError as exc:
         module.fail_json(msg=str(exc), **exc.details)
-    except errors.TreeError as exc:
+    except tree_archives.TreeError as exc:
         module.fail_json(
             msg=(
                 "%s Nothing was changed. Next step: export the tree again on a node with this kernel, or leave "

@@ -51,16 +51,18 @@ options:
   version:
     description:
       - The driver's version such as V(535.261.03), or the version of its packages such as V(535.261.03-1).
-      - Required unless O(state=absent).
+      - Required unless O(state=absent) or O(state=unlocked).
     type: str
   state:
     description:
       - V(resolved) only answers which set it is and what the transaction would do.
+      - V(unlocked) waits until no other run of the package manager has its locks, and changes nothing. It needs no
+        O(version).
       - V(downloaded) brings the archives of the whole set into the package cache, of packages that are installed too.
       - V(present) installs, upgrades or downgrades to exactly that set.
       - V(absent) removes all packages of the driver.
     type: str
-    choices: [resolved, downloaded, present, absent]
+    choices: [resolved, unlocked, downloaded, present, absent]
     default: present
   hold:
     description:
@@ -324,7 +326,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.apt i
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.dnf import Dnf
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor, ChangeFailed
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_task import run
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_task import run_task
 
 
 def manager_of(runner, params):
@@ -349,7 +351,7 @@ def main():
                 "option version)."
             )
         )
-    acting = not module.check_mode and params["state"] != "resolved"
+    acting = not module.check_mode and params["state"] not in ("resolved", "unlocked")
     lock = None
     actor = None
     try:
@@ -359,7 +361,7 @@ def main():
             lock = NodeLock(owner=owner, timeout_s=params["lock_timeout_s"]).acquire()
         runner = Runner(pass_fds=[lock.fd] if lock else [])
         actor = Actor(manager_of(runner, params))
-        module.exit_json(**run(module, actor, acting))
+        module.exit_json(**run_task(module, actor, acting))
     except LockTimeout as exc:
         module.fail_json(msg=str(exc), lock=exc.holder)
     except PermissionError as exc:

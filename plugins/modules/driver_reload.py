@@ -241,7 +241,7 @@ def complaint(result):
     working = [item for item in result["reasons"] if item["id"] == reload.AT_WORK]
     if working:
         return "The GPUs are at work, so that the driver is not loaded anew and the node not rebooted: %s %s" % (
-            reload.sentence(working),
+            reload.make_sentence(working),
             done,
         )
     helps = all(item["reboot_helps"] for item in result["reasons"])
@@ -249,7 +249,7 @@ def complaint(result):
     reasons = [item for item in result["reasons"] if helps or item["id"] != "policy"]
     return "The driver cannot be loaded anew without a reboot%s: %s %s" % (
         "" if helps else ", and a reboot would not help",
-        reload.sentence(reasons),
+        reload.make_sentence(reasons),
         done,
     )
 

@@ -213,8 +213,8 @@ def main():
         if not lowest <= module.params[name] <= highest:
             module.fail_json(msg="%s is %d; expected %d to %d" % (name, module.params[name], lowest, highest))
     nvml = binding.get_binding(module, "no evidence was gathered")
-    facts = reading.gather(snapshot.take(module.params["timeout_s"], nvml.stuck_file, load=nvml.load))
-    found = evidence.gather(
+    facts = reading.gather_reading(snapshot.take(module.params["timeout_s"], nvml.stuck_file, load=nvml.load))
+    found = evidence.gather_parts(
         facts, log_lines=module.params["log_lines"], smi_timeout_s=module.params["nvidia_smi_timeout_s"]
     )
     module.exit_json(changed=False, facts=facts, files=packed(found["files"]), missing=found["missing"])

@@ -340,7 +340,7 @@ def main():
         module.fail_json(msg="timeout_s is %d; expected at least 1 second" % (module.params["timeout_s"],))
     nvml = binding.get_binding(module, "NVML was not read")
     taken = snapshot.take(module.params["timeout_s"], nvml.stuck_file, load=nvml.load)
-    module.exit_json(changed=False, facts=reading.gather(taken, watermark=module.params["since"]))
+    module.exit_json(changed=False, facts=reading.gather_reading(taken, watermark=module.params["since"]))
 
 
 if __name__ == "__main__":

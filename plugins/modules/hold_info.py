@@ -88,7 +88,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.runner import Runner
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import hold_reading
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import holds
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.kernel_packages import manager_of
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
 
@@ -98,7 +98,7 @@ ROOT = "/"
 def main():
     module = AnsibleModule(argument_spec=dict(timeout_s=dict(type="int", default=300)), supports_check_mode=True)
     try:
-        found = hold_reading.read(manager_of(Runner(), ROOT, timeout_s=module.params["timeout_s"]), time.time())
+        found = holds.read_holds(manager_of(Runner(), ROOT, timeout_s=module.params["timeout_s"]), time.time())
     except ManagerError as exc:
         module.fail_json(msg="What is held cannot be read: %s. Next step: run that command on the node." % exc)
     module.exit_json(changed=False, holds=found)

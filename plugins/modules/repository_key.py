@@ -124,6 +124,7 @@ from ansible.module_utils.common.text.converters import to_bytes, to_native
 from ansible.module_utils.urls import ConnectionError as UrlsConnectionError
 from ansible.module_utils.urls import open_url
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.urls import mask_credentials
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import keyring
 
@@ -148,23 +149,6 @@ def read(path):
             return handle.read()
     except FileNotFoundError:
         return None
-
-
-def write(path, data):
-    """Whole or not at all: another task may read the file meanwhile."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    temporary = "%s.%d.tmp" % (path, os.getpid())
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, MODE)
-    try:
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(data)
-            handle.flush()
-            os.fchmod(handle.fileno(), MODE)
-            os.fsync(handle.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise
 
 
 def passwords(url):
@@ -223,7 +207,8 @@ def present(module, wanted):
     changed = before != after or os.stat(path).st_mode & 0o7777 != MODE
     diff = {"before_header": path, "after_header": path, "before": describe(before), "after": describe(after)}
     if changed and not module.check_mode:
-        write(path, after)
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        files.write_atomically(path, after, MODE)
     back = after if module.check_mode else read(path)
     if keyring.problem(back or b"", wanted):
         module.fail_json(
@@ -260,7 +245,7 @@ def absent(module, unwanted):
         if after is None:
             os.unlink(path)
         else:
-            write(path, after)
+            files.write_atomically(path, after, MODE)
     module.exit_json(changed=bool(changes), path="", keyrings=changes, diff=diffs)
 
 

@@ -16,8 +16,8 @@ import time
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests, listing, trees
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.errors import TreeError
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives, trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.tree_archives import TreeError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
 
@@ -51,7 +51,7 @@ class Record:
     def offered(self, directory, version):
         """Return the names of the recorded archives of a version in a directory."""
         try:
-            return [item["name"] for item in self.choose(listing.described(directory, [version]))]
+            return [item["name"] for item in self.choose(tree_archives.describe_archives(directory, [version]))]
         except OSError as exc:
             raise ArchiveError("cannot be read: %s" % (exc.strerror,)) from exc
 
@@ -183,7 +183,7 @@ def receive(directory, archive, fetch, record=lambda path: None, compare=False):
         ArchiveError: the archive differs from its digest, is too large, or is there already with another digest.
     """
     path = os.path.join(directory, archive.name)
-    second = compare and digests.whole(path) not in (None, archive.sha256)
+    second = compare and tree_archives.read_whole_digest(path) not in (None, archive.sha256)
     if not second and has(path, archive):
         record(path)
         return
@@ -195,7 +195,7 @@ def receive(directory, archive, fetch, record=lambda path: None, compare=False):
         with open(temporary, "rb") as stream:
             os.fsync(stream.fileno())
         _host_answers.check_size(os.stat(temporary).st_size, _host_answers.MAX_ARCHIVE_BYTES, archive.name)
-        found = digests.sha256_of(temporary)
+        found = tree_archives.sha256_of(temporary)
         if found != archive.sha256:
             raise ArchiveError("got %s with sha256 %s, and the host says %s" % (archive.name, found, archive.sha256))
         if not second and has(path, archive):
@@ -209,7 +209,7 @@ def receive(directory, archive, fetch, record=lambda path: None, compare=False):
         if os.path.lexists(beside):
             os.unlink(beside)
         os.replace(temporary, path)
-        digests.write_sha256(path, archive.sha256, archive.source)
+        tree_archives.write_sha256(path, archive.sha256, archive.source)
     except _host_answers.AnswerError as exc:
         raise ArchiveError("got what is no archive: %s" % exc) from exc
     finally:
@@ -219,7 +219,7 @@ def receive(directory, archive, fetch, record=lambda path: None, compare=False):
 
 def has(path, archive):
     """Return True if the archive lies at PATH with its digest; refuse to replace one with another digest."""
-    found = digests.whole(path)
+    found = tree_archives.read_whole_digest(path)
     if found and found != archive.sha256:
         raise ArchiveError(
             "has %s already, with sha256 %s, and got one with %s. Remove the archive and its .sha256 there to have the "

@@ -14,7 +14,7 @@ import re
 import resource
 import typing as t
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
 
 # Built modules of one driver for one kernel take 20 to 150 MiB, compressed.
 MAX_ARCHIVE_BYTES = 512 * 1024 * 1024
@@ -28,7 +28,7 @@ MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _ARCHIVE = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9.+-]*_(?P<version>[A-Za-z0-9][A-Za-z0-9.+~-]*)_[A-Za-z0-9][A-Za-z0-9.+_-]*"
-    + re.escape(archive_store.SUFFIX)
+    + re.escape(tree_archives.SUFFIX)
 )
 
 
@@ -70,7 +70,7 @@ def check_name(found: t.Any, versions: t.Collection[str], allowed: t.Collection[
     if not matched or matched.group("version") not in versions:
         raise AnswerError(
             "an archive is called %s; expected NAME_VERSION_KERNEL_ARCH_COMPILER%s of version %s"
-            % (shorten(found), archive_store.SUFFIX, " or ".join(versions))
+            % (shorten(found), tree_archives.SUFFIX, " or ".join(versions))
         )
     if allowed is not None and found not in allowed:
         raise AnswerError("the archive %s was not asked for" % (found,))

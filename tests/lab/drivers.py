@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from plugins.module_utils._dkms import digests, dkms
+from plugins.module_utils._dkms import dkms, tree_archives
 
 from . import aptconf, image, layers
 from .common import LabError, elapsed, locked, run, run_logged, say, write_whole
@@ -113,7 +113,7 @@ def record(trees: Path, url: str = "") -> None:
 
     database = store.Store(url or store.default_url(str(trees.parent)))
     for path in sorted(trees.glob("*.dkms.tar.gz")):
-        digest = digests.promised(str(path))
+        digest = tree_archives.read_promised_digest(str(path))
         if digest:
             archives.record(database, "lab", path.name, digest)
 
@@ -167,7 +167,7 @@ def compile_one(lab: Lab, suite: str, version: str, kernel: str) -> None:
                 say(f"driver {version} for kernel {kernel}: compiling, at low priority (once; its log is {log})")
                 run_logged("unpacking the driver's source", log, "chroot", root, "dpkg-deb", "-x", path, "/")
                 _build(root, upstream(version), kernel, log)
-            _keep(trees, root / "var/tmp" / name, digests.source_digest(str(root), MODULE, upstream(version)))
+            _keep(trees, root / "var/tmp" / name, tree_archives.source_digest(str(root), MODULE, upstream(version)))
         finally:
             run("umount", "--recursive", "--lazy", root)
             shutil.rmtree(work, ignore_errors=True)
@@ -178,7 +178,7 @@ def _keep(trees: Path, made: Path, source: str | None) -> None:
     """Put a tree and its checksum into the cache; the tree comes last, and all at once."""
     temporary = trees / f".{made.name}.tmp"
     shutil.copyfile(made, temporary)
-    digests.write_sha256(str(trees / made.name), digests.sha256_of(str(temporary)), source)
+    tree_archives.write_sha256(str(trees / made.name), tree_archives.sha256_of(str(temporary)), source)
     run("sync", "--file-system", temporary)
     temporary.rename(trees / made.name)
 

@@ -13,7 +13,7 @@ import time
 
 from .._kernel import kernels, modules, secureboot
 from .._node import dpkg, files
-from . import archive_store, digests, dkms, errors, fit, plan, trees
+from . import dkms, plan, tree_archives, trees
 
 COMMAND_TIMEOUT_S = 900
 POLL_S = 2
@@ -27,7 +27,7 @@ class ActError(Exception):
         self.details = details
 
 
-def view(root, runner, name, version, wanted_kernels):
+def read_view(root, runner, name, version, wanted_kernels):
     """Everything a plan needs, read now."""
     state = dkms.read(root, runner)
     if not state["available"] and state["error"] != "dkms is not installed":
@@ -62,7 +62,7 @@ def source_conf(root, name, version):
 
 def find_names(root, version):
     """Names of NVIDIA modules of a version that the node has, in the DKMS tree or as source."""
-    found = set(name for name, other in dkms.trees(root) if other == version)
+    found = set(name for name, other in dkms.list_trees(root) if other == version)
     for path in glob.glob(files.under(root, "/usr/src/nvidia*-%s/dkms.conf" % glob.escape(version))):
         found.add(os.path.basename(os.path.dirname(path))[: -len(version) - 1])
     return sorted(name for name in found if dkms.is_driver(root, name, version))
@@ -73,7 +73,7 @@ def wait_for_others(deadline, proc="/proc"):
     deadline.
     """
     while True:
-        others = dkms.running(proc)
+        others = dkms.find_running(proc)
         if not others or time.monotonic() >= deadline:
             return others
         time.sleep(POLL_S)
@@ -98,7 +98,7 @@ class Tree:
             timeout = self.build_timeout_s if action == "build" else COMMAND_TIMEOUT_S
             # older ones have no unbuild; build adds again what remove unregistered
             verb = "remove" if action == "unbuild" else action
-            argv = dkms.command(
+            argv = dkms.make_command(
                 verb,
                 self.name,
                 item.get("version", self.version),
@@ -130,7 +130,7 @@ class Tree:
                 kernel,
                 kernels.headers_package(kernel),
             )
-        elif dkms.excluded(rc):
+        elif dkms.is_excluded(rc):
             text += (
                 " Next step: leave kernel %s out of the list, or remove it; it has no module and must not be booted."
                 % kernel
@@ -180,7 +180,7 @@ class Tree:
         """
         base = files.under(self.root, dkms.TREE, self.name, self.version)
         if not os.path.lexists(os.path.join(base, "source")):
-            rc, out, err = self.runner(dkms.command("add", self.name, self.version), COMMAND_TIMEOUT_S)
+            rc, out, err = self.runner(dkms.make_command("add", self.name, self.version), COMMAND_TIMEOUT_S)
             if rc or not os.path.lexists(os.path.join(base, "source")):
                 raise self.failure("add", kernel, rc, out, err)
         target = os.path.join(base, kernel, self.arch)
@@ -210,7 +210,7 @@ class Tree:
             )
             if rc:
                 raise self.failure("mktarball", kernel, rc, out, err)
-            tree, described = trees.examine(temporary, self.runner)
+            tree, described = trees.examine_archive(temporary, self.runner)
             if (kernel, self.arch) not in tree["kernels"] or not tree["kernels"][(kernel, self.arch)]["module"]:
                 raise ActError(
                     "The archive that dkms mktarball wrote holds no main NVIDIA kernel module for kernel %s (%s)."
@@ -224,15 +224,15 @@ class Tree:
                     % (found["version"], found["vermagic"], self.version, kernel),
                     kernel=kernel,
                 )
-            digest = digests.sha256_of(temporary)
+            digest = tree_archives.sha256_of(temporary)
             source = (
-                digests.digest_below(os.path.join(apart[1], "%s-%s" % (self.name, self.version)))
+                tree_archives.digest_below(os.path.join(apart[1], "%s-%s" % (self.name, self.version)))
                 if apart
-                else digests.source_digest(self.root, self.name, self.version)
+                else tree_archives.source_digest(self.root, self.name, self.version)
             )
-            digests.write_sha256(target, digest, source)
+            tree_archives.write_sha256(target, digest, source)
             os.replace(temporary, target)
-        except errors.TreeError as exc:
+        except tree_archives.TreeError as exc:
             raise ActError(
                 "The archive that dkms mktarball wrote for kernel %s cannot be used: %s." % (kernel, exc), kernel=kernel
             ) from exc
@@ -244,12 +244,16 @@ class Tree:
     def exported(self, kernel, directory, compiler):
         """The archive of an earlier export, when it is there and whole; else None."""
         path = os.path.join(directory, dkms.tree_name(self.name, self.version, kernel, self.arch, compiler))
-        digest = digests.whole(path)
-        return {"kernel": kernel, "path": path, "sha256": digest, "source": digests.source_of(path)} if digest else None
+        digest = tree_archives.read_whole_digest(path)
+        return (
+            {"kernel": kernel, "path": path, "sha256": digest, "source": tree_archives.read_source(path)}
+            if digest
+            else None
+        )
 
     def verify_present(self, wanted_kernels):
         """Read back: DKMS's state and the module file's own version. Apt and dkms may both say that all is well."""
-        now = view(self.root, self.runner, self.name, self.version, wanted_kernels)
+        now = read_view(self.root, self.runner, self.name, self.version, wanted_kernels)
         wrong = [kernel for kernel in wanted_kernels if not plan.settled(now, kernel, self.version)]
         if wrong:
             raise ActError(
@@ -264,7 +268,7 @@ class Tree:
         return now
 
     def verify_absent(self, wanted_kernels, whole):
-        now = view(self.root, self.runner, self.name, self.version, wanted_kernels)
+        now = read_view(self.root, self.runner, self.name, self.version, wanted_kernels)
         left = [
             kernel
             for kernel in wanted_kernels
@@ -296,15 +300,15 @@ class Tree:
             return False
         return any(
             "/updates/dkms/" in item["path"] and item["version"] == self.version
-            for item in candidates(now["modules"][kernel])
+            for item in list_candidates(now["modules"][kernel])
         )
 
     def staged(self):
-        path = archive_store.staging_path(self.name, self.version)
+        path = tree_archives.make_staging_path(self.name, self.version)
         return path if os.path.lexists(files.under(self.root, path)) else None
 
     def unstage(self):
-        path = files.under(self.root, archive_store.staging_path(self.name, self.version))
+        path = files.under(self.root, tree_archives.make_staging_path(self.name, self.version))
         os.unlink(path)
         if not files.listing(os.path.dirname(path)):
             os.rmdir(os.path.dirname(path))
@@ -313,14 +317,14 @@ class Tree:
         """Put archives where the package's own script takes a prebuilt tree from; False when the same is there
         already.
         """
-        target = files.under(self.root, archive_store.staging_path(self.name, self.version))
+        target = files.under(self.root, tree_archives.make_staging_path(self.name, self.version))
         os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
         temporary = "%s.%d.tmp" % (target, os.getpid())
         try:
             if len(copies) == 1:
                 shutil.copyfile(copies[0], temporary)
             else:
-                trees.merge(copies, temporary)
+                trees.merge_archives(copies, temporary)
             with open(temporary, "rb") as handle:
                 os.fsync(handle.fileno())
             os.chmod(temporary, 0o644)
@@ -337,8 +341,8 @@ class Tree:
         if not path:
             return False
         try:
-            return trees.fingerprint([files.under(self.root, path)]) == trees.fingerprint(contents)
-        except errors.TreeError:
+            return trees.read_fingerprint([files.under(self.root, path)]) == trees.read_fingerprint(contents)
+        except tree_archives.TreeError:
             return False
 
     def must_stage(self, runner):
@@ -372,18 +376,20 @@ class Tree:
 
         The directory ``take`` gets what :meth:`load` needs.
         """
-        tree, described = trees.examine(copy, self.runner, sha256, take)
+        tree, described = trees.examine_archive(copy, self.runner, sha256, take)
         trees.name_compiler(tree, path)
-        why = fit.refusals(tree, self.node(wanted_kernels), described)
-        if source and digests.other_source(source, digests.source_digest(self.root, self.name, self.version)):
+        why = trees.find_refusals(tree, self.node(wanted_kernels), described)
+        if source and tree_archives.other_source(
+            source, tree_archives.source_digest(self.root, self.name, self.version)
+        ):
             why.append(
                 "it was built from other source of the same version than this node has, as of another "
                 "revision of the package"
             )
         if why:
-            raise errors.TreeError("; ".join(why))
+            raise tree_archives.TreeError("; ".join(why))
         return [kernel for kernel, dummy in sorted(tree["kernels"])]
 
 
-def candidates(item):
+def list_candidates(item):
     return [item] + item.get("others", []) if item else []

@@ -139,7 +139,7 @@ def leftovers(root, entries=None):
     built". Without the entries of ``dkms status`` only a directory with no module in it counts.
     """
     found = []
-    for name, version in trees(root):
+    for name, version in list_trees(root):
         base = files.under(root, TREE, name, version)
         if files.listing(os.path.join(base, "build")):
             log = files.read_text(os.path.join(base, "build", "make.log")) or ""
@@ -175,7 +175,7 @@ def leftovers(root, entries=None):
     return found
 
 
-def trees(root):
+def list_trees(root):
     """(name, version) of every NVIDIA module in the DKMS tree, by its directories."""
     base = files.under(root, TREE)
     for name in files.listing(base) or []:
@@ -228,7 +228,7 @@ def meaning(rc):
     return EXIT_CODES.get(rc, "dkms ended with rc %s" % rc)
 
 
-def running(proc="/proc"):
+def find_running(proc="/proc"):
     """Return all processes of root that change the DKMS tree now: ``[{pid, argv}]``; ``dkms status`` changes nothing.
 
     The compiler of a build whose dkms was killed goes on by itself: it is found by the tree it works in.
@@ -251,7 +251,7 @@ def running(proc="/proc"):
     return found
 
 
-def command(action, name, version, kernel=None, arch=None, force=False, apart=None):
+def make_command(action, name, version, kernel=None, arch=None, force=False, apart=None):
     """``dkms build|install|uninstall|unbuild|remove|add`` for one module version, and one kernel or all of them.
 
     ``apart`` is ``(tree, source tree)``, directories that take the place of :data:`TREE` and ``/usr/src`` (dkms(8):
@@ -273,7 +273,11 @@ def command(action, name, version, kernel=None, arch=None, force=False, apart=No
 
 def export_command(name, version, kernel, arch, archive, apart=None):
     """The built modules of one kernel, without the source, into a file."""
-    return command("mktarball", name, version, kernel, arch, apart=apart) + ["--binaries-only", "--archive", archive]
+    return make_command("mktarball", name, version, kernel, arch, apart=apart) + [
+        "--binaries-only",
+        "--archive",
+        archive,
+    ]
 
 
 def tree_name(name, version, kernel, arch, compiler):
@@ -311,6 +315,6 @@ def kernel_config(root, kernel):
     return None
 
 
-def excluded(rc):
+def is_excluded(rc):
     """True when the module's own configuration says that it is not made for this kernel."""
     return rc == 77

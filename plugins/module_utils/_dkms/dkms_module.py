@@ -12,9 +12,9 @@ import time
 
 from .._kernel import kernels
 from .._node import files, lock
-from . import act, archive_store, digests, dkms, errors, plan, trees, workplace
+from . import act, dkms, plan, tree_archives, trees
 from .act import ActError, Tree
-from .apart import Workshop, refuse_without_room
+from .workshop import Workshop, refuse_without_room
 
 
 def at_once(held, make):
@@ -52,7 +52,7 @@ class DkmsModule:
         """True when there is something to do or something to complain of: both are decided again under the lock."""
         try:
             return self.preview()["changed"]
-        except (ActError, errors.TreeError):
+        except (ActError, tree_archives.TreeError):
             return True
 
     def preview(self):
@@ -110,7 +110,7 @@ class DkmsModule:
         return list(wanted)
 
     def _view(self, name, wanted):
-        view = act.view(self.root, self.runner, name, self.version, wanted)
+        view = act.read_view(self.root, self.runner, name, self.version, wanted)
         unreadable = sorted(set(item["error"] for item in view["modules"].values() if item and item["error"]))
         if unreadable and self.state != "absent":
             raise ActError("The kernel modules on disk cannot be read: %s." % "; ".join(unreadable))
@@ -138,22 +138,23 @@ class DkmsModule:
             else plan.uncompiled(wanted, view, self.version)
         )
         names = {} if self.params["force"] else self._archive_names(name, due)
-        mine = digests.source_digest(self.root, name, self.version) if names else None
+        mine = tree_archives.source_digest(self.root, name, self.version) if names else None
         paths = dict((kernel, os.path.join(self._store(), found)) for kernel, found in names.items())
         return dict(
             (kernel, names[kernel])
             for kernel, path in paths.items()
-            if not digests.whole(path) or digests.other_source(digests.source_of(path), mine)
+            if not tree_archives.read_whole_digest(path)
+            or tree_archives.other_source(tree_archives.read_source(path), mine)
         )
 
     def _offered(self, name):
         """The archives of the controller, but for those that were surely built from other source than this node has."""
         sources = self.params.get("archives_sources") or {}
-        mine = digests.source_digest(self.root, name, self.version) if sources else None
+        mine = tree_archives.source_digest(self.root, name, self.version) if sources else None
         return [
             found
             for found in self.params.get("archives_offered") or []
-            if not digests.other_source(sources.get(found), mine)
+            if not tree_archives.other_source(sources.get(found), mine)
         ]
 
     def _coming(self, name, wanted, view):
@@ -171,7 +172,7 @@ class DkmsModule:
         )
 
     def _store(self):
-        return files.under(self.root, self.params.get("store_dir") or archive_store.STORE)
+        return files.under(self.root, self.params.get("store_dir") or tree_archives.STORE)
 
     def _kept(self, tree, wanted, place=None):
         """``(archives, unfit)``: the whole archives of the store by kernel, those that fit this node, and why the
@@ -183,24 +184,24 @@ class DkmsModule:
         archives, unfit = {}, []
         for kernel, found in sorted(self._archive_names(tree.name, wanted).items()):
             path = os.path.join(self._store(), found)
-            digest = digests.promised(path) if place else digests.whole(path)
+            digest = tree_archives.read_promised_digest(path) if place else tree_archives.read_whole_digest(path)
             if not digest:
                 continue
             taken = place.directory("kept-%s" % kernel) if place else None
             try:
-                tree.judge(path, [kernel], digests.source_of(path), path, digest, taken)
+                tree.judge(path, [kernel], tree_archives.read_source(path), path, digest, taken)
                 archives[kernel] = taken or path
-            except errors.TreeError as exc:
-                if digests.whole(path):
+            except tree_archives.TreeError as exc:
+                if tree_archives.read_whole_digest(path):
                     unfit.append("%s: %s" % (path, exc))
         return archives, unfit
 
     def _build(self, name, acting):
-        with workplace.private_copies(self.params["import_files"] or []) as copies, self._place(acting) as place:
+        with tree_archives.private_copies(self.params["import_files"] or []) as copies, self._place(acting) as place:
             return self._build_with(copies, name, acting, place)
 
     def _place(self, acting):
-        return workplace.Workplace(self.root) if acting else contextlib.nullcontext()
+        return tree_archives.Workplace(self.root) if acting else contextlib.nullcontext()
 
     def _build_with(self, copies, name, acting, place):
         tree, wanted = self._tree(name), self._kernels()
@@ -249,7 +250,7 @@ class DkmsModule:
         for kernel in built if acting and self.params.get("publish") else []:
             try:
                 archives += [tree.export(kernel, self._made_store(), compilers[kernel])] if compilers[kernel] else []
-            except (ActError, errors.TreeError, OSError) as exc:
+            except (ActError, tree_archives.TreeError, OSError) as exc:
                 warnings.append(
                     "%s %s was compiled for kernel %s, and its archive cannot be kept for other nodes: %s"
                     % (tree.name, tree.version, kernel, exc)
@@ -257,7 +258,7 @@ class DkmsModule:
         return archives, warnings
 
     def _made_store(self):
-        return files.own_directory(self.root, self.params.get("store_dir") or archive_store.STORE)
+        return files.own_directory(self.root, self.params.get("store_dir") or tree_archives.STORE)
 
     def _forget(self, acting):
         """Take out of the store what no way forth or back needs any more."""
@@ -265,7 +266,7 @@ class DkmsModule:
         kept = [(name, -os.stat(os.path.join(directory, name)).st_mtime) for name in files.listing(directory) or []]
         steps = [
             plan.step("forget", path=os.path.join(directory, name))
-            for name in archive_store.superfluous(kept, self.version, self.installed)
+            for name in tree_archives.find_superfluous(kept, self.version, self.installed)
         ]
         for item in steps if acting else []:
             for path in (item["path"], item["path"] + ".sha256"):
@@ -334,8 +335,10 @@ class DkmsModule:
             try:
                 for kernel in tree.judge(item["copy"], allowed, item["source"], item["path"], item["sha256"], taken):
                     archives[kernel] = taken or item["copy"]
-            except errors.TreeError as exc:
-                raise errors.TreeError("The archive %s does not fit this node: %s." % (item["path"], exc)) from exc
+            except tree_archives.TreeError as exc:
+                raise tree_archives.TreeError(
+                    "The archive %s does not fit this node: %s." % (item["path"], exc)
+                ) from exc
         return archives
 
     def _remove(self, name, acting):
@@ -383,15 +386,15 @@ class DkmsModule:
         return dict(self._result(name, steps, view, None, bool(steps), wanted), exported=exported)
 
     def _import(self, acting):
-        with workplace.private_copies(self.params["import_files"]) as copies, self._place(acting) as place:
+        with tree_archives.private_copies(self.params["import_files"]) as copies, self._place(acting) as place:
             return self._import_copies(copies, acting, place)
 
     @staticmethod
     def _archive_name(item):
         try:
-            return trees.inspect(item["copy"])["name"]
-        except errors.TreeError as exc:
-            raise errors.TreeError("The archive %s cannot be used: %s." % (item["path"], exc)) from exc
+            return trees.inspect_archive(item["copy"])["name"]
+        except tree_archives.TreeError as exc:
+            raise tree_archives.TreeError("The archive %s cannot be used: %s." % (item["path"], exc)) from exc
 
     def _import_copies(self, copies, acting, place):
         name = self.params["name"] or self._archive_name(copies[0])
@@ -452,7 +455,7 @@ class DkmsModule:
         if "unstage" in actions:
             staged = None
         elif "stage" in actions:
-            staged = archive_store.staging_path(name, self.version)
+            staged = tree_archives.make_staging_path(name, self.version)
         return {
             "changed": changed,
             "name": name,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Exported DKMS trees: looking into the archive before DKMS does, and putting several into one."""
+"""Exported DKMS trees: looking into an archive before DKMS does, whether it fits a node, and several put into one."""
 
 from __future__ import annotations
 
@@ -16,11 +16,81 @@ import shutil
 import struct
 import tarfile
 
-from .._kernel import modules
+from .._kernel import modules, secureboot
 from . import dkms
-from .digests import READ_BYTES, signature
-from .errors import TreeError
-from .workplace import private_directory
+from .tree_archives import READ_BYTES, TreeError, private_directory, read_signature
+
+
+def find_refusals(tree, node, described):
+    """Return why a tree does not fit a node, in sentences; an empty list when it fits. Pure.
+
+    ``node``: name, version, kernels, arch, compilers by kernel, conf (of the source on the node, or None), secure_boot
+    facts. ``described``: what modinfo says of the main module of each (kernel, arch).
+    """
+    found = []
+    if (tree["name"], tree["version"]) != (node["name"], node["version"]):
+        found.append(
+            "it is %s/%s, and %s/%s is wanted" % (tree["name"], tree["version"], node["name"], node["version"])
+        )
+    if node["conf"] is not None and tree["conf"].strip() != node["conf"].strip():
+        found.append("its dkms.conf is not the one of the source on this node")
+    for (kernel, arch), item in sorted(tree["kernels"].items()):
+        found += kernel_refusals(kernel, arch, item, node, described.get((kernel, arch)))
+    return found
+
+
+def kernel_refusals(kernel, arch, item, node, module):
+    if kernel not in node["kernels"]:
+        yield "it is for kernel %s, and the kernels wanted on this node are %s" % (
+            kernel,
+            ", ".join(node["kernels"]) or "none",
+        )
+        return
+    if arch != node["arch"]:
+        yield "it is for architecture %s, and this node is %s" % (arch, node["arch"])
+    compiler = node["compilers"].get(kernel)
+    if not compiler or not item["compiler"]:
+        yield "the compiler of kernel %s is not known (%s in the tree, %s on this node)" % (
+            kernel,
+            item["compiler"] or "none",
+            compiler or "none",
+        )
+    elif compiler != item["compiler"]:
+        yield "it was made for a kernel %s of compiler %s, and here that kernel is of %s" % (
+            kernel,
+            item["compiler"],
+            compiler,
+        )
+    if module is None:
+        yield "it has no main NVIDIA kernel module for kernel %s" % kernel
+        return
+    if module["error"] or not module["version"] or not module["vermagic"]:
+        yield "its module for kernel %s cannot be read: %s" % (
+            kernel,
+            module["error"] or "modinfo names no version or no vermagic",
+        )
+        return
+    if module["version"] != node["version"]:
+        yield "its module for kernel %s is of version %s" % (kernel, module["version"])
+    if not modules.made_for(kernel, module):
+        yield "its module for kernel %s has the vermagic '%s'" % (kernel, module["vermagic"])
+    yield from signature_refusals(kernel, module, node["secure_boot"])
+
+
+def signature_refusals(kernel, module, state):
+    verdict, subject = secureboot.judge(state, module["signer"]), "its module for kernel %s" % kernel
+    if verdict == "unsigned":
+        yield "Secure Boot is on and %s is not signed" % subject
+    elif verdict == "untrusted":
+        yield "Secure Boot is on and the signer of %s, '%s', is not among this node's keys" % (
+            subject,
+            module["signer"],
+        )
+    elif verdict == "unknown" and state["state"] == "enabled":
+        yield "Secure Boot is on and the keys that %s could be signed with cannot be listed" % subject
+    elif verdict == "unknown":
+        yield "whether Secure Boot is on is not known, so the signature of %s cannot be judged" % subject
+
 
 MAX_MEMBERS = 10000
 MAX_BYTES = 4 * 1024 * 1024 * 1024
@@ -59,7 +129,7 @@ class _Source:
         return self.digest.hexdigest()
 
 
-def inspect(path, take=None):
+def inspect_archive(path, take=None):
     """``{name, version, conf, sha256, kernels: {(kernel, arch): {"module": member, "compiler": id}}}`` of an archive,
     which is read once.
 
@@ -244,17 +314,17 @@ def _take(archive, member, data, path):
         shutil.copyfileobj(archive.extractfile(member) if data is None else io.BytesIO(data), stream, READ_BYTES)
 
 
-def examine(path, runner, sha256=None, take=None):
+def examine_archive(path, runner, sha256=None, take=None):
     """``(tree, described)``: :func:`inspect`, and what modinfo says of the main module of each (kernel, arch).
 
     modinfo sees nothing of an archive that has another digest than ``sha256``. The answer is remembered for as long as
     the file is the same, unless the directory ``take`` is to be filled; without one what is built is written to a
     private directory for as long as this takes.
     """
-    key = (path,) + signature(path)
+    key = (path,) + read_signature(path)
     if take or key not in _EXAMINED:
         with private_directory() as directory:
-            tree = inspect(path, take or directory)
+            tree = inspect_archive(path, take or directory)
             if sha256 and tree["sha256"] != sha256:
                 raise TreeError("its sha256 is %s, and %s was wanted" % (tree["sha256"], sha256))
             described = dict(
@@ -266,7 +336,7 @@ def examine(path, runner, sha256=None, take=None):
     return copy.deepcopy(_EXAMINED[key])
 
 
-def merge(copies, target):
+def merge_archives(copies, target):
     """One archive of several of the same module version: DKMS's own hook takes a single file."""
     seen = set()
     with tarfile.open(target, "w:gz", compresslevel=1) as output:
@@ -280,7 +350,7 @@ def merge(copies, target):
                     output.addfile(member, archive.extractfile(member) if member.isfile() else None)
 
 
-def fingerprint(paths):
+def read_fingerprint(paths):
     """The content of archives, whatever their compression: path and digest of every file."""
     found = {}
     for path in paths:

@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 import time
 
-from .._kernel import kernels, loaded, modules, references, secureboot
+from .._kernel import kernels, loaded, modules, secureboot
 from .._node import files, holders, hung, pcilink, switch_managers, units
 from .._node.runner import Runner
-from . import firmware, reload
+from . import driver_files, reload
 
 SETTLE_STEP_S = 0.5
 COMMAND_S = 60
 # What is loaded where nothing was.
-FIRST = (references.MAIN, "nvidia_uvm")
+FIRST = (loaded.MAIN_MODULE, "nvidia_uvm")
 
 
 class Impossible(Exception):
@@ -27,7 +27,7 @@ class Impossible(Exception):
 
     def __init__(self, reasons):
         self.reasons = reasons
-        super().__init__(reload.sentence(reasons))
+        super().__init__(reload.make_sentence(reasons))
 
 
 class Failed(Exception):
@@ -38,20 +38,20 @@ class Failed(Exception):
         super().__init__("; ".join(lines))
 
 
-def read(root, runner, services, uname=os.uname):
+def read_reload(root, runner, services, uname=os.uname):
     kernel = kernels.read(root, runner, uname)
     return {
         "kernel": kernel,
-        "loaded": loaded.read(root),
+        "loaded": loaded.read_driver(root),
         "module": modules.read(root, kernel["running"], runner),
-        "references": references.read(root),
+        "references": loaded.read_references(root),
         "holders": holders.read(root),
         "services": units.show(runner, services),
         "hung": hung.read(root),
         "nvswitches": pcilink.read(root)[1],
         "nvlink_managers": switch_managers.read(root),
-        "gsp_firmware": firmware.read(root),
-        "gsp_disabled": firmware.disabled(root),
+        "gsp_firmware": driver_files.read_firmware(root),
+        "gsp_disabled": driver_files.is_firmware_disabled(root),
         "secure_boot": secureboot.read(root, runner),
         "framebuffers": files.read_text(files.under(root, "/proc/fb")),
     }
@@ -71,8 +71,8 @@ class DriverReload:
         self.actions = []
 
     def look(self):
-        facts = read(self.root, self.runner, self.params["services"], self.uname)
-        return facts, reload.decide(facts, self.params)
+        facts = read_reload(self.root, self.runner, self.params["services"], self.uname)
+        return facts, reload.decide_reload(facts, self.params)
 
     def preview(self):
         """Return what would be done, in sentences; nothing is done."""
@@ -96,7 +96,7 @@ class DriverReload:
             self.load(self.to_load(plan["unload"]))
             self.prove(plan["version"])
         except Impossible as exc:
-            plan = dict(plan, reasons=exc.reasons, action=reload.verdict(exc.reasons, self.params["policy"]))
+            plan = dict(plan, reasons=exc.reasons, action=reload.judge_reload(exc.reasons, self.params["policy"]))
         except Failed as exc:
             problems += exc.lines
         finally:
@@ -120,7 +120,7 @@ class DriverReload:
             "services": plan["stop"],
             "kernel_modules": plan["unload"],
             "version_before": facts["loaded"]["version"],
-            "version": loaded.read(self.root)["version"],
+            "version": loaded.read_driver(self.root)["version"],
             "version_on_disk": plan["version"],
             "actions": self.actions,
             "problems": [],
@@ -143,7 +143,7 @@ class DriverReload:
         deadline = self.params["settle_s"]
         while True:
             found = list(reload.holder_reasons({"holders": holders.read(self.root), "hung": [], "services": {}}, []))
-            found = found or list(reload.reference_reasons(references.read(self.root), False))
+            found = found or list(reload.reference_reasons(loaded.read_references(self.root), False))
             if not found:
                 return
             if deadline <= 0:
@@ -153,13 +153,13 @@ class DriverReload:
 
     def unload(self, names):
         for name in names:
-            table = references.read(self.root)
+            table = loaded.read_references(self.root)
             if table is None or name not in table:
                 continue  # it went with the one that used it
             if table[name]["refcnt"] != 0:
                 raise Impossible(
                     [
-                        reload.reason(
+                        reload.explain_holder(
                             "unexplained_reference",
                             "module %s is in use again (%s references, holders: %s)"
                             % (name, table[name]["refcnt"], ", ".join(table[name]["holders"] or []) or "none"),
@@ -171,7 +171,7 @@ class DriverReload:
             if rc:
                 raise Impossible(
                     [
-                        reload.reason(
+                        reload.explain_holder(
                             "unload_failed",
                             "module %s was not unloaded (rmmod answered rc %s: %s)" % (name, rc, err.strip()),
                             "reboot the node",
@@ -188,7 +188,7 @@ class DriverReload:
                 self.act("load %s" % name, ["modprobe", name], COMMAND_S)
             except Failed as exc:
                 lines += exc.lines
-                if name == references.MAIN:
+                if name == loaded.MAIN_MODULE:
                     break
             else:
                 self.unloaded = [other for other in self.unloaded if other != name]
@@ -196,7 +196,7 @@ class DriverReload:
             raise Failed(lines)
 
     def prove(self, version):
-        now = loaded.read(self.root)
+        now = loaded.read_driver(self.root)
         if now["state"] != "loaded" or now["version"] != version:
             raise Failed(
                 [
@@ -213,7 +213,11 @@ class DriverReload:
         if self.unloaded:
             try:
                 self.load(
-                    [name for name in self.to_load(self.unloaded) if name not in (references.read(self.root) or {})]
+                    [
+                        name
+                        for name in self.to_load(self.unloaded)
+                        if name not in (loaded.read_references(self.root) or {})
+                    ]
                 )
             except Failed as exc:
                 problems += exc.lines

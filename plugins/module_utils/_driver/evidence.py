@@ -28,21 +28,21 @@ MAX_PROCESSES = 2000
 PROCESS_NAME = re.compile(r"(<process_name>)([^<]*)(</process_name>)")
 
 
-def gather(reading, root="/", runner=None, log_lines=500, smi_timeout_s=30, take=capture.run):
+def gather_parts(reading, root="/", runner=None, log_lines=500, smi_timeout_s=30, take=capture.run):
     """{"files": {name: {"text", "truncated", "note"}}, "missing": [{"part", "reason"}]} for the node whose READING was
     just taken.
     """
     found = _Found()
     for name, collect in (
-        ("processes.json", lambda: processes(found, root, reading.get("snapshot"))),
-        ("kernel.log", lambda: log(found, root, runner or Runner(), log_lines)),
+        ("processes.json", lambda: read_processes(found, root, reading.get("snapshot"))),
+        ("kernel.log", lambda: read_log(found, root, runner or Runner(), log_lines)),
         ("nvidia-smi.xml", lambda: nvidia_smi(found, reading.get("snapshot"), smi_timeout_s, take)),
     ):
         try:
             collect()
         except Exception as exc:  # noqa: BLE001 (whatever it is, it costs that part alone)
             found.lacks(name, "%s: %s" % (type(exc).__name__, exc))
-    sections(found, reading)
+    list_sections(found, reading)
     return {"files": found.files, "missing": found.missing}
 
 
@@ -57,7 +57,7 @@ class _Found:
         self.missing.append({"part": part, "reason": reason})
 
 
-def sections(found, reading):
+def list_sections(found, reading):
     """Add the sections that the reading lacks."""
     snapshot = reading.get("snapshot")
     status = snapshot.get("status") if isinstance(snapshot, dict) else "absent"
@@ -68,7 +68,7 @@ def sections(found, reading):
         found.lacks("reading.json: %s" % (section,), reason)
 
 
-def processes(found, root, snapshot):
+def read_processes(found, root, snapshot):
     """Add the users of the GPUs: what has a device open, and what NVML says computes on which GPU."""
     proc = files.under(root, "/proc")
     rows = {}
@@ -129,7 +129,7 @@ def _process(proc, pid):
     }
 
 
-def log(found, root, runner, lines):
+def read_log(found, root, runner, lines):
     said = kernel_log.evidence(root, runner, lines)
     if said["source"] == "none":
         found.lacks("kernel.log", said["problem"] or "the kernel log cannot be read")

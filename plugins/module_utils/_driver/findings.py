@@ -20,12 +20,14 @@ from .findings_modules import (
     kernel_module,
     next_boot_kernel,
 )
-from .findings_packages import dpkg_interrupted, driver_owner, runfile_remains
 from .findings_versions import (
+    dpkg_interrupted,
+    driver_owner,
     driver_packages,
     package_revision,
     package_version,
     polygon,
+    runfile_remains,
     target_version,
     versions_agree,
 )

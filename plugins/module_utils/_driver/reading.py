@@ -10,15 +10,15 @@ from __future__ import annotations
 import datetime
 import os
 
-from .._kernel import kernel_log
-from .._node import files, notes
+from .._kernel import kernel_log, loaded
+from .._node import files, identity, notes
 from .._node.runner import Runner
 from . import audit, system
 
 SCHEMA = "gpufleet.reading/1"
 
 
-def gather(snapshot, root="/", runner=None, watermark=None):
+def gather_reading(snapshot, root="/", runner=None, watermark=None):
     """The reading of this node: SNAPSHOT (of NVML, taken before) and what the system says, its kernel log since
     WATERMARK.
 
@@ -28,13 +28,13 @@ def gather(snapshot, root="/", runner=None, watermark=None):
     runner = runner or Runner()
     document = {
         "schema": SCHEMA,
-        "boot_id": boot_id(root),
-        "uptime_s": uptime(root),
-        "time": present(),
+        "boot_id": identity.read_boot_id(root),
+        "uptime_s": loaded.read_uptime(root),
+        "time": read_time(),
         "snapshot": snapshot,
         "problems": {},
     }
-    for name, read in readers(root, runner, watermark):
+    for name, read in list_readers(root, runner, watermark):
         try:
             document[name] = read()
         except Exception as exc:  # noqa: BLE001 (whatever it is, it costs that section alone)
@@ -43,43 +43,22 @@ def gather(snapshot, root="/", runner=None, watermark=None):
     return document
 
 
-def readers(root, runner, watermark):
+def list_readers(root, runner, watermark):
     """Section and function that reads it."""
     return (
         ("audit", lambda: audit.decide(audit.read(root, runner))),
         ("system", lambda: system.read(root, runner)),
         ("kernel_log", lambda: kernel_log.read(root, runner, watermark)),
-        ("thermal_relief", lambda: note(root, "thermal_relief")),
+        ("thermal_relief", lambda: read_note(root, "thermal_relief")),
     )
 
 
-def note(root, name):
+def read_note(root, name):
     """Return {"note", "problem"} of a note of the node about itself; its note is None where there is none."""
     found, problem = notes.read(os.path.join(root, files.OWN.lstrip("/")), name)
     return {"note": found, "problem": problem}
 
 
-def boot_id(root="/"):
-    """Return the id of this boot; None if the system does not say."""
-    return first_line(root, "proc/sys/kernel/random/boot_id") or None
-
-
-def uptime(root="/"):
-    """Seconds since the boot; None if the system does not say."""
-    try:
-        return float(first_line(root, "proc/uptime").split()[0])
-    except (ValueError, IndexError):
-        return None
-
-
-def present():
+def read_time():
     """Return the time in UTC by the node's clock, like 2026-01-31T12:00:00Z."""
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def first_line(root, path):
-    try:
-        with open(os.path.join(root, path), encoding="ascii", errors="replace") as stream:
-            return stream.readline().strip()
-    except OSError:
-        return ""

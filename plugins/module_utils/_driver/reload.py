@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from .._kernel import modules, references, secureboot
+from .._kernel import loaded, modules, secureboot
 from .._node import holders
 from .._node.hung import IN_DRIVER
 
@@ -17,11 +17,11 @@ UVM = "/dev/nvidia-uvm"
 ACTIVE = ("active", "activating", "reloading", "deactivating", "refreshing")
 
 
-def reason(ident: str, message: str, next_step: str, reboot_helps: bool = True) -> dict:
+def explain_holder(ident: str, message: str, next_step: str, reboot_helps: bool = True) -> dict:
     return {"id": ident, "message": message, "next_step": next_step, "reboot_helps": reboot_helps}
 
 
-def needed(facts):
+def is_needed(facts):
     """Return why what is loaded is not what is on the disk; empty when it is."""
     loaded, disk = facts["loaded"], facts["module"] or {}
     if loaded["state"] == "not_loaded":
@@ -55,7 +55,7 @@ def running_services(facts: dict, services: list[str]) -> list[str] | None:
     return found
 
 
-def strangers(facts: dict, services: list[str]) -> list[dict]:
+def find_strangers(facts: dict, services: list[str]) -> list[dict]:
     """Holders that no service to be stopped explains. A pod or a job is a stranger whatever its unit is called."""
     names = set(services)
     for name in services:
@@ -68,7 +68,7 @@ def module_reasons(facts, wanted):
     running, disk = facts["kernel"]["running"], facts["module"]
     if not disk or not disk.get("version"):
         why = (disk or {}).get("error") or "there is no NVIDIA module"
-        yield reason(
+        yield explain_holder(
             "no_module",
             "for the running kernel %s no module can be loaded: %s" % (running, why),
             "build it (module dkms_module), and run again",
@@ -76,7 +76,7 @@ def module_reasons(facts, wanted):
         )
         return
     if not modules.made_for(running, disk):
-        yield reason(
+        yield explain_holder(
             "vermagic",
             "%s is made for %s, and kernel %s runs"
             % (disk["path"], disk.get("vermagic") or "no kernel it names", running),
@@ -84,14 +84,14 @@ def module_reasons(facts, wanted):
             False,
         )
     if wanted and disk["version"] != wanted:
-        yield reason(
+        yield explain_holder(
             "wrong_version",
             "driver %s is wanted, and %s is on the disk (%s)" % (wanted, disk["version"], disk["path"]),
             "install the wanted driver first (role nvidia_driver)",
             False,
         )
     if facts["gsp_firmware"] and disk["version"] not in facts["gsp_firmware"] and not facts["gsp_disabled"]:
-        yield reason(
+        yield explain_holder(
             "gsp_firmware",
             "the GSP firmware of %s is not on the disk, only that of %s"
             % (disk["version"], ", ".join(facts["gsp_firmware"])),
@@ -103,7 +103,7 @@ def module_reasons(facts, wanted):
         why = (
             "is not signed" if verdict == "unsigned" else "is signed by '%s', which is no enrolled key" % disk["signer"]
         )
-        yield reason(
+        yield explain_holder(
             "unsigned",
             "Secure Boot is on, and %s %s" % (disk["path"], why),
             "sign it with an enrolled key, or use a prebuilt signed module",
@@ -115,22 +115,24 @@ def node_reasons(facts, nvswitch):
     """Yield what about the node needs a reboot before anything else is looked at."""
     running, following = facts["kernel"]["running"], facts["kernel"]["next_boot"]
     if following and following != running:
-        yield reason(
+        yield explain_holder(
             "kernel_pending",
             "kernel %s runs and %s boots next (%s)" % (running, following, facts["kernel"]["next_boot_source"]),
             "reboot once the driver is proven for that kernel",
         )
     if facts["loaded"]["nouveau"]:
-        yield reason("nouveau", "nouveau is loaded and has the GPUs", "reboot with nouveau kept out of the initramfs")
+        yield explain_holder(
+            "nouveau", "nouveau is loaded and has the GPUs", "reboot with nouveau kept out of the initramfs"
+        )
     for task in facts["hung"] or []:
-        yield reason(
+        yield explain_holder(
             "hung_task",
             "%s (pid %s) waits in the driver and cannot be interrupted (%s)"
             % (task["comm"], task["pid"], task["where"]),
             "reboot the node",
         )
     if facts["hung"] is None:
-        yield reason(
+        yield explain_holder(
             "hung_unknown",
             "/proc cannot be listed, so it is unknown whether a task hangs in the driver",
             "look at the node",
@@ -138,7 +140,7 @@ def node_reasons(facts, nvswitch):
     yield from fabric_reasons(facts["nvswitches"], facts["nvlink_managers"], nvswitch)
     for line in (facts["framebuffers"] or "").splitlines():
         if "nvidia" in line:
-            yield reason(
+            yield explain_holder(
                 "console",
                 "the console is on a GPU (/proc/fb: %s)" % line.strip(),
                 "reboot the node, or move its console off the GPU",
@@ -151,7 +153,7 @@ def fabric_reasons(switches, managers, allowed):
     ALLOWED: a reload is known to work on this model.
     """
     if switches is None or managers is None:
-        yield reason(
+        yield explain_holder(
             "fabric_unknown",
             "the PCI bus cannot be listed, so that it is not known whether NVSwitches join the GPUs",
             "look at the node",
@@ -163,13 +165,13 @@ def fabric_reasons(switches, managers, allowed):
     if allowed:
         return
     if found:
-        yield reason(
+        yield explain_holder(
             "fabric",
             "%s, and their fabric is set up again by a boot" % " and ".join(found),
             "reboot, or set nvswitch=true where a reload is known to work on this model",
         )
     elif managers["unread"]:
-        yield reason(
+        yield explain_holder(
             "fabric_unknown",
             "adapters do not tell whether they manage NVLink switches (vpd of %s)" % ", ".join(managers["unread"]),
             "look at the node, or set nvswitch=true where a reload is known to work on this model",
@@ -179,24 +181,28 @@ def fabric_reasons(switches, managers, allowed):
 def reference_reasons(table, held):
     """Yield what holds the modules, or may; ``held`` says whether processes have device files open, or may have."""
     if table is None:
-        yield reason(
+        yield explain_holder(
             "modules_unknown",
             "/sys/module cannot be listed, so it is unknown what holds the modules",
             "reboot the node",
         )
         return
-    for name in references.unknown(table):
-        yield reason("refcnt_unknown", "the reference count of module %s cannot be read" % name, "reboot the node")
-    for name, used in references.foreign(table).items():
-        yield reason(
+    for name in loaded.find_unknown(table):
+        yield explain_holder(
+            "refcnt_unknown", "the reference count of module %s cannot be read" % name, "reboot the node"
+        )
+    for name, used in loaded.find_foreign(table).items():
+        yield explain_holder(
             "foreign_module",
             "module %s uses %s, and it is not known how to bring it back" % (name, ", ".join(used)),
             "reboot the node, or unload %s" % name,
         )
-    if references.order(table) is None:
-        yield reason("module_circle", "the modules %s use each other" % ", ".join(sorted(table)), "reboot the node")
-    for name, count in references.unexplained(table).items() if not held else ():
-        yield reason(
+    if loaded.order_unloading(table) is None:
+        yield explain_holder(
+            "module_circle", "the modules %s use each other" % ", ".join(sorted(table)), "reboot the node"
+        )
+    for name, count in loaded.find_unexplained(table).items() if not held else ():
+        yield explain_holder(
             "unexplained_reference",
             "module %s has %d references that no process with a device file and no other module explains "
             "(its holders: %s)" % (name, count, ", ".join(table[name]["holders"]) or "none"),
@@ -217,27 +223,27 @@ def at_work(item, hung):
 
 def holder_reasons(facts, services):
     if facts["holders"] is None:
-        yield reason(
+        yield explain_holder(
             "holders_unknown", "/proc cannot be listed, so it is unknown what holds the GPUs", "look at the node", False
         )
         return
-    for item in strangers(facts, services):
+    for item in find_strangers(facts, services):
         what = "%s has %s open and is none of the services to stop" % (
             holders.in_words(item),
             ", ".join(item["devices"]),
         )
         if at_work(item, facts["hung"]):
-            yield reason(
+            yield explain_holder(
                 AT_WORK,
                 what + ", and a reboot would end its work",
                 "let it end or end it, and run again; or name its service in services",
                 False,
             )
         else:
-            yield reason("foreign_holder", what, "end it, or name its service in services")
+            yield explain_holder("foreign_holder", what, "end it, or name its service in services")
 
 
-def decide(facts: dict, params: dict) -> dict:
+def decide_reload(facts: dict, params: dict) -> dict:
     """``{"action", "why", "reasons", "stop", "unload", "version"}``.
 
     ``reasons`` are those against a reload. With policy auto they lead to a reboot if a reboot helps, and to a refusal
@@ -248,7 +254,7 @@ def decide(facts: dict, params: dict) -> dict:
     stop = running_services(facts, params["services"])
     answer = {
         "action": NONE,
-        "why": needed(facts),
+        "why": is_needed(facts),
         "reasons": [],
         "stop": [],
         "unload": [],
@@ -266,7 +272,7 @@ def decide(facts: dict, params: dict) -> dict:
         blockers = [item for item in blockers if item["id"] == "wrong_version"]
     if params["policy"] == REBOOT:
         # Whether a service runs is not asked here: a process of its unit says so itself.
-        answer["reasons"] = [reason("policy", "the policy is to reboot", "reboot the node")] + [
+        answer["reasons"] = [explain_holder("policy", "the policy is to reboot", "reboot the node")] + [
             item for item in blockers if item["id"] == "wrong_version"
         ]
         answer["reasons"] += [item for item in holder_reasons(facts, params["services"]) if not item["reboot_helps"]]
@@ -275,7 +281,7 @@ def decide(facts: dict, params: dict) -> dict:
         if stop is None:
             named = ", ".join(params["services"])
             answer["reasons"].append(
-                reason(
+                explain_holder(
                     "services_unknown", "systemd does not say which of the services run: %s" % named, "look at the node"
                 )
             )
@@ -283,18 +289,18 @@ def decide(facts: dict, params: dict) -> dict:
             answer["reasons"] += list(holder_reasons(facts, stop))
         answer["reasons"] += list(reference_reasons(table, facts["holders"] != []))
     if not answer["reasons"]:
-        return dict(answer, action=RELOAD, stop=stop, unload=references.order(table))
-    return dict(answer, action=verdict(answer["reasons"], params["policy"]))
+        return dict(answer, action=RELOAD, stop=stop, unload=loaded.order_unloading(table))
+    return dict(answer, action=judge_reload(answer["reasons"], params["policy"]))
 
 
-def verdict(reasons: list[dict], policy: str) -> str:
+def judge_reload(reasons: list[dict], policy: str) -> str:
     """reboot or refuse, of reasons against a reload."""
     if policy == RELOAD or not all(item["reboot_helps"] for item in reasons):
         return REFUSE
     return REBOOT
 
 
-def sentence(reasons: list[dict]) -> str:
+def make_sentence(reasons: list[dict]) -> str:
     """The reasons for an operator, with what to do next."""
     steps = []
     for item in reasons:

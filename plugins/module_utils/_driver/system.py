@@ -10,24 +10,28 @@ empty.
 
 from __future__ import annotations
 
-from .._kernel import kernel_state
-from .._node import cdi, device_nodes, hung, infiniband, pcilink, switch_managers, units
+import os
+
+from .._kernel import loaded
+from .._node import cdi, device_nodes, files, hung, identity, infiniband, pcilink, switch_managers, units
 from .._node.runner import Runner
-from . import companions, cuda
+from . import driver_files
 
 SCHEMA = "gpufleet.system/1"
+# An installation of the driver writes its archives, its packages, the DKMS build, the kernel modules and the initrd.
+CHANGE_PATHS = ("/var/cache", "/usr", "/var/lib/dkms", "/lib/modules", "/boot")
 
 
-def read(root="/", runner=None):
+def read(root="/", runner=None, statvfs=os.statvfs):
     runner = runner or Runner()
     links, switches = pcilink.read(root)
     return {
         "schema": SCHEMA,
-        "boot_id": kernel_state.boot_id(root),
-        "uptime_s": kernel_state.uptime(root),
+        "boot_id": identity.read_boot_id(root),
+        "uptime_s": loaded.read_uptime(root),
         "units": units.read(runner),
-        "modules": kernel_state.modules(root),
-        "taint": kernel_state.taint(root),
+        "modules": loaded.read_modules(root),
+        "taint": loaded.read_taint(root),
         "device_nodes": device_nodes.read(root),
         "device_numbers": device_nodes.numbers(root),
         "device_params": device_nodes.read_wanted_mode(root),
@@ -37,10 +41,11 @@ def read(root="/", runner=None):
         "nvlsm": switch_managers.subnet_manager(root),
         "infiniband": infiniband.read(root),
         "hung_tasks": hung.read(root),
+        "filesystems": dict((path, files.read_filesystem(root, path, statvfs)) for path in CHANGE_PATHS),
         "cdi": cdi.read(root),
-        "libcuda": cuda.libcuda(root),
-        "toolkit": cuda.toolkits(root),
-        "fabricmanager": companions.read(root, runner, "nv-fabricmanager"),
-        "imex": companions.read(root, runner, "nvidia-imex"),
-        "persistenced": {"present": companions.program(root, "nvidia-persistenced") is not None},
+        "libcuda": driver_files.read_libcuda(root),
+        "toolkit": driver_files.read_toolkits(root),
+        "fabricmanager": driver_files.read_daemon(root, runner, "nv-fabricmanager"),
+        "imex": driver_files.read_daemon(root, runner, "nvidia-imex"),
+        "persistenced": {"present": driver_files.find_program(root, "nvidia-persistenced") is not None},
     }

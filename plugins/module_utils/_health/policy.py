@@ -73,6 +73,11 @@ STRICTEST = {
     # The kernel log.
     "kernel_log_reach_min_h": 1000000,
     "network_link_downs_max": 0,
+    # The file systems that an installation writes to.
+    "room_var_min_mib": 1000000,
+    "room_usr_min_mib": 1000000,
+    "room_boot_min_mib": 1000000,
+    "room_inodes_min": 1000000,
     "xid_burst_s": 0,
     "xid_warn_bursts_max": 0,
 }

@@ -48,7 +48,7 @@ def entry_of(menu, kernel, path=()):
     return found
 
 
-def read(root, runner, uname=os.uname):
+def read_boot(root, runner, uname=os.uname):
     """Return what the decision needs; ``loader`` is grub, grubby or None."""
     found = kernels.read(root, runner, uname)
     for place, tool in (("/boot/grub", "grub"), ("/boot/grub2", "grub2")):
@@ -78,7 +78,7 @@ def read(root, runner, uname=os.uname):
     )
 
 
-def decide(facts, kernel, pin=True):
+def decide_boot(facts, kernel, pin=True):
     """Return ``{"problem", "changed", "menu"}``: why it cannot be done, whether anything is to be done, whether the
     menu has to be made again.
 
@@ -108,7 +108,7 @@ def decide(facts, kernel, pin=True):
     return answer
 
 
-def unproven(root, runner, kernel, version):
+def explain_unproven(root, runner, kernel, version):
     """Return why the module of a driver version for a kernel is not proven; empty when it is."""
     item = modules.read(root, kernel, runner)
     if not item or not item["version"]:
@@ -132,29 +132,29 @@ def unproven(root, runner, kernel, version):
     return ""
 
 
-def act(root, runner, kernel, uname=os.uname, pin=True):
+def set_default(root, runner, kernel, uname=os.uname, pin=True):
     """Make a kernel the default and read it back; answers whether anything was changed."""
-    facts = read(root, runner, uname)
-    plan = decide(facts, kernel, pin)
+    facts = read_boot(root, runner, uname)
+    plan = decide_boot(facts, kernel, pin)
     if plan["problem"]:
         raise BootError(plan["problem"])
     if not plan["changed"]:
         return False
     if facts["loader"] == "grubby":
-        run(runner, ["grubby", "--set-default", "/boot/vmlinuz-%s" % kernel])
+        run_tool(runner, ["grubby", "--set-default", "/boot/vmlinuz-%s" % kernel])
     else:
         if plan["menu"]:
             path = files.under(root, DROPIN)
             os.makedirs(os.path.dirname(path), exist_ok=True)
             write_atomically(path, CONTENT)
-            run(runner, ["%s-mkconfig" % facts["tool"], "-o", files.under(root, facts["place"], "grub.cfg")])
-            facts = read(root, runner, uname)
+            run_tool(runner, ["%s-mkconfig" % facts["tool"], "-o", files.under(root, facts["place"], "grub.cfg")])
+            facts = read_boot(root, runner, uname)
         entry = facts["entries"].get(kernel)
         if not entry:
             raise BootError(
                 "kernel %s has no entry in %s/grub.cfg after that was made again" % (kernel, facts["place"])
             )
-        run(
+        run_tool(
             runner,
             [
                 "%s-editenv" % facts["tool"],
@@ -163,7 +163,7 @@ def act(root, runner, kernel, uname=os.uname, pin=True):
                 "saved_entry=%s" % entry,
             ],
         )
-    now = read(root, runner, uname)
+    now = read_boot(root, runner, uname)
     if now["next_boot"] != kernel or not now["saved"]:
         raise BootError(
             "kernel %s was made the default, and %s boots next (%s)"
@@ -172,7 +172,7 @@ def act(root, runner, kernel, uname=os.uname, pin=True):
     return True
 
 
-def run(runner, argv):
+def run_tool(runner, argv):
     rc, out, err = runner(argv, 300)
     if rc:
         raise BootError("%s answered rc %s: %s" % (" ".join(argv), rc, (err or out).strip() or "it said nothing"))

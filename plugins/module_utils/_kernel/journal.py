@@ -66,7 +66,7 @@ def read(runner, boot_id):
     records = []
     strange = 0
     for line in out.splitlines():
-        record = entry(line, plain)
+        record = parse_entry(line, plain)
         if record is None:
             strange += 1
         elif record:
@@ -95,7 +95,7 @@ def _same_boot(found, plain):
     return bool(plain) and str(found.get("_BOOT_ID", "")).replace("-", "") == plain
 
 
-def entry(line, plain):
+def parse_entry(line, plain):
     """A record; False for an entry that is none of the kernel's in this boot; None for one that cannot be
     understood.
     """
@@ -127,7 +127,7 @@ def _whole(value):
     return int(text) if isinstance(text, str) and text.isdigit() and len(text) < 19 else None
 
 
-def reaches(journal, start_us):
+def reaches_back(journal, start_us):
     """Return whether the journal holds all of the kernel's messages since START_US (None: since the kernel started)
     that journald ever saw.
     """
@@ -144,7 +144,7 @@ def reaches(journal, start_us):
     return not any(start_us is None or moment * 1.0005 + 5000000 > start_us for moment in journal.missed)
 
 
-def holds(journal, record):
+def has_record(journal, record):
     """Return whether RECORD of the ring is in the journal too."""
     return any(
         known.monotonic_us == record.monotonic_us and known.text.strip() == record.text.strip()
@@ -152,6 +152,6 @@ def holds(journal, record):
     )
 
 
-def alive(runner):
+def is_alive(runner):
     """Return whether journald answers, so that what it holds is of now. Needs root."""
     return runner(COMMAND_SYNC, TIMEOUT_S)[0] == 0

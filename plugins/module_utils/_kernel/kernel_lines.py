@@ -19,9 +19,9 @@ import collections
 import re
 
 from . import host_lines
+from .kernel_reports import Report, short
 
 MAX_LINE = 4096
-MAX_TEXT = 300
 
 # What a console, dmesg or a syslog daemon puts before a record: its priority, its sender, its time.
 CONSOLE = re.compile(
@@ -31,20 +31,6 @@ CONSOLE = re.compile(
     r"|(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\dT[\d:.,+-]{8,26}Z?) [\w.-]{1,255} kernel: )?"
     r"(?:\[ *\d{1,12}\.\d{1,9}\](?:\[ *[CT]\d+\])? (?:[\w.-]{1,255} (?=kernel: ))?)?(?:kernel: )?"
 )
-# Other records that begin with the name of a process: its faults and failed allocations, the out-of-memory killer.
-# And with that of a network interface, which a user may make in a namespace of its own (net/core/dev.c, net/bridge,
-# drivers/net/bonding and team).
-OF_INTERFACE = (
-    r": (?:renamed from |(?:entered|left) |port \d|[Pp]ort device |received packet on |mixed |hw csum failure|caps="
-    r"|Caught |\(slave |now running |active |making |link |option |[Mm]ode |[Ss]etting |[Rr]emoving |[Aa]dding "
-    r"|Changed |[Dd]evice |[Dd]ropped |mtu |topology |refused )"
-)
-BY_NAME = (
-    r".{0,15}(?: ?\(\d+\)| ?\[\d+\]| \((?:un)?regist\w+\):| invoked oom-killer:|: page allocation failure|: vmalloc "
-    "|%s)" % OF_INTERFACE
-)
-NO_NAME = "(?!%s)" % BY_NAME
-
 WHOLE_ADDRESS = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?"
 WHOLE_UUID = r"(?:MIG-)?GPU-[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 XID = re.compile(r"NVRM: Xid \((?:(?:PCI:)?%s|%s)" % (WHOLE_ADDRESS, WHOLE_UUID))
@@ -126,34 +112,6 @@ MISMATCH_MODULE = re.compile(r"kernel module has (?:NVRM: )?the version\s+(\d{3}
 MISMATCH_WHO = re.compile(r"NVRM: API mismatch: the client '(.{0,15}|.{16,64})'\s*\(pid\s+(\d+)\)")
 UNSIGNED = re.compile(r"(nvidia[\w-]*): module verification failed")
 
-# After these the kernel is broken: its oopses, panics and lockups, and tasks that hang. die() of x86 prints "[#1]".
-TROUBLE = re.compile(
-    r"\s*(?:INFO: task .{1,15}:\d+ blocked for more than|(?:rcu: )?INFO: rcu_\w+ (?:self-)?detected|"
-    + NO_NAME
-    + "(?:BUG: "
-    r"|Oops: |general protection fault\b|kernel BUG at |Internal error: |Unable to handle kernel |Kernel panic - "
-    r"|(?:invalid opcode|double fault|stack segment|divide error): [0-9a-f]{4} \[#\d+\]"
-    r"|(?:NMI )?watchdog: (?:BUG: soft lockup|(?:CPU\d+: )?Watchdog detected hard LOCKUP)))"
-)
-# After these it goes on as before: its warnings and those of its sanitizer (Documentation/dev-tools/ubsan.rst), and
-# other traces, such as the driver's own dumps of its stack, which it prints beside its XIDs, by os_dump_stack of the
-# open modules (kernel-open/nvidia/os-interface.c).
-WARNING = re.compile(r"\s*%sWARNING: " % NO_NAME)
-UBSAN = re.compile(r"\s*%sUBSAN: " % NO_NAME)
-TRACE = re.compile(r"\s*%sCall [Tt]race:" % NO_NAME)
-# Traces of processes that the kernel ended or gave no memory (mm/oom_kill.c, mm/page_alloc.c): it works as it should.
-OF_MEMORY = re.compile(r".{0,15}(?: invoked oom-killer:|: page allocation failure)")
-OWN_DUMP = re.compile(r"\bos_dump_stack\+0x")
-TROUBLE_END = re.compile(r"---\[ end (?:trace|Kernel panic)")
-# A frame is all that its line has (lib/dump_stack.c, kernel/kallsyms.c), with the registers of x86 and of arm64.
-FRAME = re.compile(
-    r"\s*(?:(?:[RE]?IP|pc|lr) ?: ?)?(?:[0-9a-f]{4}:)?(?:\[<[0-9a-f]+>\] ?)*(?:\? )?[\w.$]+\+0x[0-9a-f]+"
-    r"(?:/0x[0-9a-f]+)? \[nvidia[\w-]*(?: [0-9a-f]+)?\]\s*$"
-)
-BROKEN = ("oops", "oops_elsewhere")
-HARMLESS_END = re.compile(r"\s*(?:</TASK>|={40,})")
-TROUBLE_RECORDS, TROUBLE_US = 400, 10 * 1000 * 1000
-
 INTERESTING = re.compile(r"NVRM|nvidia|nvswitch|NVLink|\bSXid\b", re.IGNORECASE)
 # Lines that may hold more than the driver's own words: what the kernel was booted with, and audited commands.
 SILENT = re.compile(r"command line:|^audit[:\[(]|\bproctitle=|\bEXECVE\b", re.IGNORECASE)
@@ -170,7 +128,7 @@ def address(text: str | None) -> str | None:
     return "%04x:%02x:%02x.%s" % (int(domain or "0", 16), int(bus, 16), int(device, 16), function or "0")
 
 
-def hexadecimals(text: str) -> list[int] | None:
+def parse_hexadecimals(text: str) -> list[int] | None:
     """Numbers like 0x1f in a list with commas or blanks; None if something else is in it."""
     words = text.replace(",", " ").split()
     if not words or len(words) > 32 or not all(re.match(r"(?:0x)?[0-9a-fA-F]{1,16}$", word) for word in words):
@@ -178,11 +136,7 @@ def hexadecimals(text: str) -> list[int] | None:
     return [int(word, 16) for word in words]
 
 
-def short(text: str) -> str:
-    return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 3] + "..."
-
-
-def branch(version: str | None) -> int | None:
+def parse_branch(version: str | None) -> int | None:
     """575 of 575.57.08; None if it is no version."""
     head = str(version or "").partition(".")[0]
     return int(head) if re.match(r"\d{3,4}$", head) else None
@@ -293,7 +247,7 @@ def _details(event, rest, driver):
     elif code == 74:
         found = LINK_REGISTERS.search(rest)
         if found:
-            event["link"], event["registers"] = int(found.group(1)[:9]), hexadecimals(found.group(2))
+            event["link"], event["registers"] = int(found.group(1)[:9]), parse_hexadecimals(found.group(2))
     elif code == 154:
         found = RECOVERY.search(rest)
         if found:
@@ -316,7 +270,7 @@ def layouts(driver: str | None) -> list[int]:
     """Return the layouts of intrInfo that a driver may have used: 1 before R575, 2 since; both if the driver is not
     known.
     """
-    number = branch(driver)
+    number = parse_branch(driver)
     return [1, 2] if number is None else [1 if number < 575 else 2]
 
 
@@ -330,7 +284,7 @@ def _nvlink5(rest, driver):
     if not found:
         return None
     unit, word, contained, injected, link, numbers = found.groups()
-    values = hexadecimals(numbers)
+    values = parse_hexadecimals(numbers)
     if not values or len(values) < 2:
         return None
     known = layouts(driver)
@@ -411,16 +365,16 @@ def tail(lines: list[str], limit: int) -> list[str]:
     """The last LIMIT of LINES that are about the NVIDIA driver, without those that may hold secrets."""
     kept = collections.deque(maxlen=max(0, limit))
     for line in lines:
-        if shown(line):
+        if is_shown(line):
             kept.append(short(line))
     return list(kept)
 
 
-def shown(line: str) -> bool:
-    return bool(INTERESTING.search(line[:MAX_LINE]) and not silent(line))
+def is_shown(line: str) -> bool:
+    return bool(INTERESTING.search(line[:MAX_LINE]) and not is_silent(line))
 
 
-def silent(line: str) -> bool:
+def is_silent(line: str) -> bool:
     """Return whether a line may hold secrets."""
     return bool(SILENT.search(line[:MAX_LINE]))
 
@@ -435,13 +389,13 @@ class Scanner:
         self.uuids = {}
         self._gpu = (None, 0)
         self._mismatch = (None, 0)
-        self._trouble = (None, 0, 0)
+        self._report = Report()
         self._switch = {}
 
     @property
     def followed(self):
         """The kernel's report that goes on; what it is may change until it ends. None between them."""
-        return self._trouble[0]
+        return self._report.event
 
     def feed(self, text, when=0):
         """The events of a record, one at most: TEXT (it may have several lines) at WHEN (microseconds)."""
@@ -449,7 +403,7 @@ class Scanner:
         return [] if event is None or event["kind"] is None else [event]
 
     def _record(self, line, when):
-        trouble = self._follow(line, when)
+        trouble = self._report.follow(line, when)
         if trouble is not None:
             return trouble
         found = GPU_AT.match(line)
@@ -489,39 +443,3 @@ class Scanner:
             self._switch.clear()
         self._switch[key] = (event, when)
         return event
-
-    def _follow(self, line, when):
-        """A kernel's report is one event; it is the driver's as soon as a frame of the driver is in it."""
-        event, since, count = self._trouble
-        if event is not None and (
-            count >= TROUBLE_RECORDS
-            or when - since > TROUBLE_US
-            or event["kind"] not in BROKEN
-            and (TROUBLE.match(line) or WARNING.match(line) or UBSAN.match(line))
-        ):
-            event = None
-        if event is None:
-            kind = _kind_of_report(line)
-            event = None if kind is None else {"kind": kind or None, "pci": None, "text": short(line)}
-            self._trouble = (event, when, 0)
-            return event
-        self._trouble = (event, since, count + 1)
-        if FRAME.match(line) and event["kind"] in ("oops_elsewhere", "trace"):
-            # A dump is no report of the kernel's: nothing but the words "Call Trace" goes before it.
-            event["kind"] = (
-                "oops" if event["kind"] == "oops_elsewhere" else "driver_dump" if OWN_DUMP.search(line) else "warning"
-            )
-            event["frame"] = short(line.strip())
-        if TROUBLE_END.match(line) or event["kind"] not in BROKEN and HARMLESS_END.match(line):
-            self._trouble = (None, 0, 0)
-        return None
-
-
-def _kind_of_report(line):
-    """The kind of event that a report of the kernel's begins as: empty for one that is no event, None for no report."""
-    if OF_MEMORY.match(line):
-        return ""
-    for kind, pattern in (("oops_elsewhere", TROUBLE), ("warning", WARNING), ("ubsan", UBSAN), ("trace", TRACE)):
-        if pattern.match(line):
-            return kind
-    return None

@@ -15,7 +15,7 @@ from __future__ import annotations
 import collections
 import time
 
-from .._node import files
+from .._node import files, identity
 from .._node.runner import Runner
 from . import journal, kernel_lines, kmsg, loaded
 
@@ -59,9 +59,9 @@ def evidence(root="/", runner=None, lines=500, clock=time.monotonic):
     reading = _Reading(root, runner or Runner(), None, clock)
     about, recent = (collections.deque(maxlen=max(0, lines)) for dummy in range(2))
     withheld = 0
-    for record in kmsg.joined(reading.records) if reading.source == "kmsg" else reading.records:
+    for record in kmsg.join_records(reading.records) if reading.source == "kmsg" else reading.records:
         for line in record.text.splitlines() if record.facility == 0 else ():
-            if kernel_lines.silent(line):
+            if kernel_lines.is_silent(line):
                 withheld += 1
                 continue
             timed = "[%5d.%06d] %s" % (
@@ -70,7 +70,7 @@ def evidence(root="/", runner=None, lines=500, clock=time.monotonic):
                 kernel_lines.short(line),
             )
             recent.append(timed)
-            if kernel_lines.shown(line):
+            if kernel_lines.is_shown(line):
                 about.append(timed)
     problem = "; ".join(problem for problem in reading.problems if problem)
     return {
@@ -87,7 +87,7 @@ class _Reading:
 
     def __init__(self, root, runner, watermark, clock):
         self.root, self.runner, self.watermark = root, runner, watermark
-        self.boot_id = files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id")) or None
+        self.boot_id = identity.read_boot_id(root)
         self.now_us = int(clock() * 1000000)
         self.source, self.problems = "none", []
         self.records = []
@@ -159,7 +159,7 @@ class _Reading:
                 "the watermark has no time, and the journal has no sequence numbers to compare it with"
             )
             self.start = (None, None)
-        elif not journal.reaches(found, moment):
+        elif not journal.reaches_back(found, moment):
             self.complete = False
             self.problems.append(
                 "the journal does not reach back to the %s%s"
@@ -168,11 +168,11 @@ class _Reading:
                     ": " + found.problem if found.problem else "",
                 )
             )
-        elif journal.alive(self.runner):
+        elif journal.is_alive(self.runner):
             self.complete, self.since_us = True, 0 if moment is None else moment
         else:
             self.problems.append("journald does not answer, so its journal may lack the newest messages")
-        if self.complete is False and not found.missed and not found.problem and journal.alive(self.runner):
+        if self.complete is False and not found.missed and not found.problem and journal.is_alive(self.runner):
             self.since_us = found.records[0].monotonic_us
 
 
@@ -277,8 +277,8 @@ def _bridged(records, gaps, bridge):
         if (
             anchor is None
             or not known_start
-            or not journal.reaches(bridge, gap.start_us)
-            or not journal.holds(bridge, anchor)
+            or not journal.reaches_back(bridge, gap.start_us)
+            or not journal.has_record(bridge, anchor)
         ):
             unbridged.append(gap)
         after = -1 if gap.start_us is None else gap.start_us
@@ -291,7 +291,7 @@ def _answer(reading, lines):
     events, shown = _Kept(), []
     saw_loading = False
     followed = None
-    for record in kmsg.joined(reading.records) if reading.source == "kmsg" else reading.records:
+    for record in kmsg.join_records(reading.records) if reading.source == "kmsg" else reading.records:
         if record.facility:
             continue  # of a process: journald may forward the lines of any user here (ForwardToKMsg=)
         found = scanner.feed(record.text, record.monotonic_us)
@@ -313,7 +313,7 @@ def _answer(reading, lines):
         events.add(followed)
     kept = events.kept()
     if not saw_loading:
-        _fill_driver(kept, loaded.read(reading.root)["version"])
+        _fill_driver(kept, loaded.read_driver(reading.root)["version"])
     suppressed = events.suppressed()
     counted = {"events": len(kept), "suppressed": len(suppressed)}
     problems = list(reading.problems)

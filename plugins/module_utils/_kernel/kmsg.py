@@ -142,7 +142,7 @@ def _file(descriptor, path):
     return Ring(records, "ok", "")
 
 
-def joined(records):
+def join_records(records):
     """The records with the fragments of a line put together again: the flags c and + say that a record goes on with an
     earlier one.
 

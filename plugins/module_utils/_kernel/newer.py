@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 
-from .._node import files
+from .._node import files, identity
 from . import kernel_lines, kernel_log, kmsg
 
 # Records before the position that are looked at too: an SXid has lines that belong to its first.
@@ -22,16 +22,16 @@ KINDS = ("xid", "sxid")
 
 def read(root, runner, position, clock=time.monotonic):
     """``{"boot_id", "position", "complete", "events", "suppressed", "gpus"}``, as kernel_log answers them."""
-    boot_id = files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id")) or None
+    boot_id = identity.read_boot_id(root)
     seq = position.get("seq") if position and position.get("boot_id") == boot_id else None
     if boot_id is not None and seq is not None:
         ring = kmsg.read(files.under(root, "/dev/kmsg"), clock)
-        if whole(ring, position):
+        if has_all_since(ring, position):
             return _since(ring.records, boot_id, position)
     return kernel_log.read(root, runner, position, clock, lines=0)
 
 
-def whole(ring, position):
+def has_all_since(ring, position):
     """Return whether RING holds all records since POSITION, and is the log that it was taken of."""
     if (
         ring.state != "ok"
@@ -53,7 +53,7 @@ def _since(records, boot_id, position):
     )
     scanner = kernel_lines.Scanner()
     events = []
-    for record in kmsg.joined(records[first:]):
+    for record in kmsg.join_records(records[first:]):
         for event in scanner.feed(record.text, record.monotonic_us) if record.facility == 0 else ():
             if event["kind"] in KINDS and record.seq > position["seq"]:
                 events.append(dict(event, seq=record.seq, monotonic_us=record.monotonic_us))

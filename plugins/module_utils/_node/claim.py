@@ -18,6 +18,8 @@ import os
 import shlex
 import time
 
+from . import files
+
 NAME = "claim.json"
 # The claim of the rollout that changed the node last and is finished with it, with the time of its end.
 LAST = "last-change.json"
@@ -91,20 +93,7 @@ def put(directory, name, text):
     if not os.path.isdir(directory):
         os.makedirs(directory)
         os.chmod(directory, 0o755)  # whatever the umask
-    path = os.path.join(directory, name)
-    new = "%s.%d" % (path, os.getpid())
-    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        with os.fdopen(fd, "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), 0o644)
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(new, path)
-    except BaseException:
-        os.unlink(new)
-        raise
-    settle(directory)
+    files.write_atomically(os.path.join(directory, name), text)
 
 
 def finish(directory, claim, now):
@@ -116,16 +105,7 @@ def finish(directory, claim, now):
 
 def remove(directory):
     os.unlink(os.path.join(directory, NAME))
-    settle(directory)
-
-
-def settle(directory):
-    """Have the names in a directory on disk."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+    files.sync_directory(directory)
 
 
 # What a claim, a baseline and the marks of a rollout take at most.

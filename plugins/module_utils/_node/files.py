@@ -39,13 +39,19 @@ def own_directory(root, path):
     return directory
 
 
-def read_text(path, limit=16 * 1024 * 1024):
-    """The text of a file, or None when it cannot be read."""
+def read_bytes(path: str, limit: int = 16 * 1024 * 1024) -> bytes | None:
+    """Return the content of a file, or None when it cannot be read."""
     try:
         with open(path, "rb") as handle:
-            return handle.read(limit).decode("utf-8", "replace")
+            return handle.read(limit)
     except OSError:
         return None
+
+
+def read_text(path: str, limit: int = 16 * 1024 * 1024) -> str | None:
+    """Return the text of a file, or None when it cannot be read."""
+    data = read_bytes(path, limit)
+    return None if data is None else data.decode("utf-8", "replace")
 
 
 class NotOwned(Exception):
@@ -120,16 +126,70 @@ def resolve(root, path):
     return "/" + "/".join(done)
 
 
-def write_atomically(path, content, mode=0o644):
-    """Write a file so that a reader sees the old one or the new one; an equal file is left alone."""
-    if read_text(path) == content and (os.stat(path).st_mode & 0o7777) == mode:
+def read_filesystem(root, path, statvfs=os.statvfs):
+    """Return ``{"device", "free", "files", "read_only"}`` of the file system of the nearest directory that exists.
+
+    ``free`` is in bytes for processes of users, ``files`` the number of files that can still be made, None where the
+    file system does not count them (btrfs, statvfs(3)). None where the file system cannot be read.
+    """
+    place = under(root, path)
+    while not os.path.isdir(place) and place != os.path.dirname(place):
+        place = os.path.dirname(place)
+    try:
+        about = statvfs(place)
+        return {
+            "device": os.stat(place).st_dev,
+            "free": about.f_bavail * about.f_frsize,
+            "files": about.f_favail if about.f_files else None,
+            "read_only": bool(about.f_flag & os.ST_RDONLY),
+        }
+    except OSError:
+        return None
+
+
+def write_atomically(path: str, content: str | bytes, mode: int = 0o644) -> bool:
+    """Write a file so that a reader, also after a loss of power, finds the old one or the new one.
+
+    Returns:
+        Whether it was written; an equal file is left alone.
+    """
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    if is_written(path, data, mode):
         return False
     temporary = "%s.%d.tmp" % (path, os.getpid())
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-        handle.write(content)
-        handle.flush()
-        os.fchmod(handle.fileno(), mode)
-        os.fsync(handle.fileno())
-    os.replace(temporary, path)
+    if os.path.lexists(temporary):
+        os.unlink(temporary)  # of a run that was killed
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            os.fchmod(handle.fileno(), mode)
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    sync_directory(os.path.dirname(path) or ".")
     return True
+
+
+def is_written(path: str, data: bytes, mode: int) -> bool:
+    """Return whether a regular file has just this content and mode. Waits for nobody: others may write beside it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb") as handle:
+        about = os.fstat(handle.fileno())
+        is_same = stat.S_ISREG(about.st_mode) and stat.S_IMODE(about.st_mode) == mode and about.st_size == len(data)
+        return is_same and handle.read(len(data) + 1) == data
+
+
+def sync_directory(path: str) -> None:
+    """Have the names in a directory on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

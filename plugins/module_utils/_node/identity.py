@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The identity of this machine beside its name: the id of its system, the serial number of its board, and its GPUs."""
+"""The identity of this machine beside its name: the ids of its system and of its boot, the serial number of its board,
+and its GPUs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import re
 
 from . import files
 
+BOOT_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 GPU_LINE = re.compile(r"^GPU UUID:\s*(\S+)\s*$", re.M)
 UUID = re.compile(r"GPU-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -46,6 +49,12 @@ def read(root):
         "board_serial": serial if says_something(serial) else None,
         "gpus": gpus(files.under(root, "/proc/driver/nvidia/gpus")),
     }
+
+
+def read_boot_id(root: str = "/") -> str | None:
+    """Return the id of the running kernel's boot (random(4)); None where it cannot be read, or is none."""
+    value = files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id"))
+    return value if value and BOOT_ID.fullmatch(value) else None
 
 
 def says_something(serial):

@@ -15,7 +15,7 @@ import stat
 import time
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from . import claim, files, lock, notes
+from . import claim, files, identity, lock, notes
 
 CLAIM, FILES = "claim", "files"
 READ, PRESENT, ABSENT = "read", "present", "absent"
@@ -111,10 +111,6 @@ def is_going_down(run: Callable[..., Tuple[int, str, str]], root: str = "/", now
     return found is None or int(found.group(1)) / 1e6 - (time.time() if now is None else now) < DUE_S
 
 
-def boot_id(root: str = "/") -> Optional[str]:
-    return files.read_line(files.under(root, "/proc/sys/kernel/random/boot_id"))
-
-
 def read_marks(params: Params) -> Result:
     """Return the claim and the marker of the node. Raises OSError if the marker cannot be looked for."""
     path = os.path.join(params["directory"], MARKER)
@@ -148,7 +144,7 @@ def complete_claim(params: Params) -> Dict[str, Any]:
 
 def take_node(params: Params, before: Result, mine: Dict[str, Any], going_down: bool, root: str) -> Result:
     """Write the claim unless another attempt or rollout has the node."""
-    answer = dict(before, going_down=going_down, boot_id=boot_id(root))
+    answer = dict(before, going_down=going_down, boot_id=identity.read_boot_id(root))
     why = claim.refusal(before["claim"], before["problem"], mine, params["over"])
     if not why and before["claim"] is None:
         why = claim.changed_elsewhere(before["last_change"], mine["ledger"], params["other_ledger_s"], params["over"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 
-from . import claim
+from . import claim, files
 
 NAMES = ("drain", "quarantine", "recovery", "thermal_relief")
 LONGEST = 1024 * 1024
@@ -49,4 +49,4 @@ def write(directory, name, note):
 
 def remove(directory, name):
     os.unlink(path_of(directory, name))
-    claim.settle(directory)
+    files.sync_directory(directory)

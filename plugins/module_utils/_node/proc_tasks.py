@@ -17,8 +17,8 @@ import stat
 from . import files
 
 STAT = re.compile(r"^(?P<pid>\d+) \((?P<comm>.*)\) (?P<state>\S) (?P<rest>.*)$", re.S)
-# Index in the fields after the state: flags, threads.
-FLAGS, THREADS = 5, 16
+# Index in the fields after the state: flags, threads, start time.
+FLAGS, THREADS, START = 5, 16, 18
 KTHREAD = 0x00200000
 
 
@@ -66,8 +66,16 @@ def waiting(proc, name):
     return tasks
 
 
+def read_start(pid: int, proc: str = "/proc") -> int | None:
+    """Return when a process started, in ticks since boot; None if there is none, or it is a zombie."""
+    found = parse(files.read_text("%s/%s/stat" % (proc, pid)))
+    return None if found is None or found["state"] in ("Z", "X") else found["started"]
+
+
 def parse(content):
-    """pid, comm, state, threads and whether it is a kernel thread, out of a stat file; None of anything else."""
+    """Parse a stat file (proc_pid_stat(5)): pid, comm, state, threads, whether it is a kernel thread, and the ticks
+    since boot at its start; None of anything else.
+    """
     found = STAT.match(content or "")
     if not found:
         return None
@@ -80,4 +88,5 @@ def parse(content):
         "state": found.group("state"),
         "threads": int(rest[THREADS]),
         "kernel": bool(int(rest[FLAGS]) & KTHREAD),
+        "started": int(rest[START]) if len(rest) > START and rest[START].isdigit() else None,
     }

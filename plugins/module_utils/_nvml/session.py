@@ -23,6 +23,8 @@ import sys
 import time
 import traceback
 
+from .._node import files, identity, proc_tasks
+
 RESULT_LIMIT = 8 * 1024 * 1024
 GRACE_S = 1.0
 
@@ -241,43 +243,19 @@ def _end_child(child, kill):
     return _reap_child(child, GRACE_S) is not None
 
 
-def process_start(pid, proc="/proc"):
-    """The start time of process PID in clock ticks since boot, or None if there is none or it is a zombie."""
-    try:
-        with open("%s/%d/stat" % (proc, pid), "rb") as stream:
-            rest = stream.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    if len(rest) < 20 or rest[0] in (b"Z", b"X"):
-        return None
-    return int(rest[19])
-
-
-def boot_id(root="/"):
-    try:
-        with open(os.path.join(root, "proc/sys/kernel/random/boot_id")) as stream:
-            return stream.read().strip()
-    except OSError:
-        return None
-
-
 def remember_child(stuck_file, pid):
     """Note that PID could not be ended."""
-    start = process_start(pid)
+    start = proc_tasks.read_start(pid)
     if stuck_file is None or start is None:
         return
     note = {
         "pid": pid,
         "start": start,
-        "boot_id": boot_id(),
+        "boot_id": identity.read_boot_id(),
         "since": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    temporary = "%s.%d" % (stuck_file, os.getpid())
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        with os.fdopen(handle, "w") as stream:
-            json.dump(note, stream)
-        os.rename(temporary, stuck_file)
+        files.write_atomically(stuck_file, json.dumps(note))
     except OSError:
         # Without the note the next call only waits for its own deadline once more.
         return
@@ -311,7 +289,7 @@ def recall_child(stuck_file):
         pid, start, since, boot = int(note["pid"]), int(note["start"]), str(note["since"]), note["boot_id"]
     except (ValueError, KeyError, TypeError):
         pid, start, since, boot = 0, None, "", None
-    if pid > 0 and boot == boot_id() and process_start(pid) == start:
+    if pid > 0 and boot == identity.read_boot_id() and proc_tasks.read_start(pid) == start:
         return {"pid": pid, "since": since}
     try:
         os.unlink(stuck_file)

@@ -10,6 +10,7 @@ import json
 import os
 import time
 
+from .._node import files, identity
 from . import binding as binding_module
 from . import calls, codes, links, session, subsets
 
@@ -170,7 +171,7 @@ def loaded_driver(root="/"):
         number = os.stat(os.path.join(root, "sys/module/nvidia")).st_ino
     except OSError:
         number = None
-    return [session.boot_id(root), number]
+    return [identity.read_boot_id(root), number]
 
 
 def choose_deadline(note, wanted_s, driver, now):
@@ -203,12 +204,8 @@ def remember_hang(stuck_file, waited_s, driver, now):
 
     Without the note the next one only waits for its whole deadline.
     """
-    temporary = "%s.%d" % (note_path(stuck_file), os.getpid())
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        with os.fdopen(handle, "w") as stream:
-            json.dump({"driver": driver, "waited_s": waited_s, "at": now}, stream)
-        os.rename(temporary, note_path(stuck_file))
+        files.write_atomically(note_path(stuck_file), json.dumps({"driver": driver, "waited_s": waited_s, "at": now}))
     except OSError:
         return
 

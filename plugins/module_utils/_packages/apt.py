@@ -10,12 +10,11 @@ import glob
 import os
 import re
 
-from .._dkms.digests import sha256_of
+from .._dkms.tree_archives import sha256_of
 from .._node.dpkg import key_of, native_architecture
 from .._node.files import write_atomically
 from .._node.versions import compare
 from . import apt_mirrors
-from .deb_store import Store
 from .manager import NO_NAMES, Manager, ManagerError
 
 # dpkg's own defaults, and ours: a change never waits for an answer at a terminal.
@@ -186,7 +185,7 @@ def parse_policy(text):
     return found
 
 
-def unmet(text):
+def parse_unmet(text):
     """Return the dependencies that apt cannot satisfy: ``["nvidia-smi : Depends: libnvidia-ml1 (= 1) but 2 is to be
     installed"]``.
     """
@@ -207,21 +206,18 @@ class AptError(ManagerError):
 
     @staticmethod
     def find_unmet(out, err):
-        return unmet(out)
+        return parse_unmet(out)
 
 
 class Apt(Manager):
     """apt and dpkg of one machine."""
 
     name = "apt"
-    keeps = True
     unattended_file = "/etc/apt/apt.conf.d/53gpufleet-nvidia-driver"
     error = AptError
 
     def __init__(self, runner, root="/", lock_timeout_s=300, timeout_s=3600):
         super().__init__(runner, root, lock_timeout_s, timeout_s)
-        self.store = Store(runner, root)
-        self.kept = {}  # what the store has, as read with the index
         self.there = {}  # what is installed, as read last
 
     @property
@@ -240,7 +236,7 @@ class Apt(Manager):
         if name_pattern != NO_NAMES:
             self.kept = self.store.index()
         stored = [
-            item["control"]
+            "%s\nFilename: %s\nSize: %d\n" % (item["control"].strip(), item["shown"], item["size"])
             for (name, dummy), item in sorted(self.kept.items())
             if re.search(name_pattern, name) or name in also
         ]
@@ -300,7 +296,7 @@ class Apt(Manager):
         return parse_uris(self.uris(arguments, options))
 
     def silent_mirrors(self, arguments, options=()):
-        return apt_mirrors.silent(self.runner, self.uris(arguments, options))
+        return apt_mirrors.find_silent(self.runner, self.uris(arguments, options))
 
     def lacking(self, arguments, options):
         """Return the words of a download without those that the node's store has: they need no mirror."""
@@ -314,13 +310,13 @@ class Apt(Manager):
 
     # the node's own store
 
-    def unkept(self, wanted):
-        """Those of ``{name: version}`` that are not in the store."""
-        kept = self.store.index()
-        return dict(item for item in wanted.items() if item not in kept)
+    def describe(self, path):
+        rc, out, dummy = self.runner(["dpkg-deb", "-f", path], 60)
+        fields = parse_stanza(out) if rc == 0 else {}
+        return fields.get("Package", ""), fields.get("Version", ""), out
 
     def cached(self, wanted, index):
-        """``{(name, version): path}`` of those that lie in apt's cache, as the index knows them."""
+        """As Manager.cached; an archive that the index knows has its digest."""
         found = {}
         for name, version in wanted.items():
             plain = name.split(":", 1)[0]
@@ -337,27 +333,17 @@ class Apt(Manager):
                     found[(name, version)] = path
         return found
 
-    def keep(self, wanted, index):
-        """Put packages into the store, from apt's cache or a mirror; answers ``{name: why}`` of those that cannot be
-        had.
-        """
-        due = self.unkept(wanted)
-        archives = self.cached(due, index)
-        wrong = self.store.add(archives)
-        for name, version in sorted(due.items()):
-            if (name, version) not in archives:
-                self.fetch(name, version, wrong)
-        return dict((name, why) for (name, dummy), why in wrong.items())
-
-    def fetch(self, name, version, wrong):
-        """Download one package into the store."""
-        with apt_mirrors.fetched(self.runner, "%s=%s" % (name, version), self.timeout_s) as (path, why):
-            if path:
-                wrong.update(self.store.add({(name, version): path}))
-            else:
-                wrong[(name, version)] = (
-                    "it is not in apt's cache, and no mirror that this node knows has it (%s)" % why
-                )
+    def fetch(self, missing, index):
+        wrong = {}
+        for name, version in sorted(missing.items()):
+            with apt_mirrors.fetch_archive(self.runner, "%s=%s" % (name, version), self.timeout_s) as (path, why):
+                if path:
+                    wrong.update(self.store.add({(name, version): path}))
+                else:
+                    wrong[(name, version)] = (
+                        "it is not in apt's cache, and no mirror that this node knows has it (%s)" % why
+                    )
+        return wrong
 
     # acting
 

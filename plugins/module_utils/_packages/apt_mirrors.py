@@ -53,7 +53,7 @@ def mirror_of(uri: str) -> str:
     return "%s://%s" % (parts.scheme, parts.netloc.rpartition("@")[2])
 
 
-def smallest(offers: List[Offer]) -> List[Offer]:
+def pick_smallest(offers: List[Offer]) -> List[Offer]:
     """The smallest archive of each mirror, by mirror."""
     found: Dict[str, Offer] = {}
     for offer in sorted(offers, key=lambda item: (item["bytes"], item["package"])):
@@ -61,14 +61,14 @@ def smallest(offers: List[Offer]) -> List[Offer]:
     return [found[mirror] for mirror in sorted(found)]
 
 
-def word(offer: Offer) -> str:
+def name_offer(offer: Offer) -> str:
     """The archive as ``apt-get download`` names it."""
     architecture = "" if offer["architecture"] == "all" else ":" + offer["architecture"]
     return "%s%s=%s" % (offer["package"], architecture, offer["version"])
 
 
 @contextmanager
-def fetched(
+def fetch_archive(
     runner: Callable[..., Tuple[int, str, str]], name: str, timeout_s: int, options: Tuple[str, ...] = ()
 ) -> Iterator[Tuple[Optional[str], str]]:
     """``(path of the archive, "")``, or ``(None, what apt said)``; the archive is there until the context ends.
@@ -94,11 +94,11 @@ def fetched(
         shutil.rmtree(place)
 
 
-def silent(runner: Callable[..., Tuple[int, str, str]], text: str) -> List[Dict[str, str]]:
+def find_silent(runner: Callable[..., Tuple[int, str, str]], text: str) -> List[Dict[str, str]]:
     """The mirrors of ``apt-get --print-uris`` from which nothing comes, as Manager.silent_mirrors answers."""
     found = []
-    for offer in smallest(parse_offers(text)):
-        with fetched(runner, word(offer), LOOK_S, LOOK_OPTIONS) as (path, why):
+    for offer in pick_smallest(parse_offers(text)):
+        with fetch_archive(runner, name_offer(offer), LOOK_S, LOOK_OPTIONS) as (path, why):
             if not path:
                 found.append(
                     {

@@ -10,6 +10,7 @@ put back when it is killed.
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 import tempfile
@@ -27,7 +28,7 @@ from .dnf_output import (
     parse_query,
     parse_streams,
     parse_transaction,
-    unmet,
+    parse_unmet,
 )
 from .manager import NO_NAMES, Manager, ManagerError
 
@@ -42,6 +43,9 @@ LOCK_PLUGIN = "/etc/dnf/plugins/versionlock.conf"
 LOCKS = "/etc/dnf/plugins/versionlock.list"
 MODULES = "/etc/dnf/modules.d"
 REMOVE, STREAM = "!", "stream:"
+# Where metadata did not come: dnf's words for a mirror that does not answer, and for a cache that it lacks.
+NO_METADATA = re.compile(r"Failed to download metadata|Cannot download repomd|Cache-only enabled but no cache")
+FOREIGN = ("i686", "i386", "src", "nosrc")
 ALL = "all"  # an option of ours: downloads are of packages that are installed too
 
 
@@ -56,10 +60,10 @@ class DnfError(ManagerError):
 
     @staticmethod
     def find_unmet(out, err):
-        return unmet(out + "\n" + err)
+        return parse_unmet(out + "\n" + err)
 
 
-def word(name, version):
+def name_package(name, version):
     """Return what dnf and rpm call one package: a foreign architecture follows, see ``dpkg.key_of``."""
     plain, dummy, arch = name.partition(":")
     return "%s-%s%s" % (plain, version, "." + arch if arch else "")
@@ -75,6 +79,7 @@ class Dnf(Manager):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.told = {}  # what dnf answered since the last change: asking takes it seconds
+        self.is_offline = False  # whether a repository did not answer, and the node's store takes its place
 
     # reading
 
@@ -114,11 +119,22 @@ class Dnf(Manager):
         return parse_query(self.run("rpm -qa", ["rpm", "-qa", "--qf", QUERY_FORMAT]), self.locks())
 
     def index(self, name_pattern, also=()):
+        if name_pattern != NO_NAMES:
+            self.kept = self.store.index()
         names = [] if name_pattern == NO_NAMES else self.query(["--queryformat", "%{name}"]).split()
         wanted = sorted(set(name for name in names if re.search(name_pattern, name)) | set(also))
-        return parse_index(self.query(["--queryformat", INDEX_FORMAT] + wanted)) if wanted else {}
+        shown = self.query(["--queryformat", INDEX_FORMAT] + wanted) if wanted else ""
+        stored = [
+            item["control"]
+            for (name, dummy), item in sorted(self.kept.items())
+            if re.search(name_pattern, name) or name in also
+        ]
+        return parse_index("\n".join([shown] + stored))
 
     def query(self, arguments):
+        """Ask the repositories. Where one of them does not answer, what the node keeps is all there is."""
+        if self.is_offline:
+            return ""
         command = [
             "dnf",
             "-q",
@@ -128,10 +144,18 @@ class Dnf(Manager):
             "--showduplicates",
             "--disable-modular-filtering",
         ]
-        return self.run("dnf repoquery", command + arguments, timeout=300)
+        try:
+            return self.run("dnf repoquery", command + arguments, timeout=300)
+        except DnfError as exc:
+            if not self.kept or not NO_METADATA.search(exc.output):
+                raise
+            self.is_offline = True
+            return ""
 
     def security(self, names):
         """``{name: [versions]}`` of security advisories; None where the repositories publish none that dnf can read."""
+        if self.is_offline:
+            return None
         rc, out, dummy = self.runner(
             ["dnf", "-q", "--disableplugin=versionlock", "updateinfo", "list", "--security", "--updates"], 300
         )
@@ -149,13 +173,21 @@ class Dnf(Manager):
     def enabled_stream(self, module):
         return parse_enabled(files.read_text(self.path(MODULES, "%s.module" % module)) or "", module)
 
-    @staticmethod
-    def arguments(wanted, obsolete=(), stream=None):
-        return (
-            ([STREAM + stream] if stream else [])
-            + [word(*item) for item in sorted(wanted.items())]
-            + [REMOVE + name for name in obsolete]
-        )
+    def arguments(self, wanted, obsolete=(), stream=None):
+        """Words for dnf. What is kept here is taken from here: that needs no mirror, and no module stream."""
+        installed = self.installed() if self.kept else {}
+        words = [
+            self.kept[item]["path"]
+            if item in self.kept and installed.get(item[0], {}).get("version") != item[1]
+            else name_package(*item)
+            for item in sorted(wanted.items())
+        ]
+        return ([STREAM + stream] if stream else []) + words + [REMOVE + name for name in obsolete]
+
+    def lacking(self, words):
+        """Return the words of a download without those that the node's store has."""
+        kept = set(name_package(*item) for item in self.kept) | set(item["path"] for item in self.kept.values())
+        return [item for item in words if item not in kept]
 
     @staticmethod
     def fix_options(broken):
@@ -166,7 +198,7 @@ class Dnf(Manager):
 
     def parts(self, words):
         """``[(action, words)]`` whose archives have to be fetched: of what is installed already too, for a way back."""
-        have = set(word(name, item["version"]) for name, item in self.installed().items())
+        have = set(name_package(name, item["version"]) for name, item in self.installed().items())
         wanted = [word for word in words if not word.startswith(REMOVE)]
         new, there = [word for word in wanted if word not in have], [word for word in wanted if word in have]
         return [(action, part) for action, part in (("install", new), ("reinstall", there)) if part]
@@ -188,6 +220,7 @@ class Dnf(Manager):
     def to_download(self, arguments, options=()):
         stream, words = self.split(arguments)
         chosen = self.unfiltered(stream) + list(options)
+        words = self.lacking(words) if ALL in options else words
         parts = self.parts(words) if ALL in options else [("install", words)]
         sizes = [
             (action, parse_download_size(self.ask(part, action, [word for word in chosen if word != ALL])))
@@ -237,13 +270,47 @@ class Dnf(Manager):
             self.told = {}
         wanted = [word for word in words if not word.startswith(REMOVE)]
         gone = [word[len(REMOVE) :] for word in words if word.startswith(REMOVE)]
-        command = ["dnf", answer] + list(INSTALL_OPTIONS) + list(options)
+        command = ["dnf", answer] + list(INSTALL_OPTIONS) + (["--disablerepo=*"] if self.is_offline else [])
+        command += list(options)
         if not gone or not wanted:
             return self.runner(command + ([action] + wanted if wanted else ["remove"] + gone), timeout)
         with tempfile.NamedTemporaryFile("w", prefix="gpufleet-dnf-", suffix=".txt", encoding="utf-8") as script:
             script.write("%s %s\nremove %s\nrun\n" % (action, " ".join(wanted), " ".join(gone)))
             script.flush()
             return self.runner(command + ["shell", script.name], timeout)
+
+    # the node's own store
+
+    def describe(self, path):
+        command = ["dnf", "-q", "--disableplugin=versionlock", "--disablerepo=*", "repoquery", "--queryformat"]
+        rc, out, dummy = self.runner(command + [INDEX_FORMAT, path], 300)
+        records = [record for found in parse_index(out).values() for record in found] if rc == 0 else []
+        return (records[0]["name"], records[0]["version"], out) if len(records) == 1 else ("", "", "")
+
+    def cached(self, wanted, index):
+        found = {}
+        for name, version in wanted.items():
+            plain, dummy, arch = name.partition(":")
+            start = "%s-%s." % (plain, version.split(":", 1)[-1])
+            for path in sorted(glob.glob(self.path("/var/cache/dnf/*/packages", glob.escape(start) + "*.rpm"))):
+                its_arch = os.path.basename(path)[len(start) : -len(".rpm")]
+                if its_arch == arch or not arch and its_arch not in FOREIGN:
+                    found[(name, version)] = path
+        return found
+
+    def fetch(self, missing, index):
+        """By way of dnf's cache, which checks what comes."""
+        why = "it did not come into dnf's cache"
+        try:
+            self.download([name_package(*item) for item in sorted(missing.items())])
+        except DnfError as exc:
+            why = str(exc)
+        archives = self.cached(missing, index)
+        wrong = dict(
+            (item, "it is not in dnf's cache, and %s" % why) for item in missing.items() if item not in archives
+        )
+        wrong.update(self.store.add(archives))
+        return wrong
 
     # acting
 
@@ -254,7 +321,7 @@ class Dnf(Manager):
         """
         installed = self.installed()
         older = [
-            "%s.%s" % (word(name.split(":", 1)[0], version.split(":", 1)[-1]), installed[name]["architecture"])
+            "%s.%s" % (name_package(name.split(":", 1)[0], version.split(":", 1)[-1]), installed[name]["architecture"])
             for name in sorted(names)
             if not installed[name]["ok"]
             for version in installed[name]["more"]
@@ -298,7 +365,7 @@ class Dnf(Manager):
     def download(self, arguments, options=()):
         stream, words = self.split(arguments)
         chosen = self.unfiltered(stream) + ["--downloadonly"] + [word for word in options if word != ALL]
-        for action, part in self.parts(words):
+        for action, part in self.parts(self.lacking(words)):
             rc, out, err = self.transact("-y", part, action, chosen, self.timeout_s)
             if rc or re.search(r"^Error:", err, re.M):
                 raise DnfError("dnf %s --downloadonly" % action, rc, out, err)

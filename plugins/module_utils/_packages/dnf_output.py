@@ -13,9 +13,9 @@ import re
 
 from .._node.dpkg import key_of, native_architecture
 from .._node.versions import compare_rpm
-from ._sets import EL_KERNEL
 from .dnf_locks import is_locked
-from .transaction import nothing
+from .driver_tables import EL_KERNEL
+from .transaction import make_empty
 
 QUERY_FORMAT = "%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}|%{SIZE}|[%{PROVIDENAME} ]\\n"
 INDEX_FORMAT = (
@@ -37,7 +37,7 @@ INSTALL_ONLY_MARK = re.compile(r"(^|\s)(installonlypkg|multiversion)\(")
 INSTALL_ONLY_NAME = re.compile(r"^(gpg-pubkey|kmod-nvidia-[0-9].*|%s)$" % EL_KERNEL)
 
 
-def evr(epoch, version, release):
+def join_version(epoch, version, release):
     return "%s%s-%s" % ("" if epoch in ("0", "(none)", "") else "%s:" % epoch, version, release)
 
 
@@ -57,7 +57,7 @@ def parse_query(text, locks=()):
     rows = [parts for parts in (line.split("|", 7) for line in text.splitlines()) if len(parts) >= 7]
     native = native_architecture(row[4] for row in rows)
     for name, epoch, version, release, arch, source, size, *provides in rows:
-        full, key = evr(epoch, version, release), key_of(name, arch, native)
+        full, key = join_version(epoch, version, release), key_of(name, arch, native)
         have = installed.get(key)
         if have and compare_rpm(have["version"], full) >= 0:
             have["more"].append(full)
@@ -101,7 +101,7 @@ def parse_index(text):
             name, epoch, version, release, arch, repository, size, installed, source = parts
             record = {
                 "name": name,
-                "version": evr(epoch, version, release),
+                "version": join_version(epoch, version, release),
                 "source": source_name(source),
                 "architecture": arch,
                 "relations": [],
@@ -134,7 +134,7 @@ def parse_transaction(text, installed=None):
 
     Long names push the rest to the next line.
     """
-    transaction, installed = nothing(), installed or {}
+    transaction, installed = make_empty(), installed or {}
     native = native_architecture(have["architecture"] for have in installed.values())
     kind, pending = None, ""
     for line in text.splitlines():
@@ -153,14 +153,14 @@ def parse_transaction(text, installed=None):
         pending += " " + line
         row = re.match(r"^\s*(\S+)\s+%s\s+(\S+)\s+(@?\S+)\s+[0-9.]+( [kMGT])?\s*$" % ARCHITECTURES, pending)
         if row:
-            add(transaction, kind, key_of(*row.group(1, 2), native), row.group(3), installed)
+            add_item(transaction, kind, key_of(*row.group(1, 2), native), row.group(3), installed)
             pending = ""
     for items in transaction.values():
         items.sort(key=lambda item: item["name"])
     return transaction
 
 
-def add(transaction, kind, name, version, installed):
+def add_item(transaction, kind, name, version, installed):
     item = {"name": name, "version": version}
     if kind not in ("install", "remove") and name in installed:
         item["from"] = installed[name]["version"]
@@ -202,7 +202,7 @@ def parse_advisories(text):
     return found
 
 
-def unmet(text):
+def parse_unmet(text):
     """Return the dependencies that dnf cannot satisfy."""
     found = []
     for line in text.splitlines():

@@ -13,14 +13,14 @@ from __future__ import annotations
 import re
 
 from .._node.versions import is_driver_version, upstream
-from ._sets import (
+from .driver_tables import (
     APART_NAME_PATTERN,
     DRIVER_NAME_PATTERN,
     DRIVER_SOURCE_PATTERN,
     DRIVER_VERSION_PATTERN,
     PREBUILT_PATTERN,
 )
-from .systems import variants
+from .systems import list_variants
 
 # Packages that hold the source of the kernel module: the one that registers it with DKMS, or on Ubuntu one of its own.
 SOURCE_PATTERN = r"dkms|kernel-source"
@@ -36,7 +36,7 @@ def is_driver_package(name, version, source=None, table=None):
     if (
         table
         and re.search(table["name_pattern"], plain)
-        and any(member(era, plain, source, version) for era in variants(table))
+        and any(is_member(era, plain, source, version) for era in list_variants(table))
     ):
         return True
     if source and source != plain and re.match(DRIVER_SOURCE_PATTERN, source):
@@ -46,7 +46,7 @@ def is_driver_package(name, version, source=None, table=None):
     return bool(re.match(DRIVER_NAME_PATTERN, plain) and re.match(DRIVER_VERSION_PATTERN, upstream(version)))
 
 
-def member(table, name, source, version):
+def is_member(table, name, source, version):
     """Return whether a package is one of the driver's: by where it was built from, or by its name and version."""
     name = name.split(":", 1)[0]
     if source is not None and any(re.match("^%s$" % pattern, source) for pattern in table["sources"]):
@@ -55,21 +55,21 @@ def member(table, name, source, version):
         re.match(pattern, name) for pattern in table["apart"]
     ):
         return False
-    return is_driver_version(upstream(version)) or prebuilt(table, name)
+    return is_driver_version(upstream(version)) or is_prebuilt(table, name)
 
 
-def family(table, record):
-    return member(table, record["name"], record["source"], record["version"])
+def is_family_record(table, record):
+    return is_member(table, record["name"], record["source"], record["version"])
 
 
-def prebuilt(table, name):
+def is_prebuilt(table, name):
     return bool(table.get("prebuilt_pattern") and re.match(table["prebuilt_pattern"], name))
 
 
 def driver_of(table, record):
     """The driver version that a package belongs to; None when it does not say (a prebuilt module without a bound)."""
     bound = table.get("prebuilt_bound")
-    if not prebuilt(table, record["name"]) or not bound:
+    if not is_prebuilt(table, record["name"]) or not bound:
         return upstream(record["version"])
     for group in record["relations"]:
         for name, operator, version in group:
@@ -80,12 +80,12 @@ def driver_of(table, record):
 
 def installed_driver(table, installed):
     """Return the names of the driver's packages that are installed, of any branch, by hand or as dependencies."""
-    eras = variants(table)
+    eras = list_variants(table)
     return sorted(
         name
         for name, have in installed.items()
         if have["installed"]
-        and any(member(era, name, have["source"], have["version"]) or prebuilt(era, name) for era in eras)
+        and any(is_member(era, name, have["source"], have["version"]) or is_prebuilt(era, name) for era in eras)
     )
 
 
@@ -93,7 +93,7 @@ def driver_versions(table, installed):
     return dict((name, installed[name]["version"]) for name in installed_driver(table, installed))
 
 
-def matches(wanted, version):
+def matches_version(wanted, version):
     return version == wanted or upstream(version) == wanted
 
 
@@ -110,12 +110,14 @@ def other_flavours(table, flavour):
     return set(name for key, data in table["flavours"].items() if key != flavour for name in data["packages"]) - mine
 
 
-def differs(table, flavour, name):
+def is_other_flavour(table, flavour, name):
     """Return whether a package is the kernel module of another flavour, of the same branch or of another."""
-    if any(re.match("^%s$" % pattern, name) for era in variants(table) for pattern in other_flavours(era, flavour)):
+    if any(
+        re.match("^%s$" % pattern, name) for era in list_variants(table) for pattern in other_flavours(era, flavour)
+    ):
         return not any(
             re.match("^%s$" % pattern, name)
-            for era in variants(table)
+            for era in list_variants(table)
             for pattern in era["flavours"][flavour]["packages"]
         )
     return False

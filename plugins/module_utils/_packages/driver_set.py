@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Deciding which driver packages belong together: a wanted version to the exact set for a system.
+"""Decide which driver packages belong together: a wanted version to the exact set for a system.
 
 Nothing here reads or changes a machine. The index is ``{name: [record, ...]}`` and the installed packages are
 ``{name: {"version", "source", "hold", "ok", ...}}``, both as read by ``_packages.apt`` or ``_packages.dnf``.
@@ -12,17 +12,249 @@ from __future__ import annotations
 
 import re
 
+from .._node.dpkg import is_side_by_side
 from .._node.versions import KEYS, upstream
-from .closure import Closure
-from .driver_family import family, matches, prebuilt, source_of
-from .package_refusal import refusal
-from .systems import branch_of, instantiate, variants
+from .driver_family import (
+    driver_of,
+    installed_driver,
+    is_driver_package,
+    is_family_record,
+    is_member,
+    is_other_flavour,
+    is_prebuilt,
+    matches_version,
+    other_flavours,
+    source_of,
+)
+from .package_state import make_refusal
+from .systems import branch_of, instantiate_table, list_variants
 
 
-def available(table, index, flavour=None):
+class Closure:
+    """The driver's own packages that a version needs, each at exactly one version."""
+
+    def __init__(self, table, index, installed, version, flavour, kernels):
+        self.table, self.index, self.installed = table, index, installed
+        self.version, self.flavour, self.kernels = version, flavour, kernels
+        self.data = table["flavours"][flavour]
+        self.key = KEYS[table["package_manager"]]
+        self.source = next(record["source"] for record in index[self.data["root"]] if record["version"] == version)
+        self.packages, self.missing, self.needed_by, self.obsolete, self.providers = {}, {}, {}, [], {}
+
+    def run(self, extra, general):
+        installed = [name for name in installed_driver(general, self.installed) if not self.lies_beside(name)]
+        self.obsolete = [
+            name
+            for name in installed
+            if is_other_flavour(general, self.flavour, name) or not self.mine(name, self.installed[name])
+        ]
+        excluded = set(self.obsolete) | other_flavours(self.table, self.flavour)
+        roots = [self.data["root"]] + list(self.table["roots"]) + self.modules() + extra
+        roots += [name for name in self.table.get("optional_roots", ()) if self.pick(name)]
+        roots += [
+            name for name in installed if name not in excluded and not is_prebuilt(self.table, name)
+        ] + self.carried(excluded, general)
+        for name in self.index:
+            if name not in excluded:
+                for provided in (self.pick(name) or {"provides": ()})["provides"]:
+                    self.providers.setdefault(provided, []).append(name)
+        self.walk([(name, None, None) for name in dict.fromkeys(roots)], excluded)
+        return self
+
+    def lies_beside(self, name):
+        """Return whether an installed package is another version's by its name, and stays beside this one."""
+        version = self.installed[name]["version"]
+        return is_side_by_side(name, version) and upstream(version) != upstream(self.version)
+
+    def mine(self, name, have):
+        """Return whether an installed package is of this branch's names and of this way to have modules."""
+        if is_prebuilt(self.table, name):
+            modules = self.modules()
+            return (
+                name in modules
+                or bool(modules)
+                and name.startswith("linux-signatures-")
+                or name.replace("-objects-", "-modules-", 1) in modules
+            )
+        return is_member(self.table, name, have["source"], have["version"])
+
+    def carried(self, excluded, general):
+        """Return what takes the place of packages of another branch: a part that the node has, such as the fabric
+        manager, is not lost.
+        """
+        found = []
+        for name in self.obsolete:
+            named = re.match(r"^(.*?)-[0-9]{3}(-server)?(-open)?$", name)
+            if not named or is_other_flavour(general, self.flavour, name) or is_prebuilt(self.table, name):
+                continue
+            rest = "".join(part or "" for part in named.groups()[1:])
+            choices = ["%s-%s%s" % (named.group(1), branch_of(self.version), rest), named.group(1)]
+            chosen = next((choice for choice in choices if choice in self.index), choices[0])
+            if chosen not in excluded:
+                found.append(chosen)
+        return found
+
+    def modules(self):
+        """The packages of prebuilt modules, one for every kernel."""
+        template = self.data.get("per_kernel")
+        if not template:
+            return []
+        suffix = self.table.get("kernel_suffix", r"(?!)")
+        return [
+            template.replace("{version}", upstream(self.version)).replace("{kernel}", re.sub(suffix, "", kernel))
+            for kernel in self.kernels
+        ]
+
+    def pick(self, name, exact=None):
+        """The record of a package that fits the version; a binary of another driver source counts when its upstream
+        version agrees.
+        """
+        have = self.installed.get(name)
+        fitting = []
+        for record in self.index.get(name.split(":", 1)[0], []):  # the index is not told apart by architecture
+            if not (record["downloadable"] or (have and have["version"] == record["version"])):
+                continue
+            if is_prebuilt(self.table, name):
+                fits = record["version"] == exact if exact else driver_of(self.table, record) == upstream(self.version)
+            else:
+                fits = (
+                    is_family_record(self.table, record)
+                    and upstream(record["version"]) == upstream(self.version)
+                    and (
+                        record["version"] == self.version
+                        or record["source"] != self.source
+                        or self.table["package_manager"] == "dnf"
+                    )
+                )
+            if fits:
+                fitting.append(record)
+        return max(
+            fitting, key=lambda record: (record["version"] == self.version, self.key(record["version"])), default=None
+        )
+
+    def walk(self, queue, excluded):
+        while queue:
+            name, exact, owner = queue.pop(0)
+            if name in self.packages or name in self.missing:
+                continue
+            record = self.pick(name, exact)
+            if record is None:
+                self.missing[name] = sorted(
+                    (item["version"] for item in self.index.get(name, [])), key=self.key, reverse=True
+                )
+                self.needed_by[name] = owner
+                continue
+            self.packages[name] = record["version"]
+            queued = [item[0] for item in queue]
+            for group in record["relations"]:
+                found = self.choose(group, excluded, queued)
+                if found:
+                    queue.append(found + (name,))
+
+    def choose(self, group, excluded, queued):
+        """``(package, exact version)`` that answers a dependency; None when the dependency is none of the driver's
+        business.
+        """
+        for name, operator, version in group:
+            exact = version if operator == "=" and is_prebuilt(self.table, name) else None
+            if name not in excluded and self.pick(name, exact):
+                return name, exact
+            if name in self.providers:
+                providers = self.providers[name]
+                return next((item for item in providers if item in self.packages or item in queued), providers[0]), None
+        names = [name for name, operator, version in group]
+        ours = [name for name in names if name not in excluded and self.a_driver_package(name)]
+        return (ours[0], None) if ours and len(ours) == len(names) else None
+
+    def a_driver_package(self, name):
+        return any(
+            is_family_record(self.table, record) or is_driver_package(name, record["version"], record["source"])
+            for record in self.index.get(name, [])
+        )
+
+    # why it cannot be had
+
+    def refusals(self):
+        modules = [name for name in self.modules() if name in self.missing]
+        others = dict((name, self.missing[name]) for name in self.missing if name not in modules)
+        trap = dict((name, self.needed_by[name]) for name in others if self.needed_by[name] and self.other_driver(name))
+        found = [self.no_module(modules)] if modules else []
+        if trap:
+            found.append(self.transitional(trap))
+        elif others:
+            found.append(refuse_partial(self.version, self.packages, others))
+        return found
+
+    def other_driver(self, name):
+        """Return whether a package is there, and only of other driver branches."""
+        branches = set(branch_of(record["version"]) for record in self.index.get(name, []))
+        return bool(branches) and branch_of(self.version) not in branches
+
+    def transitional(self, trap):
+        listing = ", ".join(
+            "%s needs %s, which is there as %s" % (owner, name, ", ".join(self.missing[name]))
+            for name, owner in sorted(trap.items())
+        )
+        return make_refusal(
+            "transitional",
+            list(trap) + list(trap.values()),
+            listing,
+            "packages of driver %s alone" % upstream(self.version),
+            "Driver %s exists in name only: its packages are transitional and bring another driver: %s."
+            % (upstream(self.version), listing),
+            "ask for the driver that they bring, or mirror the packages of the wanted one",
+        )
+
+    def no_module(self, modules):
+        template = re.escape(self.data["per_kernel"].replace("{version}", upstream(self.version))).replace(
+            re.escape("{kernel}"), "([0-9].+)"
+        )
+        offered = sorted(
+            match.group(1)
+            for match in (re.match("^%s$" % template, name) for name in self.index)
+            if match and self.pick(match.group(0))
+        )
+        found = (
+            "there are modules for: %s" % ", ".join(offered)
+            if offered
+            else "there are no prebuilt modules of this driver for any kernel"
+        )
+        return make_refusal(
+            "no_prebuilt_module",
+            modules,
+            found,
+            "a prebuilt module for every kernel that can boot",
+            "There is no prebuilt module of driver %s for a kernel of this node: %s; %s."
+            % (upstream(self.version), ", ".join(modules), found),
+            "remove that kernel or bring the node to one of the kernels that have a module, or use kernel_module dkms",
+        )
+
+
+def refuse_partial(version, packages, missing):
+    found = "; ".join(
+        "%s: %s" % (name, "has %s" % ", ".join(versions) if versions else "not in the index")
+        for name, versions in sorted(missing.items())
+    )
+    message = "Only a part of driver %s is available: %s cannot be had at that version (%s), %d other packages can." % (
+        version,
+        ", ".join(sorted(missing)),
+        found,
+        len(packages),
+    )
+    return make_refusal(
+        "partly_available",
+        missing,
+        found,
+        version,
+        message,
+        "choose a version all of whose packages are published, or mirror the missing packages",
+    )
+
+
+def find_available(table, index, flavour=None):
     """Versions of the kernel module that can be downloaded, of every branch, newest first."""
     found = set()
-    for era in variants(table):
+    for era in list_variants(table):
         for name in [flavour] if flavour else sorted(era["flavours"]):
             if name not in era["flavours"]:
                 continue
@@ -30,12 +262,14 @@ def available(table, index, flavour=None):
             for package, records in index.items():
                 if root.match(package):
                     found.update(
-                        record["version"] for record in records if record["downloadable"] and family(era, record)
+                        record["version"]
+                        for record in records
+                        if record["downloadable"] and is_family_record(era, record)
                     )
     return sorted(found, key=KEYS[table["package_manager"]], reverse=True)
 
 
-def empty(table, wanted, flavour, known):
+def make_empty(table, wanted, flavour, known):
     data = table["flavours"].get(flavour, {})
     return {
         "resolvable": False,
@@ -56,7 +290,7 @@ def empty(table, wanted, flavour, known):
     }
 
 
-def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), kernels=(), components=()):
+def resolve_set(table, index, installed, wanted, flavour="proprietary", extra=(), kernels=(), components=()):
     """The exact set of packages for a driver version on this system.
 
     ``flavour`` is proprietary, open or either with ``-prebuilt``; ``kernels`` are those that prebuilt modules are
@@ -64,27 +298,29 @@ def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), ke
     installed already belong to the set, however they were installed; those of another branch or flavour are
     ``obsolete`` where their names differ.
     """
-    general, table = table, instantiate(table, branch_of(wanted))
+    general, table = table, instantiate_table(table, branch_of(wanted))
     if flavour not in table["flavours"]:
-        result = empty(table, wanted, flavour, [])
-        result["refusals"].append(impossible(table, flavour))
+        result = make_empty(table, wanted, flavour, [])
+        result["refusals"].append(refuse_flavour(table, flavour))
         return result
     data = table["flavours"][flavour]
-    result = empty(table, wanted, flavour, available(general, index, flavour))
+    result = make_empty(table, wanted, flavour, find_available(general, index, flavour))
     module = table.get("module")
     result["stream"] = "%s:%s" % (module, data["stream"]) if module else None
     current = installed.get(data["root"], {}).get("version")
     usable = [
         rec["version"]
         for rec in index.get(data["root"], [])
-        if matches(wanted, rec["version"]) and family(table, rec) and (rec["downloadable"] or rec["version"] == current)
+        if matches_version(wanted, rec["version"])
+        and is_family_record(table, rec)
+        and (rec["downloadable"] or rec["version"] == current)
     ]
     key = KEYS[table["package_manager"]]
     candidates = sorted(set(usable), key=lambda version: (version == current, key(version)), reverse=True)
     chosen, refused = named_components(table, index, components)
     result["refusals"] += refused
     if not candidates:
-        result["refusals"].append(unknown_version(general, table, index, wanted, flavour, result["available"]))
+        result["refusals"].append(refuse_version(general, table, index, wanted, flavour, result["available"]))
     if result["refusals"]:
         return result
     attempts = [
@@ -101,7 +337,7 @@ def resolve(table, index, installed, wanted, flavour="proprietary", extra=(), ke
     if best.missing:
         result["refusals"] += best.refusals()
         return result
-    plain = dict((name, version) for name, version in best.packages.items() if not prebuilt(table, name))
+    plain = dict((name, version) for name, version in best.packages.items() if not is_prebuilt(table, name))
     sources = dict((source_of(name, version, installed, index), version) for name, version in plain.items())
     result.update(resolvable=True, packages=best.packages, sources=sources)
     return result
@@ -115,7 +351,7 @@ def named_components(table, index, components):
         if not choices:
             why = table["no_component"].get(component, "it is not known")
             refused.append(
-                refusal(
+                make_refusal(
                     "no_component",
                     [],
                     component,
@@ -129,10 +365,10 @@ def named_components(table, index, components):
     return names, refused
 
 
-def impossible(table, flavour):
+def refuse_flavour(table, flavour):
     known = ", ".join(sorted(table["flavours"]))
     why = table["impossible"].get(flavour, "it is not known here")
-    return refusal(
+    return make_refusal(
         "impossible_flavour",
         [],
         flavour,
@@ -142,8 +378,8 @@ def impossible(table, flavour):
     )
 
 
-def no_stream(resolved, module, name, known):
-    return refusal(
+def refuse_stream(resolved, module, name, known):
+    return make_refusal(
         "no_stream",
         [],
         ", ".join(sorted(known)),
@@ -154,11 +390,11 @@ def no_stream(resolved, module, name, known):
     )
 
 
-def unknown_version(general, table, index, wanted, flavour, known):
+def refuse_version(general, table, index, wanted, flavour, known):
     others = [
         name
         for name in sorted(table["flavours"])
-        if name != flavour and any(matches(wanted, version) for version in available(general, index, name))
+        if name != flavour and any(matches_version(wanted, version) for version in find_available(general, index, name))
     ]
     root = table["flavours"][flavour]["root"]
     if known:
@@ -175,4 +411,4 @@ def unknown_version(general, table, index, wanted, flavour, known):
     if others:
         found += "; with flavour %s it is available" % ", ".join(others)
     message = "Driver version %s (flavour %s) is not available on this node: %s." % (wanted, flavour, found)
-    return refusal("unknown_version", [root], found, wanted, message, step)
+    return make_refusal("unknown_version", [root], found, wanted, message, step)

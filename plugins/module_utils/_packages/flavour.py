@@ -2,13 +2,54 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Deciding which kernel module drives the GPUs of a node: by their PCI device ids, never by their names."""
+"""Decide which kernel module drives the GPUs of a node: by their PCI device ids, never by their names."""
 
 from __future__ import annotations
 
-from ._gpus import ARCHITECTURES, DEVICES, OPEN_SINCE
-from .package_refusal import refusal
+from .package_state import make_refusal
 from .systems import branch_of
+
+DEVICES = (
+    (0x0FC0, 0x103F, "kepler"),
+    (0x1180, 0x12BF, "kepler"),
+    (0x1340, 0x14FF, "maxwell"),
+    (0x15F0, 0x15FF, "pascal"),
+    (0x1600, 0x17FF, "maxwell"),
+    (0x1B00, 0x1D7F, "pascal"),
+    (0x1D80, 0x1DFF, "volta"),
+    (0x1E00, 0x1FFF, "turing"),
+    (0x2080, 0x20FF, "ampere"),
+    (0x2180, 0x21FF, "turing"),
+    (0x2200, 0x228F, "ampere"),
+    (0x2300, 0x233F, "hopper"),
+    (0x2340, 0x237F, "grace-hopper"),
+    (0x2400, 0x25FF, "ampere"),
+    (0x2680, 0x28FF, "ada"),
+    (0x2900, 0x29FF, "blackwell"),
+    (0x2B80, 0x2DFF, "blackwell"),
+    (0x2E00, 0x2E7F, "blackwell"),
+    (0x2F00, 0x2F7F, "blackwell"),
+    (0x3180, 0x31FF, "blackwell"),
+)
+
+# ``flavour: (first branch, last branch)``; None as last: no end is known. A flavour that is not there does not drive
+# it.
+ARCHITECTURES = {
+    "kepler": {"proprietary": (390, 470)},
+    "maxwell": {"proprietary": (390, 580)},
+    "pascal": {"proprietary": (390, 580)},
+    "volta": {"proprietary": (390, 580)},
+    "turing": {"proprietary": (410, 615), "open": (515, None)},
+    "ampere": {"proprietary": (450, 615), "open": (515, None)},
+    "ada": {"proprietary": (520, 615), "open": (520, None)},
+    "hopper": {"proprietary": (520, 615), "open": (520, None)},
+    "grace-hopper": {"open": (535, None)},
+    "blackwell": {"open": (570, None)},
+}
+
+# From this branch on the open module is the one that NVIDIA recommends where both work.
+OPEN_SINCE = 560
+
 
 FLAVOURS = ("open", "proprietary")
 
@@ -22,7 +63,7 @@ def architecture_of(device):
     return next((name for first, last, name in DEVICES if first <= number <= last), None)
 
 
-def decide(pci: list[dict] | None, wanted: str, flavour: str = "auto") -> dict:
+def decide_flavour(pci: list[dict] | None, wanted: str, flavour: str = "auto") -> dict:
     """The flavour for these GPUs and this driver: ``{"flavour", "reason", "gpus", "refusals"}``.
 
     ``pci`` are devices as ``_node.pci`` reads them, or None when the bus cannot be read. ``flavour`` is auto, open or
@@ -33,26 +74,26 @@ def decide(pci: list[dict] | None, wanted: str, flavour: str = "auto") -> dict:
     branch = branch_of(wanted)
     if not branch.isdigit():
         if flavour == "auto":
-            result["refusals"].append(unreadable(wanted, gpus))
+            result["refusals"].append(refuse_unreadable(wanted, gpus))
         return result
     if flavour == "auto":
-        result.update(choose(gpus, pci is None, int(branch)))
+        result.update(choose_flavour(gpus, pci is None, int(branch)))
     else:
-        result["refusals"] += refuse(gpus, int(branch), flavour)
+        result["refusals"] += refuse_architectures(gpus, int(branch), flavour)
         result["reason"] = "asked for"
     return result
 
 
-def choose(gpus, unread, branch):
+def choose_flavour(gpus, unread, branch):
     """The part of the answer that auto decides."""
     unknown = [gpu for gpu in gpus if gpu["architecture"] is None]
     if unread or not gpus or unknown:
-        return {"refusals": [undecidable(unread, unknown)]}
-    reasons = dict((flavour, refuse(gpus, branch, flavour)) for flavour in FLAVOURS)
+        return {"refusals": [refuse_undecidable(unread, unknown)]}
+    reasons = dict((flavour, refuse_architectures(gpus, branch, flavour)) for flavour in FLAVOURS)
     possible = [flavour for flavour in FLAVOURS if not reasons[flavour]]
-    names = ", ".join(architectures(gpus))
+    names = ", ".join(list_architectures(gpus))
     if not possible:
-        return {"refusals": [neither(gpus, branch, reasons)]}
+        return {"refusals": [refuse_both(gpus, branch, reasons)]}
     if len(possible) == 1:
         other = "proprietary" if possible[0] == "open" else "open"
         return {"flavour": possible[0], "reason": "%s: %s" % (names, reasons[other][0]["message"])}
@@ -63,19 +104,19 @@ def choose(gpus, unread, branch):
     }
 
 
-def architectures(gpus):
+def list_architectures(gpus):
     return sorted(set(gpu["architecture"] for gpu in gpus if gpu["architecture"]))
 
 
-def refuse(gpus, branch, flavour):
+def refuse_architectures(gpus, branch, flavour):
     """Refusals of a flavour for these GPUs; of an architecture that is not known nothing is said."""
     refusals = []
-    for architecture in architectures(gpus):
-        why = problem(architecture, branch, flavour)
+    for architecture in list_architectures(gpus):
+        why = find_problem(architecture, branch, flavour)
         if why:
             found = ["%s (%s)" % (gpu["address"], gpu["device"]) for gpu in gpus if gpu["architecture"] == architecture]
             refusals.append(
-                refusal(
+                make_refusal(
                     "impossible_flavour",
                     [],
                     "%s: %s" % (architecture, ", ".join(found)),
@@ -88,7 +129,7 @@ def refuse(gpus, branch, flavour):
     return refusals
 
 
-def problem(architecture, branch, flavour):
+def find_problem(architecture, branch, flavour):
     """``(reason, expected, next step)`` why a flavour of a branch does not drive an architecture; None when it does."""
     known = ARCHITECTURES[architecture]
     if flavour not in known:
@@ -108,7 +149,7 @@ def problem(architecture, branch, flavour):
     return None
 
 
-def undecidable(unread, unknown):
+def refuse_undecidable(unread, unknown):
     if unread:
         found = "the PCI bus cannot be read"
     elif unknown:
@@ -117,7 +158,7 @@ def undecidable(unread, unknown):
         )
     else:
         found = "no NVIDIA GPU on the PCI bus"
-    return refusal(
+    return make_refusal(
         "unknown_gpu",
         [],
         found,
@@ -127,8 +168,8 @@ def undecidable(unread, unknown):
     )
 
 
-def unreadable(wanted, gpus):
-    return refusal(
+def refuse_unreadable(wanted, gpus):
+    return make_refusal(
         "unknown_version",
         [],
         str(wanted),
@@ -138,10 +179,10 @@ def unreadable(wanted, gpus):
     )
 
 
-def neither(gpus, branch, reasons):
+def refuse_both(gpus, branch, reasons):
     why = " ".join(item["message"] for flavour in FLAVOURS for item in reasons[flavour])
-    listing = ", ".join(architectures(gpus))
-    return refusal(
+    listing = ", ".join(list_architectures(gpus))
+    return make_refusal(
         "impossible_flavour",
         [],
         listing,

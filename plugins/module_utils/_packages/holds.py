@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Report the age of the driver's holds, and the updates that they keep out.
+"""Read the packages that a node holds, and report since when, and the updates that the holds keep out.
 
 Package managers do not record when a hold was set.
 """
@@ -10,15 +10,20 @@ Package managers do not record when a hold was set.
 from __future__ import annotations
 
 import json
+import re
 import time
 
+from .._node import files
 from .._node.versions import KEYS
+from . import kernel_set
+from .driver_tables import APART_NAME_PATTERN, DRIVER_NAME_PATTERN, DRIVER_SOURCE_PATTERN
+from .manager import NO_NAMES
 
 RECORD = "/var/lib/gpufleet/holds.json"
 DAY = 24 * 3600
 
 
-def parse(text: str | None) -> dict[str, dict]:
+def parse_record(text: str | None) -> dict[str, dict]:
     """The record ``{name: {"version", "since", "exact"}}``; what cannot be read is as if it were not there."""
     try:
         found = json.loads(text or "{}")
@@ -33,11 +38,11 @@ def parse(text: str | None) -> dict[str, dict]:
     )
 
 
-def render(record: dict[str, dict]) -> str:
+def render_record(record: dict[str, dict]) -> str:
     return json.dumps(record, indent=1, sort_keys=True) + "\n"
 
 
-def update(
+def update_record(
     record: dict[str, dict], held: dict[str, str], now: float, mine: list[str] | tuple[str, ...] = ()
 ) -> dict[str, dict]:
     """The record of what is held now: ``{name: version}``.
@@ -54,7 +59,7 @@ def update(
     return new
 
 
-def report(
+def report_holds(
     record: dict[str, dict],
     held: dict[str, str],
     index: dict,
@@ -92,3 +97,38 @@ def report(
             }
         )
     return sorted(rows, key=lambda row: (-(row["age_days"] or 0), row["package"]))
+
+
+KERNEL_RECORD = "/var/lib/gpufleet/kernel-holds.json"
+RECORDS = {"kernel": KERNEL_RECORD, "driver": RECORD, "other": None}
+
+
+def group_of(name, source, patterns):
+    """Return the kind of a package: kernel, driver or other. Pure. ``patterns`` are those of the kernel, which are
+    tried first."""
+    if kernel_set.is_kernel(name, patterns):
+        return "kernel"
+    if (
+        re.search(DRIVER_SOURCE_PATTERN, source or "")
+        or re.search(DRIVER_NAME_PATTERN, name)
+        or re.search(APART_NAME_PATTERN, name)
+    ):
+        return "driver"
+    return "other"
+
+
+def read_holds(manager, now):
+    """``{"kernel": rows, "driver": rows, "other": rows}``, as :func:`holds.report` makes them. Only reads."""
+    patterns = list(kernel_set.PATTERNS[manager.name])
+    installed = manager.installed()
+    found = dict((group, {}) for group in RECORDS)
+    for name, item in sorted(installed.items()):
+        if item["installed"] and item["hold"]:
+            found[group_of(name, item.get("source"), patterns)][name] = item["version"]
+    names = sorted(name for held in found.values() for name in held)
+    index, security = (manager.index(NO_NAMES, names), manager.security(names)) if names else ({}, {})
+    texts = dict((group, files.read_text(manager.path(path)) if path else None) for group, path in RECORDS.items())
+    return dict(
+        (group, report_holds(parse_record(texts[group]), held, index, security, manager.name, now))
+        for group, held in found.items()
+    )

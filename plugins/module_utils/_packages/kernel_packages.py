@@ -13,7 +13,7 @@ import time
 from .._kernel import boot_default, kernels
 from .._node import files
 from .._node.files import write_atomically
-from . import hold_reading, holds, kernel_set, pins, systems
+from . import holds, kernel_set, pins, systems
 from .apt import Apt
 from .dnf import Dnf
 from .manager import NO_NAMES, parse_os_release
@@ -21,7 +21,7 @@ from .transaction import WORDS
 
 PIN = "/etc/apt/preferences.d/gpufleet-kernel.pref"
 UNATTENDED = "/etc/apt/apt.conf.d/52gpufleet-kernel-hold"
-RECORD = hold_reading.KERNEL_RECORD
+RECORD = holds.KERNEL_RECORD
 
 
 class Refused(Exception):
@@ -122,14 +122,14 @@ class KernelPackages:
                 % (self.params["kernel"], "; ".join(refusals))
             )
         running, bringing = self.uname().release, ", ".join(sorted(wanted))
-        besides = kernel_set.besides(transaction, self.patterns, self.manager.name)
+        besides = kernel_set.find_others(transaction, self.patterns, self.manager.name)
         if besides:
             bringing += " and, new on this node, what they depend on: " + ", ".join(besides)
         if not acting:
             self.actions += ["keep kernel %s the default" % running, "install " + bringing]
             return None
         # Before the package's script makes a new menu, in which the newest kernel comes first.
-        if boot_default.act(self.root, self.runner, running, self.uname):
+        if boot_default.set_default(self.root, self.runner, running, self.uname):
             self.actions.append("made kernel %s the default" % running)
         try:
             # The module is imported or built by the step that follows, and not in the middle of the transaction.
@@ -137,7 +137,7 @@ class KernelPackages:
             self.actions.append("installed " + bringing)
         finally:
             self.hold(self.manager.installed(), True)
-            if boot_default.act(self.root, self.runner, running, self.uname):
+            if boot_default.set_default(self.root, self.runner, running, self.uname):
                 self.actions.append("made kernel %s the default again" % running)
         if self.params["kernel"] not in kernels.find_installed(self.root):
             raise Refused(
@@ -155,7 +155,7 @@ class KernelPackages:
         names = list(must) + list(may)
         index = self.manager.index(NO_NAMES, names)
         while self.manager.name == "apt":
-            more = kernel_set.needs(index, list(index), self.patterns)
+            more = kernel_set.find_needs(index, list(index), self.patterns)
             more = [name for name in more if name not in names]
             if not more:
                 break
@@ -174,7 +174,9 @@ class KernelPackages:
             ]
         else:
             wanted = dict(
-                (name, kernel_set.newest(index, name)) for name in names if not installed.get(name, {}).get("installed")
+                (name, kernel_set.find_newest(index, name))
+                for name in names
+                if not installed.get(name, {}).get("installed")
             )
             lacking = [name for name in must if name in wanted and not wanted[name]]
             wanted = dict((name, version) for name, version in wanted.items() if version)
@@ -200,7 +202,7 @@ class KernelPackages:
                 "(module boot_kernel)" % (release, found["next_boot"] or "an unknown one", found["next_boot_source"])
             )
         index, metas = self.metapackages(installed)
-        wanted = kernel_set.followers(index, installed, metas, release)
+        wanted = kernel_set.find_followers(index, installed, metas, release)
         if not wanted:
             return self.hold(installed, acting)
         arguments = self.manager.arguments(wanted)
@@ -219,7 +221,7 @@ class KernelPackages:
         return None
 
     def metapackages(self, installed):
-        metas = kernel_set.metapackages(installed, self.patterns, self.manager.name)
+        metas = kernel_set.find_metapackages(installed, self.patterns, self.manager.name)
         return self.manager.index(NO_NAMES, metas) if metas else {}, metas
 
     def remove(self, installed, acting):
@@ -247,7 +249,7 @@ class KernelPackages:
             users = kernel_set.staging_refusals(dict(transaction, remove=[]), {}, self.patterns, self.manager.name)
             users += [
                 "the transaction would install %s" % name
-                for name in kernel_set.besides(transaction, self.patterns, self.manager.name)
+                for name in kernel_set.find_others(transaction, self.patterns, self.manager.name)
             ]
             gone = [
                 item["name"] for item in transaction["remove"] if not kernel_set.is_kernel(item["name"], self.patterns)
@@ -334,10 +336,10 @@ class KernelPackages:
 
     def record(self, names, mine):
         text = files.read_text(self.path(RECORD))
-        new = holds.update(holds.parse(text), names, self.clock(), mine)
-        if new != holds.parse(text):
+        new = holds.update_record(holds.parse_record(text), names, self.clock(), mine)
+        if new != holds.parse_record(text):
             os.makedirs(os.path.dirname(self.path(RECORD)), exist_ok=True)
-            write_atomically(self.path(RECORD), holds.render(new))
+            write_atomically(self.path(RECORD), holds.render_record(new))
 
     # telling
 
@@ -349,8 +351,8 @@ class KernelPackages:
         )
         rows = []
         if held:
-            record = holds.parse(files.read_text(self.path(RECORD)))
-            rows = holds.report(
+            record = holds.parse_record(files.read_text(self.path(RECORD)))
+            rows = holds.report_holds(
                 record,
                 held,
                 self.manager.index(NO_NAMES, sorted(held)),

@@ -13,7 +13,7 @@ import re
 
 from .._kernel import kernels
 from .._node.versions import KEYS
-from ._sets import EL_KERNEL
+from .driver_tables import EL_KERNEL
 from .transaction import CHANGES
 
 # Names of the kernel's packages, as regular expressions from the beginning of the name.
@@ -102,13 +102,13 @@ def packages_of(release, manager, installed=None, running=""):
     return dict.fromkeys(names), dict.fromkeys(["linux-modules-%s" % release, "linux-modules-extra-%s" % release])
 
 
-def newest(index, name):
+def find_newest(index, name):
     """The newest version of a package that can be downloaded; None without one."""
     found = [item["version"] for item in index.get(name, []) if item["downloadable"]]
     return max(found, key=KEYS["apt"]) if found else None
 
 
-def needs(index, names, patterns):
+def find_needs(index, names, patterns):
     """The kernel's own packages that these depend on, which a pin would keep away unless they are named, too."""
     found = set(
         name
@@ -125,7 +125,7 @@ def _depends_on(item, release):
     return any(re.match(r"linux-[a-z-]+-%s$" % re.escape(release), name) for group in item["depends"] for name in group)
 
 
-def metapackages(installed, patterns, manager):
+def find_metapackages(installed, patterns, manager):
     """The installed packages that stand for a kernel and have none themselves.
 
     dnf's are installed once for each kernel, as kernels are.
@@ -135,7 +135,7 @@ def metapackages(installed, patterns, manager):
     )
 
 
-def followers(index, installed, metas, release):
+def find_followers(index, installed, metas, release):
     """``{name: version}``: the metapackages that are to change, so that they stand for this kernel; those that depend
     on such ones have their version.
     """
@@ -230,7 +230,7 @@ def render_unattended(patterns):
     return "\n".join(lines + ['    "^%s";' % pattern for pattern in patterns] + ["};", ""])
 
 
-def besides(transaction, patterns, manager):
+def find_others(transaction, patterns, manager):
     """Return the new packages of a transaction that are not a kernel's: what the headers of a kernel depend on."""
     allowed = list(patterns) + [TOOLS[manager]]
     return sorted(item["name"] for item in transaction["install"] if not is_kernel(item["name"], allowed))

@@ -39,6 +39,7 @@ import os
 
 from .._kernel import kernels
 from .._node import files
+from .store import Store
 
 # As a pattern of names: none beside those that are named.
 NO_NAMES = "(?!)"
@@ -97,6 +98,8 @@ class Manager:
         self.root = root
         self.lock_timeout_s = lock_timeout_s
         self.timeout_s = timeout_s
+        self.store = Store(self.describe, root)
+        self.kept = {}  # what the store has, as read with the index
 
     def path(self, *parts):
         return files.under(self.root, *parts)
@@ -131,33 +134,38 @@ class Manager:
     def silent_mirrors(self, arguments, options=()):
         return []
 
-    # Whether the machine can keep packages for the way back; then there are ``unkept``, ``cached``, ``keep`` and
-    # ``store``, see _packages.apt.
-    keeps = False
+    # the node's own store
+
+    def describe(self, path):
+        """Return ``(name, version, text for the index)`` of an archive; empty texts for what is no package."""
+        raise NotImplementedError
+
+    def cached(self, wanted, index):
+        """Return ``{(name, version): path}`` of the archives in the package manager's cache."""
+        raise NotImplementedError
+
+    def fetch(self, missing, index):
+        """Download packages into the store; return ``{(name, version): why}`` of those that cannot be had."""
+        raise NotImplementedError
+
+    def unkept(self, wanted):
+        """Return those of ``{name: version}`` that are not in the store."""
+        kept = self.store.index()
+        return dict(item for item in wanted.items() if item not in kept)
+
+    def keep(self, wanted, index):
+        """Put packages into the store, from the cache or a mirror; return ``{name: why}`` of those that cannot be."""
+        due = self.unkept(wanted)
+        archives = self.cached(due, index)
+        wrong = self.store.add(archives)
+        missing = dict(item for item in due.items() if item not in archives)
+        wrong.update(self.fetch(missing, index) if missing else {})
+        return dict((name, why) for (name, dummy), why in wrong.items())
 
     def forget(self, names):
         """Holds of packages that are gone: nothing is left of them unless the manager keeps a list."""
 
     def filesystems(self, paths):
-        """``{path: {"device", "free", "files", "read_only"}}`` for the nearest directory that exists; a path that
-        cannot be read is left out.
-
-        ``free`` is in bytes, ``files`` the number of files that can still be made, None where the file system does not
-        count them.
-        """
-        found = {}
-        for path in paths:
-            real = self.path(path)
-            while not os.path.isdir(real) and real != os.path.dirname(real):
-                real = os.path.dirname(real)
-            try:
-                stat = os.statvfs(real)
-                found[path] = {
-                    "device": os.stat(real).st_dev,
-                    "free": stat.f_bavail * stat.f_frsize,
-                    "files": stat.f_favail if stat.f_files else None,  # btrfs makes them as they are needed
-                    "read_only": bool(stat.f_flag & os.ST_RDONLY),
-                }
-            except OSError:
-                continue
-        return found
+        """Return ``{path: files.read_filesystem(path)}``; a path that cannot be read is left out."""
+        found = dict((path, files.read_filesystem(self.root, path)) for path in paths)
+        return dict((path, about) for path, about in found.items() if about)

@@ -16,7 +16,7 @@ import time
 
 from .._node import proc_tasks
 from .._node.lock import read_comm
-from .package_refusal import refusal
+from .package_state import make_refusal
 
 # No man page lists these files. They are the ones in apt's and dpkg's own "Could not get lock" messages, and the
 # transaction lock of rpm.
@@ -29,7 +29,7 @@ FLOCK = "hhqqi"
 POLL_S = 1.0
 
 
-def holder(path, kind):
+def find_holder(path, kind):
     """Return the number of a process that has a lock against one of KIND on a file: 0 where it cannot be told, of
     another container or a lock of an open file; None where there is none.
     """
@@ -43,7 +43,7 @@ def holder(path, kind):
     return None if kind == fcntl.F_UNLCK else max(0, pid)
 
 
-def read(manager, root="/", proc="/proc"):
+def read_locks(manager, root="/", proc="/proc"):
     """Return the locks of a package manager that are held, in two lists: by package managers, and by others.
 
     A package manager locks for writing, which takes a descriptor that only root can open. Any user can open the lock of
@@ -52,8 +52,8 @@ def read(manager, root="/", proc="/proc"):
     found = [], []
     for path in PATHS[manager]:
         real = os.path.join(root, path.lstrip("/"))
-        writer = holder(real, fcntl.F_RDLCK)
-        pid = writer if writer is not None else holder(real, fcntl.F_WRLCK)
+        writer = find_holder(real, fcntl.F_RDLCK)
+        pid = writer if writer is not None else find_holder(real, fcntl.F_WRLCK)
         if pid is None:
             continue
         users = proc_tasks.users(proc, pid) if pid else set()
@@ -62,19 +62,19 @@ def read(manager, root="/", proc="/proc"):
     return found
 
 
-def held(manager, root="/", proc="/proc"):
+def find_held(manager, root="/", proc="/proc"):
     """``[{"path", "pid", "comm", "uids"}]`` of the locks that package managers have; ``comm`` is None where that
     process cannot be seen.
     """
-    return read(manager, root, proc)[0]
+    return read_locks(manager, root, proc)[0]
 
 
 def held_by_users(manager, root="/", proc="/proc"):
     """The same of locks that are no package manager's. rpm waits for them, and nothing else is decided by them."""
-    return read(manager, root, proc)[1]
+    return read_locks(manager, root, proc)[1]
 
 
-def wait(look, timeout_s, clock=time.monotonic, sleep=time.sleep):
+def wait_for_release(look, timeout_s, clock=time.monotonic, sleep=time.sleep):
     """Until ``look()`` finds no lock, and no longer than the timeout:
     ``(locks that are still held, whether there was one)``.
     """
@@ -87,35 +87,35 @@ def wait(look, timeout_s, clock=time.monotonic, sleep=time.sleep):
     return found, waited
 
 
-def name(item):
+def name_process(item):
     """Return the process of a lock for an operator."""
     if not item["pid"]:
         return "a process of another container"
     return "%s (pid %d)" % (item["comm"] or "a process", item["pid"])
 
 
-def warnings(found):
+def make_warnings(found):
     """Return a sentence for each lock that is no package manager's."""
     return [
         "%s is locked by a process that is no package manager: %s. The package manager waits for it before it changes "
         "anything. Next step: find it with fuser -v %s, and end it."
         % (
             item["path"],
-            "%s of user %d" % (name(item), item["uids"][-1]) if item["uids"] else "one that cannot be seen",
+            "%s of user %d" % (name_process(item), item["uids"][-1]) if item["uids"] else "one that cannot be seen",
             item["path"],
         )
         for item in found
     ]
 
 
-def refusals(found, timeout_s):
+def make_refusals(found, timeout_s):
     """Return why nothing is changed while the locks are held; nothing where they are free."""
     if not found:
         return []
-    who = dict((item["pid"], name(item)) for item in found)
+    who = dict((item["pid"], name_process(item)) for item in found)
     names, paths = ", ".join(who[pid] for pid in sorted(who)), ", ".join(item["path"] for item in found)
     return [
-        refusal(
+        make_refusal(
             "lock_held",
             [],
             "%s has %s" % (names, paths),

@@ -17,10 +17,10 @@ from typing import Any, Dict, Iterable, Optional, Tuple
 from .._dkms import dkms
 from .._node.dpkg import is_side_by_side
 from .._node.versions import upstream
-from . import driver_family, driver_set, flavour, floors, needs, package_keep, package_refusal, pins, transaction
-from .package_state import Archives, Installed, Problem, Rehearsal, Room, State, Versions, Wish
+from . import driver_family, driver_set, flavour, floors, package_state, pins, systems, transaction
+from .package_state import Archives, Installed, Problem, Rehearsal, Room, State, Versions, Wish, make_refusal
 
-Refusal = Dict[str, Any]  # as package_refusal.refusal makes it
+Refusal = Dict[str, Any]  # as package_state.refusal makes it
 Names = Tuple[str, ...]
 
 
@@ -42,7 +42,7 @@ class Plan:
     removable: Names = ()  # what may be removed in it
     arguments: Names = ()
     foreseen: bool = False  # the package manager has been asked what it would do, and has an answer
-    transaction: Dict[str, Any] = dataclasses.field(default_factory=transaction.nothing)
+    transaction: Dict[str, Any] = dataclasses.field(default_factory=transaction.make_empty)
     download_bytes: int = 0
     disk: Dict[str, Optional[int]] = dataclasses.field(default_factory=dict)
     # the way back
@@ -75,17 +75,17 @@ class Plan:
         return self.state.interrupted or self.has_transaction or kept or bool(self.hold or self.lift or self.files)
 
 
-def refused(plan: Plan, refusals: Iterable[Refusal]) -> Plan:
+def add_refusals(plan: Plan, refusals: Iterable[Refusal]) -> Plan:
     return dataclasses.replace(plan, refusals=plan.refusals + tuple(refusals))
 
 
 # --- what the node should have ---------------------------------------------------------------------------------------
 
 
-def choose(state: State, wish: Wish) -> Plan:
+def choose_packages(state: State, wish: Wish) -> Plan:
     """The packages that are wanted on the node, or why they cannot be. They are not compared with a transaction yet."""
-    owned = needs.decide_owner(state.operator) if wish.state != "resolved" else []
-    lacking = owned + needs.decide(list(wish.require), state.gpus, state.headers)
+    owned = systems.decide_owner(state.operator) if wish.state != "resolved" else []
+    lacking = owned + systems.decide_needs(list(wish.require), state.gpus, state.headers)
     lacking += decide_interrupted(state, wish)
     plan = Plan(state, wish, tuple(lacking), lacking=bool(lacking), removable=wish.allow_removal)
     return choose_removal(plan) if wish.state == "absent" else choose_presence(plan)
@@ -117,7 +117,7 @@ def decide_interrupted(state: State, wish: Wish) -> list:
     message = "An interrupted %s run left these half done: %s." % (words["repair"], found)
     by_hand = words["by_hand"] + ", then run again"
     step = by_hand if others else "ask for its repair (option repair, nvidia_driver_repair: true), or %s" % by_hand
-    return [package_refusal.refusal("interrupted", state.broken, found, "no package half done", message, step)]
+    return [package_state.make_refusal("interrupted", state.broken, found, "no package half done", message, step)]
 
 
 def choose_removal(plan: Plan) -> Plan:
@@ -129,33 +129,35 @@ def choose_removal(plan: Plan) -> Plan:
 
 def choose_presence(plan: Plan) -> Plan:
     state, wish = plan.state, plan.wish
-    chosen = flavour.decide(state.gpus, wish.version, wish.flavour)
-    resolved = resolve(state, wish, chosen)
-    plan = refused(dataclasses.replace(plan, flavour=chosen, resolved=resolved), resolved["refusals"])
+    chosen = flavour.decide_flavour(state.gpus, wish.version, wish.flavour)
+    resolved = resolve_set(state, wish, chosen)
+    plan = add_refusals(dataclasses.replace(plan, flavour=chosen, resolved=resolved), resolved["refusals"])
     if not resolved["resolvable"]:
         return plan
     resolved, stream, refusals = decide_stream(resolved, state)
     if wish.hold and wish.state == "present" and state.hold_problem:
-        refusals = refusals + [no_hold(*state.hold_problem)]
-    plan = refused(dataclasses.replace(plan, resolved=resolved, stream=stream), refusals)
+        refusals = refusals + [refuse_hold(*state.hold_problem)]
+    plan = add_refusals(dataclasses.replace(plan, resolved=resolved, stream=stream), refusals)
     if plan.refusals:
         return plan
-    differs = transaction.differences(state.installed, resolved["packages"])
+    differs = transaction.find_differences(state.installed, resolved["packages"])
     due = bool(differs or resolved["obsolete"] or stream)
-    removable = plan.removable + tuple(resolved["obsolete"]) + beside(state)  # a newer set may replace what lies beside
+    removable = (
+        plan.removable + tuple(resolved["obsolete"]) + find_beside(state)
+    )  # a newer set may replace what lies beside
     return dataclasses.replace(plan, action="install", due=due, removable=removable)
 
 
-def beside(state: State) -> Names:
+def find_beside(state: State) -> Names:
     """Return the installed packages of the driver that lie beside those of other versions."""
     found = driver_family.driver_versions(state.table, state.installed)
     return tuple(name for name, version in found.items() if is_side_by_side(name, version))
 
 
-def resolve(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, Any]:
+def resolve_set(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, Any]:
     """The set, of the flavour that was asked for or that the GPUs ask for, at or above every floor."""
     variant = (chosen["flavour"] or "open") + ("-prebuilt" if wish.kernel_module == "prebuilt" else "")
-    found = driver_set.resolve(
+    found = driver_set.resolve_set(
         state.table,
         state.index,
         state.installed,
@@ -166,9 +168,9 @@ def resolve(state: State, wish: Wish, chosen: Dict[str, Any]) -> Dict[str, Any]:
         wish.components,
     )
     declared = [dict(floor, require=floor.get("require_cuda")) for floor in wish.floors]
-    below = floors.decide(found["upstream"] or wish.version, declared + list(state.workloads or ()))
+    below = floors.decide_floors(found["upstream"] or wish.version, declared + list(state.workloads or ()))
     if state.workloads is None:
-        below = below + [floors.unread(wish.version)]
+        below = below + [floors.refuse_unread(wish.version)]
     refusals = chosen["refusals"] + found["refusals"] + below
     found = dict(found, refusals=refusals, resolvable=found["resolvable"] and not refusals, flavour=chosen["flavour"])
     return dict(found, trees=tree_names(found, state), module_archives=[])
@@ -185,7 +187,7 @@ def tree_names(resolved: Dict[str, Any], state: State) -> Dict[str, Optional[str
     )
 
 
-def named(resolved: Dict[str, Any], names: Iterable[str], state: State) -> Dict[str, Any]:
+def rename_module(resolved: Dict[str, Any], names: Iterable[str], state: State) -> Dict[str, Any]:
     """The set with the name that the installed package gives its module: a mirror's own may give another."""
     found = list(names)
     if not resolved["dkms_name"] or len(found) != 1 or found[0] == resolved["dkms_name"]:
@@ -201,32 +203,38 @@ def decide_stream(resolved: Dict[str, Any], state: State) -> Tuple[Dict[str, Any
     module, name = resolved["stream"].split(":", 1)
     there = next((stream for stream in (name, resolved["rolling_stream"]) if stream in state.streams), None)
     resolved = dict(resolved, stream="%s:%s" % (module, there) if there else None)
-    refusals = [driver_set.no_stream(resolved, module, name, state.streams)] if state.streams and not there else []
+    refusals = [driver_set.refuse_stream(resolved, module, name, state.streams)] if state.streams and not there else []
     return resolved, resolved["stream"] if there and state.enabled_stream != there else None, refusals
 
 
-def no_hold(why: str, step: str) -> Refusal:
-    return package_refusal.refusal("no_hold", [], why, "holds that hold", "The driver cannot be held: %s." % why, step)
+def refuse_hold(why: str, step: str) -> Refusal:
+    return package_state.make_refusal(
+        "no_hold", [], why, "holds that hold", "The driver cannot be held: %s." % why, step
+    )
 
 
 # --- the transaction -------------------------------------------------------------------------------------------------
 
 
-def judge(plan: Plan, rehearsal: Rehearsal) -> Plan:
+def judge_rehearsal(plan: Plan, rehearsal: Rehearsal) -> Plan:
     """The plan with the transaction that the package manager would make, or why that one may not be made."""
     plan = dataclasses.replace(plan, arguments=rehearsal.arguments)
     if rehearsal.problem:
-        return refused(plan, [no_solution(plan.state.manager, rehearsal.problem)])
+        return add_refusals(plan, [refuse_solution(plan.state.manager, rehearsal.problem)])
     if not plan.due:
-        return dataclasses.replace(plan, foreseen=True, resolved=named(plan.resolved, rehearsal.dkms_names, plan.state))
+        return dataclasses.replace(
+            plan, foreseen=True, resolved=rename_module(plan.resolved, rehearsal.dkms_names, plan.state)
+        )
     state, found = plan.state, rehearsal.transaction
-    refusals = transaction.decide(found, plan.packages, state.installed, state.index, plan.removable, state.table)
-    return refused(dataclasses.replace(plan, foreseen=True, transaction=found), refusals)
+    refusals = transaction.decide_transaction(
+        found, plan.packages, state.installed, state.index, plan.removable, state.table
+    )
+    return add_refusals(dataclasses.replace(plan, foreseen=True, transaction=found), refusals)
 
 
-def no_solution(manager: str, problem: Problem) -> Refusal:
+def refuse_solution(manager: str, problem: Problem) -> Refusal:
     holds = transaction.WORDS[manager]["holds"]
-    return package_refusal.refusal(
+    return package_state.make_refusal(
         "no_solution",
         problem.packages,
         problem.output,
@@ -258,16 +266,16 @@ def with_room(plan: Plan, room: Room) -> Plan:
         wish.min_free_boot_mib * transaction.MIB,
         None if wish.min_free_var_mib is None else wish.min_free_var_mib * transaction.MIB,
     )
-    return refused(dataclasses.replace(plan, download_bytes=download, disk=disk), refusals)
+    return add_refusals(dataclasses.replace(plan, download_bytes=download, disk=disk), refusals)
 
 
 def with_mirrors(plan: Plan, silent: Iterable[Dict[str, str]]) -> Plan:
     """The plan, or why it could not download: mirrors from which nothing comes, as Manager.silent_mirrors answers."""
-    return refused(plan, [no_mirror(plan.state.manager, item) for item in silent])
+    return add_refusals(plan, [refuse_mirror(plan.state.manager, item) for item in silent])
 
 
-def no_mirror(manager: str, item: Dict[str, str]) -> Refusal:
-    return package_refusal.refusal(
+def refuse_mirror(manager: str, item: Dict[str, str]) -> Refusal:
+    return package_state.make_refusal(
         "no_mirror",
         [item["package"]],
         "%s: %s" % (item["mirror"], item["why"]),
@@ -283,7 +291,7 @@ def changed_items(plan: Plan) -> list:
     return [item for kind in ("install", "upgrade", "downgrade") for item in plan.transaction[kind]]
 
 
-def unsized(plan: Plan) -> Names:
+def find_unsized(plan: Plan) -> Names:
     """Return the changed packages whose sizes the index that was read does not have."""
     return tuple(item["name"] for item in changed_items(plan) if item["name"] not in plan.state.index)
 
@@ -304,10 +312,10 @@ def grown_bytes(plan: Plan, room: Room) -> Optional[int]:
 # --- the way back ----------------------------------------------------------------------------------------------------
 
 
-def keeps(plan: Plan) -> bool:
+def needs_archives(plan: Plan) -> bool:
     """Return whether packages are kept in the node's store."""
     wish = plan.wish
-    return wish.keep and plan.state.can_keep and plan.foreseen and wish.state in ("downloaded", "present")
+    return wish.keep and plan.foreseen and wish.state in ("downloaded", "present")
 
 
 def module_sources(plan: Plan) -> Versions:
@@ -319,29 +327,31 @@ def module_sources(plan: Plan) -> Versions:
 def driver_before(plan: Plan) -> Versions:
     """Return the packages of the installed driver, if they would be changed."""
     found = driver_family.driver_versions(plan.state.table, plan.state.installed) if plan.has_transaction else {}
-    of_driver = set(upstream(version) for name, version in found.items() if name not in beside(plan.state))
-    return dict(item for item in found.items() if item[0] not in beside(plan.state) or upstream(item[1]) in of_driver)
+    of_driver = set(upstream(version) for name, version in found.items() if name not in find_beside(plan.state))
+    return dict(
+        item for item in found.items() if item[0] not in find_beside(plan.state) or upstream(item[1]) in of_driver
+    )
 
 
 def with_archives(plan: Plan, archives: Archives) -> Plan:
     """Keep those installed that would be changed, to roll back, and those that take their place."""
-    keep, lost = package_keep.obtainable(archives.before, archives.cached, plan.state.index)
-    keep_new, dummy = package_keep.obtainable(archives.after, archives.cached, plan.state.index)
+    keep, lost = split_obtainable(archives.before, archives.cached, plan.state.index)
+    keep_new, dummy = split_obtainable(archives.after, archives.cached, plan.state.index)
     plan = dataclasses.replace(plan, before=driver_before(plan), keep=keep, keep_new=keep_new)
-    return refused(plan, [package_keep.cannot_keep(lost)] if lost else [])
+    return add_refusals(plan, [refuse_keep(lost)] if lost else [])
 
 
 # --- beside the packages ---------------------------------------------------------------------------------------------
 
 
-def settle(plan: Plan) -> Plan:
+def settle_rest(plan: Plan) -> Plan:
     """The plan with its holds, its files and what the check at boot expects: all that follows from the rest."""
     state, wish = plan.state, plan.wish
     if plan.refusals or wish.state not in ("present", "absent"):
         return plan
     hold, lift = hold_changes(wish, plan.packages, foreseen_packages(plan))
     if wish.state == "present" and wish.hold:  # firmware of a driver before is apt autoremove's to take away
-        lift = tuple(name for name in beside(state) if name not in plan.packages and state.installed[name]["hold"])
+        lift = tuple(name for name in find_beside(state) if name not in plan.packages and state.installed[name]["hold"])
     held = tuple(sorted(name for name, have in state.installed.items() if have["hold"] and name not in lift))
     driver = plan.resolved["upstream"] if plan.resolved else None
     expect = driver if driver and state.expected_driver not in (None, driver) else None
@@ -383,3 +393,32 @@ def files_due(plan: Plan) -> Tuple[Tuple[str, Optional[str]], ...]:
         exclude = present and wish.exclude_unattended
         due.append((path, pins.unattended_content(state.manager, state.texts.get(path), exclude)))
     return tuple((path, content) for path, content in due if state.texts.get(path) != content)
+
+
+KEEP_STEP = (
+    "put these packages into the package manager's cache or on the mirror, or go without a way back (option keep: "
+    "false, nvidia_driver_keep: false)"
+)
+
+
+def split_obtainable(wanted, cached, index):
+    """``({name: version}, {name: version})``: what is in the cache or can be downloaded, and what cannot be had."""
+    there = dict(
+        (name, version)
+        for name, version in wanted.items()
+        if (name, version) in cached
+        or any(record["version"] == version and record["downloadable"] for record in index.get(name, []))
+    )
+    return there, dict((name, version) for name, version in wanted.items() if name not in there)
+
+
+def refuse_keep(lost):
+    listing = ", ".join("%s %s" % item for item in sorted(lost.items()))
+    return make_refusal(
+        "cannot_keep",
+        lost,
+        "neither in the cache nor at a mirror: %s" % listing,
+        "the packages of the driver that is installed",
+        "The driver that is installed cannot be kept for the way back: %s cannot be had any more." % listing,
+        KEEP_STEP,
+    )

@@ -19,7 +19,7 @@ from .package_plan import Plan
 from .package_state import Archives, Installed, Problem, Rehearsal, Room, State, Wish
 
 
-def read(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
+def read_state(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
     """Return everything that is known before anything is decided."""
     root, kernel_names = manager.root, tuple(manager.kernels())
     installed = manager.installed()
@@ -46,7 +46,6 @@ def read(manager: Manager, wish: Wish, table: Dict[str, Any]) -> State:
         streams=streams,
         enabled_stream=enabled,
         hold_problem=manager.hold_problem(),
-        can_keep=manager.keeps,
         unattended_file=manager.unattended_file,
         texts=dict((path, files.read_text(manager.path(path))) for path in paths if path),
         expected_driver=read_expected_driver(manager),
@@ -72,7 +71,7 @@ def read_expected_driver(manager: Manager) -> Optional[str]:
         return None
 
 
-def rehearse(manager: Manager, plan: Plan) -> Rehearsal:
+def rehearse_plan(manager: Manager, plan: Plan) -> Rehearsal:
     """Ask the package manager what it would do for a plan that has an action."""
     if plan.action == "remove":
         words = plan.targets
@@ -108,7 +107,7 @@ def read_silent_mirrors(manager: Manager, plan: Plan) -> List[Dict[str, str]]:
 
 
 def read_room(manager: Manager, plan: Plan) -> Room:
-    unsized = package_plan.unsized(plan)
+    unsized = package_plan.find_unsized(plan)
     return Room(
         downloads=read_downloads(manager, plan),
         sizes=manager.index(NO_NAMES, unsized) if unsized else {},
@@ -128,14 +127,14 @@ def read_back(manager: Manager, plan: Plan) -> Optional[Dict[str, Any]]:
     """The set after the change: with the name of its module in DKMS, and the archives of the module's source."""
     resolved = plan.resolved
     if resolved and plan.wish.state == "present":
-        resolved = package_plan.named(resolved, read_dkms_names(manager, resolved), plan.state)
+        resolved = package_plan.rename_module(resolved, read_dkms_names(manager, resolved), plan.state)
     return dict(resolved, module_archives=read_module_archives(manager, plan)) if resolved else None
 
 
 def read_module_archives(manager: Manager, plan: Plan) -> List[str]:
     """The files that hold the module's source, in the package manager's cache or the node's store."""
     sources = package_plan.module_sources(plan)
-    if not sources or not manager.keeps:
+    if not sources or manager.name != "apt":  # an rpm cannot be unpacked without installing more
         return []
     found = manager.cached(sources, plan.state.index)
     found.update((key, item["path"]) for key, item in manager.store.index().items() if key in sources.items())
@@ -147,5 +146,5 @@ def read_holds(manager: Manager, plan: Plan, installed: Installed, now: float) -
     held = package_plan.held_driver(plan.state.table, installed)
     if not held:
         return []
-    record = holds.parse(files.read_text(manager.path(holds.RECORD)))
-    return holds.report(record, held, plan.state.index, manager.security(held), manager.name, now)
+    record = holds.parse_record(files.read_text(manager.path(holds.RECORD)))
+    return holds.report_holds(record, held, plan.state.index, manager.security(held), manager.name, now)

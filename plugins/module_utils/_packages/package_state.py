@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The data of a change of driver packages: the wish, the node's state, and what a plan asks to be read.
+"""The data of a change of driver packages: the wish, the node's state, what a plan asks to be read, and its refusals.
 
 ``package_read`` reads it, ``package_plan`` decides by it. Nothing here reads a machine.
 """
@@ -21,7 +21,7 @@ Installed = Dict[str, Dict[str, Any]]  # {package: facts}, as Manager.installed 
 class Wish:
     """The options of driver_packages that decide what is done. :meth:`of` takes them from the module's parameters."""
 
-    state: str = "present"  # resolved, downloaded, present, absent
+    state: str = "present"  # resolved, unlocked, downloaded, present, absent
     version: Optional[str] = None
     flavour: str = "proprietary"
     kernel_module: str = "dkms"
@@ -54,7 +54,7 @@ class State:
     """A node as read before anything is decided. Without a table its system is not supported, and nothing was read."""
 
     manager: str  # apt, dnf
-    table: Optional[Dict[str, Any]] = None  # the system's own, see _sets
+    table: Optional[Dict[str, Any]] = None  # the system's own, see driver_tables
     installed: Installed = dataclasses.field(default_factory=dict)
     index: Index = dataclasses.field(default_factory=dict)
     journal: Tuple[str, ...] = ()  # of an interrupted run of the package manager
@@ -71,7 +71,6 @@ class State:
     streams: Tuple[str, ...] = ()  # of the table's dnf module
     enabled_stream: Optional[str] = None
     hold_problem: Optional[Tuple[str, str]] = None  # (why a hold would hold nothing, next step)
-    can_keep: bool = False  # whether the package manager has a store for the way back
     unattended_file: Optional[str] = None
     texts: Dict[str, Optional[str]] = dataclasses.field(default_factory=dict)  # by path: the pin file and such
     expected_driver: Optional[str] = None  # by the node's own check at boot
@@ -116,3 +115,14 @@ class Archives:
     before: Versions
     after: Versions
     cached: Dict[Tuple[str, str], str]  # {(name, version): path}
+
+
+def make_refusal(ident, packages, found, expected, message, next_step):
+    return {
+        "id": ident,
+        "packages": sorted(packages),
+        "found": found,
+        "expected": expected,
+        "message": message,
+        "next_step": next_step,
+    }

@@ -2,13 +2,17 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Deciding which table of driver packages holds for an operating system, a source of packages and a driver branch."""
+"""Decide which table of driver packages holds for an operating system, a source of packages and a driver branch, and
+whether a node has what a driver needs beside its packages. Pure.
+"""
 
 from __future__ import annotations
 
+from .._kernel.kernels import headers_package
+from .._node.gpu_operator import NEXT_STEP
 from .._node.versions import upstream
-from ._sets import NO_SOURCE, SYSTEMS
-from .package_refusal import refusal
+from .driver_tables import NO_SOURCE, SYSTEMS
+from .package_state import make_refusal
 
 BRANCH = r"[0-9]{3}"
 
@@ -54,7 +58,7 @@ def decide_system(os_release, origin=None):
     tables = system_of(os_release)
     if tables is None:
         return None, [
-            refusal(
+            make_refusal(
                 "unsupported_os",
                 [],
                 found,
@@ -66,7 +70,7 @@ def decide_system(os_release, origin=None):
     ident, version = os_release.get("ID", ""), os_release.get("VERSION_ID", "").split(".", 1)[0]
     why = NO_SOURCE.get((ident, version, origin), "there is no such source of packages")
     return None, [
-        refusal(
+        make_refusal(
             "unknown_source",
             [],
             "%s, %s" % (found, origin),
@@ -77,7 +81,7 @@ def decide_system(os_release, origin=None):
     ]
 
 
-def instantiate(table, branch=BRANCH):
+def instantiate_table(table, branch=BRANCH):
     """The table for a driver branch: eras applied and ``{branch}`` filled in, by default with an expression for any
     branch.
     """
@@ -86,16 +90,16 @@ def instantiate(table, branch=BRANCH):
         if branch != BRANCH and branch.isdigit() and int(branch) >= first:
             result.update(changes)
     result.pop("eras", None)
-    return fill(result, "{branch}", branch)
+    return fill_mark(result, "{branch}", branch)
 
 
-def fill(value, mark, text):
+def fill_mark(value, mark, text):
     if isinstance(value, str):
         return value.replace(mark, text)
     if isinstance(value, dict):
-        return dict((key, fill(item, mark, text)) for key, item in value.items())
+        return dict((key, fill_mark(item, mark, text)) for key, item in value.items())
     if isinstance(value, tuple):
-        return tuple(fill(item, mark, text) for item in value)
+        return tuple(fill_mark(item, mark, text) for item in value)
     return value
 
 
@@ -103,7 +107,83 @@ def branch_of(wanted):
     return upstream(wanted).split(".", 1)[0]
 
 
-def variants(table):
+def list_variants(table):
     """The table as it is for every era, with an expression where a branch would be."""
-    plain = instantiate(dict(table, eras=()))
-    return [plain] + [instantiate(dict(table, eras=(), **changes)) for first, changes in table.get("eras", ())]
+    plain = instantiate_table(dict(table, eras=()))
+    return [plain] + [instantiate_table(dict(table, eras=(), **changes)) for first, changes in table.get("eras", ())]
+
+
+def decide_needs(wanted: list[str], gpus: list[dict] | None, headers: dict[str, bool]) -> list[dict]:
+    """Refusals of a node without what is WANTED (``gpu``, ``headers``).
+
+    ``gpus`` are those on the bus, None when it cannot be read; ``headers`` tells by kernel that can boot whether they
+    are there.
+    """
+    refusals = []
+    if "gpu" in wanted and not gpus:
+        found = "the PCI bus cannot be read" if gpus is None else "none on the PCI bus"
+        refusals.append(
+            make_refusal(
+                "no_gpu",
+                [],
+                found,
+                "an NVIDIA GPU",
+                "No NVIDIA GPU was found: %s." % found,
+                "look at the hardware, or leave gpu out of what is required",
+            )
+        )
+    if "headers" in wanted and not headers:
+        refusals.append(
+            make_refusal(
+                "no_kernel",
+                [],
+                "no kernel",
+                "a kernel that can boot",
+                "No kernel that can boot was found in /boot and /lib/modules.",
+                "install one",
+            )
+        )
+    missing = [kernel for kernel in headers if not headers[kernel]] if "headers" in wanted else []
+    if missing:
+        packages = [headers_package(kernel) for kernel in missing]
+        refusals.append(
+            make_refusal(
+                "no_headers",
+                packages,
+                "no headers for %s" % ", ".join(missing),
+                "headers for every kernel that can boot",
+                "The headers are missing for kernel %s, so that no module can be built for it." % ", ".join(missing),
+                "install %s, or remove the kernel" % " ".join(packages),
+            )
+        )
+    return refusals
+
+
+def decide_owner(found):
+    """Refusals of a node whose driver a GPU Operator brings, ``found`` as ``gpu_operator.read`` answers."""
+    if found["owner"] is False:
+        return []
+    signs = "; ".join(found["signs"])
+    if found["owner"] is None:
+        return [
+            make_refusal(
+                "operator_unknown",
+                [],
+                signs,
+                "/run/nvidia can be read",
+                "Whether a GPU Operator brings the driver cannot be read: %s." % signs,
+                "look at /run/nvidia on the node as root",
+            )
+        ]
+    step = NEXT_STEP[0].lower() + NEXT_STEP[1:].rstrip(".")
+    return [
+        make_refusal(
+            "operator_owned",
+            [],
+            signs,
+            "a driver that is the node's own",
+            "A GPU Operator brings this node's driver in a container (%s): packages of the node would fight it."
+            % signs,
+            step,
+        )
+    ]

@@ -15,9 +15,9 @@ import re
 from .._dkms.dkms import DKMS_BUILD_MIB
 from .._node.dpkg import is_side_by_side
 from .._node.versions import upstream
-from ._sets import DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
 from .driver_family import is_driver_package, source_of
-from .package_refusal import refusal
+from .driver_tables import DKMS_MODULES_MIB, KERNEL_NAME_PATTERN
+from .package_state import make_refusal
 
 MIB = 1024 * 1024
 CHANGES = ("install", "upgrade", "downgrade", "reinstall")
@@ -50,7 +50,7 @@ WORDS = {
 }
 
 
-def nothing() -> dict:
+def make_empty() -> dict:
     return dict((kind, []) for kind in KINDS)
 
 
@@ -71,25 +71,25 @@ def final_state(installed, transaction):
     return state
 
 
-def decide(transaction, wanted, installed, index, removable=(), table=None):
+def decide_transaction(transaction, wanted, installed, index, removable=(), table=None):
     """Refusals for a simulated transaction: ``[]`` when it may be run. ``wanted`` is ``{name: exact version}``."""
     words = WORDS[table["package_manager"] if table else "apt"]
     after = final_state(installed, transaction)
     changed = [item for kind in CHANGES for item in transaction[kind]]
-    refusals = kernel_change(changed + transaction["remove"])
-    refusals += removal(transaction["remove"], wanted, removable, words)
-    refusals += held(changed + transaction["remove"], wanted, installed, removable, table)
-    refusals += mixed_set(after, wanted, installed, index, table)
-    refusals += not_exact(after, wanted, words)
+    refusals = refuse_kernel_change(changed + transaction["remove"])
+    refusals += refuse_removal(transaction["remove"], wanted, removable, words)
+    refusals += refuse_held(changed + transaction["remove"], wanted, installed, removable, table)
+    refusals += refuse_mixed_set(after, wanted, installed, index, table)
+    refusals += refuse_inexact(after, wanted, words)
     return refusals
 
 
-def kernel_change(items):
+def refuse_kernel_change(items):
     kernel = sorted(set(item["name"] for item in items if re.match(KERNEL_NAME_PATTERN, item["name"])))
     if not kernel:
         return []
     return [
-        refusal(
+        make_refusal(
             "kernel_change",
             kernel,
             ", ".join(kernel),
@@ -101,12 +101,12 @@ def kernel_change(items):
     ]
 
 
-def removal(items, wanted, removable, words):
+def refuse_removal(items, wanted, removable, words):
     removed = sorted(item["name"] for item in items if item["name"] not in removable and item["name"] not in wanted)
     if not removed:
         return []
     return [
-        refusal(
+        make_refusal(
             "removal",
             removed,
             "would be removed: %s" % ", ".join(removed),
@@ -117,7 +117,7 @@ def removal(items, wanted, removable, words):
     ]
 
 
-def held(items, wanted, installed, removable, table):
+def refuse_held(items, wanted, installed, removable, table):
     """Refuse to change what is held for another reason; holds of the driver's own packages are this change's to lift
     and put back.
     """
@@ -132,7 +132,7 @@ def held(items, wanted, installed, removable, table):
     if not found:
         return []
     return [
-        refusal(
+        make_refusal(
             "held",
             found,
             "held: %s" % ", ".join(found),
@@ -144,7 +144,7 @@ def held(items, wanted, installed, removable, table):
     ]
 
 
-def mixed_set(after, wanted, installed, index, table):
+def refuse_mixed_set(after, wanted, installed, index, table):
     mixed = dict(
         (name, version)
         for name, version in after.items()
@@ -157,7 +157,7 @@ def mixed_set(after, wanted, installed, index, table):
     listing = ", ".join("%s %s" % item for item in sorted(mixed.items()))
     versions = sorted(set(upstream(version) for version in wanted.values()))
     return [
-        refusal(
+        make_refusal(
             "mixed_set",
             mixed,
             listing,
@@ -169,13 +169,13 @@ def mixed_set(after, wanted, installed, index, table):
     ]
 
 
-def not_exact(after, wanted, words):
+def refuse_inexact(after, wanted, words):
     off = dict((name, after.get(name)) for name, version in wanted.items() if after.get(name) != version)
     if not off:
         return []
     listing = ", ".join("%s %s (not %s)" % (name, off[name] or "absent", wanted[name]) for name in sorted(off))
     return [
-        refusal(
+        make_refusal(
             "not_exact",
             off,
             listing,
@@ -186,7 +186,7 @@ def not_exact(after, wanted, words):
     ]
 
 
-def differences(installed: dict[str, dict], wanted: dict[str, str]) -> dict[str, str]:
+def find_differences(installed: dict[str, dict], wanted: dict[str, str]) -> dict[str, str]:
     """Packages that are not installed, configured and at their version: ``{name: what is there}``."""
     found = {}
     for name, version in wanted.items():
@@ -266,7 +266,7 @@ def decide_disk(
         system = filesystems.get(path)
         if system is None:
             refusals.append(
-                refusal(
+                make_refusal(
                     "disk_unknown",
                     [],
                     path,
@@ -278,7 +278,7 @@ def decide_disk(
             continue
         if system.get("read_only"):
             refusals.append(
-                refusal(
+                make_refusal(
                     "disk_read_only",
                     [],
                     "%s is mounted read-only" % path,
@@ -308,7 +308,7 @@ def _too_full(group, manager):
         found = "%d MiB free" % (group["free"] // MIB)
         expected = "%d MiB for the change and %d MiB left over" % (-(-group["need"] // MIB), group["limit"] // MIB)
         refusals.append(
-            refusal(
+            make_refusal(
                 "disk",
                 [],
                 found,
@@ -321,7 +321,7 @@ def _too_full(group, manager):
     if group["need"] > 0 and group["files"] is not None and group["files"] < least:
         found, expected = "room for %d more files" % group["files"], "room for %d" % least
         refusals.append(
-            refusal(
+            make_refusal(
                 "disk_files",
                 [],
                 found,

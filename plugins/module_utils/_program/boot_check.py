@@ -23,7 +23,7 @@ from .._driver import reading
 from .._health import model, registry
 from .._health.checks import hardware
 from .._mig import plan, read, task
-from .._node import boot_expectation, claim
+from .._node import boot_expectation, claim, identity
 from .._nvml import binding, snapshot
 from . import mig
 
@@ -76,10 +76,10 @@ def run(
     except mig.Unusable as exc:
         return Outcome(refused(UNUSABLE_LAYOUT, str(exc), path, name), UNUSABLE_LAYOUT)
     end = clock() + fabric_timeout_s
-    health = judge(look(), wanted, tables, name, reading.present())
+    health = judge(look(), wanted, tables, name, reading.read_time())
     while _health.joining(health["checks"]) and clock() < end:
         sleep(POLL_S)
-        health = judge(look(), wanted, tables, name, reading.present())
+        health = judge(look(), wanted, tables, name, reading.read_time())
     return Outcome(health, None)
 
 
@@ -103,7 +103,9 @@ def expected(path: str) -> Wanted:
 
 def look(timeout_s: int) -> Dict[str, Any]:
     """The reading of this node, with the MIG layout of each GPU. NVML is asked in a child with a deadline."""
-    return reading.gather(snapshot.take(deadline_s=timeout_s, stuck_file=binding.STUCK_FILE, more=(read.read_layout,)))
+    return reading.gather_reading(
+        snapshot.take(deadline_s=timeout_s, stuck_file=binding.STUCK_FILE, more=(read.read_layout,))
+    )
 
 
 def judge(taken: Dict[str, Any], wanted: Wanted, tables: Dict[str, Any], name: str, now: str) -> Dict[str, Any]:
@@ -196,7 +198,7 @@ def refused(problem: str, text: str, path: str, name: str) -> Dict[str, Any]:
         "this collection",
         (),
     )
-    return _health.evaluate({"boot_id": reading.boot_id()}, node=name, now=reading.present(), table=(row,))
+    return _health.evaluate({"boot_id": identity.read_boot_id()}, node=name, now=reading.read_time(), table=(row,))
 
 
 def tables_of(package: str, names: Sequence[str] = TABLES) -> Dict[str, Any]:

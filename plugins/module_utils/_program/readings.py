@@ -16,9 +16,9 @@ import os
 import re
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from .._driver import libraries
-from .._kernel import kernel_state, kernels, loaded, modules, newer
-from .._node import boot_expectation, claim, files, notes
+from .._driver import driver_files
+from .._kernel import kernels, loaded, modules, newer
+from .._node import boot_expectation, claim, files, identity, notes
 from .._node.runner import Runner
 from .._nvml import binding, snapshot
 
@@ -65,14 +65,14 @@ def read(
     runner = runner or Runner()
     found: Dict[str, Any] = {"now": int(now), "problems": {}}
     for name, reader in (
-        ("boot_id", lambda: kernel_state.boot_id(root)),
+        ("boot_id", lambda: identity.read_boot_id(root)),
         ("layout", lambda: wanted_layout(sources.mig_config)),
         ("snapshot", lambda: gpus(sources.timeout_s, found["layout"] is not None, take)),
         ("kernel_log", lambda: newer.read(root, runner, state["position"])),
         ("kernels", lambda: kernels.read(root, runner, uname)),
         ("modules", lambda: on_disk(root, runner, found["kernels"])),
-        ("loaded", lambda: loaded.read(root)),
-        ("library", lambda: libraries.read(root)),
+        ("loaded", lambda: loaded.read_driver(root)),
+        ("library", lambda: driver_files.read_libraries(root)),
         ("holds", lambda: holds(root, runner, state["holds"], now)),
         ("expected_gpus", lambda: expected(sources)),
         ("verdicts", lambda: [document(path) for path in (sources.boot_result, in_state(sources, "verdict.json"))]),
@@ -123,9 +123,9 @@ def holds(root: str, runner: Runner, known: Any, now: float) -> Dict[str, Any]:
     seen = [stamp(files.under(root, path)) for path in HOLD_SOURCES]
     if isinstance(known, dict) and known.get("signature") == seen and isinstance(known.get("rows"), dict):
         return known
-    from .._packages import hold_reading, kernel_packages  # here, since most runs need none of it
+    from .._packages import holds, kernel_packages  # here, since most runs need none of it
 
-    return {"signature": seen, "rows": hold_reading.read(kernel_packages.manager_of(runner, root), now)}
+    return {"signature": seen, "rows": holds.read_holds(kernel_packages.manager_of(runner, root), now)}
 
 
 def stamp(path: str) -> Optional[List[int]]:

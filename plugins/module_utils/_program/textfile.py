@@ -19,8 +19,7 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple
 
-from .._kernel import kernel_state
-from .._node import claim, lock
+from .._node import claim, files, identity, lock
 from . import counts, readings, series
 
 NAME = "gpufleet.prom"
@@ -114,7 +113,7 @@ def run(
 ) -> Outcome:
     """Read the node, and write its series into DIRECTORY; OSError if that fails. DATA are the collection's files."""
     kept = readings.document(readings.in_state(sources, STATE))
-    before = counts.of_boot(kept, kernel_state.boot_id(root))
+    before = counts.of_boot(kept, identity.read_boot_id(root))
     found = read(sources, before, clock(), root=root)
     state = counts.after(before, found, data.get("xid"))
     problems = ["%s: %s" % item for item in sorted(found["problems"].items())]
@@ -155,18 +154,5 @@ def alone(path: str) -> Iterator[None]:
 def write(directory: str, text: str) -> None:
     """Put the series in the place of the older ones; node_exporter, which reads *.prom alone, finds either, whole."""
     path = os.path.join(directory, NAME)
-    new = path + ".new"
-    if os.path.lexists(new):
-        os.unlink(new)  # of a run that was killed
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), 0o644)
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(new, path)
-    except BaseException:
-        os.unlink(new)
-        raise
-    claim.settle(directory)
+    if not files.write_atomically(path, text):
+        os.utime(path)  # its age tells whether the timer runs

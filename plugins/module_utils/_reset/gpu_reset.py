@@ -10,7 +10,7 @@ No session of NVML is open here at any time: each reading is in a child that has
 from __future__ import annotations
 
 from .._driver import capture
-from .._kernel import kernel_state
+from .._node import identity
 from .._node.runner import Runner
 from .._nvml.selection import value
 from . import gpus as gpu_facts
@@ -60,7 +60,7 @@ class GpuReset:
                 "NVML cannot be read (%s), and nothing was reset: %s" % (snapshot["status"], snapshot["message"]),
                 snapshot,
             )
-        boot_id = kernel_state.boot_id(self.root)
+        boot_id = identity.read_boot_id(self.root)
         facts = dict(
             reading.read_obstacles(self.root, decider.COMMAND),
             snapshot=snapshot,

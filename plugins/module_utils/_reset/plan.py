@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .._kernel import references
+from .._kernel import loaded
 from .._node.holders import in_words
 from .._node.hung import IN_DRIVER
 from .._nvml.selection import Choice, choose_gpus, value
@@ -270,11 +270,11 @@ def refuse_modules(facts: dict, targets: list):
             "look at the node",
         )
         return
-    for name in references.unknown(table):
+    for name in loaded.find_unknown(table):
         yield make_reason(
             "refcnt_unknown", "the reference count of module %s cannot be read" % name, "look at the node"
         )
-    for name, used in references.foreign(table).items():
+    for name, used in loaded.find_foreign(table).items():
         yield make_reason(
             "foreign_module",
             "module %s uses %s, and it is not known whether it holds the GPUs" % (name, ", ".join(used)),
@@ -282,7 +282,7 @@ def refuse_modules(facts: dict, targets: list):
         )
     # Persistence mode without the daemon is such a reference, and goes before the reset.
     quiet = facts["holders"] == [] and not any(value(gpu, "persistence_mode") for gpu in targets)
-    for name, count in references.unexplained(table).items() if quiet else ():
+    for name, count in loaded.find_unexplained(table).items() if quiet else ():
         yield make_reason(
             "unexplained_reference",
             "module %s has %d references that no process with a device file and no other module explains"

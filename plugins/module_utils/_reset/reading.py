@@ -10,7 +10,7 @@ import json
 import os
 import time
 
-from .._kernel import kernel_log, references
+from .._kernel import kernel_log, loaded
 from .._node import files, holders, hung, runner, units
 
 FABRIC_MANAGER = "nvidia-fabricmanager.service"
@@ -21,7 +21,7 @@ def read_obstacles(root, command):
     """Return what can change while the module runs; asked a second time right before the reset."""
     return {
         "holders": holders.read(root),
-        "references": references.read(root),
+        "references": loaded.read_references(root),
         "drm_modeset": drm_modeset(root),
         "hung": hung.read(root),
         "command": is_installed(root, command),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 
+from .._node import identity
 from .._nvml import binding as binding_module
 from .._nvml import calls, codes, selection, session, snapshot
 from . import cuda, dcgm, tests
@@ -35,7 +36,7 @@ def make_blank(level, status, message, taken=None):
         "schema": SCHEMA,
         "level": level,
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "boot_id": session.boot_id(),
+        "boot_id": identity.read_boot_id(),
         "simulated": bool((taken or {}).get("simulated")),
         "status": status,
         "message": message,

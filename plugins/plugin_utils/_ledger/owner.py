@@ -15,6 +15,7 @@ import datetime
 import os
 import socket
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import proc_tasks
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 
 # The interval in which the gate and the steps of a controller record that it is alive, and the age of that record from
@@ -52,8 +53,7 @@ def place(proc: str = "/proc") -> dict:
 
 def identify(pid: int, proc: str = "/proc") -> dict:
     """Return the identity of a process of this process table."""
-    started = find_start(pid, proc)
-    return dict(place(proc), pid=pid, started=None if started == GONE else started)
+    return dict(place(proc), pid=pid, started=proc_tasks.read_start(pid, proc))
 
 
 def booted(now: datetime.datetime, proc: str = "/proc") -> datetime.datetime | None:
@@ -81,9 +81,10 @@ def find_start(pid: int, proc: str = "/proc") -> int | str | None:
         pass
     except (OverflowError, TypeError):
         return None
-    # proc(5): the second field, in parentheses, may hold anything; the third is the state, the 22nd the start.
-    fields = (_read(os.path.join(proc, str(pid), "stat")) or "").rpartition(")")[2].split()
-    return GONE if fields[:1] in (["Z"], ["X"]) else int(fields[19]) if len(fields) > 19 else None
+    found = proc_tasks.parse(_read(os.path.join(proc, str(pid), "stat")))
+    if found is None:
+        return None
+    return GONE if found["state"] in ("Z", "X") else found["started"]
 
 
 def judge_process(owner: dict, here: dict, start: int | str | None) -> str:

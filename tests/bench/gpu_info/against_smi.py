@@ -22,7 +22,7 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-UTILS = ROOT / "plugins" / "module_utils"
+UTILS = ROOT / "plugins"
 # What is gathered, and how long it may take, in times of nvidia-smi, which reads only the version of the InfoROM.
 READINGS = (("all", [], None), ("all but the InfoROM", ["!inforom"], 1.0))
 READ = """

@@ -206,7 +206,7 @@ def test_what_the_lab_compiled_is_recorded_as_a_builders(tmp_path):
     trees.mkdir()
     name = "nvidia-current_535.261.03_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"
     (trees / name).write_bytes(b"x")
-    drivers.digests.write_sha256(str(trees / name), "a" * 64)
+    drivers.tree_archives.write_sha256(str(trees / name), "a" * 64)
     drivers.record(trees)
     from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, store
 

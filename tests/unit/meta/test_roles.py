@@ -11,6 +11,8 @@ import re
 import pytest
 import yaml
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import driver_tables
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir() if path.is_dir()) if (ROOT / "roles").is_dir() else []
 TASK_FILES = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("roles/*/tasks/**/*.yml"))
@@ -200,3 +202,41 @@ def test_what_hardware_a_node_should_have_is_known_wherever_its_health_is_judged
     tasks = health_tasks()
     assert {path.parent.name for path, dummy in tasks} == {"playbooks", "tasks"}
     assert [str(path.relative_to(ROOT)) for path, options in tasks if "expect" not in options] == []
+
+
+# Galaxy's name of a system and of its release, for each (ID, VERSION_ID) that driver_tables knows.
+PLATFORMS = {
+    ("debian", "12"): ("Debian", "bookworm"),
+    ("debian", "13"): ("Debian", "trixie"),
+    ("ubuntu", "22.04"): ("Ubuntu", "jammy"),
+    ("ubuntu", "24.04"): ("Ubuntu", "noble"),
+    ("rhel", "9"): ("EL", "9"),
+    ("rhel", "10"): ("EL", "10"),
+    ("rocky", "9"): ("EL", "9"),
+    ("rocky", "10"): ("EL", "10"),
+}
+
+
+def test_every_system_with_driver_packages_has_a_platform():
+    assert set(PLATFORMS) == set(driver_tables.SYSTEMS)
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("roles/*/meta/main.yml")), ids=lambda path: path.parts[-3])
+def test_platforms_of_a_role_are_those_of_one_list(path):
+    """A role lists all systems, or those of some families, and then every release of them."""
+    listed = {
+        (item["name"], str(version))
+        for item in yaml.safe_load(path.read_text(encoding="utf-8"))["galaxy_info"]["platforms"]
+        for version in item["versions"]
+    }
+    families = {name for name, dummy in listed}
+    assert listed and listed == {item for item in PLATFORMS.values() if item[0] in families}
+
+
+def test_repository_role_knows_the_systems_of_the_list():
+    variables = ROOT / "roles/nvidia_repository/vars"
+    known = yaml.safe_load((variables / "main.yml").read_text(encoding="utf-8"))["__nvidia_repository_systems"]
+    assert set(known) == {"%s %s" % (name.replace("rhel", "redhat"), version) for name, version in PLATFORMS}
+    for system, name in known.items():
+        releases = yaml.safe_load((variables / (name + ".yml")).read_text(encoding="utf-8"))
+        assert system.split()[1] in releases["__nvidia_repository_releases"], system

@@ -23,7 +23,7 @@ import time
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import archives, ledger, store
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks import collection, interpreter
 from ansible_collections.gpufleet.lifecycle.tests.unit.playbooks.stub.plugins.module_utils import stubnode
@@ -159,7 +159,7 @@ class Fleet:
         cached.parent.mkdir(parents=True)
         cached.write_text("")
         digest = hashlib.sha256(b"").hexdigest()
-        digests.write_sha256(str(cached), digest)
+        tree_archives.write_sha256(str(cached), digest)
         archives.record(store.Store(store.default_url(str(self.artifacts))), "builder", cached.name, digest)
         own = {"find": "exit 0", "update-initramfs": "echo it would be asked of this machine >&2; exit 1"}
         for name, what in own.items():

@@ -91,6 +91,14 @@ def test_every_option_of_the_set_reaches_the_module():
     assert set(specs["nvidia_driver_source"]["choices"]) == {""} | set(ARGUMENT_SPEC["source"]["choices"])
 
 
+def test_package_lock_is_waited_for_before_every_request_of_a_down_slot():
+    tasks = yaml.safe_load((ROOT / "roles/gpu_node_upgrade/tasks/request_down.yml").read_text(encoding="utf-8"))
+    states = [task.get("gpufleet.lifecycle.driver_packages", {}).get("state") for task in tasks]
+    gate = next(number for number, task in enumerate(tasks) if "gpufleet.lifecycle.rollout_gate" in task)
+    assert states.index("unlocked") < gate
+    assert any(task.get("ansible.builtin.include_tasks") == "request_down.yml" for task in tasks[gate:]), "and again"
+
+
 @pytest.mark.parametrize("foreseen,name,due", [(False, "nvidia", True), (False, None, False), (True, "nvidia", False)])
 def test_prebuilt_modules_need_no_dkms(foreseen, name, due):
     tasks = yaml.safe_load((ROOT / "roles/nvidia_driver/tasks/install.yml").read_text(encoding="utf-8"))

@@ -15,7 +15,7 @@ import yaml
 
 pytest.importorskip("ansible.template", reason="the variables of a role are templates")
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import _sets, keyring
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import driver_tables, keyring
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 from ansible_collections.gpufleet.lifecycle.tests.unit.roles.role_variables import ROOT, Role
@@ -93,12 +93,12 @@ def test_the_role_knows_the_systems_that_the_resolver_knows():
         (("rhel" if system.split()[0] == "redhat" else system.split()[0], system.split()[1]), system)
         for system in systems
     )
-    assert set(names) == set(_sets.SYSTEMS) and set(systems) == set(FACTS)
+    assert set(names) == set(driver_tables.SYSTEMS) and set(systems) == set(FACTS)
     for key, system in names.items():
         found = role(system)
         assert found["__nvidia_repository_system"] == system
-        assert found["__nvidia_repository_sources"] == list(_sets.SYSTEMS[key])
-        assert found["__nvidia_repository_source"] == next(iter(_sets.SYSTEMS[key]))
+        assert found["__nvidia_repository_sources"] == list(driver_tables.SYSTEMS[key])
+        assert found["__nvidia_repository_source"] == next(iter(driver_tables.SYSTEMS[key]))
 
 
 def test_the_source_of_the_driver_is_the_source_of_the_repositories():

@@ -81,6 +81,16 @@ def daemon(name, version):
     return lambda world: world.daemons.update({name: version})
 
 
+def free_bytes(path, size):
+    """So much is free on the file system of a path; None: it cannot be read."""
+
+    def make(world):
+        (world.root / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        world.free_bytes[path] = size
+
+    return make
+
+
 def short_deadline(world):
     world.deadline_s = 1
 
@@ -629,6 +639,13 @@ SCENARIOS = (
         dict(ACROSS_BOOTS, **{"node.boot": "was rebooted"}),
         expect={"reboot": False},
     ),
+    scenario(
+        "the disk is full before a change",
+        free_bytes("/var/lib", 3 << 20),
+        {"node.room": "/var/lib/dkms"},
+        expect={"room": True},
+    ),
+    scenario("a file system cannot be read", free_bytes("/usr", None), {}, {"node.room": "/usr"}),
     scenario("a task hangs in the driver", waiting_task, {"node.hung_tasks": "nv_queue (pid 4711)"}),
     scenario(
         "/proc cannot be read",

@@ -136,6 +136,7 @@ class World:
         self.broken = {}
         self.deadline_s = 30
         self.hung_window_s = hung.WINDOW_S
+        self.free_bytes = {}  # by path, of file systems that are all but full; None cannot be read
 
     # ---- making the node ----
 
@@ -192,6 +193,7 @@ class World:
         other.node.root = other.root = pathlib.Path(str(root))
         other.node.started = []
         other.units, other.daemons, other.broken = dict(self.units), dict(self.daemons), dict(self.broken)
+        other.free_bytes = dict(self.free_bytes)
         return other
 
     # ---- changing it ----
@@ -297,8 +299,18 @@ class World:
             reading.audit, "read", functools.partial(reading.audit.read, uname=lambda: uname)
         ), unittest.mock.patch.object(
             hung, "read", functools.partial(hung.read, window_s=self.hung_window_s, sleep=self.short_sleep)
+        ), unittest.mock.patch.object(
+            reading.system, "read", functools.partial(reading.system.read, statvfs=self.statvfs)
         ):
-            return reading.gather(taken, str(self.root), self, watermark)
+            return reading.gather_reading(taken, str(self.root), self, watermark)
+
+    def statvfs(self, path):
+        """As os.statvfs(): the file systems of this machine are not the node's."""
+        inside = "/" + os.path.relpath(path, str(self.root))
+        free = next((size for start, size in self.free_bytes.items() if inside.startswith(start)), 1 << 40)
+        if free is None:
+            raise OSError("Input/output error")
+        return types.SimpleNamespace(f_bavail=free // 4096, f_frsize=4096, f_files=1 << 22, f_favail=1 << 21, f_flag=0)
 
     def short_sleep(self, seconds):
         time.sleep(min(seconds, self.hung_window_s))

@@ -263,6 +263,70 @@ def check_storage(ctx):
     return checks.good([], [])
 
 
+# The thresholds of what an installation and a DKMS build write to, by the beginning of the path.
+ROOM = (
+    ("/var", "room_var_min_mib"),
+    ("/usr", "room_usr_min_mib"),
+    ("/lib", "room_usr_min_mib"),
+    ("/boot", "room_boot_min_mib"),
+)
+MIB = 1024 * 1024
+
+
+def check_room(ctx):
+    """The file systems that a change of the driver writes to have the room for it."""
+    checks = Checks("node.room")
+    found = nodefacts.of_kind(model.item(ctx.system, "filesystems"), dict) or {}
+    unread = [path for path, dummy in ROOM if not any(name.startswith(path) for name in found)]
+    unread += sorted(path for path, about in found.items() if not is_filesystem(about))
+    problems = find_room_problems(ctx, [(path, about) for path, about in sorted(found.items()) if is_filesystem(about)])
+    if problems:
+        return (checks.fail if model.item(ctx.expect, "room") is True else checks.notice)(
+            problems,
+            [],
+            "There is no room for a change of the driver: %s. Remove old kernels, logs or archives (apt-get clean, "
+            "dnf clean packages), or mount it writable." % ("; ".join(problems),),
+        )
+    if unread:
+        return checks.unknown(
+            unread, [], "The free space of %s cannot be read. Run df on the node." % (", ".join(unread),)
+        )
+    return checks.good([], [])
+
+
+def is_filesystem(about):
+    """Return whether a file system was read, with numbers for what is counted."""
+    counts = [model.item(about, "free"), model.item(about, "files")]
+    return nodefacts.of_kind(counts[0], int) is not None and (
+        counts[1] is None or nodefacts.of_kind(counts[1], int) is not None
+    )
+
+
+def find_room_problems(ctx, filesystems):
+    """Return a line for each file system that is read-only, full, or out of inodes; paths on one of them add up."""
+    grouped = {}
+    for path, about in filesystems:
+        grouped.setdefault(about.get("device"), []).append((path, about))
+    problems = []
+    for rows in grouped.values():
+        paths = ", ".join(path for path, dummy in rows)
+        if any(about.get("read_only") for dummy, about in rows):
+            problems.append("%s is mounted read-only" % (paths,))
+            continue
+        needed = sum(
+            policy.find_limit(ctx, key)
+            for key in {key for path, dummy in rows for start, key in ROOM if path.startswith(start)}
+        )
+        free = min(about["free"] for dummy, about in rows) // MIB
+        if free < needed:
+            problems.append("%s has %d MiB free, needed are %d MiB" % (paths, free, needed))
+        inodes = min((about["files"] for dummy, about in rows if about.get("files") is not None), default=None)
+        least = policy.find_limit(ctx, "room_inodes_min")
+        if inodes is not None and inodes < least and any(not path.startswith("/boot") for path, dummy in rows):
+            problems.append("%s has room for %d more files, needed are %d" % (paths, inodes, least))
+    return problems
+
+
 def of_kernel(log, kind, meanings):
     """``["nvme0n1: I/O errors", ...]``: what the kernel itself logged, once for each device."""
     events = kernel_events.of_kind(log, kind)
@@ -319,6 +383,15 @@ ROWS = (
         ("system.hung_tasks",),
         "Linux, proc_pid_stat(5)",
         (60,),
+    ),
+    model.Row(
+        "node.room",
+        "node",
+        check_room,
+        "The file systems have the room for an installation of the driver (a notice unless expect.room is set)",
+        ("system.filesystems", "expect.room"),
+        "this collection",
+        (51,),
     ),
     model.Row(
         "node.network_log",

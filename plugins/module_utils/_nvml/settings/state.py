@@ -13,7 +13,7 @@ import os
 import re
 import stat
 
-from .. import session
+from ..._node import files, identity
 
 SCHEMA = "gpufleet.settings/1"
 DIRECTORY = "/var/lib/gpufleet"
@@ -34,7 +34,7 @@ def load_mark(root="/"):
 
     The kernel gives the directory of every module that it loads a new number.
     """
-    boot = session.boot_id(root)
+    boot = identity.read_boot_id(root)
     try:
         number = os.stat(os.path.join(root, "sys/module/nvidia")).st_ino
     except OSError:
@@ -98,20 +98,8 @@ def read(directory=DIRECTORY):
 def write(gpus, directory=DIRECTORY):
     """Keep GPUS, as READ answers them, in one step."""
     path = os.path.join(directory, NAME)
-    temporary = "%s.%d" % (path, os.getpid())
     try:
         os.makedirs(directory, mode=0o755, exist_ok=True)
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(
-                    json.dumps({"schema": SCHEMA, "gpus": gpus}, indent=1, sort_keys=True).encode("utf-8") + b"\n"
-                )
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.rename(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
+        files.write_atomically(path, json.dumps({"schema": SCHEMA, "gpus": gpus}, indent=1, sort_keys=True) + "\n")
     except OSError as exc:
         raise StateError("%s cannot be written: %s" % (path, exc.strerror)) from exc

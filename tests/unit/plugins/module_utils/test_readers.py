@@ -11,7 +11,7 @@ import unittest.mock
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, firmware, libraries
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import driver_files, facts
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import loaded, modules, secureboot
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import (
     dpkg,
@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import (
     pci,
     versions,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import needs
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import systems
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import (
     KERNEL,
     Recorded,
@@ -196,7 +196,7 @@ def test_flavour_by_license():
 def test_what_is_loaded(tmp_path, tree, expected):
     for path, content in tree.items():
         write(tmp_path, path, content)
-    found = loaded.read(str(tmp_path))
+    found = loaded.read_driver(str(tmp_path))
     assert (found["state"], found["version"], found["flavour"], found["disagree"], found["nouveau"]) == expected
 
 
@@ -215,7 +215,7 @@ def test_what_is_loaded(tmp_path, tree, expected):
 def test_how_often_processes_have_the_way_to_cuda_open(tmp_path, tree, expected):
     for path, content in tree.items():
         write(tmp_path, "/sys/module/" + path, content + "\n")
-    assert loaded.read(str(tmp_path))["compute_users"] == expected
+    assert loaded.read_driver(str(tmp_path))["compute_users"] == expected
 
 
 def test_the_source_of_loaded_modules_and_of_those_on_disk(tmp_path):
@@ -224,7 +224,7 @@ def test_the_source_of_loaded_modules_and_of_those_on_disk(tmp_path):
     write(tmp_path, "/sys/module/nvidia_uvm/srcversion", "BBB\n")
     write(tmp_path, "/sys/module/nvidia_drm/refcnt", "0\n")
     write(tmp_path, "/sys/module/nvidia_fs/srcversion", "CCC\n")
-    assert loaded.read(str(tmp_path))["sources"] == {"nvidia": "AAA", "nvidia_uvm": "BBB"}
+    assert loaded.read_driver(str(tmp_path))["sources"] == {"nvidia": "AAA", "nvidia_uvm": "BBB"}
     for name in (
         "nvidia-current.ko.xz",
         "nvidia-current-uvm.ko.xz",
@@ -258,7 +258,7 @@ def debian_library(root, version):
 def test_the_library_is_the_file_that_the_package_installed(tmp_path):
     debian_library(tmp_path, "535.261.03")
     write(tmp_path, "/usr/local/lib/libnvidia-ml.so.1")
-    found = libraries.read(str(tmp_path))
+    found = driver_files.read_libraries(str(tmp_path))
     assert (found["version"], found["path"]) == (
         "535.261.03",
         "/usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.535.261.03",
@@ -267,29 +267,32 @@ def test_the_library_is_the_file_that_the_package_installed(tmp_path):
 
 def test_a_library_without_a_version_in_its_name_says_nothing(tmp_path):
     write(tmp_path, "/usr/local/lib/libnvidia-ml.so.1")
-    assert libraries.read(str(tmp_path)) == {"version": None, "path": None, "candidates": []}
+    assert driver_files.read_libraries(str(tmp_path)) == {"version": None, "path": None, "candidates": []}
 
 
 def test_several_libraries_are_decided_by_the_link_or_not_at_all(tmp_path):
     debian_library(tmp_path, "535.261.03")
     write(tmp_path, "/usr/lib64/libnvidia-ml.so.470.57.02")
-    assert libraries.read(str(tmp_path))["version"] == "535.261.03"
+    assert driver_files.read_libraries(str(tmp_path))["version"] == "535.261.03"
     link(tmp_path, "/usr/lib64/libnvidia-ml.so.1", "libnvidia-ml.so.470.57.02")
-    found = libraries.read(str(tmp_path))
+    found = driver_files.read_libraries(str(tmp_path))
     assert found["version"] is None and len(found["candidates"]) == 2
 
 
 def test_the_loader_configuration_is_followed(tmp_path):
     write(tmp_path, "/etc/ld.so.conf.d/x.conf", "# x\n/opt/nv/lib\n")
     write(tmp_path, "/opt/nv/lib/libnvidia-ml.so.535.261.03")
-    assert libraries.read(str(tmp_path))["version"] == "535.261.03"
+    assert driver_files.read_libraries(str(tmp_path))["version"] == "535.261.03"
 
 
 def test_firmware_by_version(tmp_path):
     write(tmp_path, "/lib/firmware/nvidia/535.261.03/gsp_ga10x.bin")
     write(tmp_path, "/lib/firmware/nvidia/535.216.03/other.bin")
     write(tmp_path, "/lib/firmware/nvidia/ga100/gsp.bin")
-    assert firmware.read(str(tmp_path)) == ["535.261.03"] and firmware.read(str(tmp_path / "x")) == []
+    assert (
+        driver_files.read_firmware(str(tmp_path)) == ["535.261.03"]
+        and driver_files.read_firmware(str(tmp_path / "x")) == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -303,7 +306,7 @@ def test_firmware_by_version(tmp_path):
 )
 def test_firmware_switched_off(tmp_path, content, expected):
     write(tmp_path, "/etc/modprobe.d/nvidia.conf", content)
-    assert firmware.disabled(str(tmp_path)) is expected
+    assert driver_files.is_firmware_disabled(str(tmp_path)) is expected
 
 
 ENABLED = {"mokutil --sb-state": "SecureBoot enabled\n"}
@@ -435,7 +438,7 @@ def test_who_brings_the_driver(tmp_path, ready, container, program, owner):
             write(tmp_path, path, content)
     found = gpu_operator.read(str(tmp_path))
     assert found["owner"] is owner and bool(found["signs"]) is (owner or "true" in (ready or ""))
-    refusals = needs.decide_owner(found)
+    refusals = systems.decide_owner(found)
     assert [item["id"] for item in refusals] == (["operator_owned"] if owner else [])
     assert all(item["message"] and "ClusterPolicy" in item["next_step"] for item in refusals)
 
@@ -443,7 +446,7 @@ def test_who_brings_the_driver(tmp_path, ready, container, program, owner):
 def test_what_the_operator_left_cannot_be_read(tmp_path):
     (tmp_path / "run/nvidia/validations/driver-ready").mkdir(parents=True)
     found = gpu_operator.read(str(tmp_path))
-    assert found["owner"] is None and [item["id"] for item in needs.decide_owner(found)] == ["operator_unknown"]
+    assert found["owner"] is None and [item["id"] for item in systems.decide_owner(found)] == ["operator_unknown"]
 
 
 def test_pci_devices(tmp_path):

@@ -280,22 +280,44 @@ def test_nothing_is_begun_while_another_run_has_the_package_managers_lock(bench,
     waits = []
     monkeypatch.setattr(
         package_locks,
-        "held",
+        "find_held",
         lambda manager, root: [{"path": "/var/lib/dpkg/lock", "pid": 4711, "comm": "unattended-upgr"}],
     )
-    monkeypatch.setattr(package_locks, "wait", lambda look, timeout_s: waits.append(timeout_s) or (look(), True))
+    monkeypatch.setattr(
+        package_locks, "wait_for_release", lambda look, timeout_s: waits.append(timeout_s) or (look(), True)
+    )
     result = bench.run(version="535.261.03", state=state, check=check, apt_lock_timeout_s=40)
     assert result["failed"] and [item["id"] for item in result["refusals"]] == ["lock_held"] and machine.log == []
     assert "unattended-upgr (pid 4711)" in result["msg"] and waits == [10 if check else 40]
     bench.run(version="535.261.03", state=state, check=check, apt_lock_timeout_s=40, apt_lock_look_s=60)
     assert waits[1:] == [40], "one that only looks waits no longer than one that acts"
     # It has ended meanwhile: what it left is what is planned with.
-    plans, make = [], package_task.make
-    monkeypatch.setattr(package_task, "make", lambda manager, wish: plans.append(make(manager, wish)) or plans[-1])
-    monkeypatch.setattr(package_locks, "wait", lambda look, timeout_s: ([], True))
+    plans, make = [], package_task.make_plan
+    monkeypatch.setattr(package_task, "make_plan", lambda manager, wish: plans.append(make(manager, wish)) or plans[-1])
+    monkeypatch.setattr(package_locks, "wait_for_release", lambda look, timeout_s: ([], True))
     assert not bench.run(version="535.261.03", state=state, check=check).get("failed") and len(plans) == 2
-    monkeypatch.setattr(package_locks, "wait", lambda look, timeout_s: pytest.fail("a look waits for nobody"))
+    monkeypatch.setattr(
+        package_locks, "wait_for_release", lambda look, timeout_s: pytest.fail("a look waits for nobody")
+    )
     assert not bench.run(version="535.261.03", state="resolved").get("failed")
+
+
+@pytest.mark.parametrize("free_after_s, failed", [(0, False), (30, False), (None, True)])
+@pytest.mark.parametrize("check", [False, True])
+def test_state_unlocked_waits_for_the_package_manager_and_changes_nothing(
+    bench, monkeypatch, free_after_s, failed, check
+):
+    machine = bench.make(version=OLD)
+    lock = [{"path": "/var/lib/dpkg/lock", "pid": 4711, "comm": "unattended-upgr"}]
+    waits = []
+    monkeypatch.setattr(
+        package_locks, "wait_for_release", lambda look, timeout_s: waits.append(timeout_s) or (lock * failed, True)
+    )
+    result = bench.run(state="unlocked", check=check, apt_lock_timeout_s=40)
+    assert bool(result.get("failed")) == failed and not result["changed"] and machine.log == []
+    assert waits == [10 if check else 40]
+    assert [item["id"] for item in result.get("refusals", [])] == ["lock_held"] * failed
+    assert not failed or "unattended-upgr (pid 4711)" in result["msg"]
 
 
 def test_lock_of_a_user_is_named_and_refuses_nothing(bench, monkeypatch):

@@ -97,8 +97,8 @@ def test_work_on_the_gpus_is_told_before_all_else(run, task):
         "refuse",
         changed=False,
         reasons=[
-            reload.reason("policy", "the policy is to reboot", "reboot the node"),
-            reload.reason("at_work", "python3 computes", "let it end", False),
+            reload.explain_holder("policy", "the policy is to reboot", "reboot the node"),
+            reload.explain_holder("at_work", "python3 computes", "let it end", False),
         ],
     )
     result = run(driver_reload, policy="reboot")
@@ -113,7 +113,9 @@ def test_work_on_the_gpus_is_told_before_all_else(run, task):
     [(True, "without a reboot: python3 holds it"), (False, "and a reboot would not help: python3 holds it")],
 )
 def test_a_refusal_names_the_reasons_and_the_next_step(run, task, helps, words):
-    task["answer"] = outcome("refuse", changed=False, reasons=[reload.reason("x", "python3 holds it", "end it", helps)])
+    task["answer"] = outcome(
+        "refuse", changed=False, reasons=[reload.explain_holder("x", "python3 holds it", "end it", helps)]
+    )
     result = run(driver_reload, policy="reload")
     assert result["failed"] and words in result["msg"] and "Next step: end it. Nothing was changed." in result["msg"]
     task["answer"]["actions"] = ["stop a", "start a"]
@@ -125,8 +127,8 @@ def test_a_refusal_of_a_reboot_does_not_advise_one(run, task):
         "refuse",
         changed=False,
         reasons=[
-            reload.reason("policy", "the policy is to reboot", "reboot the node"),
-            reload.reason("holders_unknown", "nobody knows", "look at the node", False),
+            reload.explain_holder("policy", "the policy is to reboot", "reboot the node"),
+            reload.explain_holder("holders_unknown", "nobody knows", "look at the node", False),
         ],
     )
     said = run(driver_reload, policy="reboot")["msg"]
@@ -180,12 +182,14 @@ def a_boot_loader(monkeypatch, tmp_path):
         state["default"] = kernel
         return True
 
-    monkeypatch.setattr(boot_default, "read", lambda root, runner: {})
-    monkeypatch.setattr(boot_default, "decide", decide)
+    monkeypatch.setattr(boot_default, "read_boot", lambda root, runner: {})
+    monkeypatch.setattr(boot_default, "decide_boot", decide)
     monkeypatch.setattr(
-        boot_default, "unproven", lambda root, runner, kernel, version: state.update(asked=version) or state["unproven"]
+        boot_default,
+        "explain_unproven",
+        lambda root, runner, kernel, version: state.update(asked=version) or state["unproven"],
     )
-    monkeypatch.setattr(boot_default, "act", act)
+    monkeypatch.setattr(boot_default, "set_default", act)
     monkeypatch.setattr(
         boot_kernel.kernels,
         "read",

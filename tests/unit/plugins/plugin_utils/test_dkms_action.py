@@ -20,7 +20,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure, AnsibleE
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_module
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import archive_store, digests, listing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _host_answers, _node_action
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._archives import Claims, receive
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.store import StoreError
@@ -49,7 +49,7 @@ def _records(monkeypatch):
 def _store(tmp_path):
     for name in (ONE, TWO, "nvidia-current_1.2.3_6.1.0-1-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"):
         (tmp_path / name).write_bytes(b"x")
-        digests.write_sha256(str(tmp_path / name), hashlib.sha256(name.encode()).hexdigest())
+        tree_archives.write_sha256(str(tmp_path / name), hashlib.sha256(name.encode()).hexdigest())
     (tmp_path / ("nvidia_%s_6.1.0-3-amd64_x86_64_gcc-12.2.0.dkms.tar.gz" % VERSION)).write_bytes(b"being written")
     return tmp_path
 
@@ -157,7 +157,7 @@ def test_what_the_node_asks_for_is_brought_and_stays_there(store):
     assert [call[1]["src"] for call in calls[1:3]] == [str(store / TWO), str(store / TWO) + ".sha256"], (
         "the digest comes last"
     )
-    assert {call[1]["dest"] for call in calls[1:3]} == {archive_store.STORE + "/"}
+    assert {call[1]["dest"] for call in calls[1:3]} == {tree_archives.STORE + "/"}
     # the mode of a directory that is made, and of no other
     assert {(call[1]["mode"], call[1]["directory_mode"]) for call in calls[1:3]} == {("0644", "0755")}
     assert calls[3][1] == {"version": VERSION, "remove_stale": True, "archives_offered": [ONE, TWO], "asked": True}
@@ -213,7 +213,7 @@ def test_what_the_node_compiles_is_kept_for_the_others(store):
         COMPILED["compiled"][0]["sha256"],
         THREE,
     )
-    assert THREE in listing.offered(str(store), VERSION) and not [
+    assert THREE in tree_archives.list_offered(str(store), VERSION) and not [
         path for path in store.iterdir() if path.name.startswith(".") and path.is_file()
     ]
 
@@ -320,7 +320,7 @@ def test_what_cannot_be_kept_is_said_and_offered_to_nobody(store, fetched, words
         warning.startswith("a1: /var/lib/gpufleet/dkms/%s was compiled and could not be brought to %s" % (THREE, store))
         and words in warning
     )
-    assert THREE not in listing.offered(str(store), VERSION)
+    assert THREE not in tree_archives.list_offered(str(store), VERSION)
 
 
 def test_a_node_waits_for_the_one_that_compiles_and_takes_its_archive(store, monkeypatch):
@@ -509,7 +509,7 @@ def compiled(name=THREE, content=b"built", **more):
 
 def put(store, name, content, source=None):
     (store / name).write_bytes(content)
-    digests.write_sha256(str(store / name), hashlib.sha256(content).hexdigest(), source)
+    tree_archives.write_sha256(str(store / name), hashlib.sha256(content).hexdigest(), source)
 
 
 @pytest.mark.parametrize("name", [THREE, ONE])
@@ -517,7 +517,7 @@ def test_an_archive_with_a_digest_is_not_replaced(store, name):
     put(store, name, b"honest")
     result, dummy = act({"version": VERSION, "archive_dir": str(store)}, *compiled(name, b"evil"), fetched=b"evil")
     assert result["changed"] and len(result["warnings"]) == 1 and (store / name).read_bytes() == b"honest"
-    assert digests.whole(str(store / name))
+    assert tree_archives.read_whole_digest(str(store / name))
 
 
 def test_nobody_waits_for_an_archive_that_will_not_be_replaced(store):
@@ -592,7 +592,7 @@ def test_modules_of_a_second_builder_are_compared_and_those_of_the_first_stay(st
     result, calls = act(args, *compiled(content=b"built by two"), fetched=b"built by two", variables=variables)
     assert "warnings" not in result and THREE not in calls[0][1]["archives_offered"] and set(records.agree) == {2}
     assert records.calls == [("a1", THREE, hashlib.sha256(b"built by two").hexdigest(), "built")]
-    assert (store / THREE).read_bytes() == b"built by one" and digests.whole(str(store / THREE))
+    assert (store / THREE).read_bytes() == b"built by one" and tree_archives.read_whole_digest(str(store / THREE))
     assert not [path for path in store.iterdir() if path.name.startswith(".") and path.is_file()]
 
 

@@ -19,7 +19,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.parsing.dataloader import DataLoader
 
 from ansible_collections.gpufleet.lifecycle.plugins.action import dkms_archives
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests, listing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
 
 pytestmark = pytest.mark.cores
 
@@ -54,14 +54,14 @@ def there(tmp_path):
 def put(directory, name, content=b"x", source=None):
     directory.mkdir(parents=True, exist_ok=True)
     (directory / name).write_bytes(content)
-    digests.write_sha256(str(directory / name), hashlib.sha256(content).hexdigest(), source)
+    tree_archives.write_sha256(str(directory / name), hashlib.sha256(content).hexdigest(), source)
 
 
 def kept(directory):
     """{name: (its content, the digest of its source)} of the archives that are offered."""
     return {
         item["name"]: ((directory / item["name"]).read_bytes(), item["source"])
-        for item in listing.described(str(directory), [VERSION])
+        for item in tree_archives.describe_archives(str(directory), [VERSION])
     }
 
 
@@ -83,7 +83,7 @@ def act(here, there, check=False, answer=None, fetch=shutil.copyfile, copies=Non
         assert module_name == dkms_archives.MODULE
         if isinstance(answer, Exception):
             raise answer
-        return answer or {"archives": listing.described(module_args["path"], module_args["versions"])}
+        return answer or {"archives": tree_archives.describe_archives(module_args["path"], module_args["versions"])}
 
     def get(name, task, **dummy):
         assert name == "ansible.legacy.copy"

@@ -130,7 +130,7 @@ class FakeNode:
 
     def do_status(self, options, force):
         lines = []
-        for name, version in dkms.trees(self.root):
+        for name, version in dkms.list_trees(self.root):
             kernels = [item for item, dummy in dkms.built_dirs(self.tree(version)) if self.built(version, item)]
             if not os.path.lexists(self.tree(version, "source")):
                 continue

@@ -240,7 +240,7 @@ def test_a_half_stored_result_is_found(tmp_path, files, entries, expected):
 def test_links_of_the_tree_are_no_versions(tmp_path):
     write(tmp_path, "%s/%s/x86_64/module/nvidia-current.ko" % (TREE, KERNEL))
     link(tmp_path, "/var/lib/dkms/nvidia-current/kernel-%s-x86_64" % KERNEL, "%s/%s/x86_64" % (V, KERNEL))
-    assert list(dkms.trees(str(tmp_path))) == [("nvidia-current", V)]
+    assert list(dkms.list_trees(str(tmp_path))) == [("nvidia-current", V)]
 
 
 def test_the_end_of_the_log(tmp_path):
@@ -278,15 +278,26 @@ def test_exit_codes():
         and "headers" in dkms.meaning(21)
         and "BUILD_EXCLUSIVE" in dkms.meaning(77)
     )
-    assert dkms.meaning(99) == "dkms ended with rc 99" and dkms.excluded(77) and not dkms.excluded(10)
+    assert dkms.meaning(99) == "dkms ended with rc 99" and dkms.is_excluded(77) and not dkms.is_excluded(10)
 
 
 def test_commands():
-    assert dkms.command("build", "n", "v", "k", "a") == ["dkms", "build", "-m", "n", "-v", "v", "-k", "k", "-a", "a"]
-    assert dkms.command("remove", "n", "v") == ["dkms", "remove", "-m", "n", "-v", "v", "--all"]
-    assert dkms.command("remove", "n", "v", "k")[-2:] == ["-k", "k"]
-    assert dkms.command("add", "n", "v") == ["dkms", "add", "-m", "n", "-v", "v"]
-    assert dkms.command("install", "n", "v", "k", "a", force=True)[-1] == "--force"
+    assert dkms.make_command("build", "n", "v", "k", "a") == [
+        "dkms",
+        "build",
+        "-m",
+        "n",
+        "-v",
+        "v",
+        "-k",
+        "k",
+        "-a",
+        "a",
+    ]
+    assert dkms.make_command("remove", "n", "v") == ["dkms", "remove", "-m", "n", "-v", "v", "--all"]
+    assert dkms.make_command("remove", "n", "v", "k")[-2:] == ["-k", "k"]
+    assert dkms.make_command("add", "n", "v") == ["dkms", "add", "-m", "n", "-v", "v"]
+    assert dkms.make_command("install", "n", "v", "k", "a", force=True)[-1] == "--force"
     assert dkms.export_command("n", "v", "k", "a", "/x")[-3:] == ["--binaries-only", "--archive", "/x"]
 
 
@@ -342,7 +353,7 @@ def test_other_processes_of_dkms_are_found(tmp_path):
     write(tmp_path, "/12/cmdline", "bash\0")
     write(tmp_path, "/12/status", ROOT)
     link(tmp_path, "/12/cwd", TREE + "/source")
-    assert [item["pid"] for item in dkms.running(str(tmp_path))] == [5, 9, 10]
+    assert [item["pid"] for item in dkms.find_running(str(tmp_path))] == [5, 9, 10]
 
 
 @pytest.mark.parametrize(
@@ -361,7 +372,7 @@ def test_processes_of_users_and_of_containers_are_no_dkms(tmp_path, status):
     write(tmp_path, "/6/cmdline", "sh\0")
     write(tmp_path, "/6/status", status)
     link(tmp_path, "/6/cwd", TREE + "/build")
-    assert dkms.running(str(tmp_path)) == []
+    assert dkms.find_running(str(tmp_path)) == []
 
 
 def test_a_program_that_users_start_as_root_is_no_dkms(tmp_path):
@@ -370,7 +381,7 @@ def test_a_program_that_users_start_as_root_is_no_dkms(tmp_path):
     write(tmp_path, "/bin/sudo", "x")
     os.chmod(str(tmp_path / "bin/sudo"), 0o4755)
     os.symlink(str(tmp_path / "bin/sudo"), str(tmp_path / "5/exe"))
-    assert dkms.running(str(tmp_path)) == []
+    assert dkms.find_running(str(tmp_path)) == []
 
 
 def test_a_real_process_is_found(tmp_path):
@@ -383,7 +394,7 @@ def test_a_real_process_is_found(tmp_path):
         deadline = time.monotonic() + 600
         while not pathlib.Path("/proc/%d/cmdline" % process.pid).read_bytes() and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert process.pid in [item["pid"] for item in dkms.running()]
+        assert process.pid in [item["pid"] for item in dkms.find_running()]
     finally:
         process.kill()
         process.wait()

@@ -16,15 +16,9 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import act as dkms_act
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import apart as dkms_apart
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import (
-    archive_store,
-    digests,
-    errors,
-    trees,
-    workplace,
-)
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import plan as dkms_plan
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives, trees
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import workshop as dkms_apart
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms.dkms_module import DkmsModule
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import (
     ARCH,
@@ -270,7 +264,11 @@ def test_the_exported_archive(exported):
     assert (
         os.path.basename(exported["path"]) == "nvidia-current_535.261.03_6.1.0-56-amd64_x86_64_gcc-12.2.0.dkms.tar.gz"
     )
-    assert digests.expected_sha256(exported["path"]) == exported["sha256"] == digests.sha256_of(exported["path"])
+    assert (
+        tree_archives.expected_sha256(exported["path"])
+        == exported["sha256"]
+        == tree_archives.sha256_of(exported["path"])
+    )
     assert sorted(os.listdir(os.path.dirname(exported["path"]))) == [
         os.path.basename(exported["path"]) + suffix for suffix in ("", ".sha256")
     ]
@@ -282,7 +280,7 @@ def test_a_damaged_archive_is_exported_again(tmp_path, exported):
     node = FakeNode(tmp_path / "builder2")
     run(node)
     result = task(node, "exported", export_dir=os.path.dirname(exported["path"])).run()
-    assert result["changed"] and digests.sha256_of(exported["path"]) == result["exported"][0]["sha256"]
+    assert result["changed"] and tree_archives.sha256_of(exported["path"]) == result["exported"][0]["sha256"]
 
 
 def test_an_export_that_only_says_it_worked_leaves_no_archive(node, tmp_path):
@@ -352,11 +350,11 @@ def test_what_is_there_for_the_kernel_is_replaced_and_not_mixed_with(node, tmp_p
 def test_imported_before_the_package_is_installed(tmp_path, exported):
     node = FakeNode(tmp_path / "new", versions=())
     result = run(node, "imported", import_files=[exported["path"]])
-    staged = archive_store.staging_path("nvidia-current", NEW)
+    staged = tree_archives.make_staging_path("nvidia-current", NEW)
     assert (
         actions(result) == ["stage"]
         and result["staged"] == staged
-        and digests.sha256_of(node.path(staged)) == exported["sha256"]
+        and tree_archives.sha256_of(node.path(staged)) == exported["sha256"]
     )
     node.source(NEW)
     assert node.do_ldtarball({"--archive": node.path(staged)}, False)[0] == 0
@@ -385,7 +383,8 @@ def test_two_kernels_are_staged_as_one_archive(tmp_path):
     node = FakeNode(tmp_path / "new", kernels=(SECOND, KERNEL), versions=())
     run(node, "imported", import_files=files)
     assert sorted(
-        key[0] for key in trees.inspect(node.path(archive_store.staging_path("nvidia-current", NEW)))["kernels"]
+        key[0]
+        for key in trees.inspect_archive(node.path(tree_archives.make_staging_path("nvidia-current", NEW)))["kernels"]
     ) == [SECOND, KERNEL]
     assert run(node, "imported", import_files=files[:1])["changed"] is True
 
@@ -402,14 +401,14 @@ def test_removing_a_version_removes_what_was_staged_for_it(tmp_path, exported):
 )
 def test_an_archive_that_does_not_fit_changes_nothing(node, exported, version, kernels, words):
     before = snapshot(node)
-    with pytest.raises((errors.TreeError, dkms_act.ActError), match=words):
+    with pytest.raises((tree_archives.TreeError, dkms_act.ActError), match=words):
         task(node, "imported", version, name="nvidia-current", import_files=[exported["path"]], kernels=kernels).run()
     assert snapshot(node) == before
 
 
 def test_an_archive_for_another_kernel_is_refused(tmp_path, exported):
     node = FakeNode(tmp_path / "other", kernels=(SECOND,))
-    with pytest.raises(errors.TreeError, match="it is for kernel %s" % KERNEL):
+    with pytest.raises(tree_archives.TreeError, match="it is for kernel %s" % KERNEL):
         task(node, "imported", import_files=[exported["path"]]).run()
 
 
@@ -465,7 +464,7 @@ def test_waiting_for_a_dkms_of_somebody_else(tmp_path, monkeypatch):
 def test_the_log_of_a_forced_build(node):
     run(node)
     assert actions(run(node, force=True)) == ["unbuild", "build", "install"]
-    assert dkms_plan.settled(dkms_act.view(node.root, node, "nvidia-current", NEW, [KERNEL]), KERNEL, NEW)
+    assert dkms_plan.settled(dkms_act.read_view(node.root, node, "nvidia-current", NEW, [KERNEL]), KERNEL, NEW)
 
 
 def test_built_from_an_archive_where_there_is_one_and_compiled_elsewhere(tmp_path, exported):
@@ -485,7 +484,7 @@ def test_built_from_an_archive_where_there_is_one_and_compiled_elsewhere(tmp_pat
 def test_built_refuses_an_archive_that_does_not_fit_and_changes_nothing(tmp_path, exported):
     node = FakeNode(tmp_path / "new", kernels=(SECOND,))
     before = snapshot(node)
-    with pytest.raises(errors.TreeError, match="does not fit this node: it is for kernel %s" % KERNEL):
+    with pytest.raises(tree_archives.TreeError, match="does not fit this node: it is for kernel %s" % KERNEL):
         task(node, import_files=[exported["path"]]).run()
     assert snapshot(node) == before
 
@@ -516,10 +515,10 @@ def test_what_a_node_asks_for_before_it_starts_anything(tmp_path, exported):
 
 def keep(node, exported, content=None):
     """Put an archive into the node's store; with CONTENT one that does not agree with its digest."""
-    target = os.path.join(node.path(archive_store.STORE), os.path.basename(exported["path"]))
+    target = os.path.join(node.path(tree_archives.STORE), os.path.basename(exported["path"]))
     os.makedirs(os.path.dirname(target), exist_ok=True)
     shutil.copy(exported["path"], target)
-    digests.write_sha256(target, exported["sha256"])
+    tree_archives.write_sha256(target, exported["sha256"])
     if content is not None:
         Path(target).write_text(content, encoding="utf-8")
     return target
@@ -568,7 +567,7 @@ def test_what_was_looked_at_is_moved_to_where_dkms_has_what_it_built(tmp_path, e
     assert (
         target == node.tree(NEW, KERNEL, ARCH)
         and not os.path.exists(source)
-        and (workplace.WORKPLACE in source) is added
+        and (tree_archives.WORKPLACE in source) is added
     )
     assert [
         os.stat(os.path.join(target, name)).st_mode & 0o777 for name in ("", "module", "module/nvidia-current.ko")
@@ -576,7 +575,7 @@ def test_what_was_looked_at_is_moved_to_where_dkms_has_what_it_built(tmp_path, e
     assert sorted(os.listdir(target)) == ["log", "module"] and os.listdir(os.path.join(target, "module")) == [
         "nvidia-current.ko"
     ]
-    assert workplace.WORKPLACE not in os.listdir(node.path(dkms_act.dkms.TREE))
+    assert tree_archives.WORKPLACE not in os.listdir(node.path(dkms_act.dkms.TREE))
 
 
 @pytest.mark.parametrize("where", [KERNEL, KERNEL + "/" + ARCH])
@@ -596,7 +595,7 @@ def test_an_archive_of_the_store_that_is_of_no_use_is_compiled_anew(tmp_path, ex
     node = FakeNode(tmp_path / "new")
     target = keep(node, exported, content="half" if spoil == "cut" else None)
     if spoil == "other digest":
-        digests.write_sha256(target, "0" * 64)
+        tree_archives.write_sha256(target, "0" * 64)
     if spoil == "other source":
         write(
             node.root,
@@ -612,10 +611,10 @@ def test_what_is_compiled_is_kept_where_somebody_takes_it(node):
     result = task(node, publish=True).run()
     (item,) = result["compiled"]
     assert item["path"] == node.path(
-        archive_store.STORE, "nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL)
+        tree_archives.STORE, "nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (NEW, KERNEL)
     )
-    assert digests.whole(item["path"]) == item["sha256"]
-    assert os.stat(node.path(archive_store.STORE)).st_mode & 0o777 == 0o755, "whoever logs in can fetch it"
+    assert tree_archives.read_whole_digest(item["path"]) == item["sha256"]
+    assert os.stat(node.path(tree_archives.STORE)).st_mode & 0o777 == 0o755, "whoever logs in can fetch it"
     assert task(node, publish=True).run()["compiled"] == []
 
 
@@ -659,7 +658,7 @@ def test_prepared_compiles_apart_and_keeps_what_is_installed_for_the_way_back(tm
     assert task(node, version=OLD).preview()["kernels"] == before and not task(node, version=OLD).due(), (
         "what serves is as it was"
     )
-    kept = sorted(name for name in os.listdir(node.path(archive_store.STORE)) if name.endswith(archive_store.SUFFIX))
+    kept = sorted(name for name in os.listdir(node.path(tree_archives.STORE)) if name.endswith(tree_archives.SUFFIX))
     assert kept == ["nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % (version, KERNEL) for version in (OLD, NEW)]
     assert [call[:6] for call in compiled(node)][-1] == list(dkms_apart.QUIETLY), "jobs run beside it"
     assert not os.path.exists(node.path(dkms_apart.WORKSHOP))
@@ -733,7 +732,7 @@ def test_a_preparation_that_cannot_be_compiled_tells_the_log_and_leaves_nothing(
     assert (
         caught.value.details["make_log"]
         and not os.path.exists(node.path(dkms_apart.WORKSHOP))
-        and os.listdir(node.path(archive_store.STORE)) == []
+        and os.listdir(node.path(tree_archives.STORE)) == []
     )
 
 
@@ -754,7 +753,7 @@ def test_what_a_killed_preparation_left_is_removed_first(tmp_path):
 
 def test_the_store_does_not_grow_for_ever(tmp_path):
     node = FakeNode(tmp_path / "node")
-    store = node.path(archive_store.STORE)
+    store = node.path(tree_archives.STORE)
     os.makedirs(store)
     there = ((OLD, KERNEL), (NEW, KERNEL), (NEW, "6.1.0-1-amd64"), ("530.1.1", KERNEL))
     names = ["nvidia-current_%s_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % item for item in there]
@@ -771,13 +770,13 @@ def test_an_archive_of_other_source_is_left_out_and_refused_where_it_is_named(tm
     """Another revision of the package: the same version, and other patches."""
     name = os.path.basename(exported["path"])
     node = FakeNode(tmp_path / "new", kernels=(KERNEL,))
-    noted = digests.source_of(exported["path"])
-    assert noted and noted == digests.source_digest(str(node.root), "nvidia-current", NEW)
+    noted = tree_archives.read_source(exported["path"])
+    assert noted and noted == tree_archives.source_digest(str(node.root), "nvidia-current", NEW)
     assert task(node, archives_offered=[name], archives_sources={name: noted}).asks() == ({KERNEL: name}, {})
     assert task(node, archives_offered=[name], archives_sources={name: "0" * 64}).asks() == ({}, {KERNEL: name})
-    digests.write_sha256(exported["path"], exported["sha256"], "0" * 64)
+    tree_archives.write_sha256(exported["path"], exported["sha256"], "0" * 64)
     before = snapshot(node)
-    with pytest.raises(errors.TreeError, match="built from other source of the same version than this node has"):
+    with pytest.raises(tree_archives.TreeError, match="built from other source of the same version than this node has"):
         task(node, import_files=[exported["path"]]).run()
     assert snapshot(node) == before
 
@@ -791,9 +790,9 @@ def test_an_archive_without_the_kernels_configuration_is_taken_by_its_name(tmp_p
     name = str(tmp_path / os.path.basename(exported["path"]))
     for path in (name, name.replace("gcc-12.2.0", "gcc-13.1.0")):
         make_archive(path, {key: value for key, value in content.items() if not key.endswith("/log/.config")})
-        digests.write_sha256(path, digests.sha256_of(path))
+        tree_archives.write_sha256(path, tree_archives.sha256_of(path))
     node = FakeNode(tmp_path / "new", kernels=(KERNEL,))
-    with pytest.raises(errors.TreeError, match="for a kernel %s of compiler gcc-13.1.0" % KERNEL):
+    with pytest.raises(tree_archives.TreeError, match="for a kernel %s of compiler gcc-13.1.0" % KERNEL):
         task(node, import_files=[name.replace("gcc-12.2.0", "gcc-13.1.0")]).run()
     assert "load" in actions(run(node, import_files=[name]))
 

@@ -17,14 +17,7 @@ import tarfile
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import (
-    archive_store,
-    digests,
-    errors,
-    fit,
-    trees,
-    workplace,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives, trees
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._dkms.fake_dkms import (
     CONF,
     FakeNode,
@@ -55,7 +48,7 @@ def archive_path(tmp_path):
 
 
 def test_what_is_in_an_archive(archive):
-    tree = trees.inspect(archive)
+    tree = trees.inspect_archive(archive)
     assert (tree["name"], tree["version"], tree["conf"]) == ("nvidia-current", V, CONF % V)
     assert tree["kernels"] == {
         (KERNEL, ARCH): {
@@ -117,7 +110,7 @@ def test_unsigned_digest_differs_where_anything_but_signature_and_log_does(tmp_p
     ],
 )
 def test_unsigned_digest_of_what_cannot_be_read_is_an_error(tmp_path, change):
-    with pytest.raises(errors.TreeError):
+    with pytest.raises(tree_archives.TreeError):
         trees.unsigned_digest(packed(tmp_path, "a", change))
 
 
@@ -130,7 +123,7 @@ def test_unsigned_digest_of_what_cannot_be_read_is_an_error(tmp_path, change):
 )
 def test_unsigned_digest_unpacks_no_more_than_a_tree_has(tmp_path, monkeypatch, change):
     monkeypatch.setattr(trees, "MAX_BYTES", 1 << 20)
-    with pytest.raises(errors.TreeError):
+    with pytest.raises(tree_archives.TreeError):
         trees.unsigned_digest(packed(tmp_path, "a", change))
 
 
@@ -154,8 +147,8 @@ def member(name, kind=tarfile.REGTYPE, target=""):
 )
 def test_members_that_are_refused(tmp_path, extra, words):
     path = make_archive(str(tmp_path / "a.tar.gz"), content(), [extra])
-    with pytest.raises(errors.TreeError, match=words):
-        trees.inspect(path)
+    with pytest.raises(tree_archives.TreeError, match=words):
+        trees.inspect_archive(path)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +165,8 @@ def test_archives_that_do_not_agree_with_themselves(tmp_path, change, words):
     path = make_archive(
         str(tmp_path / "a.tar.gz"), dict((name, data) for name, data in files.items() if data is not None)
     )
-    with pytest.raises(errors.TreeError, match=words):
-        trees.inspect(path)
+    with pytest.raises(tree_archives.TreeError, match=words):
+        trees.inspect_archive(path)
 
 
 def test_no_modules_no_archive_and_no_tar(tmp_path):
@@ -181,16 +174,16 @@ def test_no_modules_no_archive_and_no_tar(tmp_path):
         str(tmp_path / "a.tar.gz"),
         dict((name, data) for name, data in content().items() if name.startswith(trees.INFO)),
     )
-    with pytest.raises(errors.TreeError, match="no built modules"):
-        trees.inspect(path)
+    with pytest.raises(tree_archives.TreeError, match="no built modules"):
+        trees.inspect_archive(path)
     for data in (b"nonsense", b""):
         (tmp_path / "b.tar.gz").write_bytes(data)
-        with pytest.raises(errors.TreeError, match="not a readable tar"):
-            trees.inspect(str(tmp_path / "b.tar.gz"))
+        with pytest.raises(tree_archives.TreeError, match="not a readable tar"):
+            trees.inspect_archive(str(tmp_path / "b.tar.gz"))
     whole = (tmp_path / "a.tar.gz").read_bytes()
     (tmp_path / "c.tar.gz").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(errors.TreeError):
-        trees.inspect(str(tmp_path / "c.tar.gz"))
+    with pytest.raises(tree_archives.TreeError):
+        trees.inspect_archive(str(tmp_path / "c.tar.gz"))
 
 
 def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tmp_path):
@@ -201,8 +194,8 @@ def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tm
         stream.write(b"\0" * 100000)
     take = tmp_path / "take"
     take.mkdir()
-    tree = trees.inspect(path, str(take))
-    assert tree["sha256"] == digests.sha256_of(path), "what follows the archive counts"
+    tree = trees.inspect_archive(path, str(take))
+    assert tree["sha256"] == tree_archives.sha256_of(path), "what follows the archive counts"
     found = dict((str(item.relative_to(take)), item) for item in take.glob("**/*") if item.is_file())
     base = "%s/%s/" % (KERNEL, ARCH)
     assert sorted(found) == [
@@ -223,7 +216,7 @@ def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tm
     ]
     assert set((item.stat().st_mode & 0o7777, item.stat().st_uid) for item in found.values()) == {(0o644, os.getuid())}
     os.truncate(path, os.path.getsize(path) - 1)
-    assert trees.inspect(path)["sha256"] != tree["sha256"]
+    assert trees.inspect_archive(path)["sha256"] != tree["sha256"]
 
 
 @pytest.mark.parametrize(
@@ -239,8 +232,8 @@ def test_what_is_taken_is_what_was_built_with_nothing_of_its_owner_and_rights(tm
 def test_members_that_are_where_others_are(tmp_path, extra):
     path = make_archive(str(tmp_path / "a.tar.gz"), content(), extra)
     (tmp_path / "take").mkdir()
-    with pytest.raises(errors.TreeError, match="is where another one is"):
-        trees.inspect(path, str(tmp_path / "take"))
+    with pytest.raises(tree_archives.TreeError, match="is where another one is"):
+        trees.inspect_archive(path, str(tmp_path / "take"))
 
 
 @pytest.mark.parametrize(
@@ -254,8 +247,8 @@ def test_members_that_are_where_others_are(tmp_path, extra):
 def test_what_cannot_be_of_a_dkms_tree(tmp_path, name, size, words):
     path = make_archive(str(tmp_path / "a.tar.gz"), dict(content(), **{name: "x" * size}))
     for take in (None, str(tmp_path / "take")):
-        with pytest.raises(errors.TreeError, match=words):
-            trees.inspect(path, take)
+        with pytest.raises(tree_archives.TreeError, match=words):
+            trees.inspect_archive(path, take)
 
 
 def test_a_disk_that_is_full_is_not_held_against_the_archive(archive, tmp_path, monkeypatch):
@@ -264,20 +257,20 @@ def test_a_disk_that_is_full_is_not_held_against_the_archive(archive, tmp_path, 
 
     monkeypatch.setattr(trees.shutil, "copyfileobj", full)
     with pytest.raises(OSError, match="No space left"):
-        trees.inspect(archive, str(tmp_path / "take"))
+        trees.inspect_archive(archive, str(tmp_path / "take"))
     for unreadable in (str(tmp_path), "/proc/self/mem"):
-        with pytest.raises(errors.TreeError, match="not a readable tar"):
-            trees.inspect(unreadable)
+        with pytest.raises(tree_archives.TreeError, match="not a readable tar"):
+            trees.inspect_archive(unreadable)
 
 
 def test_a_workplace_is_beside_the_trees_and_gone_afterwards(tmp_path):
-    with workplace.Workplace(str(tmp_path)) as place:
+    with tree_archives.Workplace(str(tmp_path)) as place:
         assert list(tmp_path.iterdir()) == [], "it is made when it is needed"
         elsewhere = place.directory("a")
     assert not os.path.exists(os.path.dirname(elsewhere))
-    left = tmp_path / "var/lib/dkms" / workplace.WORKPLACE / "of a killed run"
+    left = tmp_path / "var/lib/dkms" / tree_archives.WORKPLACE / "of a killed run"
     left.mkdir(parents=True)
-    with workplace.Workplace(str(tmp_path)) as place:
+    with tree_archives.Workplace(str(tmp_path)) as place:
         found = [place.directory(name) for name in ("a", "b")]
         assert [os.path.dirname(path) for path in found] == [str(left.parent)] * 2 and not left.exists()
         assert left.parent.name.startswith(".") and left.parent.stat().st_mode & 0o777 == 0o700
@@ -285,36 +278,37 @@ def test_a_workplace_is_beside_the_trees_and_gone_afterwards(tmp_path):
 
 
 def test_a_promised_digest_is_one_that_is_there_with_its_archive(archive):
-    assert digests.promised(archive) is None
-    digests.write_sha256(archive, "0" * 64)
-    assert digests.promised(archive) == "0" * 64 and digests.whole(archive) is None
+    assert tree_archives.read_promised_digest(archive) is None
+    tree_archives.write_sha256(archive, "0" * 64)
+    assert tree_archives.read_promised_digest(archive) == "0" * 64 and tree_archives.read_whole_digest(archive) is None
     os.unlink(archive)
-    assert digests.promised(archive) is None
+    assert tree_archives.read_promised_digest(archive) is None
 
 
 def test_source_is_read_once_for_as_long_as_it_is_the_same(tmp_path, monkeypatch):
-    base, read, real = tmp_path / "usr/src/nvidia-current-1.2", [], digests.sha256_of
+    base, read, real = tmp_path / "usr/src/nvidia-current-1.2", [], tree_archives.sha256_of
     base.mkdir(parents=True)
     (base / "a.c").write_text("x")
-    monkeypatch.setattr(digests, "sha256_of", lambda path: read.append(path) or real(path))
-    seen = [digests.source_digest(str(tmp_path), "nvidia-current", "1.2") for dummy in range(2)]
+    monkeypatch.setattr(tree_archives, "sha256_of", lambda path: read.append(path) or real(path))
+    seen = [tree_archives.source_digest(str(tmp_path), "nvidia-current", "1.2") for dummy in range(2)]
     assert seen[0] == seen[1] and len(read) == 1
     (base / "a.c").write_text("y")
-    assert digests.source_digest(str(tmp_path), "nvidia-current", "1.2") != seen[0] and len(read) == 2
+    assert tree_archives.source_digest(str(tmp_path), "nvidia-current", "1.2") != seen[0] and len(read) == 2
 
 
 def test_too_much_in_an_archive(archive, monkeypatch):
     monkeypatch.setattr(trees, "MAX_MEMBERS", 3)
-    with pytest.raises(errors.TreeError, match="more than a DKMS tree"):
-        trees.inspect(archive)
+    with pytest.raises(tree_archives.TreeError, match="more than a DKMS tree"):
+        trees.inspect_archive(archive)
 
 
 def test_copies_are_private_and_gone_afterwards(archive):
-    digests.write_sha256(archive, digests.sha256_of(archive))
-    with workplace.private_copies([archive]) as copies:
+    tree_archives.write_sha256(archive, tree_archives.sha256_of(archive))
+    with tree_archives.private_copies([archive]) as copies:
         directory = os.path.dirname(copies[0]["copy"])
         assert (
-            os.stat(directory).st_mode & 0o777 == 0o700 and digests.sha256_of(copies[0]["copy"]) == copies[0]["sha256"]
+            os.stat(directory).st_mode & 0o777 == 0o700
+            and tree_archives.sha256_of(copies[0]["copy"]) == copies[0]["sha256"]
         )
     assert not os.path.exists(directory)
 
@@ -332,49 +326,50 @@ def test_digests_that_are_wrong(archive, digest, words):
     if digest is not None:
         with open(archive + ".sha256", "w", encoding="ascii") as handle:
             handle.write(digest)
-    with pytest.raises(errors.TreeError, match=words):
-        with workplace.private_copies([archive]):
+    with pytest.raises(tree_archives.TreeError, match=words):
+        with tree_archives.private_copies([archive]):
             raise AssertionError("it was let through")
 
 
 def test_an_archive_that_is_not_there(tmp_path):
-    with pytest.raises(errors.TreeError, match="cannot be"):
-        with workplace.private_copies([str(tmp_path / "none.tar.gz")]):
+    with pytest.raises(tree_archives.TreeError, match="cannot be"):
+        with tree_archives.private_copies([str(tmp_path / "none.tar.gz")]):
             raise AssertionError("it was let through")
 
 
 def test_the_module_in_an_archive_is_asked(archive, tmp_path):
     runner = FakeNode(tmp_path / "node")
-    tree, described = trees.examine(archive, runner)
+    tree, described = trees.examine_archive(archive, runner)
     found = described[(KERNEL, ARCH)]
     assert (found["version"], found["vermagic"]) == (V, KERNEL + " SMP preempt")
     assert not os.path.exists(runner.calls[0][1]) and os.path.basename(runner.calls[0][1]) == "nvidia-current.ko"
     tree["name"] = "changed by a caller"
-    again, dummy = trees.examine(archive, runner)
+    again, dummy = trees.examine_archive(archive, runner)
     assert again["name"] == "nvidia-current" and len(runner.calls) == 1
 
 
 def test_no_module_of_an_archive_with_another_digest_is_looked_into(archive, tmp_path):
     runner = FakeNode(tmp_path / "node")
     with pytest.raises(
-        errors.TreeError, match="its sha256 is %s, and %s was wanted" % (digests.sha256_of(archive), "0" * 64)
+        tree_archives.TreeError,
+        match="its sha256 is %s, and %s was wanted" % (tree_archives.sha256_of(archive), "0" * 64),
     ):
-        trees.examine(archive, runner, "0" * 64)
+        trees.examine_archive(archive, runner, "0" * 64)
     assert runner.calls == []
-    assert trees.examine(archive, runner, digests.sha256_of(archive))[0]["version"] == V
+    assert trees.examine_archive(archive, runner, tree_archives.sha256_of(archive))[0]["version"] == V
 
 
 def test_an_archive_that_became_another_is_asked_again(archive, tmp_path):
     runner = FakeNode(tmp_path / "node")
-    trees.examine(archive, runner)
-    digests.write_sha256(archive, digests.sha256_of(archive))
-    assert digests.whole(archive)
+    trees.examine_archive(archive, runner)
+    tree_archives.write_sha256(archive, tree_archives.sha256_of(archive))
+    assert tree_archives.read_whole_digest(archive)
     times = os.stat(archive)
     make_archive(archive, dict(content(), **{trees.INFO + "/PACKAGE_NAME": ""}))
     os.utime(archive, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert digests.whole(archive) is None
-    with pytest.raises(errors.TreeError, match="has no dkms_binaries_only"):
-        trees.examine(archive, runner)
+    assert tree_archives.read_whole_digest(archive) is None
+    with pytest.raises(tree_archives.TreeError, match="has no dkms_binaries_only"):
+        trees.examine_archive(archive, runner)
 
 
 MODULE = {"version": V, "vermagic": KERNEL + " SMP", "signer": "key", "error": None}
@@ -397,8 +392,8 @@ ENABLED = {"state": "enabled", "keys": ["key"]}
 
 
 def test_an_archive_that_fits():
-    assert fit.refusals(TREE, NODE, {(KERNEL, ARCH): MODULE}) == []
-    assert fit.refusals(TREE, dict(NODE, conf=CONF % V, secure_boot=ENABLED), {(KERNEL, ARCH): MODULE}) == []
+    assert trees.find_refusals(TREE, NODE, {(KERNEL, ARCH): MODULE}) == []
+    assert trees.find_refusals(TREE, dict(NODE, conf=CONF % V, secure_boot=ENABLED), {(KERNEL, ARCH): MODULE}) == []
 
 
 @pytest.mark.parametrize(
@@ -430,7 +425,7 @@ def test_archives_that_do_not_fit(node, tree, module, words):
     changed = copy.deepcopy(TREE)
     changed["kernels"][(KERNEL, ARCH)].update(tree)
     described = {} if module is None else {(KERNEL, ARCH): dict(MODULE, **module)}
-    why = fit.refusals(changed, dict(NODE, **node), described)
+    why = trees.find_refusals(changed, dict(NODE, **node), described)
     assert len(why) == 1 and words in why[0]
 
 
@@ -439,21 +434,23 @@ def test_several_archives_in_one(tmp_path):
         make_archive(str(tmp_path / ("%s.tar.gz" % name)), content(kernel=name)) for name in (KERNEL, "6.1.0-49-amd64")
     ]
     merged = str(tmp_path / "merged.tar.gz")
-    trees.merge(paths, merged)
-    assert sorted(key[0] for key in trees.inspect(merged)["kernels"]) == ["6.1.0-49-amd64", KERNEL]
-    assert trees.fingerprint([merged]) == trees.fingerprint(paths) != trees.fingerprint(paths[:1])
+    trees.merge_archives(paths, merged)
+    assert sorted(key[0] for key in trees.inspect_archive(merged)["kernels"]) == ["6.1.0-49-amd64", KERNEL]
+    assert trees.read_fingerprint([merged]) == trees.read_fingerprint(paths) != trees.read_fingerprint(paths[:1])
 
 
 def test_where_the_package_looks():
     assert (
-        archive_store.staging_path("nvidia-current", V)
+        tree_archives.make_staging_path("nvidia-current", V)
         == "/usr/share/nvidia-current-dkms/nvidia-current-535.261.03.dkms.tar.gz"
     )
 
 
 def test_the_source_of_an_archive_is_noted_beside_it_and_sha256sum_does_not_mind(archive):
-    digests.write_sha256(archive, digests.sha256_of(archive), "ab" * 32)
-    assert digests.source_of(archive) == "ab" * 32 and digests.expected_sha256(archive) == digests.sha256_of(archive)
+    tree_archives.write_sha256(archive, tree_archives.sha256_of(archive), "ab" * 32)
+    assert tree_archives.read_source(archive) == "ab" * 32 and tree_archives.expected_sha256(
+        archive
+    ) == tree_archives.sha256_of(archive)
     done = subprocess.run(
         ["sha256sum", "--check", "--strict", archive + ".sha256"],
         cwd=os.path.dirname(archive),
@@ -462,33 +459,33 @@ def test_the_source_of_an_archive_is_noted_beside_it_and_sha256sum_does_not_mind
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    with workplace.private_copies([archive]) as copies:
+    with tree_archives.private_copies([archive]) as copies:
         assert copies[0]["source"] == "ab" * 32
-    digests.write_sha256(archive, digests.sha256_of(archive))
-    assert digests.source_of(archive) is None and digests.source_of(archive + ".absent") is None
+    tree_archives.write_sha256(archive, tree_archives.sha256_of(archive))
+    assert tree_archives.read_source(archive) is None and tree_archives.read_source(archive + ".absent") is None
 
 
 def test_a_digest_of_source_sees_names_contents_and_links(tmp_path):
     base = tmp_path / "usr/src/nvidia-current-1.2"
-    assert digests.source_digest(str(tmp_path), "nvidia-current", "1.2") is None
+    assert tree_archives.source_digest(str(tmp_path), "nvidia-current", "1.2") is None
     (base / "nvidia").mkdir(parents=True)
     (base / "nvidia/a.c").write_text("x")
-    seen = [digests.source_digest(str(tmp_path), "nvidia-current", "1.2")]
+    seen = [tree_archives.source_digest(str(tmp_path), "nvidia-current", "1.2")]
     (base / "nvidia/a.c").rename(base / "nvidia/b.c")
-    seen.append(digests.source_digest(str(tmp_path), "nvidia-current", "1.2"))
+    seen.append(tree_archives.source_digest(str(tmp_path), "nvidia-current", "1.2"))
     (base / "nvidia/b.c").write_text("y")
-    seen.append(digests.source_digest(str(tmp_path), "nvidia-current", "1.2"))
+    seen.append(tree_archives.source_digest(str(tmp_path), "nvidia-current", "1.2"))
     (base / "link").symlink_to("nvidia/b.c")
-    seen.append(digests.source_digest(str(tmp_path), "nvidia-current", "1.2"))
-    assert len(set(seen)) == 4 and digests.source_digest(str(tmp_path), "nvidia-current", "1.2") == seen[-1]
+    seen.append(tree_archives.source_digest(str(tmp_path), "nvidia-current", "1.2"))
+    assert len(set(seen)) == 4 and tree_archives.source_digest(str(tmp_path), "nvidia-current", "1.2") == seen[-1]
 
 
 def test_what_is_not_known_of_a_source_is_not_held_against_an_archive():
-    assert digests.other_source("a", "b")
+    assert tree_archives.other_source("a", "b")
     assert (
-        not digests.other_source("a", "a")
-        and not digests.other_source(None, "b")
-        and not digests.other_source("a", None)
+        not tree_archives.other_source("a", "a")
+        and not tree_archives.other_source(None, "b")
+        and not tree_archives.other_source("a", None)
     )
 
 

@@ -52,7 +52,7 @@ def smi(text="", state="ok", **fields):
 
 @pytest.fixture
 def root(tmp_path):
-    recordings.write(tmp_path, "/proc/sys/kernel/random/boot_id", "3c9f\n")
+    recordings.write(tmp_path, "/proc/sys/kernel/random/boot_id", "3c9f0000-52a0-4d0e-8d1b-6f6a3f1d2c11\n")
     recordings.write(tmp_path, "/proc/4711/comm", "python3\n")
     recordings.write(tmp_path, "/proc/4711/status", "Name:\tpython3\nUid:\t1000\t1000\t1000\t1000\n")
     recordings.write(tmp_path, "/proc/4711/cmdline", "python3\0--token=hunter2\0")
@@ -75,7 +75,7 @@ def root(tmp_path):
 
 def gather(root, shot=None, take=None, **reading):
     document = dict({"snapshot": snapshot() if shot is None else shot, "problems": {}}, **reading)
-    found = evidence.gather(document, str(root), no_command, 10, 5, take or smi(XML % "/usr/bin/python3"))
+    found = evidence.gather_parts(document, str(root), no_command, 10, 5, take or smi(XML % "/usr/bin/python3"))
     return found["files"], dict((entry["part"], entry["reason"]) for entry in found["missing"])
 
 
@@ -177,7 +177,7 @@ def test_nvidia_smi_really_hanging(root, as_root, monkeypatch, tmp_path):
     tool.chmod(0o755)
     monkeypatch.setattr(evidence, "NVIDIA_SMI", [str(tool)])
     take = functools.partial(capture.run, clock=clocks.over_when((tmp_path / "said").exists))
-    found = evidence.gather({"snapshot": snapshot()}, str(root), no_command, 10, 1, take)
+    found = evidence.gather_parts({"snapshot": snapshot()}, str(root), no_command, 10, 1, take)
     assert found["missing"] == [{"part": "nvidia-smi.xml", "reason": "%s did not end within 1 s" % (tool,)}]
     assert found["files"]["nvidia-smi.xml"]["text"] == "<nvidia_smi_log>\n"
 
@@ -192,7 +192,7 @@ def test_nvidia_smi_is_not_started_beside_an_nvml_that_hangs(root, as_root, stat
 
 @pytest.mark.parametrize("shot", [None, [], {}, "x"])
 def test_a_reading_without_a_snapshot(root, as_root, shot):
-    found = evidence.gather(
+    found = evidence.gather_parts(
         {"snapshot": shot, "problems": {"system": "burst"}}, str(root), no_command, 10, 5, smi(XML % "x")
     )
     missing = dict((entry["part"], entry["reason"]) for entry in found["missing"])

@@ -10,6 +10,8 @@ import datetime
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reading
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import loaded
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import identity
 
 pytestmark = pytest.mark.pythons
 
@@ -24,16 +26,16 @@ def no_command(argv, timeout=60):
 def root(tmp_path):
     random = tmp_path / "proc" / "sys" / "kernel" / "random"
     random.mkdir(parents=True)
-    (random / "boot_id").write_text("3c9f\n")
+    (random / "boot_id").write_text("3c9f0000-52a0-4d0e-8d1b-6f6a3f1d2c11\n")
     (tmp_path / "proc" / "uptime").write_text("61.50 100.00\n")
     return tmp_path
 
 
 def test_every_section_is_there_and_the_snapshot_is_the_one_given(root):
-    document = reading.gather({"a": "snapshot"}, str(root), no_command)
+    document = reading.gather_reading({"a": "snapshot"}, str(root), no_command)
     assert (document["schema"], document["boot_id"], document["uptime_s"], document["snapshot"]) == (
         "gpufleet.reading/1",
-        "3c9f",
+        "3c9f0000-52a0-4d0e-8d1b-6f6a3f1d2c11",
         61.5,
         {"a": "snapshot"},
     )
@@ -49,7 +51,7 @@ def test_every_section_is_there_and_the_snapshot_is_the_one_given(root):
 def test_the_kernel_log_is_read_since_the_watermark(root, monkeypatch):
     seen = []
     monkeypatch.setattr(reading.kernel_log, "read", lambda *args: seen.append(args) or {"events": []})
-    reading.gather({}, str(root), no_command, {"boot_id": "b", "seq": 4})
+    reading.gather_reading({}, str(root), no_command, {"boot_id": "b", "seq": 4})
     assert seen == [(str(root), no_command, {"boot_id": "b", "seq": 4})]
 
 
@@ -59,7 +61,7 @@ def test_a_reader_that_breaks_costs_its_own_section_and_is_named(root, monkeypat
         raise RuntimeError("a surprise")
 
     monkeypatch.setattr(getattr(reading, section), "read", burst)
-    document = reading.gather({}, str(root), no_command)
+    document = reading.gather_reading({}, str(root), no_command)
     assert document[section] is None
     assert document["problems"] == {section: "RuntimeError: a surprise"}
     assert all(document[other] is not None for other in SECTIONS if other != section)
@@ -68,5 +70,5 @@ def test_a_reader_that_breaks_costs_its_own_section_and_is_named(root, monkeypat
 @pytest.mark.parametrize("text", ["", "soon\n"])
 def test_an_uptime_that_cannot_be_read_is_none(root, text):
     (root / "proc" / "uptime").write_text(text)
-    assert reading.uptime(str(root)) is None
-    assert reading.uptime(str(root / "nowhere")) is None and reading.boot_id(str(root / "nowhere")) is None
+    assert loaded.read_uptime(str(root)) is None
+    assert loaded.read_uptime(str(root / "nowhere")) is None and identity.read_boot_id(str(root / "nowhere")) is None

@@ -10,7 +10,7 @@ import copy
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import reload
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import references
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import loaded
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import holders, units
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, write
 
@@ -85,7 +85,7 @@ def changed(path, value):
 
 
 def test_a_reload_and_its_order():
-    plan = reload.decide(good(), options())
+    plan = reload.decide_reload(good(), options())
     assert (plan["action"], plan["reasons"], plan["version"]) == ("reload", [], NEW)
     assert plan["stop"] == [PERSISTENCED], "only what runs"
     assert plan["unload"] == ["nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"]
@@ -168,14 +168,14 @@ def test_a_reload_and_its_order():
 )
 def test_every_reason_against_a_reload(path, value, ident, words, helps):
     facts = changed(path, value)
-    auto, strict = reload.decide(facts, options()), reload.decide(facts, options(policy="reload"))
+    auto, strict = reload.decide_reload(facts, options()), reload.decide_reload(facts, options(policy="reload"))
     assert [item["id"] for item in auto["reasons"]] == [ident]
     assert words in auto["reasons"][0]["message"] and auto["reasons"][0]["next_step"]
     assert (auto["action"], strict["action"]) == ("reboot" if helps else "refuse", "refuse")
     assert auto["stop"] == [] == auto["unload"], "nothing is stopped for what will not be done"
-    assert auto["reasons"][0]["message"] in reload.sentence(auto["reasons"]) and "Next step: " in reload.sentence(
+    assert auto["reasons"][0]["message"] in reload.make_sentence(
         auto["reasons"]
-    )
+    ) and "Next step: " in reload.make_sentence(auto["reasons"])
 
 
 @pytest.mark.parametrize("policy", ["auto", "reload", "reboot"])
@@ -212,7 +212,7 @@ def test_no_reboot_ends_somebodys_work(policy, one, hung, works):
     facts = changed(("holders",), [holder(), one])
     facts["hung"] = hung
     facts["services"][DCGM] = service("active", DCGM)
-    plan = reload.decide(facts, options(policy=policy))
+    plan = reload.decide_reload(facts, options(policy=policy))
     assert ("at_work" in [item["id"] for item in plan["reasons"]]) == works
     if works:
         assert plan["action"] == "refuse"
@@ -221,18 +221,18 @@ def test_no_reboot_ends_somebodys_work(policy, one, hung, works):
 
 
 def test_nobody_is_rebooted_who_cannot_be_looked_at():
-    plan = reload.decide(changed(("holders",), None), options(policy="reboot"))
+    plan = reload.decide_reload(changed(("holders",), None), options(policy="reboot"))
     assert plan["action"] == "refuse" and [item["id"] for item in plan["reasons"]] == ["policy", "holders_unknown"]
-    plan = reload.decide(changed(("services",), None), options(policy="reboot"))
+    plan = reload.decide_reload(changed(("services",), None), options(policy="reboot"))
     assert plan["action"] == "reboot", "a service that holds a GPU says by its control group which it is"
 
 
 def test_a_reference_that_nobody_explains_counts_when_no_process_holds_a_device():
     """While processes do, the count of opened files is not known."""
     facts = changed(("references", "nvidia_uvm"), module(2))
-    assert reload.decide(facts, options())["action"] == "reload"
+    assert reload.decide_reload(facts, options())["action"] == "reload"
     facts["holders"] = []
-    plan = reload.decide(facts, options())
+    plan = reload.decide_reload(facts, options())
     assert plan["action"] == "reboot" and {item["id"] for item in plan["reasons"]} == {"unexplained_reference"}
     assert (
         "nvidia has 1 references" in plan["reasons"][0]["message"]
@@ -255,7 +255,7 @@ def test_a_reference_that_nobody_explains_counts_when_no_process_holds_a_device(
 def test_what_is_no_reason(path, value):
     facts = changed(path, value)
     facts["references"]["nvidia"]["refcnt"] = 2
-    assert reload.decide(facts, options())["action"] == "reload"
+    assert reload.decide_reload(facts, options())["action"] == "reload"
 
 
 def test_a_signed_module_under_secure_boot_firmware_switched_off_and_switches_that_are_allowed():
@@ -267,30 +267,30 @@ def test_a_signed_module_under_secure_boot_firmware_switched_off_and_switches_th
         nvswitches=[{}],
         nvlink_managers={"found": [{}], "unread": ["0000:05:00.0"]},
     )
-    assert reload.decide(facts, options(nvswitch=True))["action"] == "reload"
+    assert reload.decide_reload(facts, options(nvswitch=True))["action"] == "reload"
 
 
 @pytest.mark.parametrize("state,action", [({"keys": ["other"]}, "refuse"), ({"keys": None}, "reload")])
 def test_a_module_of_a_key_that_is_not_enrolled_is_not_unloaded_for(state, action):
     facts = changed(("secure_boot",), dict(state, state="enabled"))
     facts["module"]["signer"] = "DKMS module signing key"
-    found = reload.decide(facts, options())
+    found = reload.decide_reload(facts, options())
     assert (found["action"] == "reload") is (action == "reload"), found
 
 
 def test_nothing_is_due():
     facts = changed(("loaded", "version"), NEW)
     for policy in ("auto", "reload", "reboot"):
-        plan = reload.decide(facts, options(policy=policy))
+        plan = reload.decide_reload(facts, options(policy=policy))
         assert (plan["action"], plan["why"], plan["reasons"]) == ("none", "", [])
-    assert reload.decide(facts, options(force=True))["action"] == "reload"
-    assert reload.decide(facts, options(version=NEW))["action"] == "none"
+    assert reload.decide_reload(facts, options(force=True))["action"] == "reload"
+    assert reload.decide_reload(facts, options(version=NEW))["action"] == "none"
 
 
 def test_another_flavour_of_the_same_version_is_due():
     facts = changed(("loaded", "version"), NEW)
     facts["module"]["license"] = "Dual MIT/GPL"
-    plan = reload.decide(facts, options())
+    plan = reload.decide_reload(facts, options())
     assert plan["action"] == "reload" and "the proprietary driver" in plan["why"]
 
 
@@ -298,34 +298,32 @@ def test_another_flavour_of_the_same_version_is_due():
 def test_no_driver_is_loaded(state, words):
     facts = good()
     facts["loaded"].update(state=state, version=None, flavour=None)
-    assert words in reload.needed(facts)
+    assert words in reload.is_needed(facts)
 
 
 def test_another_kernel_boots_next_while_the_driver_is_right():
     facts = changed(("loaded", "version"), NEW)
     facts["kernel"]["next_boot"] = NEXT
-    assert [reload.decide(facts, options(policy=policy))["action"] for policy in ("auto", "reboot", "reload")] == [
-        "reboot",
-        "reboot",
-        "refuse",
-    ]
+    assert [
+        reload.decide_reload(facts, options(policy=policy))["action"] for policy in ("auto", "reboot", "reload")
+    ] == ["reboot", "reboot", "refuse"]
 
 
 def test_a_module_that_is_missing_for_a_kernel_that_goes_is_no_reason_against_the_reboot():
     facts = changed(("module",), None)
     facts["kernel"]["next_boot"] = NEXT
-    plan = reload.decide(facts, options())
+    plan = reload.decide_reload(facts, options())
     assert plan["action"] == "reboot" and [item["id"] for item in plan["reasons"]] == ["kernel_pending"]
 
 
 @pytest.mark.parametrize("policy", ["auto", "reload", "reboot"])
 def test_the_wrong_version_on_the_disk_is_refused_whatever_the_policy(policy):
-    plan = reload.decide(good(), options(policy=policy, version="550.90.07"))
-    assert plan["action"] == "refuse" and "550.90.07 is wanted, and 535.261.03 is on the disk" in reload.sentence(
+    plan = reload.decide_reload(good(), options(policy=policy, version="550.90.07"))
+    assert plan["action"] == "refuse" and "550.90.07 is wanted, and 535.261.03 is on the disk" in reload.make_sentence(
         plan["reasons"]
     )
     facts = changed(("loaded", "version"), NEW)
-    assert reload.decide(facts, options(policy=policy, version="550.90.07"))["action"] == "refuse", (
+    assert reload.decide_reload(facts, options(policy=policy, version="550.90.07"))["action"] == "refuse", (
         "also when what is loaded is what is on the disk"
     )
 
@@ -333,7 +331,7 @@ def test_the_wrong_version_on_the_disk_is_refused_whatever_the_policy(policy):
 def test_the_policy_to_reboot_looks_for_work_alone():
     facts = changed(("references",), None)
     facts.update(hung=None, nvswitches=None, holders=[holder(), holder(4711, "user@1000.service", comm="Xorg")])
-    plan = reload.decide(facts, options(policy="reboot"))
+    plan = reload.decide_reload(facts, options(policy="reboot"))
     assert plan["action"] == "reboot" and [item["id"] for item in plan["reasons"]] == ["policy"]
 
 
@@ -343,15 +341,15 @@ def test_an_alias_of_a_service_is_the_service_and_is_stopped_once():
         "persistenced.service": service("active", PERSISTENCED, "persistenced.service"),
         PERSISTENCED: service("active", PERSISTENCED, "persistenced.service"),
     }
-    plan = reload.decide(facts, options(services=["persistenced.service", PERSISTENCED]))
+    plan = reload.decide_reload(facts, options(services=["persistenced.service", PERSISTENCED]))
     assert plan["action"] == "reload" and plan["stop"] == ["persistenced.service"]
 
 
 def test_a_service_that_runs_is_stopped_in_the_order_of_its_name_in_the_list():
     facts = good()
     facts["services"][DCGM] = service("activating", DCGM)
-    assert reload.decide(facts, options())["stop"] == [DCGM, PERSISTENCED]
-    assert reload.decide(facts, options(services=[PERSISTENCED, DCGM]))["stop"] == [PERSISTENCED, DCGM]
+    assert reload.decide_reload(facts, options())["stop"] == [DCGM, PERSISTENCED]
+    assert reload.decide_reload(facts, options(services=[PERSISTENCED, DCGM]))["stop"] == [PERSISTENCED, DCGM]
 
 
 @pytest.mark.parametrize(
@@ -372,13 +370,13 @@ def test_a_service_that_runs_is_stopped_in_the_order_of_its_name_in_the_list():
     ],
 )
 def test_users_go_before_what_they_use(table, expected):
-    assert references.order(table) == expected
+    assert loaded.order_unloading(table) == expected
 
 
 @pytest.mark.pythons
 def test_references_are_read_from_sys_module(tmp_path):
     base = "/sys/module/"
-    assert references.read(str(tmp_path)) is None
+    assert loaded.read_references(str(tmp_path)) is None
     rows = (
         ("nvidia", "2", ["nvidia_uvm", "strange"]),
         ("nvidia_uvm", "0", []),
@@ -394,7 +392,7 @@ def test_references_are_read_from_sys_module(tmp_path):
             write(tmp_path, base + "%s/holders/%s" % (name, user))
     write(tmp_path, base + "gdrdrv/parameters/x")  # built in, or only parameters: never loaded
     write(tmp_path, base + "nvidia_fs/initstate", "live\n")
-    table = references.read(str(tmp_path))
+    table = loaded.read_references(str(tmp_path))
     assert table == {
         "nvidia": module(2, "nvidia_uvm", "strange"),
         "nvidia_uvm": module(0),
@@ -402,7 +400,7 @@ def test_references_are_read_from_sys_module(tmp_path):
         "far": module(0),
         "nvidia_fs": {"refcnt": None, "holders": None},
     }
-    assert references.foreign(table) == {"far": ["strange"], "strange": ["nvidia"]} and references.unknown(table) == [
+    assert loaded.find_foreign(table) == {"far": ["strange"], "strange": ["nvidia"]} and loaded.find_unknown(table) == [
         "nvidia_fs"
     ]
 
@@ -460,5 +458,5 @@ def test_units_by_name():
 def test_the_facts_are_not_changed():
     facts = good()
     before = copy.deepcopy(facts)
-    reload.decide(facts, options())
+    reload.decide_reload(facts, options())
     assert facts == before

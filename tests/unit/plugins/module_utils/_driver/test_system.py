@@ -12,14 +12,15 @@ import stat
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import companions, cuda, system
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import kernel_state
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import driver_files, system
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._kernel import loaded
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import (
     cdi,
     device_nodes,
     files,
     holders,
     hung,
+    identity,
     infiniband,
     pcilink,
     switch_managers,
@@ -405,20 +406,20 @@ def test_memory_maps_of_a_hung_task_are_never_read(root, monkeypatch):
 )
 def test_uptime(tmp_path, content, expected):
     write(tmp_path, "/proc/uptime", content)
-    assert kernel_state.uptime(str(tmp_path)) == expected
+    assert loaded.read_uptime(str(tmp_path)) == expected
 
 
 def test_boot_and_taint_that_are_damaged(tmp_path):
     write(tmp_path, "/proc/sys/kernel/random/boot_id", "none\n")
     write(tmp_path, "/proc/sys/kernel/tainted", "a lot\n")
-    assert kernel_state.boot_id(str(tmp_path)) is None and kernel_state.taint(str(tmp_path)) is None
+    assert identity.read_boot_id(str(tmp_path)) is None and loaded.read_taint(str(tmp_path)) is None
 
 
 def test_modules_by_proc_where_there_is_no_sys(tmp_path):
     write(tmp_path, "/proc/modules", "nvidia_uvm 1540096 0 - Live 0x0\nnvidia 56000000 2 nvidia_uvm, Live 0x0\n")
-    assert kernel_state.modules(str(tmp_path)) == ["nvidia", "nvidia_uvm"]
+    assert loaded.read_modules(str(tmp_path)) == ["nvidia", "nvidia_uvm"]
     write(tmp_path, "/sys/module/kernel/parameters/panic", "0")
-    assert kernel_state.modules(str(tmp_path)) == []
+    assert loaded.read_modules(str(tmp_path)) == []
 
 
 # ---- CUDA ----
@@ -426,11 +427,11 @@ def test_modules_by_proc_where_there_is_no_sys(tmp_path):
 
 def test_no_libcuda_and_two_of_them(root):
     write(root, "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.550.54.15")
-    assert cuda.libcuda(root)["version"] == tree.DRIVER, "the link decides"
+    assert driver_files.read_libcuda(root)["version"] == tree.DRIVER, "the link decides"
     os.unlink(root + "/usr/lib/x86_64-linux-gnu/libcuda.so.1")
-    found = cuda.libcuda(root)
+    found = driver_files.read_libcuda(root)
     assert found["version"] is None and len(found["candidates"]) == 2
-    assert cuda.libcuda(root + "/gone") == {"version": None, "path": None, "candidates": []}
+    assert driver_files.read_libcuda(root + "/gone") == {"version": None, "path": None, "candidates": []}
 
 
 def test_toolkits(root, forbid):
@@ -442,14 +443,14 @@ def test_toolkits(root, forbid):
     write(root, "/usr/local/cuda-9.0/version.json", "{")
     write(root, "/usr/local/cuda-8.0/README")
     write(root, "/usr/local/cudart/version.txt", "1.0")
-    assert cuda.toolkits(root) == [
+    assert driver_files.read_toolkits(root) == [
         {"path": "/usr/local/cuda-12.4", "version": "12.4.1", "compat": "550.54.15"},
         {"path": "/usr/local/cuda-10.2", "version": "10.2.89", "compat": None},
         {"path": "/usr/local/cuda-11.8", "version": "11.8", "compat": None},
         {"path": "/usr/local/cuda-9.0", "version": None, "compat": None},
     ]
     forbid(root + "/usr/local")
-    assert cuda.toolkits(root) is None
+    assert driver_files.read_toolkits(root) is None
 
 
 # ---- daemons ----
@@ -469,7 +470,7 @@ def test_the_version_of_a_daemon(root, answer, version):
     write(root, "/usr/bin/nv-fabricmanager")
     path = files.under(root, "/usr/bin/nv-fabricmanager")
     runner = Recorded({path + " --version": answer})
-    assert companions.read(root, runner, "nv-fabricmanager") == {"present": True, "version": version}
+    assert driver_files.read_daemon(root, runner, "nv-fabricmanager") == {"present": True, "version": version}
     assert runner.calls == [[path, "--version"]]
 
 

@@ -249,6 +249,10 @@ def system(driver=DRIVER):
         "pci": dict(("0000:%02x:00.0" % (0x1A + index), pci_link(index)) for index in range(4)),
         "nvswitches": [{"address": "0000:07:00.0", "device": "0x22a3"}],
         "hung_tasks": [],
+        "filesystems": dict(
+            (path, {"device": 2049, "free": 1 << 50, "files": 1 << 30, "read_only": False})
+            for path in ("/var/cache", "/usr", "/var/lib/dkms", "/lib/modules", "/boot")
+        ),
         "cdi": {"specs": []},
         "nvlink_managers": {"found": [], "unread": []},
         "nvlsm": {"present": False, "running": False},

@@ -70,35 +70,35 @@ def test_the_entry_of_a_kernel_is_the_one_with_its_name():
 
 def test_a_kernel_is_made_the_default_once(root):
     loader = Loader(root)
-    assert boot_default.act(str(root), loader, OLD, uname) is True
+    assert boot_default.set_default(str(root), loader, OLD, uname) is True
     assert loader.calls == ["grub-mkconfig", "grub-editenv"]
     assert kernels.find_next_boot(str(root), Recorded({}), [OLD, KERNEL]) == (OLD, "grubenv saved_entry")
-    assert boot_default.act(str(root), loader, OLD, uname) is False and loader.calls == [
+    assert boot_default.set_default(str(root), loader, OLD, uname) is False and loader.calls == [
         "grub-mkconfig",
         "grub-editenv",
     ]
-    assert boot_default.act(str(root), loader, KERNEL, uname) is True and loader.calls[2:] == ["grub-editenv"]
+    assert boot_default.set_default(str(root), loader, KERNEL, uname) is True and loader.calls[2:] == ["grub-editenv"]
 
 
 def test_a_default_that_is_right_by_chance_is_pinned(root):
     """The newest kernel boots next, and would not once there is a newer one."""
-    plan = boot_default.decide(boot_default.read(str(root), Recorded({}), uname), KERNEL)
+    plan = boot_default.decide_boot(boot_default.read_boot(str(root), Recorded({}), uname), KERNEL)
     assert plan == {"problem": None, "changed": True, "menu": True}
 
 
 def test_without_a_pin_a_default_that_is_right_is_left_as_it_is(root):
     """Also where the boot loader is not known, and not where another kernel boots next."""
-    loader, facts = Loader(root), boot_default.read(str(root), Recorded({}), uname)
+    loader, facts = Loader(root), boot_default.read_boot(str(root), Recorded({}), uname)
     for more in ({}, {"loader": None}):
-        assert boot_default.decide(dict(facts, **more), KERNEL, pin=False) == {
+        assert boot_default.decide_boot(dict(facts, **more), KERNEL, pin=False) == {
             "problem": None,
             "changed": False,
             "menu": False,
         }
-    assert boot_default.decide(dict(facts, loader=None), KERNEL)["problem"]
-    assert boot_default.act(str(root), loader, KERNEL, uname, pin=False) is False and loader.calls == []
-    assert boot_default.decide(dict(facts, installed=[OLD]), KERNEL, pin=False)["problem"]
-    assert boot_default.act(str(root), loader, OLD, uname, pin=False) is True and loader.calls == [
+    assert boot_default.decide_boot(dict(facts, loader=None), KERNEL)["problem"]
+    assert boot_default.set_default(str(root), loader, KERNEL, uname, pin=False) is False and loader.calls == []
+    assert boot_default.decide_boot(dict(facts, installed=[OLD]), KERNEL, pin=False)["problem"]
+    assert boot_default.set_default(str(root), loader, OLD, uname, pin=False) is True and loader.calls == [
         "grub-mkconfig",
         "grub-editenv",
     ]
@@ -114,8 +114,8 @@ def test_without_a_pin_a_default_that_is_right_is_left_as_it_is(root):
     ],
 )
 def test_what_keeps_a_kernel_from_being_the_default(root, change, words):
-    facts = dict(boot_default.read(str(root), Recorded({}), uname), **change)
-    plan = boot_default.decide(facts, OLD)
+    facts = dict(boot_default.read_boot(str(root), Recorded({}), uname), **change)
+    plan = boot_default.decide_boot(facts, OLD)
     assert words in plan["problem"] and plan["changed"] is False
 
 
@@ -123,7 +123,7 @@ def test_a_refusal_changes_nothing(root):
     write(root, "/boot/grub/grubenv", "next_entry=0\n")
     loader = Loader(root)
     with pytest.raises(boot_default.BootError, match="boot once"):
-        boot_default.act(str(root), loader, OLD, uname)
+        boot_default.set_default(str(root), loader, OLD, uname)
     assert loader.calls == []
 
 
@@ -138,7 +138,7 @@ def test_a_refusal_changes_nothing(root):
 )
 def test_a_default_that_does_not_come_about(root, answers, words):
     with pytest.raises(boot_default.BootError, match=words):
-        boot_default.act(str(root), Loader(root, **answers), OLD, uname)
+        boot_default.set_default(str(root), Loader(root, **answers), OLD, uname)
 
 
 def test_a_menu_that_is_made_anew_without_the_kernel(root):
@@ -151,7 +151,7 @@ def test_a_menu_that_is_made_anew_without_the_kernel(root):
 
     loader = Forgetful(root)
     with pytest.raises(boot_default.BootError, match="has no entry in /boot/grub/grub.cfg after that was made again"):
-        boot_default.act(str(root), loader, OLD, uname)
+        boot_default.set_default(str(root), loader, OLD, uname)
     assert loader.calls == ["grub-mkconfig"], "no entry is saved that leads nowhere"
 
 
@@ -169,9 +169,9 @@ def test_grubby(monkeypatch, tmp_path):
 
     asked = kernels.from_grubby
     monkeypatch.setattr(kernels, "from_grubby", lambda root, run: asked("/", run))
-    assert boot_default.act(str(tmp_path), runner, OLD, uname) is True and "--set-default" in calls
+    assert boot_default.set_default(str(tmp_path), runner, OLD, uname) is True and "--set-default" in calls
     calls.clear()
-    assert boot_default.act(str(tmp_path), runner, OLD, uname) is False and "--set-default" not in calls
+    assert boot_default.set_default(str(tmp_path), runner, OLD, uname) is False and "--set-default" not in calls
 
 
 @pytest.mark.parametrize(
@@ -189,10 +189,10 @@ def test_grubby(monkeypatch, tmp_path):
 )
 def test_a_module_that_is_not_proven(monkeypatch, item, words):
     monkeypatch.setattr(boot_default.modules, "read", lambda root, name, runner: item)
-    assert words in boot_default.unproven("/", None, KERNEL, NEW)
+    assert words in boot_default.explain_unproven("/", None, KERNEL, NEW)
 
 
 def test_a_module_that_is(monkeypatch):
     item = {"version": NEW, "error": None, "path": "/x.ko", "vermagic": KERNEL + " SMP"}
     monkeypatch.setattr(boot_default.modules, "read", lambda root, name, runner: item)
-    assert boot_default.unproven("/", None, KERNEL, NEW) == ""
+    assert boot_default.explain_unproven("/", None, KERNEL, NEW) == ""

@@ -743,8 +743,8 @@ def test_entries_of_the_journal():
         "_SOURCE_MONOTONIC_TIMESTAMP": "5",
         "SYSLOG_FACILITY": "0",
     }
-    assert journal.entry(json.dumps(good), plain) == kmsg.Record(None, 5, 0, "-", "a")
-    assert journal.entry(json.dumps(dict(good, MESSAGE=[78, 86, 10, 255])), plain).text == "NV\n\ufffd"
+    assert journal.parse_entry(json.dumps(good), plain) == kmsg.Record(None, 5, 0, "-", "a")
+    assert journal.parse_entry(json.dumps(dict(good, MESSAGE=[78, 86, 10, 255])), plain).text == "NV\n\ufffd"
     for change in (
         {"MESSAGE": None},
         {"MESSAGE": [999]},
@@ -752,11 +752,11 @@ def test_entries_of_the_journal():
         {"_SOURCE_MONOTONIC_TIMESTAMP": "1" * 30},
         {"SYSLOG_FACILITY": "x"},
     ):
-        assert journal.entry(json.dumps(dict(good, **change)), plain) is None, change
+        assert journal.parse_entry(json.dumps(dict(good, **change)), plain) is None, change
     for line in ("", "[]", "5", "{", "[" * 100000):
-        assert journal.entry(line, plain) is None
-    assert journal.entry(json.dumps(dict(good, _BOOT_ID=OTHER)), plain) is False
-    assert journal.entry(json.dumps(good), "") is False
+        assert journal.parse_entry(line, plain) is None
+    assert journal.parse_entry(json.dumps(dict(good, _BOOT_ID=OTHER)), plain) is False
+    assert journal.parse_entry(json.dumps(good), "") is False
 
 
 def test_arbitrary_bytes_never_raise(machine):

@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import identity, proc_tasks
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml import session, snapshot
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import cutoff
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.pythons
 
 
 def alive(pid):
-    return session.process_start(pid) is not None
+    return proc_tasks.read_start(pid) is not None
 
 
 def test_the_result_comes_back_and_the_child_is_gone():
@@ -176,8 +177,8 @@ def test_a_child_that_cannot_be_ended_is_remembered_and_not_joined_by_another(tm
 def remembered(tmp_path, **change):
     note = {
         "pid": os.getpid(),
-        "start": session.process_start(os.getpid()),
-        "boot_id": session.boot_id(),
+        "start": proc_tasks.read_start(os.getpid()),
+        "boot_id": identity.read_boot_id(),
         "since": "2026-01-01T00:00:00Z",
     }
     note.update(change)
@@ -238,10 +239,10 @@ def test_a_result_that_is_no_json_is_told():
 SCRIPT = """
 import os, signal, sys, time
 sys.path[:0] = [%r, %r]
-from _nvml import session
+from module_utils._nvml import session
 import cutoff
 %%s
-""" % (os.path.dirname(os.path.dirname(os.path.abspath(session.__file__))), os.path.dirname(cutoff.__file__))
+""" % (os.path.abspath(os.path.join(session.__file__, "../../..")), os.path.dirname(cutoff.__file__))
 # The deadline of a child is over when it is waited for, and it lives for longer than that.
 AT_ONCE = "session.finish = cutoff.finish_when(session.finish, lambda pid: True)\n"
 

@@ -19,12 +19,12 @@ from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
 pytestmark = pytest.mark.pythons
 
-UTILS = pathlib.Path(snapshot.__file__).resolve().parents[1]
+UTILS = pathlib.Path(snapshot.__file__).resolve().parents[2]
 HELPERS = str(pathlib.Path(cutoff.__file__).parent)
 CODE = """
 import json, sys
 sys.path.insert(0, %r)
-from _nvml import session, snapshot, subsets
+from module_utils._nvml import session, snapshot, subsets
 sys.path.insert(0, %r)
 import cutoff
 session.finish = cutoff.finish_when(session.finish)

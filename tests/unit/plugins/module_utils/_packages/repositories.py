@@ -16,12 +16,13 @@ import functools
 import json
 import os
 import pathlib
+import re
 import select
 import shutil
 import subprocess
 import tempfile
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_answer, package_task
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_act, package_task
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import Wish
 
@@ -111,7 +112,7 @@ class Change:
         self.manager, self.wish, self.actor = manager, Wish.of(options), Actor(manager)
 
     def plan(self):
-        return package_task.make(self.manager, self.wish)
+        return package_task.make_plan(self.manager, self.wish)
 
     def carry_out(self):
         """Plan, act, read back; answers the plan. What was foreseen is what was done."""
@@ -119,8 +120,8 @@ class Change:
         assert plan.refusals == ()
         if plan.changes:
             self.actor.carry_out(plan)
-        dummy, resolved = package_task.prove(self.manager, plan)
-        assert self.actor.done == package_answer.foresee(plan)
+        dummy, resolved = package_task.prove_plan(self.manager, plan)
+        assert self.actor.done == package_act.foresee_actions(plan)
         return dataclasses.replace(plan, resolved=resolved)
 
 
@@ -385,7 +386,7 @@ class DnfRoot(Root):
         """The same repository at another address."""
         path = self.root / "etc/yum.repos.d/stub.repo"
         text = path.read_text(encoding="utf-8")
-        path.write_text(text.replace("file://%s" % self.repository, baseurl), encoding="utf-8")
+        path.write_text(re.sub(r"baseurl=.*", "baseurl=" + baseurl, text), encoding="utf-8")
 
     def lay(self):
         self.root, self.log, self.broken = self.base / ("root%d" % self.number), [], None

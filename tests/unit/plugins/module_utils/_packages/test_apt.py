@@ -154,8 +154,8 @@ URIS = """Reading package lists...
 
 
 def test_the_smallest_archive_of_each_mirror_is_the_one_that_is_fetched():
-    offers = apt_mirrors.smallest(apt_mirrors.parse_offers(URIS))
-    assert [(offer["mirror"], apt_mirrors.word(offer)) for offer in offers] == [
+    offers = apt_mirrors.pick_smallest(apt_mirrors.parse_offers(URIS))
+    assert [(offer["mirror"], apt_mirrors.name_offer(offer)) for offer in offers] == [
         ("http://one.example", "a=1:2-1+1"),
         ("https://two.example:8443", "c:i386=3"),
         ("mirror+http://lists.example", "d:amd64=4"),
@@ -189,7 +189,7 @@ def test_a_mirror_from_which_nothing_comes(answer, archive, why):
             (places[-1] / "x.deb").write_bytes(b"")
         return answer
 
-    found = apt_mirrors.silent(runner, URIS)
+    found = apt_mirrors.find_silent(runner, URIS)
     assert asked == [(word, apt_mirrors.LOOK_S) for word in ("a=1:2-1+1", "c:i386=3", "d:amd64=4")]
     assert [item["why"] for item in found] == ([why] * 3 if why else [])
     assert not any(place.exists() for place in places), "nothing is left of it"
@@ -200,7 +200,7 @@ def test_no_room_for_an_archive_is_told_and_no_error(monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(apt_mirrors.tempfile, "mkdtemp", full)
-    found = apt_mirrors.silent(lambda argv, timeout: pytest.fail("it was fetched"), URIS)
+    found = apt_mirrors.find_silent(lambda argv, timeout: pytest.fail("it was fetched"), URIS)
     assert len(found) == 3 and all("No space left on device" in item["why"] for item in found)
 
 
@@ -320,7 +320,7 @@ def test_installed_fixture_is_coherent():
 def test_what_apt_cannot_satisfy_is_told_line_by_line():
     """As recorded on Debian 12 for the obvious packages of an older version."""
     said = fixture("unmet_dependencies.txt")
-    assert apt.unmet(said) == [
+    assert apt.parse_unmet(said) == [
         "libcuda1 : Depends: nvidia-alternative (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
         (
             "libcuda1 : Depends: libnvidia-ptxjitcompiler1 (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 "
@@ -336,7 +336,7 @@ def test_what_apt_cannot_satisfy_is_told_line_by_line():
         ),
         "nvidia-smi : Depends: nvidia-alternative (= 535.216.03-2~bpo12+1) but 535.309.01-0+deb12u1 is to be installed",
     ]
-    assert apt.unmet(fixture("simulate_upgrade.txt")) == []
+    assert apt.parse_unmet(fixture("simulate_upgrade.txt")) == []
 
 
 @pytest.mark.parametrize("rc,killed", [(-9, True), (137, True), (100, False), (124, False)])

@@ -18,14 +18,9 @@ import types
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import digests
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._dkms import tree_archives
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import files
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import (
-    apt,
-    deb_store,
-    package_task,
-    transaction,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, package_task, store, transaction
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor, ChangeFailed
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
@@ -173,7 +168,7 @@ def test_the_transitional_trap(machine):
     brought = dict((item["name"], item["version"]) for item in simulated["install"])
     assert brought["nvidia-dkms-580-server"] == brought["libnvidia-compute-580-server"] == NEW
     table = change(machine).plan().state.table
-    (refusal,) = transaction.decide(simulated, asked, {}, index, [], table)
+    (refusal,) = transaction.decide_transaction(simulated, asked, {}, index, [], table)
     assert refusal["id"] == "mixed_set" and set(refusal["packages"]) == set(brought) - set(asked) - {"dkms", BESIDE}
 
 
@@ -239,7 +234,7 @@ def test_a_mirror_that_is_gone_is_found_out_in_check_mode(machine):
             check_mode=True,
             fail_json=lambda **answer: failed.append(answer),
         )
-        return package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), False)
+        return package_task.run_task(module, Actor(apt.Apt(machine, root=str(machine.root))), False)
 
     try:
         before = everything(machine)
@@ -272,12 +267,12 @@ def cut_off(machine):
     sources.write_text("", encoding="utf-8")
 
 
-def store(machine):
-    return machine.root / deb_store.DIRECTORY.lstrip("/")
+def store_of(machine):
+    return machine.root / store.DIRECTORY.lstrip("/")
 
 
 def kept(machine):
-    return sorted(set(path.name.split("_")[1] for path in store(machine).glob("*.deb")))
+    return sorted(set(path.name.split("_")[1] for path in store_of(machine).glob("*.deb")))
 
 
 def test_the_way_forth_and_back_needs_no_mirror_once_it_is_kept(machine):
@@ -332,7 +327,7 @@ def test_a_driver_that_cannot_be_kept_is_not_replaced(machine, tmp_path):
         and "libnvidia-compute-580-server" in refusal["packages"]
         and "%s cannot be had any more" % OLD in refusal["message"]
     )
-    assert "nvidia_driver_keep: false" in refusal["next_step"] and not store(machine).exists()
+    assert "nvidia_driver_keep: false" in refusal["next_step"] and not store_of(machine).exists()
     assert change(machine, keep=False).plan().refusals == ()
 
 
@@ -361,25 +356,25 @@ def test_what_cannot_be_kept_is_told_and_is_no_change(machine):
     machine.repository.rename(str(machine.repository) + "-gone")
     try:
         module = types.SimpleNamespace(params=dict(OPTIONS, version="580.173.02", keep=True))
-        answer = package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
+        answer = package_task.run_task(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
     finally:
         (machine.repository.parent / (machine.repository.name + "-gone")).rename(machine.repository)
     assert "libnvidia-compute-580-server" in [name.split(":")[0] for name in answer["unkept"]] and not answer["changed"]
-    again = package_task.run(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
+    again = package_task.run_task(module, Actor(apt.Apt(machine, root=str(machine.root))), True)
     assert again["changed"] and again["unkept"] == [] and kept(machine) == [OLD]
 
 
 @pytest.mark.parametrize("spoil", ["content", "list", "not listed"])
 def test_what_is_damaged_in_the_store_is_not_used(machine, spoil):
     run(machine, version="580.173.02", keep=True)
-    path = next(store(machine).glob("libnvidia-compute-580-server_*.deb"))
+    path = next(store_of(machine).glob("libnvidia-compute-580-server_*.deb"))
     if spoil == "content":
         path.unlink()
         path.write_bytes(b"something else")
     elif spoil == "list":
-        (store(machine) / deb_store.LIST).write_text("{", encoding="utf-8")
+        (store_of(machine) / store.LIST).write_text("{", encoding="utf-8")
     else:
-        (store(machine) / deb_store.LIST).write_text("{}", encoding="utf-8")
+        (store_of(machine) / store.LIST).write_text("{}", encoding="utf-8")
     run(machine)
     cut_off(machine)
     assert [item["id"] for item in change(machine, version="580.173.02").plan().refusals] == [
@@ -404,26 +399,26 @@ def test_a_store_is_made_readable_and_nothing_above_it_is(machine, tmp_path):
     above.mkdir(mode=0o700)
     umask = os.umask(0o077)
     try:
-        files.own_directory(str(machine.root), deb_store.DIRECTORY)
+        files.own_directory(str(machine.root), store.DIRECTORY)
         files.own_directory(str(tmp_path), "/private/new/store")
     finally:
         os.umask(umask)
-    assert [mode(path) for path in (store(machine), store(machine).parent)] == [0o755, 0o755], (
+    assert [mode(path) for path in (store_of(machine), store_of(machine).parent)] == [0o755, 0o755], (
         "apt reads there without its rights"
     )
     assert [mode(path) for path in (above / "new/store", above / "new", above)] == [0o755, 0o755, 0o700]
-    store(machine).parent.chmod(0o700)
-    files.own_directory(str(machine.root), deb_store.DIRECTORY)
-    assert mode(store(machine).parent) == 0o755
+    store_of(machine).parent.chmod(0o700)
+    files.own_directory(str(machine.root), store.DIRECTORY)
+    assert mode(store_of(machine).parent) == 0o755
 
 
 def test_archives_are_read_once_for_one_answer(machine, monkeypatch):
     run(machine, version="580.173.02", keep=True)
     read = []
-    monkeypatch.setattr(deb_store, "sha256_of", lambda path: read.append(path) or digests.sha256_of(path))
+    monkeypatch.setattr(store, "sha256_of", lambda path: read.append(path) or tree_archives.sha256_of(path))
     again = change(machine, version="580.173.02", keep=True)
     assert not again.plan().changes
-    assert len(read) == len(set(read)) == len(list(store(machine).glob("*.deb")))
+    assert len(read) == len(set(read)) == len(list(store_of(machine).glob("*.deb")))
 
 
 def test_what_is_no_such_package_is_not_kept(machine, tmp_path):

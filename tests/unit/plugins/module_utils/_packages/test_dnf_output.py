@@ -11,7 +11,7 @@ import pathlib
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, dnf_locks, dnf_output
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.transaction import final_state, nothing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.transaction import final_state, make_empty
 
 pytestmark = pytest.mark.pythons
 
@@ -198,7 +198,7 @@ def test_other_transactions():
     assert "kmod-nvidia-580.95.05-5.14.0-503.22.1" in names(
         dnf_output.parse_transaction(fixture("simulate_prebuilt.txt"))["install"]
     )
-    assert dnf_output.parse_transaction(fixture("simulate_nothing.txt")) == nothing()
+    assert dnf_output.parse_transaction(fixture("simulate_nothing.txt")) == make_empty()
 
 
 def test_a_name_that_is_too_long_for_its_column():
@@ -244,7 +244,9 @@ def test_streams():
 
 
 def test_what_cannot_be_satisfied():
-    assert dnf_output.unmet(fixture("no_match.txt")) == ["Unable to find a match: nvidia-driver-cuda-3:999.1.1-1.el9"]
+    assert dnf_output.parse_unmet(fixture("no_match.txt")) == [
+        "Unable to find a match: nvidia-driver-cuda-3:999.1.1-1.el9"
+    ]
     error = dnf.DnfError("the simulated transaction", 1, "", fixture("problem.txt"))
     assert len(error.unmet) == 2 and error.unmet[0].startswith(
         "package nvidia-driver-cuda-3:575.57.08-1.el9.x86_64 requires nvidia-driver-cuda-libs"

@@ -14,6 +14,7 @@ import threading
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import dnf, package_read, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import ChangeFailed
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
@@ -143,7 +144,7 @@ def test_the_obvious_packages_alone_would_mix_versions(machine):
     asked = dict((name, version) for name, version in plan.resolved["packages"].items() if name != "nvidia-modprobe")
     arguments = manager.arguments(asked, [], "nvidia-driver:575-open")
     simulated = manager.simulate(arguments)
-    (refusal,) = transaction.decide(simulated, asked, {}, plan.state.index, [], plan.state.table)
+    (refusal,) = transaction.decide_transaction(simulated, asked, {}, plan.state.index, [], plan.state.table)
     assert (refusal["id"], refusal["packages"]) == ("mixed_set", ["nvidia-modprobe"]) and NEW in refusal["found"]
 
 
@@ -314,6 +315,52 @@ def test_downloads_are_kept_and_counted_once_and_the_way_back_too(served):
     run(served, version="575.57.08", state="downloaded")
     archives = [path.name for path in (served.root / "var/cache/dnf").glob("*/packages/*.rpm")]
     assert "kmod-nvidia-open-dkms-575.57.08-1.el9.x86_64.rpm" in archives
+
+
+def store_of(machine):
+    return sorted(path.name for path in (machine.root / "var/lib/gpufleet/packages").glob("*.rpm"))
+
+
+def go_dark(machine):
+    """The repository does not answer, and nothing of it is cached."""
+    machine.move("http://127.0.0.1:9")
+    shutil.rmtree(str(machine.root / "var/cache/dnf"))
+    assert machine(["dnf", "-q", "repoquery", "--available", "libnvidia-ml"])[0] == 1
+
+
+@pytest.mark.parametrize("flavours", [("open", "open"), ("proprietary", "open")])
+def test_rollback_installs_kept_packages_while_the_repository_does_not_answer(served, flavours):
+    before, after = flavours
+    run(served, version="580.95.05", flavour=before, keep=True)
+    run(served, version="580.95.05", flavour=before, state="downloaded", keep=True)
+    was = versions(served)
+    assert len(store_of(served)) == len(SET)
+    run(served, version="575.57.08", flavour=after, keep=True)
+    assert versions(served)["libnvidia-ml"] == OLD and len(store_of(served)) == 2 * len(SET)
+    go_dark(served)
+    plan = run(served, version="580.95.05", flavour=before, keep=False)
+    assert versions(served) == was and plan.download_bytes == 0
+    assert "nvidia-driver-cuda-%s.*\n" % NEW in served.locks.read_text(encoding="utf-8")
+    assert not change(served, version="580.95.05", flavour=before).plan().changes
+
+
+def test_rollback_without_kept_packages_names_the_repository_that_does_not_answer(served):
+    run(served, version="575.57.08")
+    go_dark(served)
+    with pytest.raises(ManagerError, match="cuda-rhel9-x86_64"):
+        change(served, version="580.95.05").plan()
+
+
+def test_driver_that_cannot_be_kept_is_not_replaced(served):
+    run(served, version="575.57.08")
+    shutil.rmtree(str(served.root / "var/cache/dnf"))
+    before = versions(served)
+    changing = change(served, keep=True)
+    plan = changing.plan()
+    served.move("http://127.0.0.1:9")
+    with pytest.raises(ChangeFailed, match="cannot be kept"):
+        changing.actor.carry_out(plan)
+    assert versions(served) == before
 
 
 def test_no_disk_space_is_refused(machine):

@@ -11,7 +11,7 @@ import copy
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import driver_set
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import (
     SET,
     index,
@@ -24,7 +24,7 @@ NEW, OLD, NEWEST = "535.261.03-1", "535.216.03-2~bpo12+1", "535.309.01-0+deb12u1
 
 
 def resolve(wanted, have=None, flavour="proprietary", extra=(), known=None):
-    return driver_set.resolve(
+    return driver_set.resolve_set(
         DEBIAN, index() if known is None else known, have or installed(None), wanted, flavour, extra
     )
 

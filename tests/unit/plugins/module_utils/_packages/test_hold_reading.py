@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import hold_reading, holds, kernel_set
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import holds, kernel_set
 
 pytestmark = pytest.mark.pythons
 
@@ -57,7 +57,7 @@ class Manager:
     ],
 )
 def test_whose_package_it_is(name, source, group):
-    assert hold_reading.group_of(name, source, list(kernel_set.PATTERNS["apt"])) == group
+    assert holds.group_of(name, source, list(kernel_set.PATTERNS["apt"])) == group
 
 
 def test_holds_by_group_with_their_age(tmp_path):
@@ -72,13 +72,13 @@ def test_holds_by_group_with_their_age(tmp_path):
     )
     os.makedirs(str(tmp_path / "var/lib/gpufleet"))
     for path, name, version, days in (
-        (hold_reading.KERNEL_RECORD, "linux-image-amd64", "6.1", 40),
+        (holds.KERNEL_RECORD, "linux-image-amd64", "6.1", 40),
         (holds.RECORD, "nvidia-smi", "534", 7),
     ):
         (tmp_path / path.lstrip("/")).write_text(
             json.dumps({name: {"version": version, "since": NOW - days * DAY, "exact": True}})
         )
-    found = hold_reading.read(manager, NOW)
+    found = holds.read_holds(manager, NOW)
     told = dict(
         (group, [(row["package"], row["age_days"], row["newer"], row["security"]) for row in rows])
         for group, rows in found.items()
@@ -94,4 +94,4 @@ def test_holds_by_group_with_their_age(tmp_path):
 
 def test_nothing_held_asks_nobody(tmp_path):
     manager = Manager(tmp_path, {"bash": ("5", "bash", False)})
-    assert hold_reading.read(manager, NOW) == {"kernel": [], "driver": [], "other": []} and manager.asked == []
+    assert holds.read_holds(manager, NOW) == {"kernel": [], "driver": [], "other": []} and manager.asked == []

@@ -29,8 +29,8 @@ OLD = {"version": "1-1", "since": NOW - 30 * DAY, "exact": True}
     ],
 )
 def test_the_record(record, held, mine, expected):
-    assert holds.update(record, held, NOW, mine) == expected
-    assert holds.parse(holds.render(expected)) == expected
+    assert holds.update_record(record, held, NOW, mine) == expected
+    assert holds.parse_record(holds.render_record(expected)) == expected
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_record(record, held, mine, expected):
     ],
 )
 def test_a_record_that_cannot_be_read_is_none(text):
-    assert holds.parse(text) == {}
+    assert holds.parse_record(text) == {}
 
 
 INDEX = {"a": [{"version": version} for version in ("1-1", "2-1", "10-1", "0-1")]}
@@ -66,20 +66,20 @@ INDEX = {"a": [{"version": version} for version in ("1-1", "2-1", "10-1", "0-1")
     ],
 )
 def test_the_report(record, security, since, age, fixes):
-    (row,) = holds.report(record, {"a": "1-1"}, INDEX, security, "apt", NOW)
+    (row,) = holds.report_holds(record, {"a": "1-1"}, INDEX, security, "apt", NOW)
     assert (row["since"], row["age_days"], row["security"], row["newer"]) == (since, age, fixes, ["10-1", "2-1"])
 
 
 def test_the_oldest_first():
     record = {"a": OLD, "b": dict(OLD, since=NOW - 90 * DAY)}
     assert [
-        row["package"] for row in holds.report(record, {"a": "1-1", "b": "1-1", "c": "1-1"}, {}, None, "dnf", NOW)
+        row["package"] for row in holds.report_holds(record, {"a": "1-1", "b": "1-1", "c": "1-1"}, {}, None, "dnf", NOW)
     ] == ["b", "a", "c"]
 
 
 def test_versions_are_compared_as_the_manager_does():
     index = {"a": [{"version": "3:1-1"}, {"version": "1.0~rc1-1"}]}
-    assert holds.report({}, {"a": "1.0-1"}, index, None, "dnf", NOW)[0]["newer"] == ["3:1-1"]
+    assert holds.report_holds({}, {"a": "1.0-1"}, index, None, "dnf", NOW)[0]["newer"] == ["3:1-1"]
 
 
 def test_apt_tells_the_archives_of_every_version():

@@ -16,7 +16,7 @@ import pytest
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import kernel_packages, kernel_set
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.apt import Apt
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.dnf import Dnf
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.transaction import nothing
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.transaction import make_empty
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import kernel, write
 
 pytestmark = pytest.mark.pythons
@@ -106,7 +106,7 @@ class Manager:
         return {name: found[name] for name in names if name in found}
 
     def simulate(self, arguments, action="install", options=()):
-        result = nothing()
+        result = make_empty()
         for word in arguments:
             name, dummy, version = word.partition("=")
             kind = "remove" if action == "remove" else "upgrade" if name in self.packages else "install"
@@ -283,7 +283,7 @@ def test_what_the_headers_depend_on_comes_with_them_and_is_told(node):
 
 
 def test_a_staging_that_would_not_bring_it():
-    assert kernel_set.staging_refusals(nothing(), {"linux-image-x": "1"}, APT, "apt") == [
+    assert kernel_set.staging_refusals(make_empty(), {"linux-image-x": "1"}, APT, "apt") == [
         "the transaction would not bring what was asked for: linux-image-x"
     ]
 
@@ -363,18 +363,18 @@ def test_metapackages_of_metapackages_follow_too():
         "linux-headers-generic": [record("linux-headers-generic", "6.8.101", "linux-headers-6.8.0-101-generic")],
     }
     installed = dict.fromkeys(index, have("6.8.101"))
-    metas = kernel_set.metapackages({**installed, "linux-image-6.8.0-101-generic": have("6.8.101")}, APT, "apt")
+    metas = kernel_set.find_metapackages({**installed, "linux-image-6.8.0-101-generic": have("6.8.101")}, APT, "apt")
     assert metas == ["linux-generic", "linux-headers-generic", "linux-image-generic"]
-    assert kernel_set.followers(index, installed, metas, "6.8.0-149-generic") == {
+    assert kernel_set.find_followers(index, installed, metas, "6.8.0-149-generic") == {
         "linux-generic": "6.8.149",
         "linux-image-generic": "6.8.149",
     }
     assert (
-        kernel_set.followers(index, installed, metas, "6.8.0-101-generic")
-        == kernel_set.followers(index, installed, metas, "6.8.0-7-generic")
+        kernel_set.find_followers(index, installed, metas, "6.8.0-101-generic")
+        == kernel_set.find_followers(index, installed, metas, "6.8.0-7-generic")
         == {}
     )
-    assert kernel_set.following_refusals(nothing(), {"linux-generic": "6.8.149"}) == [
+    assert kernel_set.following_refusals(make_empty(), {"linux-generic": "6.8.149"}) == [
         "the transaction would not bring what was asked for: linux-generic"
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import needs
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import systems
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages impor
     ],
 )
 def test_what_a_node_needs(wanted, gpus, headers, ids):
-    found = needs.decide(wanted, gpus, headers)
+    found = systems.decide_needs(wanted, gpus, headers)
     assert [item["id"] for item in found] == ids
     assert all(item["message"] and item["found"] and item["expected"] and item["next_step"] for item in found)
     if "no_headers" in ids:

@@ -12,8 +12,8 @@ import os
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import boot_expectation
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import holds, package_answer, transaction
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import holds, package_act, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.manager import Manager, ManagerError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_act import Actor, ChangeFailed
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_plan import Plan
@@ -21,7 +21,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.packa
 
 pytestmark = pytest.mark.pythons
 
-DUE = dict(transaction.nothing(), upgrade=[{"name": "nvidia-smi", "version": "2", "from": "1"}])
+DUE = dict(transaction.make_empty(), upgrade=[{"name": "nvidia-smi", "version": "2", "from": "1"}])
 RESOLVED = {"packages": {"nvidia-smi": "2"}, "dkms_name": "nvidia", "dkms_version": "2", "upstream": "2"}
 
 
@@ -122,7 +122,7 @@ def test_the_steps_in_their_order(manager):
         ("forget", ("nvidia-smi", "2"), ("old", "1")),
     ]
     assert os.listdir(manager.path("/etc")) == ["new.pref"]
-    assert actor.done == package_answer.foresee(plan(**FULL)) and actor.unkept == ()
+    assert actor.done == package_act.foresee_actions(plan(**FULL)) and actor.unkept == ()
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_answer, transaction
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import package_act, transaction
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_plan import Plan
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_task import shortfall
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_task import find_shortfall
 
 KEYS = {
     "resolvable",
@@ -30,7 +30,7 @@ KEYS = {
 }
 REFUSAL = {"id": "disk", "message": "It is full.", "next_step": "free it"}
 CHANGE = dict(
-    transaction.nothing(),
+    transaction.make_empty(),
     install=[{"name": "b", "version": "1"}],
     upgrade=[{"name": "libcuda1", "version": "2", "from": "1"}],
     remove=[{"name": "nvidia-smi", "version": "1"}],
@@ -58,8 +58,8 @@ def plan(state="present", facts=None, hold=None, **parts):
         ("present", {}, {}, False),
         ("present", {"journal": ("1",)}, {}, True),
         ("present", {"broken": ("a",)}, {}, True),
-        ("present", {}, {"transaction": dict(transaction.nothing(), remove=[{"name": "a"}])}, True),
-        ("present", {}, {"transaction": dict(transaction.nothing(), streams={"m": (None, "1")})}, True),
+        ("present", {}, {"transaction": dict(transaction.make_empty(), remove=[{"name": "a"}])}, True),
+        ("present", {}, {"transaction": dict(transaction.make_empty(), streams={"m": (None, "1")})}, True),
         ("present", {}, {"hold": ("a",)}, True),
         ("present", {}, {"lift": ("a",)}, True),
         ("present", {}, {"held": ("a",)}, False),
@@ -103,7 +103,7 @@ def test_whether_a_plan_changes_the_node(state, facts, parts, expected):
     ],
 )
 def test_what_a_change_left_is_not_believed(made, installed, left, found):
-    wrong = shortfall(made, installed, left)
+    wrong = find_shortfall(made, installed, left)
     assert wrong is None if found is None else found in wrong
 
 
@@ -127,12 +127,12 @@ def test_what_a_change_left_is_not_believed(made, installed, left, found):
     ],
 )
 def test_how_many_things_a_plan_foresees(made, expected):
-    assert len(package_answer.foresee(made)) == expected
+    assert len(package_act.foresee_actions(made)) == expected
 
 
 def test_holds_that_are_set_and_lifted_are_told_by_name():
     held = Plan(State("apt"), Wish(), hold=("b", "a"), lift=("c",))
-    assert package_answer.foresee(held) == ["hold a, b", "lift the hold of c"]
+    assert package_act.foresee_actions(held) == ["hold a, b", "lift the hold of c"]
 
 
 # the result
@@ -147,7 +147,7 @@ def test_holds_that_are_set_and_lifted_are_told_by_name():
     ],
 )
 def test_every_way_out_has_the_same_keys(made, resolvable):
-    found = package_answer.answer(made, ["did"], True, ("a",))
+    found = package_act.make_answer(made, ["did"], True, ("a",))
     assert set(found) == KEYS and found["resolvable"] is resolvable
     assert (found["actions"], found["unkept"], found["repaired"]) == (["did"], ["a"], True)
     assert found["refusals"] == list(made.refusals) and found["gpus"] == []
@@ -157,14 +157,14 @@ def test_every_way_out_has_the_same_keys(made, resolvable):
 def test_a_refusal_says_whether_anything_was_done():
     made = plan(refusals=(REFUSAL, REFUSAL))
     for done, begin in (([], "Nothing was changed. "), (["finished"], "Only an interrupted dpkg run was finished. ")):
-        text = package_answer.refusal_text(made, done)
+        text = package_act.refusal_text(made, done)
         assert text == begin + "It is full. Next step: free it. It is full. Next step: free it."
 
 
 def test_the_difference():
     before = {"libcuda1": have("1"), "nvidia-smi": have("1"), "bash": have("5", source="bash")}
     facts = {"installed": before, "texts": {"/p": "old"}}
-    found = package_answer.difference(plan(facts=facts, transaction=CHANGE, files=(("/p", None), ("/q", "new"))))
+    found = package_act.make_diff(plan(facts=facts, transaction=CHANGE, files=(("/p", None), ("/q", "new"))))
     assert [item["before_header"] for item in found] == ["driver packages", "/p", "/q"]
     assert [(item["before"], item["after"]) for item in found] == [
         ("libcuda1 1\nnvidia-smi 1\n", "b 1\nlibcuda1 2\n"),
@@ -175,4 +175,4 @@ def test_the_difference():
 
 @pytest.mark.parametrize("state", ["resolved", "downloaded"])
 def test_what_installs_nothing_has_no_difference(state):
-    assert package_answer.difference(plan(state, transaction=CHANGE)) == []
+    assert package_act.make_diff(plan(state, transaction=CHANGE)) == []

@@ -60,25 +60,25 @@ def taken(tmp_path):
     "manager, path", [(name, path) for name, paths in sorted(package_locks.PATHS.items()) for path in paths]
 )
 def test_who_has_a_lock_is_named_and_nothing_is_taken(tmp_path, taken, manager, path):
-    assert package_locks.held(manager, str(tmp_path)) == [], "no such file"
+    assert package_locks.find_held(manager, str(tmp_path)) == [], "no such file"
     process = taken(path)
     for dummy in range(2):
-        (found,) = package_locks.held(manager, str(tmp_path))
+        (found,) = package_locks.find_held(manager, str(tmp_path))
         assert (found["path"], found["pid"]) == (path, process.pid) and found["comm"].startswith("python")
-    assert package_locks.held(manager, str(tmp_path), proc=str(tmp_path))[0]["comm"] is None
+    assert package_locks.find_held(manager, str(tmp_path), proc=str(tmp_path))[0]["comm"] is None
     process.stdin.close()
     process.wait()
-    assert package_locks.held(manager, str(tmp_path)) == [], "the file is there, and nobody has it"
+    assert package_locks.find_held(manager, str(tmp_path)) == [], "the file is there, and nobody has it"
 
 
 @pytest.mark.parametrize("kind", ["read", "open file"])
 def test_lock_that_any_user_can_take_decides_nothing_and_is_named(tmp_path, taken, kind):
     path = package_locks.PATHS["dnf"][0]
     process = taken(path, kind)
-    assert package_locks.held("dnf", str(tmp_path)) == []
+    assert package_locks.find_held("dnf", str(tmp_path)) == []
     (found,) = package_locks.held_by_users("dnf", str(tmp_path))
     assert found["path"] == path and found["pid"] == (process.pid if kind == "read" else 0)
-    (text,) = package_locks.warnings([found])
+    (text,) = package_locks.make_warnings([found])
     assert path in text and (kind != "read" or str(process.pid) in text)
     process.stdin.close()
     process.wait()
@@ -100,7 +100,7 @@ def test_lock_for_writing_counts_unless_a_user_without_root_has_it(tmp_path, tak
     (tmp_path / "proc" / str(process.pid)).mkdir(parents=True)
     (tmp_path / "proc" / str(process.pid) / "status").write_text(status)
     (tmp_path / "proc" / str(process.pid) / "comm").write_text("rpm\n")
-    looks = (package_locks.held, package_locks.held_by_users)
+    looks = (package_locks.find_held, package_locks.held_by_users)
     found = [look("dnf", str(tmp_path), str(tmp_path / "proc")) for look in looks]
     assert [[(item["path"], item["pid"], item["comm"]) for item in items] for items in found] == [
         [(path, process.pid, "rpm")] if here else [] for here in (counts, not counts)
@@ -117,7 +117,9 @@ def test_a_lock_is_waited_for_and_no_longer_than_asked(busy, timeout_s, expected
     def sleep(seconds):
         now[0] += seconds
 
-    found, was = package_locks.wait(lambda: ["x"] if now[0] < busy else [], timeout_s, lambda: now[0], sleep)
+    found, was = package_locks.wait_for_release(
+        lambda: ["x"] if now[0] < busy else [], timeout_s, lambda: now[0], sleep
+    )
     assert (bool(found), was, now[0]) == (expected, waited, slept)
 
 
@@ -133,10 +135,10 @@ def test_a_lock_is_waited_for_and_no_longer_than_asked(busy, timeout_s, expected
     ],
 )
 def test_the_refusal_names_who_has_it(found, words):
-    (refused,) = package_locks.refusals(found, 30)
+    (refused,) = package_locks.make_refusals(found, 30)
     assert refused["id"] == "lock_held" and all(word in refused["message"] for word in words + ["after 30 s"])
     assert refused["next_step"]
 
 
 def test_nobody_is_no_refusal():
-    assert package_locks.refusals([], 30) == []
+    assert package_locks.make_refusals([], 30) == []

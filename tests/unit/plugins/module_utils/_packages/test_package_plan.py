@@ -17,8 +17,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages impor
     pins,
     transaction,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_redhat import REDHAT9_CUDA
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN, REDHAT9_CUDA
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import fake_apt
 
@@ -46,7 +45,6 @@ def node(have=None, held=(), **facts):
         architecture="x86_64",
         gpus=[H100],
         operator=NOT_OWNED,
-        can_keep=True,
         unattended_file=UNATTENDED,
     )
     return State("apt", **dict(known, **facts))
@@ -80,7 +78,7 @@ def interrupted(state, *names, **more):
     ],
 )
 def test_a_node_that_is_half_done_is_refused_unless_its_repair_is_asked_for(state, options, refused):
-    made = package_plan.choose(state, wish(**options))
+    made = package_plan.choose_packages(state, wish(**options))
     assert [item["id"] for item in made.refusals if item["id"] == "interrupted"] == refused
     assert made.lacking is bool(refused)
 
@@ -96,7 +94,7 @@ def wish(base=TO_NEW, **options):
 
 def simulated(plan, **more):
     """The transaction of apt for a plan, and what it would do beside that."""
-    found = transaction.nothing()
+    found = transaction.make_empty()
     for name, version in plan.packages.items():
         have = plan.state.installed.get(name)
         if have is None:
@@ -112,14 +110,16 @@ def simulated(plan, **more):
 
 
 def judged(state, wanted, **more):
-    plan = package_plan.choose(state, wanted)
+    plan = package_plan.choose_packages(state, wanted)
     if not plan.action:
         return plan
-    return package_plan.judge(plan, package_state.Rehearsal(("words",), simulated(plan, **more) if plan.due else None))
+    return package_plan.judge_rehearsal(
+        plan, package_state.Rehearsal(("words",), simulated(plan, **more) if plan.due else None)
+    )
 
 
 def settled(state, wanted, **more):
-    return package_plan.settle(judged(state, wanted, **more))
+    return package_plan.settle_rest(judged(state, wanted, **more))
 
 
 def ids(plan):
@@ -133,11 +133,11 @@ def test_firmware_of_a_driver_before_stays_is_not_kept_and_may_go_with_autoremov
     state, name = node(NEW, held=("nvidia-smi",)), "nvidia-firmware-535-535.100.01"
     other = dict(state.installed["nvidia-smi"], version="535.100.01-1", hold=True, installed=True)
     state = dataclasses.replace(state, installed=dict(state.installed, **{name: other}))
-    made = package_plan.choose(state, wish(TO_OLD, hold=True))
+    made = package_plan.choose_packages(state, wish(TO_OLD, hold=True))
     assert name not in made.resolved["obsolete"] and name in made.removable
     made = dataclasses.replace(made, transaction=simulated(made), foreseen=True)
     assert name not in package_plan.driver_before(made) and "nvidia-smi" in package_plan.driver_before(made)
-    assert package_plan.settle(made).lift == (name,)
+    assert package_plan.settle_rest(made).lift == (name,)
 
 
 @pytest.mark.parametrize(
@@ -168,25 +168,25 @@ def test_firmware_of_a_driver_before_stays_is_not_kept_and_may_go_with_autoremov
     ],
 )
 def test_what_is_wanted_of_a_node(state, wanted, action, due, refusals):
-    plan = package_plan.choose(state, wanted)
+    plan = package_plan.choose_packages(state, wanted)
     assert (plan.action, plan.due, ids(plan)) == (action, due, refusals)
     lacking = {"no_gpu", "no_headers", "operator_owned", "operator_unknown"}
     assert plan.lacking == bool(lacking & set(refusals))
 
 
 def test_the_set_and_the_names_of_its_trees():
-    plan = package_plan.choose(node(OLD, compilers={KERNEL: "gcc-12.2.0", "6.9": None}), TO_NEW)
+    plan = package_plan.choose_packages(node(OLD, compilers={KERNEL: "gcc-12.2.0", "6.9": None}), TO_NEW)
     assert plan.packages == dict.fromkeys(SET, NEW)
     tree = "nvidia-current_535.261.03_%s_x86_64_gcc-12.2.0.dkms.tar.gz" % KERNEL
     assert plan.resolved["trees"] == {KERNEL: tree, "6.9": None} and plan.resolved["module_archives"] == []
-    unknown = package_plan.choose(node(), wish(version="580.1.1"))
+    unknown = package_plan.choose_packages(node(), wish(version="580.1.1"))
     assert unknown.resolved["trees"] == {} and unknown.packages == {}
 
 
 def test_what_may_be_removed():
-    other = package_plan.choose(node(NEW), wish(flavour="open", allow_removal=("tool",)))
+    other = package_plan.choose_packages(node(NEW), wish(flavour="open", allow_removal=("tool",)))
     assert other.removable == ("tool", "nvidia-kernel-dkms", "nvidia-kernel-support")
-    gone = package_plan.choose(node(NEW), Wish(state="absent"))
+    gone = package_plan.choose_packages(node(NEW), Wish(state="absent"))
     assert set(gone.targets) == set(SET) == set(gone.removable)
 
 
@@ -220,11 +220,11 @@ def test_the_stream_that_is_enabled(streams, enabled, stream, resolved, refusals
 )
 def test_the_name_of_the_module_is_the_one_that_the_node_has(names, expected):
     rehearsal = package_state.Rehearsal(("words",), dkms_names=names)
-    plan = package_plan.judge(package_plan.choose(node(NEW), TO_NEW), rehearsal)
+    plan = package_plan.judge_rehearsal(package_plan.choose_packages(node(NEW), TO_NEW), rehearsal)
     assert plan.resolved["dkms_name"] == expected and plan.foreseen
     assert plan.resolved["trees"][KERNEL].startswith(expected + "_")
     prebuilt = {"dkms_name": None, "resolvable": True}
-    assert package_plan.named(prebuilt, names, node()) == prebuilt
+    assert package_plan.rename_module(prebuilt, names, node()) == prebuilt
 
 
 # the transaction
@@ -254,10 +254,10 @@ def test_what_a_transaction_is_refused_for(state, wanted, more, refusals):
 def test_a_package_manager_that_finds_no_way(wanted):
     problem = package_state.Problem("a needs b", "E: broken", ("a",))
     rehearsal = package_state.Rehearsal(("words",), problem=problem)
-    plan = package_plan.judge(package_plan.choose(node(OLD), wanted), rehearsal)
+    plan = package_plan.judge_rehearsal(package_plan.choose_packages(node(OLD), wanted), rehearsal)
     assert ids(plan) == ["no_solution"] and plan.refusals[0]["packages"] == ["a"]
     assert (plan.refusals[0]["found"], plan.foreseen, plan.has_transaction) == ("E: broken", False, False)
-    assert not package_plan.needs_room(plan) and not package_plan.keeps(plan)
+    assert not package_plan.needs_room(plan) and not package_plan.needs_archives(plan)
 
 
 # room
@@ -319,16 +319,16 @@ def test_the_packages_grow_by_what_is_new_less_what_is_old():
     known = {"a": [{"version": "2", "installed_kib": 30}, {"version": "1", "installed_kib": 9}]}
     old = {"a": {"installed": True, "size_kib": 10}, "c": {"installed": False, "size_kib": 99}}
     items = dict(
-        transaction.nothing(),
+        transaction.make_empty(),
         upgrade=[{"name": "a", "version": "2"}],
         install=[{"name": "b", "version": "1"}, {"name": "c", "version": "1"}],
         remove=[{"name": "a", "version": "1"}],
     )
     plan = package_plan.Plan(State("apt", index=known, installed=old), TO_NEW, transaction=items)
-    assert package_plan.unsized(plan) == ("b", "c")
+    assert package_plan.find_unsized(plan) == ("b", "c")
     room = package_state.Room({}, {"b": [{"version": "1", "installed_kib": 5}]}, {})
     assert package_plan.grown_bytes(plan, room) == (30 - 10 + 5) * 1024
-    assert package_plan.grown_bytes(dataclasses.replace(plan, transaction=transaction.nothing()), room) is None
+    assert package_plan.grown_bytes(dataclasses.replace(plan, transaction=transaction.make_empty()), room) is None
 
 
 # the way back
@@ -343,13 +343,12 @@ def test_the_packages_grow_by_what_is_new_less_what_is_old():
         (node(OLD), wish(keep=True), {"remove": "tool"}, True),
         (node(OLD), wish(keep=False), {}, False),
         (node(OLD), wish(keep=True, state="resolved"), {}, False),
-        (node(OLD, can_keep=False), wish(keep=True), {}, False),
         (node(OLD), wish(keep=True, version="580.1.1"), {}, False),
         (node(OLD), wish(state="absent", keep=True), {}, False),
     ],
 )
 def test_packages_are_kept_where_that_is_asked_and_possible(state, wanted, more, expected):
-    assert package_plan.keeps(judged(state, wanted, **more)) is expected
+    assert package_plan.needs_archives(judged(state, wanted, **more)) is expected
 
 
 @pytest.mark.parametrize(
@@ -382,7 +381,7 @@ def test_what_is_not_changed_is_no_way_back():
     "flavour,expected", [("proprietary", ["nvidia-kernel-dkms"]), ("open", ["nvidia-open-kernel-dkms"])]
 )
 def test_the_packages_that_hold_the_modules_source(flavour, expected):
-    plan = package_plan.choose(node(NEW), wish(flavour=flavour))
+    plan = package_plan.choose_packages(node(NEW), wish(flavour=flavour))
     assert list(package_plan.module_sources(plan)) == expected
     prebuilt = dataclasses.replace(plan, resolved=dict(plan.resolved, dkms_name=None))
     assert package_plan.module_sources(prebuilt) == package_plan.module_sources(package_plan.Plan(node(), TO_NEW)) == {}

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import boot_expectation
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import apt, package_plan, package_read
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.package_state import State, Wish
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import SET, FakeMachine
@@ -36,7 +36,7 @@ def put(machine, path, text):
 
 def read(machine, manager=None, table=None, **wish):
     manager = manager or apt.Apt(machine, root=str(machine.root))
-    return package_read.read(manager, Wish(version="535.261.03", **wish), table or DEBIAN)
+    return package_read.read_state(manager, Wish(version="535.261.03", **wish), table or DEBIAN)
 
 
 def test_the_wish_has_every_option_that_decides_and_no_list():
@@ -52,7 +52,7 @@ def test_the_packages_of_a_node(machine):
     put(machine, "var/lib/dpkg/updates/0002", "x")
     put(machine, "var/lib/dpkg/updates/0001", "x")
     state = read(machine)
-    assert (state.manager, state.table, state.can_keep) == ("apt", DEBIAN, True)
+    assert (state.manager, state.table) == ("apt", DEBIAN)
     assert set(SET) <= set(name for name, have in state.installed.items() if have["hold"])
     assert NEW in [record["version"] for record in state.index["nvidia-smi"]]
     assert (state.journal, state.broken, state.interrupted) == (("0001", "0002"), ("libcuda1",), True)
@@ -135,9 +135,9 @@ def test_archives_in_the_cache_are_found_of_what_is_replaced_and_of_what_replace
     for version in ("535.1.1-1", "535.999.99-1"):
         put(machine, "var/cache/apt/archives/libcuda1_%s_amd64.deb" % version, "x")
     manager = apt.Apt(machine, root=str(machine.root))
-    state = package_read.read(manager, Wish(version="535.261.03", keep=True), DEBIAN)
-    plan = package_plan.choose(state, Wish(version="535.261.03", keep=True))
-    plan = package_plan.judge(plan, package_read.rehearse(manager, plan))
+    state = package_read.read_state(manager, Wish(version="535.261.03", keep=True), DEBIAN)
+    plan = package_plan.choose_packages(state, Wish(version="535.261.03", keep=True))
+    plan = package_plan.judge_rehearsal(plan, package_read.rehearse_plan(manager, plan))
     wanted = dict(plan.packages, libcuda1="535.999.99-1")
     plan = dataclasses.replace(plan, resolved=dict(plan.resolved, packages=wanted))
     archives = package_read.read_archives(manager, plan)

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import pins
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_debian import DEBIAN
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import DEBIAN
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages.fake_apt import fixture, index
 
 MAIN, OPEN = DEBIAN["sources"]

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import versions
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import pins
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets_ubuntu import UBUNTU, UBUNTU_CUDA
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import UBUNTU, UBUNTU_CUDA
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import repositories, stub_packages
 
 CONF = "[commands]\nupgrade_type = security\nexcludepkgs = not, this, one\n\n[base]\n# comment\ndebuglevel = 1\n"

@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import driver_family, driver_set, systems
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages._sets import SYSTEMS
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages.driver_tables import SYSTEMS
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import fake_apt
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._packages import stub_packages as stubs
 
@@ -84,7 +84,7 @@ CUDA = (
 
 def resolve(release, origin, archive, wanted, flavour, **options):
     table = systems.table_for(RELEASES[release], origin)
-    return driver_set.resolve(table, stubs.index(archive), options.pop("have", {}), wanted, flavour, **options)
+    return driver_set.resolve_set(table, stubs.index(archive), options.pop("have", {}), wanted, flavour, **options)
 
 
 def test_every_system_is_tested():
@@ -376,9 +376,9 @@ def test_components_are_of_the_same_version(release, origin, archive, wanted, na
 @pytest.mark.parametrize("component", ["fabricmanager", "nscq", "imex", "persistenced"])
 def test_components_that_debian_does_not_have(component):
     table = systems.table_for(RELEASES["debian12"])
-    (refusal,) = driver_set.resolve(table, fake_apt.index(), {}, "535.261.03", "proprietary", components=[component])[
-        "refusals"
-    ]
+    (refusal,) = driver_set.resolve_set(
+        table, fake_apt.index(), {}, "535.261.03", "proprietary", components=[component]
+    )["refusals"]
     assert refusal["id"] == "no_component" and component in refusal["message"]
 
 
@@ -552,11 +552,11 @@ def test_systems_and_sources_that_are_refused(os_release, origin, ident, words):
 def test_the_index_is_read_for_every_package_of_the_driver(archive, release, origin):
     """The names that are looked for in the index, and the names that belong to the driver, are kept in two places."""
     table = systems.table_for(RELEASES[release], origin)
-    eras = systems.variants(table)
+    eras = systems.list_variants(table)
     names = [
         item["name"]
         for item in archive
-        if any(driver_family.member(era, item["name"], item["source"], item["version"]) for era in eras)
+        if any(driver_family.is_member(era, item["name"], item["source"], item["version"]) for era in eras)
     ]
     assert names and [name for name in names if not re.search(table["name_pattern"], name)] == []
 
@@ -573,5 +573,7 @@ def test_members_are_found_by_the_name_pattern():
                 "kmod-nvidia-open-dkms",
                 "nvidia-imex",
             ):
-                belongs = any(driver_family.member(era, name, None, "580.95.05-1") for era in systems.variants(table))
+                belongs = any(
+                    driver_family.is_member(era, name, None, "580.95.05-1") for era in systems.list_variants(table)
+                )
                 assert not belongs or re.search(table["name_pattern"], name), (table["name"], name)

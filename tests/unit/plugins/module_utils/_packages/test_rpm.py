@@ -10,12 +10,7 @@ import pathlib
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import (
-    facts,
-    findings_packages,
-    findings_versions,
-)
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._packages import rpm
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._driver import facts, findings_versions
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils.recordings import Recorded, recorded, write
 
 pytestmark = pytest.mark.pythons
@@ -28,12 +23,12 @@ DPKG, RPM = (
 
 
 def judged(state):
-    return list(findings_packages.dpkg_interrupted({"dpkg": state}, None, True))[0]
+    return list(findings_versions.dpkg_interrupted({"dpkg": state}, None, True))[0]
 
 
 def test_the_packages_of_a_node():
     runner = Recorded(RPM)
-    found = rpm.read("/", runner)
+    found = facts.read_rpm("/", runner)
     assert (found["available"], found["interrupted"], found["journal"], runner.calls[0][:2]) == (
         True,
         [],
@@ -53,7 +48,7 @@ def test_the_packages_of_a_node():
 
 def test_below_another_root():
     runner = Recorded(RPM)
-    rpm.read("/mnt", runner)
+    facts.read_rpm("/mnt", runner)
     assert runner.calls[0][:3] == ["rpm", "--root", "/mnt"]
 
 
@@ -67,12 +62,12 @@ def test_tools_that_are_released_apart():
             ("libnvidia-nscq", "575.57.08"),
         )
     )
-    found = findings_versions.driver_packages({"dpkg": rpm.read("/", Recorded({"rpm": rows}))})
+    found = findings_versions.driver_packages({"dpkg": facts.read_rpm("/", Recorded({"rpm": rows}))})
     assert found == {"nvidia-fabricmanager": "575.57.08", "libnvidia-nscq": "575.57.08"}
 
 
 def test_an_interrupted_rpm():
-    item = judged(rpm.read("/", Recorded({"rpm": TWICE % "575.57.08" + TWICE % "580.95.05"})))
+    item = judged(facts.read_rpm("/", Recorded({"rpm": TWICE % "575.57.08" + TWICE % "580.95.05"})))
     assert (
         item["status"] == "fail"
         and "rpm was interrupted: libnvidia-ml (installed twice" in item["message"]
@@ -81,14 +76,16 @@ def test_an_interrupted_rpm():
 
 
 def test_two_architectures_are_no_interrupted_rpm():
-    found = rpm.read("/", Recorded({"rpm": TWICE % "580.95.05" + (TWICE % "575.57.08").replace("x86_64", "i686")}))
+    found = facts.read_rpm(
+        "/", Recorded({"rpm": TWICE % "580.95.05" + (TWICE % "575.57.08").replace("x86_64", "i686")})
+    )
     assert judged(found)["status"] == "pass"
     versions = findings_versions.driver_packages({"dpkg": found})
     assert versions == {"libnvidia-ml": "580.95.05", "libnvidia-ml:i686": "575.57.08"}
 
 
 def test_an_rpm_that_does_not_answer():
-    found = rpm.read("/", Recorded({"rpm": (1, "", "error: rpmdb open failed")}))
+    found = facts.read_rpm("/", Recorded({"rpm": (1, "", "error: rpmdb open failed")}))
     item = judged(found)
     assert (
         found["available"] is False
@@ -96,7 +93,7 @@ def test_an_rpm_that_does_not_answer():
         and "rpmdb open failed" in item["message"]
         and "rpm -qa" in item["next_step"]
     )
-    assert rpm.read("/", Recorded({})) is None
+    assert facts.read_rpm("/", Recorded({})) is None
 
 
 @pytest.mark.parametrize(
@@ -118,7 +115,7 @@ def test_an_rpm_that_does_not_answer():
 )
 def test_the_system_decides_who_is_asked(tmp_path, release, answers, manager, available):
     write(tmp_path, "/etc/os-release", release)
-    found = facts.installed(str(tmp_path), Recorded(answers))
+    found = facts.read_packages(str(tmp_path), Recorded(answers))
     assert (found.get("manager"), found["available"]) == (manager, available)
 
 

@@ -26,10 +26,10 @@ def item(name, version, before=None):
 
 def decide(manager, removable=(), have=(), **kinds):
     table, wanted = SETS[manager]
-    simulated = dict(transaction.nothing(), install=[item(*pair) for pair in wanted.items()])
+    simulated = dict(transaction.make_empty(), install=[item(*pair) for pair in wanted.items()])
     for kind, items in kinds.items():
         simulated[kind] = simulated[kind] + items
-    return transaction.decide(simulated, wanted, dict(have), {}, removable, table)
+    return transaction.decide_transaction(simulated, wanted, dict(have), {}, removable, table)
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
@@ -141,13 +141,13 @@ def test_holds_of_others(manager, name, version, held):
 @pytest.mark.parametrize("manager,words", [("apt", "apt-cache policy"), ("dnf", "dnf repoquery")])
 def test_a_transaction_that_does_not_reach_the_set(manager, words):
     table, wanted = SETS[manager]
-    (refusal,) = transaction.decide(transaction.nothing(), wanted, {}, {}, [], table)
+    (refusal,) = transaction.decide_transaction(transaction.make_empty(), wanted, {}, {}, [], table)
     assert refusal["id"] == "not_exact" and refusal["packages"] == sorted(wanted) and words in refusal["next_step"]
 
 
 def test_streams_count_as_a_change_and_are_told():
-    simulated = dict(transaction.nothing(), streams={"nvidia-driver": (None, "580-open")})
-    assert not transaction.is_empty(simulated) and transaction.is_empty(transaction.nothing())
+    simulated = dict(transaction.make_empty(), streams={"nvidia-driver": (None, "580-open")})
+    assert not transaction.is_empty(simulated) and transaction.is_empty(transaction.make_empty())
     assert transaction.action_sentences(simulated) == ["switch module nvidia-driver from stream none to 580-open"]
 
 

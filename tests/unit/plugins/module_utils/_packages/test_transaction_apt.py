@@ -26,7 +26,9 @@ def wanted_set(version):
 
 
 def decide(name, wanted, have=None, removable=()):
-    return transaction.decide(apt.parse_simulation(fixture(name)), wanted, have or installed(None), index(), removable)
+    return transaction.decide_transaction(
+        apt.parse_simulation(fixture(name)), wanted, have or installed(None), index(), removable
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_a_set_package_that_would_be_removed_is_not_reached():
         "reinstall": [],
         "remove": [{"name": "nvidia-smi", "version": NEW}],
     }
-    refusals = transaction.decide(simulated, wanted_set(NEW), installed(NEW), index())
+    refusals = transaction.decide_transaction(simulated, wanted_set(NEW), installed(NEW), index())
     assert [item["id"] for item in refusals] == ["not_exact"] and "nvidia-smi absent" in refusals[0]["found"]
 
 
@@ -129,12 +131,12 @@ def test_every_refusal_says_what_was_found_expected_and_next(name):
 
 def test_differences():
     have = installed(NEW)
-    assert transaction.differences(have, wanted_set(NEW)) == {}
+    assert transaction.find_differences(have, wanted_set(NEW)) == {}
     have["nvidia-smi"]["version"] = OLD
     have["libcuda1"].update(ok=False, status="iF")
     have["libnvidia-ml1"]["installed"] = False
     del have["libnvidia-cfg1"]
-    assert transaction.differences(have, wanted_set(NEW)) == {
+    assert transaction.find_differences(have, wanted_set(NEW)) == {
         "nvidia-smi": OLD,
         "libcuda1": "%s (iF)" % NEW,
         "libnvidia-ml1": "absent",

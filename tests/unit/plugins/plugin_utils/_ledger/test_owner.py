@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import proc_tasks
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
@@ -94,6 +95,7 @@ def test_a_zombie_is_dead():
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         identity = dict(HERE, pid=process.pid, started=1)
         assert owner.find_start(process.pid) == owner.GONE
+        assert proc_tasks.read_start(process.pid) is None
     finally:
         process.wait()
     assert owner.liveness(identity) == "dead"
@@ -146,7 +148,7 @@ def test_a_process_whose_status_is_hidden_is_neither_gone_nor_known(tmp_path):
     hidden = tmp_path / "proc"
     hidden.mkdir()
     assert owner.find_start(os.getpid(), str(hidden)) is None
-    assert isinstance(owner.find_start(os.getpid()), int)
+    assert owner.find_start(os.getpid()) == proc_tasks.read_start(os.getpid())
 
 
 def test_without_a_process_table_a_living_controller_is_refused_until_it_was_silent_and_an_operator_confirms(

@@ -66,6 +66,8 @@ def main():
         argument_spec=dict(spec, version=dict(type="str"), state=dict(type="str")), supports_check_mode=True
     )
     node, version = stubnode.load(), module.params["version"]
+    if module.params["state"] == "unlocked":
+        module.exit_json(changed=False)
     resolved = {
         "packages": {"nvidia-kernel-dkms": version + "-1"},
         "upstream": version,

@@ -945,6 +945,40 @@ def test_hung_tasks(tasks, expected):
     assert said("node.hung_tasks", {"system.hung_tasks": tasks}) == expected
 
 
+FULL = {"device": 7, "free": 3 << 20, "files": 1 << 30, "read_only": False}
+
+
+@pytest.mark.parametrize(
+    ("path", "about", "expected"),
+    [
+        ("/var/cache", FULL, "fail"),
+        ("/var/lib/dkms", FULL, "fail"),
+        ("/usr", FULL, "fail"),
+        ("/lib/modules", FULL, "fail"),
+        ("/boot", FULL, "fail"),
+        ("/boot", dict(FULL, free=65 << 20), "pass"),
+        ("/boot", dict(FULL, free=63 << 20), "fail"),
+        ("/var/cache", dict(FULL, free=1 << 40, read_only=True), "fail"),
+        ("/var/cache", dict(FULL, free=1 << 40, files=100), "fail"),
+        ("/var/cache", dict(FULL, free=1 << 40, files=None), "pass"),
+        # one file system for all that is written below / and /var has to have the room for both
+        ("/usr", dict(FULL, device=2049, free=1500 << 20), "fail"),
+        ("/usr", None, "unknown"),
+        ("/boot", dict(FULL, free="much"), "unknown"),
+    ],
+)
+def test_room_for_a_change_of_the_driver(path, about, expected):
+    limits = {"room_var_min_mib": 1024, "room_usr_min_mib": 1024, "room_boot_min_mib": 64, "room_inodes_min": 5000}
+    found = {("system", "filesystems", path): about}
+    assert said("node.room", found, limits=limits, expect={"room": True}) == expected
+    assert said("node.room", found, limits=limits) == expected.replace("fail", "pass*")
+
+
+def test_room_that_was_not_read_is_unknown():
+    for found in ({}, None, []):
+        assert said("node.room", {"system.filesystems": found}, limits={"room_var_min_mib": 0}) == "unknown"
+
+
 def no_firmware(*findings):
     return {"audit.versions.gsp_firmware": [], "audit.findings": list(findings)}
 

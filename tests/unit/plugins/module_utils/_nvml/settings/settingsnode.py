@@ -15,13 +15,13 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._nvml.settings 
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.module_utils._nvml import cutoff, wheels
 from ansible_collections.gpufleet.lifecycle.tests.unit.sim import simnode
 
-UTILS = pathlib.Path(snapshot.__file__).resolve().parents[1]
+UTILS = pathlib.Path(snapshot.__file__).resolve().parents[2]
 HELPERS = str(pathlib.Path(cutoff.__file__).parent)
 RUN = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from _nvml import session
-from _nvml.settings import task
+from module_utils._nvml import session
+from module_utils._nvml.settings import task
 sys.path.insert(0, sys.argv[3])
 import cutoff
 session.finish = cutoff.finish_when(session.finish)
@@ -35,7 +35,7 @@ except task.TaskError as exc:
 TAKE = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from _nvml import snapshot
+from module_utils._nvml import snapshot
 print(json.dumps(snapshot.take()))
 """
 

@@ -82,12 +82,12 @@ def test_the_mark_of_a_load(tmp_path):
     assert settings_state.load_mark(str(tmp_path)) is None
     boot = tmp_path / "proc/sys/kernel/random"
     boot.mkdir(parents=True)
-    (boot / "boot_id").write_text("one\n")
+    (boot / "boot_id").write_text("11111111-2222-3333-4444-555555555555\n")
     assert settings_state.load_mark(str(tmp_path)) is None
     (tmp_path / "sys/module/nvidia").mkdir(parents=True)
     first = settings_state.load_mark(str(tmp_path))
-    assert first.startswith("one/") and settings_state.load_mark(str(tmp_path)) == first
-    (boot / "boot_id").write_text("two\n")
+    assert first.startswith("11111111-") and settings_state.load_mark(str(tmp_path)) == first
+    (boot / "boot_id").write_text("99999999-2222-3333-4444-555555555555\n")
     assert settings_state.load_mark(str(tmp_path)) not in (None, first)
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Compiling a module version that is not installed, beside the one that serves: in a tree of its own, at the lowest
+"""Compile a module version that is not installed, beside the one that serves: in a tree of its own, at the lowest
 priority.
 """
 
@@ -96,7 +96,7 @@ class Workshop:
     def compile(self, kernel, store, compiler):
         """Compile for one kernel, and leave the archive in the store; answers what :meth:`Tree.export` does."""
         tree, apart = self.tree, (self._path("tree"), self.sources())
-        argv = dkms.command("build", tree.name, tree.version, kernel, tree.arch, apart=apart)
+        argv = dkms.make_command("build", tree.name, tree.version, kernel, tree.arch, apart=apart)
         rc, out, err = tree.runner(list(QUIETLY) + argv, tree.build_timeout_s)
         if rc:
             raise self.failure(kernel, rc, out, err)

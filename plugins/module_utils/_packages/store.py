@@ -5,7 +5,7 @@
 """The node's own store of driver packages: what it had and what it has, so that the way back needs neither a mirror nor
 a network.
 
-A flat directory of ``.deb`` files and a list of them, :data:`LIST`:
+A flat directory of ``.deb`` or ``.rpm`` files and a list of them, :data:`LIST`:
 ``{file: {"package", "version", "sha256", "control", "size"}}``. A file that is not in the list, or does not agree with
 it, is none. Only root writes there, and everybody may read: apt gives up its rights to read archives.
 """
@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 
-from .._dkms.digests import sha256_of
+from .._dkms.tree_archives import sha256_of
 from .._node import files
 from .._node.files import write_atomically
 
@@ -25,10 +25,14 @@ LIST = "packages.json"
 
 
 class Store:
-    """``root`` is the machine's root directory, ``runner`` runs dpkg-deb there."""
+    """The store of the machine below ``root``.
 
-    def __init__(self, runner, root="/", directory=DIRECTORY):
-        self.runner, self.root = runner, root
+    ``describe(path)`` reads an archive with the tools of the package manager, and returns its name, its version, and
+    the text that the list keeps of it, which the package manager reads as part of its index.
+    """
+
+    def __init__(self, describe, root="/", directory=DIRECTORY):
+        self.describe, self.root = describe, root
         self.known = None
         self.directory = files.under(root, directory)
         self.shown = directory
@@ -47,7 +51,8 @@ class Store:
         return dict((name, item) for name, item in found.items() if os.path.basename(name) == name)
 
     def index(self):
-        """``{(package, version): {"path", "control"}}`` of what is kept and whole.
+        """``{(package, version): {"path", "shown", "size", "control"}}`` of what is kept and whole; ``shown`` is the
+        path as the machine has it.
 
         The archives are read once, unless something is added or removed.
         """
@@ -66,8 +71,9 @@ class Store:
             if whole:
                 found[(item["package"], item["version"])] = {
                     "path": path,
-                    "control": "%s\nFilename: %s\nSize: %d\n"
-                    % (item["control"].strip(), os.path.join(self.shown, name), item["size"]),
+                    "shown": os.path.join(self.shown, name),
+                    "size": item["size"],
+                    "control": item["control"],
                 }
         return found
 
@@ -80,15 +86,14 @@ class Store:
         files.own_directory(self.root, self.shown)
         known, wrong = self.read(), {}
         for (package, version), path in sorted(archives.items()):
-            control = self.control(path)
-            fields = dict(line.split(": ", 1) for line in control.splitlines() if ": " in line and line[:1] != " ")
-            if (fields.get("Package"), fields.get("Version")) != (package.split(":", 1)[0], version):
+            name, found, control = self.describe(path)
+            if (name, found) != (package.split(":", 1)[0], version):
                 wrong[(package, version)] = "%s is not a package %s %s" % (path, package, version)
                 continue
             name = os.path.basename(path)
             target = os.path.join(self.directory, name)
             if os.path.realpath(path) != os.path.realpath(target):
-                take(path, target)
+                take_archive(path, target)
             known[name] = {
                 "package": package,
                 "version": version,
@@ -98,10 +103,6 @@ class Store:
             }
         self.write(known)
         return wrong
-
-    def control(self, path):
-        rc, out, dummy = self.runner(["dpkg-deb", "-f", path], 60)
-        return out if rc == 0 else ""
 
     def write(self, known):
         self.known = None
@@ -123,7 +124,7 @@ class Store:
         return gone
 
 
-def take(path, target):
+def take_archive(path, target):
     """A second name for the file where that can be, else a copy; it appears whole."""
     temporary = "%s.%d.tmp" % (target, os.getpid())
     try:

@@ -42,7 +42,8 @@ FAILED = ("failed", "rolled_back", "quarantined", "lost")
 IN_FLIGHT = ("draining", "down", "validating", "soaking")
 OUT = ("quarantined", "lost")
 # Seconds without a line after which the steps in progress are printed, and how many of them.
-SILENCE_S, STEPS = 60.0, 5
+SILENCE_S = 60.0
+STEPS = 5
 
 
 def format_span(seconds: float) -> str:

@@ -241,7 +241,8 @@ def monitoring(tmp_path, inventory, *options):
     collections = subprocess.run(
         [str(simulated_node.ROOT / "tests/tools/collections.sh")], capture_output=True, text=True, check=True
     )
-    environment = dict(os.environ, ANSIBLE_COLLECTIONS_PATH=collections.stdout.strip(), ANSIBLE_NOCOLOR="1")
+    settings = {"COLLECTIONS_PATH": collections.stdout.strip(), "INJECT_FACT_VARS": "false", "NOCOLOR": "1"}
+    environment = dict(os.environ, **{"ANSIBLE_" + name: value for name, value in settings.items()})
     words = ["-i", tmp_path / "hosts.yml", "gpufleet.lifecycle.monitoring", *options]
     return simulated_node.ansible_playbook(tmp_path, environment, *words)
 

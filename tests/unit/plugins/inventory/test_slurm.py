@@ -210,8 +210,8 @@ def test_an_upgrade_begins_with_the_plan(collection_root):
 
 
 @pytest.mark.parametrize("playbook", ["bringup", "holds", "precheck", "prestage", "plan"])
-def test_every_playbook_that_takes_nodes_asks_first(collection_root, playbook):
+def test_first_task_of_a_playbook_that_takes_nodes_checks_the_inventory(collection_root, playbook):
     plays = yaml.safe_load((collection_root / "playbooks" / (playbook + ".yml")).read_text())
     first = next(play for play in plays if "hosts" in play)
     assert "localhost" in first["hosts"]
-    assert "gpufleet_inventory_failed is not defined" in first["tasks"][0]["ansible.builtin.assert"]["that"]
+    assert "gpufleet.lifecycle.playbook_variables" in first["tasks"][0]

@@ -297,10 +297,10 @@ class FakeModule:
 def gather(monkeypatch, take, **params):
     monkeypatch.setattr(module, "AnsibleModule", lambda **spec: FakeModule(params, **spec))
     monkeypatch.setattr(module.snapshot, "take", take)
-    monkeypatch.setattr(module.reading, "gather", lambda snapshot: {"snapshot": snapshot})
+    monkeypatch.setattr(module.reading, "gather_reading", lambda snapshot: {"snapshot": snapshot})
     monkeypatch.setattr(
         module.evidence,
-        "gather",
+        "gather_parts",
         lambda facts, log_lines, smi_timeout_s: {
             "files": {
                 "kernel.log": {

@@ -555,8 +555,8 @@ def test_value_that_names_no_hosts_is_refused(value):
 )
 def test_host_that_is_not_in_the_inventory_is_refused_by_its_variable(pattern, unknown):
     groups = {"gpu_nodes": ["a1", "a2", "fe80::1"], "rack_a": ["a1"], "all": ["a1", "a2", "fe80::1"]}
-    result = act({"a1": {}}, groups=groups, patterns={"rollback_hosts": pattern})
-    assert_refused(result, unknown and "rollback_hosts names %s," % unknown)
+    result = act({"a1": {}}, groups=groups, patterns={"upgrade_hosts": pattern})
+    assert_refused(result, unknown and "upgrade_hosts names %s," % unknown)
 
 
 @pytest.mark.parametrize("single", [True, "true", "yes"])
@@ -645,7 +645,7 @@ def test_nodes_named_for_another_playbook_are_refused(mine, given, words):
     ],
 )
 def test_upgrade_is_not_made_a_rollback_by_a_variable(mine, found, refused):
-    assert_refused(act({"a": found}, patterns={mine: ""}), refused and "rollout_undo is set for a")
+    assert_refused(act({"a": found}, patterns={mine: "all"}), refused and "rollout_undo is set for a")
 
 
 def test_words_that_the_command_line_lost_are_refused():

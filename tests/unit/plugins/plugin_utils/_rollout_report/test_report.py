@@ -924,7 +924,8 @@ class TestPublish:
         assert numbers.name == "gpufleet_rollout_r1.prom" and numbers.stat().st_mode & 0o777 == 0o644
         assert numbers.read_text() == found["rollout.prom"].read_text()
 
-    def test_each_transition_is_written_at_once_while_they_are_few(self, ledger):
+    def test_each_transition_is_written_where_the_interval_is_over(self, ledger, monkeypatch):
+        monkeypatch.setattr(publish, "NODES_A_SECOND", 1e9)
         assert publish.refresh(ledger) is not None
         assert publish.refresh(ledger) is None, "nothing has happened since"
         ledger.transact(lambda transaction: transaction.append("step", run="run1", node="a1", step="reboot"))
@@ -954,6 +955,7 @@ class TestPublish:
         assert publish.refresh(ledger) is None, "too early"
         monkeypatch.undo()
         assert publish.refresh(ledger, idle=True) is None, "another process has just looked"
+        monkeypatch.setattr(publish, "NODES_A_SECOND", 1e9)
         monkeypatch.setattr(publish, "LOOK_S", 0.0)
         assert publish.refresh(ledger, idle=True)["nodes"]["a1"]["steps"][-1]["name"] == "reboot"
 

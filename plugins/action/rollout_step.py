@@ -14,7 +14,7 @@ from ansible.errors import AnsibleError
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps, store, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof
@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons
 
 REASON = 4000  # characters
+RESCUE_PATIENCE_S = 30.0  # for a ledger that does not answer while a failed node is put back
 
 
 def words(arguments):
@@ -42,6 +43,14 @@ def words(arguments):
 def cleaned(words):
     """Return WORDS of a node as the ledger keeps them: no credentials, nothing that steers a terminal, bounded."""
     return redaction.redact(words or "", limit=REASON)
+
+
+def is_of_rescue(arguments: dict) -> bool:
+    """Return True for a record without which a failed node is put back all the same.
+
+    That is its failure, a step of its way back, and its end if that is a failure. No other step is taken unrecorded.
+    """
+    return bool(arguments["failed"] or arguments["name"] in steps.ALWAYS or arguments["state"] in state.FAILED)
 
 
 class ActionModule(RolloutAction):
@@ -153,6 +162,8 @@ class ActionModule(RolloutAction):
             return {"progress": line}
         ledger = self.ledger(arguments)
         controller = self.controller()
+        if is_of_rescue(arguments):
+            ledger.store.patience_s = min(ledger.store.patience_s, RESCUE_PATIENCE_S)
 
         def write(transaction):
             view = owned_view(transaction, ledger, controller)
@@ -193,7 +204,16 @@ class ActionModule(RolloutAction):
                 "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
             }
 
-        answer = ledger.transact(write)
+        try:
+            answer = ledger.transact(write)
+        except store.StoreError as exc:
+            if not is_of_rescue(arguments):
+                raise
+            display.warning(
+                "%s: %s is not recorded, and the node is put back without it: %s" % (node, words(arguments), exc)
+            )
+            self.say("%s: %s" % (node, words(arguments)))
+            return {"progress": "%s: %s" % (node, words(arguments)), "unrecorded": str(exc)}
         over, brakes = answer.pop("over"), answer.pop("brakes")
         if told:
             self.say(answer["progress"])

@@ -160,10 +160,30 @@ class ActionModule(RolloutAction):
             if told:
                 self.say(line)
             return {"progress": line}
-        ledger = self.ledger(arguments)
-        controller = self.controller()
-        if is_of_rescue(arguments):
+        ledger, rescue = self.ledger(arguments), is_of_rescue(arguments)
+        if rescue:
             ledger.store.patience_s = min(ledger.store.patience_s, RESCUE_PATIENCE_S)
+        try:
+            answer = self.write(ledger, arguments, node)
+        except store.StoreError as exc:
+            if not rescue:
+                raise
+            line = "%s: %s" % (node, words(arguments))
+            self.say(line)
+            display.warning("%s is not recorded, and the node is put back without it: %s" % (line, exc))
+            return {"progress": line, "unrecorded": str(exc)}
+        over, brakes = answer.pop("over"), answer.pop("brakes")
+        if told:
+            self.say(answer["progress"])
+            self.tell(ledger, arguments, now=over)
+        if brakes is not None:
+            self.say_brakes(ledger, brakes)
+        return answer
+
+    def write(self, ledger, arguments, node):
+        """Write the record to the ledger in one transaction, and return the result of the task."""
+        controller = self.controller()
+        told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
 
         def write(transaction):
             view = owned_view(transaction, ledger, controller)
@@ -204,23 +224,7 @@ class ActionModule(RolloutAction):
                 "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
             }
 
-        try:
-            answer = ledger.transact(write)
-        except store.StoreError as exc:
-            if not is_of_rescue(arguments):
-                raise
-            display.warning(
-                "%s: %s is not recorded, and the node is put back without it: %s" % (node, words(arguments), exc)
-            )
-            self.say("%s: %s" % (node, words(arguments)))
-            return {"progress": "%s: %s" % (node, words(arguments)), "unrecorded": str(exc)}
-        over, brakes = answer.pop("over"), answer.pop("brakes")
-        if told:
-            self.say(answer["progress"])
-            self.tell(ledger, arguments, now=over)
-        if brakes is not None:
-            self.say_brakes(ledger, brakes)
-        return answer
+        return ledger.transact(write)
 
     @staticmethod
     def require(view, node, arguments, now):

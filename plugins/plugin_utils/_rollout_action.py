@@ -191,7 +191,8 @@ class RolloutAction(NodeActionBase):
 
     @staticmethod
     def say(line):
-        display.display(line)
+        """Print a line of progress to stderr, so that what a JSON callback prints to stdout stays JSON."""
+        display.display(line, stderr=True)
 
 
 def owned_view(transaction, ledger, identity):

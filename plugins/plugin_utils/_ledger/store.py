@@ -30,7 +30,7 @@ except ImportError:  # refused when a ledger is opened, with the next step
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 PATIENCE_S = 120.0
 # Errors of SQLite for which a retry does not help.
 BROKEN = (
@@ -132,6 +132,8 @@ def tables():
         sa.Column("node", sa.String(260), primary_key=True),
         sa.Column("name", sa.String(100), primary_key=True),
         sa.Column("time", time_text, nullable=False),
+        # Of the transaction that stored it. Of a node's documents of one name the newest has the largest.
+        sa.Column("sequence", sa.Integer, nullable=False, default=0, index=True),
         sa.Column("body", sa.Text, nullable=False),
     )
     return meta

@@ -87,8 +87,12 @@ class Transaction:
         It orders what happened to a node, in this rollout and in others of the ledger, whatever the clocks say.
         """
         if self._sequence is None:
-            table = self._database.table["event"]
-            self._sequence = (self._connection.execute(sa.select(sa.func.max(table.c.id))).scalar() or 0) + 1
+            events, documents = self._database.table["event"], self._database.table["document"]
+            numbers = sa.select(
+                sa.select(sa.func.max(events.c.id)).scalar_subquery(),
+                sa.select(sa.func.max(documents.c.sequence)).scalar_subquery(),
+            )
+            self._sequence = 1 + max(number or 0 for number in self._connection.execute(numbers).one())
         return self._sequence
 
     def hold(self, owner):
@@ -209,7 +213,9 @@ class Transaction:
             key = (table.c.rollout_id == self._id, table.c.node == node, table.c.name == name)
             connection.execute(sa.delete(table).where(*key))
             connection.execute(
-                sa.insert(table).values(rollout_id=self._id, node=node, name=name, time=saved, body=body)
+                sa.insert(table).values(
+                    rollout_id=self._id, node=node, name=name, time=saved, sequence=self.sequence, body=body
+                )
             )
 
 

@@ -90,6 +90,17 @@ def test_each_play_limits_what_waits_for_a_node(play):
     assert unlimited == []
 
 
+def test_every_play_names_its_strategy():
+    """With strategy = free in ansible.cfg a task with run_once runs on every host, or is refused."""
+    found = [play for path in sorted((ROOT / "playbooks").rglob("*.yml")) for play in load(path) if "hosts" in play]
+    linear = {play["name"] for play in found if play.get("strategy") == "ansible.builtin.linear"}
+    pinned = {play["name"] for play in found if play.get("strategy") == "ansible.builtin.host_pinned"}
+    assert len(found) > 30 and {play["name"] for play in found} == linear | pinned
+    for play in found:
+        tasks = [task for part in PARTS for task, dummy in limited_tasks(play.get(part))]
+        assert play["name"] in linear or not any(task.get("run_once") for task in tasks), play["name"]
+
+
 def test_the_artifact_host_has_a_limit_for_each_task():
     found = [
         (path.name, task["name"], limited)

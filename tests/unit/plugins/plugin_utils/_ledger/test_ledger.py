@@ -238,12 +238,21 @@ def test_order_is_by_number_where_the_clock_was_set_back(ledger, tmp_path, url, 
     assert numbers == sorted(set(numbers)) and other.view().nodes.get("b").granted == numbers[-1]
 
 
+def test_newest_document_of_a_node_is_found_where_the_clock_was_set_back(ledger, tmp_path, url, monkeypatch):
+    other, real = Ledger(str(tmp_path), "r2", url), store.Store.now
+    ledger.transact(lambda transaction: transaction.save("a", "baseline", {"of": "r1"}))
+    monkeypatch.setattr(store.Store, "now", lambda *given: real(*given) - datetime.timedelta(hours=2))
+    other.transact(lambda transaction: transaction.save("a", "baseline", {"of": "r2"}))
+    assert ledger_module.last_document(ledger.store, "a", "baseline") == {"of": "r2"}
+    assert ledger_module.last_document(ledger.store, "b", "baseline") is None
+
+
 def test_a_ledger_of_another_version_is_refused(ledger, url):
     ledger.transact(lambda transaction: plan(transaction, "a"))
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:
         connection.execute(sqlalchemy.text("UPDATE gpufleet_meta SET value = '99'"))
-    with pytest.raises(store.StoreError, match="schema version 99; expected 1"):
+    with pytest.raises(store.StoreError, match="schema version 99; expected %s" % store.SCHEMA_VERSION):
         ledger.view()
 
 

@@ -179,7 +179,10 @@ def last_document(database, node, name):
     """Return the newest document of a node with this name, from any rollout and by no clock, or None."""
     table = database.table["document"]
     query = (
-        sa.select(table.c.body).where(table.c.node == node, table.c.name == name).order_by(table.c.sequence.desc()).limit(1)
+        sa.select(table.c.body)
+        .where(table.c.node == node, table.c.name == name)
+        .order_by(table.c.sequence.desc())
+        .limit(1)
     )
     body = _scalar(database, query)
     return json.loads(body) if body is not None else None

@@ -133,7 +133,7 @@ def probe(
     elif marker.get("problem"):
         error = "%s. Remove the file if no rollout has the node in flight" % marker["problem"]
     elif marker.get("no_room"):
-        error = "its state directory has no room: %s. Free space, or set gpu_node_upgrade_state_dir" % marker["no_room"]
+        error = "nothing can be kept on it: %s. Free space, or set gpu_node_upgrade_state_dir" % marker["no_room"]
     elif unread:
         error = unread
     quarantined = "%s lies on the node" % mark.get("path", "a marker") if (mark or {}).get("exists") else ""

@@ -255,14 +255,13 @@ class ActionModule(RolloutAction):
             state.Rollout(), phase, node, gate.Decision("go", "check mode, nothing was recorded")
         )
 
-    @staticmethod
-    def decided(transaction, controller, phase, node, present, lock=False):
+    def decided(self, transaction, controller, phase, node, present, lock=False):
         """Return the decision for the node, among the nodes of all members and of the other rollouts of its pool.
 
         LOCK: no other rollout of the pool decides until the transaction has ended.
         """
         pools.fill(transaction, lock)
-        return gate.decide(
+        decision = gate.decide(
             transaction.view,
             phase,
             node,
@@ -270,6 +269,11 @@ class ActionModule(RolloutAction):
             transaction.clock(),
             members.shared(transaction.owner),
         )
+        drains = (
+            phase == steps.DRAIN and decision.answer in ("go", "wait") and gate.starts(transaction.view, phase, node)
+        )
+        why = gate.outlast_ticket(transaction.view, int(self._task.args.get("drain_s") or 0)) if drains else ""
+        return gate.Decision("stop", why) if why else decision
 
     def ask(self, ledger, arguments, node, present):
         """Return one answer. If it is go, it is recorded in the same transaction."""
@@ -355,14 +359,13 @@ class ActionModule(RolloutAction):
             self.say_brakes(ledger, answer.pop("brakes"))
         return answer
 
-    @classmethod
-    def asked(cls, ledger, arguments, controller, node, present):
+    def asked(self, ledger, arguments, controller, node, present):
         """Return the answers to the hold queries, if the node could go otherwise. No transaction is open meanwhile."""
 
         def needed(transaction):
             view, phase = transaction.view, arguments["phase"]
             starts = view.policy.get("holds") and gate.starts(view, phase, node)
-            goes = starts and cls.decided(transaction, controller, phase, node, present).answer == "go"
+            goes = starts and self.decided(transaction, controller, phase, node, present).answer == "go"
             return list(view.policy["holds"]) if goes else []
 
         names = (ledger.rehearse(needed) or []) if arguments["hold_queries"] else []

@@ -136,6 +136,8 @@ class ActionModule(PlanningAction):
 
         now, run, refused, made = ledger.store.clock(), None, "", None
         ledger.look(lambda view: compatible.refuse(view, _collection.version(), arguments["hand_over"]))
+        inventory = (task_vars.get("groups") or {}).get("all")
+        ledger.look(lambda view: compatible.refuse_other_inventory(view, inventory))
         if self.check or not ledger.look(lambda view: plan.unfinished(view, looked)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:

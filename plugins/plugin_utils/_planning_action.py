@@ -26,6 +26,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import outbox, watcher
 
+# Names of the machine that runs the playbook.
+CONTROLLER = ("localhost", "127.0.0.1")
 # What refuses a plan, and not the rollout itself.
 REFUSALS = (
     domains.DomainError,
@@ -82,9 +84,14 @@ class PlanningAction(RolloutAction):
 
     @staticmethod
     def claims_found(arguments):
-        """Return {node: the claim that is on it}; refuse names that cannot be nodes."""
+        """Return {node: the claim that is on it}; refuse names that cannot be nodes, and the controller."""
         for name in arguments["audits"]:
             check_node(name)
+            if name in CONTROLLER:
+                raise plan.PlanError(
+                    "%s is among the nodes, and it is the controller, which cannot drain and reboot itself. Take it "
+                    "out, or run the rollout from another machine. Nothing was changed." % name
+                )
         markers = arguments["markers"] or {}
         return {name: (markers.get(name) or {}).get("claim") for name in arguments["audits"]}
 

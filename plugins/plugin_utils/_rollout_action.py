@@ -60,6 +60,7 @@ class RolloutAction(NodeActionBase):
         try:
             self._task.args = options.read(self._task.args, self.ARGUMENT_SPEC, self.VARIABLES)
             dummy, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENT_SPEC)
+            files.require_home(str(arguments.get("artifact_dir") or ""))
             result.update(self.act(arguments, task_vars or {}))
         except OSError as exc:
             result.update(failed=True, msg=self.unwritable(exc))

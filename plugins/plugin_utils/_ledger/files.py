@@ -11,7 +11,18 @@ import json
 import os
 import time
 
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
+
 join = os.path.join
+
+
+def require_home(artifact_dir):
+    """Refuse the directory to which the default of gpufleet_artifact_dir comes where HOME is not set or empty."""
+    if artifact_dir == "/.gpufleet" and not os.environ.get("HOME"):
+        raise LedgerError(
+            "HOME is not set, and gpufleet_artifact_dir is not either: there is no place for the ledger and the "
+            "reports. Set gpufleet_artifact_dir to a directory that stays. Nothing was changed."
+        )
 
 
 def rollouts_dir(artifact_dir):

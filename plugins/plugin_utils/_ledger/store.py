@@ -27,6 +27,7 @@ except ImportError:  # refused when a ledger is opened, with the next step
     sa = None
     sa_exc = None
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock
 
@@ -40,6 +41,11 @@ BROKEN = (
     "readonly database",
     "malformed",
     "not a database",
+)
+# File systems over a network: what one machine locks or writes there, another may not see
+# (https://www.sqlite.org/lockingv3.html, 6.0).
+REMOTE = re.compile(
+    r"nfs4?|cifs|smb3?|smbfs|9p|afs|ceph|lustre|gpfs|beegfs|(fuse\.)?glusterfs|fuse\.(sshfs|ceph|s3fs).*"
 )
 PEEKS = "gpufleet_peeks"
 NO_RIGHT = "42501"  # insufficient_privilege, Appendix A of PostgreSQL's documentation
@@ -182,6 +188,14 @@ class Store:
             raise StoreError(
                 "rollout_ledger is %s; expected an absolute path, such as sqlite:////var/lib/gpufleet/ledger.sqlite."
                 % (self.shown)
+            )
+        mount = claim.find_mount(os.path.dirname(self.file), claim.read_mounts()) if self.sqlite else None
+        if mount and REMOTE.fullmatch(mount[1]):
+            raise StoreError(
+                "The ledger %s is on %s, a file system over the network (%s), where the locks of SQLite do not hold. "
+                "Set rollout_ledger to a file on a disk of this controller, such as "
+                "sqlite:////var/lib/gpufleet/ledger.sqlite, or to a database in PostgreSQL. Nothing was changed."
+                % (self.shown, mount[0], mount[1])
             )
         try:
             self.engine = sa.create_engine(

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The check that a controller may go on with a rollout that another version of the collection planned. Pure.
+"""The checks that a controller may go on with a rollout: which version of the collection planned it, and for which
+inventory. Pure.
 
 The way of a node through an upgrade belongs to a version: one that begins it and another that finishes it may differ in
 their steps and in what they take for proven. Versions with the same major and minor number go together, whatever their
@@ -55,3 +56,20 @@ def refuse(view, here, shared):
             else "",
         )
     )
+
+
+def refuse_other_inventory(view, inventory):
+    """Refuse the id of a rollout whose nodes are all unknown here: its record would be replaced by that of other nodes.
+
+    INVENTORY: every host of the inventory of this run, whatever its limit; None if that is not known.
+    """
+    planned = (
+        {node.name for node in view.nodes.everything()} if view.run is not None and inventory is not None else set()
+    )
+    if planned and not planned & set(inventory):
+        names = sorted(planned)
+        raise PlanError(
+            "Rollout %s was planned for other nodes (%s%s), and none of them is in this inventory. Give this rollout "
+            "an id of its own (rollout_id), or check the inventory (-i). Nothing was changed."
+            % (view.rollout_id, ", ".join(names[:3]), ", ..." if len(names) > 3 else "")
+        )

@@ -19,6 +19,7 @@ import types
 
 import pytest
 
+from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, steps, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger as ledger_module
@@ -361,6 +362,26 @@ def test_a_file_that_cannot_be_made_is_named(tmp_path):
     ledger = Ledger(str(tmp_path), "r1")
     with pytest.raises(store.StoreError, match="ledger.sqlite cannot be used"):
         ledger.transact(lambda transaction: go(transaction, "a"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fails"),
+    [
+        *((kind, True) for kind in ("nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "fuse.sshfs", "9p")),
+        *((kind, False) for kind in ("ext4", "xfs", "overlay", "tmpfs", "btrfs", "zfs", "fuseblk")),
+    ],
+)
+def test_file_over_the_network_is_no_ledger(tmp_path, monkeypatch, kind, fails):
+    (tmp_path / "mounts").write_text("/dev/sda1 / ext4 rw 0 0\nserver:/home %s %s rw 0 0\n" % (tmp_path, kind))
+    monkeypatch.setattr(claim, "MOUNTS", str(tmp_path / "mounts"))
+    if fails:
+        with pytest.raises(store.StoreError, match=r"rollout_ledger.*Nothing was changed"):
+            store.Store(store.default_url(str(tmp_path / "artifacts")))
+        store.Store("sqlite:////srv/ledger.sqlite")
+        store.Store("postgresql+psycopg://u@h/d")
+    else:
+        store.Store(store.default_url(str(tmp_path / "artifacts")))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mounts"]
 
 
 def test_the_file_is_its_owners_alone(tmp_path):

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 import pytest
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import compatible
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
@@ -106,3 +107,20 @@ PLAN = {
 )
 def test_the_version_is_that_of_the_last_plan(told, kept):
     assert events.reduce([dict(PLAN, **fields) for fields in told]).collection == kept
+
+
+@pytest.mark.parametrize(
+    ("planned", "inventory", "fails"),
+    [
+        ("ab", ["c"], True),
+        ("ab", [], True),
+        ("ab", ["b", "c"], False),
+        ("ab", ["a", "b"], False),
+        ("ab", None, False),
+        ("", ["c"], False),
+    ],
+)
+def test_plan_of_another_inventory_is_refused(planned, inventory, fails):
+    view = state.Rollout(rollout_id="r1", run="r", nodes=state.Nodes(state.Node(name) for name in planned))
+    with pytest.raises(PlanError, match="r1") if fails else contextlib.nullcontext():
+        compatible.refuse_other_inventory(view, inventory)

@@ -126,7 +126,7 @@ def test_a_node_that_a_rollout_of_another_ledger_holds_is_not_finished_by_its_ve
 def act(tmp_path, url):
     """act(names, forks, option=...) plans; act.ledger is the ledger."""
 
-    def run(names="ab", forks=50, check=False, plugin=rollout_plan, hosts=None, **more):
+    def run(names="ab", forks=50, check=False, plugin=rollout_plan, hosts=None, groups=None, **more):
         arguments = dict({"artifact_dir": str(tmp_path), "ledger": url, "rollout_id": "r1"}, **more)
         if plugin is rollout_plan:
             arguments = dict(
@@ -141,7 +141,8 @@ def act(tmp_path, url):
         action = plugin.ActionModule(task, mock.Mock(), mock.Mock(check_mode=check), DataLoader(), mock.Mock(), None)
         action._load_name = "x"
         action._shared_loader_obj = mock.Mock()
-        return action.run(task_vars={"ansible_forks": forks, "inventory_hostname": names[0], "hostvars": hosts or {}})
+        given = {"ansible_forks": forks, "inventory_hostname": names[0], "hostvars": hosts or {}}
+        return action.run(task_vars=dict(given, groups=groups or {}))
 
     run.ledger = Ledger(str(tmp_path), "r1", url)
     return run
@@ -290,6 +291,47 @@ def test_a_node_that_could_not_keep_its_claim_is_not_begun(act):
     made = act("ab", audits={"a": audit(), "b": audit()}, markers=markers, check=True)
     assert made["order"] == ["a"] and made["nodes"]["b"]["state"] == "failed"
     assert "/var is full. Free space, or set gpu_node_upgrade_state_dir" in made["nodes"]["b"]["reason"]
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+def test_controller_is_no_node_of_a_rollout(act, name, check):
+    made = act(["a", name], check=check)
+    assert made["failed"] and made["msg"].startswith(name) and act.ledger.events() == []
+
+
+@pytest.mark.parametrize(("home", "fails"), [(None, True), ("", True), ("/root", False)])
+def test_default_directory_without_home_is_refused(act, monkeypatch, tmp_path, home, fails):
+    monkeypatch.delenv("HOME")
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    made = act(check=True, artifact_dir="/.gpufleet")
+    assert bool(made.get("failed")) is fails and (not fails or "gpufleet_artifact_dir" in made["msg"])
+    assert not act(artifact_dir=str(tmp_path)).get("failed")
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check"])
+def test_rollout_of_another_inventory_is_not_replaced(act, check):
+    rolled_forward(act)
+    before = act.ledger.events()
+    made = act("cd", check=check, groups={"all": ["c", "d", "localhost"]})
+    assert made["failed"] and "rollout_id" in made["msg"] and act.ledger.events() == before
+    assert not act("cd", check=check, groups={"all": list("abcd")}).get("failed"), "the limit left out a and b"
+
+
+@pytest.mark.parametrize(("drain_s", "answer"), [(0, "go"), (3599, "go"), (3600, "stop"), (86400, "stop")])
+def test_node_does_not_start_to_drain_for_longer_than_its_ticket_lives(act, drain_s, answer):
+    act("ab", ticket_s=3600)
+    for check in (True, False):
+        made = act("a", plugin=rollout_gate, phase="drain", drain_s=drain_s, check=check)
+        assert made["answer"] == answer and ("rollout_ticket_s" in made["reason"]) is (answer == "stop")
+    assert act.ledger.view().nodes.get("a").state == ("draining" if answer == "go" else "pending")
+
+
+def test_node_in_flight_is_finished_however_long_its_jobs_may_take(act):
+    leave(act.ledger)
+    act()
+    assert act("a", plugin=rollout_gate, phase="drain", drain_s=10**6)["answer"] == "go"
 
 
 FLEET = "abcdefghij"

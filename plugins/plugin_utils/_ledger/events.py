@@ -22,7 +22,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.steps i
 
 # What an operator may request for the whole rollout, and for nodes. break_lock changes no node, only the owner's
 # record, and end ends a rollout of several controllers.
-OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock", "end"), ("skip", "retry")
+OF_ALL, OF_NODES = ("pause", "resume", "stop", "set_budget", "break_lock", "end"), ("skip", "retry", "retire")
 VERBS = OF_ALL + OF_NODES
 
 
@@ -115,6 +115,14 @@ def _join(view, event):
         view.policy["approved"] = view.sha256
 
 
+def _retire(node, time, said):
+    """Give the slot of a node free that is gone for good. It is a failure, and its steps stay unproven."""
+    node.close(time, "failed")
+    node.reason = "retired by %s; it was %s%s" % (said, node.state, ": " + node.reason if node.reason else "")
+    node.state, node.ticket, node.orphaned, node.ended = "failed", None, False, time
+    node.failure = node.failure or LOST
+
+
 def _control(view, event):
     verb, said = event["verb"], "%s: %s" % (event["user"], event["reason"])
     if verb == "pause":
@@ -138,6 +146,8 @@ def _control(view, event):
             node.state, node.reason, node.order = "skipped", "skipped by " + said, "skipped by " + said
         elif verb == "skip":
             node.order = "skipped by " + said
+        elif verb == "retire":
+            _retire(node, event["time"], said)
         elif verb == "retry" and node.state in ("failed", "rolled_back", "skipped"):
             node.state, node.reason, node.failure, node.signature, node.ended, node.order = (
                 "pending",

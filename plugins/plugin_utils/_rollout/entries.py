@@ -192,8 +192,9 @@ def _from_the_beginning(probe, before):
     """Return why the node is changed from the beginning whatever its version; empty if its version may be enough."""
     if probe.unproven_in:
         return "changed in rollout %s, and not proven since" % probe.unproven_in
-    if before is not None and before.state == "quarantined" and state.unproven(before):
-        # Its quarantine marker was removed: it was repaired, and its baseline may not match its hardware any more.
+    if before is not None and before.state in ("quarantined", "failed") and state.unproven(before):
+        # Its quarantine marker was removed, or it was retired and is there again: it was repaired, and its baseline may
+        # not match its hardware any more.
         return "%s, %s" % (before.state, before.reason)
     return ""
 

@@ -25,6 +25,7 @@ VERBS = {
     "retry": "to be tried again",
     "set_budget": "limits changed",
     "break_lock": "lock broken",
+    "retire": "node retired",
     "end": "ended",
 }
 

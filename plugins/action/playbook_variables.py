@@ -21,6 +21,8 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _variables,
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger, store
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._screen import display
 
 # A run that checked them once has results of its own under names that nothing else may use.
 REGISTERED = "__gpufleet_checked"
@@ -37,12 +39,21 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         dummy, arguments = self.validate_argument_spec(argument_spec=ARGUMENT_SPEC)
         try:
-            result["service_hosts"] = self.check(arguments, task_vars, load_extra_vars(self._loader))
+            try:
+                result["service_hosts"] = self.check(arguments, task_vars, load_extra_vars(self._loader))
+            except _variables.OverrulingError:
+                raise
+            except _variables.VariableError as exc:
+                if not has_unfinished(arguments):
+                    raise
+                result["service_hosts"] = service_hosts(arguments, task_vars.get("hostvars") or {}, task_vars)
+                result["refused"] = str(exc)
+                display.warning("%s Nodes that an interrupted run left in flight are finished first." % exc)
             if arguments["binding"]:
                 _binding.find()
             if arguments["keeps"]:
                 result["warnings"] = warn_lost(arguments, task_vars)
-        except (_binding.BindingError, OSError) as exc:
+        except (_binding.BindingError, store.StoreError, OSError) as exc:
             result.update(failed=True, msg="This is about the controller and no node: %s. %s" % (exc, _variables.END))
         except _variables.VariableError as exc:
             result.update(failed=True, msg=str(exc))
@@ -58,6 +69,15 @@ class ActionModule(ActionBase):
         # Nothing goes before the command line, whichever playbook this is and whatever registered a name before it.
         given = {name: value for name, value in given.items() if isinstance(name, str)}
         inner = set(given)
+        for node in arguments["nodes"] if arguments["values"] else ():
+            found = everything[node]
+            checked = value_of(found, node, REGISTERED)
+            if not isinstance(checked, dict) or checked.get("process") != os.getppid():
+                inner |= {name for name in found if isinstance(name, str)}
+        # First what overrules the steps of a node: the other refusals wait for nodes in flight.
+        _variables.refuse_kept(inner, roles)
+        if arguments["rollout"]:
+            _variables.refuse_of_plan(given)
         for node in arguments["nodes"]:
             found = everything[node]
             mine = {name for name in found if isinstance(name, str)}
@@ -66,12 +86,7 @@ class ActionModule(ActionBase):
                 undo[node] = value_of(found, node, "rollout_undo")
                 values[node] = {name: value_of(found, node, name) for name in mine if _variables.of_all(name)}
             lost = lost or value_of(found, node, "_raw_params")
-            if not arguments["values"]:
-                continue
-            checked = value_of(found, node, REGISTERED)
-            if not isinstance(checked, dict) or checked.get("process") != os.getppid():
-                inner |= mine
-            if _variable_names.INVENTORY_FAILED in mine:
+            if arguments["values"] and _variable_names.INVENTORY_FAILED in mine:
                 failed[node] = value_of(found, node, _variable_names.INVENTORY_FAILED)
         if arguments["values"] and not arguments["nodes"]:
             failed["all"] = task_vars.get(_variable_names.INVENTORY_FAILED)
@@ -89,15 +104,20 @@ class ActionModule(ActionBase):
         _variables.refuse_strangers(names, roles, more)
         reads = {_variable_names.COMMON.get(mine) for mine in arguments["patterns"]} | {arguments["prefix"]}
         _variables.refuse_near(given, roles, more, reads)
-        _variables.refuse_kept(inner, roles)
-        if arguments["rollout"]:
-            _variables.refuse_of_plan(given)
         if arguments["values"]:
             refuse_values(arguments["nodes"], everything, "monitoring_textfile_hosts" in arguments["patterns"])
         if arguments["rollout"]:
             _variables.refuse_differing(values)
             _variables.refuse_other_outcome(values)
         return service_hosts(arguments, everything, task_vars) if arguments["values"] else []
+
+
+def has_unfinished(arguments):
+    """Return True if the ledger has some of the nodes in flight, which are finished whatever else is refused."""
+    if not arguments["artifact_dir"]:
+        return False
+    database = store.Store(arguments["ledger"] or store.default_url(arguments["artifact_dir"]))
+    return bool(ledger.in_flight(database, arguments["nodes"]))
 
 
 def warn_lost(arguments, task_vars):

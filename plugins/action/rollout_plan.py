@@ -79,6 +79,7 @@ class ActionModule(PlanningAction):
                 "hand_over",
                 "layouts",
                 "layout_looks",
+                "refused",
             )
         },
         **options.VARIABLES,
@@ -96,8 +97,7 @@ class ActionModule(PlanningAction):
         if arguments["join"]:
             return self.join(arguments, task_vars, running)
         undo, broken_off = self.undone(arguments)
-        targets, kernels = self.targets(arguments, undo), self.kernels(arguments, undo)
-        wanted = self.layouts(arguments, undo)
+        targets, kernels, wanted, refused = self.wanted(arguments, undo, broken_off)
         ledger = self.ledger(
             arguments, arguments["rollout_id"] or broken_off or self.default_id(arguments, undo, targets, wanted)
         )
@@ -116,6 +116,8 @@ class ActionModule(PlanningAction):
         looked = self.looked(ledger, arguments, places, found, peers, lacks, bool(undo))
 
         def make(view, now):
+            if refused:
+                raise plan.PlanError(refused)
             made = plan.build(
                 arguments["target"],
                 looked,
@@ -134,14 +136,14 @@ class ActionModule(PlanningAction):
                 self.enough_forks(made.policy, len(looked), task_vars)
             return made
 
-        now, run, refused, made = ledger.store.clock(), None, "", None
+        now, run, why, made = ledger.store.clock(), None, "", None
         ledger.look(lambda view: compatible.refuse(view, _collection.version(), arguments["hand_over"]))
         inventory = (task_vars.get("groups") or {}).get("all")
         ledger.look(lambda view: compatible.refuse_other_inventory(view, inventory))
         if self.check or not ledger.look(lambda view: plan.unfinished(view, looked)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:
-            refused = self.refusal(ledger, arguments, made, found, undo)
+            why = self.refusal(ledger, arguments, made, found, undo)
         else:
             # The plan is valid, or nodes in flight are to be finished, so that it can be recorded from here on.
             run, identity = uuid.uuid4().hex, dict(self.controller(), **({"job": running} if running else {}))
@@ -150,14 +152,29 @@ class ActionModule(PlanningAction):
                     transaction, ledger, run, make, identity, arguments, undo, found, peers, looked
                 )
             )
-            refused = made.refused
+            why = made.refused
             if not arguments["hand_over"]:
                 self.watch(ledger, identity, run, arguments["textfile_dir"])
             self.tell(ledger, arguments, now=True)
-        lines = self.lines(ledger, made, arguments, refused)
+        lines = self.lines(ledger, made, arguments, why)
         if running:
             lines.append("  %s" % _awx.text(running))
-        return self.answer(ledger, made, run, peers, lines, "" if made.refused else refused)
+        return self.answer(ledger, made, run, peers, lines, "" if made.refused else why)
+
+    def wanted(self, arguments, undo, broken_off):
+        """Return (versions, kernels and MIG layouts by node, why the plan is refused all the same).
+
+        What cannot be read refuses the plan, once the nodes in flight are finished, if it is known of which rollout
+        they are.
+        """
+        refused = arguments["refused"] or self.refused
+        try:
+            found = self.targets(arguments, undo), self.kernels(arguments, undo), self.layouts(arguments, undo)
+        except plan.PlanError as exc:
+            if not (undo or broken_off or arguments["rollout_id"]):
+                raise
+            found, refused = ({}, {}, {}), refused or str(exc)
+        return (*found, refused)
 
     def policy(self, arguments, task_vars, count):
         """Return the limits of the plan for COUNT nodes; refuse options with which it cannot be carried out."""
@@ -208,17 +225,25 @@ class ActionModule(PlanningAction):
         given.update(holds=holds.wanted(arguments["hold_queries"]), on_failure=arguments["on_failure"])
 
         def joinable(view, shared):
-            joining.refuse(ledger.rollout_id, view, shared, arguments["approve"], given)
+            joining.refuse(ledger.rollout_id, view, shared)
             compatible.refuse(view, _collection.version(), shared)
 
         joinable(view, members.shared(record))
         planned = ledger.planned(view.run)
         found = self.claims_found(arguments)
-        places = self.places(arguments, task_vars)
+        refused, places = joining.disagreement(view, arguments["approve"], given), {}
+        try:
+            places = self.places(arguments, task_vars)
+            outbox.check(arguments["webhook"])
+        except REFUSALS as exc:
+            refused = refused or str(exc)
         looked = self.looked(ledger, arguments, places, found, planned["peers"], {}, False)
-        outbox.check(arguments["webhook"])
         foreseen = joining.part(view, planned, looked)[0]
-        self.enough_forks(foreseen.policy, len(foreseen.order), task_vars)
+        refused = arguments["refused"] or self.refused or refused or self.misfit(foreseen, arguments, task_vars)
+        # Nodes that a dead member left in flight are finished, whatever keeps this run from joining with the others.
+        unfinished = joining.unfinished(view, looked) if refused else None
+        if refused and (self.check or not unfinished):
+            raise plan.PlanError(refused)
         identity = dict(self.controller(), **({"job": running} if running else {}))
         member = uuid.uuid4().hex
 
@@ -232,10 +257,11 @@ class ActionModule(PlanningAction):
             transaction.block_new_rollouts()
             now = transaction.clock()
             names = [name for name in arguments["audits"] if transaction.view.nodes.get(name) is not None]
+            names = [name for name in names if unfinished is None or name in unfinished]
             members.join(transaction, member, names, identity, now, arguments["break_lock"])
             owner.require_free(transaction, names, identity, now, arguments["break_lock"], abandon=arguments["abandon"])
-            made, changed = joining.part(transaction.view, planned, looked)
-            agree(arguments["target"], made)
+            made, changed = joining.part(transaction.view, planned, [one for one in looked if one.name in names])
+            made = dataclasses.replace(made, refused=refused)
             over = self.claimed(transaction, ledger, made, arguments, None, found)
             for name, one in over.items():
                 transaction.save(name, claims.OVER, one)
@@ -246,28 +272,38 @@ class ActionModule(PlanningAction):
                 by=owner.describe(identity),
                 hosts=len(names),
                 nodes=changed,
-                approved=bool(arguments["approve"].strip()),
+                approved=bool(arguments["approve"].strip()) and not refused,
             )
             # The digest may have approved the plan.
             return dataclasses.replace(made, policy=dict(transaction.view.policy)), transaction.view.total
 
-        made, total, refused = None, 0, ""
+        made, total, why = None, 0, ""
         if self.check:
             try:
                 made, total = ledger.rehearse(work)
             except owner.OwnerError as exc:
-                made, refused = foreseen, str(exc)
+                made, why = foreseen, str(exc)
         else:
             _controller.require()
             made, total = ledger.transact(work)
-        if not self.check:
             self.watch(ledger, identity, view.run, arguments["textfile_dir"])
             self.tell(ledger, arguments, now=True)
-        left_out = [name for name in arguments["audits"] if name not in made.nodes]
+        left_out = [name for name in arguments["audits"] if view.nodes.get(name) is None]
         lines = joining.lines(made, ledger.rollout_id, total, left_out)
-        if refused:
-            lines.append("  refused: %s" % refused)
-        return self.answer(ledger, made, None if self.check else view.run, planned["peers"], lines, refused)
+        if why:
+            lines.append("  refused: %s" % why)
+        elif refused:
+            lines.append("  only these nodes, which were in flight, are finished; refused: %s" % refused)
+        return self.answer(ledger, made, None if self.check else view.run, planned["peers"], lines, why)
+
+    def misfit(self, made, arguments, task_vars):
+        """Return why this run cannot carry out its part of a plan; empty if it can."""
+        try:
+            self.enough_forks(made.policy, len(made.order), task_vars)
+            agree(arguments["target"], made)
+        except plan.PlanError as exc:
+            return str(exc)
+        return ""
 
     def refusal(self, ledger, arguments, made, found, undo):
         """Return why a real run would be refused: its lock, other rollouts, or claims on nodes.

@@ -68,6 +68,10 @@ options:
     description: Whether M(gpufleet.lifecycle.playbook_variables) was run before. If not, the plan is refused.
     type: bool
     default: true
+  refused:
+    description: Why M(gpufleet.lifecycle.playbook_variables) refuses the plan. Nodes in flight are finished first.
+    type: str
+    default: ''
   schedulers:
     description: For each node by its name, the schedulers that it is drained in. The plan says which.
     type: dict
@@ -324,6 +328,7 @@ ARGUMENT_SPEC = dict(
     layouts=dict(type="dict", default={}),
     layout_looks=dict(type="dict", default={}),
     checked=dict(type="bool", default=True),
+    refused=dict(type="str", default=""),
     schedulers=dict(type="dict", default={}),
     role_mode=dict(type="str", default="ledger"),
     job=dict(type="dict", default={}),

@@ -63,8 +63,26 @@ def require_room(made, now):
         windows.require_room(made.policy["windows"], now, made.policy["node_s"])
 
 
+# Options without which not even a node in flight can be finished, or that say of which rollout it is.
+ESSENTIAL = ("rollout_id", "artifact_dir", "ledger", "join", "undo", "abandon", "break_lock", "hand_over", "target")
+
+
 class PlanningAction(RolloutAction):
     """The base of rollout_plan."""
+
+    refused = ""  # why the plan is refused once nodes in flight are finished
+
+    def read_options(self, given):
+        """Return the options; one that cannot be used is left out and refuses the plan, unless it is essential."""
+        found = {}
+        for key, value in given.items():
+            try:
+                found.update(options.read({key: value}, self.ARGUMENT_SPEC, self.VARIABLES))
+            except options.OptionError as exc:
+                if key in ESSENTIAL:
+                    raise
+                self.refused = self.refused or str(exc)
+        return found
 
     @staticmethod
     def require_checked(arguments):
@@ -159,6 +177,8 @@ class PlanningAction(RolloutAction):
             "peers": peers,
             "sha256": made.sha256,
             "approved": made.policy["approved"] != "",
+            "on_failure": made.policy.get("on_failure") or "rollback",
+            "refused": made.refused or refused,
             "directory": ledger.directory,
             "lines": lines,
             "table": plan_text.table(lines),

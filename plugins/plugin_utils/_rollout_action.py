@@ -44,6 +44,10 @@ EXPECTED = (
 )
 
 
+# Options that are no part of the way of a node. Without its queries a hold keeps nodes from starting.
+BESIDE = ("webhook", "textfile_dir", "hold_queries", "hold_deadline_s", "hold_age_s")
+
+
 class RolloutAction(NodeActionBase):
     """Arguments, errors and the identity of the controller."""
 
@@ -58,7 +62,7 @@ class RolloutAction(NodeActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars or {})
         try:
-            self._task.args = options.read(self._task.args, self.ARGUMENT_SPEC, self.VARIABLES)
+            self._task.args = self.read_options(self._task.args)
             dummy, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENT_SPEC)
             files.require_home(str(arguments.get("artifact_dir") or ""))
             result.update(self.act(arguments, task_vars or {}))
@@ -68,6 +72,21 @@ class RolloutAction(NodeActionBase):
             result.update(failed=True, msg=str(exc))
         result.setdefault("changed", False)
         return clean_result(result)
+
+    def read_options(self, given):
+        """Return the options as the specification has them.
+
+        The plan is refused where a notice, the textfile or a hold cannot be used. A node in flight is finished without.
+        """
+        found = {}
+        for key, value in given.items():
+            try:
+                found.update(options.read({key: value}, self.ARGUMENT_SPEC, self.VARIABLES))
+            except options.OptionError as exc:
+                if key not in BESIDE:
+                    raise
+                display.warning("%s It is left out here." % exc)
+        return found
 
     def act(self, arguments, task_vars):
         raise NotImplementedError

@@ -22,6 +22,10 @@ class VariableError(Exception):
     """A variable cannot stay as it is; the message names it and says what to do."""
 
 
+class OverrulingError(VariableError):
+    """A variable would overrule the steps of a node, so that not even a node in flight can be finished."""
+
+
 def prefixes(roles):
     """Return the prefixes of the collection's variables, and their owners."""
     mine = {"rollout_": "a rollout", "gpufleet_": "the collection"}
@@ -143,7 +147,7 @@ def refuse_misspelt(given, prefix):
 
 def refuse_kept(names, roles):
     for name in kept(names, roles):
-        raise VariableError(
+        raise OverrulingError(
             "%s is set, a name that the collection keeps for itself, and it would overrule what is found on the nodes "
             "or planned for them. Take it out of the command line (-e) and the inventory; after roles of the "
             "collection in the same run, run this playbook by itself. %s" % (name, END)
@@ -158,7 +162,7 @@ def refuse_of_plan(names, alone=False):
     for name in sorted(set(names) & set(_variable_names.OF_PLAN)):
         if alone and name.startswith("gpu_node_upgrade_"):
             continue
-        raise VariableError(
+        raise OverrulingError(
             "%s is set on the command line (-e) or as a fact of the node, which overrules the plan of the rollout and "
             "its way back. Leave it out there; %s. %s" % (name, _variable_names.OF_PLAN[name], END)
         )

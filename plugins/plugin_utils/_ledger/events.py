@@ -115,14 +115,6 @@ def _join(view, event):
         view.policy["approved"] = view.sha256
 
 
-def _retire(node, time, said):
-    """Give the slot of a node free that is gone for good. It is a failure, and its steps stay unproven."""
-    node.close(time, "failed")
-    node.reason = "retired by %s; it was %s%s" % (said, node.state, ": " + node.reason if node.reason else "")
-    node.state, node.ticket, node.orphaned, node.ended = "failed", None, False, time
-    node.failure = node.failure or LOST
-
-
 def _control(view, event):
     verb, said = event["verb"], "%s: %s" % (event["user"], event["reason"])
     if verb == "pause":
@@ -139,27 +131,34 @@ def _control(view, event):
             }
         view.policy.update(event["policy"])
     elif verb in OF_NODES:
-        node = view.nodes.get(event["node"])
-        if node is None:
-            return
-        if verb == "skip" and node.state == "pending":
-            node.state, node.reason, node.order = "skipped", "skipped by " + said, "skipped by " + said
-        elif verb == "skip":
-            node.order = "skipped by " + said
-        elif verb == "retire":
-            _retire(node, event["time"], said)
-        elif verb == "retry" and node.state in ("failed", "rolled_back", "skipped"):
-            node.state, node.reason, node.failure, node.signature, node.ended, node.order = (
-                "pending",
-                "retry by " + said,
-                "",
-                "",
-                None,
-                "",
-            )
-            if node.position is None:
-                node.position, view.total = view.total, view.total + 1
-        view.nodes.put(node)
+        _control_node(view, event, verb, said)
+
+
+def _control_node(view, event, verb, said):
+    node = view.nodes.get(event["node"])
+    if node is None:
+        return
+    if verb == "skip" and node.state == "pending":
+        node.state, node.reason, node.order = "skipped", "skipped by " + said, "skipped by " + said
+    elif verb == "skip":
+        node.order = "skipped by " + said
+    elif verb == "retire":  # its steps stay unproven
+        node.close(event["time"], "failed")
+        node.reason = "retired by %s; it was %s%s" % (said, node.state, ": " + node.reason if node.reason else "")
+        node.state, node.ticket, node.orphaned, node.ended = "failed", None, False, event["time"]
+        node.failure = node.failure or LOST
+    elif verb == "retry" and node.state in ("failed", "rolled_back", "skipped"):
+        node.state, node.reason, node.failure, node.signature, node.ended, node.order = (
+            "pending",
+            "retry by " + said,
+            "",
+            "",
+            None,
+            "",
+        )
+        if node.position is None:
+            node.position, view.total = view.total, view.total + 1
+    view.nodes.put(node)
 
 
 def _grant(view, node, event):

@@ -175,6 +175,14 @@ def standing(database, name):
     return database.read(read, nothing=(None, {}))
 
 
+def in_flight(database, names):
+    """Return those of NAMES that any rollout of the ledger has in flight."""
+    table, wanted = database.table["node"], set(names)
+    query = sa.select(table.c.name).where(table.c.state.in_(state.IN_FLIGHT))
+    found = database.read(lambda connection: connection.execute(query).scalars().all(), nothing=[])
+    return sorted(wanted.intersection(found))
+
+
 def last_document(database, node, name):
     """Return the newest document of a node with this name, from any rollout and by no clock, or None."""
     table = database.table["document"]

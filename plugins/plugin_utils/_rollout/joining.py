@@ -18,12 +18,8 @@ NOT_COMPARED = ("waves", "fleet", "approved")
 NAMES = {"holds": "rollout_hold_queries"}
 
 
-def refuse(rollout_id, view, shared, digest, given):
-    """Refuse what cannot be joined.
-
-    SHARED: the plan was made for several controllers. DIGEST: the first letters of the digest of the plan that is to be
-    joined; empty for any. GIVEN: the limits of this run that were set, without defaults.
-    """
+def refuse(rollout_id, view, shared):
+    """Refuse a rollout that cannot be joined. SHARED: the plan was made for several controllers."""
     if view.run is None:
         raise PlanError(
             "There is no plan of rollout %s to join in this ledger. Run gpufleet.lifecycle.plan with all nodes first, "
@@ -40,13 +36,36 @@ def refuse(rollout_id, view, shared, digest, given):
             "Rollout %s ended at %s, and cannot be joined any more. For the nodes that are left, run "
             "gpufleet.lifecycle.plan again. Nothing was changed." % (rollout_id, view.finished)
         )
+
+
+def disagreement(view, digest, given):
+    """Return why this run joins with no node that has not started; empty if it agrees with the plan.
+
+    DIGEST: the first letters of the digest of the plan that is to be joined; empty for any. GIVEN: the limits of this
+    run that were set, without defaults.
+    """
     wanted = digest.strip().lower()
     if wanted and (len(wanted) < DIGITS or not view.sha256.startswith(wanted)):
-        raise PlanError(
+        return (
             "rollout_approve is %s; expected %s or more of it, the digest of the plan that rollout %s follows. It was "
-            "planned again, or another plan was approved. Nothing was changed." % (digest, view.sha256[:12], rollout_id)
+            "planned again, or another plan was approved. Nothing was changed."
+            % (digest, view.sha256[:12], view.rollout_id)
         )
-    differ(view, given)
+    try:
+        differ(view, given)
+    except (PlanError, limits.LimitError) as exc:
+        return str(exc)
+    return ""
+
+
+def unfinished(view, probes):
+    """Return the nodes of this controller that a member left in flight, or lost after a change."""
+    names = {probe.name for probe in probes}
+    return [
+        node.name
+        for node in view.nodes.having(*state.IN_FLIGHT, "lost")
+        if node.name in names and (node.state != "lost" or entries.is_lost(node))
+    ]
 
 
 def differ(view, given):

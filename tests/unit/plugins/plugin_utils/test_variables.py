@@ -24,6 +24,8 @@ from ansible.vars import reserved
 from ansible_collections.gpufleet.lifecycle.plugins.action import playbook_variables
 from ansible_collections.gpufleet.lifecycle.plugins.filter import host_pattern
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _binding, _variable_names, _variables
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.state import Node
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import actions
 
 pytestmark = pytest.mark.cores
@@ -42,6 +44,7 @@ def act(hostvars, nodes=None, **task_vars):
         "control": task_vars.pop("control", False),
         "prefix": task_vars.pop("prefix", ""),
         "keeps": task_vars.pop("keeps", ""),
+        "artifact_dir": task_vars.pop("artifact_dir", None),
     }
     action = actions.make_action(playbook_variables, arguments, loader=mock.Mock())
     return action.run(task_vars=dict({"hostvars": hostvars}, **task_vars))
@@ -275,6 +278,36 @@ def test_plan_refuses_an_extra_variable_of_the_upgrade(monkeypatch, value):
         result = act({"a": {name: value}})
         assert result.get("failed") and result["msg"].startswith(name + " is "), result.get("msg")
         assert not act({"a": {}}, rollout=False, prefix="").get("failed"), "another playbook has it for itself"
+
+
+@pytest.mark.parametrize(
+    ("given", "waits"),
+    [
+        ({"rollout_max_dwon": 1}, True),
+        ({"gpu_scheduler_backend": ["slurm"]}, True),
+        ({"gpu_node_upgrade_reload": "perhaps"}, True),
+        ({"gpu_node_upgrade_version": "3.0"}, False),
+        ({"__gpu_node_upgrade_state": {}}, False),
+        ({"rollout_max_dwon": 1, "gpu_node_upgrade_version": "3.0"}, False),
+        ({"rollout_max_dwon": 1, "__gpu_node_upgrade_state": {}}, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("state", ["down", "done", None])
+def test_refused_variable_waits_until_nodes_in_flight_are_finished(monkeypatch, tmp_path, given, waits, state):
+    if state:
+        ledger = Ledger(str(tmp_path), "r1")
+        ledger.transact(
+            lambda transaction: transaction.view.nodes.put(Node("a", state)) or transaction.save("a", "x", {})
+        )
+
+    monkeypatch.setattr(playbook_variables, "load_extra_vars", lambda loader: given)
+    result = act({"a": given, "b": {}}, artifact_dir=str(tmp_path))
+    if waits and state == "down":
+        assert not result.get("failed") and result["refused"] and result["service_hosts"] == []
+    else:
+        assert result["failed"] and "refused" not in result
+    assert act({"a": given})["failed"], "no ledger is asked"
 
 
 @pytest.mark.parametrize("name", ["nvidia_driver_version", "gpu_node_upgrade_version", "gpu_scheduler_token"])

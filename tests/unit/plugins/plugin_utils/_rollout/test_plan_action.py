@@ -715,6 +715,13 @@ CLOSED = {"days": ["mon"], "date": "2020-01-06", "from": "01:00", "to": "02:00"}
         {"domains": {"b": {"rack": None}}},
         {"target": "new"},
         {"audits": {"a": "x", "b": "x"}, "target": "2.0;"},
+        {"refused": "rollout_maxdown is no variable of a rollout"},
+        {"max_down": "many"},
+        {"mode": "all at once"},
+        {"hold_queries": "up"},
+        {"webhook": 5},
+        {"waves": {}},
+        {"failure_classes": {"soft": "x"}},
     ],
     ids=str,
 )

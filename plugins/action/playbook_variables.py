@@ -109,6 +109,13 @@ class ActionModule(ActionBase):
         if arguments["rollout"]:
             _variables.refuse_differing(values)
             _variables.refuse_other_outcome(values)
+            local = everything["localhost"] if "localhost" in everything else {}
+            own = {name: value_of(local, "localhost", name) for name in _variables.PLACES}
+            found = {
+                node: {name: value_of(everything[node], node, name) for name in _variables.PLACES}
+                for node in arguments["nodes"]
+            }
+            _variables.refuse_apart(found, own)
         return service_hosts(arguments, everything, task_vars) if arguments["values"] else []
 
 

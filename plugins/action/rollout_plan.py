@@ -405,7 +405,8 @@ class ActionModule(PlanningAction):
         missing = [name for name in arguments["audits"] if name not in nodes or not nodes[name].from_version]
         if missing:
             raise plan.PlanError(
-                "Rollout %s recorded no earlier version of %s. Set rollout_version, or leave these nodes out."
+                "Rollout %s recorded no earlier version of %s. Name the rollout that changed them (rollback_of), set "
+                "rollout_version, or leave these nodes out. Nothing was changed."
                 % (undo.rollout_id, ", ".join(missing[:5]))
             )
         return {name: nodes[name].from_version for name in arguments["audits"]}

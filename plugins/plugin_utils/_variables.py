@@ -16,6 +16,8 @@ END = "Nothing was changed."
 # How much of two names has to be the same for one to be a slip of the other. A letter that is left out, doubled or
 # swapped leaves at least this, but for the shortest name; those of Ansible and AWX come to no more than 0.8.
 NEAR = 0.9
+# The variables that say where the ledger is.
+PLACES = ("gpufleet_artifact_dir", "rollout_ledger")
 
 
 class VariableError(Exception):
@@ -187,6 +189,22 @@ def refuse_differing(values):
                     "%s is %s for %s and %s for %s, and the whole rollout has one. Give all of its nodes the same, "
                     "with -e or in a group of all of them. %s"
                     % (name, _shown(name, values[first]), first, _shown(name, values[other]), other, END)
+                )
+
+
+def refuse_apart(values, own):
+    """Refuse a ledger that the nodes have and the controller has not: rollout_control and report would use another one.
+
+    VALUES: by node the variables in PLACES. OWN: those of localhost.
+    """
+    for node, found in sorted(values.items()):
+        for name in PLACES:
+            value = found.get(name)
+            if value not in (None, "", {}) and value != own.get(name):
+                raise VariableError(
+                    "%s is set for %s and %s for localhost, so that rollout_control and report would read another "
+                    "ledger. Set it in the group all, or with -e. %s"
+                    % (name, node, "has another value" if own.get(name) else "is not", END)
                 )
 
 

@@ -213,6 +213,8 @@ def _out_of_reach(probe, before):
     """Return the plan of a node that does not answer or is in quarantine; None for any other node."""
     if not probe.reachable and not _left_rebooting(before):
         return {"state": "lost", "reason": "did not answer before the rollout: %s" % (probe.error or "unreachable")}
+    if probe.quarantined and before is not None and before.state == "quarantined" and before.reason:
+        return {"state": "quarantined", "reason": before.reason}  # the cause, and not that there is one
     if probe.quarantined:
         return {
             "state": "quarantined",

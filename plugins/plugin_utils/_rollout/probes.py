@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import re
 import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node.versions import upstream
@@ -67,6 +68,10 @@ def judged(result: t.Optional[t.Mapping[str, t.Any]]) -> t.Tuple[str, str]:
     )[0]
 
 
+# What Ansible says where it reaches a node and may not become root: of sudo, su or doas, or their password.
+NO_ROOT = re.compile(
+    r"(Missing|Incorrect) \w+ password|privilege (escalation|output)|\b(sudo|su|doas): |not in the sudoers", re.I
+)
 # The status in gpu_mig's result, in check mode, of a GPU that has the wanted layout.
 THERE = "same"
 # Failure codes of gpu_mig for a layout that the GPUs can never have; other failures may be gone after the drain. The
@@ -120,7 +125,13 @@ def probe(
     audit, marker = audit or {}, marker or {}
     verdict, complaint = judged(health)
     if audit.get("unreachable") or marker.get("unreachable"):
-        return Probe(name, reachable=False, error=str(audit.get("msg") or marker.get("msg") or ""), domains=places)
+        why = str(audit.get("msg") or marker.get("msg") or "")
+        if NO_ROOT.search(why):
+            lacks = "Ansible cannot become root on it: %s. Check sudo for the account of the connection" % why.rstrip(
+                ". "
+            )
+            return Probe(name, error=lacks, domains=places)
+        return Probe(name, reachable=False, error=why, domains=places)
     layout, unread, dummy = layout_looked_at(look)
     found = audit.get("audit") or {}
     mark = marker.get("quarantine", marker.get("stat"))

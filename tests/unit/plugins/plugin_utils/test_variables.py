@@ -347,6 +347,26 @@ def test_the_role_does_with_a_failed_node_what_the_plan_says(found, words):
     assert bool(result.get("failed")) == bool(words) and words in result.get("msg", ""), result.get("msg")
 
 
+@pytest.mark.parametrize("name", ["gpufleet_artifact_dir", "rollout_ledger"])
+@pytest.mark.parametrize(
+    ("of_node", "of_localhost", "fails"),
+    [
+        ({}, {}, False),
+        ({"x": "/a"}, {"x": "/a"}, False),
+        ({"x": "/a"}, {}, True),
+        ({"x": "/a"}, {"x": "/b"}, True),
+        ({"x": ""}, {}, False),
+        ({"x": None}, {"x": "/b"}, False),
+        ({}, {"x": "/b"}, False),
+    ],
+)
+def test_nodes_and_the_controller_have_one_ledger(name, of_node, of_localhost, fails):
+    node, localhost = ({name: found["x"]} if found else {} for found in (of_node, of_localhost))
+    result = act({"a": node, "localhost": localhost}, nodes=["a"])
+    assert bool(result.get("failed")) is fails and (not fails or result["msg"].startswith(name))
+    assert not act({"a": node, "localhost": localhost}, nodes=["a"], rollout=False).get("failed")
+
+
 def test_a_value_that_cannot_be_made_is_told_with_its_name():
     class Broken(dict):
         def __getitem__(self, name):

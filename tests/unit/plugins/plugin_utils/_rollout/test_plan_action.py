@@ -334,6 +334,37 @@ def test_node_in_flight_is_finished_however_long_its_jobs_may_take(act):
     assert act("a", plugin=rollout_gate, phase="drain", drain_s=10**6)["answer"] == "go"
 
 
+@pytest.mark.parametrize(
+    ("why", "state"),
+    [
+        ("Missing sudo password", "failed"),
+        ("Incorrect su password", "failed"),
+        ("sudo: a password is required", "failed"),
+        ("kim is not in the sudoers file", "failed"),
+        ("Timeout (12s) waiting for privilege escalation prompt: ", "failed"),
+        ("Failed to connect to the host via ssh: No route to host", "lost"),
+        ("no answer within 300 s (gpufleet_answer_timeout)", "lost"),
+        ("", "lost"),
+    ],
+)
+def test_node_without_root_is_not_lost(act, why, state):
+    made = act("ab", audits={"a": {"unreachable": True, "msg": why}, "b": audit()}, check=True)
+    assert made["nodes"]["a"]["state"] == state and ("root" in made["nodes"]["a"]["reason"]) is (state == "failed")
+
+
+def test_cause_of_a_quarantine_stays_in_the_next_run(act):
+    leave(act.ledger)
+    act.ledger.transact(
+        lambda transaction: transaction.append(
+            "state", run="dead", node="a", state="quarantined", reason="GPU 3 has Xid 79", failure="hard"
+        )
+    )
+    markers = {"a": {"quarantine": {"exists": True, "path": "/q.json"}}, "b": {"stat": {}}}
+    for dummy in range(2):
+        made = act(markers=markers)
+        assert made["nodes"]["a"]["state"] == "quarantined" and made["nodes"]["a"]["reason"] == "GPU 3 has Xid 79"
+
+
 FLEET = "abcdefghij"
 
 

@@ -42,7 +42,7 @@ PLUGINS = (
     (connection_loader, ("ansible.builtin.local", "gpufleet.lifecycle.stubnode")),
     (shell_loader, ("sh",)),
     (action_loader, ("ansible.builtin.normal", "ansible.builtin.copy")),
-    (lookup_loader, ("ansible.builtin.env", "gpufleet.lifecycle.upgrade_state", "gpufleet.lifecycle.scheduler_state")),
+    (lookup_loader, ("ansible.builtin.env", "gpufleet.lifecycle.scheduler_state")),
     (filter_loader, ("ansible.builtin.bool",)),
     (test_loader, ("ansible.builtin.version",)),
 )

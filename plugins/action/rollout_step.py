@@ -9,22 +9,14 @@ import dataclasses
 import json
 import os
 
-from ansible.errors import AnsibleError
-
-from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps, store, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import (
-    RolloutAction,
-    display,
-    numbers,
-    owned_view,
-    progress,
-)
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_claim import NodeClaim
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof, requests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons
 
 REASON = 4000  # characters
@@ -65,36 +57,14 @@ class ActionModule(RolloutAction):
             )
         answer = self.record(arguments, task_vars)
         mine = answer.pop("claim", None)
-        if mine and claims.after(arguments["state"]):
-            self.settle(arguments, mine, task_vars)
+        if mine:
+            node_claim = NodeClaim(self, arguments, task_vars["inventory_hostname"], task_vars)
+            why = node_claim.release(mine, arguments["state"])
+            if why:
+                display.warning(why)
         if arguments["node_dir"] and not self.check:
             answer.update(self.copied(arguments, task_vars))
         return answer
-
-    def settle(self, arguments, mine, task_vars):
-        """Remove the claim on the node, or mark it as quarantined. The ledger already has the final state."""
-        try:
-            said = self.on_node(
-                task_vars,
-                state=claims.after(arguments["state"]),
-                directory=arguments["claim_dir"],
-                claim=mine,
-                changed=arguments["state"] in state.PROVEN,
-            )
-        except AnsibleError as exc:
-            said = {"failed": True, "msg": redaction.describe(exc)}
-        if said.get("failed"):
-            display.warning(
-                "%s is %s in rollout %s, and its claim %s could not be updated: %s. Rollouts of other ledgers refuse "
-                "the node until the file is removed."
-                % (
-                    task_vars["inventory_hostname"],
-                    arguments["state"],
-                    mine["rollout_id"],
-                    os.path.join(arguments["claim_dir"], claim.NAME),
-                    said.get("msg"),
-                )
-            )
 
     def directory(self, path, owned, task_vars):
         """Make a directory of the node, and return the result. One that is there keeps its owner and mode."""
@@ -186,7 +156,7 @@ class ActionModule(RolloutAction):
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
 
         def write(transaction):
-            view = owned_view(transaction, ledger, controller)
+            view = requests.open_view(transaction, ledger.rollout_id, controller)
             found = tickets.require_in_flight(view, node)
             self.require(view, found, arguments, transaction.clock())
             if arguments["previous"]:
@@ -216,11 +186,11 @@ class ActionModule(RolloutAction):
             return {
                 "over": over,
                 "brakes": reasons.brakes(view) if told and not over else None,
-                "progress": progress(view, node, words(arguments)),
+                "progress": requests.describe_progress(view, node, words(arguments)),
                 "state": found.state,
                 "sequence": transaction.sequence,
                 "claim": mine,
-                "numbers": numbers(view) if told else {},
+                "numbers": requests.count_nodes(view) if told else {},
                 "ticket": dataclasses.asdict(found.ticket) if found.ticket else None,
             }
 

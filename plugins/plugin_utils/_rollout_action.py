@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, members, owner, store, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, store, tickets
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
@@ -213,37 +213,3 @@ class RolloutAction(NodeActionBase):
     def say(line):
         """Print a line of progress to stderr, so that what a JSON callback prints to stdout stays JSON."""
         display.display(line, stderr=True)
-
-
-def owned_view(transaction, ledger, identity):
-    """Return the view of a rollout that this controller runs, alone or as a member.
-
-    Other controllers are refused, and tasks of an ended run.
-    """
-    _controller.require()
-    run = members.require(transaction, ledger.rollout_id, identity)
-    if transaction.view.run != run:
-        raise owner.OwnerError(
-            "Rollout %s was planned again meanwhile, so this run may not continue it." % ledger.rollout_id
-        )
-    return transaction.view
-
-
-def progress(view, node, text):
-    """Return a line of progress, such as C([3/4] gpu-r1-2: install)."""
-    found = view.nodes.get(node)
-    return "[%s/%d] %s: %s" % (found.went if found is not None and found.went else "-", view.total, node, text)
-
-
-def numbers(view):
-    """Return the status of the rollout in numbers, for a display of its progress."""
-    policy = view.policy
-    return {
-        "counts": view.nodes.count(),
-        "total": view.total,
-        "max_down": policy.get("max_down"),
-        "window": view.window,
-        "broken_elsewhere": policy.get("broken_elsewhere", 0),
-        "failure_budget": policy.get("failure_budget"),
-        "node_s": policy.get("node_s"),
-    }

@@ -27,6 +27,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, waiting
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.requests import Request
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit
 
 ROLLOUT, RUN, SLOTS, POLL_S = "load", "run", 40, 1.0
@@ -44,6 +45,9 @@ class Gate(rollout_gate.ActionModule):
 
     def controller(self):
         return self.identity
+
+    def request(self, node, present, phase=steps.DRAIN, **more):
+        return Request(node, phase, self.identity, present, dict(ASKING, phase=phase, **more))
 
     def say(self, line):
         pass
@@ -105,9 +109,9 @@ def calls(place, url, count, rounds):
     gone = (node.name for node in list(ledger.view().nodes.everything()) if node.state == "pending")
     for name in itertools.islice(gone, rounds):
         for what, work in (
-            ("wait", lambda: gate.ask(ledger, dict(ASKING, phase=steps.DRAIN), names[-1], names)),
-            ("look", lambda: gate.look(ledger, steps.DRAIN, names[-1], names)),
-            ("go", lambda name=name: gate.ask(ledger, dict(ASKING, phase=steps.DRAIN), name, names)),
+            ("wait", lambda: gate.request_ticket(ledger, gate.request(names[-1], names))),
+            ("look", lambda: gate.find_wait(ledger, gate.request(names[-1], names))),
+            ("go", lambda name=name: gate.request_ticket(ledger, gate.request(name, names))),
         ):
             began = time.perf_counter()
             answer = work()
@@ -135,10 +139,10 @@ def waits(place, url, parts, until, answers):
     def ask(number, name):
         gate, ledger = Gate(identity(number)), ledgers[name]
         try:
-            answer = gate.look(ledger, steps.DRAIN, name, everything[number])
-            answer = answer or gate.ask(ledger, dict(ASKING, phase=steps.DRAIN), name, everything[number])
+            drain = gate.request(name, everything[number])
+            answer = gate.find_wait(ledger, drain) or gate.request_ticket(ledger, drain)
             if answer["answer"] == "go":
-                gate.ask(ledger, dict(ASKING, phase=steps.DOWN, documents=fit(name)), name, everything[number])
+                gate.request_ticket(ledger, gate.request(name, everything[number], steps.DOWN, documents=fit(name)))
         finally:
             ledger.store.rest()
         with lock:

@@ -276,7 +276,8 @@ OWN = {
     "_rollout/holds.py": {"answers"},  # how old the answers in a file of this controller are
     "_rollout_report/outbox.py": {"kick"},  # in the same kind of file
     "_rollout_report/publish.py": {"_write"},  # what share of its time this controller spends on reports
-    "rollout_gate.py": {"say_waiting", "held"},  # when this controller prints a line; the answers of holds.py
+    "_rollout/requests.py": {"decide_by_holds"},  # the answers of holds.py
+    "rollout_gate.py": {"print_waiting"},  # when this controller prints a line
 }
 
 

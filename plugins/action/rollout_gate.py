@@ -17,10 +17,10 @@ from ansible.utils.vars import load_extra_vars
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, steps, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, state, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_claim import NodeClaim
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, requests, waiting
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import holds, requests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.requests import Request
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons, report, words
@@ -98,7 +98,7 @@ class ActionModule(RolloutAction):
                 answer = answer or self.request_ticket(ledger, request)
                 self.tell(ledger, options, idle=answer["answer"] == "wait" and not answer["wrote"])
             answer.pop("wrote", None)
-            pause_s = waiting.interval(options["poll_s"], answer.pop("ahead", 0)) * random.uniform(0.8, 1.2)
+            pause_s = requests.compute_interval(options["poll_s"], answer.pop("ahead", 0)) * random.uniform(0.8, 1.2)
             if answer["answer"] != "wait" or self.check or time.monotonic() >= deadline:
                 break
             waited = True
@@ -158,7 +158,7 @@ class ActionModule(RolloutAction):
     def print_waiting(self, ledger, node: str, reason: str) -> None:
         """Print a line about all nodes once in a while, whichever of those that wait comes to it."""
         me, now = owner.describe(self.controller()), time.time()
-        if self.kept(ledger, "waiting.lock", lambda before: waiting.due(before, me, now)):
+        if self.kept(ledger, "waiting.lock", lambda before: requests.is_line_due(before, me, now)):
             count = words.count({"counts": ledger.look(report.counts)})
             self.say("rollout %s: %s; %s waits: %s" % (ledger.rollout_id, count, node, reason))
 
@@ -168,7 +168,7 @@ def require_phase(arguments: t.Mapping[str, t.Any]) -> None:
     of_phase = [name for name, (phase, dummy) in steps.STEPS.items() if phase == arguments["phase"]]
     for step in filter(None, (arguments["step"], arguments["resume_step"])):
         if step not in of_phase:
-            raise tickets.StateError(
+            raise state.StateError(
                 "The step of rollout_gate is %r; expected one of phase %s: %s."
                 % (step, arguments["phase"], ", ".join(of_phase))
             )

@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import (
     _peers,
     _variables,
 )
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, others, owner
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_action import (
     REFUSALS,
     PlanningAction,
@@ -27,14 +27,12 @@ from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._planning_actio
 )
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import (
     claims,
-    compatible,
     domains,
     holds,
     joining,
     layouts,
     limits,
     options,
-    orphans,
     plan,
     plan_text,
     probes,
@@ -137,9 +135,9 @@ class ActionModule(PlanningAction):
             return made
 
         now, run, why, made = ledger.store.clock(), None, "", None
-        ledger.look(lambda view: compatible.refuse(view, _collection.version(), arguments["hand_over"]))
+        ledger.look(lambda view: joining.require_compatible(view, _collection.version(), arguments["hand_over"]))
         inventory = (task_vars.get("groups") or {}).get("all")
-        ledger.look(lambda view: compatible.refuse_other_inventory(view, inventory))
+        ledger.look(lambda view: joining.refuse_other_inventory(view, inventory))
         if self.check or not ledger.look(lambda view: plan.unfinished(view, looked)):
             made = ledger.look(lambda view: make(view, now))
         if self.check:
@@ -226,7 +224,7 @@ class ActionModule(PlanningAction):
 
         def joinable(view, shared):
             joining.refuse(ledger.rollout_id, view, shared)
-            compatible.refuse(view, _collection.version(), shared)
+            joining.require_compatible(view, _collection.version(), shared)
 
         joinable(view, members.shared(record))
         planned = ledger.planned(view.run)
@@ -336,19 +334,19 @@ class ActionModule(PlanningAction):
     @staticmethod
     def beside(transaction, made, arguments):
         """Note in the plan which nodes other rollouts left in flight, or refuse to start beside them."""
-        found = orphans.find(transaction, list(arguments["audits"]), arguments["abandon"])
-        counted = pools.rollouts(transaction, pools.of(made.policy))
+        found = claims.find_orphans(transaction, list(arguments["audits"]), arguments["abandon"])
+        counted = others.find_pool_rollouts(transaction, others.name_pool(made.policy))
         found = [(other_id, node) for other_id, node in found if other_id not in counted]
-        why = orphans.refusal(found, made.order, made.nodes)
+        why = claims.refuse_beside(found, made.order, made.nodes)
         if why:
             raise owner.OwnerError(why)
-        made.notes.extend(orphans.described(found) if made.order else [])
+        made.notes.extend(claims.describe_orphans(found) if made.order else [])
 
     @classmethod
     def record(cls, transaction, ledger, run, make, identity, arguments, undo, found, peers, looked):
         """Claim the rollout and record the plan; where it is refused, one that only finishes the nodes in flight."""
         _controller.require()
-        compatible.refuse(transaction.view, _collection.version(), arguments["hand_over"])
+        joining.require_compatible(transaction.view, _collection.version(), arguments["hand_over"])
         cls.require_alone(transaction, arguments)
         unfinished = [] if arguments["hand_over"] else plan.unfinished(transaction.view, looked)
 

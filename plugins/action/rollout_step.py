@@ -11,11 +11,11 @@ import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_step import ARGUMENT_SPEC
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps, store, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, steps, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import check_node
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_claim import NodeClaim
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, failures, proof, requests
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, limits, proof, requests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_action import RolloutAction, display
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout_report import reasons
 
@@ -51,7 +51,7 @@ class ActionModule(RolloutAction):
     def act(self, arguments, task_vars):
         missing = sorted(set(arguments["node_documents"] or []) - set(arguments["documents"]))
         if missing:
-            raise tickets.StateError(
+            raise state.StateError(
                 "node_documents of rollout_step names %s; expected some of documents: %s."
                 % (", ".join(missing), ", ".join(sorted(arguments["documents"])) or "none")
             )
@@ -122,7 +122,7 @@ class ActionModule(RolloutAction):
         node = check_node(arguments["node"] or task_vars["inventory_hostname"])
         told = bool(arguments["name"] or arguments["state"] or arguments["failed"])
         if not (told or arguments["documents"]):
-            raise tickets.StateError(
+            raise state.StateError(
                 "rollout_step has no name, failed, state or documents; expected at least one of them."
             )
         if self.check or arguments["mode"] == "none":
@@ -157,7 +157,7 @@ class ActionModule(RolloutAction):
 
         def write(transaction):
             view = requests.open_view(transaction, ledger.rollout_id, controller)
-            found = tickets.require_in_flight(view, node)
+            found = state.require_in_flight(view, node)
             self.require(view, found, arguments, transaction.clock())
             if arguments["previous"]:
                 proof.require_way_back(found, arguments["previous"], transaction.load(node, "baseline"))
@@ -203,7 +203,7 @@ class ActionModule(RolloutAction):
         if arguments["state"]:
             proof.require_end(node, arguments["state"], arguments["documents"])
         if arguments["name"]:
-            tickets.require_ticket(view, node, arguments["name"], timestamp(now))
+            state.require_ticket(view, node, arguments["name"], timestamp(now))
 
     @staticmethod
     def events(arguments, node):
@@ -214,7 +214,7 @@ class ActionModule(RolloutAction):
                 {
                     "reason": arguments["failed"],
                     "failure": state.failure_class(node),
-                    "signature": failures.signature(step, arguments["failed"], arguments["failed_checks"], node.name),
+                    "signature": limits.sign_failure(step, arguments["failed"], arguments["failed_checks"], node.name),
                 },
             )
         if arguments["name"]:

@@ -13,7 +13,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, requests
 
 LOCKED_S = 600  # seconds to wait for the lock of a node that is not orphaned
@@ -31,11 +31,11 @@ class NodeClaim:
         """Refuse a node that belongs to a rollout, outside of that rollout."""
         marks = self.action.on_node(self.task_vars, state="read", directory=self.directory)
         if marks.get("failed") or marks.get("problem"):
-            raise tickets.StateError(
+            raise state.StateError(
                 "%s cannot be taken: %s. Nothing was changed." % (self.node, marks.get("problem") or marks.get("msg"))
             )
         if marks["claim"]:
-            raise tickets.StateError(
+            raise state.StateError(
                 "%s cannot be taken outside of its rollout: it is %s. Its driver may be only partly changed. Run that "
                 "rollout again first: it finishes the node or rolls it back. Or remove %s on the node to take it as it "
                 "is. Nothing was changed."
@@ -99,7 +99,7 @@ class NodeClaim:
 
         ledger.transact(write)
         self.action.tell(ledger, self.arguments)
-        raise tickets.StateError("%s: %s." % (self.node, why))
+        raise state.StateError("%s: %s." % (self.node, why))
 
     def release(self, mine: t.Mapping[str, t.Any], ended: str) -> str:
         """Remove the claim, or mark it as quarantined, as the final state ENDED requires. The ledger has that already.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _controller, _variables
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, store, tickets
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files, owner, state, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger, last_id
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import ROLLOUT_ID, LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._node_action import NodeActionBase
@@ -36,7 +36,7 @@ EXPECTED = (
     outbox.WebhookError,
     owner.OwnerError,
     plan.PlanError,
-    tickets.StateError,
+    state.StateError,
     store.StoreError,
     _variables.VariableError,
     windows.WindowError,

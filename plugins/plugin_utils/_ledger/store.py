@@ -4,7 +4,7 @@
 """The database of the ledgers: its tables, its transactions, and retries while it is not available.
 
 SQLite in one file is for one controller, PostgreSQL for several. A transaction locks its rollout: in SQLite the file,
-after file_lock.py has serialized the processes of the controller; in PostgreSQL the row of the rollout. What is
+after files.py has serialized the processes of the controller; in PostgreSQL the row of the rollout. What is
 committed is on disk.
 """
 
@@ -29,7 +29,7 @@ except ImportError:  # refused when a ledger is opened, with the next step
 
 from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import claim
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _redaction as redaction
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import file_lock
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import files
 
 SCHEMA_VERSION = "2"
 PATIENCE_S = 120.0
@@ -330,7 +330,7 @@ class Store:
         if not self.sqlite:
             return contextlib.nullcontext()
         os.makedirs(os.path.dirname(self.file), mode=DIRECTORY_MODE, exist_ok=True)
-        return file_lock.hold(self.file + ".turn", self.patience_s)
+        return files.hold_in_turn(self.file + ".turn", self.patience_s)
 
     def _open(self, create=True):
         if self.sqlite and not os.path.exists(self.file):
@@ -473,7 +473,7 @@ class Store:
                         "database." % (self.shown, self._why(exc))
                     ) from None
                 raise StoreError("The ledger %s cannot be used: %s." % (self.shown, self._why(exc))) from None
-            except file_lock.FileLockError as exc:
+            except files.FileLockError as exc:
                 raise StoreError(
                     "The ledger %s did not answer: %s. Nothing was decided. Check that process, then run the playbook "
                     "again." % (self.shown, exc)

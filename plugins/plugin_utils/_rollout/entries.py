@@ -11,8 +11,7 @@ import typing as t
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import natural
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError, natural
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 
 # A driver version such as 535.261.03, or the version of its packages such as 535.261.03-1~bpo12+1.

@@ -4,7 +4,8 @@
 """A node's request for a ticket, decided in one transaction of the ledger and granted in the same.
 
 answer() is the whole way: the rules of gate.py, then what can only make their answer stricter, the holds and the proof
-in the ledger, then the grant.
+in the ledger, then the grant. Thousands of nodes may wait, and each that asks is a transaction: those that are next in
+the plan's order ask often, so that a free slot is taken at once, and the others ask seldom.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import time
 import typing as t
 import uuid
 
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, pools, state, steps
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, others, owner, state, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof, waiting
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import claims, gate, holds, proof
 
 REQUESTED = {steps.DRAIN: "drain", steps.DOWN: "go down", steps.RETURN: "serve again"}
 # An answer that no ledger gave.
@@ -125,7 +126,7 @@ def decide_by_rules(transaction: t.Any, request: Request, lock: bool = False) ->
 
     LOCK: no other rollout of the pool decides until the transaction has ended.
     """
-    pools.fill(transaction, lock)
+    others.read_pool_nodes(transaction, lock)
     view = transaction.view
     decision = gate.decide(
         view,
@@ -230,7 +231,7 @@ def begin_step(transaction: t.Any, request: Request, resume: str) -> str:
 def count_ahead(transaction: t.Any, request: Request) -> int:
     """Return the number of waiting nodes before this one."""
     present = members.present(transaction, request.controller, request.present)
-    return waiting.ahead(transaction.view, request.node, present)
+    return count_ahead_of(transaction.view, request.node, present)
 
 
 def describe(view: state.Rollout, request: Request, decision: gate.Decision) -> t.Dict[str, t.Any]:
@@ -283,3 +284,44 @@ def count_nodes(view: state.Rollout) -> t.Dict[str, t.Any]:
         "failure_budget": policy.get("failure_budget"),
         "node_s": policy.get("node_s"),
     }
+
+
+# With so many nodes before it, a node asks half as often as the first one.
+NEAR = 20
+# Seconds between two questions at most, unless more are asked for: so late does the last node of a long queue hear of a
+# pause that has ended.
+LONGEST_S = 30.0
+# More of them do not matter, if the first one asks every second.
+MOST = 600
+# A controller whose nodes wait says so this often: AWX and CI systems end jobs that print nothing for long.
+SAID_EVERY_S = 300
+
+
+def compute_interval(poll_s, ahead):
+    """Return the seconds until a node asks again. POLL_S: those of the first one. AHEAD: the nodes before it."""
+    return min(max(LONGEST_S, poll_s), poll_s * (1 + ahead / NEAR))
+
+
+def count_ahead_of(view, name, present):
+    """Return the number of waiting nodes before this one in the plan's order, as far as compute_interval() needs it.
+
+    PRESENT: the hosts that count (None: all).
+    """
+    node = view.nodes.get(name)
+    if node is None or node.position is None or node.state != "pending":
+        return 0
+    # If all of the plan are here, there are none to leave out.
+    among = None if present is None or len(present) >= view.total else present
+    return view.nodes.count_waiting_before(node.position, among, MOST)
+
+
+def is_line_due(before, controller, now):
+    """Return (True if the controller says now that nodes wait, {"controller", "time"} to keep until it asks again).
+
+    BEFORE: what was kept, {} at first. CONTROLLER: what tells this run of a playbook from others. NOW: seconds since
+    the epoch; where a clock was set back, the time begins again.
+    """
+    passed = now - before["time"] if before.get("controller") == controller else -1
+    if 0 <= passed < SAID_EVERY_S:
+        return False, before
+    return passed >= SAID_EVERY_S, {"controller": controller, "time": now}

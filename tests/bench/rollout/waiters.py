@@ -26,7 +26,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.modules.rollout_gate import 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import members, owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, waiting
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, requests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.requests import Request
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import fit
 
@@ -151,7 +151,7 @@ def waits(place, url, parts, until, answers):
             elif answer["answer"] != "wait":
                 raise RuntimeError("%s: %s (%s)" % (name, answer["answer"], answer["reason"]))
             else:
-                pause = waiting.interval(POLL_S, answer["ahead"]) * random.uniform(0.8, 1.2)
+                pause = requests.compute_interval(POLL_S, answer["ahead"]) * random.uniform(0.8, 1.2)
                 heapq.heappush(due, (time.monotonic() + pause, number, name))
 
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
@@ -201,7 +201,7 @@ def load(server, place, url, count, parts, processes, seconds, every):
         while time.time() < until:
             # One connection is this one.
             looks += 1
-            if counted_from is None and time.monotonic() - began > waiting.LONGEST_S:
+            if counted_from is None and time.monotonic() - began > requests.LONGEST_S:
                 counted_from, before, looks = time.monotonic(), transactions(watch), 0
             most = max(most, connections(watch) - 1)
             if time.monotonic() - began > every * (len(freed) + 1):

@@ -23,10 +23,9 @@ from ansible_collections.gpufleet.lifecycle.plugins.module_utils._node import cl
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _host_answers
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, steps, store
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import ledger as ledger_module
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import HEAD, Ledger
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.names import LedgerError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.text import timestamp
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.transaction import HEAD
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, limits, plan_text
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import plan as planning
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe

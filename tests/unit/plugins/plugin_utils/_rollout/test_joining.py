@@ -11,7 +11,7 @@ import pytest
 
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import events, state
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import gate, joining, limits
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.errors import PlanError
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.order import PlanError
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.probes import Probe
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import view_of
 

@@ -16,7 +16,7 @@ from ansible_collections.gpufleet.lifecycle.plugins.action import rollout_gate
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils import _rollout_action
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger import owner, steps
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._ledger.ledger import Ledger
-from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, waiting
+from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout import limits, requests
 from ansible_collections.gpufleet.lifecycle.plugins.plugin_utils._rollout.requests import Request
 from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils.views import LATER, view_of
 
@@ -30,11 +30,11 @@ NAMES = ["a%d" % number for number in range(6)]
     [(1, 0, 1), (1, 20, 2), (1, 580, 30), (1, 10000, 30), (0.5, 20, 1), (60, 0, 60), (60, 600, 60)],
 )
 def test_the_more_are_before_it_the_less_often_a_node_asks(poll_s, ahead, seconds):
-    assert waiting.interval(poll_s, ahead) == seconds
+    assert requests.compute_interval(poll_s, ahead) == seconds
 
 
 def test_two_thousand_that_wait_ask_less_than_two_hundred_times_a_second():
-    assert sum(1 / waiting.interval(1, min(ahead, waiting.MOST)) for ahead in range(2000)) < 150
+    assert sum(1 / requests.compute_interval(1, min(ahead, requests.MOST)) for ahead in range(2000)) < 150
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_two_thousand_that_wait_ask_less_than_two_hundred_times_a_second():
     ids=["first", "too early", "due", "late", "clock set back", "of another run"],
 )
 def test_a_line_is_due_every_five_minutes(before, now, due, time):
-    assert waiting.due(before, "me", now) == (due, {"controller": "me", "time": time})
+    assert requests.is_line_due(before, "me", now) == (due, {"controller": "me", "time": time})
 
 
 class Gate(rollout_gate.ActionModule):
@@ -207,7 +207,7 @@ def test_a_heartbeat_that_is_due_is_recorded_under_the_lock(ledger, gate):
 def test_the_count_of_those_before_it_has_an_end():
     view = view_of({name: "pending" for name in NAMES})
     assert view.nodes.count_waiting_before(5, None, 3) == 3 and view.nodes.count_waiting_before(5, None, 9) == 5
-    assert waiting.ahead(view, "unknown", None) == 0
+    assert requests.count_ahead_of(view, "unknown", None) == 0
 
 
 def test_of_all_that_wait_one_says_so_every_five_minutes(ledger, gate, monkeypatch):
@@ -221,7 +221,7 @@ def test_of_all_that_wait_one_says_so_every_five_minutes(ledger, gate, monkeypat
 
 @pytest.mark.parametrize("every_s, said", [(0, True), (300, False)])
 def test_a_node_that_waits_comes_to_it(ledger, gate, monkeypatch, every_s, said):
-    monkeypatch.setattr(waiting, "SAID_EVERY_S", every_s)
+    monkeypatch.setattr(requests, "SAID_EVERY_S", every_s)
     monkeypatch.setattr(rollout_gate._controller, "pause", lambda seconds: None)
     answer, waited = gate.wait_for_answer(ledger, request(gate, "a5", poll_s=0.01), 2)
     assert (answer["answer"], waited) == ("wait", True)

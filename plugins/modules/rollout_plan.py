@@ -296,20 +296,14 @@ peers:
     GPUs that each node had when it was planned.
   returned: success
   type: dict
-canaries:
-  description: The canaries among them.
-  returned: success
-  type: list
-  elements: str
-approved:
-  description: Whether the plan is approved, or needs no approval.
-  returned: success
-  type: bool
+canaries: {description: The canaries among them., returned: success, type: list, elements: str}
+approved: {description: "Whether the plan is approved, or needs no approval.", returned: success, type: bool}
 sha256:
-  description: Digest of the target, the order, the versions, MIG layouts, failure domains and canaries of its nodes,
-    and the policy.
+  description: Digest of the target, of versions, layouts, domains and canaries of the ordered nodes, and of the policy.
   returned: success
   type: str
+on_failure: {description: What becomes of a node that fails., returned: success, type: str}
+refused: {description: Why only nodes in flight are finished; empty if all are., returned: success, type: str}
 directory: {description: The directory of the rollout's report., returned: success, type: str}
 lines: {description: The plan as it was printed., returned: success, type: list, elements: str}
 table: {description: The first 100 of them and how many more there are., returned: success, type: list, elements: str}

@@ -223,6 +223,7 @@ def test_of_all_that_wait_one_says_so_every_five_minutes(ledger, gate, monkeypat
 def test_a_node_that_waits_comes_to_it(ledger, gate, monkeypatch, every_s, said):
     monkeypatch.setattr(requests, "SAID_EVERY_S", every_s)
     monkeypatch.setattr(rollout_gate._controller, "pause", lambda seconds: None)
+    gate.print_waiting(ledger, "a4", "x")  # the first to wait only notes the time
     answer, waited = gate.wait_for_answer(ledger, request(gate, "a5", poll_s=0.01), 2)
     assert (answer["answer"], waited) == ("wait", True)
     assert any(line.startswith("rollout r1: ") for line in gate.said) is said

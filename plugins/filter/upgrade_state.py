@@ -37,8 +37,10 @@ EXAMPLES = r"""
 ---
 - name: Fail if the node must not be changed
   ansible.builtin.fail:
-    msg: "{{ ({'version': '535.261.03', 'before': before} | gpufleet.lifecycle.upgrade_state).unfit }}"
-  when: ({'version': '535.261.03', 'before': before} | gpufleet.lifecycle.upgrade_state).unfit | length > 0
+    msg: "{{ unfit }}"
+  when: unfit | length > 0
+  vars:
+    unfit: "{{ ({'version': '535.261.03', 'before': before} | gpufleet.lifecycle.upgrade_state).unfit }}"
 
 - name: Compare the node with its baseline
   gpufleet.lifecycle.gpu_health:

@@ -35,7 +35,7 @@ def main():
     from ansible_collections.gpufleet.lifecycle.tests.bench.rollout import waiters
     from ansible_collections.gpufleet.lifecycle.tests.unit.plugins.plugin_utils import conftest
 
-    least = waiters.waiting.LONGEST_S
+    least = waiters.requests.LONGEST_S
     if arguments.seconds <= least:  # transactions are counted from then on
         parser.error("--seconds is %g; expected more than %g" % (arguments.seconds, least))
     place, bad = tempfile.mkdtemp(prefix="gpufleet-load-"), []

@@ -31,7 +31,7 @@ ARROWS = {
     "_kube": ("_mig",),
     "_inventory": ("_kube", "_node", "_slurm"),
     "_report": ("_health",),
-    "_ledger": (),
+    "_ledger": ("_node",),
     "_rollout": ("_node", "_mig", "_report", "_ledger"),
     "_rollout_report": ("_report", "_ledger", "_rollout"),
     "_monitoring": (),
